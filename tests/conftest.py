@@ -1,6 +1,6 @@
 """Fixtures for the whole session: one real Kafka broker, one Spark session.
 
-What a fixture starts it stops, also when the run is interrupted or told to end.
+Fixtures stop their processes, also when the run is interrupted or terminated.
 """
 
 import gc
@@ -115,7 +115,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from xdist.scheduler import LoadFileScheduling
 
     class Lanes(LoadFileScheduling):
-        """Files that share what is slow to begin are one; the tests of some are apart."""
+        """Files with the same slow set-up run on one worker; tests of some files run separately."""
 
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
@@ -139,7 +139,7 @@ def _uses_session(file: str) -> bool:
 
 @cache
 def _imports_expectations(file: str) -> bool:
-    """Whether what a file tests imports great-expectations."""
+    """Return whether the module tested by a file imports great-expectations."""
     text = (ROOT / file).read_text(encoding="utf-8")
     return re.search(r"\bsinks import .*\b(checks|snapshot_store)\b", text) is not None
 
@@ -224,10 +224,10 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Of several workers each begins with other files: what one has compiled the others find.
+    """Start each worker with different files, so that they share compiled modules.
 
-    In a fresh clone all of them would compile everything, at the same time. A file that cannot be
-    imported is told of when it is collected.
+    In a fresh clone all of them would compile everything, at the same time. Files that cannot be
+    imported are reported during collection.
     """
     gc.disable()
     worker = getattr(session.config, "workerinput", None)
@@ -241,7 +241,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """What is there by now stays: Python need not look through it again and again for garbage."""
+    """Freeze existing objects: the garbage collector does not scan them again."""
     gc.enable()
     gc.freeze()
     gc.set_threshold(50_000)

@@ -20,7 +20,7 @@ from tests.support.sources import ROOT
 FOLDER = ROOT / error_pages.FOLDER
 PARTITIONS = {"leader_kill": "lk-0", "follower_stop": "isr-0"}
 TRIED = 3
-"""Of so many lines with an error, one with a reason is looked for."""
+"""Number of lines with an error that are searched for one with a reason."""
 
 
 def pages() -> dict[str, str]:
@@ -68,7 +68,7 @@ def _entries() -> Iterator[TimelineEntry]:
 
 
 def main() -> None:
-    """Write them; what is there and has no error any more goes."""
+    """Write the pages and delete those of errors that no longer exist."""
     FOLDER.mkdir(exist_ok=True)
     made = pages()
     for old in FOLDER.glob("*.md"):

@@ -3,9 +3,9 @@
     python tests/first_hour.py --transcript first_hour.txt
     python tests/first_hour.py --only wrong_arguments --clone DIR    # a clone that is set up
 
-Each command is typed in bash; the transcript has what it took and what it said. What does not go
-as it should is said at once and again at the end, and the exit code is 1; the rest is tried all the
-same. Times are told and not judged, but for wrong arguments: those have to be told within seconds.
+Each command is typed in bash; the transcript has its time and its output. Failures are reported at
+once and again at the end, with exit code `1`; the other commands still run. Times are reported
+without a limit, except for wrong arguments, which have to be reported within seconds.
 """
 
 import argparse
@@ -41,7 +41,7 @@ class Failed(Exception):
 
 
 class Server(NamedTuple):
-    """A command that goes on in the background, and the file of what it says."""
+    """A command in the background, and the file with its output."""
 
     text: str
     process: "subprocess.Popen[bytes]"
@@ -76,7 +76,7 @@ class Stranger:
         where: Path | None = None,
         **more: str,
     ) -> str:
-        """Type a command; gives back what it says; no `code` takes any. Raises Failed."""
+        """Type a command; return its output. Without `code` any exit code passes. Raises Failed."""
         began = time.monotonic()
         done = subprocess.run(
             ["bash", "-c", text],
@@ -139,7 +139,7 @@ class Stranger:
             raise Failed(f"ends with {code}: {server.text}")
 
     def refused(self, text: str, says: str, **more: str) -> None:
-        """Type what is wrong: it has to be told in a sentence, without a trace, within seconds."""
+        """Type a wrong command: it has to fail in one sentence within seconds, without a trace."""
         began = time.monotonic()
         try:
             said = self.types(text, code=2, says=says, **more)
@@ -329,7 +329,7 @@ def killed_job(stranger: Stranger) -> None:
 
 
 def own_project(stranger: Stranger) -> None:
-    """The fixture in a project of its own, from the light wheel."""
+    """Use the fixture in a new project, from the light wheel."""
     stranger.types("pip wheel --quiet --no-deps --wheel-dir dist .")
     project = Path(tempfile.mkdtemp(prefix="first-hour-project-"))
     page = (stranger.clone / "docs" / "testing.md").read_text(encoding="utf-8")
@@ -384,7 +384,7 @@ with KafkaBroker() as broker:
 
 
 def wrong_arguments(stranger: Stranger) -> None:
-    """What is mistyped or cannot be is told in a sentence, within seconds, without a trace."""
+    """Wrong commands are reported in a sentence within seconds, without a traceback."""
     stranger.knows_the_machine()
     stranger.refused("brokertwin run --bootstrap localhost:1", r"localhost:1")
     stranger.refused("brokertwin send --bootstrap localhost:1 examples/first.jsonl", "localhost:1")
@@ -422,7 +422,7 @@ TASKS = (ten_minutes, record_my_group, killed_job, own_project, own_cluster, wro
 
 
 def free_port() -> int:
-    """A port where nobody listens."""
+    """Return an unused port."""
     import socket
 
     with socket.socket() as found:
@@ -431,7 +431,7 @@ def free_port() -> int:
 
 
 def environment(home: Path, clone: Path) -> dict[str, str]:
-    """That of somebody who has just come: an empty home, no settings."""
+    """Return the environment of a new user: an empty home, no settings."""
     kept = {key: value for key, value in os.environ.items() if "BROKERTWIN" not in key}
     for of_ours in ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME"):
         kept.pop(of_ours, None)

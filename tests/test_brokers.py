@@ -40,6 +40,6 @@ def test_a_cluster_gets_its_brokers(text: str, cluster: str, ids: list[int]) -> 
         "0-9999999999",
     ],
 )
-def test_anything_else_says_what_is_wrong(text: str) -> None:
+def test_invalid_text_raises_value_error_with_a_message(text: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         parse(text)

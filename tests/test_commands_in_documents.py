@@ -1,4 +1,4 @@
-"""Every command of every page is typed, in the page's order, in a directory of its own."""
+"""Types every command of every page, in the page's order, in a new directory."""
 
 import gzip
 import importlib.util
@@ -61,7 +61,7 @@ OF_A_WHOLE_CLUSTER = {"docs/offsets.md"}
 
 
 class Elsewhere(NamedTuple):
-    """Why a command is not typed here, the file that has its test, and what of it stands there."""
+    """Commands that are not typed here: the reason, the file with their test, and a text in it."""
 
     why: str
     file: str
@@ -116,7 +116,7 @@ TYPED = {
     for name, page in PAGES.items()
     if (texts := {each.text for each in commands(page)} - NOT_TYPED.keys())
 }
-"""Page to what is typed of it."""
+"""Typed commands by page."""
 
 RUN_ONCE = "brokertwin run --available-now --event-time recorded"
 PASSWORD = "wonder land\n"
@@ -124,7 +124,7 @@ ENTERED = {"brokertwin credentials add": PASSWORD * 2}
 
 
 def substitutes(name: str, reader: Reader) -> dict[str, str]:
-    """What stands in a page for what only its reader knows, and what the test puts there."""
+    """Return user-specific placeholders of a page and their values in the test."""
     port = str(free_port(brokers=3))
     everywhere = {
         "KAFKA": reader.bootstrap,
@@ -169,14 +169,14 @@ def committed_offsets(reader: Reader) -> None:
 
 
 def request_log(reader: Reader) -> None:
-    """What a real broker has logged, and its settings."""
+    """Copy the log and the settings of a real broker."""
     with gzip.open(ROOT / "tests/requestlogs/single/kafka-request.log.gz") as packed:
         (reader.directory / "kafka-request.log").write_bytes(packed.read())
     shutil.copy(ROOT / "tests/captures/broker.properties", reader.directory / "server.properties")
 
 
 def cluster_logs(reader: Reader) -> None:
-    """What the three brokers of a cluster and its controller have logged."""
+    """Copy the logs of a cluster's three brokers and its controller."""
     for log in logs_of("follower_stop"):
         shutil.copy(log, reader.directory)
 
@@ -219,7 +219,7 @@ BEFORE: dict[str, Callable[[Reader], None]] = {
     "docs/systems/observer.md": cluster_logs,
     "docs/tutorials/test-a-client.md": saved_modules("docs/tutorials/test-a-client.md"),
 }
-"""What the page's reader has already."""
+"""Set-up of files that a page's reader already has."""
 
 
 @pytest.fixture
@@ -238,7 +238,7 @@ def reader(request: pytest.FixtureRequest, tmp_path: Path, name: str) -> Iterato
 
 
 def type_page(reader: Reader, name: str) -> dict[str, str]:
-    """Type all of a page; gives back what each command says."""
+    """Type all commands of a page; return the output of each."""
     said = {}
     found = substitutes(name, reader)
     for command in commands(PAGES[name]):
@@ -258,7 +258,7 @@ def type_page(reader: Reader, name: str) -> dict[str, str]:
 @pytest.mark.kafka
 @pytest.mark.spark
 @pytest.mark.parametrize("name", [name for name in TYPED if name not in WITHOUT_KAFKA])
-def test_every_command_of_a_page_does_what_it_should(reader: Reader, name: str) -> None:
+def test_commands_of_a_page_succeed(reader: Reader, name: str) -> None:
     said = type_page(reader, name)
     assert said.keys() == TYPED[name]
     if name == "README.md":
@@ -278,14 +278,12 @@ def test_every_command_of_a_page_does_what_it_should(reader: Reader, name: str) 
 
 @pytest.mark.processes
 @pytest.mark.parametrize("name", [name for name in TYPED if name in WITHOUT_KAFKA])
-def test_every_command_of_a_page_without_kafka_does_what_it_should(
-    reader: Reader, name: str
-) -> None:
+def test_commands_of_a_page_without_kafka_succeed(reader: Reader, name: str) -> None:
     assert type_page(reader, name).keys() == TYPED[name]
 
 
 @pytest.mark.parametrize("text", NOT_TYPED)
-def test_what_is_not_typed_stands_in_a_page_and_has_a_test_elsewhere(text: str) -> None:
+def test_untyped_commands_are_in_a_page_and_tested_elsewhere(text: str) -> None:
     assert text in {each.text for page in PAGES.values() for each in commands(page)}
     _, file, names = NOT_TYPED[text]
     assert names in text
@@ -307,7 +305,7 @@ OURS = {each.text: each for each in WITHIN if each.text.startswith("brokertwin "
 
 
 @pytest.mark.parametrize("command", OURS.values(), ids=str)
-def test_a_call_within_a_sentence_has_a_command_and_options_that_there_are(
+def test_calls_in_sentences_use_existing_commands_and_options(
     command: Command,
 ) -> None:
     words = [word for word in shlex.split(command.text)[1:] if word != "…"]

@@ -22,7 +22,7 @@ CLASS = re.compile(r"^class (\w+)(?:\((?:\w+\.)*(\w+))?", re.MULTILINE)
 """A class, and the first of its bases."""
 
 FEW = ("core/tables", "fetch/fetch_session", "logs/log", "groups/offset_records")
-"""Items with words of their own, enums, a module with neither; no more, for gcc takes its time."""
+"""Modules with items, with enums, and with neither; few, because gcc is slow."""
 
 SEEDS = (51, 49)
 
@@ -113,9 +113,9 @@ def test_only_compiled_classes_derive_from_compiled_ones(tmp_path: Path) -> None
 
 
 def decided_in(path: str, stories: list[Story]) -> list[str]:
-    """What the modules are that are found in `path`, and the hash of what they decide.
+    """Return the modules found in `path`, and the hash of their decisions.
 
-    Hashes of strings are the same in each: an item's sets lie in the state in their order.
+    Hashes of strings are fixed, because an item's sets are stored in their order.
     """
     done = subprocess.run(
         [sys.executable, "-P", "-c", DECIDE],

@@ -82,7 +82,7 @@ def test_the_steps_give_every_package(image: Path) -> None:
 
 @pytest.mark.spark
 def test_the_setup_step_finds_its_jars(image: Path, tmp_path: Path) -> None:
-    """They are there already, so that no network is asked."""
+    """They are installed, so that the network is not used."""
     ((program, *words),) = commands("brokertwin")
     (tmp_path / "jars").symlink_to(default_home() / "jars")
     environment = {**os.environ, "BROKERTWIN_HOME": str(tmp_path)}
@@ -93,7 +93,7 @@ def test_the_setup_step_finds_its_jars(image: Path, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_what_is_mounted_and_written_belongs_to_the_images_user() -> None:
+def test_mounted_and_written_directories_belong_to_the_image_user() -> None:
     """A new volume has the owner of the directory in the image, or else root."""
     names = [step.instruction for step in STEPS]
     assert STEPS[names.index("USER")].argument == USER
@@ -121,7 +121,7 @@ def arguments(service: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("service", OURS)
-def test_a_service_is_built_from_here_and_calls_a_command_that_there_is(service: str) -> None:
+def test_service_is_built_from_this_repository_and_calls_an_existing_command(service: str) -> None:
     build = OURS[service]["build"]
     assert (ROOT / "docker" / build["context"]).resolve() == ROOT
     assert (ROOT / build["dockerfile"]) == DOCKERFILE
@@ -130,7 +130,7 @@ def test_a_service_is_built_from_here_and_calls_a_command_that_there_is(service:
         assert name.removeprefix("BROKERTWIN_").lower() in Settings.model_fields
 
 
-def test_what_a_service_names_is_there() -> None:
+def test_volumes_and_services_named_by_a_service_exist() -> None:
     assert set(OURS) == {"job", "gateway"}
     volumes = set()
     for service in COMPOSE["services"].values():

@@ -1,4 +1,4 @@
-"""What a user reads of an error that a user can put right."""
+"""Messages of user errors."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""Goldens: what is recorded comes back, and a changed or damaged one names its file."""
+"""Goldens: recorded responses are replayed; a changed or damaged golden names its file."""
 
 import gzip
 import json

@@ -37,7 +37,7 @@ LAYERS: dict[str, set[str]] = {
     },
     "brokertwin": {"cli"},  # __main__ alone; importing the package loads nothing
 }
-"""Package to what it imports of ours, beside the modules `OURS_AT_THE_TOP`."""
+"""Packages with the packages that they import, besides the modules `OURS_AT_THE_TOP`."""
 
 ROOMS: dict[str, set[str]] = {
     "core": set(),
@@ -61,7 +61,7 @@ ROOMS: dict[str, set[str]] = {
         *{"transactions", "share", "apis"},
     },
 }  # fmt: skip
-"""A room of `state/` to those that it imports: each stands above them, so there is no circle."""
+"""Subpackages of `state/` with their imports, all of them lower: there is no cycle."""
 
 PURE = ("state", "clients")
 PURE_MODULES = {
@@ -70,9 +70,9 @@ PURE_MODULES = {
     "ipaddress", "itertools", "json", "math", "msgspec", "operator", "re", "re2", "string",
     "struct", "textwrap", "threading", "types", "typing", "unicodedata", "uuid", "zlib",
 }  # fmt: skip
-"""What the core may import: nothing that reads a clock, a file, the network or chance.
+"""Modules that the core may import: none reads a clock, a file, the network or randomness.
 
-Of threading the lock alone, which decides nothing: `state/core/tables.py` says what for."""
+From threading only the lock, which does not affect decisions: see `state/core/tables.py`."""
 
 OURS_AT_THE_TOP = {
     "brokertwin",
@@ -88,7 +88,7 @@ IMPURE_METHODS = {"uuid1", "uuid4", "getnode"}
 
 
 def is_allowed(package: str, module: str) -> bool:
-    """Whether a package may import a module of ours."""
+    """Return whether a package may import one of our modules."""
     if module in OURS_AT_THE_TOP:
         return package not in PURE
     return _layer(module.split(".")[1:]) in LAYERS[package]
@@ -106,12 +106,12 @@ def rooms_of(tree: ast.AST) -> set[str]:
 
 
 def top_of(file: Path) -> str:
-    """The package of ours that a file is in."""
+    """Return the package of a file."""
     return _layer(file.relative_to(ROOT).parts)
 
 
 def wrong_imports(package: str, tree: ast.AST) -> Iterator[str]:
-    """What a module of a package imports and may not, each with the rule."""
+    """Return the forbidden imports of a module in a package, each with the rule."""
     modules = set(imported_modules(tree))
     for module in sorted(modules):
         if module.startswith("."):
@@ -157,7 +157,7 @@ def test_each_room_has_its_folder_of_tests() -> None:
 
 
 def impure(tree: ast.AST) -> set[str]:
-    """What a module imports or calls that the core may not."""
+    """Return the imports and calls of a module that are forbidden in the core."""
     tops = {module.split(".")[0] for module in imported_modules(tree)}
     called = [node.func for node in nodes_of(tree) if isinstance(node, ast.Call)]
     names = {call.id for call in called if isinstance(call, ast.Name)}
@@ -186,7 +186,7 @@ def test_the_core_is_pure() -> None:
         ("import json, brokertwin.state.core.tables", set()),
     ],
 )
-def test_what_is_impure_is_found(code: str, what: set[str]) -> None:
+def test_impure_code_is_found(code: str, what: set[str]) -> None:
     assert impure(ast.parse(code)) == what
 
 
@@ -282,7 +282,7 @@ def test_every_python_directory_at_the_top_is_mapped() -> None:
     assert tops == set(PACKAGES)
 
 
-def test_what_lies_in_tests_is_imported_in_one_way() -> None:
+def test_modules_in_tests_are_imported_by_their_full_name() -> None:
     """By its full name: under two names a helper would be two modules, each with its own state."""
     below = {path.stem for path in (ROOT / "tests").iterdir()}
     found = [

@@ -1,4 +1,4 @@
-"""requirements.lock has what is tested, whole, each with a hash."""
+"""requirements.lock has all tested packages, each with a hash."""
 
 import re
 import tomllib

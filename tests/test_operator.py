@@ -1,4 +1,4 @@
-"""An operator with a request log finds out from the README alone who was fenced, and why."""
+"""The README alone lets an operator with a request log find the fenced producer and the reason."""
 
 import re
 import shlex
@@ -22,7 +22,7 @@ def typed_in_the_section() -> list[Command]:
     return [each for each in commands(README) if first < each.line < last]
 
 
-def test_who_was_fenced_and_why_in_ten_minutes(tmp_path: Path) -> None:
+def test_commands_find_the_fenced_producer_within_ten_minutes(tmp_path: Path) -> None:
     """A person reads in between; a command that took a minute would use the time up."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     begun, said = time.monotonic(), []
@@ -43,8 +43,8 @@ def test_who_was_fenced_and_why_in_ten_minutes(tmp_path: Path) -> None:
     assert meant.startswith("47 INVALID_PRODUCER_EPOCH")
 
 
-def test_what_the_readme_shows_is_what_is_said(tmp_path: Path) -> None:
-    """Its lines are shortened; each stands in the output but for what was left out."""
+def test_readme_shows_real_output(tmp_path: Path) -> None:
+    """Its lines are shortened; each occurs in the output except for the omitted parts."""
     lines = README.read_text(encoding="utf-8").split(f"## {SECTION}")[1].split("```")[1]
     shown = [line.strip() for line in lines.splitlines()[1:] if line[:1] not in "$"]
     output = ""

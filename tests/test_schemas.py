@@ -1,4 +1,4 @@
-"""The page of the topics' schemas is what the code says, and rows are what the page says."""
+"""The page of the topics' schemas matches the code, and rows match the page."""
 
 import re
 
@@ -21,7 +21,7 @@ from tests.support.topic_schemas import DeadLetter, Response, Segment, Timer
 HOW = "python -m tests.support.topic_schemas writes it anew"
 
 
-def test_the_page_is_what_the_code_says() -> None:
+def test_schema_page_is_up_to_date() -> None:
     assert topic_schemas.PAGE.read_text(encoding="utf-8") == topic_schemas.page(), HOW
 
 
@@ -39,7 +39,7 @@ def test_every_type_that_is_named_is_explained() -> None:
 
 
 def rows_told() -> list[Output]:
-    """Rows of a group, of brokers that stop, of what waits and of what is refused."""
+    """Rows of a group, of stopping brokers, and of pending and refused requests."""
     group = GroupBench()
     group.stable("one")
     group.request("METADATA", 12, {"topics": [{"name": "nowhere"}]})

@@ -39,7 +39,7 @@ def test_every_setting_can_come_from_the_environment(
         "snapshots_keep_hours": 48,
         "spark_conf": "spark.a=1",
         "records": True,
-    }  # None, and no pair, is no value of theirs
+    }  # None and an empty pair are not values
     for name, value in (Settings().model_dump(mode="json") | given).items():
         text = ",".join(value) if isinstance(value, list) else str(value)
         monkeypatch.setenv(f"BROKERTWIN_{name.upper()}", text)
@@ -47,7 +47,7 @@ def test_every_setting_can_come_from_the_environment(
     assert {source.split()[0] for source in loaded.sources.values()} == {"environment"}
 
 
-def test_every_setting_says_what_it_means() -> None:
+def test_every_setting_has_a_description() -> None:
     assert [n for n, field in Settings.model_fields.items() if not field.description] == []
 
 
@@ -189,7 +189,7 @@ def test_an_installed_wheel_uses_the_users_cache(
         ),
     ],
 )
-def test_what_the_job_depends_on_is_not_for_sparks_configuration(
+def test_spark_configuration_cannot_override_settings_of_the_job(
     pair: str, why: str, empty_directory: Path
 ) -> None:
     with pytest.raises(UserError, match=why.replace(".", r"\.")):

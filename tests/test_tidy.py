@@ -1,4 +1,4 @@
-"""Files and functions stay small, every module says what it is, nothing is left for later."""
+"""Files and functions stay small, every module has a docstring, no work is left for later."""
 
 import ast
 import re
@@ -31,7 +31,7 @@ KAFKAS_WORDS = {
     "ISR": "state/cluster/image.py",
     "purgatory": "state/core/pending.py",
 }
-"""Kafka's short names, and the module that defines what they stand for."""
+"""Kafka's abbreviations, and the module that defines their subject."""
 
 
 def functions(tree: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -44,7 +44,7 @@ def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def untidy(file: Path) -> Iterator[str]:
-    """What is wrong with a file, in words."""
+    """Yield descriptions of a file's problems."""
     text = file.read_text(encoding="utf-8")
     lines = text.splitlines()
     if len(lines) > FILE_LINES:
@@ -58,7 +58,7 @@ def untidy(file: Path) -> Iterator[str]:
         yield from (f"left for later: {line}" for line in lines if LATER.search(line))
 
 
-def test_files_are_small_say_what_they_are_and_leave_nothing_for_later() -> None:
+def test_files_are_tidy() -> None:
     assert [f"{name_of(file)}: {what}" for file in FILES for what in untidy(file)] == []
 
 
@@ -72,7 +72,7 @@ def test_files_are_small_say_what_they_are_and_leave_nothing_for_later() -> None
         ('"""Later."""\n# TO' + "DO: more\n", "left for later: # TO" + "DO: more"),
     ],
 )
-def test_what_is_untidy_is_found(tmp_path: Path, text: str, what: str) -> None:
+def test_untidy_files_are_found(tmp_path: Path, text: str, what: str) -> None:
     file = tmp_path / "module.py"
     file.write_text(text, encoding="utf-8")
     assert list(untidy(file)) == [what]
@@ -86,7 +86,7 @@ def test_a_room_says_what_lives_in_it(room: Path) -> None:
 
 
 @pytest.mark.parametrize(("word", "file"), KAFKAS_WORDS.items())
-def test_who_searches_for_a_word_of_kafka_finds_what_it_is_here(word: str, file: str) -> None:
+def test_kafka_terms_are_in_module_docstrings_and_the_glossary(word: str, file: str) -> None:
     assert re.search(rf"\b{word}\b", ast.get_docstring(tree_of(ROOT / file)) or "")
     assert f"`{file}`" in (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""The wheel, installed where there is nothing but what it requires, or nothing but msgspec."""
+"""The wheel, installed with its requirements alone, or with msgspec alone."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def metadata(wheel: Path) -> Metadata:
-    """What the wheel says of itself, valid by the rules of PyPI."""
+    """The wheel's metadata, valid by the rules of PyPI."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         return Metadata.from_email(archive.read(name), validate=True)
@@ -94,7 +94,7 @@ def test_the_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:
     assert {w for w in wanted if w not in there and f"brokertwin/{w}" not in there} == set()
 
 
-def test_the_wheel_says_what_a_package_index_shows(metadata: Metadata) -> None:
+def test_wheel_metadata_is_complete_for_a_package_index(metadata: Metadata) -> None:
     assert metadata.description == (ROOT / "README.md").read_text(encoding="utf-8")
     assert metadata.description_content_type == "text/markdown"
     assert metadata.summary
@@ -109,7 +109,7 @@ def test_the_wheel_says_what_a_package_index_shows(metadata: Metadata) -> None:
     assert all(url.startswith("https://") for url in urls.values())
 
 
-def test_an_extra_brings_what_the_sentence_says(metadata: Metadata) -> None:
+def test_extra_installs_the_module_named_by_the_error(metadata: Metadata) -> None:
     """The module that is missed is there after the installation that the sentence names."""
     from importlib.metadata import packages_distributions
 
@@ -178,7 +178,7 @@ print(json.dumps(failed))
 
 
 def test_the_light_wheel_gives_pytest_a_kafka_broker(light_python: Path, tmp_path: Path) -> None:
-    """In a project of its own, with unmodified clients, and with every warning an error.
+    """It runs in a new project, with unmodified clients, and with every warning an error.
 
     kafka-python itself warns when it is imported first; here the fixture imports it.
     """

@@ -1,4 +1,4 @@
-"""Fixtures for the commands: they are called in processes of their own."""
+"""Fixtures for the commands, which are called in separate processes."""
 
 from collections.abc import Iterator
 from pathlib import Path

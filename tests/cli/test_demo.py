@@ -78,7 +78,7 @@ def test_the_demo_ends_by_itself_with_its_summary(tmp_path: Path) -> None:
 
 
 def no_check_finds_anything(home: Path) -> None:
-    """What the demo has left in its Kafka and as a snapshot meets our suites, each row of it."""
+    """The topics and the snapshot of the demo meet our suites in each row."""
     kafka = EmbeddedKafka(home / "demo" / "kafka", home)
     place = ("--bootstrap", kafka.start(), "--prefix", "demo", "--cluster", CLUSTER)
     try:

@@ -1,4 +1,4 @@
-"""What a user can put right is one line and a hint, exit code 2, and never a traceback."""
+"""User errors are printed in one line with a hint, exit code 2 and no traceback."""
 
 from pathlib import Path
 

@@ -43,7 +43,7 @@ for _, calls in itertools.groupby(every, lambda call: call[1][:1]):
         os._exit(0)  # to end in order takes longer than the help
     os.wait()
 """
-"""Calls each command in a process of its own, which has loaded what every command loads."""
+"""Calls each command in a fork of a process that has imported all common modules."""
 
 
 def commands_and_subcommands() -> list[list[str]]:
@@ -56,7 +56,7 @@ def commands_and_subcommands() -> list[list[str]]:
 
 @pytest.fixture(scope="module")
 def helps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, subprocess.CompletedProcess[str]]:
-    """What each command says of itself, by its words."""
+    """Help text of each command, by its words."""
     directory = tmp_path_factory.mktemp("helps")
     commands = [[], *commands_and_subcommands()]
     probe = [sys.executable, "-c", PROBE, json.dumps(commands)]
@@ -105,7 +105,7 @@ def test_an_example_has_the_commands_words_and_options(example: str) -> None:
     assert given.args == []
 
 
-def test_no_example_is_of_a_command_that_there_is_not() -> None:
+def test_examples_use_existing_commands() -> None:
     assert EXAMPLES.keys() == {" ".join(words) for words in [[], *commands_and_subcommands()]}
     for words, lines in EXAMPLES.items():
         if words and " " in words:
@@ -121,7 +121,7 @@ def test_no_example_is_of_a_command_that_there_is_not() -> None:
         ("brokertwin replay --engine s", ["spark"]),
     ],
 )
-def test_the_shell_completes_what_is_typed(typed: str, offered: list[str]) -> None:
+def test_shell_completion_offers_matching_words(typed: str, offered: list[str]) -> None:
     done = brokertwin(
         _BROKERTWIN_COMPLETE="complete_bash",
         COMP_WORDS=typed,

@@ -1,4 +1,4 @@
-"""What is said on standard error has the form and the level that the settings say."""
+"""Messages on standard error have the configured form and level."""
 
 import json
 import os
@@ -34,7 +34,7 @@ warn("a doubt")
 
 @pytest.fixture
 def as_before() -> Iterator[None]:
-    """What a test configures is gone after it."""
+    """Restores the configuration after the test."""
     before = structlog.get_config()
     yield
     logs.configure(Settings())
@@ -42,7 +42,7 @@ def as_before() -> Iterator[None]:
 
 
 def said_by_a_process(**environment: str) -> str:
-    """What a process says whose standard error is redirected."""
+    """Return the messages of a process with redirected standard error."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         stderr=subprocess.PIPE,
@@ -54,7 +54,7 @@ def said_by_a_process(**environment: str) -> str:
 
 
 def said_to_a_terminal(**environment: str) -> str:
-    """What a process says whose standard error is a terminal."""
+    """Return the messages of a process with a terminal as standard error."""
     ours, theirs = pty.openpty()
     plain = {name: text for name, text in os.environ.items() if name != "NO_COLOR"}
     with subprocess.Popen(

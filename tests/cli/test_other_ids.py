@@ -1,4 +1,4 @@
-"""A recording of a real cluster of the brokers 4, 7 and 101: ingested, replayed, and run."""
+"""A recording of a real cluster of brokers [4, 7, 101]: ingested, replayed and run."""
 
 import gzip
 import json

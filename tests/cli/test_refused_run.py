@@ -14,7 +14,7 @@ NOBODY = "127.0.0.1:1"
 
 
 def refused(directory: Path, *words: str, **environment: str) -> list[str]:
-    """The lines that `brokertwin run` says when it ends with 2; its directory is `directory`."""
+    """Return the lines of a `brokertwin run` in `directory` that ends with exit code 2."""
     environment = {"BROKERTWIN_HOME": str(directory / "home"), **environment}
     done = brokertwin("run", "--bootstrap", NOBODY, *words, cwd=directory, **environment)
     assert done.returncode == 2, done.stderr
@@ -24,7 +24,7 @@ def refused(directory: Path, *words: str, **environment: str) -> list[str]:
 
 @pytest.fixture
 def taken() -> Iterator[int]:
-    """A port at which somebody listens."""
+    """A port in use."""
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         yield int(server.getsockname()[1])
 
@@ -36,7 +36,7 @@ def test_a_master_that_is_none(tmp_path: Path) -> None:
     )
 
 
-def test_a_master_where_nobody_listens(tmp_path: Path) -> None:
+def test_unreachable_spark_master_is_reported(tmp_path: Path) -> None:
     [message, hint] = refused(tmp_path, "--master", f"spark://{NOBODY}", **NO_JAVA)
     assert message == (
         f"The Spark master spark://{NOBODY} did not respond ({NOBODY}: Connection refused)."
@@ -106,7 +106,7 @@ def test_a_checkpoint_that_is_a_file(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_that_cannot_be_written(tmp_path: Path) -> None:
-    """Below /proc nobody makes a directory, root neither."""
+    """No user can create a directory below /proc, not even root."""
     [message, _] = refused(tmp_path, "--checkpoint", "/proc/checkpoint")
     assert message.startswith("Cannot write to the checkpoint /proc/checkpoint: ")
 

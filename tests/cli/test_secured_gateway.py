@@ -1,4 +1,4 @@
-"""`brokertwin gateway --security-protocol …` in a process of its own."""
+"""`brokertwin gateway --security-protocol …` in a separate process."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -170,7 +170,7 @@ BKS = ("--set", "ssl.keystore.type=BKS", "--set", "ssl.keystore.location=/dev/nu
         ),
     ],
 )
-def test_what_cannot_be_is_said_in_one_line(words: tuple[str, ...], text: str) -> None:
+def test_invalid_options_are_refused_in_one_line(words: tuple[str, ...], text: str) -> None:
     done = brokertwin("gateway", *words)
     assert done.returncode == 2
     assert text in done.stderr

@@ -1,4 +1,4 @@
-"""`make setup` and `brokertwin setup` say what they do; a directory serves as the mirror."""
+"""`make setup` and `brokertwin setup` report their steps; a directory serves as the mirror."""
 
 import contextlib
 import os
@@ -43,12 +43,12 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def on_a_terminal(command: list[str], environment: dict[str, str]) -> str:
-    """What a command shows on a terminal of its own."""
+    """Return the output of a command on a separate terminal."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(command, env=environment, stdout=theirs, stderr=theirs)
     os.close(theirs)
     shown = b""
-    with contextlib.suppress(OSError):  # nobody writes to it any more
+    with contextlib.suppress(OSError):  # no process writes to it any longer
         while piece := os.read(ours, 65536):
             shown += piece
     os.close(ours)
@@ -61,7 +61,7 @@ def setup(environment: dict[str, str]) -> "subprocess.CompletedProcess[str]":
 
 
 def lines_told(lines: list[str]) -> list[str]:
-    """What is said of the two downloads, without times."""
+    """Return the lines about the two downloads, without times."""
     return [line.partition(" in ")[0].strip() for line in lines]
 
 
@@ -92,7 +92,7 @@ def test_a_terminal_gets_a_bar_as_well(environment: dict[str, str]) -> None:
 
 
 def test_make_setup_says_its_three_steps(environment: dict[str, str], tmp_path: Path) -> None:
-    """In a clone of its own; the packages are there already, so that pip asks no index."""
+    """Run it in a new clone; the packages are installed, so that pip does not use an index."""
     clone = tmp_path / "clone"
     copy_context(ROOT, Ignored(ROOT / ".dockerignore"), clone)
     shutil.copy(ROOT / "Makefile", clone)

@@ -48,7 +48,7 @@ def test_the_nine_steps_of_the_seed() -> None:
     # 5 the next request is incremental, with (id, 1)
     body, version = client.next_request()
     assert (body["sessionId"], body["sessionEpoch"], body["topics"]) == (made, 1, [])
-    # # 6 and 7: the broker's epoch 1 matches and becomes 2
+    # steps 6 to 7: the broker's epoch matches and is incremented
     answer = bench.request("FETCH", version, body)
     assert session(bench, made).epoch == 2
     # 8 epoch of the request + 1 = 2 = the session's: no error
@@ -58,7 +58,7 @@ def test_the_nine_steps_of_the_seed() -> None:
     assert client.handler.next_metadata == (made, 2)
 
 
-def test_step_8_a_request_that_another_overtook_is_71() -> None:
+def test_step_8_overtaken_request_returns_invalid_fetch_session_epoch() -> None:
     bench, topic_id = bench_with()
     client = client_of(bench, topic_id)
     client.exchange()
@@ -96,7 +96,7 @@ def test_the_walk_through_epochs_1_to_9() -> None:
     assert client.wanted[FOO_0].fetch_offset == client.high_watermarks[FOO_0] == 3
 
 
-def test_example_2_a_lost_answer_is_71_at_the_broker_and_a_new_session_for_the_client() -> None:
+def test_example_2_lost_response_leads_to_a_wrong_epoch_and_a_new_session() -> None:
     bench, topic_id = bench_with()
     client = client_of(bench, topic_id)
     client.exchange()
@@ -125,7 +125,7 @@ def test_example_10_forgetting_everything_closes_the_session_on_both_sides() -> 
     assert cache(bench).session(made) is None
 
 
-def test_example_17_a_topic_made_anew_goes_on_in_the_same_session() -> None:
+def test_example_17_recreated_topic_stays_in_the_same_session() -> None:
     bench, topic_id = bench_with()
     client = client_of(bench, topic_id)
     client.exchange()
@@ -141,7 +141,7 @@ def test_example_17_a_topic_made_anew_goes_on_in_the_same_session() -> None:
     assert kept == [anew, anew]
 
 
-def test_example_17_from_ids_to_names_is_106_and_a_new_session() -> None:
+def test_example_17_change_from_ids_to_names_needs_a_new_session() -> None:
     bench, topic_id = bench_with()
     client = client_of(bench, topic_id)
     client.exchange()

@@ -142,7 +142,7 @@ def test_an_expired_update_resets_the_equivalent_response_count() -> None:
     assert metadata.equivalent_response_count == 0
 
 
-def test_example_9_and_10_only_a_newer_epoch_updates_a_known_partition() -> None:
+def test_examples_9_to_10_only_a_newer_epoch_updates_a_known_partition() -> None:
     metadata = Metadata()
     assert not metadata.update_last_seen_epoch_if_newer(TOPIC_0, 99)
     update(metadata, with_epoch(0))
@@ -325,7 +325,7 @@ def test_retriable_errors_request_an_update(code: int, asks_again: bool) -> None
     assert metadata.is_update_requested is asks_again
 
 
-def test_an_error_is_told_once_and_forgets_the_others() -> None:
+def test_error_is_returned_once_and_clears_the_others() -> None:
     metadata = Metadata()
     bad = topic("b@d", error_code=Error.INVALID_TOPIC_EXCEPTION)
     secret = topic("secret", error_code=Error.TOPIC_AUTHORIZATION_FAILED)

@@ -54,7 +54,7 @@ def test_example_18_a_gap_without_a_missing_batch_bumps_the_epoch_of_its_partiti
 
 
 def with_an_expired_first_batch() -> ProducerBench:
-    """Sends 0 and 1; 0 is rejected by a non-leader and expires."""
+    """Send the first two records; the first one is rejected by a non-leader and expires."""
     bench = ProducerBench(delivery_timeout_ms=1000, request_timeout_ms=1000)
     bench.ready()
     bench.send()

@@ -217,7 +217,7 @@ def test_figures_4_and_6_six_tasks_on_three_threads_and_one_dies() -> None:
     assert drawn == figure(PAGES / "streams.md", "## Who runs which task")
 
 
-def test_figures_5_and_6_two_topics_on_two_threads_and_one_dies() -> None:
+def test_figures_5_to_6_one_of_two_threads_with_two_topics_dies() -> None:
     made = StreamsWorld(copying("t1", "t2"), {"t1": 2, "t2": 2, "out": 1})
     drawn = shared_and_killed(made, threads=2, runs_ms=3_000)
     assert drawn == figure(PAGES / "streams.md", "### Two topics")

@@ -261,7 +261,7 @@ def member_with(world: Shared, last: int, items: Records) -> tuple[ShareFetcher,
 
 
 def holding(world: Shared) -> tuple[ShareFetcher, Any]:
-    """Return a member that holds records 0 and 1, and the partition's key."""
+    """Return a member that holds the records at offsets 0 to 1, and the partition's key."""
     sharing, place = member_with(world, 1, Records([(0, "a"), (1, "b")], 2, [(2, 0)]))
     assert len(sharing.poll([AT], world.now)) == 2
     return sharing, place

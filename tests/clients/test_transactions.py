@@ -1,6 +1,6 @@
 """Transactions of a producer on the client loop.
 
-With both protocols: finalized `transaction.version` 1 and 2 (KIP-890).
+With both protocols: finalized `transaction.version` 1 or 2 (KIP-890).
 """
 
 import sys

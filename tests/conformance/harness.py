@@ -1,4 +1,4 @@
-"""What the scenarios are made of: set-up, and short forms of the requests."""
+"""Building blocks of the scenarios: set-up, and short forms of the requests."""
 
 from tests.conformance import wire
 from tests.conformance.transcript import RETRY, Topic, Transcript

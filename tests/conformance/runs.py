@@ -26,7 +26,7 @@ SCENARIOS = sorted(REGISTRY)
 
 
 def difference(name: str, host: str, port: int, patience: float = 1.0) -> str:
-    """What a server does otherwise than the golden, as a diff; empty where nothing."""
+    """Return the differences of a server from the golden as a diff; empty if there are none."""
     scenario = REGISTRY[name]
     golden = HERE / "golden" / scenario["subject"] / f"{name}.json"
     context = S(host, port, name, uuid.uuid4().hex[:6], patience, scenario["limit"])

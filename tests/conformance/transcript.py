@@ -112,7 +112,7 @@ class Transcript:
         self.transcript.append({"step": label, "response": self.norm(view(r) if view else r)})
 
     def refused(self, label, r):
-        """Only that there is an error: Kafka answers UNKNOWN_SERVER_ERROR or the like here."""
+        """Show only that an error occurred: Kafka returns -1 UNKNOWN_SERVER_ERROR or similar."""
         self.note(label, "refused" if codes(r) - {0} else "accepted")
 
     def note(self, label, value):

@@ -1,4 +1,4 @@
-"""A small synchronous Kafka client of its own, for the conformance scenarios.
+"""A small synchronous Kafka client for the conformance scenarios.
 
 Every request and response is a plain dict with the lowerCamelCase field names of Kafka's JSON
 message schemas, taken from kafka-python: nothing of the gateway's codec is used.

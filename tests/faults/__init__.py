@@ -1,6 +1,6 @@
 """Faults in real processes: Kafka, a job on Spark, a gateway, clients under load.
 
-`python -m tests.faults` breaks one of them again and again, waits until all goes on, and holds what
-clients and topics show against what must be (`checks.py`). The cases are in `cases/`; what is
-broken on is a `Stand`. `docs/reliability.md` has what came out.
+`python -m tests.faults` injects a fault repeatedly, waits for the recovery, and checks the clients
+and topics (`checks.py`). The cases are in `cases.py`; they run on a `Stand`. The results are in
+`docs/reliability.md`.
 """

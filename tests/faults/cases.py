@@ -1,4 +1,4 @@
-"""What is broken, and how. A fault returns when it is over; the runner waits until all goes on."""
+"""Faults. A fault returns when it is over; the runner then waits for the recovery."""
 
 import contextlib
 import json
@@ -38,12 +38,13 @@ SLOW_S = 20
 OTHERS_BYTES, OTHERS_AT_ONCE = 4 << 30, 256
 DELAY_S, DELAYED_BATCHES = 0.05, 3
 SLOWLY_S = int(PATIENCE_S)
-"""What a gateway waits for answers where a fault does not have to outlast it, and all takes longer:
-on a busy machine an executor's first task takes more than a minute."""
+"""Response timeout of a gateway if a fault is shorter and everything is slow: an executor's first
+task takes more than a minute on a busy machine.
+"""
 
 CUT_S, CUT_EVERY_S = STOPPED_S, 0.1
 ONE_OF, OTHERS, GROUPS, DEATHS = 100, 9, 600, 3
-"""Of so many groups one worker dies in one, until there were so many groups, and deaths."""
+"""One worker dies in each `ONE_OF` groups, until this number of groups and deaths."""
 
 POISON = 200
 
@@ -52,10 +53,10 @@ class Case(NamedTuple):
     """A fault.
 
     Attributes:
-        name: as of `--only`.
-        what: what is done, in words.
-        fault: does it.
-        home: a file system of its own, of so many MiB, for `kafka` or `checkpoint`.
+        name: its name for `--only`.
+        what: description of the fault.
+        fault: injects it.
+        home: a separate file system of this size in MiB, for `kafka` or `checkpoint`.
         has_faked_time: whether the gateway runs under libfaketime.
         max_offsets: `max_offsets_per_trigger` of the job; 0 for its default.
         max_bytes: the same of `max_bytes_per_trigger`.
@@ -64,7 +65,7 @@ class Case(NamedTuple):
         answer_timeout_s: how long the gateway waits for an answer.
         is_borne: whether job and gateway have to go on without a new start.
         others: how many further clusters the job holds, each a group of its micro-batches.
-        dies_in_one_of: a Python worker dies in one of so many groups; 0 for none.
+        dies_in_one_of: a Python worker dies in one of this number of groups; 0 for none.
     """
 
     name: str
@@ -83,7 +84,7 @@ class Case(NamedTuple):
 
     @property
     def is_apart(self) -> bool:
-        """Whether it needs a stand of its own."""
+        """Return whether it needs a separate stand."""
         own = (self.home, self.has_faked_time, self.max_offsets, self.delay_s, self.on_cluster)
         return any(own) or bool(self.others)
 
@@ -214,9 +215,9 @@ def delayed_kafka(stand: Stand) -> None:
 
 
 def fill_page_cache(stand: Stand) -> None:
-    """Somebody writes all the time, and what was in memory of Kafka's files and ours is gone.
+    """Write all the time, and drop the page cache of Kafka's files and ours.
 
-    The system then lets writers wait for the disk, and reads come from there.
+    The system then makes writers wait for the disk, and reads come from the disk.
     """
     file = stand.directory / "others"
     most = dropped = 0
@@ -236,7 +237,7 @@ def fill_page_cache(stand: Stand) -> None:
 
 
 def forget(directory: Path) -> int:
-    """Write what is in memory of a directory's files, and drop it; how many they are."""
+    """Write the cached data of a directory's files and drop it; return the number of files."""
     count = 0
     for each in directory.rglob("*"):
         with contextlib.suppress(OSError):  # it has gone, or is a directory
@@ -256,7 +257,7 @@ def not_written() -> int:
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith("Dirty:"))
 
 
-# -- what comes to the job
+# -- input of the job
 
 
 def cut_job(stand: Stand) -> None:
@@ -280,7 +281,7 @@ def cut(stand: Stand, server: Server) -> None:
 
 
 def poison(stand: Stand) -> None:
-    """Events that are none, among those of clients: each becomes a dead letter, and no more."""
+    """Mix invalid events with those of clients: each becomes a dead letter and nothing else."""
     before = len(stand.bench.rows("dead-letters"))
     stand.bench.produce(poisonous(POISON), b"a")
     found = lambda: len(stand.bench.rows("dead-letters"))  # noqa: E731 (asked again and again)
@@ -289,7 +290,7 @@ def poison(stand: Stand) -> None:
 
 
 def poisonous(count: int) -> Iterator[bytes]:
-    """Nonsense of many sorts, each under an id of its own as far as it has one."""
+    """Invalid events of many kinds, each with a unique id if it can have one."""
     header = {"requestApiKey": 3, "requestApiVersion": 9}
     for number in range(count):
         event = {"id": f"poison-{uuid.uuid4()}", "cluster": "a", "requestHeader": header}
@@ -361,7 +362,7 @@ def full(place: str) -> Fault:
 
 @contextmanager
 def filled(file: Path) -> Iterator[None]:
-    """The file takes all the room that there is, until the end."""
+    """Fill the file system with a file until the end."""
     try:
         with contextlib.suppress(OSError), file.open("wb", buffering=0) as out:
             for size in (1 << 20, 1 << 12, 1):

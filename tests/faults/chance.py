@@ -1,8 +1,7 @@
-"""Python workers that die by chance: in about one of a hundred calls of the state function.
+"""Python workers that die by chance: in about 1% of the calls of the state function.
 
-Whether one dies is drawn anew for each call, also where Spark tries it again; where in it, too:
-before its first event, behind a row that it puts out, or when its state is written and not yet
-handed over.
+A death is drawn for each call, also when Spark retries it. So is its place: before the first event,
+after an output row, or when the state is written and not yet returned.
 """
 
 import os
@@ -34,7 +33,7 @@ _chance = SystemRandom()
 
 
 def environment(directory: Path, one_of: int, given: Mapping[str, str]) -> dict[str, str]:
-    """Variables of a job whose workers die in one of so many calls; files lie in the directory."""
+    """Variables of a job whose workers die in one of `one_of` calls; `directory` has the files."""
     begun = directory / "chance"
     begun.mkdir()
     text = "from tests.faults import chance\n\nchance.begin()\n"

@@ -1,4 +1,4 @@
-"""What must hold after a fault: the topics, the state, and who is still there."""
+"""Checks after a fault: the topics, the state, and the remaining processes."""
 
 import time
 from collections import Counter
@@ -17,11 +17,11 @@ ATTEMPTS = 5
 
 
 class Found(NamedTuple):
-    """What the topics show.
+    """Findings in the topics.
 
     Attributes:
-        requests: how many events there are.
-        repeated: rows of answers that were written again, under the ids that they had.
+        requests: the number of events.
+        repeated: rows of responses written again with the same ids.
     """
 
     requests: int

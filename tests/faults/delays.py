@@ -17,15 +17,15 @@ PACKET = 1 << 16
 
 
 class Relay:
-    """Takes connections on to a broker, and each packet of theirs later, in its order.
+    """Relay connections to a broker and delay each packet, in order.
 
     Args:
-        delay_s: how much later, each way.
+        delay_s: delay in each direction.
 
     Attributes:
-        port: where it is reached.
-        target_port: the broker's own; 0 while there is none.
-        packets: how many it has taken on.
+        port: its own port.
+        target_port: the broker's port; 0 while there is none.
+        packets: the number of relayed packets.
     """
 
     def __init__(self, delay_s: float) -> None:
@@ -72,7 +72,7 @@ class Relay:
 
 @contextmanager
 def relaying(delay_s: float) -> Iterator[Relay]:
-    """A relay in a thread of its own, until the end."""
+    """Run a relay in a separate thread until the end."""
     relay = Relay(delay_s)
     loop = asyncio.new_event_loop()
     serving = asyncio.start_server(relay.serve, HOST, relay.port)
@@ -88,7 +88,7 @@ def relaying(delay_s: float) -> Iterator[Relay]:
 
 
 class RelayedKafka(EmbeddedKafka):
-    """An embedded broker whose clients are told to come by a relay."""
+    """An embedded broker that advertises the address of a relay."""
 
     def __init__(self, home: Path, relay: Relay) -> None:
         super().__init__(home, default_home())

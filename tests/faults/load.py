@@ -50,7 +50,7 @@ class Commits:
         self._consumer.close()
 
     def found(self, client: Client) -> int:
-        """What the broker has committed."""
+        """Return the committed offset at the broker."""
         topic = {"name": self._topic, "partitionIndexes": [0]}
         group = {"groupId": self._group, "topics": [topic]}
         answer = client.call("OFFSET_FETCH", 8, {"groups": [group]})["groups"][0]
@@ -58,11 +58,11 @@ class Commits:
 
 
 class Load:
-    """A producer with idempotence and a client that commits, on a topic of their own.
+    """An idempotent producer and a client that commits, on a separate topic.
 
     Args:
-        bootstrap: of the gateway.
-        topic: it is there.
+        bootstrap: address of the gateway.
+        topic: an existing topic.
     """
 
     def __init__(self, bootstrap: str, topic: str) -> None:
@@ -71,7 +71,7 @@ class Load:
         self.commits = Commits(bootstrap, topic, 1)
 
     def wait_for(self, records: int) -> None:
-        """Until so many more records, and a commit, are acknowledged."""
+        """Wait until this number of further records, and a commit, are acknowledged."""
         commits = self.commits.acknowledged
         self.stream.wait_for(records)
         deadline = time.monotonic() + 300
@@ -80,7 +80,7 @@ class Load:
             time.sleep(0.05)
 
     def end(self) -> None:
-        """Ask for nothing more; what was asked for is acknowledged."""
+        """Stop sending and wait until all requests are acknowledged."""
         self.stream.end()
         self.commits.end()
 

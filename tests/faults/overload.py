@@ -1,7 +1,7 @@
 """Events come faster than the job decides them: it lags, answers all, and keeps both its bounds.
 
-What is asked for past the gateway is small at first. Then some events are large: a micro-batch of
-as many as it may take would be larger than it may be.
+Requests written past the gateway are small at first. Then some events are large: a micro-batch with
+the maximum number of events would exceed the maximum size.
 """
 
 import json
@@ -62,7 +62,7 @@ def overload(stand: Stand) -> None:
 
 
 def ask(stand: Stand, count: int, large_every: int, cluster: str = CELL) -> list[str]:
-    """Write requests past the gateway, one of so many large; gives back their ids."""
+    """Write requests past the gateway, one in `large_every` large; return their ids."""
     begin = uuid.uuid4()
     ids = [f"{begin}-{number}" for number in range(count)]
     header = {"requestApiKey": 3, "requestApiVersion": 1}
@@ -81,7 +81,7 @@ def ask(stand: Stand, count: int, large_every: int, cluster: str = CELL) -> list
 
 
 def batches(stand: Stand, after: int) -> list[Batch]:
-    """What each micro-batch has taken that came after one."""
+    """Return the input of each micro-batch after the given one."""
     bench, topic = stand.bench, requests_of(stand)
     sizes: dict[int, list[int]] = {}
     for row in bench.all_rows(REQUESTS):

@@ -1,4 +1,4 @@
-"""A command in a process of its own, and all that belongs to it."""
+"""A command in a separate process, and its child processes."""
 
 import contextlib
 import ctypes
@@ -21,13 +21,13 @@ PIDFD_GETFD = 438
 
 
 class Server:
-    """`brokertwin …` that runs until it is ended; what it says goes to a file.
+    """`brokertwin …` that runs until it is stopped; its output goes to a file.
 
     Args:
-        words: behind `brokertwin`.
+        words: arguments after `brokertwin`.
         environment: its variables.
-        log: where it writes; a new start goes on in the same file.
-        program: what is started in its place.
+        log: its output file; a restart appends to it.
+        program: a program to start instead.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Server:
         return self._process.wait(patience_s)
 
     def kill(self) -> None:
-        """Kill -9 of it alone: what it has started is left to itself."""
+        """Send SIGKILL to the process alone, not to its children."""
         assert self._process is not None
         self._process.kill()
         self._process.wait(PATIENCE_S)
@@ -115,14 +115,14 @@ def stopped(processes: Iterable[psutil.Process]) -> Iterator[None]:
 
 
 def kill_all(processes: Iterable[psutil.Process]) -> None:
-    """Kill -9; who has gone already is passed over."""
+    """Send SIGKILL; skip processes that have ended."""
     for one in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
             one.kill()
 
 
 def break_connections(processes: Iterable[psutil.Process], port: int) -> int:
-    """Shut every connection of theirs to a port, as when a network breaks; how many there were."""
+    """Shut down their connections to a port, like a network failure; return the number."""
     count = 0
     for one in processes:
         with contextlib.suppress(psutil.Error, ProcessLookupError):
@@ -133,7 +133,7 @@ def break_connections(processes: Iterable[psutil.Process], port: int) -> int:
 
 
 def _shut(pid: int, fd: int, port: int) -> bool:
-    """Shut what a process has under a number, if that is still its connection to the port."""
+    """Shut down a process's file descriptor if it is still its connection to the port."""
     process = os.pidfd_open(pid)
     try:
         ours = ctypes.CDLL(None, use_errno=True).syscall(PIDFD_GETFD, process, fd, 0)
@@ -168,7 +168,7 @@ def marked(mark: str) -> list[psutil.Process]:
 
 
 def wait_until_gone(mark: str, patience_s: float = PATIENCE_S) -> float:
-    """Wait until nobody with this mark runs any more; gives back how long it took, in seconds."""
+    """Wait until no process with this mark runs; return the duration in seconds."""
     begin = time.monotonic()
     wait_until(lambda: not marked(mark), f"left behind: {marked(mark)}", patience_s)
     return time.monotonic() - begin

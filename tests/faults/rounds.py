@@ -1,4 +1,4 @@
-"""Rounds of a case: break, wait until all goes on, look; and what came out."""
+"""Rounds of a case: inject the fault, wait for the recovery, check the results."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ from tests.faults.stand import CELL, Stand
 from tests.support.standalone_clusters import standalone
 
 HOME_MIB = {"kafka": 1024, "checkpoint": 512}
-"""The size of a file system of its own: a tmpfs, which only root may mount."""
+"""Size of a separate file system: a tmpfs, which only root may mount."""
 
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 
@@ -27,16 +27,16 @@ Say = Callable[[str], None]
 
 
 class Round(NamedTuple):
-    """What came of a round.
+    """Result of a round.
 
     Attributes:
         case: its name.
         lost: records and commits that were acknowledged and are lost.
-        twice: records that are there twice, commits that nobody sent.
-        again: rows of answers that were written again, under the same ids.
+        twice: duplicate records, and commits that no client sent.
+        again: rows of responses that were written again, under the same ids.
         recovered_s: from the fault's end until clients were answered, in seconds.
-        requests: how many events have been compared.
-        wrong: what else was not as it must be; empty where all was.
+        requests: the number of compared events.
+        wrong: other violations; empty if there are none.
     """
 
     case: str
@@ -49,7 +49,7 @@ class Round(NamedTuple):
 
 
 def run(cases: Iterable[Case], rounds: int, say: Say) -> Iterator[Round]:
-    """Rounds of each case; those that need nothing of their own share a stand."""
+    """Run rounds of each case; cases without special needs share a stand."""
     shared = [case for case in cases if not case.is_apart]
     apart = [[case] for case in cases if case.is_apart]
     for group in ([shared] if shared else []) + apart:
@@ -64,7 +64,7 @@ def run(cases: Iterable[Case], rounds: int, say: Say) -> Iterator[Round]:
 
 @contextmanager
 def standing(case: Case, say: Say) -> Iterator[Stand]:
-    """A stand for a case. Raises AssertionError where it leaves something behind."""
+    """Yield a stand for a case. Raises AssertionError if it leaves something behind."""
     directory = Path(tempfile.mkdtemp(prefix="brokertwin-faults-"))
     home = directory / "small"
     of_gateway = faked_time(directory) if case.has_faked_time else {}
@@ -139,7 +139,7 @@ def faked_time(directory: Path) -> dict[str, str]:
 
 
 def one_round(stand: Stand, case: Case, say: Say) -> Round:
-    """Break it under load, and look what came of it."""
+    """Inject the fault under load and check the result."""
     say(f"{case.name}: {case.what}")
     begin = time.monotonic()
     wrong, recovered, lost, twice = "", 0.0, 0, 0

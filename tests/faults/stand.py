@@ -31,13 +31,13 @@ LOOK_S = 0.1
 
 
 class Stand:
-    """All that one round needs; made once for the rounds of a case.
+    """Environment of a round; created once for the rounds of a case.
 
     Args:
-        directory: of its own.
+        directory: a new directory.
         kafka: the broker; without it one that keeps everything below `directory`.
-        checkpoint_home: where the checkpoint lies; without it there, too.
-        says: is told what happens.
+        checkpoint_home: parent of the checkpoint; by default also `directory`.
+        says: called with messages about events.
         of_gateway: further variables of the gateway.
         cluster: of Spark, where the job is to run; without it the job is local.
         answer_timeout_s: how long the gateway waits for an answer.
@@ -46,7 +46,7 @@ class Stand:
         environment: further variables of the job.
 
     Attributes:
-        says: is told what happens.
+        says: called with messages about events.
         cluster: of Spark, where there is one.
         kafka_port: where the broker is reached.
         clusters: that the job holds.
@@ -110,7 +110,7 @@ class Stand:
         self.wait_until_answered()
 
     def wait_until_answered(self) -> None:
-        """Until a client gets an answer; what has ended is started again meanwhile."""
+        """Wait until a client gets a response; restart ended processes meanwhile."""
         deadline = time.monotonic() + PATIENCE_S
         while not self._is_answered():
             assert time.monotonic() < deadline, (
@@ -136,7 +136,7 @@ class Stand:
         return not self.kafka.status().running or any(each.code is not None for each in servers)
 
     def tend(self) -> list[str]:
-        """Start again what has ended, as a supervisor does; gives back what it was."""
+        """Restart ended processes, like a supervisor; return their names."""
         again = []
         if not self.kafka.status().running:
             self.says("Kafka has ended and is started again")
@@ -163,7 +163,7 @@ class Stand:
         return Client(self.address, PATIENCE_S)
 
     def load(self) -> Load:
-        """Clients on a topic of their own, which have had their first answers."""
+        """Clients on a separate topic, after their first responses."""
         self._rounds += 1
         name = f"round-{self._rounds}"
         with self.client() as client:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from tests.fuzz.targets import TARGETS
 
 SECONDS_MAX = 1.0
-"""Of the processor, for one input."""
+"""CPU time for one input."""
 
 MEMORY_MAX = 3 << 30
 """Of address space, for all: more is a MemoryError."""
@@ -24,7 +24,7 @@ class TooLongError(Exception):
 
 
 class Tried(NamedTuple):
-    """What came out: how many inputs, those that failed and how, bytes that the process grew."""
+    """Results: number of inputs, failed inputs with errors, and memory growth in bytes."""
 
     inputs: int
     failed: list[tuple[bytes, str]]
@@ -32,7 +32,7 @@ class Tried(NamedTuple):
 
 
 def fuzz(name: str, count: int, seed: int, told: Callable[[int], None] = lambda _: None) -> Tried:
-    """Read so many changed inputs of a target; the same seed draws the same."""
+    """Read `count` changed inputs of a target; the same seed draws the same."""
     target, draw = TARGETS[name], random.Random(seed)
     seeds = target.seeds()
     read = target.reader()
@@ -43,7 +43,7 @@ def fuzz(name: str, count: int, seed: int, told: Callable[[int], None] = lambda 
         signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS_MAX)
         try:
             read(data)
-        except Exception as error:  # noqa: BLE001 (that is what is looked for)
+        except Exception as error:  # noqa: BLE001 (the exceptions under test)
             failed.append((data, f"{type(error).__name__}: {error}"))
         finally:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)

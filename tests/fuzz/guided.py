@@ -1,10 +1,10 @@
-"""`make fuzz-guided`: inputs that Atheris makes of those that reached code which none had reached.
+"""`make fuzz-guided`: inputs that Atheris derives from those that reached new code.
 
 python -m tests.fuzz.guided --inputs N --only TARGET; it is not among the tested set of packages
 
-Each target has a process of its own, which libFuzzer ends at the first input that is wrong: one
-that raises what its reader does not name, takes longer than `SECONDS_MAX`, or more memory than
-`MEMORY_MAX_MB`. The input is written to `build/fuzz`.
+Each target has its own process, which libFuzzer ends at the first failing input: one that raises an
+undeclared exception, takes longer than `SECONDS_MAX`, or more memory than `MEMORY_MAX_MB`. The
+input is written to `build/fuzz`.
 """
 
 import argparse
@@ -25,7 +25,7 @@ with atheris.instrument_imports(include=["brokertwin"]):
 from tests.support.sources import ROOT
 
 SECONDS_MAX = 20
-"""Of the clock, since libFuzzer has no other; other processes may have the processor meanwhile."""
+"""Wall-clock time, because libFuzzer has no other; other processes may use the CPU meanwhile."""
 
 MEMORY_MAX_MB = 3072
 SIZE_MAX = 1 << 16
@@ -37,7 +37,7 @@ SHARE_OF_OURS = 0.5
 
 
 def guided(name: str, count: int, seed: int) -> None:
-    """Read so many inputs of a target; ends the process."""
+    """Read `count` inputs of a target; ends the process."""
     target = TARGETS[name]
     read, seeds = target.reader(), target.seeds()
     found = ROOT / "build" / "fuzz"

@@ -1,4 +1,4 @@
-"""What reads bytes of others: seeds of each reader, and what it may raise."""
+"""Readers of foreign bytes: seeds of each reader, and its declared exceptions."""
 
 import contextlib
 import gzip
@@ -54,7 +54,7 @@ class Target(NamedTuple):
 
     Attributes:
         seeds: real inputs of it.
-        reader: makes what reads one, and raises where the input shows a fault.
+        reader: returns a function that reads one and raises if the input shows a fault.
         change: makes an input of two seeds.
     """
 
@@ -126,7 +126,7 @@ def events() -> list[bytes]:
 
 
 class Events:
-    """Hands events to a cell, which remembers what the ones before have done."""
+    """Hand events to a cell, which keeps its state between them."""
 
     def __init__(self) -> None:
         self._settings = CellSettings(
@@ -185,7 +185,7 @@ def read_changelog(data: bytes) -> None:
     with contextlib.suppress(store_files.NotReadable):
         for _, value in store_files.changes(data):
             if value is not None:
-                with contextlib.suppress(struct.error):  # `read_states` says what it means
+                with contextlib.suppress(struct.error):  # `read_states` explains it
                     store_files.state_of(value)
 
 
@@ -211,7 +211,7 @@ def in_layers(column: bytes) -> bytes:
 
 
 def read_state_row(data: bytes) -> None:
-    """Its columns, each in one map, or what an operator is told."""
+    """Read its columns, each as one map, or the message for an operator."""
     with contextlib.suppress(store_files.NotReadable, UserError):
         stored_states.in_this_version("the checkpoint", {CELL: state_reader.of_row(data)})
 

@@ -1,7 +1,7 @@
 """Elections, reassignments, stopped brokers: compare with a real cluster of three.
 
-Each response is compared field by field, except what only one of the two has (ports, disks) and the
-order of lists that Kafka returns in hash table order.
+Each response is compared field by field, except fields specific to one of the two (ports, disks)
+and the order of lists that Kafka returns in hash table order.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,7 +1,7 @@
 """Racks of consumers and replicas (KIP-392), compared with a real cluster.
 
 Responses are compared field by field, ignoring ids of topics and sessions, ports, and record bytes.
-Of two equal replicas a leader names the one that fetched last, so only the rack is compared.
+A leader selects the last fetching one of two equal replicas, so only the rack is compared.
 """
 
 from collections.abc import Callable, Iterator

@@ -33,7 +33,7 @@ PATIENT = {
 
 
 def main() -> int:
-    """Exit code 1 where a client saw what must not be, or something grows."""
+    """Run; exit code 1 if a client saw a violation or a series grows."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     parser = argparse.ArgumentParser(prog="python -m tests.long_run", description=__doc__)
     parser.add_argument("--hours", type=float, default=6, help="6")
@@ -108,7 +108,7 @@ def _collect(stand: Stand) -> None:
 
 
 def growths(rows: Rows) -> list[Growth]:
-    """What each series did."""
+    """Print the trend of each series."""
     names = sorted({name for row in rows for name in row} - {"at", "done"})
     return [growth_of(name, *_series(rows, name)) for name in names]
 

@@ -12,7 +12,7 @@ FLAT = 0.1
 
 
 class Growth(NamedTuple):
-    """What a series did after the warm-up.
+    """Trend of a series after the warm-up.
 
     Attributes:
         name: of the series.
@@ -69,6 +69,6 @@ def growth_of(name: str, times_s: Sequence[float], values: Sequence[float]) -> G
 
 
 def _thinned(kept: list[tuple[float, float]], most: int = 400) -> list[tuple[float, float]]:
-    """At most so many samples, from all over the run."""
+    """Return at most `most` samples, spread over the run."""
     step = -(-len(kept) // most)
     return kept[::step] if step > 1 else kept

@@ -1,11 +1,11 @@
-"""Mixed load that goes on for hours, by clients who count what is wrong and keep nothing else.
+"""Mixed load for hours, by clients that only count violations.
 
 The members of a group have to see each offset of a partition after the one before, whoever of them
 it is; offsets that come again after a rebalance are counted, and allowed. A read_committed reader
 has to see a transaction's records together, and none of one that was aborted.
 
-Who comes too late for records finds them deleted by retention. So where something is left out the
-log is asked where it begins: not at or behind what came instead, and it was lost.
+A slow client may find records deleted by retention. So after a gap the log's start offset is
+queried: the records are lost if it is below the next received offset.
 """
 
 import logging
@@ -38,7 +38,7 @@ STAYS_S = 20.0
 
 NOBODY_SAYS = -1
 TRIES, TRY_S = 10, 30.0
-"""How often, and how long each time, a log is asked where it begins."""
+"""Attempts and the timeout of each for a query of a log's start offset."""
 
 TRANSACTION_RECORDS = 5
 IDS = 4
@@ -48,19 +48,19 @@ TRANSACTION = {"transaction.timeout.ms": 180_000}
 TIMED_OUT = "Request in flight"
 """What librdkafka logs where a request has no answer in time."""
 OF_BROKER = ("session.timeout.ms", "heartbeat.interval.ms")
-"""What members of a consumer group (KIP-848) are told by their coordinator."""
+"""Settings that members of a consumer group (KIP-848) receive from their coordinator."""
 
 
 class Client(threading.Thread, ABC):
-    """Someone who does the same again and again until told to end.
+    """A client that repeats an action until it is stopped.
 
     Attributes:
-        done: how often, or how many records.
-        wrong: what must not be, in words.
-        failed: errors that a client may get, and goes on after.
+        done: number of actions or records.
+        wrong: descriptions of violations.
+        failed: tolerated errors, after which it continues.
         failure: the last of them.
-        timed_out: how many of its requests had no answer in time; it goes on after these, too.
-        noted: what else there is to tell, in words.
+        timed_out: number of requests that timed out; it continues after these, too.
+        noted: further remarks.
     """
 
     noted = ""
@@ -79,7 +79,7 @@ class Client(threading.Thread, ABC):
         self._logger.addFilter(self._heard)
 
     def run(self) -> None:
-        """Go on, come what may."""
+        """Repeat the action despite errors."""
         while not self.ended.is_set():
             try:
                 self.turn()
@@ -98,7 +98,7 @@ class Client(threading.Thread, ABC):
         return {**common, **time_outs("librdkafka", role), **own}
 
     def _heard(self, record: logging.LogRecord) -> bool:
-        """Counts what a client logs; what is no time-out is shown, if anybody wants to see it."""
+        """Count time-outs in a client's log; pass on other messages."""
         is_late = TIMED_OUT in record.getMessage()
         self.timed_out += is_late
         return not is_late
@@ -135,9 +135,9 @@ class Group:
         self._lock = threading.Lock()
 
     def seen(self, partition: int, offset: int, log_start: Callable[[], int]) -> str:
-        """A member has got a record; gives back what is wrong with that.
+        """Note a received record; return the violation, or "".
 
-        `log_start` asks where the partition's log begins now.
+        `log_start` queries the partition's current log start offset.
         """
         with self._lock:
             wanted = self._next.get(partition, offset)
@@ -153,7 +153,7 @@ class Group:
 
 
 def log_start(consumer: confluent_kafka.Consumer, topic: str, partition: int) -> int:
-    """Where a log begins, by its broker; NOBODY_SAYS where that does not answer."""
+    """Return a log's start offset at its broker; NOBODY_SAYS if it does not respond."""
     place = TopicPartition(topic, partition)
     for _ in range(TRIES):
         with suppress(KafkaException):
@@ -165,8 +165,8 @@ def log_start(consumer: confluent_kafka.Consumer, topic: str, partition: int) ->
 class Reads(Client):
     """A member of a group that stays, or comes and goes.
 
-    It commits what it has noted, and no more: else another member might be first to note what
-    comes behind a record that this one has been given.
+    It commits only noted records. Otherwise another member could note later records before this one
+    notes its own.
     """
 
     def __init__(self, bootstrap: str, group: Group, stays: bool) -> None:
@@ -319,7 +319,7 @@ def mixed(bootstrap: str) -> list[Client]:
 
 
 def end(clients: list[Client]) -> None:
-    """Have all of them end; who does not is wrong."""
+    """Stop all clients; a client that does not end is a violation."""
     for one in clients:
         one.ended.set()
     for one in clients:

@@ -1,4 +1,4 @@
-"""What is measured of a run: processes, files, the state, micro-batches."""
+"""Measurements of a run: processes, files, the state, micro-batches."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ EXPLAINED = {
 
 
 def of_processes(name: str, processes: Iterable[psutil.Process]) -> dict[str, float]:
-    """Memory and open files of some processes together; who has gone counts nothing."""
+    """Return memory and open files of some processes in total; ended ones do not count."""
     memory = files = threads = 0
     for one in processes:
         with contextlib.suppress(psutil.Error):
@@ -41,7 +41,7 @@ def of_directory(name: str, directory: Path) -> dict[str, float]:
 
 
 class Batches:
-    """What the job says of its micro-batches, read on from where it was read to."""
+    """Micro-batches in the job's output, read on from the last position."""
 
     def __init__(self, job: Server) -> None:
         self._job = job

@@ -43,7 +43,7 @@ def test_of_a_long_run_some_samples_are_enough() -> None:
     assert found.per_hour == pytest.approx(3600)
 
 
-def test_without_samples_nothing_is_said() -> None:
+def test_growth_needs_samples() -> None:
     for times in ([], [1.0]):
         with pytest.raises(ValueError, match="samples after the warm-up"):
             growth_of("memory", times, [1.0] * len(times))
@@ -64,7 +64,7 @@ def test_members_may_see_an_offset_again_but_none_may_be_left_out() -> None:
 
 @pytest.mark.parametrize("begins", [10, 12])
 def test_what_retention_has_deleted_is_not_left_out(begins: int) -> None:
-    """The log begins at what came instead, or, by now, behind it."""
+    """The log starts at the next received offset, or already after it."""
     group = one_at_8()
     assert group.seen(0, 10, lambda: begins) == ""
     assert (group.deleted, group.again) == (1, 0)

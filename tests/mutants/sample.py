@@ -25,13 +25,13 @@ from typing import NamedTuple
 from tests.support.sources import ROOT
 
 PATIENCE_S, SLOWER = 60.0, 10
-"""Tests that take so long, and so many times as long as without a change, never end."""
+"""A run of tests is endless above this duration, and this multiple of the unchanged one."""
 AGREEMENT = "tests/recordings/replay/test_agreement.py"
 OF_APIS, OF_CELLS = "tests/state/apis", "tests/state/cell"
 OF_JOURNALS = "tests/gateway/engine/test_journal.py"
 OTHER_ROOMS = ("core", "configs", "access", "cluster", "logs", "fetch", "share", "replication")
 OTHER_ROOMS += ("groups", "transactions")
-"""Where APIs and what a cell does with each system are tested: in the room of the system."""
+"""Packages with the tests of APIs and of a cell's use of each subsystem."""
 
 OTHERS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE,
@@ -127,7 +127,7 @@ def change_of(file: Path, number: int, root: Path = ROOT) -> Change:
 
 
 def copy_to(directory: Path, broken: str) -> Path:
-    """Copy what the tests of one package need; return the copy of the package.
+    """Copy the files for the tests of one package; return the copy of the package.
 
     The package to be broken and the tests are copies, everything else is a link.
     """
@@ -151,7 +151,7 @@ def copy_to(directory: Path, broken: str) -> Path:
 
 
 def tests_of(room: str) -> list[str]:
-    """What is asked whether it notices a change in a room, the nearest tests first."""
+    """Return the tests that should notice a change in a room, the nearest ones first."""
     own = f"tests/{room}"
     if own in (OF_APIS, OF_CELLS):
         others = [f"tests/state/{each}" for each in OTHER_ROOMS]
@@ -190,7 +190,7 @@ def sample(room: str, count: int, seed: int) -> list[Change]:
 
 
 def main() -> int:
-    """Print what was not noticed and the score of each room; 1 where tests fail by themselves."""
+    """Print unnoticed changes and the score of each room; return 1 if tests fail unchanged."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants.sample", description=__doc__)
     parser.add_argument("rooms", nargs="+", metavar="ROOM")
     parser.add_argument("--count", type=int, default=20, help="changes tried in each room")

@@ -1,6 +1,6 @@
 """Rules of cells and of followers that are broken on purpose; `planted.py` has the others.
 
-Of what is decided again, of what cells tell each other, of what followers have in the end.
+They concern repeated decisions, messages between cells, and the logs of followers.
 """
 
 from tests.planted.planting import Planted

@@ -1,4 +1,4 @@
-"""Rules of what may be lost that are broken on purpose; `planted.py` has the others."""
+"""Rules about permitted losses that are broken on purpose; `planted.py` has the others."""
 
 from tests.planted.planting import Planted
 

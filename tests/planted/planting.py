@@ -1,7 +1,7 @@
 """A rule broken on purpose: its text in a module of ours is replaced when the module is loaded.
 
-So it must be planted before anything imports the module: in a process of its own. This module
-imports nothing of ours, for it is the first there.
+So it must be planted before the module is imported, in a separate process. This module does not
+import the package, because it is loaded first.
 """
 
 import sys
@@ -32,7 +32,7 @@ class _Loader(SourceFileLoader):
         self._planted = planted
 
     def get_code(self, fullname: str) -> CodeType:
-        """Of the broken text; never what was compiled before."""
+        """Compile the broken text; ignore cached bytecode."""
         text = self.get_data(self.path).decode("utf-8")
         return self.source_to_code(broken(self._planted, text).encode("utf-8"), self.path)
 

@@ -24,7 +24,7 @@ def test_the_text_of_a_rule_stands_once_in_its_module(planted: Planted) -> None:
     compile(broken(planted, text_of(planted)), planted.module, "exec")
 
 
-def test_every_rule_has_a_name_of_its_own() -> None:
+def test_rule_names_are_unique() -> None:
     assert len(BY_NAME) == len(PLANTED)
 
 

@@ -1,4 +1,4 @@
-"""What admin clients are told by a real broker and by a gateway, side by side."""
+"""Compare the results of admin clients at a real broker and a gateway."""
 
 import json
 import re
@@ -19,7 +19,7 @@ OWN = re.compile(
     r"|.*directory_?id|finalized(_?features)?_?epoch|log_?dir|partition_?size|size|producer_?id"
     r"|(Add|Remove)RaftVoter)"
 )
-"""Fields of what no two brokers share; and what is asked of voters, of which a gateway has none."""
+"""Fields that differ between brokers, and requests about voters, which a gateway does not have."""
 
 REPLAYED_FOR_S = 5
 AT = re.compile(r" at 0x[0-9a-f]+")
@@ -27,7 +27,7 @@ LOG_DIR = re.compile(r"^/.*/data$")
 
 
 class Call(NamedTuple):
-    """A method of an admin client with its arguments, and what it is about."""
+    """A method of an admin client with its arguments and its subject."""
 
     method: str
     about: str
@@ -41,11 +41,11 @@ def call(method: str, about: str, *arguments: Any, **named: Any) -> Call:
 
 
 Act = Callable[[str], None]
-"""What others do meanwhile, at a bootstrap address."""
+"""Actions of other clients in between, at a bootstrap address."""
 
 
 def plain(told: Any) -> Any:
-    """What was told in dicts, lists and texts, without what is the broker's own, or order."""
+    """Normalise a result: drop broker-specific values and sort unordered lists."""
     if isinstance(told, Future):
         return plain(told.exception(PATIENCE_S) or told.result(PATIENCE_S))
     if isinstance(told, BaseException):
@@ -80,23 +80,23 @@ def _text(value: Any) -> str:
 
 
 def _copied(argument: Any) -> Any:
-    """kafka-python takes out of a dict what it has dealt with."""
+    """Copy the arguments: kafka-python removes the entries it has processed from a dict."""
     if isinstance(argument, dict):
         return {key: _copied(value) for key, value in argument.items()}
     return list(map(_copied, argument)) if isinstance(argument, list) else argument
 
 
 def answer(admin: Any, step: Call) -> Any:
-    """What a call gives, or what it raises."""
+    """Return the result of a call, or the exception that it raises."""
     try:
         arguments = map(_copied, step.arguments)
         return plain(getattr(admin, step.method)(*arguments, **step.named))
-    except Exception as error:  # noqa: BLE001 (what is raised is compared)
+    except Exception as error:  # noqa: BLE001 (the exception is compared)
         return plain(error)
 
 
 class Found(NamedTuple):
-    """What was told by both."""
+    """Results of both brokers."""
 
     step: Call
     real: Any
@@ -148,7 +148,7 @@ def _ask(
 
 
 def differing(found: Iterable[Found]) -> list[str]:
-    """What only one of both tells."""
+    """Results that only one of both returns."""
     return [
         f"{step.method}, {step.about}\n  kafka {real}\n  ours  {ours}"
         for step, real, ours in found

@@ -1,6 +1,6 @@
-"""What is asked of an empty cluster by admin clients: each of their methods, well and badly.
+"""Calls of every admin client method at an empty cluster, valid and invalid.
 
-`NOT_CALLED` are the methods that are left out, and why.
+`NOT_CALLED` are the omitted methods with the reason.
 """
 
 from typing import Any
@@ -35,7 +35,7 @@ def with_records(topic: str) -> Act:
 
 
 def wait_for_coordinator(bootstrap: str) -> None:
-    """There are coordinators of groups, and they have loaded what they have."""
+    """Wait until the coordinators of groups exist and have loaded their partitions."""
 
     def is_there(group: str) -> bool:
         with client_at(bootstrap) as client:

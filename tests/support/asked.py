@@ -30,7 +30,7 @@ UNSET: dict[str, tuple[object, ...]] = {
     "crc": (),
     "topicId": (),
 }
-"""Fields that each run has others of, and what stands for none."""
+"""Fields that differ in each run, and their placeholders."""
 
 _DRAWN = re.compile(r"[\w-]+-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 

@@ -1,7 +1,7 @@
-"""Groups for assignors, drawn at random, and what Kafka's own classes assign to them.
+"""Groups for assignors, drawn at random, and the assignments of Kafka's classes.
 
-The classes run in one Java process, reached over Py4J, which comes with PySpark. They get each
-member's subscription in bytes, and what they assign comes back in bytes.
+The classes run in one Java process, reached over Py4J, which comes with PySpark. They receive each
+member's subscription in bytes and return the assignment in bytes.
 """
 
 import json
@@ -24,7 +24,7 @@ CLASSES = {
 
 
 class Input(NamedTuple):
-    """What a leader is given: the topics' partitions, and who wants what."""
+    """Input of a leader: the topics' partitions and the members' subscriptions."""
 
     name: AssignorName
     counts: dict[str, int]
@@ -32,9 +32,9 @@ class Input(NamedTuple):
 
 
 def draw_input(random: Random, *, keeps_topics: bool = True) -> Input:
-    """A group in the middle of its life: members own what they got, some of it long ago.
+    """A group that already has assignments, some of them from older generations.
 
-    `keeps_topics`: nobody owns what it no longer subscribes to.
+    `keeps_topics`: no member owns a partition of a topic that it has unsubscribed.
     """
     name = random.choice(list(AssignorName))
     topics = random.sample([f"{word}-{at}" for word in ("orders", "t") for at in range(4)], 5)
@@ -64,7 +64,7 @@ def draw_input(random: Random, *, keeps_topics: bool = True) -> Input:
 def _said(
     random: Random, name: AssignorName, topics: list[str], owned: list[TopicPartition]
 ) -> Subscription:
-    """What a member with these partitions says to this assignor."""
+    """Return the subscription that a member with these partitions sends to this assignor."""
     generation = random.choice((5, 5, 5, 5, 4, 3, -1))
     instance_id = f"instance-{random.getrandbits(16)}" if random.random() < 0.2 else None
     data = user_data(name, owned if random.random() < 0.9 else None, generation)
@@ -107,7 +107,7 @@ class JavaAssignors:
         self._consumer = jvm.org.apache.kafka.clients.consumer
 
     def assign(self, given: Input) -> Assignment:
-        """What Kafka assigns; an assignor of its own, as a leader that has just begun."""
+        """Return Kafka's assignment by a new assignor, like a leader that has just started."""
         assignor = getattr(self._consumer, CLASSES[given.name])()
         subscriptions = self._java.util.HashMap()
         for member, said in given.members.items():

@@ -28,7 +28,7 @@ READING = {"kroxylicious": FileReading(broker=1)}
 
 
 class Audited(NamedTuple):
-    """A recording and what was found in it."""
+    """A recording and its findings."""
 
     history: History
     findings: list[AuditFinding]
@@ -74,7 +74,7 @@ def cut(name: str, where: Callable[[Path], tuple[float, float]], directory: Path
 
 
 def stronger(finding: AuditFinding, former: Audited) -> str:
-    """What a finding says beyond those of a recording that it is a part of; "" where nothing."""
+    """Return how a finding exceeds those of the recording that contains this one, or ""."""
     subject = finding.subject
     for topic_id, name in former.history.names.items():
         subject = subject.replace(topic_id, name)

@@ -6,9 +6,9 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 START = int(time.time() * 1000) - 600_000
-"""The timestamp of the first record, in ms since 1970: a while ago.
+"""The timestamp of the first record, in ms since 1970, before the present.
 
-Half a minute after it has started a broker deletes what is older than a week, in whichever test.
+A broker deletes records older than a week half a minute after its start, in any test.
 """
 
 

@@ -1,4 +1,4 @@
-"""A network between our own clients and the broker's machines on a bench: no sockets, no clock.
+"""A network between our clients and the brokers of a bench, without sockets.
 
     world = World(brokers=(1, 2))
     member = world.consumer("billing", "orders")
@@ -7,9 +7,9 @@
 
 The applications of `stalled` consumers do not poll.
 
-Each client has a connection to each node; `cut` closes one with what is on it: requests that have
-not been handled never are, answers on their way are lost. `is_down` brokers take no connection;
-while a network `is_mute` no answer comes.
+Each client has a connection to each node; `cut` closes one and drops its data: pending requests are
+never handled, responses in flight are lost. `is_down` brokers take no connection; while a network
+`is_mute` no answer comes.
 """
 
 import random
@@ -60,7 +60,7 @@ class BenchNetwork:
         contents: dict[str, ProducerRecord],
         messages: Mapping[int, ProducerRecord] | None = None,
     ) -> None:
-        """`messages`: what the client's records say, by their ids; they go to `contents`."""
+        """`messages`: the values of the client's records by record id; they go to `contents`."""
         self._bench = bench
         self._name = name
         self._contents = contents
@@ -93,7 +93,7 @@ class BenchNetwork:
                 self._to_handle.append(action)
 
     def wait(self, timeout_ms: int) -> list[NetworkEvent]:
-        """What has come by now; time passes elsewhere."""
+        """Return the responses received so far; time passes elsewhere."""
         sent, self._to_handle = self._to_handle, []
         for each in sent:
             self._handle(each)
@@ -181,10 +181,10 @@ def _records(
 
 
 def records_of(answer: Mapping[str, Any], contents: Mapping[str, ProducerRecord]) -> Records:
-    """What a partition's answer to a fetch has; `locator` has the ids of a batch's records.
+    """Return the records in a partition's fetch response.
 
-    Markers are left out, and records of aborted transactions where these are told. A record is what
-    `contents` has under its id, else the id.
+    Markers and the listed aborted transactions are left out. The ids of a batch's records are in
+    `locator`. A record is the entry of `contents` under its id, else the id.
     """
     begins = [
         (at["firstOffset"], at["producerId"]) for at in answer.get("abortedTransactions") or ()
@@ -251,7 +251,7 @@ class World:
         return self.added(client)
 
     def log_client(self, topics: frozenset[str], **of_it: Any) -> LogClient:
-        """A reader of whole topics, or with a `coordinator` of its own a worker of Connect."""
+        """A reader of whole topics, or with its own `coordinator` a worker of Connect."""
         client = LogClient(topics, self.draw(), fetch_max_wait_ms=200, **of_it)
         self.read[client] = []
         return self.added(client)
@@ -278,7 +278,7 @@ class World:
         return client
 
     def remove(self, client: ClientLoop) -> None:
-        """It crashes: its connections are gone, and nobody says so to it."""
+        """Crash: close its connections without a notice to the client."""
         self._away[client] = self._drivers.pop(client)
 
     def back(self, client: ClientLoop) -> None:

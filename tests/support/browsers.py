@@ -43,11 +43,11 @@ onload = () => setTimeout(() => {{
 
 
 class Seen(NamedTuple):
-    """What a browser makes of a page.
+    """A page rendered by a browser.
 
     Attributes:
-        frames: for each width what the page measures there.
-        console: what it wrote of scripts and of what could not be loaded.
+        frames: the measurements of the page, by width.
+        console: messages of scripts and of resources that failed to load.
     """
 
     frames: list[dict[str, Any]]
@@ -60,7 +60,7 @@ def browser() -> str | None:
 
 
 def seen(page: Path, widths: tuple[int, ...], scheme: int) -> Seen:
-    """Open a page, each width in a frame of its own; nothing but files can be reached."""
+    """Open a page, each width in a separate frame; only files can be reached."""
     wrapper = page.with_name(f"frames-{scheme}.html")
     wrapper.write_text(_frames(page.name, widths), encoding="utf-8")
     return _opened(wrapper.as_uri(), page.parent, scheme)

@@ -1,4 +1,4 @@
-"""`brokertwin capture` in a process of its own, and what a first user records with it."""
+"""`brokertwin capture` in a separate process, and the recording of a first user."""
 
 import json
 import signal
@@ -23,7 +23,7 @@ RECORDS = 5
 
 @contextmanager
 def capturing(broker: str, *words: object) -> Iterator[tuple[str, list[str]]]:
-    """A capture in front of a broker: its address, and what it printed, complete at the end."""
+    """A capture in front of a broker: its address, and its output, complete at the end."""
     process = subprocess.Popen(
         command("capture", "--json", "--listen", f"{HOST}:0", "--broker", broker, *words),
         stdout=subprocess.PIPE,
@@ -46,7 +46,7 @@ def capturing(broker: str, *words: object) -> Iterator[tuple[str, list[str]]]:
 
 
 def new_group(bootstrap: str) -> str:
-    """A group that nobody has used, and whose coordinator has loaded."""
+    """Return the name of an unused group whose coordinator has loaded."""
     group = f"billing-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": bootstrap})
     deadline = time.monotonic() + WAIT_S

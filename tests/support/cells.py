@@ -1,7 +1,7 @@
-"""A cluster in several cells, wired by a list that stands for the topic `requests`.
+"""A cluster in several cells, wired by a list in place of the topic `requests`.
 
-Each document goes to the cell that holds its broker; what cells tell each other arrives until there
-is nothing under way, so that no event overtakes what another one causes. `tell_both` gives the same
+Each document goes to the cell that holds its broker; messages between cells are delivered until
+none is in flight, so that no event overtakes what another one causes. `tell_both` gives the same
 history, with the same ticks at every deadline, to such a cluster and to one that is a single cell.
 """
 
@@ -28,7 +28,7 @@ Row = tuple[str, bytes]
 DURABLE = ("logs", "producers", "groups", "transactions", "metadata")
 
 Repeat = Callable[[list[Row]], list[Row]]
-"""Which rows that lie in the topic come once more, now."""
+"""Returns the topic rows to deliver again now."""
 
 
 def split(brokers: list[int], count: int) -> dict[str, list[int]]:
@@ -77,7 +77,7 @@ class Cells:
             self.deliver([(name, msgspec.json.encode({**tick, "time": time}))])
 
     def deliver(self, rows: list[Row]) -> None:
-        """Rows of `requests`, and what they cause, until there is nothing under way."""
+        """Handle rows of `requests` and their effects until nothing is in flight."""
         queue = deque(rows)
         while queue:
             row = queue.popleft()
@@ -89,7 +89,7 @@ class Cells:
                     assert rows == [], "a repeat tells nobody anything"
 
     def take(self, row: Row) -> list[Row]:
-        """What a cell tells others when it takes a row."""
+        """Return the messages to other cells when a cell takes a row."""
         name, document = row
         rows = self.cells[name].handle(document, Position(0, self._offset))
         self._offset += 1

@@ -45,7 +45,7 @@ def of_pkcs12(identity: Identity, password: str) -> bytes:
 
 
 class Authority:
-    """A certificate authority of its own, for one test."""
+    """A certificate authority for one test."""
 
     def __init__(self) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())

@@ -1,8 +1,8 @@
 """The scenarios of `tests/conformance` with some fields of their requests changed, or sent again.
 
-What is changed follows from a seed, the API and the field, not from the order of requests or from
-what a broker has told, so that two brokers are asked the same. What is sent again is one of the
-last steps, as a client does that has not got its answer, or a network that brings it late.
+The changes depend on a seed, the API and the field, not on the order of requests or on responses.
+So two brokers get the same requests. One of the last steps is sent again, like a retry after a lost
+response or a late delivery by the network.
 """
 
 import copy
@@ -26,7 +26,7 @@ WHOLE = "to its end"
 
 NAMES = [name for name in runs.SCENARIOS if not REGISTRY[name]["optional"]]
 PATIENCE = 0.6
-"""Of a scenario that waits for what does not come, of its usual time."""
+"""Share of its usual time for a scenario that waits for an event that never comes."""
 
 AS_THEY_ARE = {"CreateTopics", "Metadata", "FindCoordinator", "ApiVersions"}
 """What scenarios begin with."""
@@ -40,7 +40,7 @@ VERSIONS = {
 """A broker's own AddPartitionsToTxn without a transaction Kafka never answers."""
 
 AGAIN = "comes again behind step"
-"""How what is made of a scenario names a request that was sent again."""
+"""Marks a repeated request in the description of changes."""
 
 SKIPPED_S = 0.002
 """How long a wait takes that our clock skips."""
@@ -49,19 +49,19 @@ LATE = 4
 """So many steps later, at most, a request comes again."""
 
 LATE_S = 0.1
-"""How long before: Kafka tells of a transaction's end before its markers are written."""
+"""Delay before a repeat: Kafka reports a transaction's end before its markers are written."""
 
 NOT_AGAIN = AS_THEY_ARE | {"JoinGroup", "SyncGroup"}
 """Who joins without an id joins twice, and its group waits for both."""
 
 ONCE = {"protocols"}
-"""Of a protocol that a member names twice Kafka's coordinator counts two, and never answers."""
+"""Not duplicated: Kafka's coordinator counts a repeated protocol twice and never responds."""
 
 STAYING = {"stateFilters", "producerIdFilters"}
 """Others than the scenario's would be listed."""
 
 UNWRITABLE = (struct.error, ValueError, TypeError, LookupError, AttributeError)
-"""What the codec raises of a value that is none of its field, and a scenario of an odd answer."""
+"""Exceptions of the codec for an invalid value, and of a scenario for an unexpected response."""
 
 NUMBERS = (-2, -1, 0, 1, 2, 5, 100, 2**15 - 1, 2**31 - 1, -(2**31), 2**63 - 1)
 
@@ -85,19 +85,19 @@ def _changed(chance: Random, field: str, value: Any) -> Any:
 
 
 def _kind(field: str, value: Any) -> str:
-    """What two brokers are told alike of a value: ids and names are each one's own."""
+    """Return a value as both brokers report it: ids and names are specific to a broker."""
     if isinstance(value, int) and not field.lower().endswith("id"):
         return str(value) if -10 < value < 100 else "large"
     return f"{type(value).__name__} {bool(value)}"
 
 
 class Changes:
-    """What a seed changes; `made` says it, a line each.
+    """Changes of requests by a seed; `made` lists them, a line each.
 
     Args:
-        seed: of all chance.
-        rate: of the fields so many are changed.
-        again: behind so many of the steps a request comes again.
+        seed: seed of the random numbers.
+        rate: the share of changed fields.
+        again: the share of steps after which a request is sent again.
     """
 
     def __init__(self, seed: str, rate: float, again: float = 0) -> None:
@@ -116,7 +116,7 @@ class Changes:
         self.made[f"{AGAIN} {step}: {api}"] = None
 
     def of(self, api: str, version: int, body: Any) -> tuple[int, Any]:
-        """The version and the body that are sent; only what the codec can write is changed."""
+        """Return the version and the body to send; only encodable fields are changed."""
         if api in AS_THEY_ARE:
             return version, body
         body = copy.deepcopy(body)
@@ -205,7 +205,7 @@ def played(
 
     Args:
         name: the scenario's.
-        changes: what is changed in its requests.
+        changes: the changes of its requests.
         address: the broker's.
         met: counts the errors of each API.
         clock: our broker's, if its time can be skipped.

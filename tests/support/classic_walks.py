@@ -1,9 +1,9 @@
 """Random requests of members of classic groups, most of them right.
 
-A walk goes on from what it has heard, as those of consumer groups (`group_walks.py`). Some members
-are static, two of them by one instance id; some say nothing once they are members, and their
-sessions are short. In a hasty walk only a static member who is the first to come lets others wait
-for long: when it has come back, or has gone, phases of rebalances end with their time.
+A walk continues from the responses, like those of consumer groups (`group_walks.py`). Some members
+are static, two of them with one instance id. Some are silent once they are members, and their
+sessions are short. In a hasty walk only the first member, if it is static, makes others wait for
+long. When it has returned or left, the phases of a rebalance end with their timeouts.
 """
 
 import base64
@@ -15,7 +15,7 @@ from tests.support.walk_sides import Body, Step
 
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1"}
 STATIC = {"s1": "i1", "s2": "i1", "s3": "i2"}
-"""Instance ids; who has the same one takes the other's place."""
+"""Instance ids; a member with the same id replaces the previous one."""
 PLACES = ("d1", "d1", "d2", "d2", "d3", "s1", "s1", "s2", "s3", "s3")
 SHORT_MS = 150
 """A session or a phase that is to end; all others outlast the walk."""
@@ -27,16 +27,16 @@ WALKED = "AAAAAAABAAZ3YWxrZWT/////"
 CUT = base64.b64encode(base64.b64decode(WALKED)[:-4]).decode()
 UNREADABLE = ("", base64.b64encode(b"x").decode(), CUT)
 WAITING = ("JOIN_GROUP", "SYNC_GROUP")
-"""What is answered when others have done their part."""
+"""Responses that arrive when other members have acted."""
 SETTLED = {"Empty", "Stable", "Dead"}
 
 
 class ClassicWalk(Walk):
-    """Requests of one walk to one group; each member has a connection of its own.
+    """Requests of one walk to one group; each member has its own connection.
 
     Attributes:
-        ids: member ids that were given to places.
-        given: ids of who has not joined with them yet, and may have gone.
+        ids: assigned member ids by place.
+        given: ids of members that have not joined with them yet and may have left.
         doomed: ids of members whose sessions end.
         is_hasty: whether phases end with their time.
         short_phases: how many have, or runs of them.
@@ -89,10 +89,10 @@ class ClassicWalk(Walk):
                 self._forget(place)
 
     def is_over(self, group: Body, waiting: Mapping[str, Step]) -> bool:
-        """Whether nothing ends by time any more, as a group is described.
+        """Return whether no timer of the described group is left.
 
-        A phase has the time that it began with. A rebalance that nobody has joined but static
-        members who were there begins again and again.
+        A phase keeps its initial timeout. A rebalance joined only by known static members restarts
+        repeatedly.
         """
         state = group["groupState"]
         members = {each["memberId"]: each["groupInstanceId"] for each in group["members"]}
@@ -170,7 +170,7 @@ class ClassicWalk(Walk):
         return Step("JOIN_GROUP", version, body)
 
     def _comes_to_stay(self, body: Body, version: int) -> bool:
-        """Whether somebody new becomes a member by a join, if it is taken."""
+        """Return whether a new member is added by this join if it is accepted."""
         if body["memberId"]:
             return body["memberId"] in self.given
         instance = body.get("groupInstanceId")

@@ -1,4 +1,4 @@
-"""The clients of a told history: what they know, from the answers of a model cell.
+"""The clients of a told history: their knowledge, from the responses of a model cell.
 
 They know where leaders and coordinators are, which member ids, generations, producer ids, epochs
 and sessions they were given, and which sequence comes next.
@@ -46,7 +46,7 @@ class Choice:
 
 
 class Member(msgspec.Struct):
-    """What a member of a group knows of itself."""
+    """State of a member of a group."""
 
     group: str
     member_id: str
@@ -58,7 +58,7 @@ class Member(msgspec.Struct):
 
 
 class Consumer(msgspec.Struct):
-    """What a member of a consumer group knows of itself; `owned` is as requests have it."""
+    """State of a member of a consumer group; `owned` has the form of requests."""
 
     group: str
     member_id: str
@@ -105,7 +105,7 @@ class Clients:
         self._asked: dict[str, tuple[int, int, int, dict[str, Any]]] = {}
 
     def ask(self, key: int, version: int, broker: int, body: dict[str, Any], **event: Any) -> None:
-        """Sends a request, and learns from what is answered meanwhile."""
+        """Send a request and learn from the responses that arrive meanwhile."""
         number = len(self.documents)
         self._asked[f"e{number}"] = (key, version, broker, body)
         header = {"requestApiKey": key, "requestApiVersion": version, "clientId": "client"}
@@ -136,21 +136,21 @@ class Clients:
                 if answer is not None:
                     self._learn(self._asked.pop(row.id), answer)
 
-    # What they look up
+    # Look-ups
 
     def topic(self, name: str) -> image.Topic | None:
-        """A topic as everybody knows it."""
+        """Return a topic that every client knows."""
         return image.topic_by_name(self.cell.tables.metadata, CONTROLLER, name)
 
     def topic_id(self, name: str) -> str:
-        """The id of a topic, or one that nobody has."""
+        """Return the id of a topic, or an unknown one."""
         topic = self.topic(name)
         if topic is not None:
             return topic.topic_id
         return ZERO_UUID[:-2] + f"{zlib.crc32(name.encode()) % 10}A"
 
     def leader(self, name: str, partition: int) -> int:
-        """Who leads a partition; the first broker where nobody does."""
+        """Return the leader of a partition; the first broker if it has none."""
         topic = self.topic(name)
         if topic is None or partition >= len(topic.partitions):
             return self.brokers[0]
@@ -165,7 +165,7 @@ class Clients:
             return self.brokers[0]
         return self.leader(internal, partition_for(name, len(topic.partitions)))
 
-    # What they learn
+    # Learning from responses
 
     def _learn(self, asked: tuple[int, int, int, dict[str, Any]], answer: dict[str, Any]) -> None:
         key, version, broker, body = asked
@@ -240,7 +240,7 @@ class Clients:
             self.sharers = [*others, Consumer(group, member_id, None, answer["memberEpoch"])][-6:]
 
     def _learn_worker(self, body: dict[str, Any], answer: dict[str, Any]) -> None:
-        """A member of a streams group; what it has are the tasks that it was told last."""
+        """A member of a streams group; its tasks are the last assigned ones."""
         member_id, group = body["memberId"], body["groupId"]
         former = [m for m in self.workers if (m.group, m.member_id) == (group, member_id)]
         self.workers = [m for m in self.workers if m not in former]

@@ -1,7 +1,7 @@
-"""What is asked of a cluster of three brokers with Kafka's own command-line tools, step by step.
+"""Steps with Kafka's command-line tools at a cluster of three brokers.
 
-As `tool_steps.py`, where several brokers make a difference. Topics say where their replicas are:
-where Kafka would put them is chance.
+Like `tool_steps.py`, for cases in which several brokers matter. Topics have explicit replica
+assignments, because Kafka places replicas at random.
 """
 
 from tests.support.tool_steps import PAIRS, READ, Act, Clients, Difference, Step

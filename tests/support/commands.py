@@ -1,4 +1,4 @@
-"""The console script in processes of its own, against the topics and checkpoint of one job."""
+"""The console script in separate processes, with the topics and checkpoint of one job."""
 
 import contextlib
 import json
@@ -39,7 +39,7 @@ class Commands:
         }
 
     def start(self, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
-        """Start `brokertwin` in a process of its own."""
+        """Start `brokertwin` in a separate process."""
         process = subprocess.Popen(
             command(*arguments),
             env={**self.environment, **environment},
@@ -63,7 +63,7 @@ class Commands:
             kill_tree(process)
 
     def wait_for(self, process: "subprocess.Popen[str]", planned: int, committed: int) -> None:
-        """Wait until so many micro-batches are planned and committed."""
+        """Wait until this number of micro-batches is planned and committed."""
         checkpoint = self.bench.checkpoint
         deadline = time.monotonic() + WAIT_S
         while (

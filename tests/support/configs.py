@@ -131,7 +131,7 @@ def alter(
 def assert_soon_same(both: Both, *resources: tuple[int, str], **options: Any) -> None:
     """Both describe resources alike after the real broker has applied its controller's decision.
 
-    The golden has only what has changed since the previous call.
+    The golden contains only changes since the previous call.
     """
     real, bench = both
     found = describe(bench, *resources, includeSynonyms=True, **options)

@@ -1,4 +1,4 @@
-"""`brokertwin connect` in processes of their own, and the files that they read and write."""
+"""`brokertwin connect` in separate processes, and the files that they read and write."""
 
 import signal
 import subprocess
@@ -72,7 +72,7 @@ class Files:
         return set(self.copied()) == set(self.expected)
 
     def words(self, *more: object) -> list[object]:
-        """What comes behind `brokertwin`."""
+        """Arguments after `brokertwin`."""
         named = (self.worker, *self.connectors)
         return ["connect", "--bootstrap", self.bootstrap, *more, *named]
 
@@ -107,7 +107,7 @@ class Process:
         self._process.communicate(timeout=PATIENCE_S)
 
     def end(self) -> tuple[int, str]:
-        """As Ctrl-C; its exit code and what it said."""
+        """Interrupt it like Ctrl-C; return its exit code and its output."""
         self._process.send_signal(signal.SIGINT)
         _, said = self._process.communicate(timeout=PATIENCE_S)
         return self._process.returncode, said

@@ -1,4 +1,4 @@
-"""Groups of Connect's workers that change, drawn at random, with the leader's assignor of ours."""
+"""Changing groups of Connect workers, drawn at random, with our assignor in the leader."""
 
 import base64
 from random import Random
@@ -55,7 +55,7 @@ class Workers:
                 self.task_counts[name] = draw.choice([0, 1, 2, 3, 8])
 
     def question(self) -> dict[str, Any]:
-        """What the leader is given; it may be behind the others."""
+        """Input of the leader; it may be outdated."""
         ahead = self.chance.random() < 0.05
         members = {}
         for name, items in self.running.items():
@@ -88,7 +88,7 @@ class Workers:
         )
 
     def take(self, given: dict[str, bytes]) -> None:
-        """Workers run what they got, but for some that do not hear of it; all join again."""
+        """Let workers run their assignments, except those that miss them; all join again."""
         got = {name: decode_assignment(data) for name, data in given.items()}
         for name, each in got.items():
             self.delays.append(each.delay_ms)

@@ -6,7 +6,7 @@ play.play([(Step.START, 0), (Step.CUT, 3), (Step.CRASH, 0)])
 play.settle()
 assert play.violations == []
 
-Work is run by saying so: what a worker begins and ends is noted. To end it takes some turns.
+Work is simulated: the starts and ends of a worker are noted. An end takes some turns.
 """
 
 from collections import Counter
@@ -34,7 +34,7 @@ SETTLED_MS = SESSION_MS + 4 * REBALANCE_MS + 2 * DELAY_MS
 
 
 class Step(StrEnum):
-    """What can happen next; the number with it chooses where, or how much."""
+    """Possible next events; the number with an event chooses the place or the amount."""
 
     WAIT = "time passes"
     SUBMIT = "a connector is made, or gets another number of tasks"
@@ -53,7 +53,7 @@ Schedule = list[tuple[Step, int]]
 
 
 class Worker:
-    """A worker, and what it does."""
+    """A worker and its actions."""
 
     def __init__(self, play: "ConnectWorld", name: str) -> None:
         self.name = name
@@ -80,7 +80,7 @@ class Worker:
         self._seen = 0
 
     def turn(self) -> None:
-        """What it has read, and what its herder says."""
+        """The config offset it has read and the state of its herder."""
         read = self._play.world.read[self.client][self._seen :]
         self._seen += len(read)
         for _, offset, record_id in read:
@@ -103,12 +103,12 @@ class Worker:
 
     @property
     def running(self) -> set[TaskId]:
-        """What it runs."""
+        """Connectors and tasks that it runs."""
         return set(self.herder.running)
 
 
 class ConnectWorld:
-    """What happens, and what must not."""
+    """Events, and violations of the invariants."""
 
     def __init__(self, protocol: Protocol = Protocol.SESSIONED) -> None:
         self.protocol = protocol
@@ -130,7 +130,7 @@ class ConnectWorld:
         return self.world.now
 
     def submit(self, name: str, tasks: int) -> None:
-        """A sink with so many tasks."""
+        """A sink with this number of tasks."""
         self.wanted[name] = tasks
         config = {
             "name": name,
@@ -240,7 +240,7 @@ class ConnectWorld:
         self._check()
 
     def _check(self) -> None:
-        """Of the workers that the coordinator has, no two run the same."""
+        """Check that no two workers known to the coordinator run the same work."""
         here = self._members_of_group()
         owners: Counter[TaskId] = Counter()
         for worker in self.workers:
@@ -280,7 +280,7 @@ class ConnectWorld:
 
     @property
     def _are_counted(self) -> bool:
-        """Whether the coordinator has all workers, so that what they run is looked at."""
+        """Return whether the coordinator knows all workers, so that their work is checked."""
         ids = {worker.coordinator.generation.member_id for worker in self.workers}
         return ids == self._members_of_group()
 

@@ -15,7 +15,7 @@ PROGRAM = "from brokertwin.cli.main import main; main()"
 
 
 def command(*words: object) -> list[str]:
-    """How to start a command in an interpreter of its own: one that is stopped, or killed."""
+    """How to start a command in a separate interpreter, to stop or kill it."""
     return [sys.executable, "-c", PROGRAM, *map(str, words)]
 
 
@@ -24,13 +24,13 @@ def called(
 ) -> "subprocess.CompletedProcess[bytes]":
     """Call a command and wait for its end.
 
-    It has a process of its own, a fork of one that has loaded what commands load.
+    It runs in a fork of a process that has already imported the modules of the commands.
 
     Args:
-        words: behind `brokertwin`.
+        words: arguments after `brokertwin`.
         cwd: its directory; where the tests run, if None.
         given: its standard input.
-        environment: variables that it has besides those of the tests, and 200 `COLUMNS`.
+        environment: variables in addition to those of the tests and `COLUMNS=200`.
     """
     with TemporaryDirectory() as directory:
         files = [Path(directory, name) for name in ("in", "out", "err")]

@@ -83,10 +83,10 @@ class ConsumerBench(Bench):
 
 
 class Consumer:
-    """A member that does what it is told: gives back at once, and says what it owns where it does.
+    """A member that follows its assignments: revokes at once and reports its owned partitions.
 
     Attributes:
-        epoch: the member epoch that it was told last; 0 before it has joined, or once it is fenced.
+        epoch: the last member epoch that it received; 0 before it has joined, or once it is fenced.
         owned: the partitions that it has, by topic name.
     """
 
@@ -124,7 +124,7 @@ class Consumer:
         self.epoch, self.owned = 0, {}
 
     def places(self) -> set[tuple[str, int]]:
-        """What it has, as topic name and partition."""
+        """Owned partitions as topic name and partition."""
         return {(name, partition) for name, parts in self.owned.items() for partition in parts}
 
 

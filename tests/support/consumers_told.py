@@ -21,7 +21,7 @@ REGEXES = ["o.*", "o.*|payments", "absent", "", "("]
 
 
 def topics(t: Telling) -> list[str]:
-    """What somebody subscribes to."""
+    """Return the subscription of a member."""
     return t.choice.of([["orders"], ["orders", "payments"], ["payments"], ["absent"], []])
 
 
@@ -31,7 +31,7 @@ def join(t: Telling, group: str | None = None) -> None:
         group = t.choice.of([CONSUMER_GROUP, CONSUMER_GROUP, CONSUMER_GROUP, *GROUPS])
     version = 0 if t.choice.one_in(6) else 1
     instance = t.choice.of([None, None, None, "i"])
-    # the id of nobody, of somebody who is there or has been, or none at all
+    # an unknown id, the id of a current or former member, or none
     drawn = t.choice.of(["", "u1"]) if version == 0 else t.choice.of(["u1", "u2", "u3", "u4"])
     body = {
         **_said(Consumer(group, drawn, instance)),
@@ -63,7 +63,7 @@ def _said(member: Consumer) -> dict[str, Any]:
 
 
 def _member(t: Telling) -> Consumer:
-    """Somebody who has joined, or a stranger; at times in a wrong epoch or under a wrong name."""
+    """Return a known member, or a stranger; sometimes with a wrong epoch or a wrong name."""
     known = t.clients.consumers
     if not known or t.choice.one_in(20):
         return Consumer(CONSUMER_GROUP, "stranger", t.choice.of([None, "i", "j"]), 1)
@@ -146,7 +146,7 @@ CONSUMER_OPENINGS: list[list[Tell]] = [
     [create_topic, form_consumer_group],
     [create_topic, form_consumer_group],
 ]
-"""What has happened when a history of consumers begins."""
+"""Initial events of a history of consumers."""
 
 CONSUMER_REQUESTS: list[tuple[int, Tell]] = [
     (14, consume),

@@ -49,9 +49,9 @@ def change_features(t: Telling, broker: int) -> None:
 
 
 def live_as_a_broker(t: Telling) -> None:
-    """What brokers themselves ask: to be registered, fenced, unfenced, let go; and to be forgotten.
+    """Requests of brokers: register, fence, unfence, shut down and unregister.
 
-    Most of it is in the first epoch; who was restarted has another one.
+    Most of it is in the first epoch; a restarted broker has another one.
     """
     broker = t.any_broker()
     beat = {"brokerId": broker, "brokerEpoch": t.choice.of([0, 0, 1]), "currentMetadataOffset": 9}
@@ -85,9 +85,9 @@ def live_as_a_broker(t: Telling) -> None:
 
 
 def lose_a_directory(t: Telling, broker: int, beat: dict[str, Any]) -> None:
-    """A log directory fails, or a broker says so; or it says where replicas lie.
+    """A log directory fails, or a broker reports a failure or the directories of replicas.
 
-    Then it starts again, as often as not, and always where it has halted.
+    Then it restarts in half of the cases, and always if it has halted.
     """
     path = t.choice.of(["/disk-2", "/disk-3", "/disk-2", "/disk-1"])
     named = directories.directory_id(t.clients.cell.settings, broker, path)

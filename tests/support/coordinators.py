@@ -27,7 +27,7 @@ class Coordinators:
 
     Attributes:
         bench: the cell.
-        replicas: `orders`, and what is done to brokers.
+        replicas: `orders`, and the actions on brokers.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -50,7 +50,7 @@ class Coordinators:
         return topic.topic_id, number, topic.partitions[number]
 
     def coordinator(self, kind: int) -> int:
-        """Who coordinates, -1 for nobody."""
+        """Return the coordinator, -1 if there is none."""
         return self.partition(kind)[2].leader
 
     def log(self, kind: int, broker: int) -> Log:
@@ -70,7 +70,7 @@ class Coordinators:
         return broker >= 0 and not self.is_stopped(broker) and not is_severed
 
     def ask(self, api: str, version: int, body: dict[str, Any], broker: int) -> str | None:
-        """Sends a request to a broker; its id, None where nobody is there."""
+        """Send a request to a broker; return its id, or None if the broker is down."""
         if broker < 0 or self.is_stopped(broker):
             return None
         self._count += 1

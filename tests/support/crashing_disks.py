@@ -91,9 +91,9 @@ class CrashingDisk(Disk):
         super().remove(path)
 
     def end(self, lost: Lost) -> None:
-        """What the system does after the process: closes files; without power, forgets.
+        """Act as the system after a crash: close files; after a power loss, drop unsynced data.
 
-        Bytes that were not synced, and names that a directory has got or lost since its sync.
+        These are unsynced bytes and directory entries changed since the directory's last sync.
         """
         for file in self._opened:
             file.close()
@@ -122,7 +122,7 @@ def _files_in(directory: Path) -> dict[str, int]:
 
 
 class FullDisk(Disk):
-    """Has no room for what is written while `is_full`; half of a write still fits."""
+    """Reject writes while `is_full`; half of a write still fits."""
 
     def __init__(self) -> None:
         self.is_full = False

@@ -1,4 +1,4 @@
-"""What a real broker and ours are asked before an internal topic is deleted, and later."""
+"""Requests to a real broker and ours before and after an internal topic is deleted."""
 
 import json
 from collections.abc import Callable
@@ -23,9 +23,9 @@ def errors(answer: Any) -> set[int]:
 
 
 class Asking:
-    """What a side is asked, one after the other, and what it has answered.
+    """Requests to one side in order, and its responses.
 
-    `masks` are texts that are each side's own, and what is shown in their place; lists of groups
+    `masks` are texts that differ between the sides, with their replacements; lists of groups
     show these `groups` alone.
     """
 
@@ -66,7 +66,7 @@ class Asking:
         return name, topic_id
 
     def delete(self, name: str, asked: Callable[[], Body]) -> None:
-        """Until who asks is told that there is no coordinator."""
+        """Repeat a request until it returns that no coordinator is available."""
         former = self.topic_of(name)
         self.ask("deletion", "DELETE_TOPICS", 5, {"topicNames": [name], "timeoutMs": 30_000})
         wait_until(lambda: NOT_COORDINATOR in errors(asked()))
@@ -74,7 +74,7 @@ class Asking:
         self.side.settle()
 
     def again(self, name: str, key: str, key_type: int, asked: Callable[[], Body]) -> None:
-        """The topic is made anew by who asks for a coordinator."""
+        """Look up a coordinator, which creates the topic again."""
         self.ask("is gone", "FIND_COORDINATOR", 3, {"key": key, "keyType": key_type})
         self.find(key, key_type)
         wait_until(lambda: not {14, 15, 16} & errors(asked()))

@@ -9,7 +9,7 @@ from tests.support.sources import ROOT
 
 
 def _pages(folder: Path) -> Iterator[Path]:
-    """Every page below a folder; what is built, fetched or hidden is none of the project's."""
+    """Return every page below a folder, without built, fetched and hidden ones."""
     for path in folder.iterdir():
         if path.is_dir() and not path.name.startswith(".") and path.name not in NOT_OURS:
             yield from _pages(path)
@@ -24,11 +24,11 @@ PROGRAMS = re.compile(
     r"brokertwin|make|python3?|pip|pytest|pre-commit|docker|git|cd|export|source|\.|spark-submit"
     r"|curl|kafka-[\w-]+\.sh|\S*/bin/\w+|\S+\.sh"
 )
-"""What the first word of a command may be, in a block that may be something else as well."""
+"""Possible first words of a command in a block that may contain other text."""
 
 
 class Command(NamedTuple):
-    """A command as it stands in a document; its comment is left out, its lines are joined."""
+    """A command in a document, without its comment and with its lines joined."""
 
     page: str
     line: int

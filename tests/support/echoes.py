@@ -15,7 +15,7 @@ _SIZE = struct.Struct(">i")
 
 
 class Echo:
-    """What the server has received, frame by frame, of all connections."""
+    """Frames that the server has received, of all connections."""
 
     def __init__(self, address: Address) -> None:
         self.address = address

@@ -1,7 +1,7 @@
 """Virtual environments that hold chosen packages and nothing else, made without a network.
 
-What is installed here is linked there, with everything that it requires. pip installs a wheel
-beside it and finds for itself whether something is missing: it has no index to ask.
+Packages installed here are linked there, with all their requirements. pip installs a wheel
+beside it and checks whether something is missing, because it has no index.
 """
 
 import subprocess
@@ -25,7 +25,7 @@ def build_wheel(source: Path, target: Path) -> Path:
 
 
 def environment_with(directory: Path, requirements: Iterable[str]) -> Path:
-    """Make an environment with what the requirements name and all that this requires.
+    """Create an environment with the requirements and their own requirements.
 
     Args:
         directory: where it goes.
@@ -70,6 +70,6 @@ def _required(requirements: Iterable[str]) -> list[Distribution]:
 
 
 def _counts(requirement: Requirement, extras: frozenset[str]) -> bool:
-    """Whether it is required here by who is asked for with these extras."""
+    """Return whether it is required here if these extras are requested."""
     marker = requirement.marker
     return marker is None or any(marker.evaluate({"extra": extra}) for extra in {"", *extras})

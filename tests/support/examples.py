@@ -7,7 +7,7 @@ import os
 
 TIMES = int(os.environ.get("EXAMPLES", "1"))
 ARE_NEW = not os.environ.keys().isdisjoint({"EXAMPLES", "HISTORIES"})
-"""Whether somebody looks for what is not known yet: who only tries the software does not."""
+"""Whether the run searches for unknown errors; users who try the software need the known ones."""
 
 
 def examples(count: int) -> int:

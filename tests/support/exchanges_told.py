@@ -1,4 +1,4 @@
-"""Recorded exchanges made up: who asked what when, and what was answered."""
+"""Synthetic recorded exchanges: requests with clients and times, and their responses."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def exchange(
 
 
 class Told:
-    """A recording made up, an exchange each second where nothing else is said."""
+    """A synthetic recording, with an exchange each second by default."""
 
     def __init__(self) -> None:
         self.exchanges: list[Exchange] = []
@@ -43,7 +43,7 @@ class Told:
         self.exchanges.append(exchange(when, client, api, asked, answer, end))
 
     def found(self, finder: Any) -> list[AuditFinding]:
-        """What a finder finds."""
+        """Return the results of a finder."""
         return list(finder(History(self.exchanges)))
 
     def init(
@@ -105,7 +105,7 @@ class Told:
         self.add(client, "FETCH", asked, told)
 
     def high_watermark(self, value: int, **when: int) -> None:
-        """A Fetch that is told the partition's high watermark."""
+        """A Fetch whose response has the partition's high watermark."""
         read = {"partitionIndex": 0, "errorCode": 0, "highWatermark": value}
         answer = {"errorCode": 0, "responses": [{"topic": TOPIC, "partitions": [read]}]}
         self.add("reader", "FETCH", {"sessionId": 0, "sessionEpoch": -1}, answer, **when)

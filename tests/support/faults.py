@@ -1,7 +1,7 @@
-"""Wrong behaviours, planted in the machine's handlers, and what the comparison then says.
+"""Faults planted in the machine's handlers, and the result of the comparison.
 
-A plant changes what an API decides: its answer, its records, what it tells other machines, or how
-long it waits. The handlers before it are the real ones.
+A plant changes the decision of an API: its response, its records, its messages to other machines,
+or its delay. The handlers before it are the real ones.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,11 +32,11 @@ class Fault(NamedTuple):
     """A wrong behaviour.
 
     Attributes:
-        about: what is wrong.
+        about: the fault.
         capture: the recording that shows it.
         size: how many exchanges of it suffice.
-        plants: API name to what is planted there.
-        settings: of the broker that are wrong.
+        plants: the planted changes by API name.
+        settings: the wrong settings of the broker.
     """
 
     about: str
@@ -58,7 +58,7 @@ def told(change: Callable[[Any], None]) -> Plant:
 
 
 def decided(change: Callable[[Decision], Decision]) -> Plant:
-    """Changes what is decided on a request, at once or after a wait."""
+    """Change the decision on a request, at once or after a wait."""
 
     def plant(api: Api) -> Api:
         complete, resume = api.complete, api.resume
@@ -110,9 +110,9 @@ def compared(capture: str, size: int | None = None, **wrong_settings: Any) -> li
 
 
 def compared_history(exchanges: Sequence[Exchange], **wrong_settings: Any) -> list[Compared]:
-    """What `replay --compare` says of exchanges with the captures' broker, some settings wrong.
+    """Run `replay --compare` on exchanges of the captures' broker with some wrong settings.
 
-    What the search for the order has decided is not decided again, as there.
+    Decisions of the search for the order are reused, like in the command.
     """
     settings, _ = parse(properties.read(CAPTURES / "broker.properties"))
     settings = msgspec.structs.replace(settings, **wrong_settings)

@@ -22,13 +22,13 @@ LATEST = 17
 
 
 class FetchClient:
-    """A client that wants some partitions and keeps what it was told of them.
+    """A client that fetches some partitions and keeps their last responses.
 
     Attributes:
-        wanted: the partitions that it wants now, in order, and what it asks of each.
-        high_watermarks: what accepted answers last said of each wanted partition.
-        errors: the error that the last accepted answer gave a partition.
-        last: what its last request said.
+        wanted: the currently fetched partitions in order, with the request data of each.
+        high_watermarks: the last accepted value of each partition.
+        errors: the error of each partition in the last accepted response.
+        last: its last request.
     """
 
     def __init__(self, bench: Bench, latest: int = LATEST) -> None:
@@ -41,7 +41,7 @@ class FetchClient:
         self.last: FetchRequestData | None = None
 
     def next_request(self) -> tuple[dict[str, Any], int]:
-        """The request that the handler makes of what is wanted, and its version."""
+        """Return the request that the handler builds for the partitions, and its version."""
         builder = self.handler.builder()
         for partition, data in self.wanted.items():
             builder.add(partition, data)
@@ -91,7 +91,7 @@ def cache(bench: Bench) -> SessionCache:
 
 
 def session(bench: Bench, session_id: int) -> FetchSession:
-    """A session that there is."""
+    """An existing session."""
     found = cache(bench).session(session_id)
     assert found is not None, session_id
     return found

@@ -1,7 +1,8 @@
-"""Serves `tests.support.console`: each command in a fork of one process, which has loaded it all.
+"""Serves `tests.support.console`: each command in a fork of a process that has all modules.
 
-A line of standard input is a call; a line of standard output is its exit code. What a call has
-imported besides, the next ones find there: pandas or great-expectations take longer than a command.
+A line of standard input is a call; a line of standard output is its exit code. Further modules
+imported by a call are kept for the next ones: pandas or great-expectations take longer to import
+than a command runs.
 """
 
 import contextlib
@@ -62,7 +63,7 @@ def serve() -> None:
 
 
 def load(modules: Iterable[str]) -> None:
-    """Import what is not there; not everything that is in `sys.modules` can be."""
+    """Import missing modules; not every entry of `sys.modules` can be imported."""
     for module in modules:
         if module not in sys.modules:
             with contextlib.suppress(ImportError):
@@ -83,12 +84,12 @@ def become(call: dict[str, Any]) -> None:
 
 
 def ended() -> int:
-    """Run the command; gives back what the interpreter would end with."""
+    """Run the command; return the exit code of an interpreter."""
     try:
         main()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
-    except BaseException:  # noqa: BLE001 (told as an interpreter tells it)
+    except BaseException:  # noqa: BLE001 (printed like by an interpreter)
         traceback.print_exc()
         return 1
     finally:

@@ -1,4 +1,4 @@
-"""`brokertwin gateway` in a process of its own."""
+"""`brokertwin gateway` in a separate process."""
 
 import os
 import re

@@ -42,7 +42,7 @@ class Running(NamedTuple):
 
     @property
     def bootstrap(self) -> str:
-        """Where the first broker is reached."""
+        """Address of the first broker."""
         address = self.addresses[1]
         return f"{address.host}:{address.port}"
 
@@ -112,9 +112,9 @@ class Client:
         name: str = "tester",
         source: tuple[str, int] | None = None,
     ) -> None:
-        """`name` is the client's id, `source` where it comes from.
+        """`name` is the client's id, `source` its own address.
 
-        Raises OSError where nobody answers, or shows a certificate that `tls` does not trust.
+        Raises OSError if the server does not respond, or if `tls` does not trust its certificate.
         """
         self.address, self.name = address, name
         self._socket = socket.create_connection(address, timeout_s, source)

@@ -24,7 +24,7 @@ def delete(side: Side, group: str) -> None:
 
 
 def classic_life(side: Side, group: str) -> None:
-    """A member joins, commits what it reads and does not, and goes."""
+    """A member joins, commits some positions and not others, and leaves."""
     who = {"groupId": group, "memberId": "", "groupInstanceId": None, "protocolType": "consumer"}
     said = {"sessionTimeoutMs": 30_000, "rebalanceTimeoutMs": TIMEOUT_MS, "reason": None}
     said["protocols"] = [{"name": "range", "metadata": "AAAAAAABAAZ3YWxrZWT/////"}]

@@ -48,14 +48,14 @@ VERSIONS = {
 }
 SESSION_MS, REBALANCE_MS, HEARTBEAT_MS = 6_000, 9_000, 2_000
 PAUSES = (1, 30, 200, 1_000, 3_000, 7_000, 10_000)
-"""What a step of waiting lasts, in ms: about backoffs, heartbeats, sessions and rebalances."""
+"""Duration of a waiting step in ms: about backoffs, heartbeats, sessions and rebalances."""
 
 SETTLED_MS = SESSION_MS + 3 * REBALANCE_MS
 """By then every partition is owned again: a session, a rebalance, and one for cooperative."""
 
 
 class Step(StrEnum):
-    """What can happen next; the number with it chooses where, or how much."""
+    """Possible next events; the number with an event chooses the place or the amount."""
 
     WAIT = "time passes"
     POLL = "an application polls and reads on"
@@ -139,7 +139,7 @@ class GroupNetwork:
         if self.members:
             do(self.members[number % len(self.members)])
 
-    # What can happen
+    # Events
 
     def start(self) -> Member | None:
         if len(self.members) >= MEMBERS_MAX:
@@ -167,7 +167,7 @@ class GroupNetwork:
         self._collect()
 
     def poll(self, member: Member) -> None:
-        """The application polls, takes what it gets, and reads on in each partition."""
+        """The application polls, takes the records, and reads on in each partition."""
         if member.polled and self.now - member.polled >= REBALANCE_MS:
             self.injected["missed polls"] += 1
         member.polled = self.now
@@ -252,7 +252,7 @@ class GroupNetwork:
             self._events(member)
 
     def _events(self, member: Member) -> None:
-        """What the application is told; a partition has one owner in a generation."""
+        """Callbacks of the application; a partition has one owner in a generation."""
         events, member.coordinator.events = member.coordinator.events, []
         generation = member.coordinator.generation.id
         for event in events:
@@ -268,10 +268,10 @@ class GroupNetwork:
             elif not isinstance(event, PartitionsRevoked | PartitionsLost):
                 self.injected[type(event).__name__] += 1
 
-    # What must hold
+    # Invariants
 
     def _check(self) -> None:
-        """Of the members that the coordinator has, no two own a partition; offsets go forward."""
+        """Check that partitions have one owner each and that offsets go forward."""
         here = self.members_of_group()
         owners: Counter[TopicPartition] = Counter()
         for member in self.members:
@@ -297,7 +297,7 @@ class GroupNetwork:
         return {member["memberId"] for member in described["members"]}
 
     def committed(self) -> dict[TopicPartition, int]:
-        """What the coordinator has stored."""
+        """Offsets stored by the coordinator."""
         topic = {"name": TOPIC, "partitionIndexes": list(range(PARTITIONS))}
         body = {"groups": [{"groupId": GROUP, "topics": [topic]}]}
         answer = self.bench.request("OFFSET_FETCH", 9, body)["groups"][0]

@@ -72,7 +72,7 @@ def _read(again: str, kind: str, said: str) -> Read:
 
 
 def comparable(read: Read) -> tuple[bytes, int, dict[str, Any] | None]:
-    """A row's key, the version of its value, and its fields without what each broker draws.
+    """A row's key, the version of its value, and its fields without values drawn by each broker.
 
     Lists that are maps in Kafka, by topic, have one order.
     """
@@ -85,7 +85,7 @@ def comparable(read: Read) -> tuple[bytes, int, dict[str, Any] | None]:
 
 
 def _comparable(name: str, value: Any) -> Any:
-    """Of a time only whether there is one."""
+    """Replace a time by whether it is set."""
     if name.lower().endswith("timestamp"):
         return value > 0
     return sorted(value, key=str) if isinstance(value, list) else value

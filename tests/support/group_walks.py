@@ -1,7 +1,8 @@
 """Random requests about consumer groups and their offsets, most of them right.
 
-A walk goes on from what it has heard: members beat in their epochs and own what they were told. It
-mixes in epochs and ids of others, lost answers, and requests of every version.
+A walk continues from the responses: members send heartbeats in their epochs and own their assigned
+partitions. Some requests have epochs and ids of other members, some responses are lost, and every
+version occurs.
 """
 
 from random import Random
@@ -10,7 +11,7 @@ from typing import Any
 from tests.support.walk_sides import MISSING, Body, Step
 
 TOPICS = {"walked": 3, "trodden": 2, "passed": 1}
-"""The topics that there are, with their partitions."""
+"""The existing topics with their partitions."""
 MEMBERS = ("m1", "m2", "m3")
 INSTANCES = ("i1", "i2")
 TIMEOUT_MS = 60_000

@@ -49,7 +49,7 @@ class GroupBench(Bench):
         return self._send("JOIN_GROUP", version, body, client)
 
     def new_member(self, **options: Any) -> tuple[str, str]:
-        """Joins somebody new with the id that it is given; gives back the id and the request's."""
+        """Join a new member with the id that it receives; return the id and the request's."""
         refused = self.answer(self.join(**options))
         assert refused["errorCode"] == 79, refused
         member = str(refused["memberId"])
@@ -137,7 +137,7 @@ class GroupBench(Bench):
 
 
 def check_groups(tables: Tables, broker: int = 1) -> None:
-    """What must hold between the groups, what follows from their members, and their timers."""
+    """Check the groups, the data derived from their members, and their timers."""
     prefix = f"timer/group/{broker}/"
     timers = {key.removeprefix(prefix) for key in tables.pending.keys(prefix)}
     assert set(groups.live_ids(tables, broker)) <= set(groups.stored_ids(tables, broker))

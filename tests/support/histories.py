@@ -2,13 +2,13 @@
 
 A weighted state machine tells a history event by event. It hands each event to a model cell and
 listens to the answers (`tests/support/clients_told.py`), so that later requests are mostly right
-(members in their generation, producers in their epoch, sessions at theirs) and sometimes wrong.
-What it tells depends on nothing but some bytes for each event, and on the settings:
+(members in their generation, producers in their epoch, sessions at theirs) and sometimes wrong. A
+history depends only on some bytes for each event and on the settings:
 
-    histories()   a strategy of documents for a cell of one broker
-    stories()     a strategy of documents with the settings of their cell: 1 to 3 brokers
-    seeded(n)     the nth of the stories that need no hypothesis
-    heard(listen) who listens while a history is told need not have it decided once more
+    histories()   a strategy of documents for a cell of one broker stories()     a strategy of
+    documents with the settings of their cell: 1 to 3 brokers seeded(n)     the nth of the stories
+    that need no hypothesis heard(listen) listens during generation, which saves a second decision
+    of the events
 
 Hypothesis makes a history smaller by leaving out events, and simpler by making bytes 0: the first
 choice everywhere, which is a right one. Where all bytes of an event are 0, there is none.
@@ -111,7 +111,7 @@ def told_settings(choice: Choice, brokers: int | None = None) -> CellSettings:
 
 
 def tell(settings: CellSettings, opening: bytes, events: list[bytes]) -> list[bytes]:
-    """The documents that the bytes stand for, in a cell of these settings."""
+    """Documents encoded by the bytes, in a cell of these settings."""
     clients = Clients(settings)
     choice = Choice(opening)
     for begin in choice.of(_ALL_OPENINGS):
@@ -135,7 +135,7 @@ def _events(min_size: int, max_size: int) -> st.SearchStrategy[list[bytes]]:
 
 
 def histories(max_size: int = 40) -> st.SearchStrategy[list[bytes]]:
-    """Documents for a cell of broker 1 with any settings; nobody intervenes in it."""
+    """Documents for a cell of broker 1 with any settings, without interventions."""
     opening = st.binary(min_size=BYTES, max_size=BYTES)
     return st.builds(lambda a, b: tell(ONE_BROKER, a, b), opening, _events(1, max_size))
 
@@ -151,9 +151,9 @@ def stories(min_size: int = 50, max_size: int = 200) -> st.SearchStrategy[Story]
 
 @contextmanager
 def heard(listen: Callable[[Cell, bytes, list[Output]], None]) -> Iterator[None]:
-    """While this lasts `listen` hears of each event that a cell has decided: cell, event, rows.
+    """Within this context `listen` is called with each decided event: cell, event, rows.
 
-    Such as the one that a history is told to.
+    This includes the model cell that generates a history.
     """
     handle = Cell.handle
 

@@ -60,7 +60,7 @@ def _regex(pattern: str) -> re.Pattern[str]:
 
 
 def context_files(root: Path, ignored: Ignored) -> Iterator[PurePosixPath]:
-    """The files below `root` that docker sees; of ours, no directory holds an exception alone."""
+    """Return the files below `root` that docker sees; no directory holds only an exception."""
     for top in sorted(root.iterdir()):
         if ignored.has(PurePosixPath(top.name)):
             continue

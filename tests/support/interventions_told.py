@@ -72,7 +72,7 @@ def intervene(t: Telling) -> None:
 
 
 def lose_a_broker(t: Telling) -> None:
-    """A leader stops with what only it has, or a follower misses what is deleted, or sealed."""
+    """A leader stops with unreplicated data, or a follower misses deletions or sealed segments."""
     known = [topic for topic in map(t.clients.topic, TOPICS) if topic is not None]
     copied = [
         (topic.name, number, partition)

@@ -7,16 +7,16 @@ from brokertwin.kafka_io.jars import JarSet
 
 
 def modules_of(wanted: JarSet) -> list[tuple[str, str, str]]:
-    """What a set is fetched for: organisation, module, revision."""
+    """Artifact requested by a set: organisation, module, revision."""
     return [(wanted.organisation, wanted.module, wanted.revision), *wanted.also]
 
 
 def mirror(directory: Path, modules: Iterable[tuple[str, str, str]] = ()) -> Path:
-    """Make one.
+    """Create a mirror.
 
     Args:
         directory: where it goes.
-        modules: what it has.
+        modules: its modules.
 
     Returns:
         The Ivy settings file that names it.

@@ -18,7 +18,7 @@ class AdminProcess:
 
     Args:
         bootstraps: where the brokers are.
-        acts: what is done by others at places of the table, by its name there.
+        acts: actions of other clients in the table, by name.
 
     Attributes:
         steps: the table.
@@ -52,7 +52,7 @@ class AdminProcess:
         return json.loads(line)
 
     def ask(self, side: int, number: int) -> Any:
-        """What a call of the table gives at one of the brokers."""
+        """Return the result of a call of the table at one of the brokers."""
         with self._turn:
             assert self._java.stdin is not None
             self._java.stdin.write(f"{side} {number}\n")

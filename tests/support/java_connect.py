@@ -1,4 +1,4 @@
-"""Java's workers of Connect in processes of their own, spoken to over HTTP."""
+"""Java's workers of Connect in separate processes, called over HTTP."""
 
 import json
 import signal
@@ -19,11 +19,11 @@ from tests.support.typed_commands import free_port
 
 MAIN = "org.apache.kafka.connect.cli.ConnectDistributed"
 ANSWER_S = 120
-"""How long a worker may take for an answer over HTTP; Kafka's own limit is 90."""
+"""Timeout of a worker for a response over HTTP; Kafka's own limit is 90 s."""
 
 
 class JavaWorker:
-    """One `ConnectDistributed`; what it says is in a file beside its properties.
+    """One `ConnectDistributed`; its output is in a file beside its properties.
 
     Args:
         directory: where both files are.
@@ -64,7 +64,7 @@ class JavaWorker:
             pass
 
     def asked(self, path: str) -> Any:
-        """What a GET gives; None where there is nothing yet."""
+        """Return the result of a GET; None if it does not exist yet."""
         try:
             with urlopen(self._url(path), timeout=ANSWER_S) as answer:
                 return json.load(answer)
@@ -83,9 +83,9 @@ class JavaWorker:
             self._java.kill()
 
     def end(self) -> int:
-        """It is told to end (SIGTERM); its exit code.
+        """Send SIGTERM; return the exit code.
 
-        Raises TimeoutExpired; what it did until then, and where its threads are, is printed.
+        Raises TimeoutExpired after it has printed the output and the stacks of the threads.
         """
         self._java.terminate()
         try:

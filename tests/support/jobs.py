@@ -43,7 +43,7 @@ class JobBench:
 
     Args:
         bootstrap: a real broker.
-        directory: the checkpoint lies below it.
+        directory: parent of the checkpoint.
         broker_settings: of the modelled brokers.
         flags: settings of the job.
     """
@@ -81,7 +81,7 @@ class JobBench:
         observe: runner.Observer = lambda _: None,
         **flags: Any,
     ) -> runner.Ended:
-        """Run the job until everything is done, or it is told to stop."""
+        """Run the job until everything is done, or it is stopped."""
         settings = load({**self.flags, **flags}).settings
         with runner.prepared(settings, self.broker_settings) as prepared:
             return runner.run(prepared, stop or runner.StopReason(60), True, observe, spark)
@@ -109,7 +109,7 @@ class JobBench:
         self.produce((event.document for event in events), cluster.encode())
 
     def rows(self, topic: str) -> list[Row]:
-        """What a reader of the topic sees: repeats are dropped by id."""
+        """Return the topic's records as a reader sees them: repeats are dropped by id."""
         return list(without_repeats(iter(self.all_rows(topic))))
 
     def all_rows(self, topic: str) -> list[Row]:

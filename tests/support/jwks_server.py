@@ -13,13 +13,13 @@ from tests.support.certificates import Authority
 
 
 class JwksServer:
-    """What is served, and how often it was asked for.
+    """The served document and the number of requests.
 
     Attributes:
         url: where.
         trusted: a PEM file with the authority of its certificate.
         body: the answer; None for a failure.
-        asked: how often.
+        asked: the number of requests.
     """
 
     def __init__(self, url: str, trusted: Path, keys: list[dict[str, Any]]) -> None:
@@ -35,7 +35,7 @@ class JwksServer:
 
     @property
     def jaas_options(self) -> str:
-        """What a module's options have to say of its certificate."""
+        """Options of a login module for this server's certificate."""
         return f'ssl.truststore.location="{self.trusted}" ssl.truststore.type="PEM"'
 
 

@@ -12,7 +12,7 @@ from brokertwin.settings import default_home
 
 
 class KafkaWithDisks(EmbeddedKafka):
-    """A broker whose logs lie in `data` and, where it has more disks, in `disk-2` and so on."""
+    """A broker with its logs in `data` and, if it has more disks, in `disk-2` and so on."""
 
     disks = 1
 
@@ -60,7 +60,7 @@ def kafka_cluster(
 ) -> Iterator[dict[int, tuple[EmbeddedKafka, str]]]:
     """The brokers 1 to `brokers` and their addresses, by node id; `settings` are for each.
 
-    Each has so many `disks` (`log.dirs`).
+    Each has this number of `disks` (`log.dirs`).
     """
 
     def start(node_id: int) -> str:

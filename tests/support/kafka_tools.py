@@ -45,7 +45,7 @@ def connect_command() -> tuple[str, ...]:
 
 
 def run_tool(bootstrap: str, name: str, *words: str, text: str = "") -> str:
-    """Run a tool by the end of its class's name; gives back what it prints."""
+    """Run a tool by the end of its class's name; return its output."""
     done = try_tool(bootstrap, name, *words, text=text)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -62,7 +62,7 @@ def try_tool(
 
 
 class Printed(NamedTuple):
-    """What a tool printed, and the status of its end."""
+    """Output of a tool and its exit status."""
 
     status: int
     out: str
@@ -70,10 +70,9 @@ class Printed(NamedTuple):
 
 
 class ToolProcess:
-    """One JVM that runs many tools, one after the other; what they log is left out.
+    """One JVM that runs many tools in order; their logs are left out.
 
-    Starting Java takes longer than what most tools do. `KafkaTools.java` beside this file calls
-    them.
+    Starting Java takes longer than most tools run. `KafkaTools.java` beside this file calls them.
     """
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ PROTOCOLS = "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL,PLAINTEXT:PLAINTEXT"
 
 
 class ListeningKafka(EmbeddedKafka):
-    """A broker with another listener, and with what the embedded one else decides itself.
+    """A broker with another listener and the other default settings of the embedded one.
 
     Attributes:
         port: that of the other listener.
@@ -42,7 +42,7 @@ class ListeningKafka(EmbeddedKafka):
 
     @property
     def given(self) -> dict[str, str]:
-        """What it was started with."""
+        """Settings of its start."""
         return properties.read(self._properties)
 
     def client(self) -> Client:

@@ -30,7 +30,7 @@ WORDS = (b"to", b"be", b"or", b"not")
 
 
 class Step(StrEnum):
-    """What can happen next; the number with it chooses where, or how much."""
+    """Possible next events; the number with an event chooses the place or the amount."""
 
     WAIT = "time passes"
     SEND = "lines are written"
@@ -47,7 +47,7 @@ Schedule = list[tuple[Step, int]]
 
 
 class LossyStreams:
-    """What happens, and what must not."""
+    """Events, and violations of the invariants."""
 
     def __init__(self, *, exactly_once: bool, **config: Any) -> None:
         self.exactly_once = exactly_once
@@ -134,7 +134,7 @@ class LossyStreams:
         self._check()
 
     def _check(self) -> None:
-        """Of the threads that the coordinator counts no two run a task; offsets go forward."""
+        """Check that no two threads of the group run a task and that offsets go forward."""
         here = self._members()
         owners: Counter[str] = Counter()
         for thread in [*self.made.threads.values(), *self.paused.values()]:

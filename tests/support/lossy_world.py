@@ -32,7 +32,7 @@ SETTLED_MS = SESSION_MS + 3 * POLL_INTERVAL_MS
 
 
 class Step(StrEnum):
-    """What can happen next; the number with it chooses where, or how much."""
+    """Possible next events; the number with an event chooses the place or the amount."""
 
     WAIT = "time passes"
     SEND = "records are sent"
@@ -49,7 +49,7 @@ Schedule = list[tuple[Step, int]]
 
 
 class LossyWorld:
-    """What happens, and what must not."""
+    """Events, and violations of the invariants."""
 
     def __init__(self, **config: Any) -> None:
         self.config = {
@@ -146,7 +146,7 @@ class LossyWorld:
         self._check()
 
     def _check(self) -> None:
-        """Of the members that the coordinator has, no two own a partition; offsets go forward."""
+        """Check that no two members of the group own a partition and offsets go forward."""
         here = self._members_of_group()
         self.injected["looks at members"] += bool(here)
         owners: Counter[TopicPartition] = Counter()

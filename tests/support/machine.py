@@ -139,7 +139,7 @@ class Bench:
         name: str | None = None,
         **event: Any,
     ) -> dict[str, Any]:
-        """What a Produce of batches with these headers is answered for the partition.
+        """Return the partition's response to a Produce of batches with these headers.
 
         `name` is the transactional id.
         """
@@ -206,5 +206,5 @@ class Bench:
         return [row for row in (self.rows if rows is None else rows) if row.topic == topic]
 
     def reload(self) -> None:
-        """Stores the cell and goes on from what was stored, as the next micro-batch does."""
+        """Store the cell and continue from the stored data, like the next micro-batch."""
         self.cell = Cell(self.settings, self.cell.columns())

@@ -32,12 +32,12 @@ def _string(text: str) -> bytes:
 
 
 class Classic:
-    """A consumer of the classic protocol that does what it is told, without waiting anywhere.
+    """A consumer of the classic protocol that follows its assignments without waiting.
 
     Attributes:
         member: its id, "" before it has one.
-        generation: the last one that it was told.
-        owned: what it has, by topic name.
+        generation: the last one that it received.
+        owned: its partitions by topic name.
     """
 
     def __init__(self, bench: ConsumerBench, *topics: str, **said: Any) -> None:
@@ -100,7 +100,7 @@ class Classic:
         return int(self._bench.request("HEARTBEAT", 4, body)["errorCode"])
 
     def beat(self) -> int:
-        """Does what is next: a heartbeat, and a join and a sync where that asks for them."""
+        """Do the next step: a heartbeat, and a join and a sync if the response requires them."""
         if self.member and self.generation >= 0:
             error = self.heartbeat()
             if error != 27:
@@ -110,7 +110,7 @@ class Classic:
         return self.sync()
 
     def places(self) -> set[tuple[str, int]]:
-        """What it has, as topic name and partition."""
+        """Owned partitions as topic name and partition."""
         return {(name, partition) for name, parts in self.owned.items() for partition in parts}
 
 

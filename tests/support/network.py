@@ -1,9 +1,9 @@
 """A producer and a cell, and between them a network that loses, repeats, delays and reorders.
 
-Connections keep TCP's promises: what goes over one comes in order, and a closed one gives the
-client nothing more. But a request that was on it may have reached the broker, which may handle it
-at any later time; and whatever the client does next goes over another connection. A schedule says
-what happens, step by step.
+Connections keep TCP's guarantees: data arrive in order, and a closed connection delivers nothing to
+the client. But a request that was on it may have reached the broker, which may handle it at any
+later time; and whatever the client does next goes over another connection. A schedule lists the
+events.
 
     net = Network(ProducerConfig())
     net.play([(Step.SEND, 0), (Step.CUT, 1), (Step.WAIT, 3), (Step.LATE, 0)])
@@ -42,16 +42,16 @@ TOPIC = "orders"
 BROKERS = (1, 2)
 PARTITIONS = 2
 DELAY_MS = 1_000
-"""A message that comes so much later than it was sent counts as delayed."""
+"""Minimum difference between sending and arrival of a message that counts as delayed."""
 
 PAUSES = (1, 20, 150, 500, 2_000, 31_000)
-"""What a step of waiting lasts, in ms: about backoffs, and more than `request.timeout.ms`."""
+"""Duration of a waiting step in ms: about backoffs, and more than `request.timeout.ms`."""
 
 ROUNDS_MAX = 3_000
 
 
 class Step(StrEnum):
-    """What can happen next; the number with it chooses where, how much, or which."""
+    """Possible next events; the number chooses the place, the amount or the item."""
 
     SEND = "the application sends a record"
     WAIT = "time passes"
@@ -76,7 +76,7 @@ FAULTS = ("lost requests", "lost answers", "repeats", "delays", "reorderings")
 
 
 class Sent(NamedTuple):
-    """A request on its way; `body` is what it said when it was sent."""
+    """A request in flight; `body` is its content when it was sent."""
 
     outgoing: SenderRequest
     body: dict[str, Any]
@@ -146,7 +146,7 @@ class Network:
         return self.bench.now
 
     def play(self, schedule: Schedule) -> None:
-        """Lets everything happen that the schedule says; what is not possible does not happen."""
+        """Play all events of the schedule; impossible ones are skipped."""
         self._poll()
         steps = self._steps()
         for step, number in schedule:
@@ -166,10 +166,10 @@ class Network:
         }
 
     def settle(self) -> None:
-        """From here on nothing is lost: until every record is acknowledged or failed.
+        """Run without losses until every record is acknowledged or failed.
 
-        What is left on closed connections is handled last; then every partition takes one record
-        more, which must get there.
+        Requests left on closed connections are handled last. Then every partition takes one more
+        record, which must arrive.
         """
         self.producer.flush()
         self._run_dry()
@@ -200,7 +200,7 @@ class Network:
     def _is_done(self) -> bool:
         return self.producer.is_idle
 
-    # What the schedule can do
+    # Events of the schedule
 
     def send(self, number: int) -> int:
         partition = TopicPartition(TOPIC, number % PARTITIONS)
@@ -340,7 +340,7 @@ class Network:
         return (PRODUCE, PRODUCE_VERSION) if is_produce else (INIT, INIT_VERSION)
 
     def _asked(self, wire: Wire, request: Sent) -> dict[str, Any]:
-        """What the broker answers."""
+        """Return the broker's response."""
         api, version = self._api_of(request.outgoing)
         answer: dict[str, Any] = self.bench.request(api, version, request.body, broker=wire.node)
         return answer
@@ -367,7 +367,7 @@ class Network:
             MetadataSnapshot(nodes=nodes, partitions=partitions, topic_ids={TOPIC: self._topic_id})
         )
 
-    # What came of it
+    # Results
 
     def log(self, partition: int) -> dict[int, int]:
         """The records of a partition's log: their ids by their offsets, in order; no markers."""
@@ -385,7 +385,7 @@ class Network:
         return found
 
     def violations(self) -> list[str]:
-        """What a producer that writes exactly once, and in order, would not let happen."""
+        """Return violations of exactly-once, in-order delivery by one producer."""
         found = [f"record {record} was told twice or never came" for record in self.told_twice]
         ended = self.acked.keys() | self.failed.keys()
         found += [f"record {record} never ended" for record in self.sent.keys() - ended]

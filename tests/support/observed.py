@@ -1,4 +1,4 @@
-"""What the observer makes of the recordings of `tests/requestlogs`."""
+"""Results of the observer for the recordings of `tests/requestlogs`."""
 
 import json
 from collections.abc import Sequence
@@ -29,6 +29,6 @@ def observed(
 
 
 def snapshots(run: str) -> list[dict[str, Any]]:
-    """What was true at some moments of a run, asked of the brokers and found on their disks."""
+    """Actual states at some moments of a run, read from the brokers and from their disks."""
     found: list[dict[str, Any]] = json.loads((REQUEST_LOGS / run / "snapshots.json").read_text())
     return found

@@ -12,7 +12,7 @@ HOUR_MS = 3_600_000
 
 
 def written(rows: Iterable[tuple[bytes, bytes | None]], begin: int = 0) -> list[CoordinatorRow]:
-    """Rows as they lie in one partition, an hour after one another."""
+    """Return rows as in one partition, with an hour between them."""
     return [
         CoordinatorRow(0, offset, offset * HOUR_MS, key, value)
         for offset, (key, value) in enumerate(rows, begin)
@@ -71,7 +71,7 @@ def member_row(group: str, member: str) -> tuple[bytes, bytes]:
 def assignment_row(
     group: str, member: str, epoch: int, owned: Mapping[bytes, Sequence[int]]
 ) -> tuple[bytes, bytes]:
-    """What a KIP-848 member has, by the bytes of topic ids."""
+    """Return the partitions of a KIP-848 member, by the bytes of topic ids."""
     value = struct.pack(">hiib", 0, epoch, epoch - 1, 0) + _count(len(owned), True)
     for topic_id, numbers in owned.items():
         value += topic_id + _count(len(numbers), True)

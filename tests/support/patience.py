@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 
 PATIENCE_S = 300
-"""How long a test waits for what has to come."""
+"""How long a test waits for expected events."""
 
 
 def wait_until(
@@ -20,7 +20,7 @@ def wait_until(
 
 
 def growing(first: float) -> Iterator[float]:
-    """Longer and longer times, for what has to happen *within* a time.
+    """Yield increasing times, for events that have to happen *within* a time.
 
     A loop over them ends with the first time that is long enough for this machine.
     """

@@ -1,4 +1,4 @@
-"""A capturing proxy in a thread of the test's process, and what it has recorded."""
+"""A capturing proxy in a thread of the test's process, and its recording."""
 
 import asyncio
 import json
@@ -37,11 +37,11 @@ class Capturing(NamedTuple):
 
     @property
     def lost(self) -> Counter[str]:
-        """What was not recorded."""
+        """Exchanges that were not recorded."""
         return self.recorder.lost
 
     def documents(self) -> list[Document]:
-        """What is in the file."""
+        """Contents of the file."""
         return [json.loads(line) for line in self.file.read_text(encoding="utf-8").splitlines()]
 
     def of(self, api: str) -> list[Document]:

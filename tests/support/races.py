@@ -1,7 +1,7 @@
 """Recordings made by hand: requests with times, answered in an order that only the test knows.
 
-A broker (the machine itself) handles the requests in the order that it is told; the recording shows
-only when each arrived and had been answered, as a proxy would have seen it.
+A broker (the machine itself) handles the requests in the given order; the recording shows only when
+each arrived and had been answered, as a proxy would have seen it.
 """
 
 from collections.abc import Sequence
@@ -86,7 +86,7 @@ def recorded(
     """The recording of requests that a broker handled in the order and at the times of `handled`.
 
     A request that is not handled has the answer null, as a lost one. Topics are created at the last
-    of the brokers, everything else is asked of broker 1.
+    of the brokers, all other requests go to broker 1.
     """
     last_broker = brokers[-1]
     questions = merge([_exchange(one, None, last_broker) for one in asked])

@@ -72,7 +72,7 @@ class Both:
     def registered(
         self, broker: int, version: int, changed: Body, dirs: Sequence[bytes] | None = None
     ) -> tuple[Body, Body]:
-        """The answers to a registration that is right but for what is changed."""
+        """Return the responses to a registration that is valid except for these changes."""
         found = [bytes([broker, 9] * 8)] if dirs is None else dirs
         incarnation = bytes([broker] * 16)
         body = {"brokerId": broker, "listeners": [at()], "features": FEATURES, "rack": None}
@@ -107,7 +107,7 @@ def as_text(octets: bytes) -> str:
 
 
 def plain(answer: Body) -> Body:
-    """An answer without ids, who is the controller, and where broker 1 is; in the order of ids."""
+    """Return a response without ids, the controller and broker 1's address; in the order of ids."""
     kept = {k: v for k, v in answer.items() if k not in ("clusterId", "controllerId")}
     brokers = [each for each in kept.pop("brokers", []) if 1 not in each.values()]
     kept["brokers"] = sorted(brokers, key=lambda each: each.get("nodeId", each.get("brokerId")))
@@ -120,7 +120,7 @@ def plain(answer: Body) -> Body:
 def real_controller(
     home: Path, golden: str, settings: Mapping[str, str] | None = None
 ) -> Iterator[Both]:
-    """Start a real broker with its controller, if one is asked, beside a bench."""
+    """Start a real broker with its controller, if one is used, beside a bench."""
     with (
         broker_schemas() if IS_LIVE else nullcontext(),
         started(EmbeddedKafka(home, default_home()), settings) as address,

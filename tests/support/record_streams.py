@@ -13,7 +13,7 @@ from tests.support.time_outs import time_outs
 
 
 class Stream:
-    """Produces small numbered records one after the other until it is told to end."""
+    """Produce small numbered records in order until it is stopped."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.acknowledged: list[bytes] = []
@@ -46,7 +46,7 @@ class Stream:
             self.failed.append(str(error))
 
     def wait_for(self, count: int) -> None:
-        """Until so many records are acknowledged beyond those that are now."""
+        """Wait until this number of further records is acknowledged."""
         wanted = len(self.acknowledged) + count
         deadline = time.monotonic() + PATIENCE_S
         while len(self.acknowledged) < wanted:
@@ -60,7 +60,7 @@ class Stream:
         assert self._producer.flush(PATIENCE_S) == 0
 
     def abandon(self) -> None:
-        """Produce nothing more; what is on its way is given up."""
+        """Stop producing and drop the records in flight."""
         self._ended.set()
         self._thread.join()
         self._producer.purge()

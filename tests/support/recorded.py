@@ -1,7 +1,7 @@
-"""Exchanges recorded from a real Apache Kafka 4.3.1 broker, and what has to agree with them.
+"""Exchanges recorded from a real Apache Kafka 4.3.1 broker, and the parts that have to agree.
 
 A line of `tests/state/recorded/*.jsonl[.gz]` is one exchange: `case`, `api`, `version`, `request`,
-`response`, where the broker asked who it is also `principal`. A response is null where the broker
+`response`, and `principal` if the broker authenticates the client. A response is null if the broker
 closed the connection. In responses hosts and ports are left out, the cluster's id is `CLUSTER`, and
 a new topic's settings are those that are not Kafka's default, each as [name, value, source].
 """
@@ -77,7 +77,7 @@ def replay(bench: Bench, recorded: list[Exchange]) -> list[tuple[str, Any, Any]]
 
 
 def comparable(response: dict[str, Any] | None) -> dict[str, Any]:
-    """A response without what the edge fills in, its topics and ACLs sorted."""
+    """Return a response without fields filled in by the edge, its topics and ACLs sorted."""
     response = copy.deepcopy(response or {})
     response.pop("finalizedFeaturesEpoch", None)
     for place in (response, *response.get("brokers", []), *response.get("coordinators", [])):

@@ -23,7 +23,7 @@ FEATURES = [
     {"name": name, "minSupportedVersion": levels.first, "maxSupportedVersion": levels.last}
     for name, levels in features.SUPPORTED.items()
 ]
-"""What a broker of this release says in its registration."""
+"""Registration data of a broker of this release."""
 
 
 class Replicas:
@@ -111,7 +111,7 @@ class Replicas:
         return partition.leader, partition.leader_epoch
 
     def eligible(self) -> tuple[int, list[int], list[int], list[int]]:
-        """Leader, in-sync set, eligible replicas and last known leader that clients are told."""
+        """Leader, in-sync set, eligible replicas and last known leader as sent to clients."""
         alive = next(each for each in self.bench.settings.brokers if not self.is_stopped(each))
         body = {"topics": [{"name": TOPIC}]}
         answer = self.bench.request("DESCRIBE_TOPIC_PARTITIONS", 0, body, broker=alive)
@@ -186,17 +186,17 @@ class Replicas:
         return log.high_watermark, log.log_end_offset
 
     def leadership_key(self) -> str:
-        """The key of what the leader knows of its followers."""
+        """Key of the leader's progress data of its followers."""
         return f"{self.partition().leader}/leading/{self.topic_id}/0"
 
     def leadership(self) -> Leadership:
-        """What the leader knows of its followers."""
+        """The leader's progress data of its followers."""
         found = self.bench.cell.tables.replication.get(self.leadership_key(), Leadership)
         assert found is not None
         return found
 
     def latest(self, replica_id: int = -1) -> int:
-        """The end of what a client may read."""
+        """End of the records that a client can read."""
         wanted = {"partitionIndex": 0, "timestamp": -1}
         topics = [{"name": TOPIC, "partitions": [wanted]}]
         body = {"replicaId": replica_id, "topics": topics}

@@ -1,7 +1,7 @@
-"""A small request of every API that a broker names to clients, for who asks by a name of its own.
+"""A small request of every API that a broker offers to clients, for a named client.
 
-What somebody asks about is its own: the topic `t-<who>`, the groups `g-<who>`, `j-<who>-…`, the
-transactional id `x-<who>`. So what one is allowed to change, the next does not meet.
+Each client has its own resources: the topic `t-<who>`, the groups `g-<who>`, `j-<who>-…`, the
+transactional id `x-<who>`. So a change by one client does not affect the next.
 """
 
 import base64
@@ -22,7 +22,7 @@ Body = dict[str, Any]
 
 
 class Asked(NamedTuple):
-    """A request: its API by name, what is asked of it, and the body, with all versions' fields."""
+    """A request: its API by name, its subject, and the body, with all versions' fields."""
 
     api: str
     case: str

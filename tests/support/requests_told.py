@@ -289,7 +289,7 @@ def join(t: Telling, group: str | None = None, version: int | None = None) -> No
 
 
 def sync(t: Telling) -> None:
-    """A member syncs; the leader assigns. Without anybody who could, somebody joins."""
+    """A member syncs; the leader assigns. Without a suitable member, a new one joins."""
     if not t.clients.members:
         join(t)
         return
@@ -410,7 +410,7 @@ def add_to_transaction(t: Telling, holder: Holder | None = None) -> None:
 
 
 def end_transaction(t: Telling) -> None:
-    """A transaction commits or aborts. Without anybody who could, somebody takes an id."""
+    """A transaction commits or aborts. Without an open one, a client requests a producer id."""
     if not t.clients.holders:
         take_producer_id(t, "t")
         return
@@ -498,7 +498,7 @@ def find_coordinators(t: Telling) -> None:
 
 
 def form_group(t: Telling) -> None:
-    """Two members of `g` join, with an id of their own choice or a given one, and sync."""
+    """Two members of `g` join with a chosen or a received member id, and sync."""
     find_coordinators(t)
     for _ in range(2):
         join(t, "g", version=3)
@@ -538,7 +538,7 @@ OPENINGS: list[list[Tell]] = [
     [create_topic],
     [],
 ]
-"""What has happened when a history begins."""
+"""Initial events of a history."""
 
 REQUESTS: list[tuple[int, Tell]] = [
     (14, produce),

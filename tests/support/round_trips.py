@@ -1,6 +1,6 @@
-"""Records through unmodified Kafka clients: what is produced, and what a reader gets.
+"""Records through unmodified Kafka clients, as produced and as read.
 
-Values under each client's own option names go on top of what is given here.
+Values under each client's own option names override the defaults here.
 """
 
 import time
@@ -72,7 +72,7 @@ def produce_with_confluent(bootstrap: str, topic: str, wanted: Records, **option
 
 
 def read_with_kafka_python(bootstrap: str, topic: str, count: int, **options: Any) -> Records:
-    """So many records from the beginning, and nothing behind them; their offsets have no gap."""
+    """Read this number of records from the start, and no further ones; offsets have no gap."""
     found: Records = {partition: [] for partition in range(PARTITIONS)}
     consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, **options)
     consumer.assign([kafka.TopicPartition(topic, partition) for partition in found])

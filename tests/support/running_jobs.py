@@ -27,7 +27,7 @@ class RunningJob:
 
     Args:
         bootstrap: a real broker.
-        directory: the checkpoint lies below it.
+        directory: parent of the checkpoint.
         spark: the session of the tests.
         broker_settings: of the modelled brokers.
         flags: settings of the job.
@@ -70,7 +70,7 @@ class RunningJob:
                 given = self.bench.broker_settings
                 with Cleaning(prepared, given, lambda: self._spark).while_running():
                     runner.run(prepared, self._stop, session=self._spark)
-        except Exception as error:  # noqa: BLE001 (the test's thread is told)
+        except Exception as error:  # noqa: BLE001 (the test's thread receives it)
             self._failure = error
         finally:
             self._placed.set()
@@ -91,7 +91,7 @@ def engine_for(bench: JobBench, cluster: str, **options: Any) -> SparkEngine:
 
 
 def engine_placed(bench: JobBench, placed: Placement, **options: Any) -> SparkEngine:
-    """An engine that is told where its cluster lies."""
+    """An engine that receives the addresses of its cluster."""
     client, prefix = bench.client, bench.prefix
     data, segments = DataTopic(client, prefix), SealedSegments(client, prefix, placed.cluster)
     return SparkEngine(client, prefix, placed, data, segments, **options)

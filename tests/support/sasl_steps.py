@@ -1,7 +1,7 @@
-"""Steps of SASL scenarios over raw connections, and what a broker returns to each.
+"""Steps of SASL scenarios over raw connections, and the broker's responses.
 
 A step has its data beside its function, so that a recording of a real broker's responses belongs to
-these steps alone. A gateway's clock stands still unless a step waits.
+these steps alone. A gateway's clock moves only if a step waits.
 """
 
 import json
@@ -50,7 +50,7 @@ class MachineClock:
 
 
 class StandingClock:
-    """A clock that stands still unless it is waited for, but for a moment at each look."""
+    """A clock that moves only for waits, and a little at each look."""
 
     def __init__(self) -> None:
         self._now = WRITTEN_MS / 1000
@@ -169,7 +169,7 @@ def in_base64(document: object) -> str:
 def token(
     header: object = {"alg": "none"}, signature: str = "", lasts_s: float = 600, **claims: object
 ) -> Token:
-    """A token of alice, who may do all; a claim None is left out."""
+    """Return a token of alice, who may do everything; a claim None is left out."""
 
     def made(now: float) -> str:
         held = {
@@ -217,9 +217,9 @@ SHAKE_BEARER, SEEN = shake(BEARER), prove(b"\x01")
 
 
 def once(address: Address, steps: list[Step], clock: Clock) -> tuple[list[object], float]:
-    """Return what each step got up to the end of the connection, and how long they took.
+    """Return the responses of each step until the connection ends, and the durations.
 
-    The time has no steps in it that wait.
+    Waiting steps do not count in the durations.
     """
     found: list[object] = []
     took_s = 0.0

@@ -1,9 +1,9 @@
 """A schedule of stops, kills, halts and elections, on a real cluster and on ours.
 
-A cluster of three brokers has the topic `orders`: one partition, replicas 2, 3 and 1, at least two
-in sync. Broker 1 is never stopped: with Kafka it is the controller. What a real cluster needs time
-for (a dead broker's session, a follower's lag) is waited for: a step ends when the partition is
-what it names.
+A cluster of three brokers has the topic `orders`: one partition, replicas [2, 3, 1], at least two
+in sync. Broker 1 is never stopped, because it is Kafka's controller. The schedule waits for events
+that take time in a real cluster, such as the end of a dead broker's session or a follower's lag: a
+step ends when the partition is in the named state.
 """
 
 import os
@@ -45,24 +45,24 @@ Told = dict[str, Any]
 
 
 class Cluster(Protocol):
-    """What a schedule asks of a cluster."""
+    """Operations of a schedule on a cluster."""
 
     def address(self, broker: int) -> Address:
-        """Where a broker is reached."""
+        """Address of a broker."""
 
     def act(self, verb: str, broker: int) -> None:
         """`stop`, `kill` or `start` a broker; `halt` it, or let it `rejoin`."""
 
 
 class RealCluster:
-    """Brokers in processes of their own."""
+    """Brokers in separate processes."""
 
     def __init__(self, nodes: dict[int, tuple[EmbeddedKafka, str]]) -> None:
         self._nodes = {broker: node for broker, (node, _) in nodes.items()}
         self._addresses = {broker: address for broker, (_, address) in nodes.items()}
 
     def address(self, broker: int) -> Address:
-        """Where a broker is reached."""
+        """Address of a broker."""
         host, port = self._addresses[broker].rsplit(":", 1)
         return Address(host, int(port))
 
@@ -97,7 +97,7 @@ class OurCluster:
         self._intervene = intervene_through(gateway)
 
     def address(self, broker: int) -> Address:
-        """Where a broker is reached."""
+        """Address of a broker."""
         return self._gateway.addresses[broker]
 
     def act(self, verb: str, broker: int) -> None:
@@ -112,7 +112,7 @@ class Caller:
         self.cluster = cluster
 
     def call(self, broker: int, api: str, version: int, body: Told) -> Told:
-        """A call on a connection of its own."""
+        """Send a request over a new connection."""
         with Client(self.cluster.address(broker), PATIENCE_S) as client:
             return client.call(api, version, body)
 
@@ -181,9 +181,9 @@ class Caller:
         wait_until(lambda: self.ends(broker)["errorCode"] == 0, f"{broker} leads")
 
     def until_heard(self, leader: int, follower: int) -> None:
-        """Until a follower of a real cluster knows the high watermark: one fetch later (KIP-392).
+        """Wait until a real follower knows the high watermark: one fetch later (KIP-392).
 
-        Ours is told at once, and gives consumers nothing.
+        Our follower knows it at once, and returns no records to consumers.
         """
         if isinstance(self.cluster, OurCluster):
             return
@@ -214,7 +214,7 @@ class Caller:
         return {name: found[name] for name in ("errorCode", "offset", "leaderEpoch")}
 
     def epoch_end(self, broker: int, epoch: int) -> Told:
-        """Where a leader epoch ends (OffsetForLeaderEpoch)."""
+        """Return the end of a leader epoch (OffsetForLeaderEpoch)."""
         partition = {"partition": 0, "currentLeaderEpoch": -1, "leaderEpoch": epoch}
         topics = [{"topic": TOPIC, "partitions": [partition]}]
         answer = self.call(
@@ -272,7 +272,7 @@ def _said(answer: Told) -> Told:
 
 @contextmanager
 def real_cluster(home: Path, brokers: int, settings: Mapping[str, str]) -> Iterator[RealCluster]:
-    """Start a real cluster of so many brokers."""
+    """Start a real cluster of this number of brokers."""
     with kafka_cluster(home, brokers, settings) as nodes:
         real = RealCluster(nodes)
         try:
@@ -285,7 +285,7 @@ def real_cluster(home: Path, brokers: int, settings: Mapping[str, str]) -> Itera
 def our_cluster(
     brokers: int, settings: Mapping[str, str], clock: Clock = now_ms
 ) -> Iterator[OurCluster]:
-    """Start a gateway of so many brokers."""
+    """Start a gateway of this number of brokers."""
     engine_type = partial(LocalEngine, may_intervene=True, clock=clock)
     with running_gateway(settings, brokers, engine_type=engine_type) as gateway:
         yield OurCluster(gateway)

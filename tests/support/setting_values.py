@@ -23,7 +23,7 @@ ANY_CLASS = "authorizer.class.name"
 
 
 def known() -> dict[tuple[str, str], ConfigKey]:
-    """The settings here, by what they are of and their name."""
+    """Return the supported settings by resource type and name."""
     of_brokers = {n: key for n, key in KAFKA_SETTINGS.items() if n not in AUTHORIZERS}
     of_topics = {name: config.key for name, config in TOPIC_CONFIGS.items()}
     kinds = {"broker": of_brokers, "topic": of_topics, "group": GROUP_CONFIGS}

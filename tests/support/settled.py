@@ -12,11 +12,11 @@ NAME = "settled"
 
 
 def settle(client: Client) -> None:
-    """Until all that the controller has answered by now is in effect at the client's broker.
+    """Wait until all changes acknowledged by the controller are in effect at the client's broker.
 
-    A broker takes in one change of metadata after the other, and lets its readers see each before
-    its quotas, ACLs and coordinators know it: when a later one, of a group that nobody knows, is
-    seen, those before have gone through. Raises AssertionError where that one is refused.
+    A broker applies metadata changes in order. Readers see a change before its quotas, ACLs and
+    coordinators do. When a later change of an unused group is visible, all earlier ones are in
+    effect. Raises AssertionError if that change is refused.
     """
     resource: dict[str, Any] = {"resourceType": GROUP_RESOURCE, "resourceName": NAME}
     asked = {"resources": [resource | {"configurationKeys": [KEY]}]}

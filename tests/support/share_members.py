@@ -1,4 +1,4 @@
-"""Members of a share group on the bench: what they fetch and acknowledge."""
+"""Fetches and acknowledgements of members of a share group on the bench."""
 
 from typing import Any
 
@@ -40,13 +40,13 @@ class Shared(ShareBench):
         return answer
 
     def fetch(self, member: str, wait_ms: int = 0, *said: Any) -> Any:
-        """The same in the member's session: what it got, or the error."""
+        """Fetch in the member's session: return the acquired records, or the error."""
         epoch = self.epochs.get(member, 0)
         self.epochs[member] = epoch + 1
         return got(self.share(member, epoch, wait_ms, *said))
 
     def say(self, member: str, *said: Any) -> int:
-        """What a member's acknowledgements are answered with."""
+        """Return the response to a member's acknowledgements."""
         place = {"partitionIndex": 0, "acknowledgementBatches": list(said)}
         body = {"groupId": GROUP, "memberId": member, "shareSessionEpoch": self.epochs[member]}
         body["topics"] = [{"topicId": self.ids["foo"], "partitions": [place]}]
@@ -67,7 +67,7 @@ class Shared(ShareBench):
 
 
 def got(answer: Any) -> Any:
-    """What was acquired, as first and last offset and delivery count; or the error."""
+    """Return the acquired ranges as first and last offset and delivery count; or the error."""
     if answer is None or answer["errorCode"]:
         return answer and answer["errorCode"]
     return [

@@ -1,8 +1,8 @@
 """Random requests of members of a share group, most of them right: heartbeats, records, offsets.
 
-A walk goes on from what it has heard, as those of consumer groups (`group_walks.py`): members beat
-in their epochs, fetch in their sessions, and say what became of the records that they got. Records
-are written before; what of them is given back comes again.
+A walk continues from the responses, like those of consumer groups (`group_walks.py`): members send
+heartbeats in their epochs, fetch in their sessions, and acknowledge their records. Records are
+written before the walk; released ones are delivered again.
 """
 
 from random import Random
@@ -13,7 +13,7 @@ from tests.support.goldens import WRITTEN_MS
 from tests.support.walk_sides import MISSING, Body, Step
 
 TOPICS = {"taken": 2, "given": 1}
-"""The topics that there are, with their partitions."""
+"""The existing topics with their partitions."""
 MEMBERS = ("m1", "m2", "m3")
 SETTINGS = {
     "share.assignment.interval.ms": "0",
@@ -23,7 +23,7 @@ SETTINGS = {
 BATCHES = (1, 3, 5, 3)
 RECORDS = sum(BATCHES)
 
-"""When the records were written: a broker deletes what is older than a week."""
+"""Timestamp of the records: a broker deletes records older than a week."""
 Place = tuple[str, int]
 PLACES: list[Place] = [(name, each) for name, count in TOPICS.items() for each in range(count)]
 GAP, ACCEPT, RELEASE, REJECT, RENEW = 0, 1, 2, 3, 4
@@ -68,7 +68,7 @@ class ShareWalk:
         return Step("SHARE_ACKNOWLEDGE", 2, body)
 
     def described(self) -> Step:
-        """What the group's coordinator knows of its partitions."""
+        """Return the group coordinator's data of its partitions."""
         body = {"groups": [{"groupId": self.group, "topics": None}]}
         return Step("DESCRIBE_SHARE_GROUP_OFFSETS", 1, body)
 
@@ -77,7 +77,7 @@ class ShareWalk:
         return step.body.get("shareSessionEpoch") == -1
 
     def state(self) -> Step:
-        """What the share coordinator knows of the partition."""
+        """Return the share coordinator's data of the partition."""
         asked = {"partition": self._place[1], "leaderEpoch": -1}
         topics = [{"topicId": f"id:{self._place[0]}", "partitions": [asked]}]
         return Step("READ_SHARE_GROUP_STATE", 0, {"groupId": self.group, "topics": topics})
@@ -153,7 +153,12 @@ class ShareWalk:
         member = self._one(*MEMBERS)
         epoch = self._sessions.get(member, 0)
         added = [self._place] if not epoch else self._one([], [], [], [self._place])
-        kept = [ACCEPT, REJECT, GAP, RENEW]  # what it releases may be free by now at a real broker
+        kept = [
+            ACCEPT,
+            REJECT,
+            GAP,
+            RENEW,
+        ]  # records it releases may already be free at a real broker
         batches = self._batches(member, kept) if epoch and self._is(0.6) else {}
         body: Body = {"groupId": self.group, "memberId": member, "shareSessionEpoch": epoch}
         body |= {"maxWaitMs": 0, "minBytes": 0, "maxBytes": self._one(1 << 20, 300, 1)}
@@ -178,7 +183,7 @@ class ShareWalk:
         return Step("SHARE_FETCH", 2, body)
 
     def _batches(self, member: str, among: list[int]) -> dict[Place, list[Body]]:
-        """Acknowledgements of these types of some of what a member has got."""
+        """Acknowledge some of a member's records with these types."""
         batches: dict[Place, list[Body]] = {}
         for place, ranges in self._got.get(member, {}).items():
             while ranges and self._is(0.8):
@@ -231,7 +236,7 @@ class ShareWalk:
 
 
 def records_in(state: Body) -> dict[int, tuple[int, int]]:
-    """What a share coordinator knows of each record: its state, and how often it was delivered."""
+    """Return the share coordinator's state and delivery count of each record."""
     (topic,) = state["results"]
     (partition,) = topic["partitions"]
     assert partition["errorCode"] == 0, state
@@ -243,7 +248,7 @@ def records_in(state: Body) -> dict[int, tuple[int, int]]:
 
 
 def batches() -> list[bytes]:
-    """What is written to each partition."""
+    """Records of each partition."""
     return [wire.batch(count, ts=WRITTEN_MS + count) for count in BATCHES]
 
 

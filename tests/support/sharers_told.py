@@ -58,7 +58,7 @@ def administer(t: Telling) -> None:
 
 
 def deliver(t: Telling) -> None:
-    """A leader speaks to a share coordinator of what has become of records."""
+    """A leader writes or reads delivery states at a share coordinator."""
     first = t.choice.below(9)
     batch = {"firstOffset": first, "lastOffset": first + t.choice.below(4)}
     batch |= {"deliveryState": t.choice.of([0, 2, 4]), "deliveryCount": t.choice.below(3) + 1}
@@ -130,7 +130,7 @@ def share_records(t: Telling) -> None:
 
 
 def set_offsets(t: Telling) -> None:
-    """Somebody asks where a share group is, sets it anew, or has it forgotten."""
+    """A client reads, resets or deletes the offsets of a share group."""
     name = t.choice.of([*TOPICS, "nope"])
     wanted = {"topicName": name, "partitions": [0, 1]}
     at = {"partitionIndex": t.choice.below(3), "startOffset": t.choice.below(9) - 1}
@@ -145,7 +145,7 @@ def set_offsets(t: Telling) -> None:
 
 
 def form_share_group(t: Telling) -> None:
-    """Two members of `s` join, and have what is theirs with a later heartbeat."""
+    """Two members of `s` join and get their partitions with a later heartbeat."""
     find_coordinators(t)
     for name in ("s1", "s2"):
         _beat(t, Consumer(SHARE_GROUP, name, None), subscribedTopicNames=["orders"])
@@ -158,7 +158,7 @@ SHARE_OPENINGS: list[list[Tell]] = [
     [create_topic, form_share_group],
     [create_topic, form_share_group, share_records],
 ]
-"""What has happened when a history of share groups begins."""
+"""Initial events of a history of share groups."""
 
 SHARE_REQUESTS: list[tuple[int, Tell]] = [
     (5, share),

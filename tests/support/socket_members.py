@@ -30,7 +30,7 @@ class OurMember:
         self.events: list[str] = []
 
     def poll(self) -> list[bytes]:
-        """What it has read, as `partition@offset`."""
+        """Records that it has read, as `partition@offset`."""
         taken = self.consumer.poll(POLL_MS)
         self.events += [type(event).__name__ for event in self.consumer.events()]
         return [b"%d@%d" % (at.partition, offset) for at, offset, _ in taken]

@@ -22,7 +22,7 @@ def written(bootstrap: str, topic: str, messages: Iterable[ProducerRecord]) -> N
 
 
 def read_committed(bootstrap: str, topic: str, expected: int) -> list[ProducerRecord]:
-    """At least so many records from the beginning, and what comes within half a second more."""
+    """Read at least this number of records from the start, and those of another half second."""
     fetches = FetchSettings(auto_offset_reset=OffsetReset.EARLIEST, isolation_level=1)
     group = ConsumerConfig(group_id=f"{topic}-{next(GROUPS)}")
     found: list[ProducerRecord] = []

@@ -1,4 +1,4 @@
-"""A standalone cluster of Spark: a master and its workers, each in a JVM of its own."""
+"""A standalone cluster of Spark: a master and its workers, each in a separate JVM."""
 
 import importlib.util
 import os
@@ -34,7 +34,7 @@ class Standalone(NamedTuple):
     nodes: Sequence["subprocess.Popen[bytes]"]
 
     def executors(self) -> list[psutil.Process]:
-        """The JVMs of executors that there are now."""
+        """Return the JVMs of the current executors."""
         found = []
         for node in self.nodes:
             for each in psutil.Process(node.pid).children():

@@ -27,7 +27,7 @@ class SteppedClock:
 
 
 class SkippingClock:
-    """The machine's time in ms since 1970 and what a test has skipped."""
+    """Return the machine's time in ms since 1970 plus the time skipped by a test."""
 
     def __init__(self) -> None:
         self.skipped_ms = 0
@@ -38,7 +38,7 @@ class SkippingClock:
 
 
 def fast_clock(factor: int) -> Callable[[], int]:
-    """Return a clock that is so much faster than the machine's during a replay.
+    """Return a clock that runs faster than the machine's by this factor during a replay.
 
     Only for deadlines of brokers, such as sessions and lags: an engine fires them in order, however
     slow the machine is.

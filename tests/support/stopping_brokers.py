@@ -56,9 +56,9 @@ def all_in_sync(gateway: Running, broker: int) -> bool:
 
 
 def each_is_stopped_in_turn(gateway: Running, intervene: Intervene, **options: Any) -> list[bytes]:
-    """What was acknowledged with acks=all by brokers of which each stops and starts once.
+    """Return records acknowledged with acks=all by brokers that each stop and start once.
 
-    Records are on their way when a broker stops, and more come while it is away.
+    Records are in flight when a broker stops, and more are sent while it is down.
     """
     producer = kafka.KafkaProducer(
         bootstrap_servers=bootstrap_of(gateway), acks="all", enable_idempotence=True, **options

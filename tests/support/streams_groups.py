@@ -69,14 +69,14 @@ def task_ids(names: list[str]) -> list[dict[str, Any]]:
 
 
 def has(active: list[str], standby: list[str] | None = None) -> dict[str, Any]:
-    """What a member says it has."""
+    """Return the tasks that a member reports."""
     return NO_TASKS | {"activeTasks": task_ids(active), "standbyTasks": task_ids(standby or [])}
 
 
 class StreamsBench(Bench):
     """One broker that coordinates the group `g`, with the topics `foo` (4) and `bar` (2).
 
-    Groups do not wait for more members than the first, unless `delay_ms` says so.
+    Groups wait for members after the first only if `delay_ms` is set.
     """
 
     def __init__(self, delay_ms: int = 0, **settings: Any) -> None:
@@ -97,7 +97,7 @@ class StreamsBench(Bench):
         return self.request("STREAMS_GROUP_HEARTBEAT", 0, body, **event)
 
     def join(self, member: str, runs: dict[str, Any] = PASSING, **fields: Any) -> Any:
-        """The answer to a join; each member is a process of its own, unless `processId` says so."""
+        """Return the response to a join; without `processId` each member is a separate process."""
         said = {"rebalanceTimeoutMs": TIMEOUT_MS, "topology": runs, "processId": f"p-{member}"}
         return self.beat(member, 0, **{**said, "clientTags": [], **NO_TASKS, **fields})
 
@@ -107,7 +107,7 @@ class StreamsBench(Bench):
         return self.beat(member, epoch, **fields)
 
     def describe(self) -> Any:
-        """The group as clients are told of it."""
+        """Return the group as described to clients."""
         body = {"groupIds": [GROUP], "includeAuthorizedOperations": False}
         return self.request("STREAMS_GROUP_DESCRIBE", 0, body)["groups"][0]
 

@@ -98,7 +98,7 @@ def form_streams_group(t: Telling) -> None:
 
 
 STREAMS_OPENINGS: list[list[Tell]] = [[create_topic, form_streams_group]]
-"""What has happened when a history of a streams application begins."""
+"""Initial events of a history of a streams application."""
 
 STREAMS_REQUESTS: list[tuple[int, Tell]] = [(6, work), (2, administer)]
 """How often each kind of event comes, among those of `requests_told.py`."""

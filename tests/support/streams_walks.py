@@ -1,11 +1,11 @@
 """Random requests about a streams group and its topics, most of them right.
 
-A walk goes on from what it has heard, as those of consumer groups (`group_walks.py`). Its members
-run one topology in several processes; a topic that the topology reads comes and goes, grows, and
-so does one that the broker has made.
+A walk continues from the responses, like those of consumer groups (`group_walks.py`). Its members
+run one topology in several processes. A source topic of the topology is created, grows and is
+deleted, and so is an internal topic.
 
-After a heartbeat that Kafka has failed at, nobody asks for a description until one is answered:
-what it had found of topics is shown when something else is written to the group's partition of
+After a heartbeat that failed in Kafka, the group is not described until another heartbeat succeeds.
+Kafka shows the new topic metadata only after the next write to the group's partition of
 `__consumer_offsets`, which may be of another group.
 """
 
@@ -16,7 +16,7 @@ from tests.support.streams_groups import NO_TASKS, internal, part, topology
 from tests.support.walk_sides import Body, Step
 
 TOPICS = {"run": 4, "ran": 2, "runs": 2}
-"""The topics that there are, with their partitions."""
+"""The existing topics with their partitions."""
 MEMBERS = ("m1", "m2", "m3", "m4")
 PROCESSES = ("p1", "p2", "p3")
 TIMEOUT_MS = 60_000
@@ -110,7 +110,7 @@ class StreamsWalk:
             self._epochs.pop(member, None)
             return
         self._epochs[member] = answer["memberEpoch"]
-        if self._is(0.9):  # else the answer is lost, as far as endpoints are told
+        if self._is(0.9):  # else the response is lost with regard to endpoints
             self._endpoint_epochs[member] = answer["endpointInformationEpoch"]
         if answer["activeTasks"] is not None:
             self._owned[member] = {name: answer[name] for name in NO_TASKS}

@@ -107,7 +107,7 @@ class StreamsWorld:
         return name
 
     def _adopt(self, name: str) -> None:
-        """A thread's clients are driven; one that it has no more is not."""
+        """Drive a thread's clients; skip one that it no longer has."""
         had, wanted = self._clients[name], self.threads[name].clients
         for client in wanted:
             if client not in had:
@@ -120,7 +120,7 @@ class StreamsWorld:
         self._clients[name] = wanted
 
     def kill(self, name: str) -> StreamThread:
-        """A thread crashes: nobody hears of it."""
+        """Crash a thread without a message to the group."""
         thread = self.threads.pop(name)
         for client in self._clients.pop(name):
             self.world.remove(client)
@@ -190,7 +190,7 @@ class StreamsWorld:
         return sorted(t for got in self.tasks().values() for t in got) == sorted(self.layout.tasks)
 
     def read(self, topic: str) -> list[ProducerRecord]:
-        """What is committed in a topic, partition by partition."""
+        """Return the committed records of a topic by partition."""
         found: list[ProducerRecord] = []
         for partition in range(self.counts[topic]):
             wanted = {

@@ -1,4 +1,4 @@
-"""The requests about clients' metrics in a told history, with what the edge adds to them."""
+"""Telemetry requests of a generated history, with the fields added by the edge."""
 
 from brokertwin.state.cluster.client_instances import ClientInstance
 from tests.support.telling import Telling

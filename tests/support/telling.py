@@ -19,7 +19,7 @@ class Telling(NamedTuple):
     choice: Choice
 
     def ask(self, key: int, broker: int, body: dict[str, Any], **event: Any) -> None:
-        """Asks a broker, now and then another one than the right one, or in somebody's name."""
+        """Send a request to a broker, sometimes to a wrong one or under another principal."""
         broker = self.choice.of(self.clients.brokers) if self.choice.one_in(16) else broker
         if self.choice.one_in(12):
             event["principal"] = "User:other"
@@ -37,7 +37,7 @@ class Telling(NamedTuple):
         return name, self.choice.of([0, 0, 1, 2])
 
     def member(self) -> Member:
-        """Somebody who has been given an id, or a stranger."""
+        """Return a client with an assigned id, or an unknown one."""
         members = self.clients.members
         if not members or self.choice.one_in(12):
             return Member(self.choice.of(GROUPS), self.choice.of(["m1", ""]), None, 1)

@@ -1,4 +1,4 @@
-"""The requests about delegation tokens in a told history, with what the edge adds to them.
+"""Delegation token requests of a generated history, with fields added by the edge.
 
 One in three is about clients' metrics instead (`telemetry_told.py`).
 """

@@ -63,7 +63,7 @@ def plain(step: Step, printed: Printed, aside: Aside) -> list[str]:
 
 
 class Side:
-    """A broker, and what the tools have printed of it, by the step's number and line."""
+    """A broker and the output of the tools, by the step's number and line."""
 
     def __init__(
         self, bootstrap: str, java: ToolProcess, files: dict[str, Path], aside: Aside | None = None

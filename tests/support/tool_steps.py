@@ -1,7 +1,7 @@
-"""What is asked of an empty cluster with Kafka's own command-line tools, step by step.
+"""Steps with Kafka's command-line tools at an empty cluster.
 
-A step is a line as one would type it, without `--bootstrap-server`, or what a client does.
-`DIFFERENCES` are all lines that a gateway prints otherwise, and why.
+A step is a typed line without `--bootstrap-server`, or a client's action. `DIFFERENCES` are all
+lines that differ at a gateway, with the reason.
 """
 
 import json
@@ -56,7 +56,7 @@ SETTINGS = {
     "super.users": "User:ANONYMOUS",
     "transaction.partition.verification.enable": "false",
 }
-"""What the brokers are started with."""
+"""Settings of the brokers."""
 
 FILES = {
     "delete.json": {"partitions": [{"topic": "orders", "partition": 0, "offset": 2}]},
@@ -75,7 +75,7 @@ SHOWN = "--formatter-property print.key=true --formatter-property print.partitio
 
 
 class Step(NamedTuple):
-    """A line, what the tool reads, and whether it has an order of its own to print in."""
+    """A line, the tool's input, and whether its output is unordered."""
 
     line: str
     text: str = ""
@@ -83,7 +83,7 @@ class Step(NamedTuple):
 
 
 class Clients:
-    """Clients that stay while tools look at what they do."""
+    """Clients that run while tools describe them."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -168,7 +168,7 @@ Act = Callable[[Clients], None]
 
 
 def line_of(step: Step, files: Mapping[str, Path], clients: Clients) -> str:
-    """What is typed."""
+    """Typed lines."""
     line = step.line.replace("{hanging}", str(clients.hanging_from))
     for name, path in files.items():
         line = line.replace("{" + name + "}", str(path))
@@ -511,4 +511,4 @@ DIFFERENCES = [
         "the cluster has one controller, which votes for itself",
     ),
 ]
-"""All that is known; one that is there no more has to go."""
+"""All known differences; an unused one has to be removed."""

@@ -163,7 +163,7 @@ def _default(field: inspect.Field) -> str:
     if value is NODEFAULT:
         value = field.default_factory() if callable(field.default_factory) else None
     if value is None or isinstance(value, msgspec.Raw):
-        return ""  # the page says so for all types that can be null
+        return ""  # the page states it for all nullable types
     return f"`{msgspec.json.encode(value).decode()}`"
 
 

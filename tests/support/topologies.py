@@ -10,7 +10,7 @@ Stores = Mapping[str, KeyValueStore]
 
 
 def as_it_is(message: ProducerRecord, stores: Stores) -> Iterable[ProducerRecord]:
-    """Gives on what it gets."""
+    """Forward its input."""
     return [message]
 
 

@@ -1,8 +1,8 @@
 """A transactional producer over the network that loses, repeats, delays and reorders.
 
-The application begins a transaction with its first record, and commits or aborts as the schedule
-says; one that can but be aborted it aborts. What it was told is held against what readers of
-committed records see, and against a group's offset.
+The application begins a transaction with its first record, and commits or aborts it by the
+schedule. It aborts a transaction that can only be aborted. Its results are compared with the
+records read by read_committed consumers, and with a group's offset.
 
     net = TransactionalNetwork(ProducerConfig(transactional_id="t"), level=2)
     net.play([(Step.SEND, 0), (Step.COMMIT, 0), (Step.CUT, 1), (Step.LATE, 0)])
@@ -45,7 +45,7 @@ FENCED_AFTER_MS = 30_000
 
 
 class Ended(NamedTuple):
-    """A transaction that is over; `is_commit` is None where nobody was told how."""
+    """A finished transaction; `is_commit` is None if its result is unknown."""
 
     is_commit: bool | None
     records: list[int]
@@ -63,8 +63,8 @@ class UnderWay(NamedTuple):
 class TransactionalNetwork(Network):
     """The same with coordinators.
 
-    `level`: what the cluster has finalized. `is_late`: whether requests to coordinators may come
-    late, too, from connections that are closed; those of before KIP-890 do not bear it. `is_hasty`:
+    `level`: the finalized `transaction.version`. `is_late`: whether requests to coordinators can
+        arrive late from closed connections; versions before KIP-890 do not tolerate it. `is_hasty`:
     whether transactions end without waiting for their records, which is wrong.
     """
 
@@ -150,7 +150,7 @@ class TransactionalNetwork(Network):
         self.injected["levels"] += 1
 
     def _note(self) -> None:
-        """What the application is told of its transaction."""
+        """Callbacks of the application about its transaction."""
         state = self.transactions.state
         if state is State.ABORTABLE_ERROR:
             self._is_commit = None
@@ -199,7 +199,7 @@ class TransactionalNetwork(Network):
         return self._apis.setdefault(outgoing.request_id, api)
 
     def _asked(self, wire: Wire, request: Sent) -> dict[str, Any]:
-        """What the broker answers, after asking others, which may take some time."""
+        """Return the broker's response, after requests to others, which can take some time."""
         api, version = self._api_of(request.outgoing)
         event_id = self.bench.send(api, version, request.body, broker=wire.node)
         while event_id not in self.bench.answers:
@@ -208,7 +208,7 @@ class TransactionalNetwork(Network):
         return answer
 
     def _may_repeat(self, request: Sent) -> bool:
-        """Who asks twice for an id as a new producer fences itself."""
+        """Return whether a request may be repeated: a second InitProducerId fences the producer."""
         return self._api_of(request.outgoing)[0] != INIT
 
     def _close(self, node: int) -> None:
@@ -235,11 +235,11 @@ class TransactionalNetwork(Network):
     # The end
 
     def settle(self) -> None:
-        """From here on nothing is lost: what is open ends, and what is late comes.
+        """Run without losses: end open transactions and deliver late requests.
 
-        Then there is one transaction more, with a record for each partition, which must get there,
-        unless the producer is fenced. Before KIP-890 it is aborted where the leader has taken what
-        came late for its first batch (45), and comes again.
+        Then one more transaction writes a record to each partition, which must arrive unless the
+        producer is fenced. Before KIP-890 the transaction is aborted and repeated if the leader has
+        taken a late batch for its first one (45 OUT_OF_ORDER_SEQUENCE_NUMBER).
         """
         self.producer.flush()
         self._end_all()
@@ -280,7 +280,7 @@ class TransactionalNetwork(Network):
         return True
 
     def violations(self) -> list[str]:
-        """What must not be; of a transaction whose end nobody was told there is all or nothing."""
+        """Return violations; a transaction with an unknown result has all or no records."""
         certain = [each for each in self.ended if each.is_commit]
         doubtful = [each for each in self.ended if each.is_commit is None]
         found = [self._violations_if(certain), self._violations_if([*certain, *doubtful])]

@@ -28,7 +28,7 @@ class Holder(NamedTuple):
 class TransactionBench(Bench):
     """A bench with coordinators, producer ids and the topic `a` of two partitions.
 
-    `broker` names who is asked; by default the first one.
+    Requests go to `broker`; by default the first one.
     """
 
     def __init__(self, has_producer_ids: bool = True, **settings: Any) -> None:
@@ -183,7 +183,7 @@ class TransactionBench(Bench):
         return str(self.described(name)["transactionState"])
 
     def read(self, partition: int = 0) -> dict[str, Any]:
-        """The whole of a partition as a reader of committed records is told."""
+        """Return a whole partition as a read_committed consumer reads it."""
         wanted = {"partition": partition, "fetchOffset": 0, "partitionMaxBytes": 10_000_000}
         body = {
             "maxWaitMs": 0,

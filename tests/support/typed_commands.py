@@ -1,4 +1,4 @@
-"""Types what documents say, in a directory and a home of its own, as a reader would."""
+"""Type the commands of documents like a reader, in a new directory and home."""
 
 import contextlib
 import os
@@ -35,7 +35,7 @@ SERVES = {
     "brokertwin run": r"reading \S+\.requests",
     "kafka-console-consumer.sh": r"(?m)^one$",
 }
-"""What goes on until it is stopped, and what it prints when it is ready."""
+"""Commands that run until they are stopped, and their output when they are ready."""
 
 
 class Server(NamedTuple):
@@ -46,7 +46,7 @@ class Server(NamedTuple):
     log: Path
 
     def said(self) -> str:
-        """What it has printed."""
+        """Its output."""
         return self.log.read_text(encoding="utf-8", errors="replace")
 
     def stop(self) -> None:
@@ -62,7 +62,7 @@ class Reader:
     Args:
         directory: where the commands are typed.
         home: of the embedded broker and the checkpoints.
-        bootstrap: a Kafka, for what does not start one.
+        bootstrap: a Kafka, for commands that do not start one.
     """
 
     def __init__(self, directory: Path, home: Path, bootstrap: str) -> None:
@@ -96,7 +96,7 @@ class Reader:
         }
 
     def types(self, command: Command, text: str, entered: str = "") -> str:
-        """Type a command and wait until it is done, or ready to serve; gives back what it says."""
+        """Type a command and wait until it is done, or ready to serve; return its output."""
         words = shlex.split(text)
         self._make_way(words)
         for start, ready in SERVES.items():
@@ -131,7 +131,7 @@ class Reader:
         )
 
     def _make_way(self, words: list[str]) -> None:
-        """Stop what the reader would: what writes a file that is read, what has the same port."""
+        """Stop running commands with the same job or port, or whose output file this one reads."""
         for server in list(self._servers):
             theirs = shlex.split(server.text)
             is_same_job = words[1] == "run" and theirs[1] == "run" and _job(theirs) == _job(words)
@@ -229,7 +229,7 @@ def _job(words: list[str]) -> str:
 
 
 def _port(words: list[str], otherwise: str = "") -> str:
-    """Where a server listens; the host does not matter."""
+    """Return the port of a listening address; the host does not matter."""
     return _after(words, "--listen", otherwise).rpartition(":")[2]
 
 
@@ -238,10 +238,10 @@ def _after(words: list[str], option: str, default: str = "") -> str:
 
 
 def free_port(brokers: int = 1) -> int:
-    """A port where nobody listens, nor at those that follow it: a port for each broker.
+    """Return a port that is free like the ports after it: a port for each broker.
 
-    It is none that a connection gets while nobody has asked for it, as those of the system are
-    (32768 and more): what is stopped and started again finds it free.
+    It is below the system's ephemeral ports (32768 and above), which connections may get. So a
+    restarted server finds it free.
     """
     while True:
         first = 10_000 + secrets.randbelow(20_000)

@@ -2,8 +2,8 @@
 
 Each member of a group has its own connection to both brokers. A real broker draws an id for a
 member that joins without one, and ours takes it over: the first member of a Java hash map is then
-the same. A recording has the states in which nothing more happens by itself. Our clock stands still
-during a replay and moves on until our broker is in the recorded state.
+the same. A recording has the states in which nothing more happens by itself. During a replay our
+clock moves only until our broker is in the recorded state.
 """
 
 import time
@@ -61,11 +61,11 @@ class WaitingSide:
         self.asked[place] = step
 
     def look(self) -> None:
-        """Describe the group as it is after all that was sent before, and take what has come.
+        """Describe the group after all earlier requests, and take the received responses.
 
         A real broker's heartbeat of an unknown member goes through the same queue: when it is
         answered, the requests before it are done. ApiVersions makes sure that the broker has read
-        what came before by other connections.
+        the earlier requests of other connections.
         """
         looking = self._looking = self._looking or self.side.direct()
         looking.call("API_VERSIONS", 0, {})
@@ -156,7 +156,7 @@ class WaitingSides:
         return str(found)
 
     def _answers(self, what: str, is_first: bool) -> Iterator[tuple[Step, Body]]:
-        """Yield what has been answered, once nothing more happens by itself."""
+        """Yield the responses received once nothing more happens by itself."""
         while True:
             self._real.group, come, self._walk.short_phases = self._tape.answer(
                 ["quiet", what], lambda: self._quiet(what, is_first)

@@ -1,7 +1,7 @@
-"""A real broker and ours, which are asked the same in random walks, and give the same answers.
+"""Send the same random walks to a real broker and ours, and compare the responses.
 
-Ours is given the topic ids of the other, so that maps by them have one order. Compared is
-everything but the lists that Kafka makes of maps by broker or group, or of maps whose order Java
+Ours is given the topic ids of the other, so that maps by them have one order. Compared are all
+fields except the lists that Kafka makes of maps by broker or group, or of maps whose order Java
 draws when it starts, ids that are drawn, and throttle times.
 """
 
@@ -26,7 +26,7 @@ from tests.support.settled import GROUP_RESOURCE, settle
 EXAMPLES = os.environ.get("EXAMPLES") if MODE == "compare" else None
 ZERO = "AAAAAAAAAAAAAAAAAAAAAA"
 MISSING = "missing"
-"""What a topic that is not there goes by."""
+"""Name of a topic that does not exist."""
 
 NOT_COMPARED = ("throttleTimeMs", "clientHost", "nodeEndpoints")
 BY = [
@@ -55,7 +55,7 @@ NO_TRANSACTIONAL_ID = 105
 
 
 class Step(NamedTuple):
-    """A request. In its body topics go by their names; `id:NAME` stands for a topic's id."""
+    """A request. Its body refers to topics by name; `id:NAME` is replaced by a topic's id."""
 
     api: str
     version: int
@@ -63,7 +63,7 @@ class Step(NamedTuple):
 
 
 def seeds(count: int) -> dict[int, str]:
-    """Return the names of walks: the recorded ones, or so many others as `EXAMPLES` compares."""
+    """Return the names of walks: the recorded ones, or the number of others set by `EXAMPLES`."""
     first = uuid.uuid4().int >> 100 if EXAMPLES else 0
     run = f"{first:x}"
     count = max(int(EXAMPLES or count), count)
@@ -71,12 +71,12 @@ def seeds(count: int) -> dict[int, str]:
 
 
 class Side:
-    """A broker, real or ours, and what it calls topics.
+    """A broker, real or ours, and its topic ids.
 
     Attributes:
         tape: the recording of a real broker; None for ours.
         ids: of topics, by name.
-        choices: what ours does not draw itself, as in an event.
+        choices: values that ours does not draw, as in an event.
     """
 
     def __init__(self, address: Address, stack: ExitStack, tape: Tape | None = None) -> None:
@@ -98,7 +98,7 @@ class Side:
         return self._stack.enter_context(Client(self._address))
 
     def create(self, names: Mapping[str, int]) -> None:
-        """Creates topics, with so many partitions."""
+        """Create topics with these numbers of partitions."""
         topics = [
             {"name": name, "numPartitions": count, "replicationFactor": 1}
             | {"assignments": [], "configs": []}
@@ -155,7 +155,7 @@ class Side:
         assert not any(each["errorCode"] for each in answer["responses"]), answer
 
     def wait_for(self, topics: Mapping[str, int]) -> None:
-        """These topics have so many partitions, 0 where there is none, and groups know it."""
+        """Wait until topics have these partition counts (0: deleted) and groups know it."""
         wait_until(lambda: self.partition_counts(topics) == topics, f"not {topics}")
         self.settle()
 
@@ -230,7 +230,7 @@ class Sides(NamedTuple):
 
 
 class Walking(Protocol):
-    """What draws steps by what it has heard."""
+    """Draws steps from the responses received."""
 
     groups: list[str]
 
@@ -238,7 +238,7 @@ class Walking(Protocol):
         """The next one."""
 
     def hear(self, step: Step, answer: Body) -> None:
-        """What the real broker has answered."""
+        """Responses of the real broker."""
 
 
 def walked(sides: Sides, walk: Walking, seed: int, steps: int) -> Iterator[tuple[Step, Body]]:
@@ -254,7 +254,7 @@ def walked(sides: Sides, walk: Walking, seed: int, steps: int) -> Iterator[tuple
 def too_few(
     met: Counter[tuple[str, str]], least: Mapping[str, Mapping[str, int]]
 ) -> dict[tuple[str, str], int]:
-    """What a run has met less often than it has to."""
+    """Return the cases that a run has met less often than required."""
     return {
         (kind, code): met[kind, code]
         for kind, codes in least.items()
@@ -273,7 +273,7 @@ def both_sides(
 ) -> Iterator[Sides]:
     """A gateway beside the real broker `kafka`, both with these topics and their partitions.
 
-    The real broker's responses are those of the golden unless a live one is asked.
+    The real broker's responses are those of the golden unless a live one is used.
     """
     with ExitStack() as stack:
         real = Side(kafka, stack, stack.enter_context(tape(golden, settings)))
@@ -288,7 +288,7 @@ def both_sides(
 
 
 def _take_over(running: Running, choices: Body) -> None:
-    """Ours takes these, as they are at the time, in place of what it would draw."""
+    """Make ours use these values, in the given order, instead of drawing them."""
     write = running.engine._events.request
 
     def with_choices(request: EdgeRequest) -> tuple[str, bytes]:

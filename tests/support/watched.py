@@ -1,4 +1,4 @@
-"""Documents of a job and a gateway, for what shows them; what serves one, and who reads one."""
+"""Documents of a job and a gateway for the views; their servers and readers."""
 
 import urllib.request
 
@@ -99,7 +99,7 @@ class Shown:
 
 
 def document_at(port: int) -> Status:
-    """What a job or a gateway serves at a port of this machine."""
+    """Documents that a job or a gateway serves at a port of this machine."""
     url = f"http://127.0.0.1:{port}/status.json"
     with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
         return msgspec.json.decode(answer.read(), type=Status)

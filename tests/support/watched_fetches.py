@@ -1,4 +1,4 @@
-"""An engine that notes the fetch requests it is given: what a client's sessions look like."""
+"""An engine that notes its fetch requests, to show a client's sessions."""
 
 import asyncio
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ FETCH = 1
 
 
 class NotedFetch(NamedTuple):
-    """What a fetch says of its session, and of how many partitions it speaks."""
+    """Session fields of a fetch, and the number of its partitions."""
 
     client_id: str
     session_id: int
@@ -18,7 +18,7 @@ class NotedFetch(NamedTuple):
 
 
 def noted(request: EdgeRequest) -> NotedFetch | None:
-    """What is noted of a request, if it is a fetch."""
+    """Return the note of a fetch request, None for other requests."""
     if request.header["requestApiKey"] != FETCH:
         return None
     body: dict[str, Any] = request.body
@@ -37,7 +37,7 @@ def in_one_session(fetches: list[NotedFetch]) -> list[NotedFetch]:
 
 
 class WatchedEngine:
-    """Another engine; `fetches` has what was noted, in the order of arrival."""
+    """Another engine; `fetches` has the notes in the order of arrival."""
 
     def __init__(self, engine: BrokerEngine) -> None:
         self._engine = engine

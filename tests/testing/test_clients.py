@@ -202,7 +202,7 @@ def test_a_thousand_records_survive_a_moving_leader_once_and_in_order(
 
 
 def last_epoch(broker: KafkaBroker) -> int:
-    """Return the leader epoch of the newest record, or -1."""
+    """Return the leader epoch of the newest record; -1 if there is none."""
     return max((record.leader_epoch for record in broker.records("orders")), default=-1)
 
 

@@ -27,7 +27,7 @@ def snake(name: str) -> str:
 
 
 def wrapped(line: str) -> str:
-    """A line, or several if it is too long: what is in its first parentheses has its own."""
+    """Return a line; a long one is split around the content of its first parentheses."""
     if len(line) <= COLUMNS + 1 or "(" not in line:
         return line
     space = " " * (len(line) - len(line.lstrip()))

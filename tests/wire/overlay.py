@@ -1,4 +1,4 @@
-"""Where the model's bodies differ from Kafka's messages."""
+"""Differences of the model's bodies from Kafka's messages."""
 
 ADDITIONS = "brokertwin.state.core.wire.additions"
 IMPORTS = {
@@ -125,7 +125,7 @@ _OFFSET_FETCH = {
     "OffsetFetchResponse.OffsetFetchResponseTopic": "OffsetFetchResponseTopics",
     "OffsetFetchResponse.OffsetFetchResponsePartition": "OffsetFetchResponsePartitions",
 }
-"""Structs of OffsetFetch up to version 7, and those of later versions that stand for them."""
+"""Structs of OffsetFetch up to version 7, and the later versions that replace them."""
 
 NOT_GENERATED = frozenset(_OFFSET_FETCH)
 NAMES = {

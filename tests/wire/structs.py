@@ -51,7 +51,7 @@ NAMES = {
     "brokertwin.state.core.wire.rows": ("Row", "RowKey", "RowPart", "put_structs"),
     **overlay.IMPORTS,
 }
-"""What a module imports if its text has the name."""
+"""Imports of a module if its text has the name."""
 
 Versions = tuple[int, int]
 

@@ -1,4 +1,4 @@
-"""`brokertwin cluster` on a gateway with the engine local, each in a process of its own."""
+"""`brokertwin cluster` on a gateway with the local engine, both in separate processes."""
 
 import json
 import subprocess
@@ -169,15 +169,13 @@ def test_a_reassignment_to_a_broker_that_is_cut_off_is_shown_and_cancelled(serve
 @pytest.mark.parametrize(
     "words", [("elect", "orders"), ("reassign", "orders-0"), ("reassign", "orders-0=one")]
 )
-def test_what_is_no_partition_or_no_replica_is_refused(
-    served: Served, words: tuple[str, ...]
-) -> None:
+def test_invalid_partition_or_replica_is_refused(served: Served, words: tuple[str, ...]) -> None:
     done = served.cluster(*words)
     assert done.returncode == REFUSED
     assert "orders" in done.stderr
 
 
-def test_a_broker_that_there_is_not_is_refused(served: Served) -> None:
+def test_unknown_broker_is_refused(served: Served) -> None:
     done = served.cluster("stop", "7")
     assert done.returncode == REFUSED
     assert (

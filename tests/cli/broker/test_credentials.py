@@ -66,7 +66,7 @@ def test_users_are_listed_changed_and_removed(file: Path) -> None:
     assert {each["user"] for each in json.loads(run("list", str(file), "--json"))} == {"bob"}
 
 
-def test_what_is_shown_has_no_key(file: Path) -> None:
+def test_list_shows_no_salt_or_key(file: Path) -> None:
     run("add", str(file), "alice", text="one")
     entry = json.loads(file.read_text().splitlines()[0])
     shown = run("list", str(file)) + run("list", str(file), "--json")
@@ -86,7 +86,7 @@ def test_what_is_shown_has_no_key(file: Path) -> None:
         (("list", "FILE"), "", "brokertwin credentials add"),
     ],
 )
-def test_what_cannot_be_is_said(
+def test_invalid_credentials_are_refused_with_a_message(
     file: Path, words: tuple[str, ...], text: str | bytes, message: str
 ) -> None:
     real = [str(file) if word == "FILE" else word for word in words]
@@ -99,7 +99,7 @@ def test_what_cannot_be_is_said(
     assert not file.exists()
 
 
-def test_a_user_that_there_is_not_cannot_be_removed(file: Path) -> None:
+def test_remove_refuses_an_unknown_user(file: Path) -> None:
     run("add", str(file), "alice", "--mechanism", "SCRAM-SHA-256", text="x")
     with pytest.raises(UserError, match="has no user bob"):
         run("remove", str(file), "bob")

@@ -1,4 +1,4 @@
-"""`brokertwin gateway` in a process of its own."""
+"""`brokertwin gateway` in a separate process."""
 
 import signal
 import threading
@@ -15,7 +15,7 @@ from tests.support.gateways import Client
 pytestmark = pytest.mark.processes
 
 
-def test_it_serves_until_it_is_told_to_end() -> None:
+def test_gateway_serves_until_a_signal() -> None:
     words = ("--brokers", "2", "--set", "num.partitions=3")
     with gateway(*words) as (process, addresses), Client(addresses[2]) as client:
         topic = {"name": "made", "numPartitions": -1, "replicationFactor": -1}
@@ -27,7 +27,7 @@ def test_it_serves_until_it_is_told_to_end() -> None:
         assert process.wait(TIMEOUT_S) == 0
 
 
-def test_what_was_answered_outlives_a_kill(tmp_path: Path) -> None:
+def test_acknowledged_writes_survive_a_kill(tmp_path: Path) -> None:
     words = ("--journal", str(tmp_path / "journal"))
     with gateway(*words) as (process, addresses):
         with Client(addresses[1]) as client:
@@ -86,7 +86,7 @@ def committed(client: Client) -> int:
     return int(found)
 
 
-def test_what_was_answered_outlives_kills_while_the_journal_is_compacted(tmp_path: Path) -> None:
+def test_acknowledged_writes_survive_kills_during_journal_compaction(tmp_path: Path) -> None:
     journal, told = tmp_path / "journal", -1
     for kill_in_s in (0.0, 0.01, 0.03):
         with gateway("--journal", str(journal)) as (process, addresses):
@@ -123,7 +123,7 @@ def test_what_was_answered_outlives_kills_while_the_journal_is_compacted(tmp_pat
         (("--engine", "spark", "--journal", "file"), "the checkpoint has the job's state"),
     ],
 )
-def test_what_cannot_be_is_said_in_one_line(words: tuple[str, ...], text: str) -> None:
+def test_invalid_options_are_refused_in_one_line(words: tuple[str, ...], text: str) -> None:
     done = brokertwin("gateway", *words)
     assert done.returncode == 2
     assert text in done.stderr

@@ -18,7 +18,7 @@ NOT_RUNNING = 3
 
 
 def kafka(*words: str, data_dir: Path) -> subprocess.CompletedProcess[str]:
-    """Run the command as a user does, in a process of its own."""
+    """Run the command like a user, in a separate process."""
     return subprocess.run(
         command("kafka", *words, "--data-dir", data_dir),
         capture_output=True,

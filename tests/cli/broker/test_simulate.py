@@ -1,4 +1,4 @@
-"""`brokertwin simulate`: one run with its trace, many with what was drawn."""
+"""`brokertwin simulate`: one run with its trace, or many with the drawn events."""
 
 import json
 from collections import Counter
@@ -27,7 +27,7 @@ def outcomes(*violations: str) -> Outcomes:
     )
 
 
-def test_a_run_is_told_line_by_line() -> None:
+def test_trace_prints_a_run_line_by_line() -> None:
     told = run("--seed", "2", "--trace")
     assert "local engine, 3 brokers in 1 cell" in told
     assert "producer-1: idempotent producer" in told
@@ -46,7 +46,7 @@ def test_a_run_that_fails_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None
     assert document["violations"] == ["a record is lost"]
 
 
-def test_what_was_drawn_is_shown_and_a_missing_kind_fails(
+def test_campaign_fails_if_a_kind_is_never_drawn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tally = CampaignTally(seeds=campaign.MINIMUM_SEEDS, failed={17: ["a record is lost"]})

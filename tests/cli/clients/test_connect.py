@@ -68,7 +68,7 @@ def test_a_source_that_has_nothing_to_read_is_at_rest_too(gateway: Running, tmp_
 
 
 @pytest.mark.processes
-def test_a_task_that_fails_is_told(files: Files) -> None:
+def test_failed_task_is_reported(files: Files) -> None:
     files.grow(3)
     files.copy.mkdir()
     done = brokertwin(*files.words("--timeout", 1))

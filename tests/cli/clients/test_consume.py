@@ -56,7 +56,9 @@ def members_of(gateway: Running, group: str) -> int:
     return len(answer["groups"][0]["members"])
 
 
-def test_what_is_produced_is_consumed_by_a_group_and_drawn(gateway: Running, topic: str) -> None:
+def test_group_consumes_produced_records_and_draws_its_threads(
+    gateway: Running, topic: str
+) -> None:
     boot = ("--bootstrap", gateway.bootstrap)
     sent = brokertwin("produce", topic, *boot, "--batch-size", 200, text=numbers(500))
     assert sent.returncode == 0, sent.stderr
@@ -107,7 +109,7 @@ def test_the_coordinator_may_assign(gateway: Running, topic: str) -> None:
     ) == (2, True)
 
 
-def test_a_pattern_stands_in_the_place_of_topics() -> None:
+def test_consume_needs_either_topics_or_a_pattern() -> None:
     for topics, include in ((None, None), (["orders"], ".*")):
         with pytest.raises(UserError, match="needs either topics or --include"):
             consume._check_wanted(topics, include, consume.Protocol.CLASSIC)
@@ -151,7 +153,7 @@ def test_control_c_commits_and_leaves(gateway: Running, topic: str) -> None:
     read = [json.loads(process.stdout.readline())["offset"] for _ in range(3)]
     assert read == [0, 1, 2]
     assert members_of(gateway, "left") == 1
-    with gateway.client() as client:  # the next poll: what was given before is worked on
+    with gateway.client() as client:  # the next poll: the previous records are processed
         client.produce(topic, batch(b"one more"), partition=1)
     assert json.loads(process.stdout.readline())["offset"] == 3
     process.send_signal(signal.SIGINT)
@@ -165,7 +167,9 @@ def test_control_c_commits_and_leaves(gateway: Running, topic: str) -> None:
     assert answer["groups"][0]["topics"][0]["partitions"][0]["committedOffset"] in (3, 4)
 
 
-def test_what_is_missing_or_wrong_is_said(gateway: Running, topic: str, tmp_path: Path) -> None:
+def test_missing_topics_partitions_and_files_are_reported(
+    gateway: Running, topic: str, tmp_path: Path
+) -> None:
     boot = ("--bootstrap", gateway.bootstrap)
     none = brokertwin("produce", "none", *boot, "--max-block-ms", 300, text="1\n")
     assert none.returncode == 2
@@ -211,7 +215,7 @@ def test_the_examples_run(gateway: Running, topic: str, example: str, said: str)
     assert done.stdout == said
 
 
-def test_who_is_not_known_is_not_let_in_by_the_secured_example() -> None:
+def test_secured_example_rejects_an_unknown_user() -> None:
     done = subprocess.run(
         [ROOT / "examples" / "secured.sh", str(free_port())],
         capture_output=True,

@@ -72,7 +72,7 @@ def test_tables_are_joined_and_wrong_topics_refused(gateway: Running) -> None:
     assert f"partitions: {left} has 2, {right}-wide has 4" in wide.stderr.replace("\n", " ")
 
 
-def test_who_is_not_there_does_not_answer() -> None:
+def test_ask_reports_an_unreachable_client() -> None:
     gone = brokertwin("streams", "ask", f"localhost:{free_port()}", "counts", "the")
     assert gone.returncode == 1
     assert "did not respond" in json.loads(gone.stdout)["error"]

@@ -1,4 +1,4 @@
-"""`brokertwin check`: snapshots, Parquet files, suites of one's own, exit codes, pages."""
+"""`brokertwin check`: snapshots, Parquet files, user-defined suites, exit codes, pages."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ expectations:
 
 @pytest.fixture
 def snapshot(tmp_path: Path) -> Path:
-    """A snapshot of one offset, which a suite of one's own may be against."""
+    """A snapshot of one offset, which a user-defined suite can reject."""
     return snapshot_store.write(tmp_path / "snapshots", taken()).path
 
 

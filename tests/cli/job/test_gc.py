@@ -60,7 +60,7 @@ def test_a_terminal_shows_how_far_a_topic_is_read(monkeypatch: pytest.MonkeyPatc
 
 
 class Job:
-    """A job whose data lie in one partition; `locators` are those of the last batches written."""
+    """A job with one data partition; `locators` are those of the last written batches."""
 
     def __init__(self, bootstrap: str, directory: Path) -> None:
         self.bench = JobBench(bootstrap, directory, data_partitions=1)
@@ -133,7 +133,7 @@ class Job:
         return f"e{self.count}"
 
     def fetched(self, *ids: str) -> list[list[bytes]]:
-        """The bytes that answers bring, through `segments` where they lie there."""
+        """Return the record bytes of responses, read from `segments` if they are stored there."""
         answers = {found["id"]: found for found in self.bench.documents(outputs.RESPONSES)}
         partitions = [answers[each]["response"]["responses"][0]["partitions"][0] for each in ids]
         assert [partition["errorCode"] for partition in partitions] == [0] * len(ids)
@@ -155,7 +155,7 @@ class Job:
         return found
 
     async def read(self, locators: list[str]) -> list[bytes]:
-        """What lies in `data`; empty where it is deleted."""
+        """Return the bytes in `data`; empty if they are deleted."""
         data = DataTopic(self.bench.client, self.bench.prefix)
         await data.start()
         try:
@@ -164,7 +164,7 @@ class Job:
             await data.close()
 
 
-def test_what_no_log_has_goes_and_what_a_log_has_is_read_as_before(
+def test_gc_deletes_unreferenced_data_and_keeps_log_data_readable(
     spark: "SparkSession", kafka: str, tmp_path: Path
 ) -> None:
     """A log longer than the index in state, a refused batch, a deleted topic, a job behind."""

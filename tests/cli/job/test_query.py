@@ -1,4 +1,4 @@
-"""`brokertwin query`: what it prints, where to, and what it refuses."""
+"""`brokertwin query`: its output, its destinations, and refused arguments."""
 
 import csv
 import io
@@ -52,7 +52,7 @@ def test_a_result_is_a_table_json_csv_or_parquet(tmp_path: Path) -> None:
     assert "wrote 4 rows, at the end of group_kp.jsonl.gz, to it.parquet" in said["parquet"].stderr
 
 
-def test_without_sql_every_table_is_told() -> None:
+def test_query_without_sql_lists_every_table() -> None:
     told = brokertwin("query", COLUMNS="80").stdout
     assert max(map(len, told.splitlines())) <= 80
     for table in BY_NAME.values():

@@ -51,7 +51,7 @@ def assert_progress_is_told(lines: list[dict[str, Any]], bench: JobBench, first:
 
 
 def assert_snapshots_are_whole(bench: JobBench, directory: str) -> int:
-    """Each is what the checkpoint says of its micro-batch; gives back the newest one's."""
+    """Check that snapshots equal the checkpoint at their micro-batch; return the newest batch."""
     found = snapshot_store.list_all(Path(directory))
     for each in found:
         cells = snapshot_store.read_cells(Path(directory) / each.name)
@@ -60,7 +60,7 @@ def assert_snapshots_are_whole(bench: JobBench, directory: str) -> int:
 
 
 def assert_all_kinds_are_checked(errors: str, newest: int) -> None:
-    """The offsets and each topic's new rows, of which there were some, in the newest check, too."""
+    """Check that offsets and new rows of each topic were checked, also in the newest check."""
     made = re.findall(r"check of micro-batch (\d+): (\d+) of (\d+) \w+ met, ([\d,]+) (\w+)", errors)
     assert [each for each in made if each[1] != each[2]] == []
     assert {kind for batch, *_, kind in made if int(batch) == newest} == {"offsets", *KINDS[1:]}
@@ -68,7 +68,7 @@ def assert_all_kinds_are_checked(errors: str, newest: int) -> None:
 
 
 def assert_a_check_stops_it(commands: Commands, places: tuple[str, ...]) -> None:
-    """With a suite that it cannot meet: exit code 3, no snapshot; one by hand is kept aside."""
+    """A failing suite stops the job with exit code 3; a rejected snapshot is not listed."""
     mine = Path(places[1]).parent / "mine.yaml"
     mine.write_text(
         "expectations: [{type: expect_table_row_count_to_equal, kwargs: {value: 9999}}]"
@@ -179,7 +179,7 @@ def assert_it_is_watched(port: int) -> None:
         assert answer.read() == b"ok\n"
 
 
-def test_what_is_refused_at_the_edge_and_in_the_job(commands: Commands) -> None:
+def test_requests_refused_at_the_edge_and_in_the_job(commands: Commands) -> None:
     bench = commands.bench
     code, _, errors = commands.call("send", "-", text="{}")
     assert code == 2

@@ -53,7 +53,7 @@ def test_a_snapshot_is_checked_and_shown(tmp_path: Path) -> None:
         said("show", "--snapshots", str(tmp_path))
 
 
-def test_prometheus_is_told_each_snapshot(tmp_path: Path) -> None:
+def test_prometheus_metrics_show_each_snapshot(tmp_path: Path) -> None:
     source = JobSource("shop", tmp_path)
     source.snapshot(written(tmp_path, 3), 0.5)
     source.snapshot(written(tmp_path, 4, lambda _: ["bad"]), 0.5)

@@ -169,7 +169,7 @@ def asks_for_some(commands: Commands, spark: "SparkSession") -> None:
 
 
 def has_nothing_against_it(commands: Commands) -> None:
-    """The data checks of what a real job has written to real topics, whole and of a range."""
+    """Data checks of the topics written by a real job, in full and for a range."""
     for kind, how in [
         ("requests", ()),
         ("responses", ("--to", "999")),

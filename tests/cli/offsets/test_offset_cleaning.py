@@ -1,4 +1,4 @@
-"""`brokertwin offsets clean` at a gateway: its checks, the dry run, and what it deletes."""
+"""`brokertwin offsets clean` at a gateway: its checks, the dry run, and deletions."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""`brokertwin offsets shares`: what a real broker keeps of share groups (KIP-932)."""
+"""`brokertwin offsets shares`: a real broker's data of share groups (KIP-932)."""
 
 import json
 import time
@@ -54,7 +54,7 @@ def of_states(answer: Any) -> list[int]:
 
 
 @pytest.mark.kafka
-def test_it_tells_what_a_leader_has_had_written(kafka: str) -> None:
+def test_shares_shows_state_written_by_a_leader(kafka: str) -> None:
     """A leader keeps how far a group is at the share coordinator; here a test is the leader."""
     topic, topic_id = topic_of(kafka)
     group = f"of-{topic}"

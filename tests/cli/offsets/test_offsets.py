@@ -55,7 +55,7 @@ def test_a_history_fits_80_columns() -> None:
     assert "forth" not in done.stdout
 
 
-def test_what_is_committed_is_shown_as_it_was_at_a_time() -> None:
+def test_show_returns_committed_offsets_at_a_time() -> None:
     row = {"topic": "orders", "partition": 0}
     now = documents(brokertwin("offsets", "show", RECORDED, "--json").stdout)
     assert now == [{"group": group, **row, "offset": 2} for group in GROUPS]
@@ -163,7 +163,7 @@ def test_topology_errors_are_reported(
 
 @pytest.fixture
 def other(tmp_path: Path) -> Iterator[str]:
-    """A second cluster, in which nobody has committed yet."""
+    """A second cluster without commits."""
     broker = EmbeddedKafka(tmp_path / "kafka", default_home())
     try:
         yield broker.start()
@@ -313,7 +313,7 @@ def join_others(bootstrap: str, name: str) -> None:
 
 
 @pytest.mark.kafka
-def test_a_jobs_own_topic_is_kept_and_says_whose_a_commit_was(kafka: str, tmp_path: Path) -> None:
+def test_offsets_topic_of_a_job_names_the_committing_member(kafka: str, tmp_path: Path) -> None:
     bench = ConsumerBench()
     bench.join("a", "foo")
     for _ in range(2):

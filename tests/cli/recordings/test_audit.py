@@ -1,4 +1,4 @@
-"""`brokertwin audit`: what it prints of a recording, and how it exits."""
+"""`brokertwin audit`: its output for a recording, and its exit code."""
 
 import gzip
 import json
@@ -78,7 +78,7 @@ def test_a_page_is_written(empty_directory: Path) -> None:
     assert "wrote audit.html" in done.stderr
 
 
-def test_lines_that_cannot_be_read_are_told(empty_directory: Path) -> None:
+def test_unreadable_lines_are_reported(empty_directory: Path) -> None:
     (empty_directory / "mixed.jsonl").write_text('{"broken\n')
     done = brokertwin("audit", INFO, "mixed.jsonl", cwd=empty_directory)
     assert done.returncode == 0
@@ -105,7 +105,7 @@ def test_answers_are_held_against_the_rules_where_the_recording_begins_with_its_
     assert "answer-differs" not in whole.stdout
 
 
-def test_follow_reports_what_is_new_in_a_file_that_grows(empty_directory: Path) -> None:
+def test_follow_reports_new_findings_in_a_growing_file(empty_directory: Path) -> None:
     file = empty_directory / "growing.jsonl"
     lines = gzip.decompress(ERRORS.read_bytes()).splitlines(keepends=True)
     file.write_bytes(b"")
@@ -135,7 +135,7 @@ def test_follow_reports_what_is_new_in_a_file_that_grows(empty_directory: Path) 
         (("gone.log",), "gone.log cannot be read: No such file"),
     ],
 )
-def test_follow_refuses_what_it_cannot_follow(
+def test_follow_refuses_unsuitable_input(
     words: tuple[object, ...], said: str, empty_directory: Path
 ) -> None:
     done = brokertwin("audit", *words, "--follow", cwd=empty_directory)

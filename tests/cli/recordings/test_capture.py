@@ -1,4 +1,4 @@
-"""`brokertwin capture` in a process of its own."""
+"""`brokertwin capture` in a separate process."""
 
 import base64
 import gzip
@@ -35,7 +35,7 @@ PASSWORD = "correct-horse-battery"
 
 
 class Process:
-    """A capture that runs: where clients connect, and what it has printed when it has ended."""
+    """A running capture: its address for clients, and its output once it has ended."""
 
     def __init__(self, process: "subprocess.Popen[str]", first: Address, printed: str) -> None:
         self.process = process
@@ -73,7 +73,7 @@ def capture(broker: Address, *words: object) -> Iterator[Process]:
 
 
 def _first(process: "subprocess.Popen[str]") -> tuple[Address, str]:
-    """Where clients connect, and what was printed until that was said."""
+    """Return the address for clients, and the output up to the line with it."""
     printed = ""
     assert process.stderr is not None
     for line in process.stderr:
@@ -92,7 +92,7 @@ def gateway() -> Iterator[Running]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_records_until_it_is_told_to_end(
+def test_capture_records_until_a_signal(
     number: signal.Signals, gateway: Running, tmp_path: Path
 ) -> None:
     file = tmp_path / "recorded.jsonl.gz"
@@ -156,7 +156,7 @@ def _until_answered(client: Client) -> None:
 
 
 @pytest.mark.parametrize("policy", ["stop", "go-on"])
-def test_a_full_disk_is_said(policy: str, gateway: Running) -> None:
+def test_full_disk_is_reported(policy: str, gateway: Running) -> None:
     with capture(gateway.addresses[1], "--out", "/dev/full", "--on-failure", policy) as running:
         with Client(running.first) as client:
             client.call("METADATA", 12, {"topics": []})
@@ -190,7 +190,7 @@ def test_documents_go_to_a_topic_from_which_ingest_takes_them(kafka: str, tmp_pa
 
 
 @pytest.mark.kafka
-def test_what_a_topic_does_not_take_is_said(kafka: str) -> None:
+def test_records_rejected_by_the_topic_are_reported(kafka: str) -> None:
     topic = f"narrow-{uuid.uuid4().hex}"
     client = ClientProperties({"bootstrap.servers": kafka})
     create(admin_client(client), {topic: TopicSpec(topic, settings={"max.message.bytes": "500"})})
@@ -213,7 +213,7 @@ def test_what_a_topic_does_not_take_is_said(kafka: str) -> None:
         (("--out", "x.jsonl", "--broker", "localhost:1"), "Kafka at localhost:1 did not respond"),
     ],
 )
-def test_what_cannot_be_is_said_in_one_line(
+def test_invalid_options_are_refused_in_one_line(
     words: tuple[str, ...], text: str, empty_directory: Path
 ) -> None:
     (empty_directory / "there.jsonl").write_text("{}\n")
@@ -225,7 +225,7 @@ def test_what_cannot_be_is_said_in_one_line(
     assert "Traceback" not in done.stderr
 
 
-def test_a_port_that_is_taken_is_said(empty_directory: Path) -> None:
+def test_port_in_use_is_reported(empty_directory: Path) -> None:
     with socket.create_server((HOST, 0)) as taken:
         at = f"{HOST}:{taken.getsockname()[1]}"
         words = ("--broker", at, "--listen", at, "--out", "x.jsonl")

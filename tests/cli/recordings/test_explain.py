@@ -1,4 +1,4 @@
-"""`brokertwin explain`: what it prints of a recording."""
+"""`brokertwin explain`: its output for a recording."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ def test_it_says_who_fenced_whom_and_what_to_do(empty_directory: Path) -> None:
     assert "PRODUCE" not in done.stdout.split("producer 13 is in")[0].replace("PRODUCER", "")
 
 
-def test_without_an_option_the_whole_story_is_told(empty_directory: Path) -> None:
+def test_explain_without_an_option_prints_the_whole_history(empty_directory: Path) -> None:
     done = brokertwin("explain", "producer", "13", FENCING, cwd=empty_directory)
     assert done.returncode == 0, done.stderr
     assert "producer 13 epoch 0, sequences 0 to 0, offset 0" in done.stdout
@@ -53,7 +53,7 @@ def test_programs_get_lines_of_json(empty_directory: Path) -> None:
         ((NAME, "nowhere.jsonl"), "nowhere.jsonl"),
     ],
 )
-def test_what_is_not_there_is_said(
+def test_unknown_producers_are_reported(
     words: tuple[object, ...], said: str, empty_directory: Path
 ) -> None:
     done = brokertwin("explain", "producer", *words, cwd=empty_directory)
@@ -114,7 +114,7 @@ def test_one_client_alone(empty_directory: Path) -> None:
         ("txn_fencing_ck.jsonl:9999", "The recording has no exchange txn_fencing_ck.jsonl:9999."),
     ],
 )
-def test_any_line_may_be_asked_for(line: str, said: str, empty_directory: Path) -> None:
+def test_explain_line_accepts_any_line(line: str, said: str, empty_directory: Path) -> None:
     done = brokertwin("explain", "line", line, FENCING, cwd=empty_directory)
     assert said in done.stdout + done.stderr
     assert done.returncode == (0 if done.stdout else 2)
@@ -143,7 +143,7 @@ def test_an_error_has_its_page(empty_directory: Path) -> None:
         ("999", "List all errors with: brokertwin explain error"),
     ],
 )
-def test_an_error_that_is_none_is_said(name: str, said: str, empty_directory: Path) -> None:
+def test_unknown_error_is_reported(name: str, said: str, empty_directory: Path) -> None:
     done = brokertwin("explain", "error", name, cwd=empty_directory)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr

@@ -51,7 +51,7 @@ def test_logs_of_a_cluster_become_one_file_in_order(empty_directory: Path) -> No
     assert all(one["request"]["topicData"][0]["partitionData"][0]["batches"] for one in produced)
 
 
-def test_what_the_log_does_not_say_is_said(empty_directory: Path) -> None:
+def test_report_counts_batches_missing_from_the_log(empty_directory: Path) -> None:
     done = ingest(*logs_of("follower_stop"), "--out", "out.jsonl", "--json", cwd=empty_directory)
     report = json.loads(done.stdout)
     assert report["batches"] == {
@@ -97,7 +97,7 @@ def test_what_ingest_wrote_and_the_log_itself_are_replayed_and_agree(
     assert "lines left out: on listener CONTROLLER" in done.stderr
 
 
-def test_a_file_is_not_written_over_unless_that_is_asked_for(empty_directory: Path) -> None:
+def test_existing_file_is_overwritten_only_with_force(empty_directory: Path) -> None:
     file = empty_directory / "out.jsonl"
     file.write_text("mine\n")
     refused = ingest(SINGLE, "--out", file, cwd=empty_directory)
@@ -126,7 +126,7 @@ def test_a_file_is_not_written_over_unless_that_is_asked_for(empty_directory: Pa
         ([SINGLE, "--out", "-", "--json"], "both write to standard output"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_sentence(
+def test_invalid_arguments_are_refused_with_a_message(
     empty_directory: Path, words: list[object], message: str
 ) -> None:
     done = ingest(*words, cwd=empty_directory, text=gzip.decompress(SINGLE.read_bytes()))
@@ -146,7 +146,7 @@ def to_job(bench: JobBench) -> list[str]:
     return ["--bootstrap", str(bench.flags["bootstrap"]), "--prefix", bench.prefix]
 
 
-def test_events_go_to_a_job_in_order_and_what_does_not_is_said(
+def test_events_are_sent_to_a_job_in_order_and_others_are_reported(
     bench: JobBench, empty_directory: Path
 ) -> None:
     words = [SINGLE, "--batches", DUMP, *to_job(bench), "--afresh", "--json"]

@@ -1,4 +1,4 @@
-"""What a first user does with a recording: capture a group, replay it, send it to a job."""
+"""First steps with a recording: capture a group, replay it, send it to a job."""
 
 import gzip
 import json
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.kafka
 
 
 class Recorded(NamedTuple):
-    """A recording of a group, and what the capture printed."""
+    """A recording of a group, and the output of the capture."""
 
     file: Path
     topic: str
@@ -103,7 +103,7 @@ def to(bench: JobBench) -> tuple[str, ...]:
 
 
 def answer(bench: JobBench, change: bytes = b"", to_: bytes = b"") -> None:
-    """What a job would answer, by one cell in this process; `change` is put in as `to_`."""
+    """Write a job's responses, computed by one cell in this process; replace `change` by `to_`."""
     rows = bench.replayed("a", bench.all_rows("requests"))
     answers = [
         NewRow("", row.value.replace(change, to_) if change else row.value, 0, row.id)
@@ -127,7 +127,7 @@ def test_what_no_job_has_answered_is_not_said_to_agree(bench: JobBench, recorded
     assert checked.returncode == 0
 
 
-def test_answers_that_differ_are_counted_and_end_with_1(
+def test_differing_responses_are_counted_and_fail_the_check(
     bench: JobBench, recorded: Recorded
 ) -> None:
     brokertwin("send", recorded.file, *to(bench), "--no-wait")
@@ -148,7 +148,7 @@ def test_ingest_keeps_the_recorded_ids_too(bench: JobBench, recorded: Recorded) 
     assert " 0 differ" in checked.stdout, checked.stdout
 
 
-def test_afresh_makes_another_history(bench: JobBench, recorded: Recorded) -> None:
+def test_send_creates_a_new_history_on_request(bench: JobBench, recorded: Recorded) -> None:
     done = brokertwin("send", recorded.file, *to(bench), "--afresh", "--json")
     assert "recording" not in json.loads(done.stdout)
     events = bench.documents("requests")
@@ -208,7 +208,7 @@ def test_a_captured_group_has_its_offsets_in_a_job(running: RunningJob, recorded
     assert recorded.topic in shown.stdout
 
 
-def test_a_recording_in_a_job_is_what_the_engine_in_this_process_makes_of_it(
+def test_job_and_local_engine_replay_a_recording_equally(
     recorded: Recorded, bench: JobBench
 ) -> None:
     history = recording.read([recorded.file])

@@ -1,4 +1,4 @@
-"""`brokertwin replay`: what it prints, where, and its exit code."""
+"""`brokertwin replay`: its output, its destinations, and its exit code."""
 
 import gzip
 import json
@@ -66,7 +66,7 @@ def test_a_planted_wrong_answer_is_found(empty_directory: Path) -> None:
     assert {line["verdict"] for line in verdicts.values()} == {"agree"}
 
 
-def test_a_difference_says_who_asked_what_and_when(empty_directory: Path) -> None:
+def test_difference_shows_the_client_request_and_time(empty_directory: Path) -> None:
     file = empty_directory / "wrong.jsonl"
     number, line = with_one_wrong_error(PRODUCER, file)
     done = replay(file, "--compare", "--out", "out.jsonl", cwd=empty_directory)
@@ -129,7 +129,7 @@ def test_check_looks_at_the_state_after_each_event(empty_directory: Path) -> Non
     assert "--engine local" in refused.stderr
 
 
-def test_a_slow_broker_is_told_of_and_may_be_allowed_for(empty_directory: Path) -> None:
+def test_slow_broker_is_reported_and_can_be_allowed(empty_directory: Path) -> None:
     """A Fetch that had nothing to wait for took a while, and so did what never waits."""
     lines = gzip.decompress(FETCHES.read_bytes()).decode().splitlines()
     exchanges = [json.loads(line) for line in lines]
@@ -164,7 +164,7 @@ def test_masks_and_choices_are_printed_with_the_answers_they_touch(empty_directo
     assert "taken over: producer ids in 1 answers" in done.stdout
 
 
-def test_only_filters_what_is_compared_and_everything_is_run(empty_directory: Path) -> None:
+def test_only_filters_comparisons_and_still_runs_every_request(empty_directory: Path) -> None:
     done = replay(FETCHES, "--compare", "--only", "Fetch,LIST_OFFSETS", cwd=empty_directory)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "agree 65 of 65"
@@ -186,7 +186,7 @@ def test_without_compare_the_answers_are_printed(empty_directory: Path) -> None:
     assert done.stderr.splitlines()[-1] == "95 requests, 95 answered"
 
 
-def test_what_is_not_built_is_counted_in_n(empty_directory: Path) -> None:
+def test_unsupported_apis_count_as_compared(empty_directory: Path) -> None:
     header = {"requestApiKey": 38, "requestApiVersion": 3, "requestApiKeyName": "X"}
     line = {"time": 1, "requestHeader": header, "request": {}, "response": {}}
     (empty_directory / "a.jsonl").write_text(json.dumps(line) + "\n{\n", encoding="utf-8")
@@ -208,7 +208,7 @@ def test_what_is_not_built_is_counted_in_n(empty_directory: Path) -> None:
         ((PRODUCER, "--out", "no/such/file"), "Cannot write to no/such/file"),
     ],
 )
-def test_what_the_user_can_put_right(
+def test_user_errors_are_reported_without_a_traceback(
     empty_directory: Path, words: tuple[object, ...], message: str
 ) -> None:
     done = replay(*words, cwd=empty_directory)
@@ -230,7 +230,7 @@ GROUP = CAPTURES / "group_kp.jsonl.gz"
 
 
 def test_it_shows_the_state_that_a_recording_leaves(empty_directory: Path) -> None:
-    """What the recorded group committed last, without Kafka and without Spark."""
+    """The last offsets committed by the recorded group, without Kafka and without Spark."""
     done = replay(GROUP, "--state", "offsets", "--json", cwd=empty_directory)
     assert done.returncode == 0, done.stderr
     offsets = {
@@ -291,7 +291,7 @@ def test_it_shows_what_differs_between_two_recordings(empty_directory: Path) -> 
 
 
 def test_a_replay_goes_on_from_a_state_that_was_kept(empty_directory: Path) -> None:
-    """What later is asked of the state is asked of the directory, without any recording."""
+    """Later queries of the state use the directory alone, without a recording."""
 
     def run(*words: object) -> str:
         done = brokertwin(*words, cwd=empty_directory)
@@ -348,7 +348,7 @@ def test_a_replay_goes_on_from_a_state_that_was_kept(empty_directory: Path) -> N
         (("--state", "groups", "--until", "noon"), "neither an exchange of the recording nor a ti"),
     ],
 )
-def test_what_does_not_go_together_with_a_state_is_said(
+def test_options_incompatible_with_state_are_refused(
     words: tuple[str, ...], said: str, empty_directory: Path
 ) -> None:
     done = replay(GROUP, *words, cwd=empty_directory)

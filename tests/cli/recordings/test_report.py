@@ -1,4 +1,4 @@
-"""`brokertwin report`: what it shows of a recorded cluster, and its exit code."""
+"""`brokertwin report`: its output for a recorded cluster, and its exit code."""
 
 import gzip
 import json
@@ -19,7 +19,7 @@ def report(*words: str) -> Result:
     return CliRunner().invoke(app, ["report", *words], env={"COLUMNS": "200"})
 
 
-def test_a_table_of_partitions_and_what_the_rule_does_not_give() -> None:
+def test_report_shows_partitions_and_unexplained_changes() -> None:
     said = report(*LOGS)
     assert said.exit_code == 0, said.output
     assert "isr-0" in said.output
@@ -41,7 +41,7 @@ def test_json_has_everything() -> None:
     assert {"time", "high_watermark", "why"} <= found["changes"][0].keys()
 
 
-def test_requests_of_another_shape_are_told(tmp_path: Path) -> None:
+def test_requests_with_unexpected_fields_are_reported(tmp_path: Path) -> None:
     lines = gzip.decompress(Path(LOGS[0]).read_bytes()).decode().splitlines()
     place = next(i for i, line in enumerate(lines) if '"replicaState":' in line)
     lines[place] = re.sub(r'"maxWaitMs":\d+', '"maxWaitMs":"long"', lines[place])
@@ -59,7 +59,7 @@ def test_a_partition_that_is_not_there() -> None:
     assert "The recording has no partition isr-9" in str(said.exception)
 
 
-def test_checkpoints_are_held_against_what_was_derived(tmp_path: Path) -> None:
+def test_checkpoints_are_compared_with_derived_offsets(tmp_path: Path) -> None:
     for number, snapshot in enumerate(snapshots("follower_stop")):
         for broker, text in snapshot["checkpoints"].items():
             place = tmp_path / str(number) / broker / "replication-offset-checkpoint"

@@ -1,4 +1,4 @@
-"""The Grafana dashboard asks for metrics and labels that there are; the documents name them all."""
+"""The Grafana dashboard uses existing metrics and labels; the documents name them all."""
 
 import json
 import re
@@ -39,7 +39,7 @@ def labels_in(query: str) -> set[str]:
 
 
 def wrong(query: str) -> set[str]:
-    """Metrics and labels of a query that there are not."""
+    """Return the unknown metrics and labels of a query."""
     names = names_in(query)
     known = {label for name in names & METRICS.keys() for label in METRICS[name].labels}
     return (names - METRICS.keys()) | (labels_in(query) - known - OF_PROMETHEUS)
@@ -80,7 +80,7 @@ def test_the_dashboard_shows_every_metric_that_changes() -> None:
     assert HISTOGRAM in shown
 
 
-def test_panels_do_not_lie_on_each_other_and_have_ids_of_their_own() -> None:
+def test_panels_do_not_overlap_and_have_unique_ids() -> None:
     taken: set[tuple[int, int]] = set()
     for panel in DASHBOARD["panels"]:
         place = panel["gridPos"]

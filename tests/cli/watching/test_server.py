@@ -1,4 +1,4 @@
-"""What a job or a gateway serves over HTTP, asked over HTTP."""
+"""Documents that a job or a gateway serves over HTTP."""
 
 import urllib.error
 import urllib.request
@@ -83,7 +83,7 @@ def test_it_only_reads_and_says_what_there_is() -> None:
     assert b"/status.json" in body
 
 
-def test_an_address_that_is_taken_is_said_with_the_option() -> None:
+def test_address_in_use_is_reported_with_the_option() -> None:
     with serving(Shown(JOB)) as url:
         port = int(url.rstrip("/").rpartition(":")[2])
         again = served(Shown(JOB), f"--http-listen {port}", "127.0.0.1", port)

@@ -1,4 +1,4 @@
-"""Where a job stands is what its progress said; its state is read when asked, and not too often."""
+"""A job's status comes from its progress; its state is read on request and not too often."""
 
 import threading
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`brokertwin top` shows what is served, at 80 columns, and says where there is nothing."""
+"""`brokertwin top` shows the served status at 80 columns and reports missing servers."""
 
 import io
 
@@ -40,7 +40,7 @@ def test_a_gateway_is_shown_with_its_brokers_and_logins() -> None:
     assert "error" not in text
 
 
-def test_what_has_grown_since_the_last_look_is_shown() -> None:
+def test_top_shows_growth_since_the_last_refresh() -> None:
     later = msgspec.structs.replace(JOB, answers={"FETCH": 5250, "PRODUCE": 70, "METADATA": 1})
     text = text_of(later, JOB)
     assert "+250" in text
@@ -67,13 +67,13 @@ def test_once_ends_and_json_is_the_document() -> None:
     assert "job shop" in plain.stdout
 
 
-def test_where_nobody_serves_it_says_what_to_start() -> None:
+def test_unreachable_address_names_the_option_to_pass() -> None:
     with pytest.raises(UserError, match="Cannot reach localhost:1: ") as raised:
         top.command("localhost:1", once=True)
     assert "--http-listen" in (raised.value.hint or "")
 
 
-def test_another_programs_answer_is_said_to_be_one() -> None:
+def test_response_of_another_program_is_reported() -> None:
     class Other(Shown):
         def status(self) -> Status:
             return "hello"  # type: ignore[return-value]

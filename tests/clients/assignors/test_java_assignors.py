@@ -59,7 +59,7 @@ def gives_the_unwanted(given: Input, theirs: Sequence[str]) -> bool:
 
 @pytest.mark.compares
 def test_partitions_are_assigned_as_by_kafkas_classes() -> None:
-    """Except if members own what they no longer want, which Java may assign to them."""
+    """Except if members own partitions of unsubscribed topics, which Java may assign to them."""
     given = drawn()
 
     def ask(_: Sequence[str]) -> list[list[str]]:

@@ -179,7 +179,7 @@ def test_example_8_the_bytes() -> None:
     assert encode_assignment(given, Protocol.COMPATIBLE).hex() == compatible
 
 
-def test_what_is_written_is_read() -> None:
+def test_encoded_assignments_and_states_are_decoded() -> None:
     for protocol in Protocol:
         given = Assignment(
             version=protocol.version, leader="w", leader_url="u", assigned=tuple(TWO_AND_TWO)

@@ -100,7 +100,7 @@ def has_records(bootstrap: str, topic: str) -> bool:
 
 
 def assert_counted(bootstrap: str, topic: str, lines: int) -> None:
-    """Check that each word's counts are 1, 2, 3, … up to its number in `lines` lines."""
+    """Check that each word's counts are 1, 2, 3 … up to its number in `lines` lines."""
     expected = {word: lines * n for word, n in Counter(LINE.split()).items()}
     found: dict[bytes, list[int]] = {}
     for message in read_committed(bootstrap, topic, sum(expected.values())):

@@ -193,7 +193,7 @@ def asked_of(proxy: Capturing) -> Fields:
 
 
 def compared(name: str, bootstrap: str, directory: Path, clients: tuple[str, ...]) -> list[str]:
-    """Return how requests of Java's clients, from a golden, and of ours differ."""
+    """Return the differences between Java's requests, from a golden, and ours."""
     make_topic(bootstrap, TOPIC)
 
     def ask() -> Fields:

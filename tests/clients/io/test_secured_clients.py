@@ -59,7 +59,7 @@ def secured(request: pytest.FixtureRequest) -> Secured:
 
 
 def copied(kafka: ClientProperties, topic: str) -> list[bytes]:
-    """Return what a group member reads from a topic with a transaction."""
+    """Return the records that a group member reads from a topic with a transaction."""
     create_topic(kafka, topic)
     with Producer(kafka, ProducerConfig(transactional_id=topic)) as producer:
         producer.init_transactions()

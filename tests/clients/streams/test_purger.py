@@ -17,7 +17,7 @@ def counting(**config: object) -> StreamsWorld:
 
 
 def start(made: StreamsWorld, topic: str) -> int:
-    """Where a log starts."""
+    """Return a log's start offset."""
     wanted = [{"partitionIndex": 0, "timestamp": -2}]
     body = {"replicaId": -1, "topics": [{"name": topic, "partitions": wanted}]}
     answer = made.world.bench.request("LIST_OFFSETS", 1, body)

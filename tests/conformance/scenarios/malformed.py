@@ -1,4 +1,4 @@
-"""What is no request, and requests whose parts make no sense."""
+"""Bytes that are not requests, and requests with invalid parts."""
 
 import struct
 
@@ -9,7 +9,7 @@ M = "malformed"
 
 
 def outcome(s, c, label):
-    """what the connection does: an answer, or closed"""
+    """Return the outcome on the connection: a response, or closed."""
     try:
         c.recv_frame()
         s.note(label, "answered")

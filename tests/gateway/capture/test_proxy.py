@@ -354,7 +354,7 @@ def test_unknown_frames_pass_through_unchanged(
     assert capture.lost.total() == 0
 
 
-def test_bytes_behind_an_oversized_frame_pass_undecoded(tmp_path: Path) -> None:
+def test_bytes_after_an_oversized_frame_pass_undecoded(tmp_path: Path) -> None:
     with (
         echoing(answer_same_id) as echo,
         capturing(echo.address, tmp_path / "f", limits=GatewayLimits(frame_bytes=50)) as capture,

@@ -81,7 +81,7 @@ def test_any_bytes_are_parsed_without_an_exception(data: bytes) -> None:
 
 @given(st.binary(max_size=60), st.sampled_from(sorted(CODECS)))
 @settings(deadline=None)
-def test_any_records_behind_a_valid_header_are_parsed_without_an_exception(
+def test_any_records_after_a_valid_header_are_parsed_without_an_exception(
     tail: bytes, codec: str
 ) -> None:
     header = bytearray(batch(b"one", codec="none")[: records.HEADER_BYTES]) + tail

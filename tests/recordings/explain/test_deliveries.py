@@ -29,7 +29,7 @@ def test_redelivered_records_have_their_former_member() -> None:
 
 
 def test_a_batch_with_an_outcome_for_each_record() -> None:
-    """Lines 48 and 51: 5 to 9 are accepted, released, rejected, accepted, released."""
+    """Lines 48 and 51: offsets 5 to 9 are accepted, released, rejected, accepted, released."""
     told = entries("sf")
     assert told["48"].notes == ["gives back sf-t-0 6", "rejects sf-t-0 7", "gives back sf-t-0 9"]
     assert [note.partition(":")[0] for note in told["51"].notes] == ["sf-t-0 6", "sf-t-0 9"]

@@ -1,4 +1,4 @@
-"""Request logs of Kafka 2.8, 3.9 and 4.3 yield the same findings in any layout.
+"""Request logs of Kafka (2.8, 3.9, 4.3) yield the same findings in any layout.
 
 The same clients ran against each release: `pay` is fenced, two clients reset offsets of `billing`,
 and a member leaves by `max.poll.interval.ms`.

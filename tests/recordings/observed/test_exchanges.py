@@ -1,4 +1,4 @@
-"""When a request was taken and its answer made, from what a log says of the stages."""
+"""Times of requests and responses, derived from the stages in a log."""
 
 import msgspec
 

@@ -29,12 +29,12 @@ def test_each_line_goes_on_to_the_end() -> None:
     }
 
 
-def test_what_is_not_known_is_not_drawn() -> None:
+def test_unknown_offsets_are_not_drawn() -> None:
     rows = plots.offsets([sample(1, 1, (1,), ends={1: -1}, high_watermark=-1)], end=9)
     assert rows == []
 
 
-def test_the_strip_says_who_was_in_sync_and_who_led_from_when_to_when() -> None:
+def test_strip_shows_periods_of_leaders_and_in_sync_replicas() -> None:
     found = [sample(1, 1, (1, 2)), sample(3, 1, (1,)), sample(5, 2, (1, 2))]
     rows = {(r["broker"], r["role"], r["from"], r["to"]) for r in plots.in_sync(found, end=9)}
     assert rows == {

@@ -28,7 +28,7 @@ CAPTURES = Path(__file__).parents[2] / "captures"
 TABLE = Path(__file__).with_name("agreement.json")
 PINNED = (CompareVerdict.DIFFER, CompareVerdict.UNSUPPORTED)
 SEARCHED_MOST = 1.8
-"""Most handled per scheduled events, with attempts and runs for ids; the mean is 1.2."""
+"""Most handled per scheduled events, with attempts and runs for ids(mean: 1.2)."""
 TOGETHER = "all captures as one history"
 FILES = {file.name.removesuffix(".jsonl.gz"): [file] for file in CAPTURES.glob("*.jsonl.gz")}
 HISTORIES = {**FILES, TOGETHER: sorted(CAPTURES.glob("*.jsonl.gz"))}

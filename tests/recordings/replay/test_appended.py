@@ -29,7 +29,7 @@ def exchange(key: int, request: Any, response: Any) -> Exchange:
 
 
 def produced(answer: dict[str, Any] | None) -> Exchange:
-    """Two batches at offsets 5 and 10, unless `answer` differs."""
+    """Two batches at offsets [5, 10], unless `answer` differs."""
     first = {"lastOffsetDelta": 4, "baseTimestamp": 1, "maxTimestamp": 50}
     data = [{"name": "orders", "partitionData": [{"index": 0, "batches": [first, BATCH]}]}]
     partition = None if answer is None else {"index": 0, "errorCode": 0, "baseOffset": 5, **answer}

@@ -112,7 +112,7 @@ def test_choices_cannot_make_a_refused_request_accepted() -> None:
 
 
 def test_an_id_for_a_request_the_model_rejects_is_a_difference() -> None:
-    """The recording is changed: the broker rejects what the model accepts."""
+    """The recording is changed: the broker rejects a request that the model accepts."""
     recording = recorded([create()], [("create", 0)])
     only = recording.exchanges[0]
     topic = {**only.response["topics"][0], "errorCode": 36, "topicId": ZERO_UUID}

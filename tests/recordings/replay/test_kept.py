@@ -34,7 +34,7 @@ def agreeing(exchanges: Sequence[Exchange], made: ReplayPlan) -> int:
 
 
 def quiet(exchanges: Sequence[Exchange], share: float) -> int:
-    """Where nothing is on its way, as near to a share of the history as there is."""
+    """Return the index without requests in flight that is nearest to a share of the history."""
     places = [
         at
         for at in range(1, len(exchanges))

@@ -575,7 +575,7 @@ def without_batches(exchange: Exchange) -> Any:
     return response
 
 
-def test_the_documentation_names_every_freedom_and_a_fault_behind_it() -> None:
+def test_documentation_names_every_freedom_and_a_fault_for_it() -> None:
     text = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
     section = text.split("## The freedoms, counted")[1].split("\n## ")[0]
     rows = [line.strip("| ").split(" | ") for line in section.splitlines() if " | " in line][1:]

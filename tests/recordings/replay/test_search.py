@@ -281,7 +281,7 @@ def test_a_produce_may_wait_for_replicas(
 
 
 def test_handling_is_bounded_after_arrival() -> None:
-    """Its response shows an append 40, or 60, ms after it."""
+    """Its response shows an append 40 ms or 60 ms after it."""
     for later, verdict in ((40, CompareVerdict.AGREE), (60, CompareVerdict.DIFFER)):
         at = 10 + later
         asked = [create(), list_offsets("end", 10, 90, "reader"), produce("a", at, 2, "p1")]
@@ -299,7 +299,7 @@ def test_an_immediate_poll_is_not_held() -> None:
 
 
 def test_held_waits_are_bounded() -> None:
-    """Its deadline is 40, or 60, ms before the append in its response."""
+    """Its deadline is 40 ms or 60 ms before the append in its response."""
     for later, verdict in ((40, CompareVerdict.AGREE), (60, CompareVerdict.DIFFER)):
         at = 60 + later
         poll = fetch("poll", 10, 55 + later, "reader", max_wait=50)

@@ -62,7 +62,7 @@ def bench() -> Bench:
     return bench
 
 
-def test_a_log_moves_with_all_that_is_in_it(bench: Bench) -> None:
+def test_moved_log_keeps_its_contents(bench: Bench) -> None:
     assert described(bench) == {("t", 0): ("/disk-1", 100), ("t", 1): ("/disk-2", 0)}
     assert alter(bench, ("/disk-2", {"t": [0, 1]})) == {("t", 0): 0, ("t", 1): 0}
     assert described(bench)["t", 0] == ("/disk-2", 100)
@@ -74,12 +74,12 @@ def test_a_log_moves_with_all_that_is_in_it(bench: Bench) -> None:
     assert described(bench)["t", 0] == ("/disk-2", 150)
 
 
-def test_the_last_directory_that_is_named_counts(bench: Bench) -> None:
+def test_last_directory_of_a_replica_wins(bench: Bench) -> None:
     assert alter(bench, ("/disk-2", {"t": [0]}), ("/disk-1", {"t": [0]})) == {("t", 0): 0}
     assert described(bench)["t", 0] == ("/disk-1", 100)
 
 
-def test_what_cannot_move_says_why(bench: Bench) -> None:
+def test_moves_that_are_impossible_return_their_error(bench: Bench) -> None:
     long = "t" * 214
     found = alter(bench, ("/nope", {"t": [0], long: [0]}), ("/disk-1", {"t": [9], "u": [0]}))
     assert found == {("t", 0): 57, (long, 0): 17, ("t", 9): 3, ("u", 0): 3}
@@ -163,7 +163,7 @@ def compare_moves(connection: Connection) -> None:
         assert alter(bench, *moves) == expected, moves
 
     def settle() -> None:
-        """The real broker creates and copies logs by and by."""
+        """The real broker creates and copies logs gradually."""
         ours = described(bench)
         asked = {"topics": None}
         wait_until(lambda: places(connection.call("DescribeLogDirs", 4, asked)) == ours)

@@ -76,7 +76,7 @@ def named_apis(tree: ast.Module) -> Iterator[str]:
                 yield ast.unparse(node)
 
 
-def test_no_module_has_api_keys_of_its_own() -> None:
+def test_api_keys_are_defined_in_one_module() -> None:
     found = {}
     for path in sources():
         tree = ast.parse(path.read_text())
@@ -89,7 +89,7 @@ def test_cells_and_engines_name_no_api() -> None:
     assert {str(path): each for path, each in found.items() if each} == {}
 
 
-def test_a_module_that_names_an_api_is_noticed() -> None:
+def test_module_that_defines_an_api_key_is_found() -> None:
     assert list(numbers_of_apis(ast.parse("PRODUCE, FETCH = 0, 1"))) != []
     assert list(compared_numbers(ast.parse("request.api_key in (0, 1)"))) != []
     assert list(named_apis(ast.parse("kafka_apis.PRODUCE.key"))) == ["kafka_apis.PRODUCE"]

@@ -1,4 +1,4 @@
-"""ApiVersions: what a client learns first, as Kafka 4.3.1 says it."""
+"""ApiVersions, a client's first request, as in Kafka 4.3.1."""
 
 import gzip
 import json
@@ -29,7 +29,7 @@ def captured() -> list[tuple[int, dict[str, Any], dict[str, Any]]]:
     return [found[version] for version in sorted(found)]
 
 
-def test_the_captures_show_versions_2_3_and_4() -> None:
+def test_captures_contain_versions_2_to_4() -> None:
     assert [version for version, _, _ in captured()] == [2, 3, 4]
 
 
@@ -44,13 +44,13 @@ def test_the_answer_is_the_real_brokers(
 
 
 @pytest.mark.parametrize("version", [5, 99, 32767, -1])
-def test_a_version_that_kafka_does_not_know_gets_the_versions_that_it_knows(version: int) -> None:
+def test_unsupported_version_returns_the_range_of_api_versions_alone(version: int) -> None:
     answer = Bench().request("API_VERSIONS", version)
     assert (answer["errorCode"], answer["apiKeys"]) == (35, ONLY_ITSELF)
 
 
 @pytest.mark.parametrize("name", ["", "-", "a b", "a/", ".a", "a\n"])
-def test_a_clients_software_has_a_name_of_letters_digits_dots_and_dashes(name: str) -> None:
+def test_client_software_name_has_letters_digits_dots_and_dashes(name: str) -> None:
     bench = Bench()
     answer = bench.request("API_VERSIONS", 3, {**SOFTWARE, "clientSoftwareName": name})
     assert answer == {"errorCode": 42, "apiKeys": [], "throttleTimeMs": 0}
@@ -60,14 +60,14 @@ def test_a_clients_software_has_a_name_of_letters_digits_dots_and_dashes(name: s
     assert bench.request("API_VERSIONS", 2)["errorCode"] == 0
 
 
-def test_what_is_built_are_versions_that_kafka_has() -> None:
+def test_supported_versions_exist_in_kafka() -> None:
     for key, api in BUILT.items():
         known = KAFKA_APIS[key]
         assert api.name == known.name
         assert known.first <= api.versions[0] <= api.versions[1] <= known.last
 
 
-def test_what_brokers_speak_among_themselves_is_known_and_not_listed() -> None:
+def test_inter_broker_apis_are_known_and_not_listed() -> None:
     listed = {each["apiKey"] for each in Bench().request("API_VERSIONS", 2)["apiKeys"]}
     assert 67 in KAFKA_APIS
     assert 67 not in listed

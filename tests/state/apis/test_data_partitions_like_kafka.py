@@ -16,7 +16,7 @@ from tests.support.patience import PATIENCE_S
 
 TOPIC = "data-partitions"
 ABSENT = 777
-"""A producer, counted from the first one, that nobody has."""
+"""An unused producer id, counted from the first one."""
 
 
 class Sent(NamedTuple):
@@ -78,7 +78,7 @@ MARKERS: list[tuple[Marked, Error]] = [
 
 
 class Side:
-    """One of the two: how it is asked, and the producer ids that it has given."""
+    """One of the two brokers: how to call it, and the producer ids that it has assigned."""
 
     def __init__(self, ask: Any, topic: str, suffix: str) -> None:
         self.ask = ask

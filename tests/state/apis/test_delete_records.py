@@ -55,7 +55,7 @@ def test_example_21_with_one_replica() -> None:
     assert deleter.delete((0, -1)) == {0: (0, 8)}
 
 
-def test_a_start_that_moves_is_one_record_and_else_none() -> None:
+def test_only_a_changed_log_start_offset_writes_a_record() -> None:
     deleter = Deleter()
     before = len(deleter.bench.records())
     deleter.delete((0, 4))
@@ -66,7 +66,7 @@ def test_a_start_that_moves_is_one_record_and_else_none() -> None:
 
 
 @pytest.mark.parametrize("topic", ["none", "a"])
-def test_what_is_not_there(topic: str) -> None:
+def test_unknown_partitions_return_unknown_topic_or_partition(topic: str) -> None:
     assert Deleter().delete((9, 0), (-1, 0), topic=topic) == {9: (3, -1), -1: (3, -1)}
 
 
@@ -86,13 +86,13 @@ def test_the_policy_must_have_delete(policy: str, error: int) -> None:
     assert deleter.delete((0, 99)) == {0: (error or 1, -1)}
 
 
-def test_of_a_partition_named_twice_the_last_offset_counts() -> None:
+def test_last_offset_of_a_repeated_partition_wins() -> None:
     deleter = Deleter()
     assert deleter.delete((0, 5), (1, 0), (0, 2)) == {0: (0, 2), 1: (0, 0)}
     assert deleter.start() == 2
 
 
-def test_a_broker_that_does_not_lead_the_partition_says_so() -> None:
+def test_non_leader_returns_not_leader_or_follower() -> None:
     bench = Bench(brokers=(1, 2))
     bench.topic("a")
     topics = [{"name": "a", "partitions": [{"partitionIndex": 0, "offset": 0}]}]

@@ -14,7 +14,7 @@ def partition(number: int, size: int) -> dict[str, Any]:
     return {"partitionIndex": number, **fields}
 
 
-def test_logs_that_were_never_placed_lie_in_the_first_directory() -> None:
+def test_logs_without_an_assigned_directory_are_in_the_first_one() -> None:
     bench = Bench(given={"log.dirs": "/data/a, /data/b"})
     bench.topic("orders", 2)
     bench.topic("payments")
@@ -29,7 +29,7 @@ def test_logs_that_were_never_placed_lie_in_the_first_directory() -> None:
     assert described(bench) == wanted
 
 
-def test_what_is_not_there_is_left_out() -> None:
+def test_unknown_topics_and_partitions_are_omitted() -> None:
     bench = Bench((1, 2))
     wanted = {"name": "orders", "assignments": [{"partitionIndex": 0, "brokerIds": [2]}]}
     wanted |= {"numPartitions": -1, "replicationFactor": -1}

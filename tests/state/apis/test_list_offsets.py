@@ -146,7 +146,9 @@ def test_an_empty_log_has_places_and_no_times() -> None:
 
 
 @pytest.mark.parametrize(("timestamp", "since"), [(-3, 7), (-4, 8), (-5, 9), (-6, 11)])
-def test_a_version_that_does_not_know_a_timestamp_says_so(timestamp: int, since: int) -> None:
+def test_version_without_a_special_timestamp_returns_unsupported_version(
+    timestamp: int, since: int
+) -> None:
     lister = Lister()
     assert lister.list(timestamp, version=since - 1) == (35, -1, -1, -1)
     assert lister.list(timestamp, version=since)[0] == 0
@@ -172,13 +174,13 @@ def test_leader_epochs(epoch: int, error: int) -> None:
     assert Lister().list(-1, epoch=epoch, partition=9)[0] == 3
 
 
-def test_a_partition_named_twice_is_an_invalid_request() -> None:
+def test_repeated_partition_returns_invalid_request() -> None:
     wanted = [{"partitionIndex": p, "timestamp": t} for p, t in ((0, -1), (0, -99), (1, -2))]
     answered = Lister().ask_all(wanted)
     assert [(p["partitionIndex"], p["errorCode"]) for p in answered] == [(0, 42), (1, 0)]
 
 
-def test_a_broker_that_does_not_lead_the_partition_says_so() -> None:
+def test_non_leader_returns_not_leader_or_follower() -> None:
     bench = Bench(brokers=(1, 2))
     bench.topic("a")
     wanted = {"replicaId": -1, "isolationLevel": 0}
@@ -192,7 +194,7 @@ def test_a_broker_that_does_not_lead_the_partition_says_so() -> None:
     assert sorted(errors) == [0, 6]
 
 
-def test_the_earliest_offset_is_told_with_the_epoch_of_its_record() -> None:
+def test_earliest_offset_has_the_leader_epoch_of_its_record() -> None:
     replicas = Replicas(min_insync_replicas="1")
     replicas.produce(count=3)
     replicas.stop(1)
@@ -211,7 +213,7 @@ def test_the_earliest_offset_is_told_with_the_epoch_of_its_record() -> None:
     assert [told(each) for each in (-1, -2, -4)] == [(0, 5, 1), (0, 4, 1), (0, 4, 1)]
 
 
-def test_a_follower_that_never_had_a_record_knows_no_epoch_of_its_first() -> None:
+def test_follower_without_records_has_no_epoch_of_the_first_offset() -> None:
     # asked of Apache Kafka 4.3.1
     replicas = Replicas()
 
@@ -238,7 +240,7 @@ def test_whoever_asks_the_end_of_a_log_with_one_replica_is_the_same(
 
 
 @pytest.mark.parametrize("timestamp", [-1, -2, 5])
-def test_an_isolation_level_that_there_is_not_lists_nothing(timestamp: int) -> None:
+def test_unknown_isolation_level_lists_nothing(timestamp: int) -> None:
     lister = Lister()
     lister.produce(1, 2)
     assert lister.list(timestamp, isolationLevel=2) == (-1, -1, -1, -1)
@@ -270,7 +272,7 @@ def test_deleted_records_are_not_found() -> None:
     assert lister.list(0) == NOTHING
 
 
-def test_a_deleted_record_has_the_greatest_timestamp_while_its_segment_is_there() -> None:
+def test_deleted_record_has_the_max_timestamp_while_its_segment_exists() -> None:
     lister = Lister(**{"internal.segment.bytes": "100", "retention.ms": "-1"})
     lister.produce(0, 90, 90, told=True)
     lister.produce(50)
@@ -283,8 +285,8 @@ def test_a_deleted_record_has_the_greatest_timestamp_while_its_segment_is_there(
     assert lister.list(-3) == (0, T0 + 50, 3, 0), "the active segment stays"
 
 
-def test_nobody_is_sent_to_bytes_that_are_gone() -> None:
-    """Where nothing says which record it is, deleted ones do not count; it was an error (56)."""
+def test_no_response_points_to_deleted_bytes() -> None:
+    """Without an index entry deleted records do not count; it was 56 KAFKA_STORAGE_ERROR."""
     lister = Lister()
     lister.produce(0, 90)
     lister.produce(50)
@@ -294,7 +296,7 @@ def test_nobody_is_sent_to_bytes_that_are_gone() -> None:
     assert lister.list(-3) == NOTHING
 
 
-def test_a_topic_with_append_time_takes_nobodys_word_for_the_greatest() -> None:
+def test_max_timestamp_with_log_append_time_needs_no_record_lookup() -> None:
     lister = Lister(message_timestamp_type="LogAppendTime")
     lister.produce(0, 9, told=True)
     answer = lister.ask(-3)

@@ -1,4 +1,4 @@
-"""Produce: what the edge found in the bytes, and in which order it counts."""
+"""Produce: errors found in the bytes at the edge, and their precedence."""
 
 from typing import Any
 
@@ -37,12 +37,12 @@ def answered(answer: dict[str, Any]) -> tuple[int, int]:
     return answer["errorCode"], answer["logStartOffset"]
 
 
-def test_bytes_that_are_no_batch_are_told_as_the_edge_found_them(bench: Bench) -> None:
+def test_invalid_batch_returns_the_error_found_at_the_edge(bench: Bench) -> None:
     assert answered(produce(bench, Error.CORRUPT_MESSAGE, [])) == (Error.CORRUPT_MESSAGE, -1)
     assert answered(produce(bench, Error.NONE, [])) == (Error.INVALID_RECORD, -1)
 
 
-def test_a_wrong_crc_is_found_before_the_log_is_read_and_bad_records_after(bench: Bench) -> None:
+def test_crc_is_checked_before_the_log_is_read_and_records_after(bench: Bench) -> None:
     for error, start in [
         (Error.CORRUPT_MESSAGE, -1),
         (Error.INVALID_RECORD, 0),
@@ -63,10 +63,10 @@ def test_a_wrong_crc_is_found_before_the_log_is_read_and_bad_records_after(bench
         ([[], [BATCH, BATCH]], Error.INVALID_RECORD, []),
     ],
 )
-def test_of_a_partition_named_twice_the_last_record_set_is_appended(
+def test_last_record_set_of_a_repeated_partition_is_appended(
     bench: Bench, named: list[Any], error: Error, appended: list[int]
 ) -> None:
-    """What is none has its answer all the same (`KafkaApis.handleProduceRequest`)."""
+    """Empty record sets get a response, too (`KafkaApis.handleProduceRequest`)."""
     for is_one_topic in (True, False):
         data = [{"index": 0, "batches": batches} for batches in named]
         other = {"index": 1, "batches": [BATCH]}
@@ -92,7 +92,7 @@ def test_of_a_partition_named_twice_the_last_record_set_is_appended(
         ({"sizeInBytes": 1001}, 0, Error.MESSAGE_TOO_LARGE),
     ],
 )
-def test_what_comes_before_the_bytes(
+def test_errors_checked_before_the_bytes(
     bench: Bench, batch: dict[str, Any], index: int, first: Error
 ) -> None:
     found = produce(bench, Error.CORRUPT_MESSAGE, [{**BATCH, **batch}], index=index)
@@ -129,9 +129,7 @@ def test_words_go_with_timestamps_and_not_with_sequences(bench: Bench) -> None:
     [({}, 3_600_000), ({"message_timestamp_after_max_ms": "1000"}, 1000)],
     ids=["default", "topic"],
 )
-def test_a_timestamp_may_lie_so_far_ahead_and_no_further(
-    configs: dict[str, str], limit_ms: int
-) -> None:
+def test_timestamp_too_far_ahead_is_rejected(configs: dict[str, str], limit_ms: int) -> None:
     bench = Bench()
     bench.topic("t", **configs)
     for ahead_ms, error in ((limit_ms, Error.NONE), (limit_ms + 1, Error.INVALID_TIMESTAMP)):
@@ -164,7 +162,7 @@ def test_zstd_is_taken_from_version_7_on(bench: Bench, version: int, error: int)
     assert bench.append("t", batch, version=version)["errorCode"] == error
 
 
-def test_below_version_7_a_codec_that_there_is_not_refuses_all(bench: Bench) -> None:
+def test_unknown_codec_rejects_the_request_below_version_7(bench: Bench) -> None:
     # asked of Apache Kafka 4.3.1
     odd = [BATCH | {"compressionType": "unknown"}] * 2
     for version, name, partitions, codes in [
@@ -212,7 +210,7 @@ def test_an_answer_has_the_fields_of_its_version(bench: Bench, version: int) -> 
 def test_pending_request_of_an_old_checkpoint_gets_a_response(
     bench: Bench, version: int, topic: dict[str, str]
 ) -> None:
-    # all fields of all versions were in it, each with what it is where it says nothing
+    # it contained all fields of all versions, with their defaults
     part = {"index": 0, "errorCode": 0, "baseOffset": 7, "logAppendTimeMs": -1}
     part |= {"logStartOffset": 0, "recordErrors": [], "errorMessage": None}
     former = {"currentLeader": {"leaderId": -1, "leaderEpoch": -1}, "refusedRecords": None}

@@ -119,7 +119,7 @@ class Both:
         assert self.bench.request("END_TXN", 3, body)["errorCode"] == 0
 
     def known_of(self, producer_id: int) -> dict[str, Any]:
-        """What the real broker lists of a producer."""
+        """Return the real broker's description of a producer."""
         return next(each for each in self.known()[0] if each["producerId"] == producer_id)
 
     def known(self) -> list[list[dict[str, Any]]]:
@@ -153,7 +153,7 @@ def _new_topic(name: str) -> dict[str, Any]:
 def both_sides(
     directory: Path, name: str, settings: dict[str, str] | None = None
 ) -> Iterator[Both]:
-    """A broker of its own, and a bench; the time on the bench is that of the recording."""
+    """A separate broker and a bench; the bench has the time of the recording."""
     broker = EmbeddedKafka(directory / "broker", default_home())
     with tape(f"apis/{name}", settings) as recording, started(broker, settings) as address:
         both = Both(recording, broker, address)

@@ -20,6 +20,6 @@ OF_CONTROLLERS = {
 
 
 def test_the_controller_answers_what_brokers_forward_and_ask() -> None:
-    """In another cell than the controller's anything else is answered by what a broker knows."""
+    """Cells without the controller handle all other requests by a broker's own data."""
     found = {api.name for api in BUILT.values() if api.on_controller}
     assert found == FORWARDED | OF_CONTROLLERS

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class Bound(NamedTuple):
-    """Where a collection is tested.
+    """Tests of a collection's bound.
 
     Attributes:
         tests: test files, relative to tests/.

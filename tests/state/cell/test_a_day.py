@@ -1,8 +1,8 @@
 """Two days of clients that come and go, some each hour: expired items are removed, kind by kind.
 
-They come and never come again. So in the second day as many items of each kind are there as come in
-the time that the kind lives, to a check's interval; of a kind that is not named, as many as before
-the first client. When nobody has come for long enough all is as it was then.
+Clients never return. So on the second day the number of items of each kind is the number added in
+the kind's lifetime, within a check's interval. Kinds that are not named have as many items as
+before the first client. When no client has come for long enough, the state equals the initial one.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from tests.support.transactions import TransactionBench
 HOUR, MINUTE = 3_600_000, 60_000
 HOURS, SILENT_HOURS = 48, 27
 MANY = 2
-"""Of each kind of client so many come in an hour."""
+"""Number of new clients of each kind in an hour."""
 
 SLOTS = 10
 SETTINGS: dict[str, Any] = {
@@ -30,7 +30,9 @@ SETTINGS: dict[str, Any] = {
     "transaction_state_log_num_partitions": 1,
     "given": {"log.retention.ms": str(HOUR), "log.roll.ms": str(10 * MINUTE)},
 }
-"""Otherwise seven days, 1,000 and 50; producer ids and delegation tokens live for a day anyway."""
+"""The defaults are (seven days, 1,000, 50); producer ids and delegation tokens live for a day
+anyway.
+"""
 
 OF_A_DAY = (24 * MANY, 26 * MANY)
 LIVES = {
@@ -55,10 +57,10 @@ LIVES = {
     "logs/aborted": (0, 1),
     "logs/rolled": (0, 2),
 }
-"""How many more items of a kind than before there may be at an hour of the second day.
+"""Limits of additional items of a kind at any hour of the second day.
 
-The controller and the broker know each token. Every client writes to three topics that stay, with
-an id of its own to each.
+The controller and the broker know each token. Every client writes to three permanent topics, with a
+separate producer id for each.
 """
 
 STAY = {
@@ -71,11 +73,11 @@ segment stays."""
 
 
 OFFSETS_KEPT = 6 * MANY
-"""Of a log, with the markers of transactions: those of three hours, of which one has to be kept."""
+"""Records in a log, including transaction markers: those of three hours, one of them retained."""
 
 
 class Clients(TransactionBench):
-    """A broker, and what comes to it in an hour."""
+    """A broker and the clients of an hour."""
 
     def __init__(self) -> None:
         super().__init__(**SETTINGS)
@@ -119,7 +121,7 @@ class Clients(TransactionBench):
         assert answer["errorCode"] == 0, answer
 
     def join_groups(self, name: str) -> None:
-        """Members that are never heard of again, an id that nobody uses, and an offset."""
+        """Join members that disappear, look up an unused id, and commit an offset."""
         place = {"partitionIndex": 0, "committedOffset": 1, "committedMetadata": ""}
         commit = {"groupId": f"o-{name}", "topics": [{"name": "hours", "partitions": [place]}]}
         answer = self.request("OFFSET_COMMIT", 8, commit)
@@ -212,7 +214,7 @@ class Clients(TransactionBench):
 
 
 def kind_of(table: str, key: str) -> str:
-    """Of an item of a machine, or of one that is found by a request's id."""
+    """Return the kind of an item of a machine, or of one stored by a request's id."""
     first, _, rest = key.partition("/")
     return f"{table}/{first if table == 'pending' else rest.partition('/')[0]}"
 

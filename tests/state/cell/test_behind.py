@@ -156,7 +156,7 @@ def test_two_requests_pending_on_the_same_write_both_resume(brokers: Coordinator
 def test_uncommitted_join_does_not_name_the_member(
     brokers: Coordinators,
 ) -> None:
-    """It joined again, with nothing to write, and was told; the next coordinator knew it not."""
+    """The rejoin got a response without a record; the next coordinator does not know it."""
     cut_off(brokers)
     joins = {"groupId": "c", "memberId": MEMBER, "memberEpoch": 0, "rebalanceTimeoutMs": 60_000}
     asked = (
@@ -191,7 +191,7 @@ def fetched(told: Any) -> int:
 def test_transactional_offsets_with_too_long_metadata_wait(
     brokers: Coordinators, is_verified: bool
 ) -> None:
-    """The transaction's coordinator has been asked before, or is asked now."""
+    """The transaction is verified before or during the request."""
     held = brokers.init()
     assert held is not None
     who = {"producerId": held["producerId"], "producerEpoch": held["producerEpoch"]}

@@ -168,7 +168,7 @@ def test_request_to_a_share_coordinator_is_not_sent_without_the_commit() -> None
 
 
 def test_initialized_topic_is_no_longer_deleted() -> None:
-    """Both were asked for, and nobody has asked the share coordinator: there is nothing to go."""
+    """Both requests are accepted before the share coordinator is called, so nothing is deleted."""
     states = States()
     assert states.brokers.answer(states.alter())["errorCode"] == NONE
     states.cut_off()

@@ -269,7 +269,7 @@ def test_requests_of_a_severed_broker_arrive_later(clusters: Clusters, broker: i
 
 
 def test_isr_change_of_a_severed_leader_does_not_reach_the_controller() -> None:
-    """It is of another cell, and sees that nobody fetches before its session is over."""
+    """The leader is in another cell and notices missing fetches before its session ends."""
     patient = msgspec.structs.replace(
         SETTINGS, broker_settings=BrokerSettings(replica_lag_time_max_ms=SESSION_MS // 3)
     )

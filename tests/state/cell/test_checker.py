@@ -137,7 +137,7 @@ def test_unnoted_write_is_found_by_the_next_whole_check(bench: Bench) -> None:
         checker.hold(bench.cell)
 
 
-def test_new_cell_checks_what_the_former_one_touched(
+def test_new_cell_checks_entries_touched_by_its_predecessor(
     bench: Bench,
 ) -> None:
     checker = Checker(whole_every=1_000)

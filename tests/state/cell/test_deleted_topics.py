@@ -55,7 +55,7 @@ def left(bench: Bench) -> dict[bytes, bytes]:
 
 
 def of_groups(bench: Bench) -> list[str]:
-    """The keys of what is known of groups, and of their timers."""
+    """Return the keys of group data and of their timers."""
     tables = bench.cell.tables
     known = [key for key in tables.groups.keys("") if "/share-state/" not in key]
     return known + tables.live_groups.keys("1/live") + tables.pending.keys("timer/group/")
@@ -226,7 +226,7 @@ def intervene(bench: Bench, kind: str, broker: int) -> None:
 
 
 def test_deletion_drops_share_states_and_keeps_groups() -> None:
-    """A leader that has something to write has the topic made anew; nobody knows the state."""
+    """A leader's write creates the topic again; the state is unknown."""
     bench = Shared()
     assert bench.fetch("a") == [(0, 2, 1)]
     delete(bench, SHARE_TOPIC)

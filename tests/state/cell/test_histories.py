@@ -59,7 +59,7 @@ many = settings(max_examples=EXAMPLES, deadline=None)
 
 
 def decide(cell: Cell, documents: list[bytes], first: int = 0) -> list[list[Output]]:
-    """The rows of each document; they lie in the source from offset `first` on.
+    """Decide each document and return its rows; source offsets start at `first`.
 
     No event goes round in circles.
     """
@@ -278,7 +278,7 @@ def test_every_request_is_answered_pending_dropped_or_a_dead_letter(story: Story
 def decide_as_drawn(
     seed: int, schedule: Callable[[Callable[[int], int]], DeliverySchedule]
 ) -> None:
-    """A history of several brokers; an order that is drawn decides what they hear first."""
+    """Decide a history of several brokers; a drawn order controls the delivery of messages."""
     story, source = seeded(seed), random.Random(seed)
     cell, rows = Cell(story.settings), []
     with pytest.MonkeyPatch.context() as patch:
@@ -298,7 +298,7 @@ def test_invariants_hold_in_any_order_of_delivery(seed: int) -> None:
 
 def test_lossy_delivery_is_noticed() -> None:
     class Losing(RandomDelivery):
-        """The first broker reads nothing of what the controller writes."""
+        """The first broker misses all records of the controller."""
 
         def publish(self, record: Record, brokers: Iterable[int]) -> None:
             super().publish(record, list(brokers)[1:])
@@ -329,7 +329,7 @@ class Faults:
 
     @contextmanager
     def planted(self) -> Iterator[None]:
-        """While this lasts, events raise as they are told to."""
+        """Make calls of tables and records raise the planted faults within this context."""
         with pytest.MonkeyPatch.context() as patch:
             for owner, name in (
                 (Table, "put"),

@@ -30,7 +30,7 @@ class AskRequest(Body):
 
 
 class AskResponse(Body):
-    """Who has counted, and up to what."""
+    """The last broker that counted, and its result."""
 
     counted: Int32 = 0
     counted_by: Int32 = 0
@@ -43,7 +43,7 @@ class CountRequest(Body):
 
 
 class CountResponse(Body):
-    """The next number, and who says so."""
+    """The next number and the responding broker."""
 
     number: Int32 = 0
     broker: Int32 = 0

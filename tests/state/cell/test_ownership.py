@@ -38,7 +38,7 @@ class Spy:
     """Looks at every key that `apply` writes; counts the records by their type.
 
     Attributes:
-        cell: the one that has decided last, such as that which a history was told to.
+        cell: the last deciding cell, including the model cell of a history.
     """
 
     def __init__(self) -> None:

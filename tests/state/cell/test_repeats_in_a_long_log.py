@@ -1,10 +1,10 @@
-"""A long log of requests of which half come again, out of order: what Kafka's rules say of each.
+"""A long log of requests, half of them repeated out of order, checked by Kafka's rules.
 
 Writers with idempotence, readers with fetch sessions and members that commit send thousands of
-requests, each in its order. Behind half of them one that its client has sent before comes again,
-one of the last five or an older one, as a network brings it late. It is told what it was told, or
-that it is none of the last five, or of another epoch; the logs, offsets and producers are those of
-a log without repeats.
+requests, each in its order. After half of them an earlier request of the client is repeated, one of
+the last five or an older one, like a late delivery. A repeat gets the original response, or an
+error for an older batch or another epoch. The logs, offsets and producers are those of a log
+without repeats.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ class Sent(NamedTuple):
 
 
 class Log:
-    """A cell, its clients, and what they were told; with repeats or without."""
+    """A cell, its clients, and their responses, with or without repeats."""
 
     def __init__(self, has_repeats: bool) -> None:
         self.bench = Bench()
@@ -71,7 +71,7 @@ class Log:
         assert answer["responses"][0]["partitionResponses"][0]["errorCode"] == 0, answer
 
     def read(self, client: int) -> None:
-        """The next fetch of a session, from the log's end, so that it shows only what is new."""
+        """Send the next fetch of a session from the log's end, which returns only new records."""
         session_id, epoch = self._sessions[client]
         wanted = {"partition": client, "fetchOffset": self._sequences[client]}
         topic = {"topic": TOPIC, "partitions": [{**wanted, "partitionMaxBytes": 100}]}
@@ -89,7 +89,7 @@ class Log:
         assert answer["topics"][0]["partitions"][0]["errorCode"] == 0, answer
 
     def send(self, client: int, api: str, version: int, body: dict[str, Any]) -> Any:
-        """What a request is told, which is kept with it."""
+        """Send a request; keep its response with it."""
         answer = self.bench.request(api, version, body)
         before = self._sent.setdefault((client, api), [])
         before.append((Sent(api, version, body, len(before)), answer))
@@ -137,7 +137,7 @@ class Log:
             assert self.bench.request(last.api, last.version, last.body) == told
 
     def state(self) -> dict[str, Any]:
-        """What the rules say of logs, producers, offsets and sessions."""
+        """Return the logs, producers, offsets and sessions covered by the rules."""
         tables = self.bench.cell.tables
         found: dict[str, Any] = {
             key: tables.producers.get(key, producers.Producer)
@@ -154,7 +154,7 @@ class Log:
 
 
 def compared(requests: int = REQUESTS) -> Counter[str]:
-    """What came again, by how many newer ones there were. Raises AssertionError."""
+    """Count repeats by the number of newer requests. Raises AssertionError."""
     plain, repeated = Log(has_repeats=False), Log(has_repeats=True)
     for log in (plain, repeated):
         log.play(requests)

@@ -14,13 +14,13 @@ from tests.support.cells import Cells, split, stories, tell_both
 from tests.support.histories import CLUSTER, START, Story
 
 EVERY = 7
-"""So many documents lie between two times at which cells are cut anew."""
+"""Number of documents between two reshardings."""
 
 
 def told(story: Story, source: random.Random) -> Counter[str]:
-    """Gives a history to one cell, and to cells that are cut anew again and again.
+    """Run a history in one cell and in cells that are resharded repeatedly.
 
-    Counts from how many to how many it went, and why it could not be.
+    Count the changes of the number of cells, and the reasons of refused ones.
     """
     one, many = Cells(story.settings, {}), Cells(story.settings, {})
     brokers = story.settings.brokers

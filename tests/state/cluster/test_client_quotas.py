@@ -233,7 +233,7 @@ def test_throttled_response_keeps_the_session_unchanged() -> None:
     assert (again["throttleTimeMs"], sizes(again)) == (0, [1000])
 
 
-def test_response_in_a_session_counts_what_it_shows() -> None:
+def test_session_response_counts_only_its_partitions() -> None:
     reader = Reader()
     bench, table = reader.bench, reader.bench.cell.tables.quotas
     session = reader.fetch(0, epoch=0)["sessionId"]

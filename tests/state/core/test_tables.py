@@ -37,7 +37,7 @@ def test_item_is_restored_from_the_column() -> None:
     assert set(tables.columns()) == {*COLUMN_OF.values(), MORE}
 
 
-def test_tables_without_a_column_of_their_own_are_in_more() -> None:
+def test_tables_without_a_column_are_in_more() -> None:
     tables = Tables()
     assert tables.columns()[MORE] == b""
     for name in TABLE_NAMES:

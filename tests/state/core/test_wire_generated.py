@@ -1,4 +1,4 @@
-"""The generated structs are what the generator makes of Kafka's schemas."""
+"""The generated structs match the generator's output for Kafka's schemas."""
 
 from tests.wire.structs import GENERATED, files
 

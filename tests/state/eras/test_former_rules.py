@@ -38,7 +38,7 @@ def test_truncation_to_the_high_watermark_loses_acknowledged_records(
 ) -> None:
     """Leadership moves twice before followers get a high watermark (KIP-101).
 
-    Brokers 2 and 3 have all acknowledged records but do not know it. Broker 3 follows broker 2
+    Both followers have all acknowledged records but do not know it. Broker 3 follows broker 2
     briefly, then it leads; every election is clean.
     """
     bench = Bench((1, 2, 3, 4), brokertwin_truncation=truncation)
@@ -63,7 +63,7 @@ def test_truncation_to_the_high_watermark_loses_acknowledged_records(
         assert replicas.isr() == [1, 2, 3, 4]
 
 
-def test_offsets_3_and_4_differ_after_the_truncation_of_the_seed() -> None:
+def test_two_offsets_differ_after_the_truncation_of_the_seed() -> None:
     """Case 1 of out of range: the leader ends at 5, the follower at 7; epochs are not compared."""
     replicas = _unclean(HW)
     first, second = records_of(replicas, 1), records_of(replicas, 2)

@@ -207,7 +207,7 @@ def test_reader_past_the_end_gets_the_diverging_epoch() -> None:
     assert partition["errorCode"] == 0
 
 
-def test_example_2_and_3_wrong_epochs_and_sessions_return_no_partition() -> None:
+def test_examples_2_to_3_wrong_epochs_and_sessions_return_no_partition() -> None:
     reader = Reader()
     session = reader.fetch([(0, 0)], sessionEpoch=0)["sessionId"]
     wrong = reader.fetch([], sessionId=session, sessionEpoch=5)

@@ -16,7 +16,7 @@ SINCE = 11
 def bench(
     selector: str | None = RACK_AWARE, racks: tuple[str, ...] = RACKS, **settings: Any
 ) -> Bench:
-    """Broker 1 is in another rack than 2 and 3."""
+    """The first broker is in another rack than the other two."""
     given = {"replica_selector_class": selector, "brokertwin_broker_racks": racks}
     return Bench(BROKERS, **given, **settings)
 

@@ -80,7 +80,7 @@ def test_members_of_both_protocols_share_the_partitions() -> None:
     assert listed(bench) == ("consumer", "Stable")
 
 
-def test_classic_member_that_must_revoke_is_told_to_rejoin() -> None:
+def test_classic_member_that_must_revoke_gets_rebalance_in_progress() -> None:
     """It has unsubscribed a topic and still owns its partitions."""
     bench, member, consumer = mixed(group_consumer_assignment_interval_ms=15_000)
     rounds(bench, member, consumer, count=4)
@@ -92,7 +92,7 @@ def test_classic_member_that_must_revoke_is_told_to_rejoin() -> None:
     assert member.heartbeat() == 27
 
 
-def test_classic_member_is_told_to_rejoin_when_partitions_are_free() -> None:
+def test_classic_member_gets_rebalance_in_progress_when_partitions_are_free() -> None:
     bench = ConsumerBench()
     consumer, member = Consumer(bench, "a"), Classic(bench)
     consumer.beat()

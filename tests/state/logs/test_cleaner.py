@@ -1,4 +1,4 @@
-"""The log cleaner: when a pass is due, what it keeps, and how the result is applied."""
+"""The log cleaner: when a pass is due, its retained records, and how the result is applied."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
 """A producer's transactions on one partition.
 
-Worked examples 12 and 13 are those of the idempotent producer, 18 and 19 those of transactions.
+Worked examples 12 to 13 concern the idempotent producer, 18 to 19 transactions.
 """
 
 import pytest

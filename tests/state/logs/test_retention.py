@@ -88,8 +88,8 @@ def test_no_deletion_between_checks_and_in_new_topics() -> None:
         ({"segment_ms": str(2 * DAY), "retention_ms": str(15 * DAY)}, 0),
     ],
 )
-def test_topic_settings_decide_what_is_kept(configs: dict[str, str], kept_from: int) -> None:
-    """Four records of 100 bytes, 16, 14, 12 and 10 days old at the start."""
+def test_topic_settings_control_retention(configs: dict[str, str], kept_from: int) -> None:
+    """Four records of 100 bytes; ages at the start in days: [16, 14, 12, 10]."""
     bench = Bench()
     bench.topic("orders", **configs)
     for number in range(4):

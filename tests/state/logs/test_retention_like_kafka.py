@@ -158,7 +158,7 @@ def test_kafka_retains_the_same_records(tmp_path: Path) -> None:
 
 
 def retained(real: Connection, now: int) -> dict[str, tuple[int, int]]:
-    """Run the cases on both sides; return what the model retains."""
+    """Run the cases on both sides; return the data retained by the model."""
     bench = Bench()
     bench.now = now
     for name, case in CASES.items():
@@ -179,7 +179,7 @@ def retained(real: Connection, now: int) -> dict[str, tuple[int, int]]:
 
 
 def settled(real: wire.Conn, ours: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
-    """Return what the real broker retains once it equals the model, and some checks later."""
+    """Return the real broker's retained data once they equal the model's, and some checks later."""
     deadline = time.monotonic() + PATIENCE_S
     while real_state(real) != ours and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -74,7 +74,7 @@ def test_segment_without_a_first_timestamp_does_not_roll_by_time() -> None:
 
 @pytest.mark.parametrize(("step", "batches"), [(0, 7), (1, 4)])
 def test_segment_rolls_when_an_index_is_full(step: int, batches: int) -> None:
-    """48 bytes are 6 offset entries of 8, or 4 time entries of 12, one of them kept free."""
+    """48 bytes hold 6 offset entries of 8 bytes, or 4 time entries of 12 bytes, one kept free."""
     rules = RollingRules(2**60, 2**30, index_bytes=48, index_interval_bytes=0)
     partition = Partition()
     for number in range(20):

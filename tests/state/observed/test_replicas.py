@@ -8,7 +8,7 @@ from tests.support.examples import examples
 
 
 def led(isr: list[int], leader_end: int = 10, **ends: int) -> PartitionReplicas:
-    """A partition of brokers 1, 2 and 3, led by 1; `b2=8` is the LEO of broker 2."""
+    """A partition of brokers [1, 2, 3] with leader 1; `b2=8` is the LEO of broker 2."""
     known = PartitionReplicas("id", 0, leader=1, leader_epoch=0, replicas=[1, 2, 3], isr=isr)
     known.append(leader_end)
     for name, end in ends.items():

@@ -181,7 +181,7 @@ def reasons(race_ms: float, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     return Counter(each.why for differences in found for each in differences)
 
 
-def test_longer_race_limit_explains_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_longer_race_limit_explains_no_further_differences(monkeypatch: pytest.MonkeyPatch) -> None:
     """Races last some milliseconds; no other difference is explained by seconds."""
     races = reasons(replication.RACE_MS, monkeypatch)
     assert races == reasons(10_000, monkeypatch)

@@ -19,7 +19,7 @@ ONE, TWO, NOWHERE = "directory1directory1dQ", "directory2directory2dQ", "A" * 20
 
 @pytest.fixture
 def replicas() -> Replicas:
-    """`orders` on brokers 1 to 3, led by 1, in the first of two directories."""
+    """`orders` on brokers [1, 2, 3] with leader 1, in the first of two directories."""
     return Replicas(bench=Bench(BROKERS, log_dirs=DISKS), min_insync_replicas="1")
 
 

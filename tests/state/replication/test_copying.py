@@ -19,7 +19,7 @@ def bench() -> Bench:
 
 
 def topic(bench: Bench, **configs: str) -> str:
-    """Create `orders` on all brokers, led by 1; return its id."""
+    """Create `orders` on all brokers with leader 1; return its id."""
     given = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
     wanted = {"name": "orders", "configs": given, "numPartitions": -1, "replicationFactor": -1}
     wanted["assignments"] = [{"partitionIndex": 0, "brokerIds": list(BROKERS)}]

@@ -19,7 +19,7 @@ BROKER = 4
 
 
 def pair(**settings: Any) -> Replicas:
-    """A topic on brokers 1 and 2 with min.insync.replicas 2, and two records."""
+    """A topic on two brokers with min.insync.replicas=2, and two records."""
     replicas = Replicas(PAIR, Bench(BROKERS, **settings), min_insync_replicas="2")
     assert replicas.produce(count=2)["errorCode"] == 0
     return replicas
@@ -62,7 +62,7 @@ def test_eligible_replicas_after_a_change(
     ended: int | None,
     found: list[int],
 ) -> None:
-    """The last case is in the order of Java's buckets, of which there are 16."""
+    """The last case is in the order of Java's 16 buckets."""
     assert eligible_after(before, left, in_sync, min_in_sync, ended) == found
 
 
@@ -254,7 +254,7 @@ def test_reassignment_to_an_eligible_replica_makes_it_in_sync() -> None:
 
 
 def test_replication_factor_is_that_of_the_first_partition() -> None:
-    """As in Kafka: min.insync.replicas is 3, the first partition has two replicas."""
+    """As in Kafka: min.insync.replicas=3, the first partition has two replicas."""
     replicas = Replicas(PAIR, min_insync_replicas="3")
     added = {"name": "orders", "count": 2, "assignments": [{"brokerIds": [1, 2]}]}
     replicas.bench.request("CREATE_PARTITIONS", 3, {"topics": [added], "timeoutMs": 1000})

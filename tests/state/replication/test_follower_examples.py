@@ -122,7 +122,7 @@ def test_example_16_follower_truncates_epoch_by_epoch() -> None:
     ],
 )
 def test_truncation_offset(leaders: EpochEnd, expected: Truncation) -> None:
-    """Epochs 1 (offsets 0 and 1), 2 (2 and 3) and 4 (4 and 5)."""
+    """Epochs with their offsets: 1 [0, 1], 2 [2, 3], 4 [4, 5]."""
     assert follower.truncation(log_of(1, 1, 2, 2, 4, 4), leaders) == expected
 
 

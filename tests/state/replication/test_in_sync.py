@@ -17,7 +17,7 @@ LAG_MS = 30_000
 
 @pytest.fixture
 def replicas() -> Replicas:
-    """`orders` on brokers 1 to 3, led by 1, with min.insync.replicas 2."""
+    """`orders` on brokers [1, 2, 3] with leader 1 and min.insync.replicas=2."""
     return Replicas(min_insync_replicas="2")
 
 

@@ -18,7 +18,7 @@ UNKNOWN = {"name": "unknown", "minSupportedVersion": 0, "maxSupportedVersion": 5
 
 @pytest.fixture
 def replicas() -> Replicas:
-    """`orders` on brokers 1 to 3, led by 1."""
+    """`orders` on brokers [1, 2, 3] with leader 1."""
     made = Replicas(min_insync_replicas="1")
     made.produce(count=3)
     return made

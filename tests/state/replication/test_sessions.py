@@ -21,7 +21,7 @@ INCARNATION, DIRECTORY = "incarnationincarnation", "dirdirdirdirdirdirdird"
 
 @pytest.fixture
 def replicas() -> Replicas:
-    """`orders` on brokers 1 to 3, led by 1, with three records."""
+    """`orders` on brokers [1, 2, 3] with leader 1 and three records."""
     made = Replicas(min_insync_replicas="1")
     made.produce(count=3)
     return made

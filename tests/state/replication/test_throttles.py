@@ -25,7 +25,7 @@ SET, DELETE = 0, 1
 
 
 class Throttled(Replicas):
-    """A log of known size on brokers 1 and 2; each fetch returns one batch."""
+    """A log of known size on two brokers; each fetch returns one batch."""
 
     def __init__(
         self, batches: int = BATCHES, fetch_bytes: int = BATCH_BYTES, **lists: str

@@ -57,7 +57,7 @@ class Isolated(TransactionBench):
 
 
 def test_aborted_records_are_delivered_with_read_uncommitted() -> None:
-    """Offsets 1 and 3 are markers; members acknowledge them as gaps."""
+    """Offsets [1, 3] are markers; members acknowledge them as gaps."""
     assert Isolated("read_uncommitted").fetch() == [(0, 3)]
 
 

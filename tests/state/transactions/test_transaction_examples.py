@@ -1,8 +1,9 @@
 """Worked examples of the transaction coordinator, with their numbers.
 
-1, 9 and 10 are in `test_transactional_ids.py`. Examples of partitions (13 to 16, 18, 19) are in
-`test_write_txn_markers.py`, `test_log_transactions.py` and `test_producer_transactions.py`. 7 needs
-a log that rejects a record. 6 and 8 are rules of version 1; version 2 is tested, too.
+Examples [1, 9, 10] are in `test_transactional_ids.py`. Examples of partitions (13 to 16, 18, 19)
+are in `test_write_txn_markers.py`, `test_log_transactions.py` and `test_producer_transactions.py`.
+Example 7 needs a log that rejects a record. Examples [6, 8] are rules of version 1; version 2 is
+tested, too.
 """
 
 from typing import Any

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CELLS = ("a.1", "a.2", "a.3")
-"""The cells of brokers 1, 2 and 3; the first has the controller."""
+"""The cells of brokers [1, 2, 3]; the first one has the controller."""
 
 TIMEOUT_MS = 600_000
 

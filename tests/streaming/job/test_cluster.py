@@ -32,7 +32,7 @@ MASTER, OPTION = "spark://HOST:7077", "--executor-memory 4g"
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of the cluster: each worker has its own below it."""
+    """Directory of the cluster; each worker has a subdirectory."""
     return tmp_path_factory.mktemp("cluster")
 
 

@@ -197,7 +197,7 @@ def commit(event_id: str, partitions: range, metadata: str) -> bytes:
 
 
 def test_a_state_row_of_20_mb(spark: "SparkSession", make_bench: MakeBench, tmp_path: Path) -> None:
-    """5200 committed offsets with 4 KiB of metadata each; a snapshot of them is consistent.
+    """Store 5200 committed offsets with 4 KiB of metadata each; a snapshot of them is consistent.
 
     A further commit keeps the base of the others.
     """

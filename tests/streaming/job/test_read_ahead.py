@@ -110,7 +110,7 @@ class Event(NamedTuple):
     size: int
 
     def partition(self) -> int:
-        """Where it lies."""
+        """Return its partition."""
         return self.number
 
     def offset(self) -> int:
@@ -144,7 +144,7 @@ class Reader:
         return 0, self.ends[at.partition]
 
     def assign(self, places: list[TopicPartition]) -> None:
-        """Where it begins."""
+        """Start at these offsets."""
         self.at = [each.offset for each in places]
 
     def pause(self, places: list[TopicPartition]) -> None:
@@ -165,7 +165,7 @@ class Reader:
 
 
 def reading(monkeypatch: pytest.MonkeyPatch, directory: Path, reader: Reader) -> ReadAhead:
-    """Micro-batches have at most 1,000 bytes or 100 rows; none is planned."""
+    """Limit micro-batches to 1,000 bytes or 100 rows each; none is planned."""
     monkeypatch.setattr(read_ahead, "_limit", lambda *_: True)
     settings = Settings(
         checkpoint=directory,
