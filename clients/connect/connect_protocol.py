@@ -1,8 +1,8 @@
-"""The bytes in which Connect's workers tell each other what they run and what they get.
+"""Connect's group protocol: states of workers and assignments, as bytes.
 
 Source: KIP-415, KIP-507; `ConnectProtocol`, `IncrementalCooperativeConnectProtocol` in Kafka
-Connect. Version 0 is `default` (eager), 1 `compatible`, 2 `sessioned`, which is 1 with signed
-requests between workers; a group takes the newest that all its members speak.
+Connect. Version 0 is `default` (eager), 1 `compatible`, 2 `sessioned`, which adds signed requests
+between workers. A group uses the newest version that all its members support.
 """
 
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ NO_DELAY = 0
 
 
 class Protocol(StrEnum):
-    """By the names in JoinGroup."""
+    """Protocols by their names in JoinGroup."""
 
     EAGER = "default"
     COMPATIBLE = "compatible"
@@ -31,28 +31,28 @@ class Protocol(StrEnum):
 
     @property
     def version(self) -> int:
-        """What its bytes begin with."""
+        """The version field of its messages."""
         return list(Protocol).index(self)
 
     @property
     def spoken(self) -> list["Protocol"]:
-        """What a worker with it names when it joins, most wanted first."""
+        """The protocols in a worker's JoinGroup, most preferred first."""
         return list(Protocol)[self.version :: -1]
 
 
 class AssignmentError(IntEnum):
-    """Whether there is an assignment."""
+    """Error codes of an assignment."""
 
     NO_ERROR = 0
     CONFIG_MISMATCH = 1
 
 
 class Assignment(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker gets; with protocols that are not eager, what is new and what is taken away.
+    """The assignment of a worker; for cooperative protocols the changes only.
 
     Attributes:
-        config_offset: behind the last record of the config topic that it was made from.
-        delay_ms: after which the worker joins again; 0 where it need not.
+        config_offset: next offset of the config topic when it was computed.
+        delay_ms: delay of the next rebalance; 0 if none is scheduled.
     """
 
     version: int = 0
@@ -66,12 +66,12 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_failed(self) -> bool:
-        """Whether the leader could not assign."""
+        """True if the leader could not assign."""
         return self.error != AssignmentError.NO_ERROR
 
 
 class WorkerState(msgspec.Struct, frozen=True):
-    """What a worker says when it joins: where it is reached, what it knows, what it runs."""
+    """A worker's URL, config offset and current assignment, sent in JoinGroup."""
 
     url: str
     config_offset: int
@@ -79,7 +79,7 @@ class WorkerState(msgspec.Struct, frozen=True):
 
 
 def encode_state(state: WorkerState, protocol: Protocol) -> bytes:
-    """What a worker says under one of its protocols."""
+    """Encode a worker's state for one of its protocols."""
     assignment = state.assignment
     return ConnectWorkerState(
         url=state.url,
@@ -89,7 +89,7 @@ def encode_state(state: WorkerState, protocol: Protocol) -> bytes:
 
 
 def decode_state(data: bytes) -> WorkerState:
-    """What a worker says. Raises ValueError for other bytes."""
+    """Decode a worker's state. Raises ValueError if the bytes are malformed."""
     found = ConnectWorkerState.parsed(data)
     inner = found.allocation
     assignment = None if inner is None else decode_assignment(inner)
@@ -97,7 +97,7 @@ def decode_state(data: bytes) -> WorkerState:
 
 
 def encode_assignment(assignment: Assignment, protocol: Protocol) -> bytes:
-    """An assignment; the eager protocol has no delay and no revoked items."""
+    """Encode an assignment; the eager protocol has no delay or revoked items."""
     connectors = [item.connector for item in assignment.assigned if item.is_connector]
     tasks = [item for item in assignment.assigned if not item.is_connector]
     in_order = [TaskId(name) for name in hash_order(connectors, len(connectors))]
@@ -113,7 +113,7 @@ def encode_assignment(assignment: Assignment, protocol: Protocol) -> bytes:
 
 
 def decode_assignment(data: bytes) -> Assignment:
-    """An assignment. Raises ValueError for other bytes."""
+    """Decode an assignment. Raises ValueError if the bytes are malformed."""
     found = ConnectAssignment.parsed(data)
     return Assignment(
         version=Reader(data).int16(),
@@ -135,6 +135,6 @@ def _by_connector(items: Iterable[TaskId]) -> list[ConnectorTasks]:
 
 
 def _items(found: list[ConnectorTasks] | None) -> tuple[TaskId, ...]:
-    """Connectors before tasks, as Kafka lists them; null is an empty list."""
+    """Return connectors before tasks, in Kafka's order; null is an empty list."""
     items = [TaskId(each.connector, task) for each in found or () for task in each.tasks]
     return tuple(connectors_first(items))

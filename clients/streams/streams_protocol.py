@@ -1,8 +1,8 @@
-"""The bytes in which threads of Streams tell each other what they have and what they get.
+"""User data of Streams threads: subscription and assignment info, as bytes.
 
 Source: `SubscriptionInfoData.json`, `AssignmentInfo`, `ConsumerProtocolUtils` in Kafka (version
-11). They go as the user data of a consumer's subscription and assignment. Named topologies are
-left out, as Java's Streams does without them.
+11). They are the user data of a consumer's subscription and assignment. Named topologies are not
+supported.
 """
 
 from collections.abc import Mapping
@@ -28,13 +28,13 @@ from brokertwin.state.core.wire.primitives import Reader
 
 VERSION = 11
 ACTIVE = -2
-"""In place of a sum of offsets: the task runs there (`Task.LATEST_OFFSET`)."""
+"""Offset sum of a task that runs on the instance (`Task.LATEST_OFFSET`)."""
 
 NO_REBALANCE_MS = 2**63 - 1
 
 
 class HostInfo(NamedTuple):
-    """Where an instance answers questions (`application.server`)."""
+    """Address of an instance for interactive queries (`application.server`)."""
 
     host: str
     port: int
@@ -44,14 +44,14 @@ class HostInfo(NamedTuple):
 
 
 class SubscriptionInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a thread says when it joins.
+    """Subscription info of a thread, sent when it joins.
 
     Attributes:
         process_id: of its instance.
-        user_end_point: where that answers questions.
-        offset_sums: its tasks: ACTIVE, or how far its copies of their stores are.
-        unique: another number each time, so that a subscription differs from the one before.
-        error_code: what it asks all to do; 0: nothing.
+        user_end_point: address of the instance for interactive queries.
+        offset_sums: task to ACTIVE, or to the offset sum of its stores.
+        unique: a new number each time, so that subscriptions differ.
+        error_code: action requested from all threads; 0 for none.
     """
 
     process_id: Uuid
@@ -62,18 +62,18 @@ class SubscriptionInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Hosts = Mapping[HostInfo, list[TopicPartition]]
-"""By instance the partitions of the tasks that it runs, or has copies for."""
+"""Instance to the partitions of its active or standby tasks."""
 
 
 class AssignmentInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What a thread gets beside its partitions.
+    """Assignment info of a thread, sent beside its partitions.
 
     Attributes:
-        active: the task of each of its partitions, in their order.
-        standby: the tasks that it has copies for, with their source partitions.
-        hosts: who runs what, over all instances that answer questions.
-        standby_hosts: who has copies.
-        error_code: why it gets nothing (`AssignorError`).
+        active: the task of each assigned partition, in order.
+        standby: standby tasks with their source partitions.
+        hosts: active partitions of all instances with an address.
+        standby_hosts: standby partitions of these instances.
+        error_code: reason for an empty assignment (`AssignorError`).
     """
 
     active: list[TaskId] = []
@@ -84,7 +84,7 @@ class AssignmentInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode_subscription_info(info: SubscriptionInfo) -> bytes:
-    """The bytes in version 11."""
+    """Encode in version 11."""
     end_point = info.user_end_point
     return _bytes(
         StreamsSubscriptionInfo(
@@ -103,7 +103,7 @@ def encode_subscription_info(info: SubscriptionInfo) -> bytes:
 
 
 def decode_subscription_info(data: bytes) -> SubscriptionInfo:
-    """Raises ValueError for other bytes, and for another version."""
+    """Decode version 11. Raises ValueError otherwise."""
     found = StreamsSubscriptionInfo.read(_reader(data), VERSION)
     end_point = found.user_end_point.decode()
     return SubscriptionInfo(
@@ -125,7 +125,7 @@ def host_info(text: str) -> HostInfo:
 
 
 def encode_assignment_info(info: AssignmentInfo) -> bytes:
-    """The bytes in version 11; hosts have numbers in place of topics."""
+    """Encode in version 11; hosts contain numbers in place of topics."""
     both = [*info.hosts.values(), *info.standby_hosts.values()]
     topics = sorted({at.topic for partitions in both for at in partitions})
     numbers = {topic: number for number, topic in enumerate(topics)}
@@ -157,7 +157,7 @@ def _numbered(hosts: Hosts, numbers: Mapping[str, int]) -> list[StreamsHost]:
 
 
 def decode_assignment_info(data: bytes) -> AssignmentInfo:
-    """Raises ValueError for other bytes, and for another version."""
+    """Decode version 11. Raises ValueError otherwise."""
     found = StreamsAssignmentInfo.read(_reader(data), VERSION)
     topics = {each.number: each.topic for each in found.topics}
     return AssignmentInfo(
