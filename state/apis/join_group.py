@@ -11,13 +11,14 @@ in Kafka. Errors, in the order of the checks:
     the group is full                             81 GROUP_MAX_SIZE_REACHED
     no protocol that all other members support    23 INCONSISTENT_GROUP_PROTOCOL
     no member id, no instance id, version >= 4    79 MEMBER_ID_REQUIRED, with an id to use
-    an instance id of another member              82 FENCED_INSTANCE_ID
+    a member id that does not own the instance    82 FENCED_INSTANCE_ID
     unknown member or instance id                 25 UNKNOWN_MEMBER_ID
     pending member id with an instance id         -1 UNKNOWN_SERVER_ERROR
 
 The group's state selects the result for a known member (`_BY_STATE`). The member waits for the
 rebalance, starts one, or gets the current generation. The leader and a member with changed
-protocols start a rebalance.
+protocols start a rebalance. A join without a member id replaces the member of its instance id:
+the former one is fenced with 82 FENCED_INSTANCE_ID.
 
 An empty consumer group becomes a classic group. If a consumer group has members, a member of the
 classic protocol joins it with an immediate response (`state/groups/classic_members.py`).
@@ -245,7 +246,7 @@ class _Join:
         return self._refuse(Error.UNKNOWN_MEMBER_ID, member.member_id)
 
     def _replace(self, former: ClassicMember, member_id: str) -> JoinGroupResponse | None:
-        """Replace a static member that returns with a new member id."""
+        """Replace a static member that returns with a new member id; fence the former."""
         group, coordinator = self._group, self._coordinator
         leader_before = group.leader_id
         fenced = Error.FENCED_INSTANCE_ID

@@ -1,16 +1,16 @@
 """Pending requests: how a decision suspends one, and the one place that resumes it.
 
-decision with a condition         the request is pending until the condition is met
-decision with records             its response is pending until they are committed, if their
-log has followers (`committing.py`)
-response without records          the same for earlier writes that it can depend on
-(`Api.earlier_writes`)
+decision with a condition    the request is pending until the condition is met
+decision with records        its response is pending until they are committed, if their log
+                             has followers (`committing.py`)
+response without records     the same for earlier writes that it can depend on
+                             (`Api.earlier_writes`)
 
-cause to resume                   continues with
-TIME_UP, LOG_CHANGED              `complete` of its API
-Replied                           `resume` of its API
-ResponseReady                          the response in another request's decision
-CommitEnded                         the response that was ready, or that for the log's error
+cause to resume              continues with
+TIME_UP, LOG_CHANGED         `complete` of its API
+Replied                      `resume` of its API
+ResponseReady                the response in another request's decision
+CommitEnded                  the response that was ready, or that for the log's error
 """
 
 from abc import abstractmethod

@@ -277,7 +277,7 @@ class SessionCache:
     ) -> list[bool] | None:
         """Decide which partitions an incremental response shows; None if it is superseded.
 
-        `answered` are active partitions; `quiet` are the identities of active ones without news.
+        `responses` are active partitions; `quiet` are the identities of active ones without news.
         Records, a moved high watermark or log start, an error or a diverging epoch are shown.
         Records move a partition to the end of the order. After an error it is shown again.
         """

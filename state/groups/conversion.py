@@ -4,9 +4,8 @@ Source: `GroupMetadataManager.validateOnlineUpgrade`, `convertToConsumerGroup`,
 `validateOnlineDowngrade…`, `convertToClassicGroup`, `ConsumerGroup.fromClassicGroup`,
 `ClassicGroup.fromConsumerGroup` in Kafka; KIP-848. group.consumer.migration.policy allows it.
 
-    upgrade    a consumer of the new protocol joins a classic group: its generation becomes the
-        group
-               epoch and the leader's assignment the target, to which all members are reconciled
+    upgrade    a consumer of the new protocol joins a classic group: the generation becomes the
+               group epoch, and the leader's assignment the target of all members
     downgrade  the last consumer of the new protocol leaves: the group epoch becomes the generation,
                and the target the assignment
 """

@@ -81,7 +81,8 @@ def is_due(
         group: the group before the heartbeat.
         wanted: its expressions after the heartbeat.
         has_new: whether the member's expression is new to the group.
-        recorded: whether the recorded broker did, close to the minimum interval.
+        recorded: in a replay, whether the recorded broker resolved them close to the minimum
+            interval; None otherwise.
     """
     if not wanted or not (has_new or group.regex_subscribers):
         return False

@@ -136,7 +136,11 @@ def high_watermark(
     lag_time_max_ms: int,
     may_join: Callable[[int], bool],
 ) -> int | None:
-    """Offset that all replicas which count have; None while too few are in sync."""
+    """Return the end offset that all counted replicas have reached.
+
+    Counted are the maximal ISR and caught-up replicas that may join it. None if the ISR is below
+    `min_in_sync`.
+    """
     if len(leadership.isr) < min_in_sync:
         return None
     maximal = leadership.maximal_isr

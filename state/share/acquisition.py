@@ -20,7 +20,7 @@ from brokertwin.state.share.share_partition import (
 )
 
 _MIN_SUSPECT_COUNT = 2
-"""Minimum delivery count of suspect records."""
+"""Lower bound of `_suspect_count`."""
 
 
 class Acquisition:

@@ -66,7 +66,10 @@ class InFlightState(msgspec.Struct, array_like=True):
         self.member_id, self.locked_until = member_id, locked_until
 
     def transition(self, state: RecordState, limit: int) -> None:
-        """Change the state; archive records at the delivery limit."""
+        """Change the state; archive a record returned at the delivery limit.
+
+        The limit is group.share.delivery.count.limit.
+        """
         is_last = state == RecordState.AVAILABLE and self.delivery_count >= limit
         self.state = RecordState.ARCHIVED if is_last else state
         self.member_id = NO_MEMBER

@@ -283,7 +283,7 @@ class SharePartition(msgspec.Struct):
     def _acknowledged_batches(
         self, given: AcknowledgedRecords
     ) -> list[InFlightBatch] | ShareStateError:
-        """Return the batches of an given, or an error."""
+        """Return the batches of an acknowledgement, or an error."""
         count = self._batches_up_to(given.first)
         if not count and given.first < self.start_offset <= given.last:
             count = self._batches_up_to(self.start_offset)

@@ -7,8 +7,7 @@ Source: KIP-98, KIP-890; `TransactionMarkerChannelManager`,
     error of a partition                  coordinator
     0 NONE, 35 UNSUPPORTED_VERSION        removes it; after the last one the transaction is complete
     47 INVALID_PRODUCER_EPOCH,            stops: a newer coordinator or producer owns the
-        transaction
-    52 TRANSACTION_COORDINATOR_FENCED
+    52 TRANSACTION_COORDINATOR_FENCED     transaction
     others                                repeats the marker at the next check
 
 Deleted topics need no marker.

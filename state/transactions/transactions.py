@@ -222,7 +222,7 @@ def verification_error(current: TransactionMetadata | None, holder: ProducerIdAn
 
 
 def is_timed_out(current: TransactionMetadata, now: int) -> bool:
-    """True if an open transaction has exceeded its timeout."""
+    """True if an open transaction has exceeded its transaction.timeout.ms."""
     return current.state == TransactionState.ONGOING and deadline(current) < now
 
 
