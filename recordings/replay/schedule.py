@@ -152,10 +152,9 @@ class Events:
         event = self._events[exchange_id]
         event.time = time
         event.is_held = is_held
-        if event.choices is not None or resolves is not None:
-            event.choices = msgspec.structs.replace(
-                event.choices or Choices(), resolves_regexes=resolves
-            )
+        chosen = event.choices or Choices()
+        if chosen.resolves_regexes is not resolves:
+            event.choices = msgspec.structs.replace(chosen, resolves_regexes=resolves)
         document = self._encoder.encode(event)
         self._made[exchange_id] = (time, is_held, resolves, document)
         return document

@@ -11,7 +11,8 @@ This is a small linearization search (Wing and Gong): it reorders nothing withou
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from brokertwin.recordings.replay.comparison import Comparer
 from brokertwin.recordings.replay.freedoms import Freedom
@@ -185,26 +186,25 @@ class Search:
         """Heartbeats of the same group that may or may not resolve expressions."""
         if self._exchanges[failed].header.request_api_key != CONSUMER_GROUP_HEARTBEAT.key:
             return
-        beats = [
-            index
-            for index in seen
-            if self._exchanges[index].header.request_api_key == CONSUMER_GROUP_HEARTBEAT.key
-        ]
-        group = self._exchanges[failed].body().get("groupId")
-        times = [
-            exchange.time
-            for exchange in self._exchanges[:failed]
-            if exchange.header.request_api_key == CONSUMER_GROUP_HEARTBEAT.key
-            and exchange.body().get("groupId") == group
-        ]
-        for index in beats:
-            if index in self._decided.resolves:
+        heartbeats = self._heartbeats[self._exchanges[failed].body().get("groupId")]
+        times = [self._exchanges[index].time for index in heartbeats if index < failed]
+        for index in seen:
+            if index not in heartbeats or index in self._decided.resolves:
                 continue
             since = [self._exchanges[index].time - time - REFRESH_MIN_INTERVAL_MS for time in times]
             if any(0 < each <= TIMING_MS for each in since):
                 yield ScheduleChange(later=(index,))
             if any(-TIMING_MS < each <= 0 for each in since):
                 yield ScheduleChange(sooner=(index,))
+
+    @cached_property
+    def _heartbeats(self) -> dict[Any, dict[int, None]]:
+        """Group id to the places of its consumer heartbeats, in order."""
+        found: dict[Any, dict[int, None]] = defaultdict(dict)
+        for index, exchange in enumerate(self._exchanges):
+            if exchange.header.request_api_key == CONSUMER_GROUP_HEARTBEAT.key:
+                found[exchange.body().get("groupId")][index] = None
+        return found
 
     def _losses(self, seen: set[int]) -> Iterator[ScheduleChange]:
         for tail in self._tails:
