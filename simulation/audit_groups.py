@@ -86,14 +86,20 @@ class GroupAudit:
 
     def commits(self, request_id: str, now: int, body: Any) -> None:
         """Note an OffsetCommit request."""
-        if 0 <= body.generation_id_or_member_epoch < self._generations.get(body.group_id, 0):
-            self._late.add(request_id)
-        self._begin(request_id, now, body)
+        self._begin(request_id, now, body, body.generation_id_or_member_epoch)
 
-    def _begin(self, request_id: str, now: int, body: Any, *, in_transaction: bool = False) -> None:
+    def _begin(
+        self,
+        request_id: str,
+        now: int,
+        body: Any,
+        generation: int,
+        transaction: tuple[str, int] | None = None,
+    ) -> None:
         """Put the commits of a request in flight."""
         found = {}
-        transaction = (body.transactional_id, body.producer_epoch) if in_transaction else None
+        if 0 <= generation < self._generations.get(body.group_id, 0):
+            self._late.add(request_id)
         for topic in body.topics:
             for each in topic.partitions:
                 place = (body.group_id, topic.name, each.partition_index)
@@ -136,7 +142,7 @@ class GroupAudit:
             return
         self._begun.setdefault(name, now)
         if api == "TXN_OFFSET_COMMIT":
-            self._begin(request_id, now, body, in_transaction=True)
+            self._begin(request_id, now, body, body.generation_id, (name, body.producer_epoch))
 
     def ended(self, request_id: str, now: int, body: dict[str, Any]) -> None:
         """Process a response to EndTxn, which decides about the written commits."""

@@ -1,10 +1,11 @@
 """Audit of replicas, from the contents of the brokers' logs when a broker responds.
 
 - An acknowledged batch, and one that a consumer receives, is on at least `min.insync.replicas`
-  brokers.
+  brokers, and on each that the controller has in sync.
 - A leader with fewer in-sync replicas appends nothing: 19 NOT_ENOUGH_REPLICAS, at once. This is
   checked with the local engine, where a request is one event, and without a transaction, which has
   to be verified first.
+- There, a batch that all in-sync replicas have does not time out.
 
 Runs with failing log directories are not checked: their records are away until a restart.
 """
@@ -17,7 +18,8 @@ from brokertwin.simulation.cluster import SimulatedCluster
 from brokertwin.simulation.edge import SimulatedRequest
 from brokertwin.simulation.plan import PASSING, EngineKind
 from brokertwin.state.cluster import image
-from brokertwin.state.cluster.image import Topic
+from brokertwin.state.cluster.image import Partition, Topic
+from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.tables import Tables
 from brokertwin.state.logs.log import Log, batches_from, log_key
@@ -33,12 +35,12 @@ class ReplicaAudit:
         self._cluster = cluster
         plan = cluster.plan
         self._is_checked = plan.replicas > 1 and not plan.disks
-        self._is_refusal_checked = self._is_checked and plan.engine is EngineKind.LOCAL
+        self._is_local = self._is_checked and plan.engine is EngineKind.LOCAL
 
     def too_few(self, request: SimulatedRequest) -> set[Place]:
         """Partitions of a Produce request with too few in-sync replicas, by its broker's image."""
         send, broker = request.send, request.connection.broker
-        if not self._is_refusal_checked or send.api != "PRODUCE" or _has_transaction(send):
+        if not self._is_local or send.api != "PRODUCE" or _has_transaction(send):
             return set()
         found = set()
         for batch in send.batches:
@@ -69,6 +71,8 @@ class ReplicaAudit:
             for place, each in self._partitions(request, "partitionResponses"):
                 if each["errorCode"] == Error.NONE and each["baseOffset"] >= 0:
                     self._hold(f"{request.id} is acknowledged", request, place, each["baseOffset"])
+                elif each["errorCode"] == Error.REQUEST_TIMED_OUT and self._is_local:
+                    self._hold_pending(request, place)
             return
         for place, each in self._partitions(request, "partitions"):
             if each.get("batches"):
@@ -97,11 +101,44 @@ class ReplicaAudit:
         if topic is None or place[0] == PASSING:
             return
         own = self._batch(request.connection.broker, topic, place[1], offset)
+        having = self._having(topic, place[1], offset, own)
+        partition = self._partition(topic, place[1])
+        in_sync = set(partition.isr) if partition is not None else set()
+        is_kept = len(having) >= self._cluster.plan.in_sync_min and in_sync <= having
+        if own is not None and not is_kept:
+            text = f"{place[0]}-{place[1]} at {offset} is on {having}; in sync are {in_sync}"
+            self._violate(f"{what}: {text}")
+
+    def _hold_pending(self, request: SimulatedRequest, place: Place) -> None:
+        """Check that an in-sync replica lacks a batch whose request has timed out."""
+        broker, topic = request.connection.broker, self._topic(request.connection.broker, place[0])
+        partition = self._partition(topic, place[1]) if topic is not None else None
+        if topic is None or partition is None or partition.leader != broker:
+            return
+        tables, in_sync = self._tables(broker), set(partition.isr)
+        log = tables.logs.get(log_key(broker, topic.topic_id, place[1]), Log)
+        if log is None or len(in_sync) < self._cluster.plan.in_sync_min:
+            return
+        (sent,) = (each for each in request.send.batches if each.topic_partition == place)
+        locator = ",".join(request.names[each.id] for each in sent.records)
+        for batch in batches_from(tables.logs, broker, log, log.high_watermark):
+            identity = self._batch(broker, topic, place[1], batch.base_offset)
+            having = self._having(topic, place[1], batch.base_offset, identity)
+            if batch.locator == locator and in_sync <= having:
+                self._violate(f"{request.id} times out; {place} has it on {having}, all in sync")
+
+    def _having(self, topic: Topic, number: int, offset: int, identity: object) -> set[int]:
+        """Brokers with this batch at an offset."""
         brokers = self._cluster.settings.brokers
-        count = sum(self._batch(each, topic, place[1], offset) == own for each in brokers)
-        if own is not None and count < self._cluster.plan.in_sync_min:
-            text = f"{place[0]}-{place[1]} at {offset}"
-            self._violate(f"{what}: {text} is on {count} of {len(brokers)} brokers")
+        return {each for each in brokers if self._batch(each, topic, number, offset) == identity}
+
+    def _partition(self, topic: Topic, number: int) -> Partition | None:
+        """A partition on the controller."""
+        for cell in self._cluster.cells.values():
+            known = image.topic_by_id(cell.tables.metadata, CONTROLLER, topic.topic_id)
+            if known is not None:
+                return known.partitions[number]
+        return None
 
     def _topic(self, broker: int, name: str) -> Topic | None:
         return image.topic_by_name(self._tables(broker).metadata, broker, name)

@@ -218,7 +218,7 @@ class MixedActor(CopierActor):
 
     A transaction commits where it began to read, the other commit where it ended, so that they
     differ and no record is missed. Then it continues at the group's committed offsets, which it
-    requests while the transaction is open. It writes no records.
+    requests while the transaction is open. It writes to `payments`, beside other transactions.
     """
 
     def __init__(self, place: ActorContext, plan: ClientPlan, name: str) -> None:
@@ -250,6 +250,8 @@ class MixedActor(CopierActor):
         if not read or self.is_ending:
             return
         self._writer.begin()
+        if self._knows_topics():
+            self._writer.write("payments", self.chance.randrange(self.place.plan.partitions))
         first = {at: offset for at, offset, _ in reversed(read)}
         group = self.client.coordinator.generation
         self._writer.transactions.send_offsets(self.plan.group, first, group)

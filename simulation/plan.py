@@ -43,7 +43,7 @@ SHARES = 0.18
 """Probability of a share group; in half of these runs no broker is away."""
 
 MIXED = 0.3
-"""Probability that a run without share group and application has a `Role.MIXED`, and no copiers."""
+"""Probability that a run without share group and application has members of `Role.MIXED`."""
 
 Choice = TypeVar("Choice")
 
@@ -252,7 +252,7 @@ def draw(seed: int) -> RunPlan:
     engine = chance.choices(list(EngineKind), (3, 2))[0]
     brokers = chance.choices((1, 2, 3), (2, 1, 4))[0]
     is_job = engine is EngineKind.JOB
-    cells = chance.choice((1, 1, brokers)) if is_job else 1
+    cells = chance.choice((1, brokers, brokers)) if is_job else 1
     wider = Random(f"{seed}/wider")
     protocol = Random(f"{seed}/protocol")
     is_small = brokers > 1 and Random(f"{seed}/fetches").random() < SMALL_FETCHES
@@ -352,13 +352,16 @@ def _shared(plan: RunPlan, chance: Random) -> RunPlan:
 
 
 def _mixed(plan: RunPlan, chance: Random) -> RunPlan:
-    """Replace copiers by a client that commits offsets by turns, in some runs."""
+    """Replace copiers by members that commit offsets by turns, in some runs."""
     has_shares = any(each.role is Role.SHARER for each in plan.clients)
     if chance.random() >= MIXED or has_shares or plan.application is not None:
         return plan
     others = tuple(each for each in plan.clients if each.role is not Role.COPIER)
-    mixed = ClientPlan("mixed-1", Role.MIXED, "ledger", True)
-    return msgspec.structs.replace(plan, clients=(*others, mixed))
+    mixed = tuple(
+        ClientPlan(f"mixed-{number}", Role.MIXED, "ledger", True)
+        for number in range(1, chance.randint(1, 2) + 1)
+    )
+    return msgspec.structs.replace(plan, clients=others + mixed)
 
 
 def _clients(chance: Random) -> list[ClientPlan]:
