@@ -9,28 +9,28 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
-from typing import Any, TypeVar, Unpack
+from typing import Any, TypeVar
 
 from brokertwin.errors import UserError
+from brokertwin.gateway.admin.api_versions import SERVED
 from brokertwin.gateway.edge_fields import Address
+from brokertwin.gateway.faults.fault import (
+    OF_THE_CONNECTION,
+    WAIT_S,
+    Fault,
+    FaultSpec,
+    api_key_of,
+)
 from brokertwin.gateway.limits import GatewayLimits
 from brokertwin.gateway.server import Gateway
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, partition_for
 from brokertwin.state.configs.broker_config import UnknownSettingError, parse
 from brokertwin.state.configs.config_keys import InvalidConfigError
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
-from brokertwin.testing import failures, reading, securing, writing
-from brokertwin.testing.engine import TroubledEngine
+from brokertwin.testing import reading, securing, writing
+from brokertwin.testing.engine import FaultyEngine
 from brokertwin.testing.records import StoredRecord
-from brokertwin.testing.trouble import (
-    WAIT_S,
-    Effect,
-    Filters,
-    RequestFilter,
-    Trouble,
-    api_key_of,
-    error_of,
-)
+from brokertwin.testing.verbs import FaultVerbs
 from brokertwin.wording import counted
 
 HOST = "127.0.0.1"
@@ -47,7 +47,7 @@ POLL_S = 0.002
 Found = TypeVar("Found")
 
 
-class KafkaBroker:
+class KafkaBroker(FaultVerbs):
     """A Kafka broker for tests, usually as the fixture `kafka_broker` or in a `with`.
 
     Args:
@@ -78,7 +78,8 @@ class KafkaBroker:
         settings = _settings(texts)
         security, self._folder = securing.security_of(security_protocol, texts, users or {})
         self._has_ended = False
-        self._engine = TroubledEngine("test", list(range(1, brokers + 1)), settings)
+        self._engine = FaultyEngine("test", list(range(1, brokers + 1)), settings)
+        self._faults = self._engine.faults
         limits = GatewayLimits.of(settings.given)
         self._gateway = Gateway(self._engine, Address(HOST, 0), None, limits, security)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -111,6 +112,7 @@ class KafkaBroker:
         if loop is None or thread is None:
             return
         try:
+            self._faults.clear()
             self._run(self._gateway.close())
             loop.call_soon_threadsafe(loop.stop)
             thread.join(TIMEOUT_S)
@@ -167,7 +169,7 @@ class KafkaBroker:
     ) -> int:
         """Append records without a client; return the offset of the first one.
 
-        A missing topic is created with one partition. Troubles do not apply.
+        A missing topic is created with one partition. Faults do not apply.
 
         Args:
             topic: topic name.
@@ -201,7 +203,7 @@ class KafkaBroker:
     ) -> list[dict[str, Any]]:
         """Return received requests, oldest first, in the form of Kafka's request log.
 
-        Each also has its `response` (None while pending) and the `trouble` that was applied.
+        Each also has its `response` (None while pending) and the `fault` that was applied.
         ApiVersions and SASL requests are not included.
 
         Args:
@@ -242,87 +244,34 @@ class KafkaBroker:
         topic, partition = self._place_of(group)
         return self.leader(topic, partition)
 
-    # Trouble for requests
+    # Faults: see FaultVerbs
 
-    def fail_next(
-        self,
-        api: str | int,
-        error: str | int,
-        times: int | None = 1,
-        **only: Unpack[Filters],
-    ) -> Trouble:
-        """Answer the next requests with an error instead of processing them.
-
-        With a topic or partition, the rest of such a request is processed. The error is in every
-        error code of the response; for Fetch and Metadata in each partition or topic, except for
-        errors of a whole fetch session.
-
-        Args:
-            api: Kafka's name or key of the API.
-            error: Kafka's name or code of the error.
-            times: number of requests; None: all until `Trouble.stop`.
-            only: `topic` and `partition`: only requests that name it, and only it in their
-                responses. `client` (a client id) and `broker`: only requests from or to it.
+    def add_fault(self, spec: FaultSpec) -> Fault:
+        """Add a fault, given like an entry of a fault file.
 
         Raises:
-            UserError: unknown API or error, or requests of the API have no topics.
+            UserError: unknown API, broker or error, or a value that does not fit.
         """
-        where = self._where(api, only)
-        return self._add(Trouble(Effect.FAIL, where, times, error=error_of(error)))
+        self._brokers(spec.broker)
+        key = None if spec.api is None else api_key_of(spec.api)
+        if key in OF_THE_CONNECTION:
+            raise UserError(
+                f"Cannot inject faults into {KAFKA_APIS[key].name} of the test broker, whose"
+                " connection handles it.",
+                "Use a proxy in front of it: brokertwin.testing.KafkaProxy.",
+            )
+        if key is not None and key not in SERVED:
+            raise UserError(
+                f"{KAFKA_APIS[key].name} is not implemented, so clients do not send it."
+            )
+        return super().add_fault(spec)
 
-    def lose_answer(
-        self,
-        api: str | int,
-        times: int | None = 1,
-        closes: bool = True,
-        **only: Unpack[Filters],
-    ) -> Trouble:
-        """Process the next requests without sending their responses.
-
-        Args:
-            api: as in `fail_next`, like `times` and `only`.
-            times: number of requests.
-            closes: close the connection; otherwise the client waits until its timeout, and later
-                requests on this connection get no response.
-            only: filter of the requests.
-
-        Raises:
-            UserError: as `fail_next`.
-        """
-        where = self._where(api, only)
-        return self._add(Trouble(Effect.LOSE, where, times, closes=closes))
-
-    def drop_connection(
-        self,
-        api: str | int,
-        times: int | None = 1,
-        **only: Unpack[Filters],
-    ) -> Trouble:
-        """Close the connections of the next requests without processing them.
-
-        Arguments and errors are those of `fail_next`.
-        """
-        where = self._where(api, only)
-        return self._add(Trouble(Effect.DROP, where, times))
-
-    def delay(
-        self,
-        api: str | int,
-        milliseconds: int,
-        times: int | None = 1,
-        **only: Unpack[Filters],
-    ) -> Trouble:
-        """Process the next requests at once and delay their responses, in real time.
-
-        The other arguments and errors are those of `fail_next`. Both can be combined: an error can
-        be delayed.
-        """
-        where = self._where(api, only)
-        return self._add(Trouble(Effect.DELAY, where, times, delay_ms=milliseconds))
+    lose_answer = FaultVerbs.lose_response
+    """Former name of `lose_response`."""
 
     def calm(self) -> None:
-        """End all troubles and resume paused brokers."""
-        self._call(self._engine.troubles.clear)
+        """End all faults, release what they hold, and resume paused brokers."""
+        self._faults.clear()
         self.resume()
 
     # Trouble in the cluster
@@ -451,26 +400,6 @@ class KafkaBroker:
         self._call(start_again)
 
     # Implementation
-
-    def _where(self, api: str | int, only: Filters) -> RequestFilter:
-        key = api_key_of(api)
-        where = RequestFilter(key, **only)
-        self._brokers(where.broker)
-        if where.topic is not None and not failures.names_topics(key):
-            raise UserError(f"{KAFKA_APIS[key].name} requests have no topics.")
-        if where.partition is not None and where.topic is None:
-            raise UserError(
-                f"partition={where.partition} requires a topic.", "Pass topic= as well."
-            )
-        return where
-
-    def _add(self, trouble: Trouble) -> Trouble:
-        def add() -> None:
-            self._engine.troubles[:] = [t for t in self._engine.troubles if not t.is_over]
-            self._engine.troubles.append(trouble)
-
-        self._call(add)
-        return trouble
 
     def _place_of(self, group: str) -> tuple[str, int]:
         """Return the internal topic and partition of a group."""

@@ -17,8 +17,8 @@ def transcript(documents: list[dict[str, Any]], count: int = LINES) -> str:
             str(header.get("clientId")),
             f"{header['requestApiKeyName']} v{header['requestApiVersion']}",
         ]
-        if document["trouble"]:
-            parts.append(f"[{document['trouble']}]")
+        if document["fault"]:
+            parts.append(f"[{document['fault']}]")
         errors = sorted(_errors_in(document["response"]))
         if errors:
             parts.append("-> " + ", ".join(error_name(code) for code in errors))

@@ -15,7 +15,7 @@ from brokertwin.state.core.kafka_apis import (
     PRODUCE,
 )
 from brokertwin.testing import reading
-from brokertwin.testing.engine import TroubledEngine
+from brokertwin.testing.engine import FaultyEngine
 from brokertwin.testing.kafka_records import DefaultRecordBatchBuilder
 
 VERSIONS = {PRODUCE.key: 9, FIND_COORDINATOR.key: 4, CREATE_TOPICS.key: 7, INIT_PRODUCER_ID.key: 4}
@@ -35,7 +35,7 @@ class TopicToCreate(NamedTuple):
     configs: Mapping[str, str]
 
 
-async def _request(engine: TroubledEngine, broker: int, api_key: int, body: Body) -> Body:
+async def _request(engine: FaultyEngine, broker: int, api_key: int, body: Body) -> Body:
     header = {
         "requestApiKey": api_key,
         "requestApiVersion": VERSIONS[api_key],
@@ -45,7 +45,7 @@ async def _request(engine: TroubledEngine, broker: int, api_key: int, body: Body
     }
     principal = engine.principal
     request = EdgeRequest(broker, "kafka_broker", principal, "127.0.0.1", header, body)
-    result = await engine.submit_untroubled(request)
+    result = await engine.submit_without_faults(request)
     if result.response is None:
         raise UserError(f"{KAFKA_APIS[api_key].name} was refused: {result.error}")
     return result.response
@@ -56,7 +56,7 @@ def _check(code: int, message: str | None, what: str) -> None:
         raise UserError(f"{what}: {code} {error_name(code)}{': ' + message if message else ''}")
 
 
-async def create_topic(engine: TroubledEngine, wanted: TopicToCreate) -> str:
+async def create_topic(engine: FaultyEngine, wanted: TopicToCreate) -> str:
     """Create a topic and return its id. Raises UserError."""
     topic = {
         "name": wanted.name,
@@ -71,7 +71,7 @@ async def create_topic(engine: TroubledEngine, wanted: TopicToCreate) -> str:
     return str(created["topicId"])
 
 
-async def warm_up(engine: TroubledEngine) -> None:
+async def warm_up(engine: FaultyEngine) -> None:
     """Allocate producer ids and create internal topics, so no client request waits."""
     for broker in engine.brokers:
         await _request(
@@ -99,7 +99,7 @@ def _bytes(text: bytes | str | None) -> bytes | None:
     return text.encode() if isinstance(text, str) else text
 
 
-async def produce(engine: TroubledEngine, topic: str, partition: int, data: bytes) -> int:
+async def produce(engine: FaultyEngine, topic: str, partition: int, data: bytes) -> int:
     """Append a batch at the leader and return its offset. Raises UserError."""
     if engine.topic(topic) is None:
         await create_topic(engine, TopicToCreate(topic, 1, 1, {}))

@@ -10,7 +10,7 @@ from brokertwin.gateway.protocol.schema import API_NAMES
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from brokertwin.testing import KafkaBroker
-from brokertwin.testing.trouble import OF_THE_CONNECTION
+from brokertwin.gateway.faults.fault import OF_THE_CONNECTION
 from tests.gateway.test_refusals import codes_in
 from tests.support.batches import batch
 from tests.support.bodies import full_body
