@@ -4,12 +4,10 @@ It runs in a thread of the test's process, on free local ports, and keeps everyt
 methods may be called from any other thread.
 """
 
-import asyncio
-import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.admin.api_versions import SERVED
@@ -30,6 +28,7 @@ from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from brokertwin.testing import reading, securing, writing
 from brokertwin.testing.engine import FaultyEngine
 from brokertwin.testing.records import StoredRecord
+from brokertwin.testing.threads import LoopThread
 from brokertwin.testing.verbs import FaultVerbs
 from brokertwin.wording import counted
 
@@ -38,13 +37,8 @@ BROKERS_MAX = 100
 DEFAULTS = {"group.initial.rebalance.delay.ms": "0"}
 """Default that differs from Kafka's: a test's first consumer does not wait for others."""
 
-TIMEOUT_S = 30.0
-"""Timeout of a method, which normally takes milliseconds."""
-
 POLL_S = 0.002
 """Poll interval of received requests."""
-
-Found = TypeVar("Found")
 
 
 class KafkaBroker(FaultVerbs):
@@ -77,24 +71,15 @@ class KafkaBroker(FaultVerbs):
         texts = {**DEFAULTS, **{name: _text(value) for name, value in (config or {}).items()}}
         settings = _settings(texts)
         security, self._folder = securing.security_of(security_protocol, texts, users or {})
-        self._has_ended = False
         self._engine = FaultyEngine("test", list(range(1, brokers + 1)), settings)
         self._faults = self._engine.faults
         limits = GatewayLimits.of(settings.given)
         self._gateway = Gateway(self._engine, Address(HOST, 0), None, limits, security)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._thread = LoopThread("broker")
+        self._call, self._run = self._thread.call, self._thread.run
 
     def start(self) -> "KafkaBroker":
         """Listen, and create the initial topics; a `with` does it."""
-        if self._loop is not None:
-            raise UserError("The broker is already running.")
-        if self._has_ended:
-            raise UserError("The broker is closed.", "Create a new one.")
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="kafka_broker", daemon=True
-        )
         self._thread.start()
         try:
             self._run(self._gateway.start())
@@ -108,18 +93,13 @@ class KafkaBroker(FaultVerbs):
 
     def close(self) -> None:
         """Close all connections and discard the state."""
-        loop, thread = self._loop, self._thread
-        if loop is None or thread is None:
+        if not self._thread.is_running:
             return
         try:
             self._faults.clear()
             self._run(self._gateway.close())
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join(TIMEOUT_S)
-            loop.close()
         finally:
-            self._loop = self._thread = None
-            self._has_ended = True
+            self._thread.end()
             if self._folder is not None:
                 self._folder.cleanup()
 
@@ -415,20 +395,6 @@ class KafkaBroker(FaultVerbs):
                 f"The cluster has the brokers {self._engine.brokers}.",
             )
         return [broker]
-
-    def _call(self, work: Callable[[], Found]) -> Found:
-        """Call a function in the broker's thread."""
-
-        async def do() -> Found:
-            return work()
-
-        return self._run(do())
-
-    def _run(self, work: Coroutine[Any, Any, Found]) -> Found:
-        if self._loop is None:
-            work.close()
-            raise UserError("The broker is not running.", "Use it in a `with`, or call start().")
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(TIMEOUT_S)
 
 
 def _text(value: object) -> str:

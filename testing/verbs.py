@@ -1,6 +1,6 @@
 """Faults as methods: shared by the test broker and the proxy."""
 
-from typing import TypedDict, Unpack
+from typing import Literal, TypedDict, Unpack
 
 from brokertwin.gateway.faults.fault import Effect, Fault, FaultSpec
 from brokertwin.gateway.faults.injection import FaultSet
@@ -65,7 +65,7 @@ class FaultVerbs:
             which: choice of the requests.
         """
         return self.add_fault(
-            FaultSpec(effect=Effect.FAIL, api=api, error=error, times=times, **which)
+            FaultSpec(effect=Effect.FAIL, api=api, error=error, times=_times(times), **which)
         )
 
     def lose_response(
@@ -85,20 +85,22 @@ class FaultVerbs:
             which: choice of the requests.
         """
         return self.add_fault(
-            FaultSpec(effect=Effect.LOSE, api=api, times=times, closes=closes, **which)
+            FaultSpec(effect=Effect.LOSE, api=api, times=_times(times), closes=closes, **which)
         )
 
     def drop_connection(
         self, api: str | int | None = None, times: int | None = 1, **which: Unpack[Choice]
     ) -> Fault:
         """Close the connections of the next requests without processing them."""
-        return self.add_fault(FaultSpec(effect=Effect.CUT, api=api, times=times, **which))
+        return self.add_fault(FaultSpec(effect=Effect.CUT, api=api, times=_times(times), **which))
 
     def duplicate(
         self, api: str | int | None = None, times: int | None = 1, **which: Unpack[Choice]
     ) -> Fault:
         """Process the next requests twice and send the second response, as after a repeat."""
-        return self.add_fault(FaultSpec(effect=Effect.DUPLICATE, api=api, times=times, **which))
+        return self.add_fault(
+            FaultSpec(effect=Effect.DUPLICATE, api=api, times=_times(times), **which)
+        )
 
     def delay(
         self,
@@ -114,7 +116,12 @@ class FaultVerbs:
         """
         return self.add_fault(
             FaultSpec(
-                effect=Effect.DELAY, api=api, ms=milliseconds, times=times, before=before, **which
+                effect=Effect.DELAY,
+                api=api,
+                ms=milliseconds,
+                times=_times(times),
+                before=before,
+                **which,
             )
         )
 
@@ -131,7 +138,7 @@ class FaultVerbs:
         client has disconnected. Later requests and responses of the connection wait, too.
         """
         return self.add_fault(
-            FaultSpec(effect=Effect.HOLD, api=api, times=times, before=before, **which)
+            FaultSpec(effect=Effect.HOLD, api=api, times=_times(times), before=before, **which)
         )
 
     def throttle(
@@ -143,5 +150,11 @@ class FaultVerbs:
     ) -> Fault:
         """Report a throttle time, and wait so long before the connection's next request."""
         return self.add_fault(
-            FaultSpec(effect=Effect.THROTTLE, api=api, ms=milliseconds, times=times, **which)
+            FaultSpec(
+                effect=Effect.THROTTLE, api=api, ms=milliseconds, times=_times(times), **which
+            )
         )
+
+
+def _times(times: int | None) -> int | Literal["all"]:
+    return "all" if times is None else times

@@ -205,8 +205,10 @@ def _decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Bod
 
 
 def _summarize(partitions: list[Body] | None) -> None:
-    """Replace record sets by batch headers."""
+    """Replace record sets by batch headers, once."""
     for partition in partitions or ():
+        if "batches" in partition:
+            continue
         data = partition.get("records") or b""
         partition["records"] = None
         partition["recordsSizeInBytes"] = len(data)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from enum import StrEnum
 from random import Random
 from types import TracebackType
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct
@@ -108,8 +108,8 @@ class FaultSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
         _Count, Meta(description="First affected one of the matching requests, from 1.")
     ] = 1
     times: Annotated[
-        _Count | None,
-        Meta(description="Number of affected requests; null: all until the fault is released."),
+        _Count | Literal["all"],
+        Meta(description="Number of affected requests; all: until the fault is released."),
     ] = 1
     probability: Annotated[
         float,
@@ -167,7 +167,7 @@ class Fault:
     def is_over(self) -> bool:
         """True if the fault affects no further request."""
         times = self.spec.times
-        return self._is_stopped or (times is not None and self.hits >= times)
+        return self._is_stopped or (times != "all" and self.hits >= times)
 
     @property
     def held(self) -> int:
@@ -181,17 +181,17 @@ class Fault:
             self.spec.partition is None or partition in (None, self.spec.partition)
         )
 
-    def takes(self) -> bool:
-        """Count a matching request; return whether the fault affects it."""
+    def chooses(self) -> bool:
+        """Count a matching request; return whether it is one of the chosen ones."""
+        self.matches += 1
+        is_drawn = self.spec.probability >= 1 or self._random.random() < self.spec.probability
+        return is_drawn and self.matches >= self.spec.nth
+
+    def hit(self) -> None:
+        """Count an affected request."""
         with self._changed:
-            self.matches += 1
-            if self.matches < self.spec.nth:
-                return False
-            if self.spec.probability < 1 and self._random.random() >= self.spec.probability:
-                return False
             self.hits += 1
             self._changed.notify_all()
-            return True
 
     def hold(self, go_on: Callable[[], None]) -> None:
         """Call a function, without arguments and from any thread, after the release."""
@@ -244,6 +244,9 @@ def read_spec(document: Any) -> FaultSpec:
             raise UserError(f"A fault has no field {unknown}.", hint) from None
         if field == "effect":
             hint = f"Use one of {', '.join(Effect)}."
+        elif field in FaultSpec.__struct_fields__:
+            hints = get_type_hints(FaultSpec, include_extras=True)
+            hint = hints[field].__metadata__[-1].description
         if not field:
             hint = 'Example: {"effect": "fail", "api": "PRODUCE", "error": "REQUEST_TIMED_OUT"}.'
             raise UserError(f"Invalid fault: {_lower(what)}.", hint) from None

@@ -115,12 +115,14 @@ class FaultSet:
         broker: int | None,
         knowledge: Knowledge,
     ) -> Fault | None:
-        for fault in self.faults:
-            if fault.effect not in kinds or fault.is_over:
-                continue
-            if is_for(fault, request, broker, knowledge) and fault.takes():
-                return fault
-        return None
+        """Return the first fault of a kind that chooses the request; all that match count it."""
+        candidates = [each for each in self.faults if each.effect in kinds and not each.is_over]
+        matching = [each for each in candidates if is_for(each, request, broker, knowledge)]
+        chosen = [each for each in matching if each.chooses()]
+        if not chosen:
+            return None
+        chosen[0].hit()
+        return chosen[0]
 
 
 _KINDS = (OUTCOMES, TIMINGS, THROTTLES)

@@ -1,5 +1,6 @@
 """The proxy with faults: a local port for each broker, as `gateway/capture/proxy.py` opens them."""
 
+import asyncio
 import ssl
 from collections import deque
 
@@ -68,6 +69,21 @@ class FaultProxy(Proxy):
 
     def _relay(self, target: RelayTarget, name: str, client: Pipe, broker: Pipe) -> Relay:
         return FaultRelay(self, target, name, client, broker)
+
+    def documents(self) -> list[bytes]:
+        """Return the last exchanges, then the pending ones, as lines of JSON.
+
+        Call it in the event loop.
+        """
+        is_one = len(self._brokers) <= 1
+        found = list(self.seen.documents)
+        found += [make(None if is_one else target.node_id) for make, target in self._held]
+        now = asyncio.get_running_loop().time()
+        for relay in self._relays.values():
+            if isinstance(relay, FaultRelay):
+                broker = None if is_one else relay.broker
+                found += [each.document(now, True, broker) for each in relay.pending]
+        return found
 
     async def close(self) -> None:
         """End all faults, wait briefly for pending responses, and end."""

@@ -77,6 +77,11 @@ class FaultRelay(Relay):
         super().__init__(host, target, name, client, broker)
 
     @property
+    def broker(self) -> int | None:
+        """Id of the broker, if a response has named it."""
+        return self._target.node_id
+
+    @property
     def pending(self) -> list[CapturedExchange]:
         """Exchanges whose response the client has not received."""
         return [slot.exchange for slot in self._outbox]
