@@ -99,6 +99,7 @@ def command(
     SIGINT or SIGTERM stops the proxy. If --kafka-config sets a security.protocol with SSL, the
     proxy connects to brokers with TLS. Clients authenticate themselves.
     """
+    from brokertwin.cli.watching.server import listen_address
     from brokertwin.gateway.faults import fault_file
     from brokertwin.kafka_io import properties
     from brokertwin.kafka_io.kafka_clients import ClientProperties, check_reachable
@@ -112,7 +113,8 @@ def command(
     tls = None
     if settings.kafka_config is not None:
         tls = ClientProperties(properties.read(settings.kafka_config)).ssl_context()
-    ways = _Ways(address("--listen", listen), address("--broker", broker), advertise, tls, control)
+    at = listen_address(control, OPTION) if control is not None else None
+    ways = _Ways(address("--listen", listen), address("--broker", broker), advertise, tls, at)
     check_reachable(broker, patience_s=0)
     sink = None
     if out is not None:
@@ -129,12 +131,12 @@ class _Ways(NamedTuple):
     broker: "Address"
     advertise: str | None
     tls: "ssl.SSLContext | None"
-    control: str | None
+    control: tuple[str, int] | None
 
 
 async def _serve(ways: _Ways, specs: "list[FaultSpec]", sink: "FileSink | None") -> None:
     """Relay until a signal arrives, then show the faults."""
-    from brokertwin.cli.watching.server import listen_address, served
+    from brokertwin.cli.watching.server import served
     from brokertwin.gateway.capture.recorder import Recorder
     from brokertwin.gateway.faults.injection import FaultSet
     from brokertwin.gateway.proxy.control import app
@@ -156,8 +158,8 @@ async def _serve(ways: _Ways, specs: "list[FaultSpec]", sink: "FileSink | None")
     with ExitStack() as stack:
         await proxy.start()
         if ways.control is not None:
-            at = listen_address(ways.control, OPTION)
-            served_at = served(app(faults, documents), f"{OPTION} {ways.control}", *at)
+            option = f"{OPTION} {ways.control[1]}"
+            served_at = served(app(faults, documents), option, *ways.control)
             say(f"control at {stack.enter_context(served_at)}")
         host, port = proxy.addresses[ways.broker]
         say(f"listening on {host}:{port}, {len(faults.faults)} faults")
