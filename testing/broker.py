@@ -115,6 +115,11 @@ class KafkaBroker(FaultVerbs):
         self.close()
 
     @property
+    def is_running(self) -> bool:
+        """True between `start` and `close`."""
+        return self._thread.is_running
+
+    @property
     def bootstrap_servers(self) -> list[str]:
         """Address of each broker, `host:port`."""
         return [f"{host}:{port}" for host, port in self._gateway.addresses.values()]

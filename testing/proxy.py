@@ -70,6 +70,11 @@ class KafkaProxy(FaultVerbs):
         self.close()
 
     @property
+    def is_running(self) -> bool:
+        """True between `start` and `close`."""
+        return self._thread.is_running
+
+    @property
     def bootstrap(self) -> str:
         """Address for `bootstrap.servers`."""
         address = self._thread.call(lambda: self._proxy.addresses[self._first])
@@ -113,7 +118,10 @@ class KafkaProxy(FaultVerbs):
 
     def _documents(self) -> list[dict[str, Any]]:
         lines = self._thread.call(self._proxy.documents)
-        documents = [{"response": None, "fault": None, **msgspec.json.decode(x)} for x in lines]
+        documents = [
+            {"broker": None, "response": None, "fault": None, **msgspec.json.decode(x)}
+            for x in lines
+        ]
         documents = [each for each in documents if each.get("kind") != Kind.DISCONNECT]
         return sorted(documents, key=lambda each: each["time"])
 

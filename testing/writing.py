@@ -16,7 +16,6 @@ from brokertwin.state.core.kafka_apis import (
 )
 from brokertwin.testing import reading
 from brokertwin.testing.engine import FaultyEngine
-from brokertwin.testing.kafka_records import DefaultRecordBatchBuilder
 
 VERSIONS = {PRODUCE.key: 9, FIND_COORDINATOR.key: 4, CREATE_TOPICS.key: 7, INIT_PRODUCER_ID.key: 4}
 GROUP, TRANSACTION = 0, 1
@@ -89,6 +88,8 @@ def batch(
     timestamp_ms: int,
 ) -> bytes:
     """Build a batch of records with the same key, headers and timestamp."""
+    from brokertwin.testing.kafka_records import DefaultRecordBatchBuilder  # slow to import
+
     builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, BATCH_BYTES_MAX)
     for number, value in enumerate(values):
         builder.append(number, timestamp_ms, _bytes(key), _bytes(value), list(headers))
