@@ -1,7 +1,7 @@
 """The gateway: a port for each logical broker, in front of one engine."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from functools import partial
 
@@ -95,8 +95,11 @@ class Gateway:
         self._watch: asyncio.Task[None] | None = None
         self._count = 0
 
-    async def start(self) -> None:
+    async def start(self, ports: Mapping[int, int] | None = None) -> None:
         """Start the engine and listen.
+
+        Args:
+            ports: port of each broker; None: as `listen` says.
 
         Raises:
             UserError: an address cannot be bound or advertised, or the engine does not start.
@@ -112,7 +115,7 @@ class Gateway:
             for place, broker in enumerate(self._engine.brokers):
                 self._own[broker] = GatewayListener(self._security.protocol, self._security)
                 port = self._listen.port + place if self._listen.port else 0
-                bound = await self._open(broker, port)
+                bound = await self._open(broker, ports[broker] if ports else port)
                 self._bound[broker] = self.addresses[broker] = Address(self._listen.host, bound)
                 if self._advertise is not None:
                     advertised = Address(self._advertise.host, self._advertise.port + place)

@@ -69,27 +69,47 @@ class KafkaBroker(FaultVerbs):
             raise UserError(f"Invalid topics={topics!r}.", "Pass a list of names, or a dict.")
         self._topics = topics if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
         texts = {**DEFAULTS, **{name: _text(value) for name, value in (config or {}).items()}}
-        settings = _settings(texts)
-        security, self._folder = securing.security_of(security_protocol, texts, users or {})
-        self._engine = FaultyEngine("test", list(range(1, brokers + 1)), settings)
-        self._faults = self._engine.faults
-        limits = GatewayLimits.of(settings.given)
-        self._gateway = Gateway(self._engine, Address(HOST, 0), None, limits, security)
+        self._broker_ids = list(range(1, brokers + 1))
+        self._settings = _settings(texts)
+        self._security, self._folder = securing.security_of(security_protocol, texts, users or {})
         self._thread = LoopThread("broker")
         self._call, self._run = self._thread.call, self._thread.run
+        self._make()
+
+    def _make(self) -> None:
+        """Create an empty cluster."""
+        self._engine = FaultyEngine("test", self._broker_ids, self._settings)
+        self._faults = self._engine.faults
+        limits = GatewayLimits.of(self._settings.given)
+        self._gateway = Gateway(self._engine, Address(HOST, 0), None, limits, self._security)
 
     def start(self) -> "KafkaBroker":
         """Listen, and create the initial topics; a `with` does it."""
         self._thread.start()
         try:
-            self._run(self._gateway.start())
-            self._run(writing.warm_up(self._engine))
-            for name, partitions in self._topics.items():
-                self.create_topic(name, partitions)
+            self._begin(None)
         except BaseException:
             self.close()
             raise
         return self
+
+    def _begin(self, ports: Mapping[int, int] | None) -> None:
+        self._run(self._gateway.start(ports))
+        self._run(writing.warm_up(self._engine))
+        for name, partitions in self._topics.items():
+            self.create_topic(name, partitions)
+
+    def reset(self) -> None:
+        """Forget everything but the addresses, for the next test of a shared broker.
+
+        Connections are closed, faults end, and the initial topics are created again. Clients of
+        the former test must be closed before, or they connect again.
+        """
+        ports = {broker: address.port for broker, address in self._gateway.addresses.items()}
+        self._faults.clear()
+        self._run(self._gateway.close())
+        self._make()
+        self._begin(ports)
 
     def close(self) -> None:
         """Close all connections and discard the state."""
@@ -229,6 +249,40 @@ class KafkaBroker(FaultVerbs):
         topic, partition = self._place_of(group)
         return self.leader(topic, partition)
 
+    def wait_for_group(
+        self,
+        group: str,
+        state: str | None = "Stable",
+        members: int | None = None,
+        timeout_s: float = WAIT_S,
+    ) -> None:
+        """Wait until a group of any kind has a state and a number of members.
+
+        Args:
+            group: group id.
+            state: Kafka's name of the state, such as `Stable` or `Empty`; None: any.
+            members: number of members; None: any.
+            timeout_s: timeout of the wait.
+
+        Raises:
+            TimeoutError: names the state and the number of members at the end.
+            UserError: no kind of group has this state.
+        """
+        if state is not None and state not in reading.GROUP_STATES:
+            raise UserError(
+                f"No group has the state {state}.", f"Use one of {', '.join(reading.GROUP_STATES)}."
+            )
+        deadline = time.monotonic() + timeout_s
+        while True:
+            found = self._call(lambda: reading.group_state(self._engine, group))
+            if state in (None, found[0]) and members in (None, found[1]):
+                return
+            if time.monotonic() >= deadline:
+                raise TimeoutError(
+                    f"Group {group}: {found[0]}, {counted(found[1], 'member')} after {timeout_s} s"
+                )
+            time.sleep(POLL_S)
+
     # Faults: see FaultVerbs
 
     def add_fault(self, spec: FaultSpec) -> Fault:
@@ -366,6 +420,15 @@ class KafkaBroker(FaultVerbs):
         """
         (named,) = self._brokers(broker)
         self._call(lambda: self._engine.fail_log_dir(named, directory))
+
+    def kill(self, broker: int) -> None:
+        """Kill a broker as with kill -9: its port and connections close, nothing is handed over.
+
+        Its partitions have no leader, or another replica leads after `broker.session.timeout.ms`
+        (see `advance_time`). Then `restart` starts it again.
+        """
+        (named,) = self._brokers(broker)
+        self._call(lambda: self._engine.kill(named))
 
     def restart(self, broker: int | None = None) -> None:
         """Restart a broker, or all: connections close, fetch sessions are dropped.

@@ -130,6 +130,10 @@ class FaultyEngine(LocalEngine):
         """Fail a log directory. Raises UserError if the broker does not have it."""
         self._intervene(Kind.FAIL_LOG_DIR, broker=broker, directory=directory)
 
+    def kill(self, broker: int) -> None:
+        """Kill a broker without a controlled shutdown."""
+        self._intervene(Kind.KILL_BROKER, broker=broker)
+
     def repair(self, broker: int) -> None:
         """Restart a broker that has halted or has failed log directories."""
         tables = self._cell.tables

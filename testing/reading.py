@@ -7,10 +7,20 @@ from brokertwin.gateway.records.records import as_stored
 from brokertwin.state.cluster.image import Topic
 from brokertwin.state.core.schema import render
 from brokertwin.state.groups import committed_offsets as offsets
+from brokertwin.state.groups import groups
+from brokertwin.state.groups.classic_group import ClassicGroupState
+from brokertwin.state.groups.consumer_group import ConsumerGroupState
+from brokertwin.state.groups.share_group import ShareGroupState
+from brokertwin.state.groups.streams_group import StreamsGroupState
 from brokertwin.state.logs import log as logs
 from brokertwin.testing.engine import FaultyEngine
 from brokertwin.testing.records import StoredRecord, records_in
 from brokertwin.wording import counted
+
+DEAD = "Dead"
+_KINDS = (ClassicGroupState, ConsumerGroupState, ShareGroupState, StreamsGroupState)
+GROUP_STATES = (*dict.fromkeys(str(state.value) for kind in _KINDS for state in kind), DEAD)
+"""States of groups of all kinds."""
 
 
 def topic_of(engine: FaultyEngine, name: str) -> Topic:
@@ -69,3 +79,12 @@ def committed_offsets(engine: FaultyEngine, group: str) -> dict[tuple[str, int],
                 assert offset is not None, (group, topic, partition)
                 found[topic, partition] = offset.offset
     return found
+
+
+def group_state(engine: FaultyEngine, group: str) -> tuple[str, int]:
+    """Return state and number of members of a group; a missing one is dead."""
+    for broker in engine.brokers:
+        found = groups.find_in_tables(engine.tables, broker, group)
+        if found is not None:
+            return str(found.state.value), len(found.members)
+    return DEAD, 0
