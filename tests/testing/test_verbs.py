@@ -126,7 +126,7 @@ def test_a_group_is_awaited_by_state_and_members(kafka_broker: KafkaBroker) -> N
         {"bootstrap.servers": kafka_broker.bootstrap, "group.id": "readers"}
     )
     consumer.subscribe(["orders"])
-    with pytest.raises(TimeoutError, match="Group readers: .*, . members? after 0 s"):
+    with pytest.raises(TimeoutError, match=r"Group readers: .*, . members? after 0 s"):
         kafka_broker.wait_for_group("readers", members=2, timeout_s=0)
     kafka_broker.wait_for_group("readers", members=1)
     consumer.close()

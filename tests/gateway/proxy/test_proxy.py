@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from brokertwin.gateway.edge_fields import Address
+from brokertwin.gateway.faults.fault import Effect
 from brokertwin.gateway.protocol.frames import decode_response
 from brokertwin.state.core.errors import Error
 from brokertwin.testing import FaultSpec, KafkaBroker, KafkaProxy
@@ -235,7 +236,8 @@ def test_a_broker_is_selected_by_its_id() -> None:
 
 
 def test_closing_the_proxy_releases_held_responses(broker: KafkaBroker) -> None:
-    proxy = KafkaProxy(broker.bootstrap, [FaultSpec(effect="hold", api="METADATA")]).start()  # type: ignore[arg-type]
+    spec = FaultSpec(effect=Effect.HOLD, api="METADATA")
+    proxy = KafkaProxy(broker.bootstrap, [spec]).start()
     with connect(proxy) as client:
         client.send("METADATA", 9, {"topics": []})
         proxy.faults[0].wait()
