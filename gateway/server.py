@@ -10,6 +10,7 @@ import structlog
 from brokertwin.errors import UserError
 from brokertwin.gateway.admin.altered_settings import AlteredSettings
 from brokertwin.gateway.admin.features import Features
+from brokertwin.gateway.admin.releases import Release
 from brokertwin.gateway.connection import BrokerConnection, GatewayContext
 from brokertwin.gateway.connection_quotas import Arrival, ConnectionQuotas
 from brokertwin.gateway.edge_fields import Address, Addresses
@@ -48,6 +49,7 @@ class Gateway:
         advertise: host and port that clients are given; None: `listen`.
         limits: limits on clients.
         security: security of the ports; None: PLAINTEXT.
+        release: former release whose API versions are offered; None: all.
 
     Attributes:
         addresses: advertised address of each broker, after `start`.
@@ -62,6 +64,7 @@ class Gateway:
         advertise: Address | None = None,
         limits: GatewayLimits | None = None,
         security: GatewaySecurity | None = None,
+        release: Release | None = None,
     ) -> None:
         self.addresses: Addresses = {}
         self.traffic = Traffic()
@@ -70,6 +73,7 @@ class Gateway:
         self._advertise = advertise
         self._limits = limits or GatewayLimits()
         self._security = security or GatewaySecurity()
+        self._release = release
         self._own: dict[int, GatewayListener] = {}
         self._passwords = StorePasswords(self._security.secrets)
         ports = self._listen_at, self._end_listener
@@ -156,6 +160,7 @@ class Gateway:
             self._times,
             self._altered,
             self._users,
+            self._release,
         )
         return await asyncio.get_running_loop().create_server(
             lambda: Arrival(broker, partial(self._accept, context), self._arrivals, listener),

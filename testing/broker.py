@@ -11,6 +11,7 @@ from typing import Any
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.admin.api_versions import SERVED
+from brokertwin.gateway.admin.releases import release
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.faults.fault import (
     OF_THE_CONNECTION,
@@ -50,9 +51,12 @@ class KafkaBroker(FaultVerbs):
         config: broker settings by Kafka's names, including files for TLS (`ssl.keystore.location`).
         security_protocol: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
         users: passwords by user, for SASL.
+        version: release of Kafka (2.8, 3.4, 3.9, 4.0 or 4.3) whose API versions are announced and
+            accepted; None: all of 4.3.
 
     Raises:
-        UserError: an unknown setting, an invalid topic, or a missing or invalid file for TLS.
+        UserError: an unknown setting or release, an invalid topic, or a missing or invalid file for
+            TLS.
     """
 
     def __init__(
@@ -62,6 +66,7 @@ class KafkaBroker(FaultVerbs):
         config: Mapping[str, object] | None = None,
         security_protocol: str = "PLAINTEXT",
         users: Mapping[str, str] | None = None,
+        version: str | None = None,
     ) -> None:
         if not 1 <= brokers <= BROKERS_MAX:
             raise UserError(f"Invalid brokers={brokers}.", f"Pass 1 to {BROKERS_MAX}.")
@@ -71,6 +76,7 @@ class KafkaBroker(FaultVerbs):
         texts = {**DEFAULTS, **{name: _text(value) for name, value in (config or {}).items()}}
         self._broker_ids = list(range(1, brokers + 1))
         self._settings = _settings(texts)
+        self._release = None if version is None else release(version)
         self._security, self._folder = securing.security_of(security_protocol, texts, users or {})
         self._thread = LoopThread("broker")
         self._call, self._run = self._thread.call, self._thread.run
@@ -81,7 +87,9 @@ class KafkaBroker(FaultVerbs):
         self._engine = FaultyEngine("test", self._broker_ids, self._settings)
         self._faults = self._engine.faults
         limits = GatewayLimits.of(self._settings.given)
-        self._gateway = Gateway(self._engine, Address(HOST, 0), None, limits, self._security)
+        self._gateway = Gateway(
+            self._engine, Address(HOST, 0), None, limits, self._security, self._release
+        )
 
     def start(self) -> "KafkaBroker":
         """Listen, and create the initial topics; a `with` does it."""

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from brokertwin.testing.broker import KafkaBroker
 
 MARKER = (
-    "kafka_broker(brokers=1, topics=..., config=..., security_protocol=..., users=...): initial"
-    " state of the fixture kafka_broker; topics: names, or a dict of names and partitions; config:"
-    " Kafka's own broker settings; users: passwords by user, for SASL"
+    "kafka_broker(brokers=1, topics=..., config=..., security_protocol=..., users=...,"
+    " version=...): initial state of the fixture kafka_broker; topics: names, or a dict of names"
+    " and partitions; config: Kafka's own broker settings; users: passwords by user, for SASL;"
+    " version: Kafka release whose API versions are offered, such as 2.8"
 )
 
 PACKAGE = "brokertwin."
@@ -120,10 +121,12 @@ def _print(item: pytest.Item) -> None:
 def _transcripts(item: pytest.Item) -> list[tuple[str, str]]:
     """Return the names and last requests of the brokers and proxies among a test's fixtures."""
     verbs = sys.modules.get("brokertwin.testing.verbs")
-    found = getattr(item, "funcargs", {}).items() if verbs is not None else ()
-    brokers = [(name, each) for name, each in found if isinstance(each, verbs.FaultVerbs)]
-    if not brokers:
+    if verbs is None:
         return []
     from brokertwin.testing.transcript import transcript
 
-    return [(name, transcript(each.requests())) for name, each in brokers if each.is_running]
+    found = getattr(item, "funcargs", {}).items()
+    brokers = {name: each for name, each in found if isinstance(each, verbs.FaultVerbs)}
+    return [
+        (name, transcript(each.requests())) for name, each in brokers.items() if each.is_running
+    ]

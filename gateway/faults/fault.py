@@ -148,7 +148,7 @@ class Fault:
         self.matches = 0
         self._random = Random(spec.seed)
         self._is_stopped = False
-        self._held: list[Callable[[], None]] = []
+        self._held: list[Callable[[], object]] = []
         self._changed = threading.Condition()
 
     def __repr__(self) -> str:
@@ -193,7 +193,7 @@ class Fault:
             self.hits += 1
             self._changed.notify_all()
 
-    def hold(self, go_on: Callable[[], None]) -> None:
+    def hold(self, go_on: Callable[[], object]) -> None:
         """Call a function, without arguments and from any thread, after the release."""
         with self._changed:
             if not self._is_stopped:
