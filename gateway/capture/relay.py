@@ -76,7 +76,7 @@ class Pipe(NamedTuple):
     writer: asyncio.StreamWriter
 
 
-class _UnframedError(Exception):
+class UnframedError(Exception):
     """The next frame's size is invalid or above the limit; `head` has its bytes."""
 
     def __init__(self, head: bytes) -> None:
@@ -171,7 +171,7 @@ class Relay:
         while True:
             try:
                 frame = await self._frame(reader)
-            except _UnframedError as error:
+            except UnframedError as error:
                 exchange = self._exchange()
                 exchange.not_read("request", error.size, f"{error}, and nothing behind it")
                 await self._record(exchange)
@@ -207,13 +207,13 @@ class Relay:
         await self._broker.writer.drain()
 
     async def _frame(self, reader: asyncio.StreamReader) -> bytes:
-        """Read a frame without its size. Raises _UnframedError, _EndedError, OSError."""
+        """Read a frame without its size. Raises UnframedError, _EndedError, OSError."""
         head = b""
         try:
             head = await reader.readexactly(SIZE_BYTES)
             size = int.from_bytes(head, "big", signed=True)
             if not 0 <= size <= self._cluster.limits.frame_bytes:
-                raise _UnframedError(head)
+                raise UnframedError(head)
             return await reader.readexactly(size)
         except asyncio.IncompleteReadError as error:
             raise _EndedError(head + error.partial) from None
@@ -236,7 +236,7 @@ class Relay:
         while True:
             try:
                 frame = await self._frame(reader)
-            except _UnframedError as error:
+            except UnframedError as error:
                 await self._large_response(error, reader)
                 continue
             except _EndedError as error:
@@ -317,7 +317,7 @@ class Relay:
         write_frame(writer, frame)
         return True
 
-    async def _large_response(self, error: _UnframedError, reader: asyncio.StreamReader) -> None:
+    async def _large_response(self, error: UnframedError, reader: asyncio.StreamReader) -> None:
         """Forward a response above the size limit, or everything that follows."""
         exchange = self._waiting.popleft() if self._waiting else self._exchange()
         exchange.not_read("response", error.size, str(error))

@@ -19,6 +19,7 @@ from brokertwin.gateway.capture.relay import (
     Relay,
     RelayHost,
     RelayTarget,
+    UnframedError,
     write_frame,
 )
 from brokertwin.gateway.capture.rewriting import may_have_addresses
@@ -50,6 +51,8 @@ class _Slot:
     Attributes:
         frame: response for the client; None: the connection ends here.
         is_copy: whether the response belongs to the first copy of a duplicated request.
+        is_end: whether there is no exchange, only the end of the connection.
+        is_passed: whether the exchange is recorded, and nothing is to be sent.
         ended: time of the response by the event loop's clock.
     """
 
@@ -57,6 +60,8 @@ class _Slot:
     injection: Injection | None = None
     plan: Plan | None = None
     is_copy: bool = False
+    is_end: bool = False
+    is_passed: bool = False
     ended: float | None = None
     frame: "asyncio.Future[bytes | bytearray | None]" = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
@@ -84,7 +89,7 @@ class FaultRelay(Relay):
     @property
     def pending(self) -> list[CapturedExchange]:
         """Exchanges whose response the client has not received."""
-        return [slot.exchange for slot in self._outbox]
+        return [slot.exchange for slot in self._outbox if not slot.is_end]
 
     def _pending(self) -> int:
         return len(self._outbox)
@@ -134,13 +139,13 @@ class FaultRelay(Relay):
             self._put(slot)
         await self._forwarded(exchange)
         if is_one_way and injection.effect in (Effect.FAIL, Effect.LOSE):
-            self._put(_Slot(self._exchange(), is_copy=True))
-            self._outbox[-1].frame.set_result(None)
+            self._put_end()
             await self._silence()
 
     async def _forward_copy(self, exchange: CapturedExchange, frame: bytes) -> None:
         """Forward a request whose response the client does not get."""
         copy = self._exchange()
+        copy.time, copy.started = exchange.time, exchange.started
         copy.fault = exchange.fault
         copy.read_request(frame)
         write_frame(self._broker.writer, frame)
@@ -152,6 +157,12 @@ class FaultRelay(Relay):
         self._outbox.append(slot)
         self._slots[id(slot.exchange)] = slot
         self._filled.set()
+
+    def _put_end(self) -> None:
+        """End the connection after the responses in the outbox."""
+        end = _Slot(self._exchange(), is_end=True)
+        end.frame.set_result(None)
+        self._put(end)
 
     async def _silence(self) -> None:
         """Read no more requests: the connection ends after earlier responses."""
@@ -192,6 +203,27 @@ class FaultRelay(Relay):
                 changed = await self._rewritten(exchange, bytes(changed))
         slot.frame.set_result(changed)
 
+    def _skipped(self, frame: bytes) -> list[CapturedExchange]:
+        skipped = super()._skipped(frame)
+        for exchange in skipped:
+            self._pass_by(self._slots.get(id(exchange)))
+        return skipped
+
+    async def _large_response(self, error: UnframedError, reader: asyncio.StreamReader) -> None:
+        """Forward a response above the size limit after earlier ones."""
+        slot = self._slots.get(id(self._waiting[0])) if self._waiting else None
+        while slot is not None and self._outbox[0] is not slot:
+            self._progress.clear()
+            await self._progress.wait()
+        await super()._large_response(error, reader)
+        self._pass_by(slot)
+
+    def _pass_by(self, slot: _Slot | None) -> None:
+        """Let the outbox go on after an exchange that is recorded already."""
+        if slot is not None:
+            slot.is_passed = True
+            slot.frame.set_result(b"")
+
     def _encoded(self, exchange: CapturedExchange) -> bytearray | None:
         """Encode a response made here; None if the connection ends instead."""
         if exchange.response is None:
@@ -213,8 +245,10 @@ class FaultRelay(Relay):
                 for slot in self._outbox:
                     if not slot.frame.done():
                         slot.frame.set_result(None)
-                if self._outbox:
-                    await sender
+                self._put_end()
+                await sender
+                await receiver
+            await sender
         finally:
             for task in (receiver, sender):
                 task.cancel()
@@ -234,10 +268,11 @@ class FaultRelay(Relay):
             if injection is not None and injection.timing_after is not None:
                 await self._pass_time(injection.timing_after)
             is_lost = injection is not None and injection.effect is Effect.LOSE
-            is_delivered = not is_lost and not slot.is_copy and self._send(frame)
             self._outbox.popleft()
             del self._slots[id(slot.exchange)]
-            await self._record(slot.exchange, slot.ended, is_delivered)
+            if not slot.is_passed:
+                is_delivered = not is_lost and not slot.is_copy and self._send(frame)
+                await self._record(slot.exchange, slot.ended, is_delivered)
             self._progress.set()
             if injection is not None and injection.throttle is not None:
                 self._muted_until = self._loop.time() + injection.throttle_ms / 1000
@@ -258,7 +293,7 @@ class FaultRelay(Relay):
     async def _record_rest(self) -> None:
         self._waiting.clear()
         for slot in self._outbox:
-            if not slot.is_copy or slot.exchange.header is not None:
+            if not slot.is_end:
                 await self._record(slot.exchange, slot.ended, is_delivered=False)
         self._outbox.clear()
 

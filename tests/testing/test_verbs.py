@@ -92,7 +92,8 @@ def test_a_held_request_is_processed_after_its_release_and_before_later_ones(
     kafka_broker: KafkaBroker,
 ) -> None:
     with connect(kafka_broker, name="zombie") as zombie, connect(kafka_broker) as other:
-        fault = kafka_broker.hold("PRODUCE", client="zombie", before=True, times=2)
+        fault = kafka_broker.hold("PRODUCE", client="zombie", before=True)
+        kafka_broker.delay("PRODUCE", 50, client="zombie", before=True, nth=2)
         for number in range(4):
             zombie.send("PRODUCE", 9, produce_body("orders", batch(b"%d" % number), 0))
         fault.wait()

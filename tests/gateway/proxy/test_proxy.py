@@ -5,16 +5,20 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import kafka
 import pytest
 
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.faults.fault import Effect
+from brokertwin.gateway.limits import GatewayLimits
 from brokertwin.gateway.protocol.frames import decode_response
 from brokertwin.state.core.errors import Error
 from brokertwin.testing import FaultSpec, KafkaBroker, KafkaProxy
 from tests.support.batches import batch
 from tests.support.gateways import Client, produce_body
 from tests.support.patience import wait_until
+
+CONFIGS = {"resources": [{"resourceType": 2, "resourceName": "orders"}]}
 
 
 @pytest.fixture
@@ -233,6 +237,52 @@ def test_a_broker_is_selected_by_its_id() -> None:
             assert client.is_closed()
         (cut,) = [each for each in proxy.requests("METADATA") if each["fault"]]
         assert cut["broker"] == 2
+
+
+def test_a_held_response_outlives_the_brokers_connection(
+    broker: KafkaBroker, proxy: KafkaProxy, client: Client
+) -> None:
+    fault = proxy.hold("PRODUCE")
+    client.send("PRODUCE", 9, produce_body("orders", batch(b"x"), 0))
+    fault.wait()
+    wait_until(lambda: proxy.requests("PRODUCE")[0]["response"] is not None)
+    broker.restart()
+    fault.release()
+    assert decode_response(0, 9, client.receive())[1]["responses"]
+    assert client.is_closed()
+
+
+def test_a_response_above_the_limit_passes_undecoded_and_in_order(
+    proxy: KafkaProxy, client: Client
+) -> None:
+    proxy._proxy.limits = GatewayLimits(frame_bytes=200)
+    proxy.delay("HEARTBEAT", 50)
+    ids = [client.send("HEARTBEAT", 3, {"groupId": "g"})]
+    ids.append(client.send("DESCRIBE_CONFIGS", 4, CONFIGS))
+    ids.append(client.send("HEARTBEAT", 3, {"groupId": "g"}))
+    frames = [client.receive() for _ in ids]
+    assert [int.from_bytes(frame[:4], "big") for frame in frames] == ids
+    assert len(frames[1]) > 200
+
+
+def test_logins_pass_and_their_requests_are_affected() -> None:
+    users = {"alice": "secret"}
+    with (
+        KafkaBroker(security_protocol="SASL_PLAINTEXT", users=users) as broker,
+        KafkaProxy(broker.bootstrap) as proxy,
+    ):
+        delayed = proxy.delay("METADATA", 1)
+        admin = kafka.KafkaAdminClient(
+            bootstrap_servers=proxy.bootstrap,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="SCRAM-SHA-256",
+            sasl_plain_username="alice",
+            sasl_plain_password="secret",
+        )
+        admin.list_topics()
+        admin.close()
+        assert delayed.hits == 1
+        assert {each["principal"] for each in proxy.requests("METADATA")} == {"User:alice"}
 
 
 def test_closing_the_proxy_releases_held_responses(broker: KafkaBroker) -> None:
