@@ -98,37 +98,32 @@ def test_requests_are_listed_by_api_and_client(call: Call, client: Client) -> No
     assert call("GET", "requests?client=other")[1] == []
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "raw", "code", "error"),
-    [
-        ("GET", "nothing", None, 404, "Unknown path."),
-        ("GET", "faults/7", None, 404, "No fault 7."),
-        ("GET", "faults/x", None, 404, "No fault x."),
-        ("PUT", "faults", b"{}", 405, "PUT is not allowed here."),
-        ("GET", "faults/1/release", None, 405, "GET is not allowed here."),
-        ("POST", "faults", b"{", 400, "The body is not valid JSON"),
-        ("POST", "faults", b"[]", 400, "Body: there are no faults."),
-        ("POST", "faults", b'{"effect": "cut", "nht": 1}', 400, "has no field nht"),
-        ("POST", "faults", b" " * 2000, 413, "The limit is 1000 bytes."),
-        ("GET", "requests?api=PRODUCES", None, 400, "Kafka has no API PRODUCES."),
-        ("GET", "faults/1?hits=1&timeoutMs=1", None, 408, "0 of 1 hits"),
-        ("GET", "faults/1?hits=some", None, 400, "Invalid hits='some'."),
-    ],
-)
+ERRORS = [
+    ("GET", "nothing", None, 404, "Unknown path."),
+    ("GET", "faults/7", None, 404, "No fault 7."),
+    ("GET", "faults/x", None, 404, "No fault x."),
+    ("PUT", "faults", b"{}", 405, "PUT is not allowed here."),
+    ("GET", "faults/1/release", None, 405, "GET is not allowed here."),
+    ("POST", "faults", b"{", 400, "The body is not valid JSON"),
+    ("POST", "faults", b"[]", 400, "Body: there are no faults."),
+    ("POST", "faults", b'{"effect": "cut", "nht": 1}', 400, "has no field nht"),
+    ("POST", "faults", b" " * 2000, 413, "The limit is 1000 bytes."),
+    ("GET", "requests?api=PRODUCES", None, 400, "Kafka has no API PRODUCES."),
+    ("GET", "faults/1?hits=1&timeoutMs=1", None, 408, "0 of 1 hits"),
+    ("GET", "faults/1?hits=some", None, 400, "Invalid hits='some'."),
+]
+"""Method, path, body, status and error message."""
+
+
 def test_errors_have_a_status_and_an_explanation(
-    call: Call,
-    monkeypatch: pytest.MonkeyPatch,
-    method: str,
-    path: str,
-    raw: bytes | None,
-    code: int,
-    error: str,
+    call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     call("POST", "faults", {"effect": "cut", "api": "HEARTBEAT"})
     monkeypatch.setattr(control, "BODY_BYTES_MAX", 1000)
-    found, document = call(method, path, raw=raw)
-    assert found == code
-    assert error in document["error"]
+    for method, path, raw, code, error in ERRORS:
+        found, document = call(method, path, raw=raw)
+        assert found == code, (method, path)
+        assert error in document["error"]
 
 
 def test_the_schema_is_served(call: Call) -> None:
