@@ -18,6 +18,7 @@ import msgspec
 
 from brokertwin.clients.accumulator import Accumulator
 from brokertwin.clients.backoff import retry_backoff
+from brokertwin.clients.eras.producer_id_reset import ResettingManager
 from brokertwin.clients.in_flight_requests import InFlightRequests, Jitter, Requests
 from brokertwin.clients.metadata_snapshot import MetadataSnapshot
 from brokertwin.clients.node_latencies import NodeLatencies
@@ -136,8 +137,9 @@ class Sender:
             )
             self.manager = TransactionalManager(NO_ID)
         elif config.is_idempotent:
-            self.manager = TransactionManager(
-                config.rewrites_unanswered, config.reset_pid_on_unresolved
+            resets = config.reset_pid_on_unresolved
+            self.manager = (
+                ResettingManager() if resets else TransactionManager(config.rewrites_unanswered)
             )
         self.events: list[Event] = []
         self._config = config
