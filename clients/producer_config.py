@@ -32,7 +32,7 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
     `enable_idempotence` and `delivery_timeout_ms` are None if not given. Two settings are not
     Kafka's, and both can write a record twice. `reset_pid_on_unresolved` applies the rule of Kafka
     2.0 (seed 002), which replaces the producer id instead of bumping the epoch
-    (`clients/eras/producer_id_reset.py`).
+    (`clients/producer_id_reset.py`).
     `rewrites_unanswered` applies Kafka's rule instead of the one in `transaction_manager.py`.
     """
 

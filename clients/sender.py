@@ -18,7 +18,6 @@ import msgspec
 
 from brokertwin.clients.accumulator import Accumulator
 from brokertwin.clients.backoff import retry_backoff
-from brokertwin.clients.eras.producer_id_reset import ResettingManager
 from brokertwin.clients.in_flight_requests import InFlightRequests, Jitter, Requests
 from brokertwin.clients.metadata_snapshot import MetadataSnapshot
 from brokertwin.clients.node_latencies import NodeLatencies
@@ -37,6 +36,7 @@ from brokertwin.clients.producer_events import (
     RecordAcked,
     RecordFailed,
 )
+from brokertwin.clients.producer_id_reset import ResettingManager
 from brokertwin.clients.transaction_manager import (
     IdState,
     ProducerInput,
@@ -159,6 +159,11 @@ class Sender:
     def is_idle(self) -> bool:
         """Whether every added record is acknowledged or failed."""
         return not self._incomplete
+
+    @property
+    def unfinished(self) -> int:
+        """Number of batches that are neither acknowledged nor failed."""
+        return len(self._incomplete)
 
     @property
     def fatal_error(self) -> Error:

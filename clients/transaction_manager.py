@@ -25,7 +25,7 @@ used up or it was never retried. Kafka marks only a retried batch after its deli
 retries end in 59 UNKNOWN_PRODUCER_ID, the epoch is bumped; Kafka forgets the partition's sequences,
 including those of in-flight batches.
 
-`TransactionalManager` is for a transactional producer, `clients/eras/producer_id_reset.py` has the
+`TransactionalManager` is for a transactional producer, `clients/producer_id_reset.py` has the
 manager of Kafka 2.0.
 """
 

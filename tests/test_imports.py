@@ -226,7 +226,6 @@ LOADED_BY_NAME = {
     "brokertwin.__main__": "python -m brokertwin",
     "brokertwin.testing.plugin": "entry point pytest11 in pyproject.toml",
     "brokertwin.streaming.job.worker_daemon": "module that Spark starts, named in session.py",
-    "brokertwin.clients.metadata_wait": "library API: KafkaProducer.waitOnMetadata",
     "brokertwin.simulation.zookeeper": "used by examples/before_groups.py",
 }
 """Modules without an importer in product code, and who loads them."""

@@ -90,6 +90,15 @@ TransactionSize = Annotated[
         help="With --transactional-id: records per transaction; default: one transaction.",
     ),
 ]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        "--threads",
+        min=1,
+        metavar="N",
+        help="Send from N threads that share the producer; the order of lines is then not kept.",
+    ),
+]
 MaxBlockMs = Annotated[
     int, typer.Option("--max-block-ms", min=1, metavar="MS", help="max.block.ms")
 ]
@@ -108,6 +117,7 @@ def command(
     max_block_ms: MaxBlockMs = 60_000,
     transactional_id: TransactionalId = None,
     transaction_size: TransactionSize = None,
+    threads: Threads = None,
     as_json: AsJson = False,
     bootstrap: Bootstrap = None,
     kafka_config: KafkaConfig = None,
@@ -122,11 +132,20 @@ def command(
     record failed.
     """
     from brokertwin.cli.clients.client_access import accessible
+    from brokertwin.cli.clients.sender_threads import send_from_threads
     from brokertwin.clients.io.producer import BlockedError, Producer, TransactionError
+    from brokertwin.clients.io.shared_producer import SharedProducer
     from brokertwin.clients.producer_config import ProducerConfig, ProducerConfigError
     from brokertwin.state.core.errors import error_name
 
+    if threads is not None and transactional_id is not None:
+        raise UserError(
+            "Cannot combine --threads and --transactional-id: a producer has one transaction.",
+            "Leave out one of them.",
+        )
     kafka = accessible(settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config))
+    told = Told(as_json)
+    producer: Producer | SharedProducer
     try:
         settings = ProducerConfig(
             acks=acks,
@@ -136,20 +155,21 @@ def command(
             max_block_ms=max_block_ms,
             transactional_id=transactional_id,
         )
-        producer = Producer(kafka, settings, compression=compression, may_create_topics=False)
+        if threads is None:
+            producer = Producer(kafka, settings, compression=compression, may_create_topics=False)
+        else:
+            producer = SharedProducer(kafka, settings, told.take_one, compression=compression)
     except ProducerConfigError as error:
         raise UserError(f"{error}.") from None
-    told = Told(as_json)
     with producer:
         try:
-            lines = (
-                _message(line, key_separator) for line in _lines(files or ["-"], producer, told)
-            )
-            if transactional_id is None:
-                for message in lines:
-                    producer.send(topic, message, partition)
+            lines = files or [STANDARD_INPUT]
+            if isinstance(producer, SharedProducer):
+                messages = (_message(line, key_separator) for line in _lines_of(lines))
+                send_from_threads(producer, topic, messages, partition, threads or 1)
             else:
-                _in_transactions(producer, topic, lines, partition, transaction_size, told)
+                messages = (_message(line, key_separator) for line in _lines(lines, producer, told))
+                _send(producer, topic, messages, partition, transaction_size, told)
         except BlockedError as error:
             raise UserError(
                 str(error),
@@ -164,6 +184,22 @@ def command(
     say(f"{counted(told.acked, 'record')} acknowledged, {told.failed:,} failed")
     if told.failed:
         raise typer.Exit(1)
+
+
+def _send(
+    producer: "Producer",
+    topic: str,
+    messages: "Iterable[ProducerRecord]",
+    partition: int | None,
+    size: int | None,
+    told: "Told",
+) -> None:
+    """Send messages, in transactions of `size` if the producer has transactions."""
+    if producer.client.transactions is not None:
+        _in_transactions(producer, topic, messages, partition, size, told)
+        return
+    for message in messages:
+        producer.send(topic, message, partition)
 
 
 def _in_transactions(
@@ -210,6 +246,10 @@ class Told:
     def __init__(self, as_json: bool) -> None:
         self.acked = self.failed = 0
         self._as_json = as_json
+
+    def take_one(self, event: "RecordAcked | RecordFailed") -> None:
+        """Count a result; prints it with --json."""
+        self.take([event])
 
     def take(self, events: "Iterable[RecordAcked | RecordFailed]") -> None:
         """Count results; print them with --json."""
@@ -261,13 +301,22 @@ def _lines(files: list[str], producer: "Producer", told: Told) -> Iterator[bytes
 def _read(
     files: list[str], lines: "queue.Queue[bytes | UserError | None]", producer: "Producer"
 ) -> None:
+    try:
+        for line in _lines_of(files):
+            lines.put(line)
+            producer.wake()
+    except UserError as error:
+        lines.put(error)
+    lines.put(None)
+    producer.wake()
+
+
+def _lines_of(files: list[str]) -> Iterator[bytes]:
+    """Yield the lines of files and of standard input. Raises UserError."""
     for name in files:
         try:
             with sys.stdin.buffer if name == STANDARD_INPUT else Path(name).open("rb") as stream:
                 for line in stream:
-                    lines.put(line.rstrip(b"\r\n"))
-                    producer.wake()
+                    yield line.rstrip(b"\r\n")
         except OSError as error:
-            lines.put(UserError(f"Cannot read {name}: {error.strerror}."))
-    lines.put(None)
-    producer.wake()
+            raise UserError(f"Cannot read {name}: {error.strerror}.") from None

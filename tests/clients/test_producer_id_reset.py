@@ -3,6 +3,8 @@
 Source: seed 002, step 2 of the client's sending process.
 """
 
+from typing import Any
+
 from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.wire.generated.init_producer_id import InitProducerIdResponse
@@ -13,7 +15,7 @@ EXPIRY_MS = 2_000
 SECOND_ID = InitProducerIdResponse(producer_id=5000, producer_epoch=0)
 
 
-def with_a_lost_batch(**config: object) -> ProducerBench:
+def with_a_lost_batch(**config: Any) -> ProducerBench:
     """One acked batch of A, an expired one (1), one in flight behind it (2), and one of B (3)."""
     bench = ProducerBench(delivery_timeout_ms=EXPIRY_MS, request_timeout_ms=EXPIRY_MS, **config)
     bench.send(A)
@@ -102,7 +104,7 @@ A_HOLE_AND_A_LOST_RESPONSE: Schedule = [
 """Record 2 is refused and expires, so record 3 gets 45. The response to record 4 is lost."""
 
 
-def written(**config: bool) -> dict[int, int]:
+def written(**config: Any) -> dict[int, int]:
     """Copies of each record of an application that sends every failed record again."""
     net = Network(
         ProducerConfig(
