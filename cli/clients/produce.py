@@ -90,6 +90,23 @@ TransactionSize = Annotated[
         help="With --transactional-id: records per transaction; default: one transaction.",
     ),
 ]
+InFlight = Annotated[
+    int,
+    typer.Option(
+        "--max-in-flight",
+        min=1,
+        metavar="N",
+        help="max.in.flight.requests.per.connection; more than 5 requires --unsafe.",
+    ),
+]
+Unsafe = Annotated[
+    bool,
+    typer.Option(
+        "--unsafe",
+        help="Allow an idempotent producer with any --acks and --max-in-flight, to show which"
+        " records are then lost, repeated or out of order.",
+    ),
+]
 Threads = Annotated[
     int | None,
     typer.Option(
@@ -115,6 +132,8 @@ def command(
     batch_size: BatchSize = 16_384,
     availability_timeout_ms: AvailabilityMs = 0,
     max_block_ms: MaxBlockMs = 60_000,
+    max_in_flight: InFlight = 5,
+    unsafe: Unsafe = False,
     transactional_id: TransactionalId = None,
     transaction_size: TransactionSize = None,
     threads: Threads = None,
@@ -153,6 +172,8 @@ def command(
             batch_size=batch_size,
             partitioner_availability_timeout_ms=availability_timeout_ms,
             max_block_ms=max_block_ms,
+            max_in_flight_requests_per_connection=max_in_flight,
+            is_unsafe=unsafe,
             transactional_id=transactional_id,
         )
         if threads is None:
