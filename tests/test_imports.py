@@ -51,7 +51,7 @@ ROOMS: dict[str, set[str]] = {
     "share": {"core", "logs", "cluster"},
     "groups": {"core", "access", "cluster", "share"},
     "observed": {"core", "logs", "fetch", "share", "groups"},
-    "transactions": {"core", "logs", "cluster", "groups"},
+    "transactions": {"core", "logs", "cluster", "eras", "groups"},
     "apis": {
         *{"core", "logs", "configs", "access", "cluster", "eras", "replication", "fetch"},
         *{"share", "groups", "transactions"},

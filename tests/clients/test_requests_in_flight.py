@@ -21,7 +21,7 @@ FIRST_IS_REJECTED: Schedule = [
     *[(Step.ANSWER, 0)] * 6,
     (Step.WAIT, 2),
 ]
-"""The producer is known by a first record. Then six batches are sent; the first one is rejected for a moment, the broker accepts the others."""
+"""After a first record, six batches are sent. The broker rejects the first one for a moment."""
 
 
 def logged(**config: Any) -> list[int]:
@@ -58,6 +58,6 @@ def test_without_idempotence_one_request_in_flight_keeps_the_order() -> None:
 @pytest.mark.parametrize("in_flight", [2, 5, 6])
 @pytest.mark.parametrize("acks", ["all", "1"])
 def test_with_idempotence_any_number_in_flight_keeps_the_order(in_flight: int, acks: str) -> None:
-    """Six in flight lose responses instead: `test_six_in_flight_exceed_the_brokers_five_batches`."""
+    """Six lose responses instead: `test_six_in_flight_exceed_the_brokers_five_batches`."""
     config = {"max_in_flight_requests_per_connection": in_flight, "acks": acks}
     assert logged(is_unsafe=True, **config) == IN_ORDER
