@@ -53,7 +53,7 @@ def handle(controller: Controller, request: Request) -> Decision:
 def on_reply(broker: Broker, message: Message, response: AllocateProducerIdsResponse) -> Decision:
     """Store the block, or schedule a retry."""
     if zookeeper_producer_ids.is_enabled(broker):
-        return _from_zookeeper(broker, message.body, response)
+        return _from_zookeeper(broker, message, response)
     tables = broker.tables
     first, size = response.producer_id_start, response.producer_id_len
     is_good = producer_ids.is_acceptable(tables.metadata, broker.id, first, size)
@@ -65,9 +65,11 @@ def on_reply(broker: Broker, message: Message, response: AllocateProducerIdsResp
 
 
 def _from_zookeeper(
-    broker: Broker, request: AllocateProducerIdsRequest, response: AllocateProducerIdsResponse
+    broker: Broker, message: Message, response: AllocateProducerIdsResponse
 ) -> Decision:
     """Write after a read, store the block after a write, read again after a conflict."""
+    request = message.body
+    assert isinstance(request, AllocateProducerIdsRequest)
     tables, woken = broker.tables, [producer_ids.watch_key(broker.id)]
     if response.stored is not None:
         try:
