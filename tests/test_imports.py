@@ -45,11 +45,11 @@ ROOMS: dict[str, set[str]] = {
     "configs": {"core"},
     "access": {"core", "configs"},
     "cluster": {"core", "logs", "configs", "access"},
-    "eras": {"core", "logs", "cluster"},
-    "replication": {"core", "logs", "cluster", "eras"},
     "fetch": {"core", "logs", "cluster"},
     "share": {"core", "logs", "cluster"},
     "groups": {"core", "access", "cluster", "share"},
+    "eras": {"core", "logs", "cluster", "groups"},
+    "replication": {"core", "logs", "cluster", "eras"},
     "observed": {"core", "logs", "fetch", "share", "groups"},
     "transactions": {"core", "logs", "cluster", "eras", "groups"},
     "apis": {
