@@ -145,17 +145,19 @@ def test_document_with_an_old_version_is_not_applied() -> None:
         apply_written(table, ProducerIdBlockWritten(SEED, 0))
 
 
-def test_of_two_brokers_in_two_cells_one_loses_its_write_and_starts_again_at_step_1() -> None:
-    """Both read version 0. The controller, in a third cell, has ZooKeeper's document."""
+def three_cells() -> Cells:
+    """The controller is in `cell-0`, with ZooKeeper's document."""
+    broker_settings = BrokerSettings(brokertwin_zk_producer_id_blocks=True)
     settings = CellSettings(
-        name="c",
-        cluster="c",
-        brokers=[1, 2, 3],
-        broker_settings=BrokerSettings(brokertwin_zk_producer_id_blocks=True),
+        name="c", cluster="c", brokers=[1, 2, 3], broker_settings=broker_settings
     )
-    cells = Cells(settings, {"cell-0": [1], "cell-1": [2], "cell-2": [3]})
-    rows = [("cell-1", init("a", broker=2)), ("cell-2", init("b", broker=3))]
-    cells.deliver(rows)
+    return Cells(settings, {"cell-0": [1], "cell-1": [2], "cell-2": [3]})
+
+
+def test_of_two_brokers_in_two_cells_one_loses_its_write_and_starts_again_at_step_1() -> None:
+    """Both read version 0."""
+    cells = three_cells()
+    cells.deliver([("cell-1", init("a", broker=2)), ("cell-2", init("b", broker=3))])
     ids = {name: cells.answers[name]["response"]["producerId"] for name in ("a", "b")}
     assert sorted(ids.values()) == [0, BLOCK_SIZE]
     steps = Counter(step_of(row) for row in cells.topic)
@@ -165,6 +167,28 @@ def test_of_two_brokers_in_two_cells_one_loses_its_write_and_starts_again_at_ste
         item for key, item in cells.durable().items() if key.endswith("latest_producer_id_block")
     ]
     assert stored["version"] == 2
+
+
+def test_requests_of_a_broker_wait_for_one_block() -> None:
+    cells = three_cells()
+    cells.deliver([("cell-1", init(name, broker=2)) for name in ("a", "b")])
+    ids = [cells.answers[name]["response"]["producerId"] for name in ("a", "b")]
+    assert ids == [0, 1]
+    assert Counter(step_of(row) for row in cells.topic)["read"] == 1
+
+
+def test_a_wait_for_a_block_ends_after_30_seconds_and_the_document_is_read_again() -> None:
+    cells = three_cells()
+    (late,) = cells.take(("cell-1", init("a", broker=2)))
+    assert step_of(late) == "read"
+    assert cells.answers == {}
+    tick = {"id": "tick", "cluster": "c", "kind": "tick", "time": START + 30_000}
+    (again,) = cells.take(("cell-1", msgspec.json.encode(tick)))
+    assert cells.answers["a"]["response"]["errorCode"] == Error.COORDINATOR_LOAD_IN_PROGRESS
+    assert step_of(again) == "read"
+    cells.deliver([("cell-1", init("b", broker=2)), late, again])
+    assert cells.answers["b"]["response"]["producerId"] == 0
+    assert cells.dead_letters() == []
 
 
 def init(name: str, broker: int) -> bytes:
