@@ -17,6 +17,8 @@ from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.clients.io.producer import Producer
+    from brokertwin.clients.io.security import Kafka
+    from brokertwin.clients.io.shared_producer import SharedProducer
     from brokertwin.clients.messages import ProducerRecord
     from brokertwin.clients.producer_config import ProducerConfig
     from brokertwin.clients.producer_events import RecordAcked, RecordFailed
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 READ_AHEAD = 10_000
 TURN_MS = 50
 STANDARD_INPUT = "-"
+CHECK_TOPIC = "Check the topic name: `brokertwin produce` does not create topics."
 
 
 class Compression(StrEnum):
@@ -152,36 +155,25 @@ def command(
     """
     from brokertwin.cli.clients.client_access import accessible
     from brokertwin.cli.clients.sender_threads import send_from_threads
-    from brokertwin.clients.io.producer import BlockedError, Producer, TransactionError
+    from brokertwin.clients.io.producer import BlockedError
     from brokertwin.clients.io.shared_producer import SharedProducer
-    from brokertwin.clients.producer_config import ProducerConfig, ProducerConfigError
-    from brokertwin.state.core.errors import error_name
+    from brokertwin.clients.producer_config import ProducerConfig
 
     if threads is not None and transactional_id is not None:
-        raise UserError(
-            "Cannot combine --threads and --transactional-id: a producer has one transaction.",
-            "Leave out one of them.",
-        )
+        raise UserError("Cannot combine --threads and --transactional-id.", "Leave out one.")
     kafka = accessible(settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config))
     told = Told(as_json)
-    producer: Producer | SharedProducer
-    try:
-        settings = ProducerConfig(
-            acks=acks,
-            linger_ms=linger_ms,
-            batch_size=batch_size,
-            partitioner_availability_timeout_ms=availability_timeout_ms,
-            max_block_ms=max_block_ms,
-            max_in_flight_requests_per_connection=max_in_flight,
-            is_unsafe=unsafe,
-            transactional_id=transactional_id,
-        )
-        if threads is None:
-            producer = Producer(kafka, settings, compression=compression, may_create_topics=False)
-        else:
-            producer = SharedProducer(kafka, settings, told.take_one, compression=compression)
-    except ProducerConfigError as error:
-        raise UserError(f"{error}.") from None
+    settings = ProducerConfig(
+        acks=acks,
+        linger_ms=linger_ms,
+        batch_size=batch_size,
+        partitioner_availability_timeout_ms=availability_timeout_ms,
+        max_block_ms=max_block_ms,
+        max_in_flight_requests_per_connection=max_in_flight,
+        is_unsafe=unsafe,
+        transactional_id=transactional_id,
+    )
+    producer = _producer(kafka, settings, compression, told, is_shared=threads is not None)
     with producer:
         try:
             lines = files or [STANDARD_INPUT]
@@ -192,19 +184,34 @@ def command(
                 messages = (_message(line, key_separator) for line in _lines(lines, producer, told))
                 _send(producer, topic, messages, partition, transaction_size, told)
         except BlockedError as error:
-            raise UserError(
-                str(error),
-                "Check the topic name: `brokertwin produce` does not create topics.",
-            ) from None
-        except TransactionError as error:
-            failed = f"{error.error} {error_name(error.error)}"
-            raise UserError(f"The transaction failed: {failed}.") from None
+            raise UserError(str(error), CHECK_TOPIC) from None
         except KeyboardInterrupt:
             say("sending pending records")
         told.take(producer.flush(_longest_ms(producer.client.producer.config)))
     say(f"{counted(told.acked, 'record')} acknowledged, {told.failed:,} failed")
     if told.failed:
         raise typer.Exit(1)
+
+
+def _producer(
+    kafka: "Kafka",
+    settings: "ProducerConfig",
+    compression: Compression,
+    told: "Told",
+    *,
+    is_shared: bool,
+) -> "Producer | SharedProducer":
+    """Return a producer for one thread or, if `is_shared`, for several."""
+    from brokertwin.clients.io.producer import Producer
+    from brokertwin.clients.io.shared_producer import SharedProducer
+    from brokertwin.clients.producer_config import ProducerConfigError
+
+    try:
+        if is_shared:
+            return SharedProducer(kafka, settings, told.take_one, compression=compression)
+        return Producer(kafka, settings, compression=compression, may_create_topics=False)
+    except ProducerConfigError as error:
+        raise UserError(f"{error}.") from None
 
 
 def _send(
@@ -216,11 +223,18 @@ def _send(
     told: "Told",
 ) -> None:
     """Send messages, in transactions of `size` if the producer has transactions."""
-    if producer.client.transactions is not None:
-        _in_transactions(producer, topic, messages, partition, size, told)
+    from brokertwin.clients.io.producer import TransactionError
+    from brokertwin.state.core.errors import error_name
+
+    if producer.client.transactions is None:
+        for message in messages:
+            producer.send(topic, message, partition)
         return
-    for message in messages:
-        producer.send(topic, message, partition)
+    try:
+        _in_transactions(producer, topic, messages, partition, size, told)
+    except TransactionError as error:
+        failed = f"{error.error} {error_name(error.error)}"
+        raise UserError(f"The transaction failed: {failed}.") from None
 
 
 def _in_transactions(

@@ -201,6 +201,8 @@ class SharedProducer:
 
     def close(self) -> None:
         """Stop the sender and end all waits; unflushed records are lost."""
+        if self._is_closing:
+            return
         self._is_closing = True
         self._network.wake()
         self._sender.join()
