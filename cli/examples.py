@@ -180,6 +180,10 @@ EXAMPLES = {
     "capture": (
         "brokertwin capture --broker kafka:9092 --listen localhost:19092 --out new.jsonl.gz",
     ),
+    "proxy": (
+        "brokertwin proxy --broker kafka:9092 --faults faults.toml",
+        "brokertwin proxy --broker kafka:9092 --listen localhost:0 --control 9405",
+    ),
     "top": (
         "brokertwin run --http-listen 9404",
         "brokertwin top",
