@@ -33,7 +33,7 @@ EXAMPLES = {
         "brokertwin send --check orders.jsonl.gz",
     ),
     "ingest": (
-        "brokertwin ingest kafka-request.log --batches-from kafka:9092",
+        "brokertwin ingest kafka-request.log --batches-from kafka:9092 --out requests.jsonl.gz",
         "brokertwin ingest *.log.gz --out events.jsonl.gz",
     ),
     "replay": (
