@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from brokertwin.cli.era_options import EraOption, Trace, tracer
 from brokertwin.cli.options import AsJson, Bootstrap, ConfigFile, KafkaConfig, settings_of
 from brokertwin.cli.output import say, show_json
 from brokertwin.errors import UserError
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
+    from brokertwin.clients.era import Era
     from brokertwin.clients.io.producer import Producer
     from brokertwin.clients.messages import ProducerRecord
     from brokertwin.clients.producer_config import ProducerConfig
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 READ_AHEAD = 10_000
 TURN_MS = 50
+NO_CREATION = "Check the topic name: `brokertwin produce` does not create topics."
 STANDARD_INPUT = "-"
 
 
@@ -60,8 +63,14 @@ Partition = Annotated[
     typer.Option("--partition", min=0, help="Write to this partition; default: by key."),
 ]
 CompressionOption = Annotated[Compression, typer.Option("--compression", help="compression.type")]
-AcksOption = Annotated[Acks, typer.Option("--acks", help="acks; only all allows idempotence.")]
-LingerMs = Annotated[int, typer.Option("--linger-ms", min=0, metavar="MS", help="linger.ms")]
+AcksOption = Annotated[
+    Acks | None,
+    typer.Option("--acks", help="acks; only all allows idempotence. Default: all; with --era: 1."),
+]
+LingerMs = Annotated[
+    int | None,
+    typer.Option("--linger-ms", min=0, metavar="MS", help="linger.ms; default: 5; with --era: 0."),
+]
 AvailabilityMs = Annotated[
     int,
     typer.Option(
@@ -101,13 +110,15 @@ def command(
     key_separator: Separator = None,
     partition: Partition = None,
     compression: CompressionOption = Compression.NONE,
-    acks: AcksOption = Acks.ALL,
-    linger_ms: LingerMs = 5,
+    acks: AcksOption = None,
+    linger_ms: LingerMs = None,
     batch_size: BatchSize = 16_384,
     availability_timeout_ms: AvailabilityMs = 0,
     max_block_ms: MaxBlockMs = 60_000,
     transactional_id: TransactionalId = None,
     transaction_size: TransactionSize = None,
+    era: EraOption = None,
+    trace: Trace = False,
     as_json: AsJson = False,
     bootstrap: Bootstrap = None,
     kafka_config: KafkaConfig = None,
@@ -121,40 +132,38 @@ def command(
     prints a line for each record: its partition and offset, or the error. Exits with code 1 if a
     record failed.
     """
+    import msgspec
+
     from brokertwin.cli.clients.client_access import accessible
-    from brokertwin.clients.io.producer import BlockedError, Producer, TransactionError
-    from brokertwin.clients.producer_config import ProducerConfig, ProducerConfigError
+    from brokertwin.clients.io.producer import BlockedError, TransactionError
+    from brokertwin.clients.io.traced import EraProducer
+    from brokertwin.clients.producer_config import ProducerConfigError
     from brokertwin.state.core.errors import error_name
 
     kafka = accessible(settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config))
     try:
-        settings = ProducerConfig(
-            acks=acks,
-            linger_ms=linger_ms,
+        settings = msgspec.structs.replace(
+            _defaults(era, acks, linger_ms),
             batch_size=batch_size,
             partitioner_availability_timeout_ms=availability_timeout_ms,
             max_block_ms=max_block_ms,
             transactional_id=transactional_id,
         )
-        producer = Producer(kafka, settings, compression=compression, may_create_topics=False)
+        producer = EraProducer(kafka, settings, era, tracer(trace), compression=compression)
     except ProducerConfigError as error:
         raise UserError(f"{error}.") from None
     told = Told(as_json)
     with producer:
         try:
-            lines = (
-                _message(line, key_separator) for line in _lines(files or ["-"], producer, told)
-            )
+            texts = _lines(files or ["-"], producer, told)
+            lines = (_message(line, key_separator) for line in texts)
             if transactional_id is None:
                 for message in lines:
                     producer.send(topic, message, partition)
             else:
                 _in_transactions(producer, topic, lines, partition, transaction_size, told)
         except BlockedError as error:
-            raise UserError(
-                str(error),
-                "Check the topic name: `brokertwin produce` does not create topics.",
-            ) from None
+            raise UserError(str(error), NO_CREATION) from None
         except TransactionError as error:
             failed = f"{error.error} {error_name(error.error)}"
             raise UserError(f"The transaction failed: {failed}.") from None
@@ -164,6 +173,17 @@ def command(
     say(f"{counted(told.acked, 'record')} acknowledged, {told.failed:,} failed")
     if told.failed:
         raise typer.Exit(1)
+
+
+def _defaults(era: "Era | None", acks: Acks | None, linger_ms: int | None) -> "ProducerConfig":
+    """Return an era's settings with those that were given."""
+    import msgspec
+
+    from brokertwin.clients.eras import producer_config
+
+    given = {"acks": acks, "linger_ms": linger_ms}
+    known = {name: value for name, value in given.items() if value is not None}
+    return msgspec.structs.replace(producer_config(era), **known)
 
 
 def _in_transactions(
