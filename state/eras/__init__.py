@@ -4,7 +4,10 @@ leader_and_isr             LeaderAndIsr requests of a ZooKeeper controller (unti
 zookeeper_offsets          committed offsets in ZooKeeper (Kafka 0.8)
 high_watermark_truncation  followers truncate to the high watermark (before KIP-101)
 replication_lines          log lines about replication (Kafka 0.10)
+session_lines              log lines about fetch sessions (Kafka 1.1 to 2.x)
+versions                   broker settings of Kafka 0.10 and 2.0
 
-Two more settings are one condition each: `brokertwin.isr.by.time.only` in
-`replication/leader.py`, `brokertwin.zk.producer.id.blocks` in `transactions/producer_id_blocks.py`.
+Three more settings are one condition each: `brokertwin.isr.by.time.only` in
+`replication/leader.py`, `brokertwin.fetch.by.backoff` in `replication/copying.py`,
+`brokertwin.zk.producer.id.blocks` in `transactions/producer_id_blocks.py`.
 """
