@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 READ_AHEAD = 10_000
 TURN_MS = 50
-NO_CREATION = "Check the topic name: `brokertwin produce` does not create topics."
 STANDARD_INPUT = "-"
 CHECK_TOPIC = "Check the topic name: `brokertwin produce` does not create topics."
 
@@ -148,12 +147,9 @@ def command(
     unsafe: Unsafe = False,
     transactional_id: TransactionalId = None,
     transaction_size: TransactionSize = None,
-<<<<<<< HEAD
+    threads: Threads = None,
     era: EraOption = None,
     trace: Trace = False,
-=======
-    threads: Threads = None,
->>>>>>> main
     as_json: AsJson = False,
     bootstrap: Bootstrap = None,
     kafka_config: KafkaConfig = None,
@@ -170,39 +166,15 @@ def command(
     import msgspec
 
     from brokertwin.cli.clients.client_access import accessible
-<<<<<<< HEAD
-    from brokertwin.clients.io.producer import BlockedError, TransactionError
-    from brokertwin.clients.io.traced import EraProducer
-    from brokertwin.clients.producer_config import ProducerConfigError
-    from brokertwin.state.core.errors import error_name
-=======
     from brokertwin.cli.clients.sender_threads import send_from_threads
     from brokertwin.clients.io.producer import BlockedError
     from brokertwin.clients.io.shared_producer import SharedProducer
-    from brokertwin.clients.producer_config import ProducerConfig
->>>>>>> main
 
-    if threads is not None and transactional_id is not None:
-        raise UserError("Cannot combine --threads and --transactional-id.", "Leave out one.")
+    _check_threads(threads, transactional_id, trace)
     kafka = accessible(settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config))
-<<<<<<< HEAD
-    try:
-        settings = msgspec.structs.replace(
-            _defaults(era, acks, linger_ms),
-            batch_size=batch_size,
-            partitioner_availability_timeout_ms=availability_timeout_ms,
-            max_block_ms=max_block_ms,
-            transactional_id=transactional_id,
-        )
-        producer = EraProducer(kafka, settings, era, tracer(trace), compression=compression)
-    except ProducerConfigError as error:
-        raise UserError(f"{error}.") from None
-=======
->>>>>>> main
     told = Told(as_json)
-    settings = ProducerConfig(
-        acks=acks,
-        linger_ms=linger_ms,
+    settings = msgspec.structs.replace(
+        _defaults(era, acks, linger_ms),
         batch_size=batch_size,
         partitioner_availability_timeout_ms=availability_timeout_ms,
         max_block_ms=max_block_ms,
@@ -210,33 +182,19 @@ def command(
         is_unsafe=unsafe,
         transactional_id=transactional_id,
     )
-    producer = _producer(kafka, settings, compression, told, is_shared=threads is not None)
+    shared = told if threads is not None else None
+    producer = _producer(kafka, settings, compression, era, trace, shared)
     with producer:
         try:
-<<<<<<< HEAD
-            texts = _lines(files or ["-"], producer, told)
-            lines = (_message(line, key_separator) for line in texts)
-            if transactional_id is None:
-                for message in lines:
-                    producer.send(topic, message, partition)
-=======
             lines = files or [STANDARD_INPUT]
             if isinstance(producer, SharedProducer):
                 messages = (_message(line, key_separator) for line in _lines_of(lines))
                 send_from_threads(producer, topic, messages, partition, threads or 1)
->>>>>>> main
             else:
                 messages = (_message(line, key_separator) for line in _lines(lines, producer, told))
                 _send(producer, topic, messages, partition, transaction_size, told)
         except BlockedError as error:
-<<<<<<< HEAD
-            raise UserError(str(error), NO_CREATION) from None
-        except TransactionError as error:
-            failed = f"{error.error} {error_name(error.error)}"
-            raise UserError(f"The transaction failed: {failed}.") from None
-=======
             raise UserError(str(error), CHECK_TOPIC) from None
->>>>>>> main
         except KeyboardInterrupt:
             say("sending pending records")
         told.take(producer.flush(_longest_ms(producer.client.producer.config)))
@@ -245,7 +203,14 @@ def command(
         raise typer.Exit(1)
 
 
-<<<<<<< HEAD
+def _check_threads(threads: int | None, transactional_id: str | None, is_traced: bool) -> None:
+    """Check options that a shared producer does not support. Raises UserError."""
+    if threads is not None and transactional_id is not None:
+        raise UserError("Cannot combine --threads and --transactional-id.", "Leave out one.")
+    if threads is not None and is_traced:
+        raise UserError("Cannot combine --threads and --trace.", "Leave out one.")
+
+
 def _defaults(era: "Era | None", acks: Acks | None, linger_ms: int | None) -> "ProducerConfig":
     """Return an era's settings with those that were given."""
     import msgspec
@@ -255,24 +220,29 @@ def _defaults(era: "Era | None", acks: Acks | None, linger_ms: int | None) -> "P
     given = {"acks": acks, "linger_ms": linger_ms}
     known = {name: value for name, value in given.items() if value is not None}
     return msgspec.structs.replace(producer_config(era), **known)
-=======
+
+
 def _producer(
     kafka: "Kafka",
     settings: "ProducerConfig",
     compression: Compression,
-    told: "Told",
-    *,
-    is_shared: bool,
+    era: "Era | None",
+    is_traced: bool,
+    shared: "Told | None",
 ) -> "Producer | SharedProducer":
-    """Return a producer for one thread or, if `is_shared`, for several."""
-    from brokertwin.clients.io.producer import Producer
+    """Return a producer for one thread or, with `shared` for its results, for several."""
+    from brokertwin.clients.eras import metadata_settings
     from brokertwin.clients.io.shared_producer import SharedProducer
+    from brokertwin.clients.io.traced import EraProducer
     from brokertwin.clients.producer_config import ProducerConfigError
 
+    metadata = metadata_settings(era)
     try:
-        if is_shared:
-            return SharedProducer(kafka, settings, told.take_one, compression=compression)
-        return Producer(kafka, settings, compression=compression, may_create_topics=False)
+        if shared is not None:
+            return SharedProducer(
+                kafka, settings, shared.take_one, compression=compression, metadata=metadata
+            )
+        return EraProducer(kafka, settings, era, tracer(is_traced), compression=compression)
     except ProducerConfigError as error:
         raise UserError(f"{error}.") from None
 
@@ -298,7 +268,6 @@ def _send(
     except TransactionError as error:
         failed = f"{error.error} {error_name(error.error)}"
         raise UserError(f"The transaction failed: {failed}.") from None
->>>>>>> main
 
 
 def _in_transactions(
