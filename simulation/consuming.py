@@ -240,6 +240,7 @@ class MixedActor(CopierActor):
             aborts = self.chance.random() < ABORTS
             self._wants = SendOutcome.GIVEN_UP if aborts else SendOutcome.ACKED
             self._writer.end(self._wants)
+            self._next_at = now + self.chance.randint(IDLE_MS, 2 * IDLE_MS)
         return PAUSE_MIN_MS
 
     def _copy(self) -> None:
