@@ -254,7 +254,8 @@ class MixedActor(CopierActor):
         if not read or self.is_ending:
             return
         self._writer.begin()
-        self._writer.write("orders", self.chance.randrange(self.place.plan.partitions))
+        for partition in range(self.place.plan.partitions):
+            self._writer.write("orders", partition)
         first = {at: offset for at, offset, _ in reversed(read)}
         offsets = {at: offset + 1 for at, offset, _ in read}
         self._plain = {}

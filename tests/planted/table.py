@@ -91,6 +91,13 @@ PLANTED: tuple[Planted, ...] = (
         "        return self.high_watermark",
     ),
     Planted(
+        "level-of-reader",
+        "read_committed readers end at the last stable offset",
+        "brokertwin.state.logs.log",
+        "return self.last_stable_offset if is_committed_only else self.high_watermark",
+        "return self.high_watermark",
+    ),
+    Planted(
         "open-by-producer",
         "a marker ends the transaction of its own producer",
         "brokertwin.state.logs.log_transactions",
