@@ -180,6 +180,11 @@ EXAMPLES = {
     "capture": (
         "brokertwin capture --broker kafka:9092 --listen localhost:19092 --out new.jsonl.gz",
     ),
+    "exam": (
+        "brokertwin exam localhost:9092",
+        "brokertwin exam kafka:9092 --only transactions --html exam.html",
+        "brokertwin exam kafka:9092 --baseline exam.json --junit exam.xml",
+    ),
     "top": (
         "brokertwin run --http-listen 9404",
         "brokertwin top",
