@@ -11,6 +11,7 @@
 | `{"$repeat": ["x", 3]}` | `xxx` |
 | `{"$text": "x"}`, `{"$hex": "00"}` | bytes |
 | `{"$batch": {…}}` | a record batch: `batches.from_fields` |
+| `{"$subscription": ["a"]}` | metadata of a consumer in a classic group |
 | `{"$join": […]}`, `{"$cut": [data, 3]}` | concatenated bytes; bytes without the last three |
 | `{"$frame": {…}}` | a request with its header: `_frame` |
 """
@@ -123,6 +124,14 @@ class World:
         return struct.pack(">hh", key, version) + data[4:]
 
 
+def _subscription(topics: list[str]) -> bytes:
+    """Return `ConsumerProtocolSubscription` v0 without user data."""
+    data = struct.pack(">hi", 0, len(topics))
+    for topic in topics:
+        data += struct.pack(">h", len(topic)) + topic.encode()
+    return data + struct.pack(">i", -1)
+
+
 EXPRESSIONS: dict[str, Callable[[World, Mapping[str, Any]], Any]] = {
     "$ref": World._ref,
     "$name": lambda world, part: world.name(part["$name"]),
@@ -134,6 +143,7 @@ EXPRESSIONS: dict[str, Callable[[World, Mapping[str, Any]], Any]] = {
     "$text": lambda world, part: part["$text"].encode(),
     "$hex": lambda world, part: bytes.fromhex(part["$hex"]),
     "$batch": lambda world, part: batches.from_fields(world.value(part["$batch"]), world.time),
+    "$subscription": lambda world, part: _subscription(world.value(part["$subscription"])),
     "$join": lambda world, part: b"".join(world.value(part["$join"])),
     "$cut": World._cut,
     "$frame": World._frame,

@@ -93,6 +93,11 @@ def cut(data: Any, count: int) -> Expr:
     return Expr({"$cut": [data, count]})
 
 
+def subscription(*topics: Any) -> Expr:
+    """Return the metadata of a consumer: `ConsumerProtocolSubscription` v0."""
+    return Expr({"$subscription": list(topics)})
+
+
 def batch(
     number: int = 1,
     pid: Any = -1,
@@ -136,7 +141,7 @@ class Author:
     def __init__(self, name: str, title: str, **defaults: Any) -> None:
         self.name, self.title = name, title
         self._defaults = {"severity": CLIENTS, **defaults}
-        self.scenarios: list[Scenario] = []
+        self._cases: dict[str, tuple[str, Play, dict[str, Any]]] = {}
 
     def __call__(self, play: Play | None = None, **fields: Any) -> Any:
         if play is None:
@@ -146,18 +151,19 @@ class Author:
 
     def case(self, name: str, rule: str, play: Play, **fields: Any) -> None:
         """Add a scenario."""
-        from tests.exam.script import Script
-
-        script = Script()
-        play(script)
-        rule = " ".join(rule.split())
-        known = {**self._defaults, **fields}
-        assert rule.endswith(".") and name not in {each.name for each in self.scenarios}, name
-        self.scenarios.append(Scenario(name=name, rule=rule, steps=script.steps, **known))
+        assert rule.endswith(".") and name not in self._cases, name
+        self._cases[name] = " ".join(rule.split()), play, {**self._defaults, **fields}
 
     def subject(self, kafka: str) -> Subject:
         """Return the subject without goldens."""
-        return Subject(self.name, self.title, kafka, self.scenarios)
+        from tests.exam.script import Script
+
+        scenarios = []
+        for name, (rule, play, fields) in self._cases.items():
+            script = Script()
+            play(script)
+            scenarios.append(Scenario(name=name, rule=rule, steps=script.steps, **fields))
+        return Subject(self.name, self.title, kafka, scenarios)
 
 
 class Steps:

@@ -112,6 +112,10 @@ def _played(
     site = look(address, [])
     goldens: dict[str, list[Observation]] = {}
     bad: set[str] = set()
+    for subject, scenario in chosen:
+        if reason := site.missing(scenario):
+            _say(f"NOT CLAIMED {subject.name}/{scenario.name}: {reason}")
+            bad.add(f"{subject.name}/{scenario.name}")
     for _ in range(2):
         for subject, scenario, shown in play_all(chosen, site, Choices(patience=3)):
             name = f"{subject.name}/{scenario.name}"
