@@ -95,6 +95,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
         body: the request, with the expressions of `bodies.py`; of RAW, an expression of bytes.
         retry: the request is repeated while the response has one of these codes.
         until: the request is repeated until this holds.
+        follow: fields of the body that a repeated request takes from the last response.
         view: what is compared.
         ms: duration of WAIT and SILENT.
         name: of TOPIC and COORDINATOR, without the prefix.
@@ -114,6 +115,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     body: Any = None
     retry: list[int] = msgspec.field(default_factory=lambda: list(RETRIED))
     until: Until | None = None
+    follow: list[str] = []
     view: View | None = None
     ms: int = 0
     name: str = ""

@@ -63,6 +63,10 @@ TIMES = frozenset(
 TIMES_OF_SCENARIO_MS = 4000
 """Times nearer to the scenario's are those of its records; others are the broker's."""
 
+EPOCHS = frozenset({"memberEpoch", "groupEpoch", "assignmentEpoch"})
+"""Epochs of groups, which count from the first one of the scenario: a coordinator bumps them when
+it learns of a new topic, too."""
+
 UNSORTED = frozenset({"records", "flags", "configs", "synonyms", "apiKeys", "topologyDescription"})
 """Lists that keep their order. All others are sorted, because brokers keep them in maps by
 generated ids, or in no order."""
@@ -90,6 +94,7 @@ class Normalizer:
         self._world = world
         self._symbols: dict[tuple[str, Any], str] = {}
         self._counts: dict[str, int] = {}
+        self._first_epoch: int | None = None
         for place, node in enumerate(world.nodes, 1):
             self._symbols["node", node] = f"<node{place}>"
 
@@ -140,6 +145,8 @@ class Normalizer:
     def _leaf(self, value: Any, key: str, is_final: bool) -> Any:
         if key in TIMES and isinstance(value, int):
             return self._time(value)
+        if key in EPOCHS and isinstance(value, int):
+            return self._epoch(value, is_final)
         if key == "leader" and isinstance(value, str):
             return self._symbol("member", value, is_final)
         if key in SYMBOLS and not isinstance(value, bool):
@@ -159,6 +166,16 @@ class Normalizer:
             self._counts[kind] = self._counts.get(kind, 0) + 1
             self._symbols[kind, value] = f"<{kind}{self._counts[kind]}>"
         return self._symbols[kind, value]
+
+    def _epoch(self, value: int, is_final: bool) -> Any:
+        if value <= 0:
+            return value
+        if self._first_epoch is None:
+            if not is_final:
+                return "<epoch?>"
+            self._first_epoch = value
+        passed = value - self._first_epoch
+        return f"<epoch{passed:+d}>" if passed else "<epoch>"
 
     def _time(self, value: int) -> Any:
         if value < 0:

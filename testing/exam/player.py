@@ -157,6 +157,8 @@ class Player:
             is_passing = bool(step.retry) and bool(codes(response) & set(step.retry))
             if not is_passing and (step.until is None or holds(step.until, response)):
                 return response
+            if not codes(response) - {0}:
+                body = body | {name: response[name] for name in step.follow if name in response}
             self._wait(POLL_S)
 
     def _send(self, step: Step) -> None:

@@ -191,6 +191,7 @@ class Steps:
         retry: Iterable[int] = RETRY,
         until: Until | None = None,
         view: View | None = None,
+        follow: Sequence[str] = (),
     ) -> Ref:
         """Send a request and receive the response."""
         return self.add(
@@ -204,6 +205,7 @@ class Steps:
             retry=list(retry),
             until=until,
             view=view,
+            follow=list(follow),
         )
 
     def send(self, api: str, version: int, body: Any, on: str = "", **fields: Any) -> None:

@@ -82,15 +82,6 @@ def off_commit_unknown_topic(s: Script) -> None:
 
 
 @OFFSETS(source="KafkaApis")
-def off_commit_empty_group(s: Script) -> None:
-    """The empty group id is accepted without a generation."""
-    t = s.topic()
-    s.group()
-    s.commit("", t, [(0, 1)], "empty group id, no generation", version=8)
-    s.commit("", t, [(0, 1)], "empty group id, generation 1", gen=1, member="m")
-
-
-@OFFSETS(source="KafkaApis")
 def off_commit_without_topics(s: Script) -> None:
     """A commit without topics succeeds with an empty response and creates no group."""
     g = s.group()
