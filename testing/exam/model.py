@@ -61,7 +61,8 @@ class Do(StrEnum):
 class Until(msgspec.Struct, frozen=True, omit_defaults=True):
     """A condition for which a request is repeated: the value at `path` is one of `values`.
 
-    With `is_not`, it is none of them. A missing value fulfils no condition.
+    With `is_not`, it is none of them. A missing value fulfils no condition. Values may be
+    expressions.
     """
 
     path: str
@@ -100,6 +101,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
         ms: duration of WAIT and SILENT.
         name: of TOPIC and COORDINATOR, without the prefix.
         partitions: of TOPIC.
+        replicas: of TOPIC: for each partition, numbers of brokers, the leader first.
         configs: of TOPIC.
         key_type: of COORDINATOR: 0 group, 1 transaction.
         broker: number of the broker that a new connection leads to, from 1; 0: the home broker.
@@ -120,6 +122,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     ms: int = 0
     name: str = ""
     partitions: int = 1
+    replicas: list[list[int]] = []
     configs: dict[str, str] = {}
     key_type: int = 0
     broker: int = 0

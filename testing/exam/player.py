@@ -87,8 +87,7 @@ class Player:
         sleep: Callable[[float], None],
     ) -> None:
         nodes = list(site.brokers)
-        if scenario.brokers == 1:
-            nodes = [site.home, *(node for node in nodes if node != site.home)]
+        nodes = [site.home, *(node for node in nodes if node != site.home)]
         self.observations: list[Observation] = []
         self.exchanges: list[Exchange | None] = []
         self._scenario, self._site, self._sleep = scenario, site, sleep
@@ -151,11 +150,13 @@ class Player:
             self.exchanges.append(Exchange(step.api, step.version, body, response))
 
     def _called(self, step: Step, body: Any) -> Any:
-        connection = self._connection(step)
+        connection, until = self._connection(step), step.until
+        if until is not None:
+            until = Until(until.path, self._world.value(until.values), until.is_not)
         while True:
             response = connection.call(step.api, step.version, body)
             is_passing = bool(step.retry) and bool(codes(response) & set(step.retry))
-            if not is_passing and (step.until is None or holds(step.until, response)):
+            if not is_passing and (until is None or holds(until, response)):
                 return response
             if not codes(response) - {0}:
                 body = body | {name: response[name] for name in step.follow if name in response}
@@ -240,10 +241,12 @@ class Player:
             self._world.topic_ids[step.name] = topic["topicId"]
 
     def _create(self, step: Step, name: str) -> None:
-        has_choice = len(self._site.brokers) > 1 and self._scenario.brokers == 1
+        has_choice = len(self._site.brokers) > 1
+        nodes = self._world.nodes
+        replicas = step.replicas or [[1]] * step.partitions
         places = [
-            {"partitionIndex": place, "brokerIds": [self._site.home]}
-            for place in range(step.partitions)
+            {"partitionIndex": place, "brokerIds": [nodes[number - 1] for number in numbers]}
+            for place, numbers in enumerate(replicas)
         ]
         topic = {
             "name": name,
@@ -258,10 +261,9 @@ class Player:
             raise SetupError(f"CreateTopics responds {created['errorCode']}")
 
     def _serves(self, step: Step, name: str) -> bool:
-        """Whether the home broker leads all partitions by now."""
-        if self._scenario.brokers > 1:
-            return True
-        places = [{"partitionIndex": place, "timestamp": -1} for place in range(step.partitions)]
+        """Whether the home broker leads by now all partitions that it should lead."""
+        led = [p for p in range(step.partitions) if not step.replicas or step.replicas[p][0] == 1]
+        places = [{"partitionIndex": place, "timestamp": -1} for place in led]
         body = {"replicaId": -1, "topics": [{"name": name, "partitions": places}]}
         response = self._setup_call("ListOffsets", 7, body)
         return not codes(response) - {0}

@@ -246,7 +246,7 @@ _STRUCTS = ("until", "view")
 
 def until(path: str, *values: Any, is_not: bool = False) -> Until:
     """Return a condition for `call`."""
-    return Until(path, list(values), is_not)
+    return Until(path, plain(values), is_not)
 
 
 def view(own: Sequence[str] = (), only: Sequence[str] = (), without: Sequence[str] = ()) -> View:

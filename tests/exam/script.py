@@ -15,10 +15,15 @@ class Script(Steps):
     # Set-up
 
     def topic(
-        self, name: str = "a", partitions: int = 1, configs: Mapping[str, str] | None = None
+        self,
+        name: str = "a",
+        partitions: int = 1,
+        configs: Mapping[str, str] | None = None,
+        replicas: Sequence[Sequence[int]] = (),
     ) -> Topic:
-        """Create a topic."""
-        self.add(Do.TOPIC, name=name, partitions=partitions, configs=dict(configs or {}))
+        """Create a topic; replicas are numbers of brokers, for each partition."""
+        given = {"configs": dict(configs or {}), "replicas": [list(each) for each in replicas]}
+        self.add(Do.TOPIC, name=name, partitions=len(replicas) or partitions, **given)
         return Topic(name)
 
     def group(self, name: str = "g", key_type: int = 0) -> Expr:

@@ -174,7 +174,9 @@ def grp_protocol_vote(s: Script) -> None:
     s.receive("second member", "second")
 
 
-@CLASSIC
+@CLASSIC(
+    settings={"group.min.session.timeout.ms": "6000", "group.max.session.timeout.ms": "1800000"}
+)
 def grp_session_timeout_bounds(s: Script) -> None:
     """The session timeout must be within the broker's bounds."""
     for ms in (5999, 6000, 1_800_000, 1_800_001):

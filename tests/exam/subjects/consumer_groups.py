@@ -12,6 +12,7 @@ CONSUMER = Author(
     kip="KIP-848",
     source="GroupMetadataManager",
     features={"group.version": 1},
+    settings={"group.consumer.heartbeat.interval.ms": "5000"},
 )
 API = "ConsumerGroupHeartbeat"
 ASSIGNED = until("assignment.topicPartitions.0.topicId", None, is_not=True)
@@ -85,7 +86,7 @@ def cons_leave(s: Script) -> None:
 
 @CONSUMER
 def cons_epochs(s: Script) -> None:
-    """A heartbeat with a future epoch is fenced; the last one is accepted with its partitions."""
+    """A heartbeat with a future or a former epoch is fenced."""
     g, _, m, e = joined(s)
     beat(s, g, m, e + 7, "future epoch")
     beat(s, g, m, e - 1, "former epoch, nothing owned", topicPartitions=[])
@@ -206,7 +207,7 @@ BAD_JOINS: dict[str, tuple[str, dict[str, Any]]] = {
         "The name of a server assignor must not be empty.",
         {**joining("x"), "serverAssignor": ""},
     ),
-    "long_regex": (
+    "bad_regex": (
         "A regular expression that cannot be parsed is refused.",
         {**joining(), "subscribedTopicNames": None, "subscribedTopicRegex": "(["},
     ),
@@ -289,7 +290,7 @@ def cons_commit(s: Script) -> None:
 
 @CONSUMER
 def cons_commit_old_version(s: Script) -> None:
-    """OffsetCommit v8 of a member reports a stale epoch as an unsupported version."""
+    """OffsetCommit v8 of a member of a consumer group is refused as an unsupported version."""
     g, t, m, e = joined(s)
     s.commit(g, t, [(0, 3)], "current epoch", member=m, gen=e, version=8)
     s.commit(g, t, [(0, 4)], "future epoch", member=m, gen=e + 1, version=8)

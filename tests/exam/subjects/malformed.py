@@ -67,7 +67,13 @@ def _size(number: int) -> Callable[[Script], None]:
 
 
 for _name, (_rule, _number) in SIZES.items():
-    MALFORMED.case(f"bad_size_{_name}", _rule, _size(_number), source="NetworkReceive")
+    MALFORMED.case(
+        f"bad_size_{_name}",
+        _rule,
+        _size(_number),
+        source="NetworkReceive",
+        settings={"socket.request.max.bytes": "104857600"},
+    )
 
 KEYS = {
     "unknown": ("An unknown API key closes the connection.", 999),
@@ -205,7 +211,7 @@ BAD_BATCHES: dict[str, tuple[str, Any]] = {
     "control": ("A control batch of a client is refused.", batch(1, control=True)),
     "transactional": ("A transactional batch without a producer id is refused.", batch(1, txn=True)),
     "garbage": ("Bytes that are no batch are refused.", b"garbage-garbage-garbage-garbage"),
-    "append_time": ("A batch whose attributes say append time is refused.", batch(1, attributes=8)),
+    "append_time": ("The append time flag is cleared if the topic has create time.", batch(1, attributes=8)),
     "base_offset": ("The base offset of a produced batch must be 0.", batch(1, base=7)),
     "leader_epoch": ("The leader epoch of a batch is set by the broker.", batch(1, leader_epoch=9)),
     "delete_horizon": ("The delete horizon flag is accepted.", batch(1, attributes=64)),

@@ -35,7 +35,7 @@ def off_fetch_uncommitted(s: Script) -> None:
     s.offsets(g, t, [9], "unknown partition")
 
 
-@OFFSETS
+@OFFSETS(settings={"offset.metadata.max.bytes": "4096"})
 def off_metadata_limit(s: Script) -> None:
     """Metadata above offset.metadata.max.bytes is refused for its partition alone."""
     t = s.topic("a", 2)

@@ -13,6 +13,11 @@ SHARE = Author(
     source="SharePartition",
     severity=DATA,
     features={"share.version": 1},
+    settings={
+        "group.share.heartbeat.interval.ms": "5000",
+        "group.share.delivery.count.limit": "5",
+        "group.share.record.lock.duration.ms": "30000",
+    },
 )
 GROUP_RESOURCE = 32
 SET, UNSET = 0, 1
@@ -176,7 +181,7 @@ def share_two_members(s: Script) -> None:
 
 @SHARE(source="GroupMetadataManager")
 def share_other_kinds(s: Script) -> None:
-    """A group is of one kind: share groups refuse consumers, and consumer groups share members."""
+    """A group is of one kind: members and commits of other kinds are refused."""
     g, t, _ = sharing(s)
     h = s.group("h")
     s.stable(h)
@@ -285,7 +290,7 @@ for _name, (_rule, _acks) in BAD_ACKS.items():
 
 @SHARE
 def share_acknowledge_twice(s: Script) -> None:
-    """An acknowledged record cannot be acknowledged again."""
+    """Records before the start offset can be acknowledged again without effect."""
     g, t, m = first(s)
     acknowledge(s, g, m, 1, t, [(0, 2, ACCEPT)], "accept")
     acknowledge(s, g, m, 2, t, [(0, 2, ACCEPT)], "accept again")
@@ -348,7 +353,7 @@ def share_lost_connection_releases(s: Script) -> None:
 
 @SHARE(source="KafkaApis")
 def share_fetch_errors(s: Script) -> None:
-    """ShareFetch reports unknown topics and partitions, and needs ids of group and member."""
+    """An unknown topic id or an empty group id fails the whole ShareFetch, a partition only itself."""
     g, t, m = sharing(s, 1)
     fetch(s, g, m, 0, uuid("other"), "unknown topic")
     fetch(s, g, m, 0, t, "unknown partition", parts=[7])

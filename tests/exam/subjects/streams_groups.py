@@ -12,6 +12,7 @@ STREAMS = Author(
     kip="KIP-1071",
     source="GroupMetadataManager",
     features={"streams.version": 1},
+    settings={"group.streams.heartbeat.interval.ms": "5000"},
 )
 ASSIGNED = until("activeTasks.0.subtopologyId", None, is_not=True)
 NO_TASKS: dict[str, Any] = {"activeTasks": [], "standbyTasks": [], "warmupTasks": []}
@@ -174,11 +175,11 @@ BAD_JOINS: dict[str, tuple[str, Callable[[Script, Any], dict[str, Any]]]] = {
         lambda s, t: {**joining(topology(subtopology(t))), "rebalanceTimeoutMs": -1},
     ),
     "without_process": (
-        "A first heartbeat needs a process id.",
+        "A first heartbeat may omit the process id.",
         lambda s, t: {**joining(topology(subtopology(t))), "processId": None},
     ),
     "empty_process": (
-        "A process id must not be empty.",
+        "A process id may be empty.",
         lambda s, t: {**joining(topology(subtopology(t))), "processId": ""},
     ),
     "without_tasks": (
@@ -201,17 +202,17 @@ BAD_JOINS: dict[str, tuple[str, Callable[[Script, Any], dict[str, Any]]]] = {
         lambda s, t: joining(topology()),
     ),
     "twice_a_subtopology": (
-        "Two subtopologies must not have the same id.",
+        "Two subtopologies with the same id are an unknown server error.",
         lambda s, t: joining(topology(subtopology(t), subtopology(t))),
     ),
-    "static_repartition": (
-        "A repartition topic must be of one subtopology alone.",
+    "negative_partitions": (
+        "A repartition topic with -1 partitions is an unknown server error.",
         lambda s, t: joining(
             topology(subtopology(t, repartitionSourceTopics=[internal(s.name("r"), -1)]))
         ),
     ),
-    "duplicate_tags": (
-        "Client tags are returned by the description.",
+    "client_tags": (
+        "A first heartbeat may have client tags.",
         lambda s, t: joining(
             topology(subtopology(t)), clientTags=[{"key": "zone", "value": "a"}]
         ),
@@ -250,7 +251,7 @@ def streams_empty_ids(s: Script) -> None:
 
 @STREAMS
 def streams_stale_topology(s: Script) -> None:
-    """A member with an older or newer topology epoch than the group's is refused or stale."""
+    """A member with another topology, in the same or in a newer epoch, is refused."""
     g, t, m = s.group(), s.topic("a"), uuid("m1")
     runs = topology(subtopology(t), epoch=3)
     beat(s, g, m, 0, until=ASSIGNED, **joining(runs))
@@ -263,7 +264,7 @@ def streams_stale_topology(s: Script) -> None:
 
 @STREAMS
 def streams_static_member(s: Script) -> None:
-    """The coordinator responds to static members as its release does."""
+    """Static members are refused: they are not implemented in this release."""
     g, t, m = s.group(), s.topic("a"), uuid("m1")
     runs = joining(topology(subtopology(t)), instanceId="i1")
     shown = view(only=["errorCode", "errorMessage"], without=NOT_SHOWN)

@@ -409,7 +409,7 @@ def txn_offset_commit_without_add(s: Script) -> None:
     s.offsets(g, t, label="nothing committed")
 
 
-@V1(source="OffsetMetadataManager")
+@V1(source="OffsetMetadataManager", settings={"offset.metadata.max.bytes": "4096"})
 def txn_offset_commit_metadata_too_large(s: Script) -> None:
     """TxnOffsetCommit refuses metadata above offset.metadata.max.bytes for its partition alone."""
     t = s.topic("a", 2)
