@@ -150,6 +150,7 @@ class Scenario(msgspec.Struct, frozen=True, omit_defaults=True):
         golden: what the labelled steps showed with Kafka 4.3.1.
         kip: the Kafka Improvement Proposal, if there is one.
         brokers: how many brokers it needs.
+        is_single: it needs a cluster of one broker.
         settings: broker settings that the golden depends on.
         features: finalized feature levels that it needs, at least.
         is_alone: no other scenario runs at the same time.
@@ -164,6 +165,7 @@ class Scenario(msgspec.Struct, frozen=True, omit_defaults=True):
     golden: list[Observation] = []
     kip: str = ""
     brokers: int = 1
+    is_single: bool = False
     settings: dict[str, str] = {}
     features: dict[str, int] = {}
     is_alone: bool = False

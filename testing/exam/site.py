@@ -56,7 +56,9 @@ class Site(NamedTuple):
             if self.features.get(name, 0) < level:
                 return f"feature {name} is {self.features.get(name, 0)}, not {level}"
         if len(self.brokers) < scenario.brokers:
-            return f"{len(self.brokers)} brokers, not {scenario.brokers}"
+            return f"needs {scenario.brokers} brokers"
+        if len(self.brokers) > 1 and scenario.is_single:
+            return "needs a cluster of one broker"
         return ""
 
     def other_settings(self, scenario: Scenario) -> str:

@@ -522,4 +522,10 @@ def _deleted(groups: list[Any]) -> Callable[[Script], None]:
 
 
 for _name, (_rule, _groups) in DELETED.items():
-    ADMIN.case(f"groups_delete_{_name}", _rule, _deleted(_groups), source="GroupCoordinatorService")
+    ADMIN.case(
+        f"groups_delete_{_name}",
+        _rule,
+        _deleted(_groups),
+        source="GroupCoordinatorService",
+        is_single=True,
+    )

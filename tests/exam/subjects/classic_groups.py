@@ -261,7 +261,7 @@ def grp_leave_batch(s: Script) -> None:
     members = [("", "i1"), ("nobody", None), ("", "i9")]
     s.leave(g, members, "by instance, unknown member, unknown instance")
     s.describe(g, "empty")
-    s.leave(s.name("none"), [("x", None)], "unknown group")
+    s.leave(s.group("none"), [("x", None)], "unknown group")
 
 
 @CLASSIC(kip="KIP-345")
@@ -428,7 +428,7 @@ def grp_delete(s: Script) -> None:
     t = s.topic()
     m, _ = s.stable(g)
     s.commit(h, t, [(0, 1)])
-    s.delete_groups(g, h, s.name("none"), label="with a member, empty, unknown")
+    s.delete_groups(g, h, s.group("none"), label="with a member, empty, unknown")
     s.offsets(h, t, label="offsets of the deleted group")
     s.leave(g, [(m, None)])
     s.delete_groups(g, label="after leaving")
@@ -550,7 +550,7 @@ def grp_find_coordinator(s: Script) -> None:
     g = s.group()
     shown = view(without=["host", "port"])
     s.call("FindCoordinator", 3, {"key": g, "keyType": 0}, "v3", view=shown)
-    for label, keys in (("three keys", [g, s.name("h"), g]), ("no keys", [])):
+    for label, keys in (("three keys", [g, s.group("h"), g]), ("no keys", [])):
         s.call("FindCoordinator", 4, {"keyType": 0, "coordinatorKeys": keys}, label, view=shown)
 
 

@@ -38,7 +38,9 @@ def meta_name_too_long(s: Script) -> None:
         s.metadata([{"name": repeat("n", size)}], f"{size} characters", view=shown)
 
 
-@METADATA(settings={"auto.create.topics.enable": "true", "num.partitions": "1"})
+@METADATA(
+    settings={"auto.create.topics.enable": "true", "num.partitions": "1"}, is_single=True
+)
 def meta_auto_create(s: Script) -> None:
     """Metadata creates a topic only if the request allows it."""
     n = s.name("auto")
@@ -267,7 +269,7 @@ def topics_partitions(s: Script) -> None:
     create(s, "-1, -1", new(s.name("d"), -1, -1))
 
 
-@METADATA(source="ReplicationControlManager")
+@METADATA(source="ReplicationControlManager", is_single=True)
 def topics_replication_factor(s: Script) -> None:
     """The replication factor must be positive and not above the number of brokers."""
     for factor in (0, -2, 30_000):

@@ -158,7 +158,7 @@ def off_several_groups(s: Script) -> None:
     groups = [
         {"groupId": g, "topics": None},
         {"groupId": h, "topics": [{"name": t, "partitionIndexes": [0, 1]}]},
-        {"groupId": s.name("nobody"), "topics": None},
+        {"groupId": s.group("nobody"), "topics": None},
     ]
     s.call("OffsetFetch", 8, {"groups": groups}, "three groups")
     s.call("OffsetFetch", 8, {"groups": []}, "no groups")

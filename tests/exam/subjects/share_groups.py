@@ -440,14 +440,14 @@ def share_delete_offsets(s: Script) -> None:
     s.call("DeleteShareGroupOffsets", 0, body, "with a member")
     beat(s, g, m, -1)
     s.call("DeleteShareGroupOffsets", 0, body, "empty")
-    s.call("DeleteShareGroupOffsets", 0, {**body, "groupId": s.name("no")}, "unknown group")
+    s.call("DeleteShareGroupOffsets", 0, {**body, "groupId": s.group("no")}, "unknown group")
 
 
 @SHARE(source="GroupCoordinatorService")
 def share_describe_offsets_errors(s: Script) -> None:
     """DescribeShareGroupOffsets of an unknown group or topic reports errors or offset -1."""
     g, t, _ = sharing(s)
-    offsets(s, s.name("none"), t, "unknown group")
+    offsets(s, s.group("none"), t, "unknown group")
     offsets(s, g, s.name("none"), "unknown topic")
 
 

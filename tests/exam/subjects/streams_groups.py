@@ -130,7 +130,7 @@ def streams_missing_source(s: Script) -> None:
     describe(s, g)
 
 
-@STREAMS
+@STREAMS(is_single=True)
 def streams_internal_topics(s: Script) -> None:
     """Missing changelog topics are created by the coordinator, with a status meanwhile."""
     g, t, m = s.group(), s.topic("a", 2), uuid("m1")

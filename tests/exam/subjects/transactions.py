@@ -197,7 +197,7 @@ def txn_end_of_unknown_id(s: Script) -> None:
     """EndTxn of an unknown transactional id or with another producer id is refused."""
     x = s.txn_id()
     p, e = s.init_pid(x)
-    s.end_txn(s.name("unknown"), p, e, True, "unknown transactional id")
+    s.end_txn(s.txn_id("unknown"), p, e, True, "unknown transactional id")
     s.end_txn(x, p + 1000, e, True, "other producer id")
 
 
@@ -265,7 +265,7 @@ def txn_add_errors(s: Script) -> None:
     p, e = s.init_pid(x)
     s.add_parts(x, p + 50, e, t, label="other producer id")
     s.add_parts(x, p, e + 1, t, label="greater epoch")
-    s.add_parts(s.name("none"), p, e, t, label="unknown transactional id")
+    s.add_parts(s.txn_id("none"), p, e, t, label="unknown transactional id")
     s.add_parts("", p, e, t, label="empty transactional id")
 
 
@@ -364,7 +364,7 @@ def txn_add_offsets_errors(s: Script) -> None:
     p, e = s.init_pid(x)
     s.add_offsets(x, p + 50, e, g, "other producer id")
     s.add_offsets(x, p, e + 1, g, "greater epoch")
-    s.add_offsets(s.name("none"), p, e, g, "unknown transactional id")
+    s.add_offsets(s.txn_id("none"), p, e, g, "unknown transactional id")
     s.add_offsets("", p, e, g, "empty transactional id")
     s.add_offsets(x, p, e, g, "current")
     s.end_txn(x, p, e, False)
@@ -460,7 +460,7 @@ def txn_describe_errors(s: Script) -> None:
     """DescribeTransactions reports an unknown and an empty transactional id."""
     s.txn_id()
     shown = view(only=["errorCode", "transactionalId"])
-    s.describe_txn(s.name("none"), "unknown", view=shown)
+    s.describe_txn(s.txn_id("none"), "unknown", view=shown)
     s.describe_txn("", "empty", view=shown)
 
 
@@ -477,7 +477,7 @@ def txn_list_by_duration(s: Script) -> None:
 def txn_list_by_pattern(s: Script) -> None:
     """ListTransactions v2 filters transactional ids by a regular expression."""
     _, _, p, _ = opened(s, 0)
-    for label, pattern in (("matches", ".*-t"), ("does not match", "nothing.*"), ("bad", "(")):
+    for label, pattern in (("matches", ".*-t.*"), ("does not match", "nothing.*"), ("bad", "(")):
         body = {
             "stateFilters": [],
             "producerIdFilters": [p],
@@ -700,7 +700,7 @@ def tv2_abort_after_commit_without_records(s: Script) -> None:
 def tv2_end_errors(s: Script) -> None:
     """EndTxn v5 checks transactional id, producer id and epoch."""
     _, x, p, e = implicit(s)
-    s.end_txn(s.name("none"), p, e, True, "unknown transactional id", version=5)
+    s.end_txn(s.txn_id("none"), p, e, True, "unknown transactional id", version=5)
     s.end_txn(x, p + 30, e, True, "other producer id", version=5)
     s.end_txn(x, p, e + 3, True, "future epoch", version=5)
     s.end_txn(x, p, e, False, "current", version=5)
@@ -712,7 +712,7 @@ def tv2_produce_errors(s: Script) -> None:
     t, x, p, e = implicit(s)
     s.produce(t, batch(1, p, e + 1, 0, True), txn=x, version=12, label="future epoch")
     s.produce(t, batch(1, p + 999, e, 0, True), txn=x, version=12, label="other producer id")
-    other = s.name("none")
+    other = s.txn_id("none")
     s.produce(t, batch(1, p, e, 1, True), txn=other, version=12, label="unknown transactional id")
     s.end_txn(x, p, e, False, version=5)
 
@@ -770,7 +770,7 @@ def tv2_offset_commit_errors(s: Script) -> None:
     p, e = s.init_pid(x)
     s.txn_commit(x, p, e + 1, g, t, [(0, 4)], "future epoch", version=5)
     s.txn_commit(x, p + 40, e, g, t, [(0, 4)], "other producer id", version=5)
-    none = s.name("none")
+    none = s.txn_id("none")
     s.txn_commit(none, p, e, g, t, [(0, 4)], "unknown transactional id", version=5)
 
 
