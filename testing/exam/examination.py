@@ -1,14 +1,12 @@
 """Plays all scenarios that apply to a broker, judges them, and cleans up."""
 
 import secrets
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import NamedTuple
 
 from brokertwin.errors import UserError
-from brokertwin.testing.exam.connection import ClosedError, Connection, UnreadableError
+from brokertwin.testing.exam.cleaning import clean
 from brokertwin.testing.exam.model import Scenario, Subject
 from brokertwin.testing.exam.player import Played, play
 from brokertwin.testing.exam.site import Site
@@ -18,8 +16,6 @@ PREFIX = "brokertwin-exam-"
 """Of all names that an exam creates."""
 
 JOBS = 4
-CLEANING_S = 60.0
-TOPICS_AT_ONCE = 50
 INTERNAL = "__"
 """How the names of Kafka's internal topics begin."""
 
@@ -107,40 +103,3 @@ def play_all(
         yield from map(played, [each for each in chosen if each[1].is_alone])
     finally:
         clean(site, run)
-
-
-def clean(site: Site, prefix: str = PREFIX) -> list[str]:
-    """Delete topics and groups with a prefix; return what is left."""
-    left: list[str] = []
-    for address in site.brokers.values():
-        deadline = time.monotonic() + CLEANING_S
-        with suppress(OSError, ClosedError, UnreadableError):
-            connection = Connection(address, lambda: deadline)
-            try:
-                left = _cleaned(connection, site, prefix)
-            finally:
-                connection.close()
-    return left
-
-
-def _cleaned(connection: Connection, site: Site, prefix: str) -> list[str]:
-    """Delete through one broker: it deletes the groups that it coordinates."""
-    version, listing = site.version("DeleteGroups", 2), site.version("ListGroups", 4)
-    groups = []
-    if listing is not None and version is not None:
-        listed = connection.call("ListGroups", listing, {})["groups"]
-        groups = [each["groupId"] for each in listed if each["groupId"].startswith(prefix)]
-        for some in _some(groups):
-            connection.call("DeleteGroups", version, {"groupsNames": some})
-    version, listing = site.version("DeleteTopics", 5), site.version("Metadata", 12)
-    if version is None or not listing:
-        return groups
-    found = connection.call("Metadata", listing, {"topics": None})["topics"]
-    topics = [each["name"] for each in found if (each["name"] or "").startswith(prefix)]
-    for some in _some(topics):
-        connection.call("DeleteTopics", version, {"topicNames": some, "timeoutMs": 30_000})
-    return topics
-
-
-def _some(names: Sequence[str]) -> Iterable[Sequence[str]]:
-    return (names[at : at + TOPICS_AT_ONCE] for at in range(0, len(names), TOPICS_AT_ONCE))

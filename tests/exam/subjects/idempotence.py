@@ -258,7 +258,7 @@ def idem_unknown_producer_id(s: Script) -> None:
 
 @IDEMPOTENCE(source="LogValidator")
 def idem_two_batches_of_a_producer(s: Script) -> None:
-    """A record set with two batches is refused."""
+    """A record set with two consecutive batches of a producer is refused."""
     t = s.topic()
     p, e = s.init_pid()
     s.produce(t, join(batch(1, p, e, 0), batch(1, p, e, 1)), label="two batches")

@@ -171,7 +171,7 @@ BAD_JOINS: dict[str, tuple[str, Callable[[Script, Any], dict[str, Any]]]] = {
         lambda s, t: {**joining({}), "topology": None},
     ),
     "without_timeout": (
-        "A first heartbeat needs a rebalance timeout.",
+        "A streams member's first heartbeat needs a rebalance timeout.",
         lambda s, t: {**joining(topology(subtopology(t))), "rebalanceTimeoutMs": -1},
     ),
     "without_process": (
@@ -194,7 +194,7 @@ BAD_JOINS: dict[str, tuple[str, Callable[[Script, Any], dict[str, Any]]]] = {
         },
     ),
     "empty_instance": (
-        "An instance id must not be empty.",
+        "A streams member must not have an empty instance id.",
         lambda s, t: {**joining(topology(subtopology(t))), "instanceId": ""},
     ),
     "empty_topology": (
@@ -311,7 +311,7 @@ def streams_join_of_other_kinds(s: Script) -> None:
 
 @STREAMS
 def streams_commit(s: Script) -> None:
-    """OffsetCommit v9 of a member needs its current epoch."""
+    """OffsetCommit v9 of a streams member needs its current epoch."""
     g, t, m, e = joined(s)
     s.commit(g, t, [(0, 3)], "current epoch", member=m, gen=e, version=9)
     s.commit(g, t, [(0, 4)], "future epoch", member=m, gen=e + 1, version=9)
@@ -322,7 +322,7 @@ def streams_commit(s: Script) -> None:
 
 @STREAMS
 def streams_fetch_offsets(s: Script) -> None:
-    """OffsetFetch v9 of a member needs its current epoch."""
+    """OffsetFetch v9 of a streams member needs its current epoch."""
     g, t, m, e = joined(s)
     s.commit(g, t, [(0, 3)], member=m, gen=e, version=9)
     for label, member, epoch in (("current", m, e), ("future", m, e + 1), ("unknown", "n", e)):
