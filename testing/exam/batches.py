@@ -23,7 +23,7 @@ SHOWN_MAX = 60
 """Longer values are shown by their size."""
 
 
-def made(  # noqa: PLR0913 - the fields of a batch
+def made(
     *,
     values: Sequence[bytes | None],
     keys: Sequence[bytes | None] | None = None,
@@ -51,8 +51,11 @@ def made(  # noqa: PLR0913 - the fields of a batch
         keys: the records' keys; None for records without keys.
         time: of the first record, in ms since 1970.
         step: ms between records.
-        pid, epoch, seq: of the producer; -1: not idempotent.
-        txn, control: attributes.
+        pid: producer id; -1: not idempotent.
+        epoch: producer epoch.
+        seq: base sequence.
+        txn: the batch is transactional.
+        control: the batch has control records.
         base: base offset.
         magic: format; only 2 is a valid batch.
         attributes: further attribute bits.

@@ -8,7 +8,7 @@ docs/comparison.md has these rules.
 import base64
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from brokertwin.recordings.replay.masking import masked
@@ -67,7 +67,7 @@ EPOCHS = frozenset({"memberEpoch", "groupEpoch", "assignmentEpoch"})
 """Epochs of groups, which count from the first one of the scenario: a coordinator bumps them when
 it learns of a new topic, too."""
 
-UNSORTED = frozenset({"records", "flags", "configs", "synonyms", "apiKeys", "topologyDescription"})
+UNSORTED = frozenset({"records", "flags", "synonyms", "apiKeys"})
 """Lists that keep their order. All others are sorted, because brokers keep them in maps by
 generated ids, or in no order."""
 
@@ -98,13 +98,12 @@ class Normalizer:
         for place, node in enumerate(world.nodes, 1):
             self._symbols["node", node] = f"<node{place}>"
 
-    def response(self, api_key: int, body: Any, view: View | None = None) -> Any:
+    def response(self, body: Any, view: View | None = None) -> Any:
         """Return a decoded response as it is compared."""
         self._learn()
         found = masked(body)
         if view is not None:
             found = _viewed(found, view, self._world)
-        del api_key
         return self._value(found, "")
 
     def value(self, value: Any) -> Any:
@@ -234,16 +233,18 @@ def _viewed(body: Any, view: View, world: World) -> Any:
 
 def _is_own(element: Any, world: World) -> bool:
     """Whether an element of a list has a name or an id of the scenario."""
-    held: Callable[[Any], bool] = lambda part: isinstance(part, str) and (  # noqa: E731
-        world.prefix in part or part in world.topic_ids.values() or part in world.uuids.values()
-    )
     if isinstance(element, dict):
-        return any(held(part) or _is_own(part, world) for part in element.values())
+        return any(_is_own(part, world) for part in element.values())
     if isinstance(element, list):
         return any(_is_own(part, world) for part in element)
-    return held(element)
+    own = (*world.topic_ids.values(), *world.uuids.values())
+    return isinstance(element, str) and (world.prefix in element or element in own)
+
+
+KEYED: Mapping[str, tuple[str, ...]] = {"configs": ("name",)}
+"""Lists that are compared by key in all APIs, besides those of `KafkaApi.unordered`."""
 
 
 def order_of(api_key: int) -> Mapping[str, tuple[str, ...]]:
     """Return the lists of a response that are compared by key."""
-    return api_of_key(api_key).unordered or {}
+    return {**KEYED, **(api_of_key(api_key).unordered or {})}

@@ -58,13 +58,13 @@ def page(report: Report) -> str:
     deviating = [each for each in report.results if each.outcome is Outcome.DEVIATES]
     explained = [each for each in report.results if each.outcome is Outcome.EXPLAINED]
     rest = [each for each in report.results if each.outcome not in PLAYED]
+    summary = f"{len(report.results)} scenarios in {report.elapsed_s} s"
     parts = [
         "<!DOCTYPE html><html lang=en><head><meta charset=utf-8>",
         '<meta name=viewport content="width=device-width, initial-scale=1">',
         f"<title>Exam of {escape(report.broker)}</title><style>{STYLE}</style></head><body>",
         f"<h1>Exam of {escape(report.broker)}</h1>",
-        f"<p class=dim>Compared with Apache Kafka {escape(report.kafka)};"
-        f" {len(report.results)} scenarios in {report.elapsed_s} s</p>",
+        f"<p class=dim>Compared with Apache Kafka {escape(report.kafka)}; {summary}</p>",
         _tiles(whole, deviating),
         _scores([*report.scores, whole]),
         _section("Deviations", deviating),

@@ -13,11 +13,12 @@ from brokertwin.testing.exam.connection import (
     UnreadableError,
     decoded,
 )
-from brokertwin.testing.exam.model import KEYS, RETRIED, Do, Observation, Scenario, Step, Until
+from brokertwin.testing.exam.model import RETRIED, Do, Observation, Scenario, Step, Until
 from brokertwin.testing.exam.normal import Normalizer
 from brokertwin.testing.exam.site import Site
 
 POLL_S = 0.05
+RESTART_S = 3.0
 BEFORE_S = 5
 """A scenario's records are some seconds old, so that no broker refuses them."""
 
@@ -145,7 +146,7 @@ class Player:
         if step.label or self._scenario.steps[number].label:
             label = self._scenario.steps[number].label
             view = self._scenario.steps[number].view
-            normal = self._normal.response(KEYS[step.api], response, view)
+            normal = self._normal.response(response, view)
             self.observations.append(Observation(label, response=normal))
             self.exchanges.append(Exchange(step.api, step.version, body, response))
 
@@ -210,7 +211,15 @@ class Player:
         return self._connections[step.on]
 
     def _connected(self, address: Address) -> Connection:
-        return Connection(address, lambda: self._deadline)
+        """Connect; a broker that has crashed may come back."""
+        limit = time.monotonic() + RESTART_S
+        while True:
+            try:
+                return Connection(address, lambda: self._deadline)
+            except ConnectionRefusedError:
+                if time.monotonic() > limit:
+                    raise
+                self._wait(POLL_S)
 
     def _wait(self, seconds: float) -> None:
         if time.monotonic() + seconds > self._deadline:

@@ -37,7 +37,7 @@ class Score(msgspec.Struct, frozen=True):
     def percent(self) -> str:
         """Share of played scenarios that agree; a dash if none was played."""
         if not self.played:
-            return "–"
+            return "-"
         share = 100 * self.agrees / self.played
         return "100 %" if self.agrees == self.played else f"{min(share, 99.9):.1f} %"
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.edge_fields import Address
+from brokertwin.gateway.protocol.schema import MESSAGES
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from brokertwin.testing.exam.bodies import CLIENT_ID
 from brokertwin.testing.exam.connection import ClosedError, Connection, UnreadableError
@@ -42,7 +43,8 @@ class Site(NamedTuple):
         if api not in self.claims:
             return None
         first, last = self.claims[api]
-        return min(last, most) if first <= most else None
+        newest = min(last, most, MESSAGES[f"{api}Request"].versions.last)
+        return newest if first <= newest else None
 
     def missing(self, scenario: Scenario) -> str:
         """Return why a scenario does not apply to these brokers; empty if it does."""

@@ -99,9 +99,7 @@ def judged(
         played: what it showed.
         notes: of the examined version of Kafka.
     """
-    deviations = [
-        _noted(each, scenario.name, notes) for each in _deviations(scenario, played)
-    ]
+    deviations = [_noted(each, scenario.name, notes) for each in _deviations(scenario, played)]
     outcome = Outcome.AGREES
     if deviations:
         is_explained = all(each.note for each in deviations)
@@ -204,9 +202,7 @@ Key = tuple[str, str, str]
 def keys_of(results: Iterable[Result]) -> set[Key]:
     """Return scenario, step and path of all deviations without a version note."""
     return {
-        (result.scenario, each.step, each.path)
-        for result in results
-        for each in result.unexplained
+        (result.scenario, each.step, each.path) for result in results for each in result.unexplained
     }
 
 

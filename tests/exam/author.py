@@ -126,7 +126,8 @@ def plain(value: Any) -> Any:
     return value
 
 
-Play = Callable[["Script"], None]
+Play = Callable[[Any], None]
+"""A function that writes a scenario into a `Script`."""
 
 
 class Author:

@@ -287,9 +287,7 @@ class Script(Steps):
         self.sync(group, member, gen, [(member, b"all")], "", on, instance=kw.get("instance"))
         return member, gen
 
-    def leave(
-        self, group: Any, members: Parts, label: str = "LeaveGroup", version: int = 5
-    ) -> Ref:
+    def leave(self, group: Any, members: Parts, label: str = "LeaveGroup", version: int = 5) -> Ref:
         """Leave a classic group; members as (member id, instance id)."""
         if version < 3:
             body = {"groupId": group, "memberId": members[0][0]}

@@ -11,7 +11,8 @@ from tests.exam.subjects.metadata import METADATA
 from tests.exam.subjects.offsets import OFFSETS
 from tests.exam.subjects.share_groups import SHARE
 from tests.exam.subjects.streams_groups import STREAMS
-from tests.exam.subjects.transactions import V1, V2
+from tests.exam.subjects.transactional_offsets import V1
+from tests.exam.subjects.transactions_v2 import V2
 
 AUTHORS = (
     IDEMPOTENCE,

@@ -51,9 +51,7 @@ def described(
 
 def settled(s: Script, topic: Any, key: str, value: str) -> None:
     """Wait until a broker shows a configuration of a topic."""
-    described(
-        s, TOPIC, topic, [key], "", until=until("results.0.configs.0.value", value)
-    )
+    described(s, TOPIC, topic, [key], "", until=until("results.0.configs.0.value", value))
 
 
 @ADMIN(kip="KIP-339")
@@ -153,7 +151,7 @@ def configs_describe_keys(s: Script) -> None:
     """DescribeConfigs returns the requested keys, and none that it does not know."""
     t = s.topic(configs={"segment.ms": "100000"})
     described(s, TOPIC, t, ["segment.ms", "no.such.config"], "known and unknown")
-    described(s, TOPIC, t, [], "no keys")
+    described(s, TOPIC, t, [], "no keys", view=view(only=["errorCode"], without=["configs"]))
 
 
 @ADMIN(source="ConfigHelper", kip="KIP-226")
@@ -284,9 +282,17 @@ BAD_QUOTAS: dict[str, tuple[str, list[tuple[str, Any]], list[dict[str, Any]]]] =
         [("user", "x")],
         [_op("producer_byte_rate", 1.5)],
     ),
-    "type": ("An unknown entity type is refused.", [("robot", "x")], [_op("producer_byte_rate", 1)]),
+    "type": (
+        "An unknown entity type is refused.",
+        [("robot", "x")],
+        [_op("request_percentage", 1)],
+    ),
     "no_entity": ("A quota needs an entity.", [], [_op("producer_byte_rate", 1.0)]),
-    "empty_name": ("The name of an entity is not empty.", [("user", "")], [_op("request_percentage", 1)]),
+    "empty_name": (
+        "The name of an entity is not empty.",
+        [("user", "")],
+        [_op("request_percentage", 1)],
+    ),
     "ip_and_user": (
         "An address and a user cannot be combined.",
         [("ip", "127.0.0.9"), ("user", "x")],

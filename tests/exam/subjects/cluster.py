@@ -165,7 +165,7 @@ def clu_acks_all(s: Script) -> None:
 
 @CLUSTER(severity=DATA)
 def clu_min_insync_replicas(s: Script) -> None:
-    """min.insync.replicas counts at most the replicas of a partition: one replica is enough for one."""
+    """min.insync.replicas counts at most the replicas of a partition."""
     at_two(s)
     t = s.topic(replicas=[[1]], configs={"min.insync.replicas": "2"})
     s.produce(t, batch(1), label="acks -1")
@@ -289,7 +289,14 @@ def clu_reassign(s: Script) -> None:
     serving(s, t, 2)
     body = {"topics": [{"name": t}], "allowAutoTopicCreation": False}
     shown = view(only=["errorCode", "leaderId", "name"], without=["brokers"])
-    s.call("Metadata", 12, body, "metadata", view=shown, until=until("topics.0.partitions.0.leaderId", node(2)))
+    s.call(
+        "Metadata",
+        12,
+        body,
+        "metadata",
+        view=shown,
+        until=until("topics.0.partitions.0.leaderId", node(2)),
+    )
     s.fetch([(t, [(0, 0)])], "records", on=TWO, more={"view": _NO_EPOCHS})
 
 

@@ -475,6 +475,4 @@ def _of_version(version: int) -> Callable[[Script], None]:
 
 
 for _version, _rule in VERSIONS.items():
-    FETCH.case(
-        f"fetch_v{_version}", _rule, _of_version(_version), source="FetchResponse", kip=""
-    )
+    FETCH.case(f"fetch_v{_version}", _rule, _of_version(_version), source="FetchResponse", kip="")

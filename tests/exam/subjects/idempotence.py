@@ -265,9 +265,7 @@ def idem_two_batches_of_a_producer(s: Script) -> None:
     s.list_offsets(t, -1, label="end")
 
 
-@IDEMPOTENCE(
-    source="TransactionCoordinator", settings={"transaction.max.timeout.ms": "900000"}
-)
+@IDEMPOTENCE(source="TransactionCoordinator", settings={"transaction.max.timeout.ms": "900000"})
 def idem_bad_transaction_timeouts(s: Script) -> None:
     """InitProducerId refuses transaction timeouts below 1 ms or above the broker's maximum."""
     x = s.txn_id()

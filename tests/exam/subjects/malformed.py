@@ -18,9 +18,7 @@ def _hex(*numbers: tuple[int, int]) -> bytes:
     return b"".join(value.to_bytes(size, "big", signed=True) for value, size in numbers)
 
 
-_CODE = view(
-    only=["errorCode"], without=["apiKeys", "supportedFeatures", "finalizedFeatures"]
-)
+_CODE = view(only=["errorCode"], without=["apiKeys", "supportedFeatures", "finalizedFeatures"])
 
 
 @MALFORMED
@@ -209,9 +207,15 @@ BAD_BATCHES: dict[str, tuple[str, Any]] = {
     "codec_5": ("An unknown codec is refused.", batch(1, attributes=5)),
     "not_gzip": ("Records that do not decompress are refused.", batch(1, attributes=1)),
     "control": ("A control batch of a client is refused.", batch(1, control=True)),
-    "transactional": ("A transactional batch without a producer id is refused.", batch(1, txn=True)),
+    "transactional": (
+        "A transactional batch without a producer id is refused.",
+        batch(1, txn=True),
+    ),
     "garbage": ("Bytes that are no batch are refused.", b"garbage-garbage-garbage-garbage"),
-    "append_time": ("The append time flag is cleared if the topic has create time.", batch(1, attributes=8)),
+    "append_time": (
+        "The append time flag is cleared if the topic has create time.",
+        batch(1, attributes=8),
+    ),
     "base_offset": ("The base offset of a produced batch must be 0.", batch(1, base=7)),
     "leader_epoch": ("The leader epoch of a batch is set by the broker.", batch(1, leader_epoch=9)),
     "delete_horizon": ("The delete horizon flag is accepted.", batch(1, attributes=64)),

@@ -38,9 +38,7 @@ def meta_name_too_long(s: Script) -> None:
         s.metadata([{"name": repeat("n", size)}], f"{size} characters", view=shown)
 
 
-@METADATA(
-    settings={"auto.create.topics.enable": "true", "num.partitions": "1"}, is_single=True
-)
+@METADATA(settings={"auto.create.topics.enable": "true", "num.partitions": "1"}, is_single=True)
 def meta_auto_create(s: Script) -> None:
     """Metadata creates a topic only if the request allows it."""
     n = s.name("auto")

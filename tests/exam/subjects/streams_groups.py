@@ -75,7 +75,7 @@ def joining(runs: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 def describe(s: Script, group: Any, label: str = "StreamsGroupDescribe") -> Ref:
     """Describe a streams group."""
-    shown = view(without=["topicConfigs"])
+    shown = view(without=["topicConfigs", "assignmentEpoch"])
     return s.call("StreamsGroupDescribe", 0, {"groupIds": [group]}, label, view=shown)
 
 
@@ -213,9 +213,7 @@ BAD_JOINS: dict[str, tuple[str, Callable[[Script, Any], dict[str, Any]]]] = {
     ),
     "client_tags": (
         "A first heartbeat may have client tags.",
-        lambda s, t: joining(
-            topology(subtopology(t)), clientTags=[{"key": "zone", "value": "a"}]
-        ),
+        lambda s, t: joining(topology(subtopology(t)), clientTags=[{"key": "zone", "value": "a"}]),
     ),
     "bad_regex": (
         "A source topic that is a pattern must be a valid regular expression.",
@@ -224,11 +222,21 @@ BAD_JOINS: dict[str, tuple[str, Callable[[Script, Any], dict[str, Any]]]] = {
 }
 
 
-def _bad(fields: Callable[[Script, Any], dict[str, Any]]) -> Callable[[Script], None]:
+KNOWN = {
+    "negative_partitions": until("errorCode", -1),
+    "client_tags": ASSIGNED,
+    "without_process": ASSIGNED,
+    "empty_process": ASSIGNED,
+}
+"""How the response shows that the coordinator knows the topic."""
+
+
+def _bad(name: str, fields: Callable[[Script, Any], dict[str, Any]]) -> Callable[[Script], None]:
     def play(s: Script) -> None:
         g, t = s.group(), s.topic()
         shown = view(only=["errorCode", "errorMessage", "statusCode"], without=NOT_SHOWN)
-        beat(s, g, uuid("m1"), 0, "join", view=shown, **fields(s, t))
+        known = KNOWN.get(name)
+        beat(s, g, uuid("m1"), 0, "join", view=shown, until=known, **fields(s, t))
 
     return play
 
@@ -237,7 +245,7 @@ NOT_SHOWN = ["activeTasks", "partitionsByUserEndpoint"]
 """Not compared where a topic may be unknown to the coordinator yet."""
 
 for _name, (_rule, _fields) in BAD_JOINS.items():
-    STREAMS.case(f"streams_join_{_name}", _rule, _bad(_fields), source="KafkaApis")
+    STREAMS.case(f"streams_join_{_name}", _rule, _bad(_name, _fields), source="KafkaApis")
 
 
 @STREAMS

@@ -7,11 +7,10 @@ from brokertwin.testing.exam.model import View
 from brokertwin.testing.exam.normal import Normalizer
 
 TIME = 1_700_000_000_000
-KEY = 3
 
 
 def normal(body: Any, view: View | None = None, world: World | None = None) -> Any:
-    return Normalizer(world or a_world()).response(KEY, body, view)
+    return Normalizer(world or a_world()).response(body, view)
 
 
 def a_world() -> World:
@@ -23,9 +22,9 @@ def a_world() -> World:
 
 def test_generated_ids_are_numbered_in_order_of_appearance() -> None:
     made = Normalizer(a_world())
-    assert made.response(KEY, {"producerId": 17}) == {"producerId": "<pid1>"}
-    assert made.response(KEY, {"producerId": 12}) == {"producerId": "<pid2>"}
-    assert made.response(KEY, {"producerId": 17}) == {"producerId": "<pid1>"}
+    assert made.response({"producerId": 17}) == {"producerId": "<pid1>"}
+    assert made.response({"producerId": 12}) == {"producerId": "<pid2>"}
+    assert made.response({"producerId": 17}) == {"producerId": "<pid1>"}
 
 
 def test_values_that_say_there_is_none_stay() -> None:
@@ -46,9 +45,9 @@ def test_times_of_the_scenario_are_relative_and_others_are_not_compared() -> Non
 
 def test_epochs_of_groups_count_from_the_first_one() -> None:
     made = Normalizer(a_world())
-    assert made.response(KEY, {"memberEpoch": 5}) == {"memberEpoch": "<epoch>"}
-    assert made.response(KEY, {"groupEpoch": 7}) == {"groupEpoch": "<epoch+2>"}
-    assert made.response(KEY, {"memberEpoch": 0}) == {"memberEpoch": 0}
+    assert made.response({"memberEpoch": 5}) == {"memberEpoch": "<epoch>"}
+    assert made.response({"groupEpoch": 7}) == {"groupEpoch": "<epoch+2>"}
+    assert made.response({"memberEpoch": 0}) == {"memberEpoch": 0}
 
 
 def test_lists_without_an_order_are_equal_in_any_order() -> None:
@@ -69,10 +68,10 @@ def test_masked_fields_and_those_of_the_site_are_left_out() -> None:
 
 def test_ids_inside_messages_are_symbols() -> None:
     made = Normalizer(a_world())
-    made.response(KEY, {"producerId": 42})
+    made.response({"producerId": 42})
     message = {"errorMessage": "Producer 42 of exam-1-a at 1700000000123 has 7"}
     expected = {"errorMessage": "Producer <pid1> of a at <number> has 7"}
-    assert made.response(KEY, message) == expected
+    assert made.response(message) == expected
 
 
 def test_view_takes_own_elements_and_leaves_fields_out() -> None:

@@ -23,7 +23,7 @@ REPORT = report_of("kafka:9092", RESULTS, 1.23)
 
 def test_score_counts_played_scenarios_alone() -> None:
     scores = {each.subject: (each.played, each.percent) for each in REPORT.scores}
-    assert scores == {"idempotence": (2, "50.0 %"), "offsets": (0, "–")}
+    assert scores == {"idempotence": (2, "50.0 %"), "offsets": (0, "-")}
     assert total(REPORT.scores).not_claimed == 1
 
 

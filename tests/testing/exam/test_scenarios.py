@@ -15,9 +15,19 @@ BYTES_MAX = 200_000
 """All scenario files together."""
 
 LEAST = {
-    **{"idempotence": 30, "transactions_v1": 40, "transactions_v2": 20, "fetch_sessions": 40},
-    **{"classic_groups": 40, "consumer_groups": 30, "share_groups": 30, "streams_groups": 20},
-    **{"offsets": 40, "metadata": 40, "admin": 40, "malformed": 40, "cluster": 20},
+    "idempotence": 30,
+    "transactions_v1": 40,
+    "transactions_v2": 20,
+    "fetch_sessions": 40,
+    "classic_groups": 40,
+    "consumer_groups": 30,
+    "share_groups": 30,
+    "streams_groups": 20,
+    "offsets": 40,
+    "metadata": 40,
+    "admin": 40,
+    "malformed": 40,
+    "cluster": 20,
 }
 """Minimum numbers of scenarios by subject."""
 
@@ -87,7 +97,7 @@ def _unknown(body: object, fields: tuple[Field, ...]) -> list[str]:
     known = {field.name: field.fields for field in fields}
     found = [name for name in body if name not in known]
     for name, part in body.items():
-        if name in known and known[name]:
+        if known.get(name):
             found += _unknown(part, known[name])
     return found
 

@@ -46,7 +46,11 @@ def test_a_deviation_has_path_values_and_request() -> None:
     (found,) = result(with_code(45)).deviations
     assert found.path == "responses[a].partitionResponses[0].errorCode"
     assert (found.expected, found.got, found.severity) == (0, 45, Severity.DATA)
-    assert (found.api, found.version, found.request) == ("Produce", 9, {"acks": -1, "data": "hex:01"})
+    assert (found.api, found.version, found.request) == (
+        "Produce",
+        9,
+        {"acks": -1, "data": "hex:01"},
+    )
 
 
 def test_lists_are_compared_by_key() -> None:
@@ -87,7 +91,10 @@ def test_exit_code_is_that_of_the_worst_severity() -> None:
     worst = {Severity.COSMETIC: 3, Severity.CLIENTS: 4, Severity.DATA: 5}
     for severity, code in worst.items():
         assert exit_code(result(with_code(1), severity=severity).deviations) == code
-    both = [*result(with_code(1)).deviations, *result(with_code(1), severity=Severity.COSMETIC).deviations]
+    both = [
+        *result(with_code(1)).deviations,
+        *result(with_code(1), severity=Severity.COSMETIC).deviations,
+    ]
     assert exit_code(both) == 5
 
 
