@@ -55,7 +55,9 @@ class _Cleaning:
     def _call(self, api: str, most: int, body: Any) -> Any:
         """Return the response, or an empty one if the API is not claimed."""
         version = self._site.version(api, most)
-        return {} if version is None else self._connection.call(api, version, body)
+        if version is None:
+            return {}
+        return self._connection.call(api, version, body, is_strict=False)
 
     def _groups(self) -> list[tuple[str, str]]:
         listed = self._call("ListGroups", 5, {}).get("groups", ())

@@ -57,10 +57,10 @@ class Connection:
         """Close the connection."""
         self._socket.close()
 
-    def call(self, api: str, version: int, body: Any) -> Any:
+    def call(self, api: str, version: int, body: Any, is_strict: bool = True) -> Any:
         """Send a request and return its response. Raises as `receive`."""
         self.send(api, version, body)
-        return self.receive()
+        return self.receive(is_strict)
 
     def send(self, api: str, version: int, body: Any, has_response: bool = True) -> None:
         """Send a request. Raises ClosedError, NotEncodableError."""
@@ -88,8 +88,11 @@ class Connection:
         except (ConnectionError, BrokenPipeError):
             raise ClosedError from None
 
-    def receive(self) -> Any:
+    def receive(self, is_strict: bool = True) -> Any:
         """Return the response to the oldest pending request.
+
+        Args:
+            is_strict: refuse bytes after the response, which clients ignore.
 
         Raises:
             ClosedError: the broker closed the connection.
@@ -98,7 +101,7 @@ class Connection:
         """
         asked = self.pending.popleft()
         frame = self.receive_frame()
-        return decoded(asked, frame)
+        return decoded(asked, frame, is_strict)
 
     def receive_frame(self) -> bytes:
         """Return the next frame. Raises ClosedError, TimeoutError, UnreadableError."""
@@ -133,7 +136,7 @@ class Connection:
         self._socket.settimeout(left)
 
 
-def decoded(asked: Pending, frame: bytes) -> Any:
+def decoded(asked: Pending, frame: bytes, is_strict: bool = True) -> Any:
     """Return the body of a response. Raises UnreadableError."""
     try:
         found, body, end = read_response(KEYS[asked.api], asked.version, frame)
@@ -141,7 +144,7 @@ def decoded(asked: Pending, frame: bytes) -> Any:
         raise UnreadableError(f"{asked.api} v{asked.version} cannot be read: {error}") from None
     if found != asked.correlation_id:
         raise UnreadableError(f"correlation id {found} in place of {asked.correlation_id}")
-    if end != len(frame):
+    if is_strict and end != len(frame):
         rest = len(frame) - end
         raise UnreadableError(f"{rest} bytes after the {asked.api} v{asked.version} response")
     return body

@@ -78,6 +78,7 @@ LEFT_OUT = frozenset({"rack", "rackId", "logDir", "tokenId", "hmac", "throttleTi
 TEXTS = frozenset({"errorMessage", "batchIndexErrorMessage", "statusDetail"})
 """Fields with texts for people; a deviation in them is cosmetic."""
 
+_EPOCH = re.compile(r"(epoch )\(\d+\)")
 _LONG_NUMBER = re.compile(r"(?<!\d)\d{10,}(?!\d)")
 _SHORTEST = 8
 """Symbols of shorter texts are not searched for inside other texts."""
@@ -196,6 +197,7 @@ class Normalizer:
             for (kind, known), symbol in self._symbols.items():
                 if kind == "pid":
                     value = re.sub(rf"(?<!\d){known}(?!\d)", symbol, value)
+            value = _EPOCH.sub(r"\1(<epoch>)", value)
             value = _LONG_NUMBER.sub("<number>", value)
         return value
 

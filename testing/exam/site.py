@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from brokertwin.errors import UserError
@@ -14,6 +15,9 @@ from brokertwin.testing.exam.model import KEYS, Scenario
 
 LOOK_S = 15.0
 BROKER_RESOURCE = 4
+UNSUPPORTED_VERSION = 35
+"""A broker that does not know ApiVersions v3 responds in v0 (KIP-511)."""
+
 FAILURES = (OSError, ClosedError, UnreadableError)
 
 
@@ -102,7 +106,9 @@ def _look(connection: Connection, address: Address, settings: Iterable[str]) -> 
     claims, features = _claims(connection, address)
     site = Site({}, -1, claims, features, {}, [], [])
     version = site.version("Metadata", 12) or 0
-    metadata = connection.call("Metadata", version, {"topics": None if version else []})
+    metadata = connection.call(
+        "Metadata", version, {"topics": None if version else []}, is_strict=False
+    )
     found = sorted((each["nodeId"], each["host"], each["port"]) for each in metadata["brokers"])
     brokers = {node: Address(host, port) for node, host, port in found}
     home = next((node for node, each in brokers.items() if each.port == address.port), None)
@@ -112,9 +118,10 @@ def _look(connection: Connection, address: Address, settings: Iterable[str]) -> 
         brokers = {home: address}
     topics = [each["name"] for each in metadata["topics"]]
     site = site._replace(brokers=brokers, home=home, topics=topics)
-    return site._replace(
-        settings=_settings(connection, site, settings), groups=_groups(connection, site)
-    )
+    with suppress(*FAILURES):  # a broker may refuse to describe itself
+        site = site._replace(groups=_groups(connection, site))
+        site = site._replace(settings=_settings(connection, site, settings))
+    return site
 
 
 def _claims(
@@ -123,11 +130,14 @@ def _claims(
     names = {key: name for name, key in KEYS.items()}
     body = {"clientSoftwareName": CLIENT_ID, "clientSoftwareVersion": "1"}
     try:
-        response = connection.call("ApiVersions", 3, body)
+        response = connection.call("ApiVersions", 3, body, is_strict=False)
+        is_known = response["errorCode"] != UNSUPPORTED_VERSION
     except (ClosedError, UnreadableError):
+        is_known = False
+    if not is_known:
         deadline = time.monotonic() + LOOK_S
         older = Connection(address, lambda: deadline)
-        response = older.call("ApiVersions", 0, {})
+        response = older.call("ApiVersions", 0, {}, is_strict=False)
         older.close()
     claims = {
         names[each["apiKey"]]: (each["minVersion"], each["maxVersion"])
@@ -150,7 +160,9 @@ def _settings(connection: Connection, site: Site, names: Iterable[str]) -> dict[
         "resourceName": str(site.home),
         "configurationKeys": wanted,
     }
-    response = connection.call("DescribeConfigs", version, {"resources": [resource]})
+    response = connection.call(
+        "DescribeConfigs", version, {"resources": [resource]}, is_strict=False
+    )
     found: dict[str, str] = {}
     for result in response["results"]:
         found |= {each["name"]: each["value"] for each in result["configs"] or ()}
@@ -161,5 +173,5 @@ def _groups(connection: Connection, site: Site) -> list[str]:
     version = site.version("ListGroups", 4)
     if version is None:
         return []
-    response: Any = connection.call("ListGroups", version, {})
+    response: Any = connection.call("ListGroups", version, {}, is_strict=False)
     return [each["groupId"] for each in response["groups"]]

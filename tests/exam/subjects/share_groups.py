@@ -341,7 +341,7 @@ def share_close_releases(s: Script) -> None:
     fetch(s, g, m, 0, t, "new session", until=got)
 
 
-@SHARE(source="SharePartitionManager")
+@SHARE(source="SharePartitionManager", limit_s=60)
 def share_lost_connection_releases(s: Script) -> None:
     """When the connection of a session ends, its acquired records are released."""
     g, t, m = sharing(s, 2)
