@@ -174,15 +174,16 @@ def _write(
     from brokertwin.testing.exam.pages import page
     from brokertwin.testing.exam.reports import as_json, as_junit
 
-    for path, made in (
-        (json, lambda: as_json(report)),
-        (junit, lambda: as_junit(report, known)),
-        (html, lambda: page(report).encode()),
-    ):
+    made = (
+        (json, as_json(report)),
+        (junit, as_junit(report, known)),
+        (html, page(report).encode()),
+    )
+    for path, data in made:
         if path is None:
             continue
         try:
-            path.write_bytes(made())
+            path.write_bytes(data)
         except OSError as error:
             warn(f"cannot write {path}: {error.strerror}")
         else:

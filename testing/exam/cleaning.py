@@ -4,7 +4,7 @@ Transactional ids cannot be deleted; brokers drop idle ones after transactional.
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -28,7 +28,7 @@ def clean(site: Site, prefix: str) -> None:
     for address in site.brokers.values():
         deadline = time.monotonic() + CLEANING_S
         with suppress(OSError, ClosedError, UnreadableError):
-            connection = Connection(address, lambda limit=deadline: limit)
+            connection = Connection(address, _until(deadline))
             try:
                 _Cleaning(connection, site, prefix).run()
             finally:
@@ -109,6 +109,10 @@ class _Cleaning:
         found = self._call("Metadata", 12, {"topics": None})["topics"]
         names = [each["name"] or "" for each in found]
         return [name for name in names if name.startswith(self._prefix)]
+
+
+def _until(deadline: float) -> Callable[[], float]:
+    return lambda: deadline
 
 
 def _some(names: Sequence[str]) -> Iterable[Sequence[str]]:

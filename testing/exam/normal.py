@@ -72,7 +72,9 @@ UNSORTED = frozenset({"records", "flags", "synonyms", "apiKeys"})
 generated ids, or in no order."""
 
 NULL_AS_EMPTY = frozenset({"abortedTransactions", "records", "recordErrors"})
-LEFT_OUT = frozenset({"rack", "rackId", "logDir", "tokenId", "hmac", "throttleTimeMs"})
+LEFT_OUT = frozenset(
+    {"rack", "rackId", "logDir", "tokenId", "hmac", "throttleTimeMs", "coordinatorEpoch"}
+)
 """Fields of the site or of the moment, besides the masked ones."""
 
 TEXTS = frozenset({"errorMessage", "batchIndexErrorMessage", "statusDetail"})

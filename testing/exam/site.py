@@ -97,7 +97,7 @@ def look(address: Address, settings: Iterable[str]) -> Site:
     except FAILURES as error:
         raise UserError(
             f"{address.host}:{address.port} does not respond to ApiVersions and Metadata:"
-            f" {error or type(error).__name__}.",
+            f" {str(error) or type(error).__name__}.",
             "Name the host and port of a Kafka listener without TLS and SASL.",
         ) from None
 

@@ -161,7 +161,7 @@ def _differences(
         return [] if golden == got else [("outcome", golden.value, got.value)]
     order = order_of(KEYS[exchange.api])
     outcome = compare(keyed(golden.response, order), keyed(got.response, order))
-    return [tuple(each) for each in outcome.differences]  # type: ignore[misc]
+    return [(each.path, each.expected, each.got) for each in outcome.differences]
 
 
 def _severity(given: Severity, path: str) -> Severity:

@@ -1,6 +1,6 @@
 """Planted deviations: a proxy changes responses of a gateway, and the exam has to find it.
 
-    python -m tests.exam.planted        # a line for each deviation; exit code 1 if one is not found
+python -m tests.exam.planted        # a line for each deviation; exit code 1 if one is not found
 """
 
 import socket

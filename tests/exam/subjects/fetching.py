@@ -352,9 +352,11 @@ def fetch_wait_ends(s: Script) -> None:
 def fetch_error_does_not_wait(s: Script) -> None:
     """A fetch with an error in one partition does not wait."""
     t = s.topic()
-    wanted: Any = [(t, [(0, 0), (5, 0)])]
-    s.fetch(wanted, "an unknown partition", max_wait=15_000, min_bytes=1)
-    s.fetch([(t, [(0, 9)])], "offset out of range", max_wait=15_000, min_bytes=1)
+    for label, parts in (("unknown partition", (5, 0)), ("offset out of range", (0, 9))):
+        body = fetch_body([(t, [(0, 0), parts])], max_wait=15_000, min_bytes=1)
+        s.send("Fetch", 12, body, "c")
+        s.silent(f"{label}: five seconds", "c", 5000)
+        s.receive(label, "c")
 
 
 @FETCH(source="DelayedFetch")
