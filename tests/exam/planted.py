@@ -257,7 +257,7 @@ def about(api: str) -> list[tuple[Subject, Scenario]]:
 def found_by(broker: Address, plant: Plant) -> list[Result]:
     """Return the deviating scenarios for a planted deviation."""
     with planted(broker, plant) as address:
-        results = examine(about(plant.api), look(address, []), Choices(8, patience=0.3))
+        results = examine(about(plant.api), look(address, []), Choices(8, patience=0.6))
     return [each for each in results if each.outcome is Outcome.DEVIATES]
 
 

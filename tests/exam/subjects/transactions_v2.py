@@ -208,6 +208,7 @@ def tv2_end_with_version_4(s: Script) -> None:
     t, x, p, e = implicit(s)
     s.end_txn(x, p, e, True, "EndTxn v4", version=4)
     s.wait_lso(t, 2)
+    s.wait_txn(x, "CompleteCommit")
     s.describe_txn(x)
 
 
