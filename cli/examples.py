@@ -33,7 +33,7 @@ EXAMPLES = {
         "brokertwin send --check orders.jsonl.gz",
     ),
     "ingest": (
-        "brokertwin ingest kafka-request.log --batches-from kafka:9092",
+        "brokertwin ingest kafka-request.log --batches-from kafka:9092 --out requests.jsonl.gz",
         "brokertwin ingest *.log.gz --out events.jsonl.gz",
     ),
     "replay": (
@@ -182,8 +182,12 @@ EXAMPLES = {
     ),
     "exam": (
         "brokertwin exam localhost:9092",
-        "brokertwin exam kafka:9092 --only transactions --html exam.html",
+        "brokertwin exam kafka:9092 --only transactions_v1 --html exam.html",
         "brokertwin exam kafka:9092 --baseline exam.json --junit exam.xml",
+    ),
+    "proxy": (
+        "brokertwin proxy --broker kafka:9092 --faults faults.toml",
+        "brokertwin proxy --broker kafka:9092 --listen localhost:0 --control 9405",
     ),
     "top": (
         "brokertwin run --http-listen 9404",
