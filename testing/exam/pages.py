@@ -29,7 +29,8 @@ p { margin: .2rem 0 .5rem; overflow-wrap: anywhere; } .dim { color: var(--dim); 
 .bad { color: var(--bad); } .warn { color: var(--warn); } .good { color: var(--good); }
 table { border-collapse: collapse; width: 100%; }
 td, th { text-align: right; padding: .3rem .5rem; border-bottom: 1px solid var(--edge); }
-td:first-child, th:first-child { text-align: left; }
+td { white-space: nowrap; }
+td:first-child, th:first-child { text-align: left; white-space: normal; }
 th { color: var(--dim); font-weight: 500; font-size: .85rem; }
 .bar { display: block; height: 6px; border-radius: 3px; background: var(--track);
   margin-top: .25rem; overflow: hidden; }

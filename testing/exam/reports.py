@@ -178,5 +178,6 @@ def shown(path: str, value: Any) -> str:
     if last_name(path).lower().endswith("errorcode") and isinstance(value, int):
         name = Error(value).name if value in set(Error) else "unknown"
         return f"{value} {name}"
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    is_text = isinstance(value, str) and value
+    text = value if is_text else msgspec.json.encode(value).decode()
     return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}…"

@@ -1,7 +1,9 @@
 """Reports: scores, JSON and its use as a baseline, JUnit XML, the page."""
 
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
+import msgspec
 import pytest
 
 from brokertwin.errors import UserError
@@ -9,6 +11,7 @@ from brokertwin.testing.exam.model import Severity
 from brokertwin.testing.exam.pages import page
 from brokertwin.testing.exam.reports import as_json, as_junit, baseline, report_of, total
 from brokertwin.testing.exam.verdicts import Deviation, Outcome, Result, keys_of
+from tests.support.browsers import DARK, LIGHT, assert_fits, seen
 
 DEVIATION = Deviation(
     "produce", "a.errorCode", 0, 45, Severity.DATA, "Produce", 9, {"topic": "<b>\x00"}
@@ -58,3 +61,13 @@ def test_page_has_score_deviation_rule_and_request_escaped() -> None:
         assert part in text
     assert "&lt;b&gt;" in text and "<b>\x00" not in text
     assert "http" not in text.replace("http-equiv", "")
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", [LIGHT, DARK])
+def test_page_fits_a_telephone_and_a_screen(tmp_path: Path, scheme: int) -> None:
+    wide = msgspec.structs.replace(DEVIATION, request={"records": "ab" * 2000}, got="x" * 400)
+    results = [msgspec.structs.replace(each, deviations=[wide]) for each in RESULTS[1:2]]
+    path = tmp_path / "exam.html"
+    path.write_text(page(report_of("kafka:9092", results, 1.0)), encoding="utf-8")
+    assert_fits(seen(path, (390, 1280), scheme), (390, 1280), scheme)
