@@ -12,8 +12,8 @@ from brokertwin.recordings.audit.reading import read
 from brokertwin.recordings.formats.pipeline import FileReading
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.clients import ORDINARY
+from brokertwin.recordings.history.replicas import PartitionReplicas
 from brokertwin.state.core.errors import Error
-from brokertwin.state.observed.replicas import PartitionReplicas
 from tests.support.audits import CAPTURES, whole
 from tests.support.exchanges_told import Told
 from tests.support.requestlogs import logs_of
@@ -64,7 +64,7 @@ def test_captures_of_other_times_are_observed_all() -> None:
     """Only logs are brokers of one cluster, of which each has a part."""
     names = ("idempotent_retry_ck", "admin_kp")
     paths = [path for path in CAPTURES if path.name.startswith(names)]
-    samples = read(paths, FileReading()).history.observer.samples
+    samples = read(paths, FileReading()).history.replication.samples
     assert {sample.place.partition(".")[0] for sample in samples} == {*names}
 
 
@@ -76,14 +76,17 @@ def test_a_log_that_begins_later_is_waited_for(tmp_path: Path) -> None:
         paths.append(tmp_path / path.name.removesuffix(".gz"))
         cut = len(lines) // 2 if "controller" in path.name else 0
         paths[-1].write_bytes(b"".join(lines[cut:]))
-    whole_run, late = whole("steady").history.observer, read(paths, FileReading()).history.observer
+    whole_run, late = (
+        whole("steady").history.replication,
+        read(paths, FileReading()).history.replication,
+    )
     assert whole_run.samples[0].time < late.samples[0].time
     assert late.samples[0].time > (whole_run.samples[0].time + whole_run.time) / 2 - 10_000
 
 
 def test_no_verdict_after_a_log_has_ended() -> None:
     history = whole("steady").history
-    last = history.observer.time
+    last = history.replication.time
     assert history.is_covered(last - 30_000)
     assert not history.is_covered(last)
 

@@ -1,42 +1,52 @@
-"""Rules of the replication observer, with synthetic exchanges of one partition."""
+"""Rules of replication, with synthetic exchanges of one partition."""
 
 from typing import Any
 
-import msgspec
-
-from brokertwin.state.core.events import RequestHeader
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.recordings.history.exchange import RecordedExchange, RecordedRequest
+from brokertwin.recordings.history.partition_moments import RACE_MS
+from brokertwin.recordings.history.replicas import PartitionReplicas
+from brokertwin.recordings.observed.watching import ObservedReplication
 from brokertwin.state.core.schema import ZERO_UUID
-from brokertwin.state.observed.exchanges import ObservedExchange
-from brokertwin.state.observed.replicas import PartitionReplicas
-from brokertwin.state.observed.replication import RACE_MS, ReplicationObserver
 
-KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 TOPIC = "AAAAAAAAAAAAAAAAAAAABw"
-LEADER, CONSUMER = 1, -1
+LEADER, CONSUMER, CONTROLLER = 1, -1, 100
 
 
 class Cluster:
     """Exchanges of its brokers, one per second; each response is immediate."""
 
     def __init__(self) -> None:
-        self.observer = ReplicationObserver()
-        self._time = 0.0
+        self._exchanges: list[RecordedExchange] = []
+        self.time = 0.0
+
+    @property
+    def found(self) -> ObservedReplication:
+        return ObservedReplication(self._exchanges)
 
     @property
     def known(self) -> PartitionReplicas:
-        return self.observer.partitions[TOPIC, 0]
+        return self.found.partitions["orders-0"].known
 
-    def exchange(self, api: str, request: Any, response: Any) -> None:
-        self._time += 1000 + RACE_MS
-        header = RequestHeader(
-            request_api_key=KEYS[api], request_api_version=17, request_api_key_name=api
+    def exchange(
+        self, api: str, request: Any, response: Any, broker: int = LEADER, **stages: Any
+    ) -> None:
+        self.time += stages.pop("after", 1000 + RACE_MS)
+        line = RecordedRequest(
+            place=f"log:{len(self._exchanges)}",
+            time=int(self.time),
+            end=int(self.time) + 1,
+            broker=broker,
+            client="c",
+            host="",
+            connection=stages.pop("connection", "c"),
+            api=api,
+            version=17,
         )
-        bodies = msgspec.json.encode(request), msgspec.json.encode(response)
-        place, made = f"log:{self._time}", self._time + 1
-        self.observer.observe(
-            [ObservedExchange(place, LEADER, self._time, made, False, header, *bodies)]
-        )
+        times = {"taken": self.time, "made": self.time + 1, **stages}
+        self._exchanges.append(RecordedExchange(line, request, response, **times))
+
+    def heartbeat(self, broker: int, **fields: Any) -> None:
+        self.exchange("BROKER_HEARTBEAT", {"brokerId": broker, **fields}, {}, CONTROLLER, after=1)
 
     def metadata(self, isr: list[int], **topic: Any) -> None:
         shown = {
@@ -49,13 +59,20 @@ class Cluster:
         fields = {"topicId": TOPIC, "name": "orders", "partitions": [shown], **topic}
         self.exchange("METADATA", {}, {"topics": [fields]})
 
-    def fetch(self, follower: int, offset: int, high_watermark: int, **fields: Any) -> None:
+    def fetch(
+        self,
+        follower: int,
+        offset: int,
+        high_watermark: int,
+        stages: dict[str, Any] | None = None,
+        **fields: Any,
+    ) -> None:
         partition = {"partition": 0, "fetchOffset": offset, "currentLeaderEpoch": 0}
         topics = [{"topicId": TOPIC, "partitions": [partition]}]
         request = {"replicaState": {"replicaId": follower}, "topics": topics}
         read = {"partitionIndex": 0, "highWatermark": high_watermark, **fields}
         response = {"responses": [{"topicId": TOPIC, "partitions": [read]}]}
-        self.exchange("FETCH", request, response)
+        self.exchange("FETCH", request, response, **(stages or {}))
 
     def altered(self, isr: list[int], partition_epoch: int, **more: Any) -> None:
         fields = {"partitionIndex": 0, "leaderId": LEADER, "leaderEpoch": 0, "isr": isr}
@@ -99,20 +116,20 @@ def test_response_of_a_former_partition_epoch_does_not_change_the_in_sync_set() 
 
 def test_difference_has_the_lagging_followers() -> None:
     cluster = replicated()
-    cluster.exchange("BROKER_HEARTBEAT", {}, {})
+    cluster.heartbeat(LEADER)
     cluster.fetch(3, 7, 5)
     cluster.fetch(CONSUMER, 0, 7)
-    (found,) = cluster.observer.differences
+    (found,) = cluster.found.differences
     assert (found.reported, found.derived, found.behind) == (7, 5, {2: 5})
 
 
 def test_lower_high_watermark_is_explained_by_missing_replicas_only() -> None:
     cluster = replicated()
     cluster.fetch(CONSUMER, 0, 4)
-    assert [each.reported for each in cluster.observer.differences] == [4]
+    assert [each.reported for each in cluster.found.differences] == [4]
     cluster.altered([1, 2], 1)
     cluster.fetch(CONSUMER, 0, 4)
-    assert len(cluster.observer.differences) == 1
+    assert len(cluster.found.differences) == 1
     assert cluster.known.high_watermark == 4
 
 
@@ -120,5 +137,4 @@ def test_topic_unknown_to_metadata_has_no_name() -> None:
     cluster = Cluster()
     cluster.metadata([1], topicId=ZERO_UUID)
     cluster.metadata([1], errorCode=29)
-    assert not cluster.observer.names
-    assert not cluster.observer.partitions
+    assert not cluster.found.partitions
