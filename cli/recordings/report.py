@@ -187,7 +187,11 @@ class _Report:
     def as_json(self, checked: Sequence["CheckedEntry"]) -> dict[str, Any]:
         """All findings as JSON; times are in ms since 1970."""
         return {
-            "partitions": {name: _state(known) for name, known in self.partitions.items()},
+            "partitions": {
+                name: _state(each, self._replication.has_leader_log(each))
+                for name, each in self.partitions.items()
+            },
+            "missingLogs": self._replication.missing,
             "highWatermarks": self._counts(),
             "differences": [each._asdict() for each in self.differences],
             "isrChanges": [each._asdict() for each in self.isr_changes],
@@ -210,7 +214,10 @@ class _Report:
 
         show_table(
             ("partition", "leader", "leader epoch", "ISR", "LEO", "HW", "HW source"),
-            [_row(name, each.known) for name, each in self.partitions.items()],
+            [
+                _row(name, each.known, self._replication.has_leader_log(each))
+                for name, each in self.partitions.items()
+            ],
         )
         if self._asked:
             self._show_changes()
@@ -243,6 +250,9 @@ class _Report:
         )
         counts = ", ".join(f"{count} {name}" for name, count in self._counts().items())
         say(f"high watermarks reported by leaders: {counts}")
+        if self._replication.missing:
+            missing = " and ".join(self._replication.missing)
+            warn(f"No request log of {missing}: what only these logs show is unknown or assumed.")
         wrong = [each for each in checked if each.why]
         if checked:
             entries = counted(len(checked), "entry", "entries")
@@ -279,7 +289,7 @@ class _Report:
         show_table(columns, rows, title=title)
 
 
-def _state(of: "ReplicatedPartition") -> dict[str, Any]:
+def _state(of: "ReplicatedPartition", has_log: bool) -> dict[str, Any]:
     known = of.known
     return {
         "topicId": of.topic_id,
@@ -290,16 +300,18 @@ def _state(of: "ReplicatedPartition") -> dict[str, Any]:
         "logEndOffsets": known.log_ends,
         "logEndIsLeast": known.end_is_least,
         "highWatermark": known.high_watermark,
-        "isAssumed": known.is_assumed,
+        "isAssumed": known.is_assumed or not has_log,
     }
 
 
-def _row(name: str, known: "PartitionReplicas") -> tuple[object, ...]:
+def _row(name: str, known: "PartitionReplicas", has_log: bool) -> tuple[object, ...]:
     leos = " ".join(
         f"{broker}:{_end(end, known.end_is_least and broker == known.led_by)}"
         for broker, end in sorted(known.log_ends.items())
     )
     note = "assumed" if known.is_assumed else "by rule"
+    if not has_log and known.led_by != UNKNOWN:
+        return name, known.leader, known.leader_epoch, sorted(known.in_sync), leos, "?", "unknown"
     in_sync = sorted(known.in_sync)
     leader, high_watermark = _number(known.leader), _end(known.high_watermark, known.is_least)
     return name, leader, known.leader_epoch, in_sync, leos or "?", high_watermark, note

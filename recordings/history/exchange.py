@@ -17,7 +17,7 @@ CONNECTIONS_MAX = 20
 """Maximum number of connections from a follower to a leader that are kept."""
 
 DELAY_MS = 1.0
-"""Time in queues from which on a broker is busy."""
+"""Time from which on a broker is busy."""
 
 DELAYS_MAX = 100_000
 """Maximum number of seconds with a busy broker that are kept."""
@@ -78,7 +78,7 @@ class RecordedExchange(msgspec.Struct, frozen=True):
     `response` is empty if the request has none (acks=0). `is_answered` is False if the recording
     lacks the response. `taken` is when a broker's thread took the request, `made` when the response
     was made, in ms since 1970. `has_waited` is True if it was made later, in a purgatory.
-    `queued_ms` is the time in the broker's queues.
+    `busy_ms` is the time in the broker's queues, and that for reading the log.
     """
 
     line: RecordedRequest
@@ -88,7 +88,7 @@ class RecordedExchange(msgspec.Struct, frozen=True):
     taken: float = 0.0
     made: float = 0.0
     has_waited: bool = False
-    queued_ms: float = 0.0
+    busy_ms: float = 0.0
 
     @property
     def code(self) -> int:
@@ -106,7 +106,7 @@ class KnownFacts(msgspec.Struct):
         logs: broker to the first and the last ms that its log covers.
         presences: broker to its states at the controller.
         fetched: `leader follower` to connection to the last fetch, in ms since 1970.
-        delays: `broker second` to the longest time in its queues then, in ms, if it is long.
+        delays: `broker second` to the longest time for which it was busy with a request, in ms.
         min_isr: topic to its min.insync.replicas; "" is the brokers' setting, -1 is unknown.
         lag_time_max_ms: the brokers' replica.lag.time.max.ms; None if it is unknown.
     """
@@ -160,9 +160,9 @@ class KnownFacts(msgspec.Struct):
 
     def _learn_replication(self, exchange: RecordedExchange) -> None:
         api, body = exchange.line.api, exchange.request
-        if exchange.queued_ms > DELAY_MS:
+        if exchange.busy_ms > DELAY_MS:
             second = f"{exchange.line.broker} {int(exchange.made // 1000)}"
-            self.delays[second] = max(self.delays.pop(second, 0), exchange.queued_ms)
+            self.delays[second] = max(self.delays.pop(second, 0), exchange.busy_ms)
             while len(self.delays) > DELAYS_MAX:
                 del self.delays[next(iter(self.delays))]
         if api == "FETCH" and (follower := bodies.follower_of(body)) >= 0:
@@ -190,7 +190,7 @@ class KnownFacts(msgspec.Struct):
         return fetched.get(connection, 0) if connection else max(fetched.values(), default=0)
 
     def delay_ms(self, broker: int, time: float) -> float:
-        """How long a broker's requests were in queues at about a time."""
+        """How long a broker was busy with a request at about a time."""
         second = int(time // 1000)
         return max(self.delays.get(f"{broker} {second + n}", 0) for n in (-1, 0, 1))
 
@@ -220,7 +220,7 @@ def exchange_of(recorded: Exchange) -> RecordedExchange:
         recorded.version,
         is_own(recorded.api, client, body),
     )
-    stages = recorded.taken, recorded.made, recorded.has_waited, recorded.queued_ms
+    stages = recorded.taken, recorded.made, recorded.has_waited, recorded.busy_ms
     return RecordedExchange(line, body, recorded.response or {}, recorded.is_recorded, *stages)
 
 

@@ -10,6 +10,7 @@ from brokertwin.recordings.history.replica_findings import (
     EARLY,
     LEADER,
     RACE,
+    REMOVED,
     SHRUNK,
     IsrChange,
     OpenDifference,
@@ -18,6 +19,7 @@ from brokertwin.recordings.history.replica_findings import (
     differs,
 )
 from brokertwin.recordings.history.replicas import UNKNOWN, PartitionReplicas, SentWatermark
+from brokertwin.recordings.rules import Rule
 from brokertwin.state.core.errors import Error
 
 if TYPE_CHECKING:
@@ -40,6 +42,9 @@ LAG_TIME_MAX_MS = 30_000
 
 STALE_MS = 2_000.0
 """How long a broker may not know a change of an in-sync set."""
+
+MOVES_MAX = 50
+"""Maximum number of moves of a HW that are kept."""
 
 BROKERS_MAX = 100
 """Maximum number of brokers of a partition that are kept."""
@@ -105,7 +110,8 @@ class PartitionMoment(NamedTuple):
     def _remove(self, brokers: Collection[int]) -> Iterator[EntityFinding]:
         if brokers:
             isr = [broker for broker in self.known.isr if broker not in brokers]
-            yield from self.in_sync(isr, f"the controller removed broker {_listed(brokers)}")
+            why = f"the controller removed broker {_listed(brokers)}"
+            yield from self.in_sync(isr, why, REMOVED)
 
     # Fetch
 
@@ -116,7 +122,7 @@ class PartitionMoment(NamedTuple):
         """
         wanted, read = self.exchange.request, self.exchange.response
         follower = wanted["follower"]
-        if read and not self.exchange.has_waited:
+        if read:
             self.of.before[self.exchange.line.place] = self.known.high_watermark
             while len(self.of.before) > BROKERS_MAX:
                 del self.of.before[next(iter(self.of.before))]
@@ -137,6 +143,8 @@ class PartitionMoment(NamedTuple):
         read, line = self.exchange.response, self.exchange.line
         follower = self.exchange.request["follower"]
         before = self.of.before.pop(line.place, None)
+        if self.exchange.has_waited and not self._was_away(line.broker):
+            before = None
         if follower == ANY_REPLICA or not read:
             return
         high_watermark = read.get("highWatermark", UNKNOWN)
@@ -211,10 +219,21 @@ class PartitionMoment(NamedTuple):
         """Return whether followers left the ISR for certain; one that was silent may not."""
         return gone is not None and all(self._absence(b) > Absence.POSSIBLE for b in gone)
 
+    def _recent(self, race_ms: float) -> list[int]:
+        """The HWs before the moves of the last ms."""
+        return [former for time, former in self.of.moves if self.time - time <= race_ms]
+
+    def _note_move(self, former: int) -> None:
+        self.of.moves = [*self.of.moves, (self.time, former)][-MOVES_MAX:]
+
+    def _race_ms(self, broker: int) -> float:
+        """How long the order of two moments is unknown; a busy broker logs late, too."""
+        return RACE_MS + 2 * self.facts.delay_ms(broker, self.time)
+
     def _differ(self, reported: int, gone: list[int]) -> Iterator[EntityFinding]:
-        known, moved, line = self.known, self.of.moved, self.exchange.line
-        race_ms = RACE_MS + 2 * self.facts.delay_ms(line.broker, self.time)
-        is_race = moved is not None and moved[1] <= reported and self.time - moved[0] <= race_ms
+        known, line = self.known, self.exchange.line
+        race_ms = self._race_ms(line.broker)
+        is_race = any(former <= reported < known.high_watermark for former in self._recent(race_ms))
         found = WatermarkDifference(
             self.time,
             self.of.topic,
@@ -291,8 +310,9 @@ class PartitionMoment(NamedTuple):
 
     def _why_not_in(self, broker: int) -> str:
         """A follower may join at the HW (`Partition.isFollowerInSync`)."""
-        end = self.known.ends.get(broker, UNKNOWN)
-        return "" if end >= self.known.high_watermark else f"its LEO is {end}"
+        end, least = self.known.ends.get(broker, UNKNOWN), self.known.high_watermark
+        least = min([least, *self._recent(self._race_ms(self.known.leader))])
+        return "" if end >= least else f"its LEO is {end}"
 
     def _why_not_out(self, broker: int) -> str:
         """A replica that is behind for too long leaves (`Partition.getOutOfSyncReplicas`).
@@ -369,7 +389,7 @@ class PartitionMoment(NamedTuple):
                 )
             self.of.led_by = leader
 
-    def in_sync(self, isr: list[int], why: str) -> Iterator[EntityFinding]:
+    def in_sync(self, isr: list[int], why: str, rule: Rule = SHRUNK) -> Iterator[EntityFinding]:
         """Set the in-sync replicas."""
         known = self.known
         known.isr_since = self.time
@@ -389,7 +409,7 @@ class PartitionMoment(NamedTuple):
                 line=self.exchange.line,
                 part=str(broker),
                 said=f"broker {broker} left",
-                rule=SHRUNK,
+                rule=rule,
                 facts={"time": self.time},
             )
 
@@ -397,7 +417,7 @@ class PartitionMoment(NamedTuple):
         """Advance the HW; report a sample if it moved or `is_news`."""
         former = self.known.high_watermark
         if self.known.raise_high_watermark(self.facts.min_isr_of(self.of.topic) or 1):
-            self.of.moved = self.time, former
+            self._note_move(former)
             is_news = True
         if is_news:
             yield self.sample(why, is_isr)
@@ -430,7 +450,7 @@ class PartitionMoment(NamedTuple):
 
     def _accept(self, reported: int, gone: Collection[int]) -> Iterator[EntityFinding]:
         """Take a reported HW, and the removals that it shows."""
-        self.of.moved = self.time, self.known.high_watermark
+        self._note_move(self.known.high_watermark)
         self.known.high_watermark, self.known.start = reported, UNKNOWN
         yield from self._remove(gone)
 

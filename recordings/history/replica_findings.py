@@ -19,6 +19,12 @@ SHRUNK = Rule(
     "Look at the broker that left: stopped, slow disks or network, too few num.replica.fetchers."
     " While it is away fewer copies are safe, and acks=all may be refused.",
 )
+REMOVED = Rule(
+    "The controller removes a broker from the in-sync sets if it shuts down, or if it sends no"
+    " heartbeat for broker.session.timeout.ms.",
+    "ReplicationControlManager.processBrokerHeartbeat, KIP-631",
+    "Look at the broker that left: shut down, stopped, or without connection to the controller.",
+)
 LEADER = Rule(
     "A partition gets a new leader if its leader goes, if an election is requested, or if the"
     " preferred leader comes back.",

@@ -74,7 +74,7 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
         former_ids: ids of deleted topics of this name.
         moments: moments of exchanges that were taken, in order.
         before: place of a Fetch that was not pending to the HW before it.
-        moved: time of the last move of the HW, in ms since 1970, and its former value.
+        moves: times of the last moves of the HW, in ms since 1970, and its former values.
         open: differences that may be races.
         agreed: number of HWs equal to the rule.
         adopted: number of HWs adopted because a fact was missing.
@@ -94,7 +94,7 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
     former_ids: list[Uuid] = field(default_factory=list)
     moments: list[ExchangeMoment] = field(default_factory=list)
     before: dict[str, int] = field(default_factory=dict)
-    moved: tuple[float, int] | None = None
+    moves: list[tuple[float, int]] = field(default_factory=list)
     open: list[OpenDifference] = field(default_factory=list)
     agreed: int = 0
     adopted: int = 0
@@ -111,6 +111,9 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
 
     def step(self, exchange: RecordedExchange, known: KnownFacts) -> list[EntityFinding]:
         """Take the parts of an exchange about this partition."""
+        if not self.topic:
+            unread = msgspec.structs.replace(exchange, request={}, response={})
+            return super().step(unread, known)
         place = self.topic, self.partition
         request, response = (
             next((part for at, part in parts if at == place), {})

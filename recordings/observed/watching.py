@@ -16,6 +16,7 @@ from brokertwin.recordings.history.replica_findings import (
     WatermarkDifference,
     WatermarkSample,
 )
+from brokertwin.recordings.history.replicas import UNKNOWN
 from brokertwin.recordings.history.replication import REPLICATION, ReplicatedPartition
 from brokertwin.recordings.replay import recording
 from brokertwin.recordings.replay.recording import Recording
@@ -68,6 +69,18 @@ class ObservedReplication:
         """Ids of topics without a name."""
         partitions = self.partitions.values()
         return sorted({each.topic for each in partitions if each.topic == each.topic_id})
+
+    @property
+    def missing(self) -> list[str]:
+        """Brokers with replicas, and the controller, whose logs the recording lacks."""
+        known = [each.known for each in self.partitions.values()]
+        replicas = {b for each in known for b in (*each.replicas, *each.isr, each.led_by)}
+        missing = sorted(replicas - self.known.logs.keys() - {UNKNOWN})
+        return [f"broker {b}" for b in missing] + ["the controller"] * (not self.known.presences)
+
+    def has_leader_log(self, partition: ReplicatedPartition) -> bool:
+        """Return whether the recording has the log of a partition's leader."""
+        return partition.known.led_by in self.known.logs
 
     @cached_property
     def samples(self) -> list[WatermarkSample]:

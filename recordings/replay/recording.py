@@ -33,7 +33,7 @@ from brokertwin.recordings.formats.order import LAST, ArrivalOrder, in_turn
 from brokertwin.recordings.formats.pipeline import FileReading, Source, completed, read_files
 from brokertwin.recordings.formats.summary import Summary, nothing_read, place_of
 from brokertwin.state.core.events import Kind, RequestHeader
-from brokertwin.state.core.kafka_apis import Decider, Trait, api_of_key
+from brokertwin.state.core.kafka_apis import FETCH, Decider, Trait, api_of_key
 
 DEFAULT_READING = FileReading()
 
@@ -59,7 +59,7 @@ class Exchange(msgspec.Struct, frozen=True):
         taken: when a thread took the request, in ms since 1970.
         made: when the response was made.
         has_waited: the response was made later, in a purgatory.
-        queued_ms: time in the broker's queues.
+        busy_ms: time in the broker's queues, and that for reading the log.
     """
 
     id: str
@@ -79,7 +79,7 @@ class Exchange(msgspec.Struct, frozen=True):
     taken: float = 0.0
     made: float = 0.0
     has_waited: bool = False
-    queued_ms: float = 0.0
+    busy_ms: float = 0.0
 
     @property
     def api(self) -> str:
@@ -169,6 +169,7 @@ class _Line(msgspec.Struct, rename="camel"):
     is_forwarded: bool = False
     is_text: bool = False
     request_queue_time_ms: float = 0.0
+    local_time_ms: float = 0.0
     remote_time_ms: float = 0.0
     response_queue_time_ms: float = 0.0
     send_time_ms: float = 0.0
@@ -342,5 +343,8 @@ def _exchange(line: _Line, document: Document) -> Exchange:
         taken=taken,
         made=max(taken, sent - line.response_queue_time_ms - line.send_time_ms),
         has_waited=line.remote_time_ms > 0,
-        queued_ms=line.request_queue_time_ms + line.response_queue_time_ms + line.send_time_ms,
+        busy_ms=line.request_queue_time_ms
+        + (line.local_time_ms if line.request_header.request_api_key == FETCH.key else 0)
+        + line.response_queue_time_ms
+        + line.send_time_ms,
     )

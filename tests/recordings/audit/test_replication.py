@@ -1,6 +1,7 @@
 """Findings about replicas, and errors that no other finder reports."""
 
 import gzip
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -48,16 +49,18 @@ def test_of_real_brokers_no_high_watermark_differs(run: str) -> None:
 
 
 def test_high_watermark_against_the_rule_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def always_enough(known: PartitionReplicas, min_isr: int) -> bool:
-        return RAISE(known, 0)
+    def always_enough(
+        known: PartitionReplicas, _: int, without: Collection[int] = ()
+    ) -> int | None:
+        return CANDIDATE(known, 0, without)
 
-    monkeypatch.setattr(PartitionReplicas, "raise_high_watermark", always_enough)
+    monkeypatch.setattr(PartitionReplicas, "candidate", always_enough)
     history = read(logs_of("follower_stop"), FileReading()).history
     (found, *_) = replication.told(history)
     assert (found.kind, found.severity) == ("hw-differs", Severity.ERROR)
 
 
-RAISE = PartitionReplicas.raise_high_watermark
+CANDIDATE = PartitionReplicas.candidate
 
 
 def test_captures_of_other_times_are_observed_all() -> None:

@@ -114,7 +114,7 @@ def test_a_state_is_encodable_at_any_time(name: str) -> None:
                 each.id: each for each in stored_again(kind, key, state).expire(10**15, known)
             }
         kept = [each for each in found.values() if not each.is_withdrawn]
-        kept.sort(key=lambda each: each.line.order)
+        kept.sort(key=lambda each: (each.line.order, each.subject))
         assert kept == whole(name, recording).findings, recording
 
 

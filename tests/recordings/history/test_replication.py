@@ -1,7 +1,8 @@
 """The request logs of a real three-broker cluster."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from typing import Any
 
 import msgspec
 import pytest
@@ -9,17 +10,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brokertwin.recordings.history import partition_moments
-from brokertwin.recordings.history.replica_findings import RACE, UNEXPLAINED, WatermarkSample
+from brokertwin.recordings.history.brokers import Absence, BrokerPresence
+from brokertwin.recordings.history.exchange import KnownFacts
+from brokertwin.recordings.history.replica_findings import (
+    RACE,
+    UNEXPLAINED,
+    WatermarkDifference,
+    WatermarkSample,
+)
 from brokertwin.recordings.history.replicas import PartitionReplicas
 from brokertwin.recordings.observed import checkpoints
 from brokertwin.recordings.observed.watching import ObservedReplication
 from brokertwin.state.logs import checkpoint_files
 from tests.support.examples import examples
 from tests.support.observed import adopted, agreed, exchanges, observed, snapshots
-from tests.support.requestlogs import RUNS
+from tests.support.requestlogs import RUNS, STOPS
 
 AGREED = {"steady": (1524, 1525), "follower_stop": (586, 590), "leader_kill": (545, 549)}
 """High watermarks equal to the rule, of all that leaders reported."""
+
+REMOVED = "the controller removed broker"
 
 
 @pytest.mark.parametrize("run", RUNS)
@@ -97,36 +107,32 @@ def test_early_removal_from_the_in_sync_set_is_found() -> None:
     assert all("it was caught up" in why for why in whys)
 
 
-def always_enough(known: PartitionReplicas, _min_isr: int) -> bool:
-    return RAISE(known, 1)
+def always_enough(known: PartitionReplicas, _: int, without: Collection[int] = ()) -> int | None:
+    return CANDIDATE(known, 1, without)
 
 
-def from_the_append(known: PartitionReplicas, min_isr: int) -> bool:
-    former, known.isr = known.isr, [known.leader]
-    try:
-        return RAISE(known, min_isr)
-    finally:
-        known.isr = former
+def from_the_append(known: PartitionReplicas, *rest: Any) -> int | None:
+    return known.leader_end if known.isr else CANDIDATE(known, *rest)
 
 
-def all_replicas(known: PartitionReplicas, min_isr: int) -> bool:
+def all_replicas(known: PartitionReplicas, min_isr: int, _: Collection[int] = ()) -> int | None:
     former, known.isr = known.isr, known.replicas
     try:
-        return RAISE(known, min_isr)
+        return CANDIDATE(known, min_isr)
     finally:
         known.isr = former
 
 
-RAISE = PartitionReplicas.raise_high_watermark
+CANDIDATE = PartitionReplicas.candidate
 
 
 @pytest.mark.parametrize(
     "broken", [always_enough, from_the_append, all_replicas], ids=lambda rule: rule.__name__
 )
 def test_broken_rule_is_found(
-    broken: Callable[[PartitionReplicas, int], bool], monkeypatch: pytest.MonkeyPatch
+    broken: Callable[..., int | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(PartitionReplicas, "raise_high_watermark", broken)
+    monkeypatch.setattr(PartitionReplicas, "candidate", broken)
     observer = observed(exchanges("follower_stop"))
     assert [each for each in observer.differences if each.why == UNEXPLAINED]
 
@@ -145,8 +151,50 @@ def test_follower_credited_with_sent_records_is_found(
 FETCHED = PartitionReplicas.fetched
 
 
+def unexplained(found: ObservedReplication) -> list[WatermarkDifference]:
+    return [each for each in found.differences if each.why == UNEXPLAINED]
+
+
+def test_shutdown_and_fencing_leave_no_high_watermark_unexplained() -> None:
+    found = observed(exchanges(STOPS))
+    assert unexplained(found) == []
+    assert (agreed(found), adopted(found)) == (461, 1)
+    assert [change for change in found.isr_changes if change.why] == []
+    assert found.missing == []
+
+
+def test_removals_by_the_controller_are_shown() -> None:
+    found = observed(exchanges(STOPS)).isr_samples
+    removals = {(each.topic, each.partition, each.isr) for each in found if REMOVED in each.why}
+    assert {("orders", 0, (1, 2)), ("orders", 0, (2, 3))} <= removals
+
+
+@pytest.mark.parametrize(
+    ("broker", "missing"),
+    [(1, "broker 1"), (2, "broker 2"), (3, "broker 3"), (100, "the controller")],
+)
+def test_missing_log_leaves_facts_unknown_and_nothing_unexplained(
+    broker: int, missing: str
+) -> None:
+    found = observed([each for each in exchanges(STOPS) if each.line.broker != broker])
+    assert unexplained(found) == []
+    assert found.missing == [missing]
+    assert agreed(found) > 90
+    led = [each for each in found.partitions.values() if each.known.led_by == broker]
+    assert not any(map(found.has_leader_log, led))
+
+
+def never_absent(*_: object) -> Absence:
+    return Absence.NO
+
+
+def test_rule_that_ignores_the_controller_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BrokerPresence, "absence", never_absent)
+    assert len(unexplained(observed(exchanges(STOPS)))) > 30
+
+
 @settings(max_examples=examples(25))
-@given(st.sampled_from(RUNS), st.floats(0, 1), st.floats(0, 1))
+@given(st.sampled_from((*RUNS, STOPS)), st.floats(0, 1), st.floats(0, 1))
 def test_truncated_log_gives_no_false_verdict(run: str, begin: float, end: float) -> None:
     whole = exchanges(run)
     first, last = sorted((int(begin * len(whole)), int(end * len(whole))))
@@ -155,7 +203,7 @@ def test_truncated_log_gives_no_false_verdict(run: str, begin: float, end: float
 
 
 @settings(max_examples=examples(15))
-@given(st.sampled_from(RUNS), st.sets(st.sampled_from([1, 2, 3, 100]), min_size=1))
+@given(st.sampled_from((*RUNS, STOPS)), st.sets(st.sampled_from([1, 2, 3, 100]), min_size=1))
 def test_logs_of_some_brokers_give_no_false_verdict(run: str, brokers: set[int]) -> None:
     observer = observed([each for each in exchanges(run) if each.line.broker in brokers])
     assert [each for each in observer.differences if each.why == UNEXPLAINED] == []
@@ -171,7 +219,8 @@ def test_malformed_exchange_is_counted_and_skipped() -> None:
 
 
 def reasons(race_ms: float, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Reasons of differences with this limit for races."""
+    """Reasons of differences with this limit for races, whatever the brokers' delays."""
+    monkeypatch.setattr(KnownFacts, "delay_ms", lambda *_: 0)
     monkeypatch.setattr(partition_moments, "RACE_MS", race_ms)
     found = [observed(exchanges(run)).differences for run in RUNS]
     return Counter(each.why for differences in found for each in differences)

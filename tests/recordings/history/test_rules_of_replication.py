@@ -3,7 +3,8 @@
 from typing import Any
 
 from brokertwin.recordings.history.exchange import RecordedExchange, RecordedRequest
-from brokertwin.recordings.history.partition_moments import RACE_MS
+from brokertwin.recordings.history.partition_moments import RACE_MS, STALE_MS
+from brokertwin.recordings.history.replica_findings import CUT, UNEXPLAINED
 from brokertwin.recordings.history.replicas import PartitionReplicas
 from brokertwin.recordings.observed.watching import ObservedReplication
 from brokertwin.state.core.schema import ZERO_UUID
@@ -125,6 +126,7 @@ def test_difference_has_the_lagging_followers() -> None:
 
 def test_lower_high_watermark_is_explained_by_missing_replicas_only() -> None:
     cluster = replicated()
+    cluster.heartbeat(LEADER)
     cluster.fetch(CONSUMER, 0, 4)
     assert [each.reported for each in cluster.found.differences] == [4]
     cluster.altered([1, 2], 1)
@@ -138,3 +140,103 @@ def test_topic_unknown_to_metadata_has_no_name() -> None:
     cluster.metadata([1], topicId=ZERO_UUID)
     cluster.metadata([1], errorCode=29)
     assert not cluster.found.partitions
+
+
+def test_shutdown_removes_a_broker_from_the_in_sync_set() -> None:
+    cluster = replicated()
+    cluster.heartbeat(3)
+    cluster.heartbeat(3, wantShutDown=True)
+    cluster.fetch(2, 7, 5)
+    assert cluster.known.high_watermark == 5
+    cluster.fetch(CONSUMER, 0, 7)
+    assert cluster.known.isr == [1, 2]
+    assert cluster.found.differences == []
+
+
+def test_removal_counts_without_a_reported_high_watermark_after_a_time() -> None:
+    cluster = replicated()
+    cluster.heartbeat(3, wantShutDown=True)
+    for offset in (6, 7, 8):
+        cluster.fetch(2, offset, -1)
+    assert (cluster.known.isr, cluster.known.high_watermark) == ([1, 2], 8)
+
+
+def test_heartbeat_with_an_error_shows_nothing() -> None:
+    cluster = replicated()
+    cluster.heartbeat(LEADER)
+    request = {"brokerId": 3, "wantShutDown": True}
+    cluster.exchange("BROKER_HEARTBEAT", request, {"errorCode": 41}, CONTROLLER)
+    for offset in (6, 7, 8):
+        cluster.fetch(2, offset, -1)
+    assert (cluster.known.isr, cluster.known.high_watermark) == ([1, 2, 3], 5)
+
+
+def test_silent_broker_may_have_left() -> None:
+    cluster = replicated()
+    cluster.heartbeat(3)
+    cluster.heartbeat(LEADER)
+    for offset in (6, 7, 8):
+        cluster.fetch(2, offset, 5)
+    assert cluster.known.isr == [1, 2, 3]
+    cluster.fetch(CONSUMER, 0, 8)
+    cluster.fetch(2, 8, 8)
+    cluster.heartbeat(3)
+    assert (cluster.known.isr, cluster.known.high_watermark) == ([1, 2], 8)
+    assert cluster.found.differences == []
+
+
+def test_caught_up_follower_holds_the_high_watermark_before_it_joins() -> None:
+    """`Partition.maybeIncrementLeaderHW`: `shouldWaitForReplicaToJoinIsr`."""
+    cluster = replicated()
+    cluster.heartbeat(LEADER)
+    cluster.altered([1, 2], 1)
+    cluster.fetch(2, 7, 5)
+    cluster.fetch(3, 7, 7)
+    cluster.fetch(2, 9, 7)
+    assert (cluster.known.isr, cluster.known.high_watermark) == ([1, 2], 7)
+    cluster.fetch(CONSUMER, 0, 7)
+    assert cluster.found.differences == []
+
+
+def test_metadata_just_after_a_change_may_be_old() -> None:
+    cluster = replicated()
+    cluster.altered([1, 2], 1)
+    cluster.metadata([1, 2, 3])
+    assert cluster.known.isr == [1, 2]
+    cluster.time += STALE_MS
+    cluster.metadata([1, 2, 3])
+    assert cluster.known.isr == [1, 2, 3]
+
+
+def test_request_of_a_former_leader_adds_no_replica() -> None:
+    cluster = replicated()
+    cluster.altered([1, 2], 1)
+    part = {"partitionIndex": 0, "leaderEpoch": -1, "newIsr": [1, 2, 3]}
+    request = {"brokerId": 3, "topics": [{"topicId": TOPIC, "partitions": [part]}]}
+    cluster.exchange("ALTER_PARTITION", request, {"topics": []}, CONTROLLER)
+    assert cluster.known.joining == []
+
+
+def test_fetch_whose_connection_ended_may_explain_a_high_watermark() -> None:
+    cluster = replicated()
+    cluster.heartbeat(LEADER)
+    cluster.fetch(CONSUMER, 0, 6)
+    cluster.fetch(2, 6, 6, {"connection": "d"})
+    cluster.fetch(3, 6, 6, {"connection": "d"})
+    assert [each.why for each in cluster.found.differences] == [CUT]
+    cluster.fetch(2, 6, 6)
+    cluster.fetch(3, 6, 6)
+    assert [each.why for each in cluster.found.differences] == [UNEXPLAINED]
+
+
+def test_busy_broker_explains_a_longer_race() -> None:
+    def unexplained(busy_ms: float) -> list[str]:
+        cluster = replicated()
+        cluster.heartbeat(LEADER)
+        cluster.fetch(CONSUMER, 0, 6, {"busy_ms": busy_ms})
+        cluster.fetch(2, 6, 6, {"after": 20})
+        cluster.fetch(3, 6, 6, {"after": 20})
+        return [each.why for each in cluster.found.differences if each.why == UNEXPLAINED]
+
+    assert unexplained(1) == [UNEXPLAINED]
+    assert unexplained(30) == []
