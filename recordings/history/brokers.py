@@ -13,6 +13,7 @@ in Kafka; KIP-631, KIP-966.
 
 from bisect import bisect_right
 from enum import IntEnum
+from typing import Any
 
 import msgspec
 
@@ -91,27 +92,22 @@ class BrokerPresence(msgspec.Struct):
             log_end: the end of the controller's log.
         """
         found = Absence.NO
-        for number, span in enumerate(self.spans):
-            if span.begin > time:
-                break
-            is_last = number + 1 == len(self.spans)
-            after = self.spans[number + 1] if not is_last else None
+        for span, after in zip(self.spans, [*self.spans[1:], None], strict=True):
             until = after.begin if after is not None else max(log_end, span.end)
-            if span.state is not BrokerState.ACTIVE:
-                if until > since:
-                    begun = max(span.begin, since)
-                    is_applied = time - span.begin > APPLY_MS and begun <= time
-                    found = max(found, Absence.CERTAIN if is_applied else Absence.DECIDED)
+            if span.begin > time or until <= since:
                 continue
-            is_gap = until - span.end > SILENT_MS
-            if after is not None and after.state is BrokerState.FENCED:
-                is_gap = True
-            if is_gap and until > since and span.end < time < until + REJOIN_MS:
+            if span.state is not BrokerState.ACTIVE:
+                is_applied = time - span.begin > APPLY_MS
+                found = max(found, Absence.CERTAIN if is_applied else Absence.DECIDED)
+                continue
+            is_fenced = after is not None and after.state is BrokerState.FENCED
+            is_gap = is_fenced or until - span.end > SILENT_MS
+            if is_gap and span.end < time < until + REJOIN_MS:
                 found = max(found, Absence.POSSIBLE)
         return found
 
 
-def heartbeat(api: str, request: dict, response: dict) -> tuple[int, BrokerState] | None:
+def heartbeat(api: str, request: Any, response: Any) -> tuple[int, BrokerState] | None:
     """The broker of a heartbeat or a registration, and its state then; None without success."""
     if errors(response):
         return None

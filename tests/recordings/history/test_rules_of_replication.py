@@ -5,8 +5,9 @@ from typing import Any
 from brokertwin.recordings.history.exchange import RecordedExchange, RecordedRequest
 from brokertwin.recordings.history.partition_moments import RACE_MS, STALE_MS
 from brokertwin.recordings.history.replica_findings import CUT, UNEXPLAINED
-from brokertwin.recordings.history.replicas import PartitionReplicas
+from brokertwin.recordings.history.replicas import UNKNOWN, PartitionReplicas
 from brokertwin.recordings.observed.watching import ObservedReplication
+from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import ZERO_UUID
 
 TOPIC = "AAAAAAAAAAAAAAAAAAAABw"
@@ -221,7 +222,7 @@ def test_fetch_whose_connection_ended_may_explain_a_high_watermark() -> None:
     cluster = replicated()
     cluster.heartbeat(LEADER)
     cluster.fetch(CONSUMER, 0, 6)
-    cluster.fetch(2, 6, 6, {"connection": "d"})
+    cluster.fetch(2, 6, 5, {"connection": "d"})
     cluster.fetch(3, 6, 6, {"connection": "d"})
     assert [each.why for each in cluster.found.differences] == [CUT]
     cluster.fetch(2, 6, 6)
@@ -234,9 +235,56 @@ def test_busy_broker_explains_a_longer_race() -> None:
         cluster = replicated()
         cluster.heartbeat(LEADER)
         cluster.fetch(CONSUMER, 0, 6, {"busy_ms": busy_ms})
-        cluster.fetch(2, 6, 6, {"after": 20})
+        cluster.fetch(2, 6, 5, {"after": 20})
         cluster.fetch(3, 6, 6, {"after": 20})
         return [each.why for each in cluster.found.differences if each.why == UNEXPLAINED]
 
     assert unexplained(1) == [UNEXPLAINED]
     assert unexplained(30) == []
+
+
+def test_refused_request_adds_no_replica() -> None:
+    cluster = replicated()
+    cluster.altered([1, 2], 1)
+    part = {"partitionIndex": 0, "leaderEpoch": 0, "newIsr": [1, 2, 3]}
+    request = {"brokerId": LEADER, "topics": [{"topicId": TOPIC, "partitions": [part]}]}
+    refused = {"partitionIndex": 0, "errorCode": Error.INELIGIBLE_REPLICA}
+    response = {"topics": [{"topicId": TOPIC, "partitions": [refused]}]}
+    cluster.exchange("ALTER_PARTITION", request, response, CONTROLLER)
+    assert cluster.known.joining == []
+
+
+def test_fetch_refused_for_a_new_leader_shows_the_followers_log_end() -> None:
+    cluster = replicated()
+    cluster.fetch(2, 9, -1, errorCode=Error.NOT_LEADER_OR_FOLLOWER)
+    assert cluster.known.ends[2] == 9
+
+
+def new_leader(leader_epoch: int, broker: int) -> Cluster:
+    """Broker 2 leads five replicated records after another leader, whose log may be missing."""
+    cluster = replicated()
+    if broker != LEADER:
+        cluster.metadata([1, 2, 3], partitions=[shown(broker, 1)])
+    cluster.metadata([1, 2, 3], partitions=[shown(2, leader_epoch)])
+    return cluster
+
+
+def shown(leader: int, leader_epoch: int) -> dict[str, Any]:
+    part = {"partitionIndex": 0, "leaderId": leader, "leaderEpoch": leader_epoch}
+    return part | {"replicaNodes": [1, 2, 3], "isrNodes": [1, 2, 3]}
+
+
+def test_new_leader_starts_with_the_high_watermark_it_was_sent() -> None:
+    assert new_leader(1, LEADER).known.high_watermark == 5
+
+
+def test_leader_without_a_log_leaves_the_next_high_watermark_unknown() -> None:
+    assert new_leader(2, broker=3).known.high_watermark == UNKNOWN
+    assert new_leader(2, LEADER).known.high_watermark == UNKNOWN, "broker 3 may have led"
+
+
+def test_high_watermark_without_the_controllers_log_is_no_difference() -> None:
+    cluster = replicated()
+    cluster.fetch(CONSUMER, 0, 4)
+    cluster.fetch(CONSUMER, 0, 6)
+    assert cluster.found.differences == []
