@@ -202,7 +202,10 @@ class KnownFacts(msgspec.Struct):
     def absence(self, broker: int, since: float, time: float) -> Absence:
         """Return whether the controller removed a broker from in-sync sets between two times."""
         presence = self.presences.get(broker)
-        return presence.absence(since, time, self.last) if presence is not None else Absence.NO
+        if presence is None:
+            return Absence.NO
+        log_end = max(each.spans[-1].end for each in self.presences.values())
+        return presence.absence(since, time, log_end)
 
 
 def exchange_of(recorded: Exchange) -> RecordedExchange:
