@@ -93,10 +93,12 @@ class BrokerPresence(msgspec.Struct):
         """
         found = Absence.NO
         for span, after in zip(self.spans, [*self.spans[1:], None], strict=True):
-            until = after.begin if after is not None else max(log_end, span.end)
+            is_active = span.state is BrokerState.ACTIVE
+            last = max(log_end, span.end) if is_active else float("inf")
+            until = after.begin if after is not None else last
             if span.begin > time or until <= since:
                 continue
-            if span.state is not BrokerState.ACTIVE:
+            if not is_active:
                 is_applied = time - span.begin > APPLY_MS
                 found = max(found, Absence.CERTAIN if is_applied else Absence.DECIDED)
                 continue
