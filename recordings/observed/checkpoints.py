@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
+from brokertwin.recordings.history.replica_findings import WatermarkSample
 from brokertwin.state.logs.checkpoint_files import Offsets
-from brokertwin.state.observed.replication import WatermarkSample
 
 
 class CheckedEntry(NamedTuple):

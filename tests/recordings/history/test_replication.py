@@ -1,42 +1,49 @@
 """The request logs of a real three-broker cluster."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokertwin.state.logs import checkpoint_files
-from brokertwin.state.observed import checkpoints, replication
-from brokertwin.state.observed.replicas import PartitionReplicas
-from brokertwin.state.observed.replication import (
+from brokertwin.recordings.history import partition_moments
+from brokertwin.recordings.history.brokers import Absence, BrokerPresence
+from brokertwin.recordings.history.exchange import KnownFacts
+from brokertwin.recordings.history.replica_findings import (
     RACE,
     UNEXPLAINED,
-    ReplicationObserver,
+    WatermarkDifference,
     WatermarkSample,
 )
+from brokertwin.recordings.history.replicas import PartitionReplicas
+from brokertwin.recordings.observed import checkpoints
+from brokertwin.recordings.observed.watching import ObservedReplication
+from brokertwin.state.logs import checkpoint_files
 from tests.support.examples import examples
-from tests.support.observed import exchanges, observed, snapshots
-from tests.support.requestlogs import RUNS
+from tests.support.observed import adopted, agreed, exchanges, observed, snapshots
+from tests.support.requestlogs import RUNS, STOPS
 
-AGREED = {"steady": (1524, 1525), "follower_stop": (584, 590), "leader_kill": (544, 549)}
+AGREED = {"steady": (1524, 1525), "follower_stop": (586, 590), "leader_kill": (545, 549)}
 """High watermarks equal to the rule, of all that leaders reported."""
+
+REMOVED = "the controller removed broker"
 
 
 @pytest.mark.parametrize("run", RUNS)
 def test_rule_gives_the_reported_high_watermarks(run: str) -> None:
     observer = observed(exchanges(run))
-    agreed, reported = AGREED[run]
-    assert observer.agreed.total() == agreed
-    assert observer.agreed.total() + len(observer.differences) == reported
+    equal, reported = AGREED[run]
+    assert agreed(observer) == equal
+    assert agreed(observer) + len(observer.differences) == reported
     assert {each.why for each in observer.differences} == {RACE}
-    assert not observer.adopted
+    assert not adopted(observer)
     assert not observer.unread
 
 
-def last_before(observer: ReplicationObserver, topic: str, time: int) -> dict[int, WatermarkSample]:
+def last_before(observer: ObservedReplication, topic: str, time: int) -> dict[int, WatermarkSample]:
     """The newest sample of each partition of a topic at a time."""
     return {s.partition: s for s in observer.samples if s.topic == topic and s.time <= time}
 
@@ -68,8 +75,7 @@ def test_checkpoint_entries_were_derived(run: str) -> None:
         for snapshot in snapshots(run)
         for name, text in snapshot["checkpoints"].items()
     ]
-    nameless = {topic_id for topic_id, _ in observer.partitions} - observer.names.keys()
-    checked = checkpoints.check(observer.samples, nameless, found)
+    checked = checkpoints.check(observer.samples, observer.nameless, found)
     assert len(checked) >= 45
     assert [entry for entry in checked if entry.why] == []
 
@@ -86,51 +92,47 @@ def test_impossible_checkpoint_entry_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("run", "count"), [("steady", 0), ("follower_stop", 18), ("leader_kill", 3)]
+    ("run", "count"), [("steady", 0), ("follower_stop", 19), ("leader_kill", 3)]
 )
 def test_in_sync_sets_change_by_the_rules(run: str, count: int) -> None:
-    observer = observed(exchanges(run), replica_lag_time_max_ms=3000)
+    observer = observed(exchanges(run), lag_time_max_ms=3000)
     assert [change for change in observer.isr_changes if change.why] == []
     assert len(observer.isr_changes) == count
 
 
 def test_early_removal_from_the_in_sync_set_is_found() -> None:
-    observer = observed(exchanges("follower_stop"), replica_lag_time_max_ms=30_000)
+    observer = observed(exchanges("follower_stop"), lag_time_max_ms=30_000)
     whys = [change.why for change in observer.isr_changes if change.why]
     assert whys
     assert all("it was caught up" in why for why in whys)
 
 
-def always_enough(known: PartitionReplicas, _min_isr: int) -> bool:
-    return RAISE(known, 1)
+def always_enough(known: PartitionReplicas, _: int, without: Collection[int] = ()) -> int | None:
+    return CANDIDATE(known, 1, without)
 
 
-def from_the_append(known: PartitionReplicas, min_isr: int) -> bool:
-    former, known.isr = known.isr, [known.leader]
-    try:
-        return RAISE(known, min_isr)
-    finally:
-        known.isr = former
+def from_the_append(known: PartitionReplicas, *rest: Any) -> int | None:
+    return known.leader_end if known.isr else CANDIDATE(known, *rest)
 
 
-def all_replicas(known: PartitionReplicas, min_isr: int) -> bool:
+def all_replicas(known: PartitionReplicas, min_isr: int, _: Collection[int] = ()) -> int | None:
     former, known.isr = known.isr, known.replicas
     try:
-        return RAISE(known, min_isr)
+        return CANDIDATE(known, min_isr)
     finally:
         known.isr = former
 
 
-RAISE = PartitionReplicas.raise_high_watermark
+CANDIDATE = PartitionReplicas.candidate
 
 
 @pytest.mark.parametrize(
     "broken", [always_enough, from_the_append, all_replicas], ids=lambda rule: rule.__name__
 )
 def test_broken_rule_is_found(
-    broken: Callable[[PartitionReplicas, int], bool], monkeypatch: pytest.MonkeyPatch
+    broken: Callable[..., int | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(PartitionReplicas, "raise_high_watermark", broken)
+    monkeypatch.setattr(PartitionReplicas, "candidate", broken)
     observer = observed(exchanges("follower_stop"))
     assert [each for each in observer.differences if each.why == UNEXPLAINED]
 
@@ -138,8 +140,8 @@ def test_broken_rule_is_found(
 def test_follower_credited_with_sent_records_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def sent(known: PartitionReplicas, follower: int, offset: int, time: float) -> bool:
-        return FETCHED(known, follower, offset + 1, time)
+    def sent(known: PartitionReplicas, follower: int, offset: int, *at: float | str) -> bool:
+        return FETCHED(known, follower, offset + 1, *at)  # type: ignore[arg-type]
 
     monkeypatch.setattr(PartitionReplicas, "fetched", sent)
     observer = observed(exchanges("steady"))
@@ -149,8 +151,50 @@ def test_follower_credited_with_sent_records_is_found(
 FETCHED = PartitionReplicas.fetched
 
 
+def unexplained(found: ObservedReplication) -> list[WatermarkDifference]:
+    return [each for each in found.differences if each.why == UNEXPLAINED]
+
+
+def test_shutdown_and_fencing_leave_no_high_watermark_unexplained() -> None:
+    found = observed(exchanges(STOPS))
+    assert unexplained(found) == []
+    assert (agreed(found), adopted(found)) == (461, 1)
+    assert [change for change in found.isr_changes if change.why] == []
+    assert found.missing == []
+
+
+def test_removals_by_the_controller_are_shown() -> None:
+    found = observed(exchanges(STOPS)).isr_samples
+    removals = {(each.topic, each.partition, each.isr) for each in found if REMOVED in each.why}
+    assert {("orders", 0, (1, 2)), ("orders", 0, (2, 3))} <= removals
+
+
+@pytest.mark.parametrize(
+    ("broker", "missing"),
+    [(1, "broker 1"), (2, "broker 2"), (3, "broker 3"), (100, "the controller")],
+)
+def test_missing_log_leaves_facts_unknown_and_nothing_unexplained(
+    broker: int, missing: str
+) -> None:
+    found = observed([each for each in exchanges(STOPS) if each.line.broker != broker])
+    assert unexplained(found) == []
+    assert found.missing == [missing]
+    assert agreed(found) > 90
+    led = [each for each in found.partitions.values() if each.known.led_by == broker]
+    assert not any(map(found.has_leader_log, led))
+
+
+def never_absent(*_: object) -> Absence:
+    return Absence.NO
+
+
+def test_rule_that_ignores_the_controller_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BrokerPresence, "absence", never_absent)
+    assert len(unexplained(observed(exchanges(STOPS)))) > 20
+
+
 @settings(max_examples=examples(25))
-@given(st.sampled_from(RUNS), st.floats(0, 1), st.floats(0, 1))
+@given(st.sampled_from((*RUNS, STOPS)), st.floats(0, 1), st.floats(0, 1))
 def test_truncated_log_gives_no_false_verdict(run: str, begin: float, end: float) -> None:
     whole = exchanges(run)
     first, last = sorted((int(begin * len(whole)), int(end * len(whole))))
@@ -159,30 +203,31 @@ def test_truncated_log_gives_no_false_verdict(run: str, begin: float, end: float
 
 
 @settings(max_examples=examples(15))
-@given(st.sampled_from(RUNS), st.sets(st.sampled_from([1, 2, 3, 100]), min_size=1))
+@given(st.sampled_from((*RUNS, STOPS)), st.sets(st.sampled_from([1, 2, 3, 100]), min_size=1))
 def test_logs_of_some_brokers_give_no_false_verdict(run: str, brokers: set[int]) -> None:
-    observer = observed([each for each in exchanges(run) if each.broker in brokers])
+    observer = observed([each for each in exchanges(run) if each.line.broker in brokers])
     assert [each for each in observer.differences if each.why == UNEXPLAINED] == []
 
 
 def test_malformed_exchange_is_counted_and_skipped() -> None:
     whole = list(exchanges("steady"))
-    place = next(i for i, e in enumerate(whole) if e.header.request_api_key == 1)
-    whole[place] = whole[place]._replace(request=msgspec.json.encode({"topics": 7}))
+    place = next(i for i, e in enumerate(whole) if e.line.api == "FETCH")
+    whole[place] = msgspec.structs.replace(whole[place], request={"topics": 7})
     observer = observed(whole)
     assert observer.unread == {"FETCH": 1}
-    assert observer.agreed.total() > 1500
+    assert agreed(observer) > 1500
 
 
 def reasons(race_ms: float, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Reasons of differences with this limit for races."""
-    monkeypatch.setattr(replication, "RACE_MS", race_ms)
+    """Reasons of differences with this limit for races, whatever the brokers' delays."""
+    monkeypatch.setattr(KnownFacts, "delay_ms", lambda *_: 0)
+    monkeypatch.setattr(partition_moments, "RACE_MS", race_ms)
     found = [observed(exchanges(run)).differences for run in RUNS]
     return Counter(each.why for differences in found for each in differences)
 
 
 def test_longer_race_limit_explains_no_further_differences(monkeypatch: pytest.MonkeyPatch) -> None:
     """Races last some milliseconds; no other difference is explained by seconds."""
-    races = reasons(replication.RACE_MS, monkeypatch)
+    races = reasons(partition_moments.RACE_MS, monkeypatch)
     assert races == reasons(10_000, monkeypatch)
     assert reasons(0.5, monkeypatch)[UNEXPLAINED] > races[UNEXPLAINED]

@@ -3,13 +3,13 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokertwin.state.observed.replicas import UNKNOWN, PartitionReplicas
+from brokertwin.recordings.history.replicas import UNKNOWN, PartitionReplicas, SentWatermark
 from tests.support.examples import examples
 
 
 def led(isr: list[int], leader_end: int = 10, **ends: int) -> PartitionReplicas:
     """A partition of brokers [1, 2, 3] with leader 1; `b2=8` is the LEO of broker 2."""
-    known = PartitionReplicas("id", 0, leader=1, leader_epoch=0, replicas=[1, 2, 3], isr=isr)
+    known = PartitionReplicas(leader=1, leader_epoch=0, replicas=[1, 2, 3], isr=isr)
     known.append(leader_end)
     for name, end in ends.items():
         known.fetched(int(name[1:]), end, 0)
@@ -43,7 +43,7 @@ def test_high_watermark_does_not_move_below_min_insync_replicas() -> None:
 
 
 def test_min_insync_replicas_is_at_most_the_number_of_replicas() -> None:
-    known = PartitionReplicas("id", 0, leader=1, leader_epoch=0, replicas=[1], isr=[1])
+    known = PartitionReplicas(leader=1, leader_epoch=0, replicas=[1], isr=[1])
     known.append(4)
     assert known.raise_high_watermark(2)
 
@@ -55,9 +55,10 @@ def test_follower_without_a_fetch_holds_the_high_watermark() -> None:
 def test_new_leader_starts_with_the_high_watermark_it_was_sent() -> None:
     known = led([1, 2, 3], b2=8, b3=7)
     known.raise_high_watermark(1)
-    known.sent_hws = {2: 6}
+    known.sent_hws = {2: SentWatermark(6, arrived=5)}
     assert known.lead(2, 1)
     assert (known.high_watermark, known.leader_end, known.ends) == (6, 8, {})
+    assert known.start == 5, "the last response may be lost"
     assert not known.is_assumed
     known.fetched(3, 7, 1)
     assert not known.raise_high_watermark(1), "broker 1 is in sync, and has not fetched"
@@ -78,7 +79,7 @@ def test_older_epoch_is_no_news() -> None:
 
 
 def test_all_replicas_are_in_sync_until_an_isr_is_known() -> None:
-    known = PartitionReplicas("id", 0, leader=1, leader_epoch=0)
+    known = PartitionReplicas(leader=1, leader_epoch=0)
     known.fetched(2, 3, 1)
     assert known.in_sync == [1, 2]
     known.replicas = [1, 2, 3]
