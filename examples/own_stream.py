@@ -1,5 +1,6 @@
 """Decide events of a source of your own with Spark: python own_stream.py EVENTS CHECKPOINT."""
 
+import os
 import sys
 
 from pyspark.sql import DataFrame, SparkSession
@@ -16,6 +17,7 @@ def show(rows: DataFrame, batch: int) -> None:
         print(batch, row.id, row.value.decode())
 
 
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 spark = SparkSession.builder.config("spark.sql.shuffle.partitions", 1).getOrCreate()
 source = spark.readStream.schema(COLUMNS).parquet(sys.argv[1])  # any source with these columns
 rows = decided(source, {0: CellSettings(name="shop", cluster="shop", requests_partitions=1)})
