@@ -38,9 +38,10 @@ def environment_with(directory: Path, requirements: Iterable[str]) -> Path:
     site = Path(sysconfig.get_path("purelib", "venv", {"base": str(directory)}))
     for found in _required(requirements):
         for file in found.files or ():
-            top = site / file.parts[0]
-            if file.parts[0] not in {"..", "__pycache__"} and not top.exists():
-                top.symlink_to(Path(str(found.locate_file(file.parts[0]))))
+            top, there = site / file.parts[0], Path(str(found.locate_file(file.parts[0])))
+            is_package = file.parts[0] not in {"..", "__pycache__"} and there.exists()
+            if is_package and not top.exists():
+                top.symlink_to(there)
     return directory / "bin" / "python"
 
 
