@@ -225,7 +225,7 @@ def snapshot_and_topic(
     for key in sorted(stored.keys() | written.keys() | later):
         if key not in written and key in later:
             continue
-        row, value = stored.get(key), written.get(key)
+        committed, value = stored.get(key), written.get(key)
         kept = None if value is None else offset_records.decode_value(value)
         found.append(
             {
@@ -233,9 +233,9 @@ def snapshot_and_topic(
                 "group": key.group,
                 "topic": key.topic,
                 "partition": key.partition,
-                "offset": None if row is None else row.offset,
+                "offset": None if committed is None else committed.offset,
                 "topicOffset": None if kept is None else kept.offset,
-                "difference": _difference(row, kept),
+                "difference": _difference(committed, kept),
             }
         )
     return found

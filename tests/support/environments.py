@@ -37,10 +37,10 @@ def environment_with(directory: Path, requirements: Iterable[str]) -> Path:
     venv.create(directory, with_pip=False, symlinks=True)
     site = Path(sysconfig.get_path("purelib", "venv", {"base": str(directory)}))
     for found in _required(requirements):
-        for file in found.files or ():
-            top, there = site / file.parts[0], Path(str(found.locate_file(file.parts[0])))
-            is_package = file.parts[0] not in {"..", "__pycache__"} and there.exists()
-            if is_package and not top.exists():
+        metadata = Path(str(found._path))  # type: ignore[attr-defined]  # not in an egg's own list
+        for name in {metadata.name, *(file.parts[0] for file in found.files or ())}:
+            top, there = site / name, metadata.parent / name
+            if name not in {"..", "__pycache__"} and there.exists() and not top.exists():
                 top.symlink_to(there)
     return directory / "bin" / "python"
 
