@@ -297,7 +297,8 @@ def _group_error(
         is_taken = is_loading and broker.settings.brokertwin_commit_while_loading
         return NONE if is_taken else error
     if group is not None:
-        generation, places = body.generation_id_or_member_epoch, _places(broker, accepted)
+        generation = body.generation_id_or_member_epoch
+        places = [] if isinstance(group, ClassicGroup) else _places(broker, accepted)
         commit = OffsetCommitCheck(
             body.member_id, body.group_instance_id, generation, version, places
         )

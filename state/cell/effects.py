@@ -7,7 +7,7 @@ the loop can resume the requests pending on them.
 
 from typing import Any, get_args
 
-from brokertwin.state.cell.apply import apply
+from brokertwin.state.cell.apply import APPLIERS, apply
 from brokertwin.state.cell.output_rows import Rows
 from brokertwin.state.cluster import image
 from brokertwin.state.cluster.machines import Broker
@@ -34,12 +34,16 @@ from brokertwin.state.replication import checkpoints
 CHANGES_OF_LOGS = (BatchAppended, LogStartMoved, HighWatermarkMoved, LogTaken)
 """Records after which a log can have news for readers and followers."""
 
-_CHANGING = frozenset(CHANGES_OF_LOGS)
-
 Shortening = LogStartMoved | LogTaken | LogCleaned | TopicRemoved | PartitionAltered
 """Records that can remove sealed segments of a log."""
 
 _SHORTENING = frozenset(get_args(Shortening))
+
+_EFFECTS: dict[type, tuple[bool, bool, bool]] = {
+    kind: (kind in _SHORTENING, kind in CHANGES_OF_LOGS, kind in GROUP_RECORD_TYPES)
+    for kind in APPLIERS
+}
+"""By type of record, whether it shortens a log, changes one, or is a group's."""
 
 
 class RecordEffects:
@@ -69,10 +73,9 @@ class RecordEffects:
 
         An uncommitted offset goes only to the topic `records`.
         """
-        sealed_before, kind = None, type(record)
+        shortens, changes_log, is_of_group = _EFFECTS[type(record)]
         of_log: Any = record  # its type decides which fields it has
-        if kind in _SHORTENING:
-            sealed_before = self._sealed(machine, of_log)
+        sealed_before = self._sealed(machine, of_log) if shortens else None
         if self._is_replicated and machine != CONTROLLER:
             broker = Broker(machine, self._tables, self._settings, self.now)
             checkpoints.before(broker, record)
@@ -82,11 +85,12 @@ class RecordEffects:
         self.rows.record(machine, self.now, self.event_id, record)
         if sealed_before:
             self._tombstone(sealed_before)
-        if kind in _CHANGING:
-            self.log_changed(machine, logs.log_key(machine, of_log.topic_id, of_log.partition))
+        if changes_log:
+            place = of_log.topic_id, of_log.partition
+            self.log_changed(machine, logs.log_key(machine, *place))
             if self._is_replicated:
-                self.to_copy(machine, (of_log.topic_id, of_log.partition))
-        if is_committed and kind in GROUP_RECORD_TYPES:
+                self.to_copy(machine, place)
+        if is_of_group and is_committed:
             self.rows.of_group(record)
 
     def log_changed(self, broker: int, log: str) -> None:
