@@ -156,6 +156,8 @@ def handle(machine: Machine, request: Request) -> Decision:
     records = _commit(machine, request, accepted, responses) if accepted else []
     response = OffsetCommitResponse(topics=responses.topics)
     missing = internal_topics.on_first_use(machine) if accepted else []
+    if not missing:
+        return Decision(records=records, response=response)
     messages = internal_topics.creation(machine, missing)
     return Decision(records=records, response=response, messages=messages)
 
@@ -247,13 +249,14 @@ def _commit(
             _extend_session(broker, group, body)
     records: list[Record] = []
     by_coordinator = []
+    deletes_null = broker.settings.brokertwin_null_commit_deletes
     for each in accepted:
         topic, results = each.topic, []
         for partition in each.partitions:
             metadata, error = partition.committed_metadata, group_error
             if error is NONE and metadata and is_too_large(broker, metadata):
                 error = Error.OFFSET_METADATA_TOO_LARGE
-            if error is NONE and _is_null(broker, partition):
+            if deletes_null and error is NONE and _is_null(partition):
                 place = (topic.name, partition.partition_index)
                 records.append(OffsetDeleted(body.group_id, *place))
             elif error is NONE:
@@ -325,10 +328,9 @@ def _topic_of(broker: Machine, wanted: OffsetCommitRequestTopic, version: int) -
     return broker.topic_by_name(wanted.name)
 
 
-def _is_null(broker: Machine, partition: OffsetCommitRequestPartition) -> bool:
+def _is_null(partition: OffsetCommitRequestPartition) -> bool:
     """True for the null payload of seed 003, which deletes the offset."""
-    is_empty = partition.committed_offset == -1 and partition.committed_metadata is None
-    return is_empty and broker.settings.brokertwin_null_commit_deletes
+    return partition.committed_offset == -1 and partition.committed_metadata is None
 
 
 def is_too_large(broker: Machine, metadata: str | None) -> bool:

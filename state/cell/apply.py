@@ -231,15 +231,15 @@ def _feature_changed(tables: Tables, machine: int, record: FeatureLevelChanged) 
 def _batch_appended(tables: Tables, machine: int, record: BatchAppended) -> SealedSegment | None:
     tail = tail_of(tables, machine, record.topic_id, record.partition)
     assert tail is not None, record
-    grown = tail.change()
     if tail.rules is None:
+        grown = tail.change()
         if cleaning.is_due(grown):
             cleaning.clean(tables.logs, machine, grown)
             tail.forget_index()
-    elif len(grown.chunks) >= log.INDEX_CHUNKS_MAX and _is_cleaned(
+    elif len(tail.log.chunks) >= log.INDEX_CHUNKS_MAX and _is_cleaned(
         tables, machine, record.topic_id
     ):
-        grown.is_whole = True
+        tail.change().is_whole = True
         return tail.take(record.batch, may_seal=False)
     return tail.take(record.batch)
 

@@ -27,6 +27,7 @@ from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.settings import CellSettings
 from brokertwin.state.core.tables import Tables
 from brokertwin.state.fetch import fetch_session
+from brokertwin.state.fetch.session_items import Watchers, watchers_key
 from brokertwin.state.groups.group_rows import GROUP_RECORD_TYPES
 from brokertwin.state.logs import log as logs
 from brokertwin.state.replication import checkpoints
@@ -60,6 +61,7 @@ class RecordEffects:
 
     def __init__(self, tables: Tables, settings: CellSettings, rows: Rows) -> None:
         self._tables = tables
+        self._sessions = tables.fetch_sessions
         self._settings = settings
         self.rows = rows
         self._is_replicated = len(settings.brokers) > 1
@@ -96,8 +98,10 @@ class RecordEffects:
     def log_changed(self, broker: int, log: str) -> None:
         """Note a change of a log, and of the fetch sessions that watch it."""
         self.changed_logs[log] = log
-        for session in fetch_session.log_changed(self._tables.fetch_sessions, broker, log):
-            self.changed_logs[session] = log
+        watchers = self._sessions.get(watchers_key(log), Watchers)
+        if watchers is not None:
+            for session in fetch_session.log_changed(self._sessions, broker, watchers):
+                self.changed_logs[session] = log
 
     def to_copy(self, broker: int, place: tuple[Uuid, int]) -> None:
         """Note that a broker, if it leads the partition, has news for its followers."""

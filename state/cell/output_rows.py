@@ -85,9 +85,10 @@ class Rows:
                 Reason.OUTPUT_TOO_LARGE,
                 f"a row for `{topic}` has {size} bytes; the limit is {self._bytes_max}",
             )
-        row_id = f"{self._ids_begin}{self.position.offset}/{self._ordinal}"
+        number = self._ordinal
+        self._ordinal = number + 1
+        row_id = f"{self._ids_begin}{self.position.offset}/{number}"
         self.rows.append(Output(topic, None, key, value, row_id))
-        self._ordinal += 1
 
     def dead_letter(self, document: bytes, refusal: Refusal) -> None:
         """Add the dead letter of something due before an event, beside the event's rows."""

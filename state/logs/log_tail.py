@@ -20,7 +20,7 @@ from brokertwin.state.logs.log import (
     StoredBatch,
     chunk_key,
 )
-from brokertwin.state.logs.log_segments import NO_TIMESTAMP, RollingRules
+from brokertwin.state.logs.log_segments import NO_TIMESTAMP, ActiveSegment, RollingRules
 from brokertwin.state.logs.producer import NO_PRODUCER_ID, Producer, producer_key
 
 
@@ -94,10 +94,10 @@ class LogTail:
         leader epoch. Returns the oldest chunk if the append makes it sealed.
         """
         log = self.log if self._is_changed else self.change()
-        if self.rules is not None:
-            rolling.append(self._logs, self._broker, log, batch, self.rules)
         base_offset, timestamp = batch.base_offset, batch.max_timestamp
-        end_offset = base_offset + batch.last_offset_delta + 1
+        size, end_offset = batch.size_in_bytes, base_offset + batch.last_offset_delta + 1
+        if self.rules is not None:
+            self._extend_segment(self.rules, base_offset, end_offset, size, timestamp)
         if batch.producer_id != NO_PRODUCER_ID:
             written = self._written.get(batch.producer_id)
             producer.update(written or self._writable(batch.producer_id), batch)
@@ -116,7 +116,7 @@ class LogTail:
             log.has_gaps = True  # the leader's log has been cleaned
         bounds = log.chunks[-1]
         bounds.last_offset = end_offset - 1
-        bounds.size_in_bytes += batch.size_in_bytes
+        bounds.size_in_bytes += size
         if timestamp > bounds.max_timestamp:
             bounds.max_timestamp = timestamp
         log.batch_count += 1
@@ -128,6 +128,22 @@ class LogTail:
         if self.is_only_replica:
             logs.raise_high_watermark(log, end_offset)
         return sealed
+
+    def _extend_segment(
+        self, rules: RollingRules, base_offset: int, end_offset: int, size: int, timestamp: int
+    ) -> None:
+        """Add a batch to the active segment, which may roll before."""
+        log, segment_ms = self.log, rules.segment_ms
+        active = log.active or rolling.ensure(self._logs, self._broker, log, rules)
+        if rules.segment_jitter_ms:
+            segment_ms = rules.segment_ms_of(log.topic_id, log.partition, active.base_offset)
+        if active.must_roll(end_offset, size, timestamp, segment_ms, rules):
+            base_offset = max(base_offset, log.log_end_offset)
+            rolled = logs.rolled_segments(self._logs, self._broker, log)
+            rolled.append(active.rolled(base_offset))
+            log.rolled_bytes += active.size_in_bytes
+            active = log.active = ActiveSegment(base_offset)
+        active.take(size, timestamp, rules)
 
     def _begin_chunk(self, base_offset: int) -> Chunk:
         log = self.log

@@ -188,7 +188,7 @@ def check(
         is_refused = rules.rejects_unknown and batch.base_sequence != 0
         return SequenceCheck(Error.UNKNOWN_PRODUCER_ID) if is_refused else ACCEPTED
     checked = check_sequence(known, batch, rules)
-    if batch.is_transactional or checked is not ACCEPTED:
+    if checked is not ACCEPTED or batch.is_transactional:
         return checked
     is_open = known.current_txn_first_offset != NO_OFFSET
     return SequenceCheck(Error.INVALID_TXN_STATE) if is_open else ACCEPTED

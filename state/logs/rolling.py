@@ -19,7 +19,6 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
 
-from brokertwin.state.core.records import Batch
 from brokertwin.state.core.tables import Table
 from brokertwin.state.logs.log import (
     Log,
@@ -67,21 +66,6 @@ def ensure(table: Table, broker: int, log: Log, rules: RollingRules) -> ActiveSe
             found.append(each)
         log.rolled_bytes = sum(each.size_in_bytes for each in rolled)
     return log.active
-
-
-def append(table: Table, broker: int, log: Log, batch: Batch, rules: RollingRules) -> None:
-    """Add an appended batch to the segments of `log`, which comes from `change`."""
-    active = log.active or ensure(table, broker, log, rules)
-    size, timestamp, segment_ms = batch.size_in_bytes, batch.max_timestamp, rules.segment_ms
-    if rules.segment_jitter_ms:
-        segment_ms = rules.segment_ms_of(log.topic_id, log.partition, active.base_offset)
-    end_offset = batch.base_offset + batch.last_offset_delta + 1
-    if active.must_roll(end_offset, size, timestamp, segment_ms, rules):
-        base_offset = max(batch.base_offset, log.log_end_offset)
-        rolled_segments(table, broker, log).append(active.rolled(base_offset))
-        log.rolled_bytes += active.size_in_bytes
-        active = log.active = ActiveSegment(base_offset)
-    active.take(size, timestamp, rules)
 
 
 def delete(table: Table, broker: int, log: Log, end_offset: int) -> None:
