@@ -45,6 +45,7 @@ record: setup ## ask a real broker and write goldens; NAME=groups/share_walks re
 
 compare: setup ## compare with a real broker, not with goldens; EXAMPLES=100 tries other walks, too
 	@GOLDENS=compare GOLDEN=$(NAME) $(BIN)/pytest -v -n 2 -m compares
+	@$(if $(NAME),true,$(BIN)/python bench/instructions.py --compare)
 
 mutants: $(VENV)/.installed ## change small things in rooms of state/: does a test notice each?
 	@$(BIN)/python -m tests.mutants.sample $(or $(ROOMS),$(wildcard state/[a-z]*)) --count $(or $(COUNT),20)

@@ -1,6 +1,6 @@
 """Processor instructions for an event: the steady measure beside the times of `core.py`.
 
-    python bench/instructions.py [--kind produce ...] [--write]
+    python bench/instructions.py [--kind produce ...] [--write | --compare]
 
 The kinds of events are those of `core.py`. Valgrind's cachegrind counts the instructions of a
 process that handles `EVENTS` events of a kind, and of one that only prepares them. The difference,
@@ -8,9 +8,9 @@ divided by `EVENTS`, includes commits. The events, the seed of string hashes and
 fixed, so a repeated count differs by less than 0.1%. Other versions of Python and msgspec have
 other counts.
 
-`instructions.tsv` has the counts of the repository's code. `--write` replaces them. `make compare`
-fails if a count has changed by more than 5%: write the table again, and give the reason in the
-commit.
+`instructions.tsv` has the counts of the repository's code. `--compare`, also in `make compare`,
+fails if a count has changed by more than 5%. Then replace the table with `--write`, and give the
+reason in the commit.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import itertools
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -42,6 +43,11 @@ _COUNTED = re.compile(r"I\s+refs:\s+([0-9,]+)")
 
 class CountError(Exception):
     """Valgrind has not counted."""
+
+
+def unexplained(known: dict[str, int], found: dict[str, int]) -> list[str]:
+    """Return the kinds whose count has changed so much that it needs a reason."""
+    return [kind for kind, count in found.items() if abs(count / known[kind] - 1) > CHANGE_MAX]
 
 
 def versions() -> str:
@@ -70,9 +76,10 @@ def count(kinds: Iterable[str]) -> dict[str, int]:
 def _counted(kind: str) -> int:
     options = ("--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null")
     command = ["valgrind", *options, sys.executable, __file__, "--handle", kind]
-    done = subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, "PYTHONHASHSEED": "0"}
-    )
+    if shutil.which("valgrind") is None:
+        raise CountError("valgrind is missing: apt-get install valgrind")
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     found = _COUNTED.search(done.stderr)
     if done.returncode or found is None:
         raise CountError(f"{' '.join(command)}: {done.stderr[-2000:]}")
@@ -103,13 +110,17 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--kind", choices=KINDS, nargs="+", default=list(KINDS))
-    parser.add_argument("--write", action="store_true", help=f"replace {TABLE.name}")
+    todo = parser.add_mutually_exclusive_group()
+    todo.add_argument("--write", action="store_true", help=f"replace {TABLE.name}")
+    todo.add_argument("--compare", action="store_true", help="fail if a count has changed")
     parser.add_argument("--handle", choices=[NONE, *KINDS], help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.handle:
         _handle(given.handle)
         return
-    before = stored()[1] if TABLE.exists() else {}
+    measured_with, before = stored() if TABLE.exists() else ("", {})
+    if given.compare and measured_with != versions():
+        parser.error(f"{TABLE.name} is of {measured_with}, this is {versions()}; use --write first")
     counts = count(given.kind)
     print(f"{'event':12}{'instructions':>14}{'stored':>10}{'change':>9}")
     for kind, found in counts.items():
@@ -118,6 +129,9 @@ def main() -> None:
     if given.write:
         rows = [f"{kind}\t{number}\n" for kind, number in {**before, **counts}.items()]
         TABLE.write_text(f"# {versions()}\n{''.join(rows)}", encoding="utf-8")
+    changed = unexplained(before, counts) if given.compare else []
+    if changed:
+        parser.exit(1, f"{', '.join(changed)}: write the table again, and say in the commit why\n")
 
 
 if __name__ == "__main__":
