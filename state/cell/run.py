@@ -6,10 +6,6 @@
 `delivery.py` delivers messages, and `metadata_reading.py` reads metadata records at a broker.
 """
 
-from typing import Any
-
-import msgspec
-
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.cell import (
     between_cells,
@@ -74,18 +70,7 @@ from brokertwin.state.replication import (
 STEPS_MAX = 10_000
 """Steps of one event in its cell before it counts as an endless loop."""
 
-
-def _with_decoder(api: Api) -> tuple[Api, msgspec.json.Decoder[Any]]:
-    return api, _decoders[api.key]
-
-
 _decoders = {key: api.decoder() for key, api in BUILT.items()}
-_SERVED = {
-    (key, version): _with_decoder(api)
-    for key, api in BUILT.items()
-    for version in range(api.versions[0], api.versions[1] + 1)
-}
-"""The APIs that are implemented, with their decoders, by key and version."""
 
 
 class CellLoop(Resuming):
@@ -281,9 +266,8 @@ class CellLoop(Resuming):
         if not network.serves(tables.cluster, event.broker):
             self._refuse(event.broker)
         assert header is not None
-        served = _SERVED.get((header.request_api_key, header.request_api_version))
-        api, decoder = served or _with_decoder(api_of(header))
-        body = decode_body(event.request, decoder)
+        api = api_of(header)
+        body = decode_body(event.request, _decoders[api.key])
         if type(body) is Refusal:
             raise EventRefusedError(body.reason, body.detail)
         if pending.is_taken(tables.pending, event.id):

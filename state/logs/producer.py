@@ -172,11 +172,9 @@ def check(
     """
     known = None if producer is None or producer.producer_epoch == NO_PRODUCER_EPOCH else producer
     if known is not None and batch.producer_epoch == known.producer_epoch:
-        first = batch.base_sequence
-        last = (first + batch.last_offset_delta) % (SEQUENCE_MAX + 1)
-        for remembered in known.batches:
-            if remembered.last_sequence == last and remembered.first_sequence == first:
-                return SequenceCheck(NONE, remembered)
+        duplicate = _duplicate_of(known, batch)
+        if duplicate is not None:
+            return SequenceCheck(NONE, duplicate)
     is_unverified = batch.is_transactional and rules.verifies and verification is None
     if is_unverified and not is_ongoing(known, batch.producer_epoch):
         return SequenceCheck(Error.INVALID_TXN_STATE)
@@ -188,7 +186,7 @@ def check(
         is_refused = rules.rejects_unknown and batch.base_sequence != 0
         return SequenceCheck(Error.UNKNOWN_PRODUCER_ID) if is_refused else ACCEPTED
     checked = check_sequence(known, batch, rules)
-    if checked is not ACCEPTED or batch.is_transactional:
+    if batch.is_transactional or checked is not ACCEPTED:
         return checked
     is_open = known.current_txn_first_offset != NO_OFFSET
     return SequenceCheck(Error.INVALID_TXN_STATE) if is_open else ACCEPTED
@@ -224,6 +222,14 @@ def check_marker(producer: Producer | None, batch: Batch, transaction_version: i
     if batch.end_marker.coordinator_epoch < producer.coordinator_epoch:
         return Error.TRANSACTION_COORDINATOR_FENCED
     return NONE
+
+
+def _duplicate_of(producer: Producer, batch: Batch) -> RememberedBatch | None:
+    last = (batch.base_sequence + batch.last_offset_delta) % (SEQUENCE_MAX + 1)
+    for remembered in producer.batches:
+        if remembered.last_sequence == last and remembered.first_sequence == batch.base_sequence:
+            return remembered
+    return None
 
 
 def check_sequence(
