@@ -33,7 +33,7 @@ EXAMPLES = {
         "brokertwin send --check orders.jsonl.gz",
     ),
     "ingest": (
-        "brokertwin ingest kafka-request.log --batches-from kafka:9092",
+        "brokertwin ingest kafka-request.log --batches-from kafka:9092 --out requests.jsonl.gz",
         "brokertwin ingest *.log.gz --out events.jsonl.gz",
     ),
     "replay": (
@@ -179,6 +179,10 @@ EXAMPLES = {
     ),
     "capture": (
         "brokertwin capture --broker kafka:9092 --listen localhost:19092 --out new.jsonl.gz",
+    ),
+    "proxy": (
+        "brokertwin proxy --broker kafka:9092 --faults faults.toml",
+        "brokertwin proxy --broker kafka:9092 --listen localhost:0 --control 9405",
     ),
     "top": (
         "brokertwin run --http-listen 9404",

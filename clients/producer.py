@@ -67,6 +67,11 @@ class ProducerMachine:
         return self._sender.is_idle
 
     @property
+    def unfinished(self) -> int:
+        """Number of batches without a result."""
+        return self._sender.unfinished
+
+    @property
     def latencies(self) -> NodeLatencies:
         """How long brokers keep batches waiting."""
         return self._sender.latencies

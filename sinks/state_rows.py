@@ -18,6 +18,7 @@ from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from brokertwin.state.core.records import TransactionMetadata
 from brokertwin.state.core.tables import Table, Tables
+from brokertwin.state.eras import zookeeper_producer_ids
 from brokertwin.state.fetch.fetch_session_counts import Evictions
 from brokertwin.state.fetch.session_items import CachedFetchPartition, FetchSession
 from brokertwin.state.groups import committed_offsets, groups, sticky_assignor
@@ -56,6 +57,7 @@ class ItemKind(StrEnum):
     SESSION_PARTITIONS = "session-partitions"
     REPLICAS = "replicas"
     FETCHERS = "fetchers"
+    PRODUCER_ID_BLOCKS = "producer-id-blocks"
 
 
 PARTS = {
@@ -66,10 +68,10 @@ PARTS = {
 }
 """Kinds of parts, to the kind of their item."""
 
-COMPUTED = (ItemKind.REPLICAS, ItemKind.FETCHERS)
-"""Kinds whose rows are computed from items of other kinds."""
+UNCOUNTED = (ItemKind.REPLICAS, ItemKind.FETCHERS, ItemKind.PRODUCER_ID_BLOCKS)
+"""Kinds that are not counted: computed from items of other kinds, or of a former Kafka."""
 
-WHOLE = [kind for kind in ItemKind if kind not in PARTS and kind not in COMPUTED]
+WHOLE = [kind for kind in ItemKind if kind not in PARTS and kind not in UNCOUNTED]
 
 
 def parts_of(whole: ItemKind) -> list[ItemKind]:
@@ -394,6 +396,20 @@ def _waiting(columns: Columns) -> Iterator[Row]:
         }
 
 
+def _producer_id_blocks(columns: Columns) -> Iterator[Row]:
+    """Yield the document in ZooKeeper, if there is one."""
+    stored = zookeeper_producer_ids.read_document(Table(columns.get("metadata", b"")))
+    if stored.document is not None:
+        block = zookeeper_producer_ids.decode(stored.document)
+        yield {
+            "version": stored.version,
+            "allocatedBy": block.broker,
+            "firstProducerId": block.first,
+            "lastProducerId": block.last,
+            "document": stored.document,
+        }
+
+
 def _broker_of(key: str) -> int:
     return int(key.partition("/")[0])
 
@@ -414,6 +430,7 @@ IDENTITY: Mapping[ItemKind, tuple[str, ...]] = {
     ItemKind.SESSION_PARTITIONS: ("broker", "sessionId", "topic", "partition"),
     ItemKind.REPLICAS: ("broker", "topic", "partition", "replica"),
     ItemKind.FETCHERS: ("broker", "thread", "topic", "partition"),
+    ItemKind.PRODUCER_ID_BLOCKS: ("version",),
 }
 """Fields that identify an item of a kind in its cell."""
 
@@ -433,4 +450,5 @@ _ROWS_OF = {
     ItemKind.SESSION_PARTITIONS: _session_partitions,
     ItemKind.REPLICAS: replica_rows.replicas,
     ItemKind.FETCHERS: replica_rows.fetched,
+    ItemKind.PRODUCER_ID_BLOCKS: _producer_id_blocks,
 }

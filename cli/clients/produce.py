@@ -17,6 +17,8 @@ from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.clients.io.producer import Producer
+    from brokertwin.clients.io.security import Kafka
+    from brokertwin.clients.io.shared_producer import SharedProducer
     from brokertwin.clients.messages import ProducerRecord
     from brokertwin.clients.producer_config import ProducerConfig
     from brokertwin.clients.producer_events import RecordAcked, RecordFailed
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 READ_AHEAD = 10_000
 TURN_MS = 50
 STANDARD_INPUT = "-"
+CHECK_TOPIC = "Check the topic name: `brokertwin produce` does not create topics."
 
 
 class Compression(StrEnum):
@@ -90,6 +93,32 @@ TransactionSize = Annotated[
         help="With --transactional-id: records per transaction; default: one transaction.",
     ),
 ]
+InFlight = Annotated[
+    int,
+    typer.Option(
+        "--max-in-flight",
+        min=1,
+        metavar="N",
+        help="max.in.flight.requests.per.connection; more than 5 requires --unsafe.",
+    ),
+]
+Unsafe = Annotated[
+    bool,
+    typer.Option(
+        "--unsafe",
+        help="Allow an idempotent producer with any --acks and --max-in-flight, to show which"
+        " records are then lost, repeated or out of order.",
+    ),
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        "--threads",
+        min=1,
+        metavar="N",
+        help="Send from N threads that share the producer; the order of lines is then not kept.",
+    ),
+]
 MaxBlockMs = Annotated[
     int, typer.Option("--max-block-ms", min=1, metavar="MS", help="max.block.ms")
 ]
@@ -106,8 +135,11 @@ def command(
     batch_size: BatchSize = 16_384,
     availability_timeout_ms: AvailabilityMs = 0,
     max_block_ms: MaxBlockMs = 60_000,
+    max_in_flight: InFlight = 5,
+    unsafe: Unsafe = False,
     transactional_id: TransactionalId = None,
     transaction_size: TransactionSize = None,
+    threads: Threads = None,
     as_json: AsJson = False,
     bootstrap: Bootstrap = None,
     kafka_config: KafkaConfig = None,
@@ -122,48 +154,87 @@ def command(
     record failed.
     """
     from brokertwin.cli.clients.client_access import accessible
-    from brokertwin.clients.io.producer import BlockedError, Producer, TransactionError
-    from brokertwin.clients.producer_config import ProducerConfig, ProducerConfigError
-    from brokertwin.state.core.errors import error_name
+    from brokertwin.cli.clients.sender_threads import send_from_threads
+    from brokertwin.clients.io.producer import BlockedError
+    from brokertwin.clients.io.shared_producer import SharedProducer
+    from brokertwin.clients.producer_config import ProducerConfig
 
+    if threads is not None and transactional_id is not None:
+        raise UserError("Cannot combine --threads and --transactional-id.", "Leave out one.")
     kafka = accessible(settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config))
-    try:
-        settings = ProducerConfig(
-            acks=acks,
-            linger_ms=linger_ms,
-            batch_size=batch_size,
-            partitioner_availability_timeout_ms=availability_timeout_ms,
-            max_block_ms=max_block_ms,
-            transactional_id=transactional_id,
-        )
-        producer = Producer(kafka, settings, compression=compression, may_create_topics=False)
-    except ProducerConfigError as error:
-        raise UserError(f"{error}.") from None
     told = Told(as_json)
+    settings = ProducerConfig(
+        acks=acks,
+        linger_ms=linger_ms,
+        batch_size=batch_size,
+        partitioner_availability_timeout_ms=availability_timeout_ms,
+        max_block_ms=max_block_ms,
+        max_in_flight_requests_per_connection=max_in_flight,
+        is_unsafe=unsafe,
+        transactional_id=transactional_id,
+    )
+    producer = _producer(kafka, settings, compression, told, is_shared=threads is not None)
     with producer:
         try:
-            lines = (
-                _message(line, key_separator) for line in _lines(files or ["-"], producer, told)
-            )
-            if transactional_id is None:
-                for message in lines:
-                    producer.send(topic, message, partition)
+            lines = files or [STANDARD_INPUT]
+            if isinstance(producer, SharedProducer):
+                messages = (_message(line, key_separator) for line in _lines_of(lines))
+                send_from_threads(producer, topic, messages, partition, threads or 1)
             else:
-                _in_transactions(producer, topic, lines, partition, transaction_size, told)
+                messages = (_message(line, key_separator) for line in _lines(lines, producer, told))
+                _send(producer, topic, messages, partition, transaction_size, told)
         except BlockedError as error:
-            raise UserError(
-                str(error),
-                "Check the topic name: `brokertwin produce` does not create topics.",
-            ) from None
-        except TransactionError as error:
-            failed = f"{error.error} {error_name(error.error)}"
-            raise UserError(f"The transaction failed: {failed}.") from None
+            raise UserError(str(error), CHECK_TOPIC) from None
         except KeyboardInterrupt:
             say("sending pending records")
         told.take(producer.flush(_longest_ms(producer.client.producer.config)))
     say(f"{counted(told.acked, 'record')} acknowledged, {told.failed:,} failed")
     if told.failed:
         raise typer.Exit(1)
+
+
+def _producer(
+    kafka: "Kafka",
+    settings: "ProducerConfig",
+    compression: Compression,
+    told: "Told",
+    *,
+    is_shared: bool,
+) -> "Producer | SharedProducer":
+    """Return a producer for one thread or, if `is_shared`, for several."""
+    from brokertwin.clients.io.producer import Producer
+    from brokertwin.clients.io.shared_producer import SharedProducer
+    from brokertwin.clients.producer_config import ProducerConfigError
+
+    try:
+        if is_shared:
+            return SharedProducer(kafka, settings, told.take_one, compression=compression)
+        return Producer(kafka, settings, compression=compression, may_create_topics=False)
+    except ProducerConfigError as error:
+        raise UserError(f"{error}.") from None
+
+
+def _send(
+    producer: "Producer",
+    topic: str,
+    messages: "Iterable[ProducerRecord]",
+    partition: int | None,
+    size: int | None,
+    told: "Told",
+) -> None:
+    """Send messages, in transactions of `size` if the producer has transactions."""
+    from brokertwin.clients.io.producer import TransactionError
+    from brokertwin.state.core.errors import error_name
+
+    if producer.client.transactions is None:
+        for message in messages:
+            producer.send(topic, message, partition)
+        return
+    try:
+        _in_transactions(producer, topic, messages, partition, size, told)
+    except TransactionError as error:
+        failed = f"{error.error} {error_name(error.error)}"
+        raise UserError(f"The transaction failed: {failed}.") from None
 
 
 def _in_transactions(
@@ -210,6 +281,10 @@ class Told:
     def __init__(self, as_json: bool) -> None:
         self.acked = self.failed = 0
         self._as_json = as_json
+
+    def take_one(self, event: "RecordAcked | RecordFailed") -> None:
+        """Count a result; prints it with --json."""
+        self.take([event])
 
     def take(self, events: "Iterable[RecordAcked | RecordFailed]") -> None:
         """Count results; print them with --json."""
@@ -261,13 +336,22 @@ def _lines(files: list[str], producer: "Producer", told: Told) -> Iterator[bytes
 def _read(
     files: list[str], lines: "queue.Queue[bytes | UserError | None]", producer: "Producer"
 ) -> None:
+    try:
+        for line in _lines_of(files):
+            lines.put(line)
+            producer.wake()
+    except UserError as error:
+        lines.put(error)
+    lines.put(None)
+    producer.wake()
+
+
+def _lines_of(files: list[str]) -> Iterator[bytes]:
+    """Yield the lines of files and of standard input. Raises UserError."""
     for name in files:
         try:
             with sys.stdin.buffer if name == STANDARD_INPUT else Path(name).open("rb") as stream:
                 for line in stream:
-                    lines.put(line.rstrip(b"\r\n"))
-                    producer.wake()
+                    yield line.rstrip(b"\r\n")
         except OSError as error:
-            lines.put(UserError(f"Cannot read {name}: {error.strerror}."))
-    lines.put(None)
-    producer.wake()
+            raise UserError(f"Cannot read {name}: {error.strerror}.") from None

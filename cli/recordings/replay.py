@@ -241,19 +241,6 @@ def _check_output(out: Path | None, as_json: bool) -> None:
         )
 
 
-def compared_again(where: Where, broker_config: Path | None) -> "list[Compared]":
-    """Handle every request of a recording again and compare the responses. Raises UserError."""
-    from brokertwin.recordings.replay import report
-    from brokertwin.recordings.replay.search import LIMITS
-
-    given = functools.partial(_broker_settings, file=broker_config, pairs=None, begins=None)
-    planned_of = _planner(where.cluster or RECORDED, LIMITS, given, None, False)
-    history, planned = planned_of(where, True, True)
-    settings = where.settings()
-    answers, *_ = _decide(planned, planned.documents, settings, Engine.LOCAL, False)
-    return report.compare_all(history.exchanges, planned.schedule, answers, frozenset())
-
-
 def states_around(
     where: Where, place: str, broker_config: Path | None
 ) -> "tuple[Columns, Columns]":

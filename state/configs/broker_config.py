@@ -68,7 +68,7 @@ OUR_SETTINGS: dict[str, ConfigKey] = {
     "brokertwin.transaction.version": ConfigKey(INT, "2", 0, 2),
     # Followers truncate by leader epoch or to the high watermark, as before KIP-101.
     "brokertwin.truncation": ConfigKey(STRING, "epoch", choices=("epoch", "hw")),
-    # Blocks of producer ids are claimed in ZooKeeper (transactions/producer_id_blocks.py).
+    # Blocks of producer ids are claimed in ZooKeeper (state/eras/zookeeper_producer_ids.py).
     "brokertwin.zk.producer.id.blocks": ConfigKey(BOOLEAN, "false"),
 }
 """Settings that Kafka does not have. Their defaults give Kafka's behaviour."""
