@@ -138,10 +138,7 @@ def _append_all(broker: Broker, request: Request, verified: Verified) -> Decisio
     responses: list[TopicProduceResponse] = []
     records: list[Record] = []
     appended: list[PendingAppend] = []
-    topics = body.topic_data
-    if len(topics) != 1 or len(topics[0].partition_data) != 1:
-        topics = _distinct(topics, version)
-    for produced in topics:
+    for produced in _distinct(body.topic_data, version):
         topic = _topic(broker, produced, version)
         if verified.denied and _is_denied(verified, topic, produced):
             responses.append(_refused_topic(produced, version, Error.TOPIC_AUTHORIZATION_FAILED))
@@ -379,6 +376,8 @@ def _distinct(topics: list[TopicProduceData], version: int) -> list[TopicProduce
 
     A partition appears twice if it has both valid and invalid record sets.
     """
+    if len(topics) == 1 and len(topics[0].partition_data) == 1:
+        return topics
     named: dict[tuple[str, Uuid], dict[int, list[PartitionProduceData]]] = {}
     for topic in topics:
         for partition in topic.partition_data:
