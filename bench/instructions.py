@@ -97,7 +97,11 @@ def _handle(counted: str) -> None:
         for before, document in itertools.islice(steps, ROUND):
             for each in [*before, document]:
                 check(handle(each, position))
-        for before, document in list(itertools.islice(steps, EVENTS)):
+        measured = list(itertools.islice(steps, EVENTS))
+        until_commit = ROUND // (1 + len(measured[0][0]))
+        for number, (before, document) in enumerate(measured):
+            if number % until_commit == 0:  # at the same events in each process
+                bed.cell.commit()
             for each in before:
                 handle(each, position)
             if name == counted:
