@@ -317,7 +317,7 @@ class KafkaBroker(FaultVerbs):
     """Former name of `lose_response`."""
 
     def calm(self) -> None:
-        """End all faults, release what they hold, and resume paused brokers."""
+        """End all faults, release held requests, and resume paused brokers."""
         self._faults.clear()
         self.resume()
 

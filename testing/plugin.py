@@ -28,8 +28,8 @@ MARKER = (
 
 PACKAGE = "brokertwin."
 THREAD = "thread"
-EARLIER_S = 0.2
-"""How long before the end of the process the last requests are shown."""
+EARLIER_S = 1.0
+"""How long before the end of the process the last requests are shown, at most."""
 
 _TIMER = pytest.StashKey[threading.Timer]()
 
@@ -98,7 +98,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Iterator[None]:
     """Show the last requests before pytest-timeout ends the process (method `thread`)."""
     if settings.method == THREAD and settings.timeout:
-        timer = threading.Timer(max(settings.timeout - EARLIER_S, 0), _print, [item])
+        after_s = max(settings.timeout - EARLIER_S, settings.timeout / 2)
+        timer = threading.Timer(after_s, _print, [item])
         timer.daemon = True
         timer.start()
         item.stash[_TIMER] = timer
@@ -114,8 +115,8 @@ def pytest_timeout_cancel_timer(item: pytest.Item) -> Iterator[None]:
 
 
 def _print(item: pytest.Item) -> None:
-    for _name, _text in _transcripts(item):
-        pass
+    for name, text in _transcripts(item):
+        sys.stderr.write(f"{name}: the last requests before the timeout\n{text}\n")
 
 
 def _transcripts(item: pytest.Item) -> list[tuple[str, str]]:

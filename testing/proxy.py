@@ -81,7 +81,7 @@ class KafkaProxy(FaultVerbs):
         return f"{address.host}:{address.port}"
 
     def calm(self) -> None:
-        """End all faults and release what they hold."""
+        """End all faults and release held requests."""
         self._faults.clear()
 
     def requests(

@@ -4,6 +4,6 @@
 |---|---|
 | `fault` | a fault: effect, filter, count |
 | `fault_file` | faults as documents: files, HTTP bodies, JSON schema |
-| `injection` | the faults of one request, and what they do to it |
+| `injection` | selection of a request's faults, and their effects |
 | `failures` | error responses for all or a part of a request |
 """

@@ -230,7 +230,7 @@ class Fault:
 
 
 def read_spec(document: Any) -> FaultSpec:
-    """Convert a document to a fault. Raises UserError with the field, what is wrong, and a hint."""
+    """Convert a document to a fault. Raises UserError that names the field and a remedy."""
     try:
         return msgspec.convert(document, FaultSpec)
     except msgspec.ValidationError as error:

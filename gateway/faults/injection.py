@@ -1,4 +1,4 @@
-"""Faults of a request, and what they do to it.
+"""Selection of a request's faults, and their effects.
 
 A `FaultSet` selects at most one fault of each kind for a request: an outcome (fail, lose, cut,
 duplicate), a time (delay, hold) and a throttle. The `Injection` says which body the broker
@@ -73,7 +73,7 @@ class FaultSet:
         return next((fault for fault in self.faults if fault.number == number), None)
 
     def remove(self, number: int) -> Fault | None:
-        """Remove a fault and release what it holds; return it."""
+        """Remove a fault, release its held requests, and return it."""
         with self._lock:
             found = self.get(number)
             self.faults = tuple(fault for fault in self.faults if fault is not found)
@@ -87,7 +87,7 @@ class FaultSet:
             self.faults = tuple(each for each in self.faults if not each.is_over or each.held)
 
     def clear(self) -> None:
-        """Remove all faults and release what they hold."""
+        """Remove all faults and release their held requests."""
         with self._lock:
             removed, self.faults = self.faults, ()
         for fault in removed:
@@ -183,7 +183,7 @@ def _split(fault: Fault, request: Request, knowledge: Knowledge) -> failures.Par
 
 
 class Plan(NamedTuple):
-    """What becomes of a request.
+    """Processing of a request under its faults.
 
     `forwarded` is the body for the broker, None if the broker does not get the request. `refused`
     is the part that the broker does not get. `respond` returns the response, given the broker's or
@@ -226,7 +226,7 @@ class Injection(NamedTuple):
         return 0 if self.throttle is None else self.throttle.spec.ms or 0
 
     def plan(self, request: Request, broker: int | None, knowledge: Knowledge) -> Plan:
-        """Return what becomes of the request.
+        """Return the processing of the request.
 
         A Produce with acks 0 that fails has no response: its connection must be closed.
         """

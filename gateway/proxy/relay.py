@@ -165,7 +165,7 @@ class FaultRelay(Relay):
         self._put(end)
 
     async def _silence(self) -> None:
-        """Read no more requests: the connection ends after earlier responses."""
+        """Stop reading requests: the connection ends after earlier responses."""
         await asyncio.Event().wait()
 
     async def _pass_time(self, timing: Fault) -> None:

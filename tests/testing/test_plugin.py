@@ -105,14 +105,18 @@ HANGING = """
     import kafka
     import pytest
 
-    @pytest.mark.timeout(3, method="{method}")
-    def test_it(kafka_broker):
+    @pytest.fixture
+    def pending(kafka_broker):
         held = kafka_broker.hold("PRODUCE")
         producer = kafka.KafkaProducer(
             bootstrap_servers=kafka_broker.bootstrap_servers, client_id="mine"
         )
         producer.send("orders", b"one")
-        time.sleep(60)
+        held.wait(timeout_s=60)
+
+    @pytest.mark.timeout(4, method="{method}", func_only=True)
+    def test_it(kafka_broker, pending):
+        time.sleep(600)
 """
 
 
