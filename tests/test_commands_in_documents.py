@@ -86,7 +86,6 @@ NOT_TYPED = {
         ).text: Elsewhere("no docker", "tests/test_docker.py", "check")
         for words in ("job brokertwin query", "job brokertwin check")
     },
-    "make compiled": Elsewhere("minutes of gcc", "tests/test_compiled.py", "compiled"),
     "make demo": Elsewhere("its test types it", "tests/cli/test_demo.py", "make demo"),
     "make fast": Elsewhere("it runs these tests", "Makefile", "fast"),
     "make first-hour": Elsewhere("half an hour", "tests/first_hour.py", "first-hour"),
