@@ -12,7 +12,7 @@ JAVA_NEEDED := brokertwin needs a Java 17 or newer runtime: apt-get install open
 PYTHON_NEEDED := brokertwin needs Python 3.11 or newer with venv: apt-get install python3 python3-venv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all fast interpreters record compare mutants bench soak fuzz fuzz-guided lock audit release first-hour generate lint types format clean java python
+.PHONY: help setup demo test test-all fast interpreters record compare exam-record mutants bench soak fuzz fuzz-guided lock audit release first-hour generate lint types format clean java python
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -46,6 +46,9 @@ record: setup ## ask a real broker and write goldens; NAME=groups/share_walks re
 compare: setup ## compare with a real broker, not with goldens; EXAMPLES=100 tries other walks, too
 	@GOLDENS=compare GOLDEN=$(NAME) $(BIN)/pytest -v -n 2 -m compares
 	@$(if $(NAME),true,$(BIN)/python bench/instructions.py --compare)
+
+exam-record: setup ## ask real brokers for the goldens of changed exam scenarios; ARGS=--all for all
+	@$(BIN)/python -m tests.exam.record $(ARGS)
 
 mutants: $(VENV)/.installed ## change small things in rooms of state/: does a test notice each?
 	@$(BIN)/python -m tests.mutants.sample $(or $(ROOMS),$(wildcard state/[a-z]*)) --count $(or $(COUNT),20)
