@@ -2,8 +2,8 @@
 
 Times: the exchanges' own (event time), and that of the micro-batch. The event time of a cluster is
 that up to which all of its logs are read, but at most `PATIENCE_MS` behind the newest response. An
-entity takes waiting exchanges when this time has passed them. If no exchange of the entity comes for
-`SILENT_MS` of the micro-batches' time, it takes all.
+entity takes waiting exchanges when this time has passed them. If no exchange of the entity comes
+for `SILENT_MS` of the micro-batches' time, it takes all.
 
 Repeats and late exchanges: an exchange is identified by connection, correlation id and time. An
 entity takes each id once. It ignores exchanges that are `LATE_MS` older than its newest one, of
@@ -96,7 +96,7 @@ class SeenExchanges(msgspec.Struct, array_like=True):
         total = sum(map(len, self.blocks.values())) // 8
         for block in sorted(self.blocks):
             is_old = (block + 1) * BLOCK_MS <= self.floor
-            if not is_old and total <= IDS_MAX or len(self.blocks) == 1:
+            if len(self.blocks) == 1 or (not is_old and total <= IDS_MAX):
                 break
             total -= len(self.blocks.pop(block)) // 8
             self.floor = max(self.floor, (block + 1) * BLOCK_MS)

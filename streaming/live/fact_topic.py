@@ -23,8 +23,13 @@ PARTITION = 0
 class FactStore(Protocol):
     """Facts by cluster."""
 
-    def read(self) -> dict[str, ClusterFacts]:
-        """Return all facts that were written before; a missing cluster has none."""
+    def read(self, now: int | None = None) -> dict[str, ClusterFacts]:
+        """Return all facts that were written before; a missing cluster has none.
+
+        Args:
+            now: time of the micro-batch if all of its facts are written: later calls with the same
+                time need not look for new ones.
+        """
 
     def write(self, rows: Iterable[FactRow]) -> None:
         """Write facts, which all later calls of `read` return."""
@@ -36,7 +41,7 @@ class FactsInMemory:
     def __init__(self) -> None:
         self._facts: dict[str, ClusterFacts] = defaultdict(ClusterFacts)
 
-    def read(self) -> dict[str, ClusterFacts]:
+    def read(self, _now: int | None = None) -> dict[str, ClusterFacts]:
         """Return the facts."""
         return self._facts
 
@@ -60,10 +65,14 @@ class FactTopic:
         self._reader = consumer(client)
         self._reader.assign([TopicPartition(topic, PARTITION, OFFSET_BEGINNING)])
         self._next = 0
+        self._read_at: int | None = None
         self._writer = Producer(writer_configuration(client))
 
-    def read(self) -> dict[str, ClusterFacts]:
-        """Read the topic to its end."""
+    def read(self, now: int | None = None) -> dict[str, ClusterFacts]:
+        """Read the topic to its end, once for each micro-batch if its time is given."""
+        if now is not None and now == self._read_at:
+            return self._facts
+        self._read_at = now
         _, end = first_and_end(self._reader, TopicPartition(self._topic, PARTITION))
         while self._next < end:
             for message in self._reader.consume(POLL_MESSAGES, POLL_S):

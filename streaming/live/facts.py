@@ -59,6 +59,17 @@ class ClusterFacts(msgspec.Struct):
             broker, _, source = key.partition(" ")
             self._span(int(broker), source, (value[0], value[1]))
 
+    def has(self, what: str, key: str, value: str) -> bool:
+        """Return whether a fact that is no span is known."""
+        known, (number, _, _) = self.known, key.partition(" ")
+        if what == "topic":
+            return known.topics.get(key) == value
+        if what == "producer":
+            return known.producers.get(int(key)) == value
+        if what == "group":
+            return value in known.groups.get(int(number), ())
+        return value in self.places.get(int(number), {})
+
     def _span(self, broker: int, source: str, new: tuple[int, int]) -> None:
         """Widen a span; the log of a broker is covered where all of its sources are read."""
         sources = self.spans.setdefault(broker, {})
@@ -86,24 +97,22 @@ def learned(
         if each.line.api == "TXN_OFFSET_COMMIT":
             producer = each.request.get("producerId", -1)
             places |= {(producer, place): None for place in committed_places(each)}
-    known = facts.known
-    for topic_id, name in new.topics.items():
-        if known.topics.get(topic_id) != name:
-            yield FactRow(cluster, "topic", topic_id, name)
-    for number, name in new.producers.items():
-        if known.producers.get(number) != name:
-            yield FactRow(cluster, "producer", str(number), name)
-    for number, groups in new.groups.items():
-        for group in groups:
-            if group not in known.groups.get(number, ()):
-                yield FactRow(cluster, "group", f"{number} {group}", group)
-    for number, place in places:
-        if place not in facts.places.get(number, {}):
-            yield FactRow(cluster, "place", f"{number} {place}", place)
+    for what, key, value in _facts_of(new, places):
+        if not facts.has(what, key, value):
+            yield FactRow(cluster, what, key, value)
     for broker, span in new.logs.items():
         former = facts.spans.get(broker, {}).get(source, span)
         whole = min(former[0], span[0]), max(former[1], span[1])
         yield FactRow(cluster, "span", f"{broker} {source}", whole)
+
+
+def _facts_of(new: KnownFacts, places: Iterable[tuple[int, str]]) -> Iterator[tuple[str, str, str]]:
+    """Kind, key and value of facts, without spans."""
+    yield from (("topic", topic_id, name) for topic_id, name in new.topics.items())
+    yield from (("producer", str(number), name) for number, name in new.producers.items())
+    for number, groups in new.groups.items():
+        yield from (("group", f"{number} {group}", group) for group in groups)
+    yield from (("place", f"{number} {place}", place) for number, place in places)
 
 
 def offset_id(group: str, topic: str, partition: int) -> str:

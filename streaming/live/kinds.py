@@ -90,12 +90,12 @@ def routes(exchange: RecordedExchange, facts: ClusterFacts) -> Iterator[Route]:
     yield from _offsets(exchange, facts)
 
 
-def _routes_to(
-    kind: EntityKind, exchange: RecordedExchange, known: KnownFacts
-) -> Iterator[Route]:
+def _routes_to(kind: EntityKind, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Route]:
     for key in kind.keys_of(exchange, known):
         part = kind.machine(key).part_of(exchange)
-        is_empty = kind.name == "partition" and not (part.request["batches"] or part.response["codes"])
+        is_empty = kind.name == "partition" and not (
+            part.request["batches"] or part.response["codes"]
+        )
         if not is_empty:
             yield Route(key.kind, key.id, part)
 

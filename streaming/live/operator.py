@@ -1,21 +1,19 @@
 """The functions that Spark calls in its Python workers: read, route, and the stateful operator.
 
-In the mode `entity` a Spark group is an entity. In the mode `bucket` it is a bucket of entities, and
-its state is one binary column.
+In the mode `entity` a Spark group is an entity. In the mode `bucket` it is a bucket of entities,
+and its state is one binary column.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.recordings.history.entity import EntityKey
-from brokertwin.recordings.history.exchange import KnownFacts
 from brokertwin.streaming.live import findings, tables
 from brokertwin.streaming.live.entity import ALARM_MS, Arrival, LiveEntity
 from brokertwin.streaming.live.fact_topic import FactStore, fact_topic
@@ -42,13 +40,6 @@ ROWS_MAX = 5_000
 """Maximum number of rows of a frame."""
 
 Count = Callable[[Mapping[str, int]], None]
-
-
-class KeyMode(StrEnum):
-    """What a state row of Spark holds."""
-
-    ENTITY = "entity"
-    BUCKET = "bucket"
 
 
 class OutputRow(NamedTuple):
@@ -122,11 +113,12 @@ class LiveFunctions:
         facts = self._facts.read()
         for frame in frames:
             columns = (frame[name].tolist() for name in ("cluster", "is_half", "value"))
-            rows = zip(*columns, strict=True)
-            yield from _frames(
-                ROUTED_SCHEMA,
-                (routed for row in rows for routed in route(*row, facts)),
+            routed = (
+                each
+                for cluster, is_half, value in zip(*columns, strict=True)
+                for each in route(cluster, is_half, value, facts)
             )
+            yield from _frames(ROUTED_SCHEMA, routed)
 
     def entity(
         self, key: tuple[Any, ...], frames: "Frames", state: GroupState
@@ -135,13 +127,14 @@ class LiveFunctions:
         cluster, kind, name = key
         values = [each for frame in frames for each in frame["value"].tolist()]
         stored = state.get[0] if state.exists else None
+        now = state.getCurrentProcessingTimeMs()
         handled = handle(
             cluster,
             EntityKey(kind, name),
             None if stored is None else bytes(stored),
             values,
-            self._facts.read(),
-            state.getCurrentProcessingTimeMs(),
+            self._facts.read(now),
+            now,
         )
         if handled.stored is None:
             state.remove()
@@ -163,7 +156,7 @@ class LiveFunctions:
                 by_key[EntityKey(kind, name)].append(value)
         now = state.getCurrentProcessingTimeMs()
         bucket = Bucket(bytes(state.get[0]) if state.exists else None)
-        outputs = bucket.handle(cluster, by_key, self._facts.read(), now)
+        outputs = bucket.handle(cluster, by_key, self._facts.read(now), now)
         if bucket.entities:
             state.update((bucket.stored(),))
             state.setTimeoutDuration(max(ALARM_MS, bucket.next_alarm - now))
@@ -251,14 +244,14 @@ def handle(
         return _connection(cluster, key, stored, values)
     known = facts.get(cluster, ClusterFacts()).known
     entity = LiveEntity(key, stored)
-    before = tables.row_of(key, entity.machine, known) if stored is not None else None
+    before = tables.row_of(key, entity.machine) if stored is not None else None
     found = entity.handle([_arrival_decoder.decode(each) for each in values], known, now)
     outputs = [
         OutputRow(FINDINGS, each.id.encode(), each.value, cluster)
         for each in findings.rows_of(cluster, found)
     ]
     is_over = not values and not entity.is_waiting and entity.is_over(now)
-    after = None if is_over else tables.row_of(key, entity.machine, known)
+    after = None if is_over else tables.row_of(key, entity.machine)
     outputs += [OutputRow(*each, cluster) for each in tables.changes(cluster, before, after)]
     return Handled(outputs, None if is_over else entity.stored(), after, entity.alarm_ms(now))
 
@@ -316,10 +309,10 @@ class Bucket:
         return outputs
 
     def rows(self) -> Iterator[tuple[EntityKey, tables.Row | None]]:
-        """The rows of the entities; names that are facts of the cluster are unknown here."""
+        """The rows of the entities."""
         for key, (stored, _) in self.entities.items():
             if key.kind != CONNECTION:
-                yield key, tables.row_of(key, LiveEntity(key, stored).machine, KnownFacts())
+                yield key, tables.row_of(key, LiveEntity(key, stored).machine)
 
     @property
     def next_alarm(self) -> int:

@@ -1,7 +1,7 @@
 """Writes the output of micro-batches: topics, and findings in Parquet.
 
-Entity rows go to compacted topics: a repeated micro-batch writes the same rows again. Findings go to
-their topic in a Kafka transaction together with the number of the micro-batch, so a repeated
+Entity rows go to compacted topics: a repeated micro-batch writes the same rows again. Findings go
+to their topic in a Kafka transaction together with the number of the micro-batch, so a repeated
 micro-batch does not write them again. Readers of this topic use `isolation.level=read_committed`.
 A Parquet file has the number of its micro-batch in its name, and replaces one that was written
 before.
@@ -16,7 +16,12 @@ import msgspec
 from confluent_kafka import KafkaException, Producer
 
 from brokertwin.kafka_io.topic_reader import read_all
-from brokertwin.kafka_io.topics import KAFKA_TIMEOUT_S, ROW_BYTES_MAX, full_name, writer_configuration
+from brokertwin.kafka_io.topics import (
+    KAFKA_TIMEOUT_S,
+    ROW_BYTES_MAX,
+    full_name,
+    writer_configuration,
+)
 from brokertwin.sinks import files
 from brokertwin.streaming.live.operator import EXCHANGES, FINDINGS
 from brokertwin.streaming.live.query import PROGRESS, LiveQuery
@@ -68,7 +73,6 @@ class LiveOutputs:
         )
         self._producer.init_transactions(KAFKA_TIMEOUT_S)
         self._done = self._progress()
-        self.query_id = ""
 
     def _progress(self) -> Progress | None:
         """The last row of the topic `progress`; an older query can write no more."""
@@ -77,8 +81,8 @@ class LiveOutputs:
             last = msgspec.json.decode(row.value, type=Progress) if row.value else last
         return last
 
-    def write(self, outputs: "DataFrame", batch: int) -> None:
-        """Write the rows of a micro-batch."""
+    def write(self, outputs: "DataFrame", batch: int, query_id: str) -> None:
+        """Write the rows of a micro-batch of the query with an id."""
         from pyspark.sql import functions as f
 
         outputs.persist()
@@ -89,18 +93,17 @@ class LiveOutputs:
             _to_topics(outputs.where(f.col("topic") != FINDINGS), self._query)
             if self._tables is not None and found:
                 write_findings(self._tables, batch, found)
-            self._commit(found, batch)
+            self._commit(found, batch, query_id)
         finally:
             outputs.unpersist()
 
-    def _commit(self, found: Sequence[FindingRow], batch: int) -> None:
+    def _commit(self, found: Sequence[FindingRow], batch: int, query_id: str) -> None:
         """Write findings and progress in a transaction, unless this was done before."""
         done = self._done
-        if done is not None and done.query_id == self.query_id and done.batch >= batch:
+        is_done = done is not None and done.query_id == query_id and done.batch >= batch
+        if is_done or not found:
             return
-        if not found and done is not None and done.query_id == self.query_id:
-            return
-        progress = Progress(self.query_id, batch, int(time.time() * 1000))
+        progress = Progress(query_id, batch, int(time.time() * 1000))
         headers: list[tuple[str, bytes]] = [(BATCH_HEADER, str(batch).encode())]
         self._producer.begin_transaction()
         for row in found:
@@ -162,15 +165,13 @@ def write_findings(directory: Path, batch: int, found: Sequence[FindingRow]) -> 
     import pyarrow.parquet as pq
 
     documents = [msgspec.json.decode(each.value) for each in found]
-    columns: dict[str, Any] = {
-        name: [each[name] for each in documents] for name in FINDING_COLUMNS
-    }
+    columns: dict[str, Any] = {name: [each[name] for each in documents] for name in FINDING_COLUMNS}
     columns |= {
         "from_ms": [int(each["from"]) for each in documents],
         "to_ms": [int(each["to"]) for each in documents],
         "clients": pa.array([each["clients"] for each in documents], pa.list_(pa.string())),
         "by": pa.array([each["by"] for each in documents], pa.list_(pa.string())),
-        "evidence": pa.array([_evidence(each) for each in documents], pa.list_(_EVIDENCE)),
+        "evidence": pa.array([_evidence(each) for each in documents], pa.list_(_evidence_type())),
         "batch": [batch] * len(documents),
     }
     schema = {name: pa.string() for name in FINDING_COLUMNS} | {"withdrawn": pa.bool_()}
@@ -209,6 +210,3 @@ def _evidence_type() -> Any:
             ("time_ms", pa.int64()),
         ]
     )
-
-
-_EVIDENCE = _evidence_type()

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.kafka_io.topics import DATA_BYTES_MAX, ROW_BYTES_MAX, TopicSpec, full_name
 from brokertwin.streaming.live import operator, tables
-from brokertwin.streaming.live.operator import KeyMode, LiveFunctions
+from brokertwin.streaming.live.modes import KeyMode
+from brokertwin.streaming.live.operator import LiveFunctions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -80,7 +81,9 @@ def start(
         functions: the functions of its stages.
         write: called with the output rows of each micro-batch and its number.
     """
-    session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "true")
+    # Micro-batches without rows call the entities that wait. With alarms there is always a next one.
+    goes_on = str(not query.is_available_now).lower()
+    session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", goes_on)
     outputs = operate(query, routed(query, rows(session, query), functions), functions)
     writer = (
         outputs.writeStream.queryName(f"brokertwin live {query.prefix}")
@@ -159,7 +162,8 @@ def operate(query: LiveQuery, parts: "DataFrame", functions: LiveFunctions) -> "
     from pyspark.sql.streaming.state import GroupStateTimeout
     from pyspark.sql.types import IntegerType
 
-    keys, schema, function = operator.ENTITY_KEYS, tables.STATE_SCHEMA, functions.entity
+    keys: tuple[str, ...] = operator.ENTITY_KEYS
+    schema, function = tables.STATE_SCHEMA, functions.entity
     if query.mode is KeyMode.BUCKET:
         keys, schema, function = operator.BUCKET_KEYS, operator.BUCKET_SCHEMA, functions.bucket
         buckets = BUCKETS * query.shuffle_partitions
@@ -172,4 +176,3 @@ def operate(query: LiveQuery, parts: "DataFrame", functions: LiveFunctions) -> "
         outputMode="append",
         timeoutConf=GroupStateTimeout.ProcessingTimeTimeout,
     )
-

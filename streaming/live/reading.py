@@ -5,7 +5,8 @@ entry may continue in the next rows of the same micro-batch.
 
 The broker of a line is, in this order: the row's header `broker`, the field of a captured document,
 the broker at the local address of the connection, a number in the name of a host, pod or container
-around the line. Otherwise it is a negative number for each local address.
+around the line. Otherwise it is 1 for captured documents, and a negative number for each local
+address in logs.
 """
 
 import zlib
@@ -22,13 +23,13 @@ from brokertwin.errors import UserError
 from brokertwin.recordings.formats import kroxylicious
 from brokertwin.recordings.formats.batches import Completion
 from brokertwin.recordings.formats.brokers import Brokers
-from brokertwin.recordings.formats.documents import Document
+from brokertwin.recordings.formats.documents import Document, UnpairedDocuments
 from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.recordings.formats.pipeline import read_with
 from brokertwin.recordings.formats.readers import FormatReader, Origin
 from brokertwin.recordings.formats.summary import Summary
 from brokertwin.recordings.history.exchange import RecordedExchange, exchange_of
-from brokertwin.recordings.replay.recording import of_documents
+from brokertwin.recordings.replay.recording import THE_BROKER, of_documents
 
 NO_ADDRESS = -1
 """The broker of lines without a local address, such as those of Kroxylicious."""
@@ -95,7 +96,7 @@ class PairsOfRows(kroxylicious.Pairs):
         self.halves: list[kroxylicious.Wrapped] = []
         self._requests: dict[tuple[str, int], kroxylicious.Wrapped] = {}
 
-    def take(self, wrapped: kroxylicious.Wrapped) -> Iterator[Document | kroxylicious.UnpairedDocuments]:
+    def take(self, wrapped: kroxylicious.Wrapped) -> Iterator[Document | UnpairedDocuments]:
         """Yield the documents that the entry completes."""
         yield from super().take(wrapped)
         newest = next(reversed(self._pending), None)
@@ -207,6 +208,8 @@ class _Brokers:
             found = None
         if found is not None:
             return found
+        if not document.is_from_log:
+            return THE_BROKER
         local = document.connection.split("-")[0]
         if ":" not in local:
             return NO_ADDRESS

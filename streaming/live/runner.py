@@ -12,7 +12,7 @@ import msgspec
 
 from brokertwin.errors import UserError
 from brokertwin.kafka_io import topics
-from brokertwin.streaming.checkpoint import facts
+from brokertwin.streaming.checkpoint import facts, torn_logs
 from brokertwin.streaming.job import measures
 from brokertwin.streaming.job.session import stop_query
 from brokertwin.streaming.live import query as plan
@@ -67,8 +67,9 @@ def prepared(query: LiveQuery, say: Callable[[str], None] = lambda _: None) -> I
         UserError: Kafka does not respond, a source topic is missing, another query runs on the
             checkpoint, or it has other fixed settings.
     """
-    with facts.locked(query.checkpoint):
+    with facts.locked(query.checkpoint, FIXED):
         _fix(query)
+        torn_logs.mend(query.checkpoint, say)
         admin = topics.admin_client(query.client)
         there = topics.existing(admin, query.client)
         for name in query.sources:
@@ -130,17 +131,17 @@ def run(
         LiveFailed: the query failed.
     """
     counts = measures.accumulator(session.sparkContext)
-    functions = LiveFunctions(query.client, query.topic(FACTS), zone, lambda new: counts.add(dict(new)))
+    functions = LiveFunctions(
+        query.client, query.topic(FACTS), zone, lambda new: counts.add(dict(new))
+    )
     outputs = LiveOutputs(query, tables)
 
     def write(rows: "DataFrame", batch: int) -> None:
         if tables is not None and every is not None and every.is_due(batch):
             write_snapshot(rows.sparkSession, query, tables, batch - 1)
-        outputs.write(rows, batch)
+        outputs.write(rows, batch, query_id(query.checkpoint))
 
-    outputs.query_id = query_id(query.checkpoint)
     started = plan.start(session, query, functions, write)
-    outputs.query_id = outputs.query_id or str(started.id)
     try:
         _watch(started, stop or threading.Event(), lambda: dict(counts.value), observe)
     finally:
@@ -148,9 +149,8 @@ def run(
 
 
 def query_id(checkpoint: Path) -> str:
-    """Spark's id of a checkpoint; "" for a new one."""
-    path = checkpoint / "metadata"
-    return str(json.loads(path.read_text())["id"]) if path.exists() else ""
+    """Spark's id of the checkpoint of a query that has started."""
+    return str(json.loads((checkpoint / "metadata").read_text())["id"])
 
 
 def _watch(
@@ -191,5 +191,3 @@ def _progress_of(report: Mapping[str, Any], counts: dict[str, int]) -> LiveProgr
         counts=counts,
         durations_ms=report["durationMs"],
     )
-
-

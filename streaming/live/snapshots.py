@@ -1,6 +1,6 @@
 """Snapshots of the entity rows in Parquet, read from Spark's state of a committed micro-batch.
 
-    <tables>/<table>/batch-<N>.parquet    the rows after micro-batch N, which the topic has, too
+The file `TABLE/batch-N.parquet` has the rows after micro-batch N, which the topic has, too.
 """
 
 import time
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from brokertwin.sinks import files
 from brokertwin.streaming.live import operator, tables
-from brokertwin.streaming.live.operator import Bucket, KeyMode
+from brokertwin.streaming.live.modes import KeyMode
+from brokertwin.streaming.live.operator import Bucket
 from brokertwin.streaming.live.query import LiveQuery
 from brokertwin.streaming.live.tables import Table
 
@@ -81,9 +82,7 @@ def state_rows(session: "SparkSession", query: LiveQuery, batch: int) -> "DataFr
     if query.mode is KeyMode.ENTITY:
         return state.select("key.*", "value.groupState.*").drop("entity", "timeoutTimestamp")
     entities = state.select(f.col("key.cluster"), f.col("value.groupState.entities"))
-    schema = ", ".join(
-        [*(f"{name} STRING" for name in operator.ENTITY_KEYS), *_structs()]
-    )
+    schema = ", ".join([*(f"{name} STRING" for name in operator.ENTITY_KEYS), *_structs()])
     return entities.mapInPandas(_decoded, schema)
 
 

@@ -16,14 +16,15 @@ from brokertwin.recordings.history.batches import (
 )
 from brokertwin.recordings.history.clients import ObservedClient
 from brokertwin.recordings.history.entity import EntityKey, ObservedEntity
-from brokertwin.recordings.history.exchange import KnownFacts
 from brokertwin.recordings.history.groups import ObservedGroup
 from brokertwin.recordings.history.producers import ObservedProducer
 from brokertwin.recordings.history.sessions import ObservedSessionCache
 from brokertwin.streaming.live.kinds import OFFSET, SESSION, ObservedOffset
 
 Values = dict[str, Any]
-BATCH = "STRUCT<epoch: INT, first_sequence: INT, last_sequence: INT, offset: BIGINT, client: STRING>"
+BATCH = (
+    "STRUCT<epoch: INT, first_sequence: INT, last_sequence: INT, offset: BIGINT, client: STRING>"
+)
 """A batch that a broker keeps of a producer."""
 
 
@@ -71,7 +72,6 @@ PRODUCERS = Table(
         "producer_id": "BIGINT",
         "topic": "STRING",
         "partition": "INT",
-        "transactional_id": "STRING",
         "epoch": "INT",
         "last_sequence": "INT",
         "last_offset": "BIGINT",
@@ -144,19 +144,13 @@ class Row(NamedTuple):
     values: Values
 
 
-def row_of(key: EntityKey, machine: ObservedEntity, known: KnownFacts) -> Row | None:
-    """The row of an entity; None if it has none, or none any more.
-
-    Args:
-        key: its kind and id.
-        machine: its machine.
-        known: facts of its cluster.
-    """
+def row_of(key: EntityKey, machine: ObservedEntity) -> Row | None:
+    """The row of an entity; None if it has none, or none any more."""
     make = _ROWS.get(key.kind)
-    return make(key, machine, known) if make is not None else None
+    return make(key, machine) if make is not None else None
 
 
-def _session(key: EntityKey, cache: Any, _: KnownFacts) -> Row | None:
+def _session(key: EntityKey, cache: Any) -> Row | None:
     assert isinstance(cache, ObservedSessionCache)
     number, _, broker = key.id.partition(" ")
     session = cache.sessions.get(int(number))
@@ -174,18 +168,17 @@ def _session(key: EntityKey, cache: Any, _: KnownFacts) -> Row | None:
     return Row(SESSIONS, values)
 
 
-def _producer(_: EntityKey, producer: Any, known: KnownFacts) -> Row | None:
+def _producer(_: EntityKey, producer: Any) -> Row | None:
     assert isinstance(producer, ProducerInPartition)
     last = producer.last
     if last is None or not producer.topic:
         return None
-    kept = [_batch(each) for each in producer.newest_batches]
+    kept: list[Values | None] = [_batch(each) for each in producer.newest_batches]
     kept += [None] * (BATCHES_KEPT - len(kept))
     values = {
         "producer_id": int(producer.producer),
         "topic": producer.topic,
         "partition": producer.partition,
-        "transactional_id": known.producers.get(int(producer.producer)),
         "epoch": last.batch.epoch,
         "last_sequence": last.batch.last,
         "last_offset": last.batch.offset,
@@ -206,7 +199,7 @@ def _batch(kept: AcknowledgedBatch) -> Values:
     }
 
 
-def _transaction(_: EntityKey, producer: Any, __: KnownFacts) -> Row | None:
+def _transaction(_: EntityKey, producer: Any) -> Row | None:
     assert isinstance(producer, ObservedProducer)
     given = producer.given[-1] if producer.given else None
     used = producer.uses[-1] if producer.uses else None
@@ -230,7 +223,7 @@ def _transaction(_: EntityKey, producer: Any, __: KnownFacts) -> Row | None:
     return Row(TRANSACTIONS, values)
 
 
-def _group(_: EntityKey, group: Any, __: KnownFacts) -> Row | None:
+def _group(_: EntityKey, group: Any) -> Row | None:
     assert isinstance(group, ObservedGroup)
     membership = group.membership
     values = {
@@ -244,7 +237,7 @@ def _group(_: EntityKey, group: Any, __: KnownFacts) -> Row | None:
     return Row(GROUPS, values)
 
 
-def _offset(_: EntityKey, offset: Any, __: KnownFacts) -> Row | None:
+def _offset(_: EntityKey, offset: Any) -> Row | None:
     assert isinstance(offset, ObservedOffset)
     for each in offset.offsets.offsets.values():
         values = {
@@ -261,7 +254,7 @@ def _offset(_: EntityKey, offset: Any, __: KnownFacts) -> Row | None:
     return None
 
 
-def _client(_: EntityKey, client: Any, __: KnownFacts) -> Row | None:
+def _client(_: EntityKey, client: Any) -> Row | None:
     assert isinstance(client, ObservedClient)
     values = {
         "client": client.name,
@@ -272,7 +265,7 @@ def _client(_: EntityKey, client: Any, __: KnownFacts) -> Row | None:
     return Row(CLIENTS, values)
 
 
-_ROWS: dict[str, Callable[[EntityKey, Any, KnownFacts], Row | None]] = {
+_ROWS: dict[str, Callable[[EntityKey, Any], Row | None]] = {
     SESSION: _session,
     "producer-in-partition": _producer,
     "producer": _transaction,
