@@ -81,7 +81,7 @@ def start(
         functions: the functions of its stages.
         write: called with the output rows of each micro-batch and its number.
     """
-    # Micro-batches without rows call the entities that wait. With alarms there is always a next one.
+    # Micro-batches without rows call the entities that wait. With alarms there is no last one.
     goes_on = str(not query.is_available_now).lower()
     session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", goes_on)
     outputs = operate(query, routed(query, rows(session, query), functions), functions)

@@ -62,7 +62,7 @@ def test_a_start_in_the_middle_accuses_no_client_without_evidence(recording: str
         begun.end()
         for id_, found in begun.found.items():
             for topic_id, name in names.items():
-                id_ = id_.replace(topic_id, name)  # noqa: PLW2901 (the name is not recorded yet)
+                id_ = id_.replace(topic_id, name)
             assert found.severity < Severity.WARNING or id_ in complete.found
 
 

@@ -1,6 +1,7 @@
 """Lines of topics through the functions of the live audit: every form, both key modes."""
 
 import gzip
+import itertools
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -115,12 +116,15 @@ def test_rows_show_the_last_state_of_each_entity() -> None:
     (group,) = found.table("groups")
     assert group["generation"] == 5
     assert {each["partition"]: each["offset"] for each in found.table("offsets")} == {
-        **{0: 94, 1: 87, 2: 96, 3: 115}
+        0: 94,
+        1: 87,
+        2: 96,
+        3: 115,
     }
     for producer in found.table("producers"):
         batches = [producer[f"batch_{number}"] for number in range(1, 6)]
         kept = [each for each in batches if each is not None]
         assert kept and producer["last_sequence"] == kept[-1]["last_sequence"]
-        for former, later in zip(kept, kept[1:], strict=False):
+        for former, later in itertools.pairwise(kept):
             assert later["first_sequence"] == former["last_sequence"] + 1
     assert all(each["epoch"] >= 1 for each in found.table("sessions"))
