@@ -117,6 +117,7 @@ def command(
     from brokertwin.streaming.live.query import LiveQuery
     from brokertwin.streaming.live.snapshots import SnapshotEvery
 
+    sources = sources_of(topic)
     settings = settings_of(
         config,
         bootstrap=bootstrap,
@@ -131,7 +132,7 @@ def command(
     query = LiveQuery(
         client=client_properties(settings),
         prefix=prefix,
-        sources=sources_of(topic),
+        sources=sources,
         checkpoint=checkpoint or home / "checkpoint",
         mode=key,
         trigger=trigger,
