@@ -2,22 +2,25 @@
 
     python bench/live_spark.py [--entities 1000 10000] [--modes entity bucket] [--rounds 4]
 
-Each round is what fetch sessions do between two triggers: every session fetches twice. Sessions are
-of 100 consumers each by client id, on three brokers. A round is one micro-batch
-(`maxOffsetsPerTrigger`); the first two are not counted. With `--share 0.01` the last two rounds
-touch only that share of the sessions, and `changelog` is the size of the changelog files that these
-micro-batches wrote.
+Each round is what fetch sessions do between two triggers: every session fetches twice. A client id
+has 100 sessions, on three brokers. A round is one micro-batch; the first two are not counted. With
+`--share 0.01` the last two rounds touch only that share of the sessions.
+
+`CPU` is the processor time of the JVM and of all Python workers, which does not depend on what else
+the machine does. `changelog` is the size of the files that a micro-batch wrote to the state store.
 """
 
 import argparse
 import statistics
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 from confluent_kafka import Producer
+from spark_time import spark_time
 
 from brokertwin.kafka_io import topics
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
@@ -38,10 +41,11 @@ SOURCE = "exchanges"
 
 
 class Measured(NamedTuple):
-    """Progress of the micro-batches, and sizes of the changelogs by micro-batch in bytes."""
+    """A micro-batch: its progress, processor time in seconds, and bytes of the changelog."""
 
-    batches: list[LiveProgress]
-    changelogs: dict[int, int]
+    progress: LiveProgress
+    cpu_s: float
+    changelog: int
 
 
 def fetch(session: int, epoch: int, time: int) -> bytes:
@@ -78,15 +82,17 @@ def rounds(sessions: int, count: int, share: float) -> Iterator[list[bytes]]:
     """The documents of each round, the same number in each but for the last two."""
     for number in range(count):
         active = sessions if number < count - 2 else max(1, int(sessions * share))
-        time = START + number * 2 * INTERVAL_MS
+        begin = START + number * 2 * INTERVAL_MS
         yield [
-            fetch(session, 2 * number + half, time + half * INTERVAL_MS + session % INTERVAL_MS)
+            fetch(session, 2 * number + half, begin + half * INTERVAL_MS + session % INTERVAL_MS)
             for half in (0, 1)
             for session in range(1, active + 1)
         ]
 
 
-def measure(bootstrap: str, entities: int, mode: KeyMode, count: int, share: float) -> Measured:
+def measure(
+    bootstrap: str, entities: int, mode: KeyMode, count: int, share: float
+) -> Iterator[Measured]:
     """Run the query over all rounds, each a micro-batch."""
     client = ClientProperties({"bootstrap.servers": bootstrap})
     prefix = f"bench-{mode}-{entities}"
@@ -94,7 +100,6 @@ def measure(bootstrap: str, entities: int, mode: KeyMode, count: int, share: flo
     topics.create(topics.admin_client(client), {source: TopicSpec(source, 2)})
     writer = Producer(topics.writer_configuration(client))
     session = spark_session(load({"master": "local[2]", "shuffle_partitions": 2}).settings)
-    batches: list[LiveProgress] = []
     with tempfile.TemporaryDirectory() as directory:
         checkpoint = Path(directory) / "checkpoint"
         for number, documents in enumerate(rounds(entities, count, share)):
@@ -114,10 +119,15 @@ def measure(bootstrap: str, entities: int, mode: KeyMode, count: int, share: flo
                 is_available_now=True,
             )
             with runner.prepared(query):
+                batches: list[LiveProgress] = []
+                begun = _cpu_s()
                 runner.run(session, query, None, observe=batches.append)
-            for each in batches[number:]:
-                _show_batch(each)
-        return Measured(batches, changelogs(checkpoint))
+                (batch,) = batches
+                yield Measured(batch, _cpu_s() - begun, changelogs(checkpoint)[number + 1])
+
+
+def _cpu_s() -> float:
+    return sum(spark_time().values()) + time.process_time()
 
 
 def changelogs(checkpoint: Path) -> dict[int, int]:
@@ -127,16 +137,6 @@ def changelogs(checkpoint: Path) -> dict[int, int]:
         version = int(path.name.split(".")[0].split("_")[0])
         found[version] = found.get(version, 0) + path.stat().st_size
     return found
-
-
-def _show_batch(each: LiveProgress) -> None:
-    add = each.durations_ms.get("addBatch", 0)
-    print(
-        f"  batch {each.batch}: {each.rows:,} rows, {each.entities:,} state rows,"
-        f" {each.seconds:.2f} s, addBatch {add / 1000:.2f} s,"
-        f" {1000 * each.rows / max(add, 1):,.0f} rows/s",
-        flush=True,
-    )
 
 
 def main() -> None:
@@ -154,20 +154,27 @@ def main() -> None:
         try:
             for entities in options.entities:
                 for mode in options.modes:
+                    print(f"{mode}, {entities:,} sessions", flush=True)
                     found = measure(bootstrap, entities, mode, options.rounds, options.share)
-                    _show(entities, mode, found)
+                    _show(entities, found)
         finally:
             if not options.bootstrap:
                 broker.stop()
 
 
-def _show(entities: int, mode: KeyMode, found: Measured) -> None:
-    print(f"{mode} {entities:,} sessions")
-    warm = [each for each in found.batches[2:] if each.rows]
-    if warm:
-        median = statistics.median(each.seconds for each in warm)
-        print(f"  median {median:.2f} s, {1000 * median / entities:.2f} ms for each session")
-    print(f"  changelog bytes by micro-batch: {found.changelogs}", flush=True)
+def _show(entities: int, found: Iterator[Measured]) -> None:
+    kept = []
+    for number, (progress, cpu_s, changelog) in enumerate(found):
+        print(
+            f"  batch {progress.batch}: {progress.rows:,} rows, {progress.entities:,} state rows,"
+            f" {progress.seconds:.2f} s, CPU {cpu_s:.2f} s, changelog {changelog:,} bytes",
+            flush=True,
+        )
+        if number > 1:
+            kept.append((progress.seconds, cpu_s))
+    seconds, cpu_s = (statistics.median(each) for each in zip(*kept, strict=True))
+    per_session = f"{1000 * cpu_s / entities:.2f} ms CPU for each session"
+    print(f"  median {seconds:.2f} s, CPU {cpu_s:.2f} s, {per_session}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,35 +1,30 @@
 """Writes the output of micro-batches: topics, and findings in Parquet.
 
-Entity rows go to compacted topics: a repeated micro-batch writes the same rows again. Findings go
-to their topic in a Kafka transaction together with the number of the micro-batch, so a repeated
-micro-batch does not write them again. Readers of this topic use `isolation.level=read_committed`.
-A Parquet file has the number of its micro-batch in its name, and replaces one that was written
-before.
+All rows of a micro-batch go to their topics in one Kafka transaction, together with its number. So
+a micro-batch that Spark repeats writes nothing twice, and an older query can write nothing more.
+Readers use `isolation.level=read_committed`. A Parquet file has the number of its micro-batch in
+its name, and replaces one that was written before.
+
+The driver collects the rows: they are those of changed entities, some hundred bytes each.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from confluent_kafka import KafkaException, Producer
 
 from brokertwin.kafka_io.topic_reader import read_all
-from brokertwin.kafka_io.topics import (
-    KAFKA_TIMEOUT_S,
-    ROW_BYTES_MAX,
-    full_name,
-    writer_configuration,
-)
+from brokertwin.kafka_io.topics import KAFKA_TIMEOUT_S, full_name, writer_configuration
 from brokertwin.sinks import files
-from brokertwin.streaming.live.operator import EXCHANGES, FINDINGS
+from brokertwin.streaming.live.operator import EXCHANGES, FINDINGS, OutputRow
 from brokertwin.streaming.live.query import PROGRESS, LiveQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-BATCH_HEADER = "batch"
 RETRY_S = 0.5
 
 
@@ -38,20 +33,13 @@ class Progress(msgspec.Struct, frozen=True, rename="camel"):
 
     Attributes:
         query_id: Spark's id of the checkpoint; a new checkpoint has another one.
-        batch: the last micro-batch whose findings were written.
+        batch: the last micro-batch whose rows were written.
         time: when they were written, in ms since 1970.
     """
 
     query_id: str
     batch: int
     time: int
-
-
-class FindingRow(NamedTuple):
-    """A row of the topic of findings."""
-
-    id: bytes
-    value: bytes
 
 
 class LiveOutputs:
@@ -75,7 +63,7 @@ class LiveOutputs:
         self._done = self._progress()
 
     def _progress(self) -> Progress | None:
-        """The last row of the topic `progress`; an older query can write no more."""
+        """The last row of the topic `progress`."""
         last = None
         for row in read_all(self._query.client, self._query.topic(PROGRESS)):
             last = msgspec.json.decode(row.value, type=Progress) if row.value else last
@@ -83,40 +71,33 @@ class LiveOutputs:
 
     def write(self, outputs: "DataFrame", batch: int, query_id: str) -> None:
         """Write the rows of a micro-batch of the query with an id."""
-        from pyspark.sql import functions as f
-
-        outputs.persist()
-        try:
-            of_findings = outputs.where(f.col("topic") == FINDINGS).select("key", "value")
-            found = [FindingRow(bytes(key), bytes(value)) for key, value in of_findings.collect()]
-            found.sort()
-            _to_topics(outputs.where(f.col("topic") != FINDINGS), self._query)
-            if self._tables is not None and found:
-                write_findings(self._tables, batch, found)
-            self._commit(found, batch, query_id)
-        finally:
-            outputs.unpersist()
-
-    def _commit(self, found: Sequence[FindingRow], batch: int, query_id: str) -> None:
-        """Write findings and progress in a transaction, unless this was done before."""
-        done = self._done
-        is_done = done is not None and done.query_id == query_id and done.batch >= batch
-        if is_done or not found:
+        columns = outputs.toArrow().to_pydict().values()
+        rows = [OutputRow(*row) for row in zip(*columns, strict=True)]
+        if not rows:
             return
-        progress = Progress(query_id, batch, int(time.time() * 1000))
-        headers: list[tuple[str, bytes]] = [(BATCH_HEADER, str(batch).encode())]
+        if self._tables is not None:
+            write_findings(self._tables, batch, rows)
+        done = self._done
+        if done is None or done.query_id != query_id or done.batch < batch:
+            self._commit(rows, Progress(query_id, batch, int(time.time() * 1000)))
+
+    def _commit(self, rows: Sequence[OutputRow], progress: Progress) -> None:
+        """Write rows and progress in a transaction."""
         self._producer.begin_transaction()
-        for row in found:
-            self._produce(FINDINGS, row.id, row.value, headers)
-        self._produce(PROGRESS, b"live", msgspec.json.encode(progress), [])
+        for topic, key, value, cluster, broker in rows:
+            headers = {"cluster": cluster, "broker": str(broker)} if topic == EXCHANGES else {}
+            self._produce(topic, key, value, headers)
+        self._produce(PROGRESS, b"live", msgspec.json.encode(progress), {})
         self._commit_transaction()
         self._done = progress
 
-    def _produce(self, topic: str, key: bytes, value: bytes, headers: Any) -> None:
-        name = self._query.topic(topic)
+    def _produce(
+        self, topic: str, key: bytes, value: bytes | None, headers: Mapping[str, str]
+    ) -> None:
+        name, encoded = self._query.topic(topic), [(n, v.encode()) for n, v in headers.items()]
         while True:
             try:
-                self._producer.produce(name, key=key, value=value, partition=0, headers=headers)
+                self._producer.produce(name, value, key, partition=0, headers=encoded)
             except BufferError:
                 self._producer.poll(RETRY_S)
             else:
@@ -134,37 +115,20 @@ class LiveOutputs:
                 return
 
 
-def _to_topics(outputs: "DataFrame", query: LiveQuery) -> None:
-    """Write entity rows, and the exchanges that were paired."""
-    from pyspark.sql import functions as f
-
-    def header(name: str) -> Any:
-        value = f.col(name).cast("string").cast("binary").alias("value")
-        return f.struct(f.lit(name).alias("key"), value)
-
-    headers = f.array(header("cluster"), header("broker"))
-    rows = outputs.select(
-        f.concat(f.lit(full_name(query.prefix, "")), f.col("topic")).alias("topic"),
-        "key",
-        "value",
-        f.when(f.col("topic") == EXCHANGES, headers).alias("headers"),
-    )
-    options = {**query.client.for_spark(), "kafka.max.request.size": str(ROW_BYTES_MAX)}
-    rows.write.format("kafka").options(**options).option("includeHeaders", "true").save()
-
-
 FINDING_COLUMNS = (
     *("id", "cluster", "severity", "kind", "subject", "error", "what", "cause", "rule", "source"),
     *("do", "withdrawn"),
 )
 
 
-def write_findings(directory: Path, batch: int, found: Sequence[FindingRow]) -> Path:
-    """Write the findings of a micro-batch as a Parquet file; replaces one of the same batch."""
+def write_findings(directory: Path, batch: int, rows: Iterable[OutputRow]) -> None:
+    """Write the findings of a micro-batch as a Parquet file, if there are any."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    documents = [msgspec.json.decode(each.value) for each in found]
+    documents = [msgspec.json.decode(e.value or b"") for e in rows if e.topic == FINDINGS]
+    if not documents:
+        return
     columns: dict[str, Any] = {name: [each[name] for each in documents] for name in FINDING_COLUMNS}
     columns |= {
         "from_ms": [int(each["from"]) for each in documents],
@@ -188,7 +152,6 @@ def write_findings(directory: Path, batch: int, found: Sequence[FindingRow]) -> 
     files.bring_to_disk(hidden)
     hidden.replace(path)
     files.bring_to_disk(target)
-    return path
 
 
 def _evidence(document: dict[str, Any]) -> list[dict[str, Any]]:

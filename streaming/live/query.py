@@ -23,6 +23,8 @@ BUCKETS = 16
 
 _ROWS = {"max.message.bytes": str(ROW_BYTES_MAX)}
 _COMPACTED = {"cleanup.policy": "compact", **_ROWS}
+_SOON = {"segment.ms": "3600000", "min.cleanable.dirty.ratio": "0.1"}
+"""Rows change in every micro-batch, and the newest segment is never compacted."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +62,10 @@ def specs() -> list[TopicSpec]:
     """The topics that the query writes."""
     return [
         TopicSpec(operator.FINDINGS, 1, _ROWS),
-        *(TopicSpec(each.name, 1, _COMPACTED) for each in tables.TABLES if each.has_topic),
+        *(TopicSpec(each.name, 1, _COMPACTED, _SOON) for each in tables.TABLES if each.has_topic),
         TopicSpec(operator.EXCHANGES, 1, _ROWS),
-        TopicSpec(FACTS, 1, _COMPACTED),
-        TopicSpec(PROGRESS, 1, _COMPACTED),
+        TopicSpec(FACTS, 1, _COMPACTED, _SOON),
+        TopicSpec(PROGRESS, 1, _COMPACTED, _SOON),
     ]
 
 
