@@ -76,7 +76,7 @@ EXAMPLES = {
     ),
     "live": (
         "brokertwin live --topic kafka-requests --bootstrap kafka:9092",
-        "brokertwin live --topic shop=shop-requests --topic bank=bank-requests --key bucket",
+        "brokertwin live --topic shop=shop-requests --topic bank=bank-requests --key entity",
     ),
     "offsets": (
         "brokertwin offsets import kafka:9092 backup",

@@ -61,8 +61,8 @@ Key = Annotated[
     KeyMode,
     typer.Option(
         "--key",
-        help="What a state row of Spark holds: an entity with named columns, or a bucket of"
-        " entities, which is faster. Fixed once a checkpoint exists.",
+        help="What a state row of Spark holds: a bucket of entities, or an entity with named"
+        " columns, which takes more processor time. Fixed once a checkpoint exists.",
     ),
 ]
 Trigger = Annotated[
@@ -91,7 +91,7 @@ def command(
     checkpoint: LiveCheckpoint = None,
     tables: Tables = None,
     snapshot_every: SnapshotEveryOption = "5 minutes",
-    key: Key = KeyMode.ENTITY,
+    key: Key = KeyMode.BUCKET,
     trigger: Trigger = "10 seconds",
     available_now: AvailableNow = False,
     time_zone: TimeZone = "UTC",

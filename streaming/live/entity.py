@@ -1,13 +1,12 @@
 """An entity of the live audit: its machine, the exchanges that it has seen, waiting and expiry.
 
-Times: the exchanges' own (event time), and that of the micro-batch. The event time of a cluster is
-that up to which all of its logs are read, but at most `PATIENCE_MS` behind the newest response. An
-entity takes waiting exchanges when this time has passed them. If no exchange of the entity comes
-for `SILENT_MS` of the micro-batches' time, it takes all.
+Times: the exchanges' own (event time), and that of the micro-batch. An entity takes a waiting
+exchange when the event time of its cluster has passed it (`ClusterFacts.event_time`). If no
+exchange of the entity comes for `SILENT_MS` of the micro-batches' time, it takes all.
 
 Repeats and late exchanges: an exchange is identified by connection, correlation id and time. An
-entity takes each id once. It ignores exchanges that are `LATE_MS` older than its newest one, of
-which it keeps no ids.
+entity takes each id once. It ignores exchanges that are `LATE_MS` older than the event time of the
+micro-batch before, of which it keeps no ids.
 """
 
 from array import array
@@ -19,12 +18,13 @@ import msgspec
 from msgspec import field
 
 from brokertwin.recordings.history.entity import EntityKey, ObservedEntity
-from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange
+from brokertwin.recordings.history.exchange import RecordedExchange
 from brokertwin.recordings.history.finding import EntityFinding
+from brokertwin.streaming.live.facts import ClusterFacts
 from brokertwin.streaming.live.kinds import SILENT, kept_ms, machine_of
 
 LATE_MS = 300_000
-"""How much older than the newest one an exchange of an entity may be."""
+"""How much older than the event time of the cluster an exchange may be."""
 
 BLOCK_MS = 10_000
 """Ids of exchanges are kept in blocks of this span."""
@@ -35,17 +35,8 @@ IDS_MAX = 20_000
 SILENT_MS = 10_000
 """How long an entity waits for earlier exchanges if its cluster is silent."""
 
-PATIENCE_MS = 30_000
-"""How far the log of a broker may be behind the others without being left behind."""
-
 ALARM_MS = 1_000
 """When an entity with waiting exchanges is called again: in the next micro-batch."""
-
-
-def event_time(known: KnownFacts) -> int:
-    """Up to when the logs of a cluster are read, in ms since 1970."""
-    lasts = [last for _, last in known.logs.values()]
-    return max(min(lasts), max(lasts) - PATIENCE_MS) if lasts else 0
 
 
 class Arrival(msgspec.Struct, array_like=True, frozen=True):
@@ -64,16 +55,14 @@ class SeenExchanges(msgspec.Struct, array_like=True):
     """The exchanges that an entity has seen lately.
 
     Attributes:
-        newest: when the newest had its response, in ms since 1970.
-        floor: earlier ones are ignored.
+        floor: exchanges with a response before it are ignored, in ms since 1970.
         blocks: number of a span of `BLOCK_MS` to the ids of its exchanges, 8 bytes each.
     """
 
-    newest: int = 0
     floor: int = 0
     blocks: dict[int, bytes] = field(default_factory=dict)
 
-    def new_ones(self, arrivals: Iterable[Arrival]) -> list[Arrival]:
+    def new_ones(self, arrivals: Iterable[Arrival], event_time: int) -> list[Arrival]:
         """Return those that are neither late nor repeated, in the order of the responses."""
         sets: dict[int, set[int]] = {}
         found = []
@@ -85,18 +74,18 @@ class SeenExchanges(msgspec.Struct, array_like=True):
             if end >= self.floor and each.number not in sets[block]:
                 sets[block].add(each.number)
                 found.append(each)
-                self.newest = max(self.newest, end)
         for block, numbers in sets.items():
-            self.blocks[block] = array("Q", sorted(numbers)).tobytes()
-        self._bound()
+            if numbers:
+                self.blocks[block] = array("Q", sorted(numbers)).tobytes()
+        self._bound(event_time)
         return found
 
-    def _bound(self) -> None:
-        self.floor = max(self.floor, self.newest - LATE_MS)
+    def _bound(self, event_time: int) -> None:
+        self.floor = max(self.floor, event_time - LATE_MS)
         total = sum(map(len, self.blocks.values())) // 8
         for block in sorted(self.blocks):
             is_old = (block + 1) * BLOCK_MS <= self.floor
-            if len(self.blocks) == 1 or (not is_old and total <= IDS_MAX):
+            if not is_old and (total <= IDS_MAX or len(self.blocks) == 1):
                 break
             total -= len(self.blocks.pop(block)) // 8
             self.floor = max(self.floor, (block + 1) * BLOCK_MS)
@@ -142,21 +131,22 @@ class LiveEntity:
             self.machine = _machines(type(self.machine)).decode(self._entity.machine)
 
     def handle(
-        self, arrivals: Sequence[Arrival], known: KnownFacts, now: int
+        self, arrivals: Sequence[Arrival], facts: ClusterFacts, now: int
     ) -> list[EntityFinding]:
         """Take exchanges, and those that need not wait any longer; return the findings.
 
         Args:
             arrivals: exchanges in any order; none if the entity is called by its alarm.
-            known: facts of its cluster.
+            facts: those of its cluster.
             now: time of the micro-batch, in ms since 1970.
         """
-        for each in self._entity.seen.new_ones(arrivals):
+        event_time = facts.event_time(now)
+        for each in self._entity.seen.new_ones(arrivals, event_time):
             self.machine.wait(each.part)
         if arrivals:
             self._entity.touched = now
         is_silent = now - self._entity.touched >= SILENT_MS
-        found = self.machine.expire(float("inf") if is_silent else event_time(known), known)
+        found = self.machine.expire(float("inf") if is_silent else event_time, facts.known)
         if self.key.kind in SILENT:
             return []
         return list({each.id: each for each in found}.values())

@@ -2,6 +2,9 @@
 
 Rows are never contradictory: a value is fixed by its key, and a span only grows. So their order and
 repeats do not matter.
+
+Event time: a cluster's time is that up to which all of its logs are read. A log without new lines
+for `ALIVE_MS` of the micro-batches' time is not waited for.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,8 +16,8 @@ from msgspec import field
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange
 
-STALE_MS = 600_000
-"""A source without lines of a broker for so long is not counted as a part of its log."""
+ALIVE_MS = 60_000
+"""For how long after its last lines a log is waited for."""
 
 
 class FactRow(NamedTuple):
@@ -26,20 +29,30 @@ class FactRow(NamedTuple):
     value: Any
 
 
+class Span(NamedTuple):
+    """The lines of a broker in a source: first and last ms, and the last micro-batch with one."""
+
+    first: int
+    last: int
+    read_at: int
+
+
 class ClusterFacts(msgspec.Struct):
     """Facts of one cluster.
 
     Attributes:
         known: the facts that machines use.
-        spans: broker to source (topic and partition) to the first and last ms of its lines there.
+        spans: broker to source (topic and partition) to the span of its lines there.
         places: producer id to the ids of the offsets that it committed in transactions.
         addresses: `host:port` to the broker there.
+        listeners: the controllers' listeners, whose requests are no clients'.
     """
 
     known: KnownFacts = field(default_factory=KnownFacts)
-    spans: dict[int, dict[str, tuple[int, int]]] = field(default_factory=dict)
+    spans: dict[int, dict[str, Span]] = field(default_factory=dict)
     places: dict[int, dict[str, None]] = field(default_factory=dict)
     addresses: dict[str, int] = field(default_factory=dict)
+    listeners: dict[str, None] = field(default_factory=dict)
 
     def add(self, row: FactRow) -> None:
         """Merge a row."""
@@ -55,9 +68,11 @@ class ClusterFacts(msgspec.Struct):
             self.places.setdefault(int(key.partition(" ")[0]), {})[value] = None
         elif row.what == "address":
             self.addresses[key] = value
+        elif row.what == "listener":
+            self.listeners[key] = None
         elif row.what == "span":
             broker, _, source = key.partition(" ")
-            self._span(int(broker), source, (value[0], value[1]))
+            self._span(int(broker), source, Span(*value))
 
     def has(self, what: str, key: str, value: str) -> bool:
         """Return whether a fact that is no span is known."""
@@ -70,18 +85,45 @@ class ClusterFacts(msgspec.Struct):
             return value in known.groups.get(int(number), ())
         return value in self.places.get(int(number), {})
 
-    def _span(self, broker: int, source: str, new: tuple[int, int]) -> None:
-        """Widen a span; the log of a broker is covered where all of its sources are read."""
+    def _span(self, broker: int, source: str, new: Span) -> None:
+        """Widen a span; a broker's log is covered where all of its sources are read."""
         sources = self.spans.setdefault(broker, {})
-        first, last = sources.get(source, new)
-        sources[source] = min(first, new[0]), max(last, new[1])
-        newest = max(last for _, last in sources.values())
-        used = [each for each in sources.values() if each[1] >= newest - STALE_MS]
-        self.known.logs[broker] = max(f for f, _ in used), min(last for _, last in used)
+        sources[source] = widened(sources.get(source, new), new)
+        used = _alive(sources.values(), new.read_at)
+        self.known.logs[broker] = max(e.first for e in used), min(e.last for e in used)
+
+    def event_time(self, now: int) -> int:
+        """Up to when the logs of the cluster are read, in ms since 1970.
+
+        Args:
+            now: time of the micro-batch.
+        """
+        every = [span for sources in self.spans.values() for span in sources.values()]
+        alive = _alive(every, now)
+        if alive:
+            return min(each.last for each in alive)
+        return max((each.last for each in every), default=0)
+
+
+def widened(former: Span, new: Span) -> Span:
+    """The span of both."""
+    return Span(
+        min(former.first, new.first),
+        max(former.last, new.last),
+        max(former.read_at, new.read_at),
+    )
+
+
+def _alive(spans: Iterable[Span], now: int) -> list[Span]:
+    return [each for each in spans if each.read_at >= now - ALIVE_MS]
 
 
 def learned(
-    cluster: str, source: str, exchanges: Iterable[RecordedExchange], facts: ClusterFacts
+    cluster: str,
+    source: str,
+    exchanges: Iterable[RecordedExchange],
+    facts: ClusterFacts,
+    now: int,
 ) -> Iterator[FactRow]:
     """Yield the facts of exchanges that are not known yet.
 
@@ -90,6 +132,7 @@ def learned(
         source: topic and partition of the exchanges.
         exchanges: in any order.
         facts: those that are known.
+        now: time of the micro-batch, in ms since 1970.
     """
     new, places = KnownFacts(), dict[tuple[int, str], None]()
     for each in exchanges:
@@ -101,9 +144,9 @@ def learned(
         if not facts.has(what, key, value):
             yield FactRow(cluster, what, key, value)
     for broker, span in new.logs.items():
-        former = facts.spans.get(broker, {}).get(source, span)
-        whole = min(former[0], span[0]), max(former[1], span[1])
-        yield FactRow(cluster, "span", f"{broker} {source}", whole)
+        read = Span(*span, now)
+        former = facts.spans.get(broker, {}).get(source, read)
+        yield FactRow(cluster, "span", f"{broker} {source}", widened(former, read))
 
 
 def _facts_of(new: KnownFacts, places: Iterable[tuple[int, str]]) -> Iterator[tuple[str, str, str]]:

@@ -99,14 +99,17 @@ class LiveFunctions:
     def read(self, frames: "Frames") -> "Iterator[pd.DataFrame]":
         """Stage 1: rows of topics to exchanges and halves; writes new facts."""
         by_partition: dict[str, list[TopicLine]] = defaultdict(list)
+        times = [0]
         for frame in frames:
             columns = (frame[name].tolist() for name in LINE_COLUMNS)
             for source, offset, value, cluster, broker in zip(*columns, strict=True):
                 number = int(broker) if broker else None
                 by_partition[source].append(TopicLine(source, offset, value, cluster, number))
-        for source, lines in by_partition.items():
+            times += frame["now"].tolist()
+        now = max(times)
+        for lines in by_partition.values():
             lines.sort(key=lambda each: each.offset)
-            yield from _frames(READ_SCHEMA, read(lines, source, self._facts, self.zone, self.count))
+            yield from _frames(READ_SCHEMA, read(lines, now, self._facts, self.zone, self.count))
 
     def route(self, frames: "Frames") -> "Iterator[pd.DataFrame]":
         """Stage 2: exchanges to the parts that entities use."""
@@ -171,21 +174,31 @@ def _findings_in(outputs: Iterable[OutputRow]) -> Counter[str]:
 
 
 def read(
-    lines: Sequence[TopicLine], source: str, store: FactStore, zone: tzinfo, count: Count
+    lines: Sequence[TopicLine], now: int, store: FactStore, zone: tzinfo, count: Count
 ) -> Iterator[tuple[str, str, bool, bytes]]:
-    """Read the rows of a partition, write their new facts; yield rows of `READ_SCHEMA`."""
+    """Read the rows of a partition, write their new facts; yield rows of `READ_SCHEMA`.
+
+    Args:
+        lines: the rows, in their order.
+        now: time of the micro-batch, in ms since 1970.
+        store: of facts.
+        zone: time zone of lines that name none.
+        count: called with numbers of lines, exchanges and damaged lines.
+    """
     facts = store.read()
-    addresses = {cluster: each.addresses for cluster, each in facts.items()}
-    found = read_rows(lines, addresses, zone)
+    found = read_rows(lines, facts, zone)
     count(found.counts)
     for cluster, exchanges in found.exchanges.items():
         known = facts.get(cluster, ClusterFacts())
-        rows = list(learned(cluster, source, (each.exchange for each in exchanges), known))
+        of_cluster = (each.exchange for each in exchanges)
+        rows = list(learned(cluster, lines[0].source, of_cluster, known, now))
         rows += [
             FactRow(cluster, "address", address, broker)
             for address, broker in found.addresses[cluster].items()
             if known.addresses.get(address) != broker
         ]
+        new = found.listeners[cluster] - known.listeners.keys()
+        rows += [FactRow(cluster, "listener", each, True) for each in sorted(new)]
         store.write(rows)
     for cluster, exchanges in found.exchanges.items():
         for each in exchanges:
@@ -242,7 +255,7 @@ def handle(
     """
     if key.kind == CONNECTION:
         return _connection(cluster, key, stored, values)
-    known = facts.get(cluster, ClusterFacts()).known
+    known = facts.get(cluster, ClusterFacts())
     entity = LiveEntity(key, stored)
     before = tables.row_of(key, entity.machine) if stored is not None else None
     found = entity.handle([_arrival_decoder.decode(each) for each in values], known, now)

@@ -125,6 +125,7 @@ def rows(session: "SparkSession", query: LiveQuery) -> "DataFrame":
         "value",
         f.coalesce(_header("cluster"), default).alias("cluster"),
         _header("broker").alias("broker"),
+        f.unix_millis(f.current_timestamp()).alias("now"),
     )
 
 

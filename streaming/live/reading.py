@@ -23,13 +23,19 @@ from brokertwin.errors import UserError
 from brokertwin.recordings.formats import kroxylicious
 from brokertwin.recordings.formats.batches import Completion
 from brokertwin.recordings.formats.brokers import Brokers
-from brokertwin.recordings.formats.documents import Document, UnpairedDocuments
+from brokertwin.recordings.formats.documents import (
+    Document,
+    UnpairedDocuments,
+    controllers_listeners,
+    listener_of,
+)
 from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.recordings.formats.pipeline import read_with
 from brokertwin.recordings.formats.readers import FormatReader, Origin
 from brokertwin.recordings.formats.summary import Summary
 from brokertwin.recordings.history.exchange import RecordedExchange, exchange_of
 from brokertwin.recordings.replay.recording import THE_BROKER, of_documents
+from brokertwin.streaming.live.facts import ClusterFacts
 
 NO_ADDRESS = -1
 """The broker of lines without a local address, such as those of Kroxylicious."""
@@ -120,25 +126,27 @@ class ReadRows(NamedTuple):
         exchanges: by cluster; requests without a recorded response are left out.
         halves: cluster and half.
         addresses: by cluster, `host:port` to the broker there.
+        listeners: by cluster, listeners of controllers.
         counts: number of lines, exchanges, and lines without one by reason.
     """
 
     exchanges: dict[str, list[ReadExchange]]
     halves: list[tuple[str, Half]]
     addresses: dict[str, dict[str, int]]
+    listeners: dict[str, set[str]]
     counts: Counter[str]
 
 
 def read_rows(
     lines: Iterable[TopicLine],
-    addresses: Mapping[str, Mapping[str, int]],
+    facts: Mapping[str, ClusterFacts],
     zone: tzinfo = UTC,
 ) -> ReadRows:
     """Read the rows of partitions.
 
     Args:
         lines: those of a partition in their order.
-        addresses: by cluster, addresses of brokers that are known already.
+        facts: by cluster, what is known already.
         zone: time zone of lines that name none.
     """
     by_origin: dict[tuple[str, str, int | None], list[SourceLine]] = defaultdict(list)
@@ -146,12 +154,12 @@ def read_rows(
         line = SourceLine(each.source, each.offset, each.value)
         by_origin[each.source, each.cluster, each.broker].append(line)
     documents: dict[str, list[Document]] = defaultdict(list)
-    found = ReadRows({}, [], {}, Counter())
+    found = ReadRows({}, [], {}, {}, Counter())
     for (source, cluster, broker), own in by_origin.items():
         summary, pairs = Summary(), PairsOfRows()
         reader = FormatReader(Origin(source, zone), pairs)
         read = list(read_with(reader, iter(own), summary))
-        brokers = _Brokers(source, read, addresses.get(cluster, {}))
+        brokers = _Brokers(source, read, facts.get(cluster, ClusterFacts()).addresses)
         for document in read:
             if document.broker is None:
                 document.broker = broker if broker is not None else brokers.of(document)
@@ -161,7 +169,11 @@ def read_rows(
         found.halves.extend((cluster, Half.of(each, of_halves)) for each in pairs.halves)
         _count(found.counts, summary)
     for cluster, own_documents in documents.items():
-        found.exchanges[cluster] = list(_exchanges(own_documents, found.counts))
+        listeners = controllers_listeners(own_documents)
+        found.listeners[cluster] = listeners
+        known = listeners | facts.get(cluster, ClusterFacts()).listeners.keys()
+        of_clients = [each for each in own_documents if listener_of(each) not in known]
+        found.exchanges[cluster] = list(_exchanges(of_clients, found.counts))
     return found
 
 

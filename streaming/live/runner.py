@@ -12,6 +12,7 @@ import msgspec
 
 from brokertwin.errors import UserError
 from brokertwin.kafka_io import topics
+from brokertwin.kafka_io.topic_reader import read_all
 from brokertwin.streaming.checkpoint import facts, torn_logs
 from brokertwin.streaming.job import measures
 from brokertwin.streaming.job.session import stop_query
@@ -82,7 +83,21 @@ def prepared(query: LiveQuery, say: Callable[[str], None] = lambda _: None) -> I
             topics.topic_id(admin, name)
         if missing:
             say(f"created topics: {', '.join(missing)}")
+        _check_topics(query)
         yield
+
+
+def _check_topics(query: LiveQuery) -> None:
+    """Check that no other checkpoint has written the topics. Raises UserError."""
+    if query_id(query.checkpoint):
+        return
+    progress = query.topic(plan.PROGRESS)
+    if any(True for _ in read_all(query.client, progress)):
+        raise UserError(
+            f"The topics {query.prefix}.… have rows of another checkpoint, which a new one would"
+            " not continue.",
+            "Pass its --checkpoint, or another --prefix.",
+        )
 
 
 def _fix(query: LiveQuery) -> None:
@@ -149,8 +164,9 @@ def run(
 
 
 def query_id(checkpoint: Path) -> str:
-    """Spark's id of the checkpoint of a query that has started."""
-    return str(json.loads((checkpoint / "metadata").read_text())["id"])
+    """Spark's id of a checkpoint; "" if no query has started on it."""
+    path = checkpoint / "metadata"
+    return str(json.loads(path.read_text())["id"]) if path.exists() else ""
 
 
 def _watch(

@@ -55,7 +55,7 @@ class LiveMachines:
         """Run a micro-batch."""
         self.now += TRIGGER_MS
         facts = self.facts.read()
-        self.facts.write(list(learned(CLUSTER, SOURCE, exchanges, facts[CLUSTER])))
+        self.facts.write(list(learned(CLUSTER, SOURCE, exchanges, facts[CLUSTER], self.now)))
         arrivals: dict[EntityKey, list[Arrival]] = defaultdict(list)
         for each in exchanges:
             number = abs(hash(each.line.place))
@@ -72,7 +72,7 @@ class LiveMachines:
 
     def _handle(self, key: EntityKey, arrivals: Sequence[Arrival]) -> None:
         entity = LiveEntity(key, self.states.get(key))
-        found = entity.handle(arrivals, self.facts.read()[CLUSTER].known, self.now)
+        found = entity.handle(arrivals, self.facts.read()[CLUSTER], self.now)
         self.found |= {each.id: each for each in found}
         self.states[key] = entity.stored()
 
@@ -117,8 +117,8 @@ class LiveTopics:
             by_source[line.source].append(line)
         read = [
             row
-            for source, own in by_source.items()
-            for row in operator.read(own, source, self._facts, UTC, lambda _: None)
+            for own in by_source.values()
+            for row in operator.read(own, self._now, self._facts, UTC, lambda _: None)
         ]
         values: dict[str, dict[EntityKey, list[bytes]]] = defaultdict(lambda: defaultdict(list))
         for cluster, _, is_half, value in read:

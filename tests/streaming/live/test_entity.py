@@ -6,10 +6,11 @@ import msgspec
 import pytest
 
 from brokertwin.recordings.history.entity import EntityKey
-from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange
+from brokertwin.recordings.history.exchange import RecordedExchange
 from brokertwin.recordings.history.finding import Severity
 from brokertwin.streaming.live import entity
 from brokertwin.streaming.live.entity import BLOCK_MS, LATE_MS, LiveEntity, SeenExchanges
+from brokertwin.streaming.live.facts import ClusterFacts
 from brokertwin.streaming.live.kinds import kept_ms
 from tests.support import audits
 from tests.support.live import LiveMachines, cut, of_entities
@@ -75,22 +76,25 @@ def test_an_entity_keeps_ids_of_a_bounded_time_and_number(monkeypatch: pytest.Mo
         line = msgspec.structs.replace(one.line, time=time, end=time)
         return entity.Arrival(number, msgspec.structs.replace(one, line=line))
 
-    assert len(seen.new_ones([at(1_000_000, 1), at(1_000_000, 2), at(1_000_000, 1)])) == 2
-    assert len(seen.new_ones([at(1_000_000 + LATE_MS + BLOCK_MS, 3)])) == 1
-    assert not seen.new_ones([at(1_000_000, 4)]), "it is late"
+    begin = 1_000_000
+    assert len(seen.new_ones([at(begin, 1), at(begin, 2), at(begin, 1)], begin)) == 2
+    assert len(seen.new_ones([at(begin + LATE_MS, 3)], begin)) == 1
+    assert len(seen.new_ones([at(begin, 4)], begin)) == 1, "its log is behind"
+    seen.new_ones([], begin + LATE_MS + BLOCK_MS)
+    assert not seen.new_ones([at(begin, 5)], begin), "it is late"
     assert len(seen.blocks) == 1
     monkeypatch.setattr(entity, "IDS_MAX", 100)
     begin = 2_000_000
     for number in range(1_000):
-        seen.new_ones([at(begin + number * 100, number)])
+        seen.new_ones([at(begin + number * 100, number)], begin)
     assert sum(map(len, seen.blocks.values())) <= 8 * (100 + BLOCK_MS // 100)
-    assert not seen.new_ones([at(begin + number * 100, number) for number in range(1_000)])
+    assert not seen.new_ones([at(begin + number * 100, number) for number in range(1_000)], 0)
 
 
 def test_an_entity_without_exchanges_is_over_when_its_kind_is_not_kept_any_longer() -> None:
     key = EntityKey("session", "1 1")
     one = LiveEntity(key, None)
-    one.handle([], KnownFacts(), 0)
+    one.handle([], ClusterFacts(), 0)
     assert one.alarm_ms(0) == kept_ms("session")
     assert not one.is_over(kept_ms("session") - 1)
     assert one.is_over(kept_ms("session"))
