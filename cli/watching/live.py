@@ -61,7 +61,7 @@ Key = Annotated[
     KeyMode,
     typer.Option(
         "--key",
-        help="What a state row of Spark holds: a bucket of entities, or an entity with named"
+        help="Content of a state row of Spark: a bucket of entities, or an entity with named"
         " columns, which takes more processor time. Fixed once a checkpoint exists.",
     ),
 ]

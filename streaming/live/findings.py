@@ -1,7 +1,7 @@
 """Findings of machines as the documents that `audit --json` writes, one for each finding.
 
-Audit sums the findings of a subject up at the end. Here each has a document of its own, made by
-the same finders from this finding alone, with a stable id. A later document with the same id
+Audit sums the findings of a subject up at the end. Here each finding has a document, made by the
+same finders from this finding alone, with a stable id. A later document with the same id
 replaces it: it completes the cause, or withdraws it.
 """
 

@@ -1,4 +1,4 @@
-"""What a state row of the live audit holds."""
+"""Content of a state row of the live audit."""
 
 from enum import StrEnum
 

@@ -36,7 +36,7 @@ class LiveQuery:
         prefix: of the topics that it writes.
         sources: topic to the cluster of its rows without a header `cluster`.
         checkpoint: Spark's checkpoint directory.
-        mode: what a state row holds.
+        mode: content of a state row.
         trigger: interval of micro-batches, `10 seconds`.
         shuffle_partitions: tasks of the operator.
         rows_max: maximum number of rows of a micro-batch.

@@ -3,10 +3,10 @@
 One row is one line of a log or one document. Rows of a partition are read in their order, so an
 entry may continue in the next rows of the same micro-batch.
 
-The broker of a line is, in this order: the row's header `broker`, the field of a captured document,
+The broker of a line is, in this order: the field of a captured document, the row's header `broker`,
 the broker at the local address of the connection, a number in the name of a host, pod or container
-around the line. Otherwise it is 1 for captured documents, and a negative number for each local
-address in logs.
+around the line. Otherwise it is the default broker for captured documents, and a negative
+number for each local address in logs.
 """
 
 import zlib
@@ -61,7 +61,7 @@ class ReadExchange(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Half(msgspec.Struct, array_like=True, frozen=True):
-    """A request or response of Kroxylicious whose other half is not among the rows.
+    """A request or response of Kroxylicious without its other half among the rows.
 
     The fields are those of `kroxylicious.Wrapped`, and the broker.
     """
@@ -91,7 +91,7 @@ class Half(msgspec.Struct, array_like=True, frozen=True):
 
 
 class PairsOfRows(kroxylicious.Pairs):
-    """Pairs entries, and keeps those whose other half is missing.
+    """Pairs entries, and keeps those without their other half.
 
     Attributes:
         halves: in the order of the lines; requests come after `rest`.
@@ -120,7 +120,7 @@ class PairsOfRows(kroxylicious.Pairs):
 
 
 class ReadRows(NamedTuple):
-    """What the rows of a partition have.
+    """Content of the rows of a partition.
 
     Attributes:
         exchanges: by cluster; requests without a recorded response are left out.
@@ -146,7 +146,7 @@ def read_rows(
 
     Args:
         lines: those of a partition in their order.
-        facts: by cluster, what is known already.
+        facts: known facts by cluster.
         zone: time zone of lines that name none.
     """
     by_origin: dict[tuple[str, str, int | None], list[SourceLine]] = defaultdict(list)

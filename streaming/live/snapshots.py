@@ -25,7 +25,7 @@ KEPT = 10
 
 
 class SnapshotEvery:
-    """When snapshots are due: after so many seconds, or micro-batches.
+    """Interval of snapshots, in seconds or in micro-batches.
 
     Args:
         text: "100 batches", "5 minutes".

@@ -97,8 +97,8 @@ class LiveBench:
 
 
 def in_order(rows: Any) -> list[dict[str, Any]]:
-    """Rows with sorted columns, in any but always the same order."""
-    return sorted(({k: each[k] for k in sorted(each)} for each in rows), key=str)
+    """Rows in any but always the same order."""
+    return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True))
 
 
 Kind = tuple[str, str, str, str | None]
@@ -148,7 +148,7 @@ def test_a_killed_live_audit_loses_no_finding_and_reports_none_twice(
     both = wanted("shop", RECORDING) | wanted("bank", CAPTURE)
     wait_until(lambda: kinds(bench.findings()) == both)
     for each in TABLES:
-        wait_until(lambda: bench.snapshot(each.name) == bench.table(each.name))  # noqa: B023
+        wait_until(lambda: bench.snapshot(each.name) == bench.table(each.name), each.name)  # noqa: B023
     again.send_signal(signal.SIGTERM)
     out, errors = again.communicate(timeout=WAIT_S)
     assert again.returncode == 0, errors
