@@ -9,7 +9,7 @@ The driver collects the rows: they are those of changed entities, some hundred b
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 RETRY_S = 0.5
+Headers = dict[str, str | bytes | None]
 
 
 class Progress(msgspec.Struct, frozen=True, rename="camel"):
@@ -85,19 +86,19 @@ class LiveOutputs:
         """Write rows and progress in a transaction."""
         self._producer.begin_transaction()
         for topic, key, value, cluster, broker in rows:
-            headers = {"cluster": cluster, "broker": str(broker)} if topic == EXCHANGES else {}
+            headers: Headers = {}
+            if topic == EXCHANGES:
+                headers = {"cluster": cluster, "broker": str(broker)}
             self._produce(topic, key, value, headers)
         self._produce(PROGRESS, b"live", msgspec.json.encode(progress), {})
         self._commit_transaction()
         self._done = progress
 
-    def _produce(
-        self, topic: str, key: bytes, value: bytes | None, headers: Mapping[str, str]
-    ) -> None:
-        name, encoded = self._query.topic(topic), [(n, v.encode()) for n, v in headers.items()]
+    def _produce(self, topic: str, key: bytes, value: bytes | None, headers: Headers) -> None:
+        name = self._query.topic(topic)
         while True:
             try:
-                self._producer.produce(name, value, key, partition=0, headers=encoded)
+                self._producer.produce(name, value, key, partition=0, headers=headers)
             except BufferError:
                 self._producer.poll(RETRY_S)
             else:
