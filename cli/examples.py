@@ -33,7 +33,7 @@ EXAMPLES = {
         "brokertwin send --check orders.jsonl.gz",
     ),
     "ingest": (
-        "brokertwin ingest kafka-request.log --batches-from kafka:9092",
+        "brokertwin ingest kafka-request.log --batches-from kafka:9092 --out requests.jsonl.gz",
         "brokertwin ingest *.log.gz --out events.jsonl.gz",
     ),
     "replay": (
@@ -71,7 +71,6 @@ EXAMPLES = {
     "explain line": ("brokertwin explain line recording.jsonl:120 recording.jsonl.gz",),
     "audit": (
         "brokertwin audit recording.jsonl.gz",
-        "brokertwin audit recording.jsonl.gz --decide --broker-config broker.properties",
         "brokertwin audit broker-*.log.gz controller-*.log.gz --html audit.html --fail-on error",
     ),
     "live": (
@@ -183,6 +182,10 @@ EXAMPLES = {
     ),
     "capture": (
         "brokertwin capture --broker kafka:9092 --listen localhost:19092 --out new.jsonl.gz",
+    ),
+    "proxy": (
+        "brokertwin proxy --broker kafka:9092 --faults faults.toml",
+        "brokertwin proxy --broker kafka:9092 --listen localhost:0 --control 9405",
     ),
     "top": (
         "brokertwin run --http-listen 9404",

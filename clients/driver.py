@@ -8,7 +8,8 @@ Kafka.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol
 
 from brokertwin.clients.client_loop import Action, ClientLoop, NetworkEvent
 
@@ -27,12 +28,22 @@ class ClientNetwork(Protocol):
 
 
 class ClientDriver:
-    """Drives one client. Not thread-safe."""
+    """Drives one client from one thread.
 
-    def __init__(self, client: ClientLoop, network: ClientNetwork, clock: Clock) -> None:
+    Other threads may use the client while they hold `lock`. `turn` releases it for the wait.
+    """
+
+    def __init__(
+        self,
+        client: ClientLoop,
+        network: ClientNetwork,
+        clock: Clock,
+        lock: AbstractContextManager[Any] | None = None,
+    ) -> None:
         self.client = client
         self._network = network
         self._clock = clock
+        self._lock = lock or nullcontext()
 
     @property
     def now(self) -> int:
@@ -41,11 +52,14 @@ class ClientDriver:
 
     def turn(self, timeout_ms: int) -> None:
         """Send due requests and handle events for at most `timeout_ms`."""
-        turn = self.client.turn(self._clock())
-        for action in turn.actions:
-            self._network.do(action)
-        for event in self._network.wait(min(timeout_ms, turn.timeout_ms)):
-            self.client.take(self._clock(), event)
+        with self._lock:
+            turn = self.client.turn(self._clock())
+            for action in turn.actions:
+                self._network.do(action)
+        events = self._network.wait(min(timeout_ms, turn.timeout_ms))
+        with self._lock:
+            for event in events:
+                self.client.take(self._clock(), event)
 
     def turn_until(self, is_done: Callable[[], bool], timeout_ms: int) -> bool:
         """Turn until a condition holds; returns whether it does."""

@@ -29,9 +29,11 @@ class ProducerConfigError(ValueError):
 class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Field names are Kafka's with `_` for `.`; times in ms, sizes in bytes.
 
-    `enable_idempotence` and `delivery_timeout_ms` are None if not given. Two settings are not
-    Kafka's, and both can write a record twice. `reset_pid_on_unresolved` applies the rule of Kafka
-    2.0 (seed 002), which replaces the producer id instead of bumping the epoch.
+    `enable_idempotence` and `delivery_timeout_ms` are None if not given. Three settings are not
+    Kafka's, and all can write a record twice. `is_unsafe` omits the checks in the table above, so
+    that an experiment can show why they exist. `reset_pid_on_unresolved` applies the rule of Kafka
+    2.0 (seed 002), which replaces the producer id instead of bumping the epoch
+    (`clients/producer_id_reset.py`).
     `rewrites_unanswered` applies Kafka's rule instead of the one in `transaction_manager.py`.
     """
 
@@ -57,6 +59,7 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
     reconnect_backoff_max_ms: int = 1_000
     reset_pid_on_unresolved: bool = False
     rewrites_unanswered: bool = False
+    is_unsafe: bool = False
 
     @property
     def acks_code(self) -> int:
@@ -98,8 +101,8 @@ def checked(config: ProducerConfig) -> ProducerConfig:
 
 
 def _idempotence(config: ProducerConfig) -> bool:
-    if config.enable_idempotence is False:
-        return False
+    if config.enable_idempotence is False or config.is_unsafe:
+        return config.enable_idempotence is not False
     if config.max_in_flight_requests_per_connection > IN_FLIGHT_MAX:
         raise ProducerConfigError(
             "to use the idempotent producer, set max.in.flight.requests.per.connection to at most"

@@ -36,6 +36,7 @@ from brokertwin.clients.producer_events import (
     RecordAcked,
     RecordFailed,
 )
+from brokertwin.clients.producer_id_reset import ResettingManager
 from brokertwin.clients.transaction_manager import (
     IdState,
     ProducerInput,
@@ -136,8 +137,9 @@ class Sender:
             )
             self.manager = TransactionalManager(NO_ID)
         elif config.is_idempotent:
-            self.manager = TransactionManager(
-                config.rewrites_unanswered, config.reset_pid_on_unresolved
+            resets = config.reset_pid_on_unresolved
+            self.manager = (
+                ResettingManager() if resets else TransactionManager(config.rewrites_unanswered)
             )
         self.events: list[Event] = []
         self._config = config
@@ -157,6 +159,11 @@ class Sender:
     def is_idle(self) -> bool:
         """Whether every added record is acknowledged or failed."""
         return not self._incomplete
+
+    @property
+    def unfinished(self) -> int:
+        """Number of batches that are neither acknowledged nor failed."""
+        return len(self._incomplete)
 
     @property
     def fatal_error(self) -> Error:
@@ -192,7 +199,11 @@ class Sender:
             times.append(self.manager.retry_at)
         if self.transactions is not None:
             times.append(self.transactions.retry_at)
-        return [*times, *self.accumulator.deadlines(), *self._requests.deadlines(now)]
+        return [*times, *self.batch_deadlines(now)]
+
+    def batch_deadlines(self, now: int) -> list[int]:
+        """Return when a queued batch may become sendable."""
+        return [*self.accumulator.deadlines(), *self._requests.deadlines(now)]
 
     # One pass
 

@@ -25,7 +25,8 @@ used up or it was never retried. Kafka marks only a retried batch after its deli
 retries end in 59 UNKNOWN_PRODUCER_ID, the epoch is bumped; Kafka forgets the partition's sequences,
 including those of in-flight batches.
 
-`TransactionalManager` is for a transactional producer.
+`TransactionalManager` is for a transactional producer, `clients/producer_id_reset.py` has the
+manager of Kafka 2.0.
 """
 
 from collections.abc import Callable
@@ -178,9 +179,9 @@ class TransactionManager:
         failed_attempts: InitProducerId failures since the last success.
     """
 
-    def __init__(
-        self, rewrites_unanswered: bool = False, reset_pid_on_unresolved: bool = False
-    ) -> None:
+    retry_rules = RETRY_RULES
+
+    def __init__(self, rewrites_unanswered: bool = False) -> None:
         self.state = IdState.UNINITIALIZED
         self.id_and_epoch: IdAndEpoch = NO_ID
         self.error = Error.NONE
@@ -190,7 +191,6 @@ class TransactionManager:
         self._to_rewrite: dict[TopicPartition, None] = {}
         self._has_new_id = False
         self._rewrites_unanswered = rewrites_unanswered
-        self._resets_id = reset_pid_on_unresolved
 
     def sequences(self, partition: TopicPartition) -> PartitionSequences:
         """The sequences of one partition."""
@@ -266,7 +266,7 @@ class TransactionManager:
         failed_batch = FailedBatch(batch, self.sequences(batch.topic_partition), log_start_offset)
         if batch not in failed_batch.sequences.in_flight:
             return Retry.FAIL
-        for rule in RETRY_RULES:
+        for rule in self.retry_rules:
             if rule.error is error and rule.holds(failed_batch):
                 if rule.action is Retry.BUMP_AND_RETRY:
                     self.request_bump(batch.topic_partition)
@@ -299,21 +299,14 @@ class TransactionManager:
     def resolve(self) -> None:
         """Bump the epoch if a batch that was given up was not written.
 
-        Only if nothing else of the partition is in flight. With the rule of Kafka 2.0, the id and
-        all sequences are dropped instead.
+        Only if nothing else of the partition is in flight.
         """
         for partition, sequences in list(self._partitions.items()):
             if sequences.unresolved is None or sequences.in_flight:
                 continue
             sequences.unresolved = None
-            if sequences.is_all_acked:
-                continue
-            if self._resets_id and self.state is IdState.READY:
-                self.drop_id()
-                self._partitions.clear()
-                self._to_rewrite.clear()
-                return
-            self.request_bump(partition)
+            if not sequences.is_all_acked:
+                self.request_bump(partition)
 
     def bump(self) -> list[ProducerBatch]:
         """Bump the epoch and rewrite the waiting partitions.

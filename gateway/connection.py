@@ -16,6 +16,7 @@ from brokertwin.gateway import edge_fields, refusals
 from brokertwin.gateway.admin import altered_settings, api_versions, broker_loggers, client_metrics
 from brokertwin.gateway.admin.altered_settings import AlteredSettings
 from brokertwin.gateway.admin.features import Features
+from brokertwin.gateway.admin.releases import Release
 from brokertwin.gateway.bounded_rates import RequestLimit
 from brokertwin.gateway.edge_fields import Addresses, PendingResponse, PendingWrite
 from brokertwin.gateway.engine.engine import (
@@ -75,6 +76,7 @@ class GatewayContext(NamedTuple):
     times: RequestTimes
     altered: AlteredSettings
     users: Users
+    release: Release | None = None
 
 
 class _Produced(NamedTuple):
@@ -310,7 +312,9 @@ class BrokerConnection(asyncio.Protocol):
             return
         if Trait.ANY_VERSION in traits:
             await self._produced_done()
-            self._write(api_versions.response_frame(frame, self._context.features)[0])
+            self._write(
+                api_versions.response_frame(frame, self._context.features, self._context.release)[0]
+            )
             self._context.traffic.count(api_key, None, 0)
             await self._writable.wait()
             return
@@ -330,7 +334,7 @@ class BrokerConnection(asyncio.Protocol):
             )
             await self._writable.wait()
             return
-        _check_served(request)
+        _check_served(request, self._context.release)
         if api_key in altered_settings.APIS or broker_loggers.names_loggers(api_key, request.body):
             await self._produced_done(watch)
             await self._reply(request, await self._about_settings(request, watch), watch)
@@ -568,10 +572,11 @@ def _has_records(request: Request) -> bool:
     return Trait.HAS_RECORDS in api_of_key(request.api_key).traits
 
 
-def _check_served(request: Request) -> None:
+def _check_served(request: Request, release: Release | None) -> None:
     """Reject what ApiVersions does not list. Raises ClosedError."""
     api = api_versions.SERVED.get(request.api_key)
-    if api is None or not api.versions[0] <= request.version <= api.versions[1]:
+    is_served = api is not None and api.versions[0] <= request.version <= api.versions[1]
+    if not is_served or (release and not release.offers(request.api_key, request.version)):
         name = request.header["requestApiKeyName"]
         raise ClosedError(f"unsupported version {request.version} of {name}")
 

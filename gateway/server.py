@@ -1,7 +1,7 @@
 """The gateway: a port for each logical broker, in front of one engine."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from functools import partial
 
@@ -10,6 +10,7 @@ import structlog
 from brokertwin.errors import UserError
 from brokertwin.gateway.admin.altered_settings import AlteredSettings
 from brokertwin.gateway.admin.features import Features
+from brokertwin.gateway.admin.releases import Release
 from brokertwin.gateway.connection import BrokerConnection, GatewayContext
 from brokertwin.gateway.connection_quotas import Arrival, ConnectionQuotas
 from brokertwin.gateway.edge_fields import Address, Addresses
@@ -48,6 +49,7 @@ class Gateway:
         advertise: host and port that clients are given; None: `listen`.
         limits: limits on clients.
         security: security of the ports; None: PLAINTEXT.
+        release: former release whose API versions are offered; None: all.
 
     Attributes:
         addresses: advertised address of each broker, after `start`.
@@ -62,6 +64,7 @@ class Gateway:
         advertise: Address | None = None,
         limits: GatewayLimits | None = None,
         security: GatewaySecurity | None = None,
+        release: Release | None = None,
     ) -> None:
         self.addresses: Addresses = {}
         self.traffic = Traffic()
@@ -70,6 +73,7 @@ class Gateway:
         self._advertise = advertise
         self._limits = limits or GatewayLimits()
         self._security = security or GatewaySecurity()
+        self._release = release
         self._own: dict[int, GatewayListener] = {}
         self._passwords = StorePasswords(self._security.secrets)
         ports = self._listen_at, self._end_listener
@@ -95,8 +99,11 @@ class Gateway:
         self._watch: asyncio.Task[None] | None = None
         self._count = 0
 
-    async def start(self) -> None:
+    async def start(self, ports: Mapping[int, int] | None = None) -> None:
         """Start the engine and listen.
+
+        Args:
+            ports: port of each broker; None: as `listen` says.
 
         Raises:
             UserError: an address cannot be bound or advertised, or the engine does not start.
@@ -112,7 +119,7 @@ class Gateway:
             for place, broker in enumerate(self._engine.brokers):
                 self._own[broker] = GatewayListener(self._security.protocol, self._security)
                 port = self._listen.port + place if self._listen.port else 0
-                bound = await self._open(broker, port)
+                bound = await self._open(broker, ports[broker] if ports else port)
                 self._bound[broker] = self.addresses[broker] = Address(self._listen.host, bound)
                 if self._advertise is not None:
                     advertised = Address(self._advertise.host, self._advertise.port + place)
@@ -153,6 +160,7 @@ class Gateway:
             self._times,
             self._altered,
             self._users,
+            self._release,
         )
         return await asyncio.get_running_loop().create_server(
             lambda: Arrival(broker, partial(self._accept, context), self._arrivals, listener),

@@ -5,7 +5,7 @@ Times are ms since 1970; -1 means none, as in Kafka.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from brokertwin.state.core.records import TransactionMetadata
 from brokertwin.state.core.tables import Table, Tables
+from brokertwin.state.eras import zookeeper_producer_ids
 from brokertwin.state.fetch.fetch_session_counts import Evictions
 from brokertwin.state.fetch.session_items import CachedFetchPartition, FetchSession
 from brokertwin.state.groups import committed_offsets, groups, sticky_assignor
@@ -56,6 +57,7 @@ class ItemKind(StrEnum):
     SESSION_PARTITIONS = "session-partitions"
     REPLICAS = "replicas"
     FETCHERS = "fetchers"
+    PRODUCER_ID_BLOCKS = "producer-id-blocks"
 
 
 PARTS = {
@@ -66,10 +68,10 @@ PARTS = {
 }
 """Kinds of parts, to the kind of their item."""
 
-COMPUTED = (ItemKind.REPLICAS, ItemKind.FETCHERS)
-"""Kinds whose rows are computed from items of other kinds."""
+UNCOUNTED = (ItemKind.REPLICAS, ItemKind.FETCHERS, ItemKind.PRODUCER_ID_BLOCKS)
+"""Kinds that are not counted: computed from items of other kinds, or of a former Kafka."""
 
-WHOLE = [kind for kind in ItemKind if kind not in PARTS and kind not in COMPUTED]
+WHOLE = [kind for kind in ItemKind if kind not in PARTS and kind not in UNCOUNTED]
 
 
 def parts_of(whole: ItemKind) -> list[ItemKind]:
@@ -77,10 +79,13 @@ def parts_of(whole: ItemKind) -> list[ItemKind]:
     return [part for part, of in PARTS.items() if of is whole]
 
 
-def rows(kind: ItemKind, cells: Mapping[str, Columns]) -> list[Row]:
+def rows(
+    kind: ItemKind, cells: Mapping[str, Columns], without_ends: Collection[str] = ()
+) -> list[Row]:
     """Return the items of a kind in all cells, sorted, with their cell.
 
-    Names are sorted alphabetically, numbers numerically.
+    Names are sorted alphabetically, numbers numerically. `without_ends` are names or ids of topics
+    whose log ends are not known.
     """
     order = IDENTITY[kind]
     found = [
@@ -89,9 +94,9 @@ def rows(kind: ItemKind, cells: Mapping[str, Columns]) -> list[Row]:
         for row in sorted(_ROWS_OF[kind](cells[cell]), key=lambda row: [row[by] for by in order])
     ]
     if kind is ItemKind.OFFSETS:
-        replica_rows.add_lags(found, cells)
+        replica_rows.add_lags(found, cells, without_ends)
     elif kind is ItemKind.GROUPS:
-        replica_rows.add_group_lags(found, rows(ItemKind.OFFSETS, cells))
+        replica_rows.add_group_lags(found, rows(ItemKind.OFFSETS, cells, without_ends))
     return found
 
 
@@ -394,6 +399,20 @@ def _waiting(columns: Columns) -> Iterator[Row]:
         }
 
 
+def _producer_id_blocks(columns: Columns) -> Iterator[Row]:
+    """Yield the document in ZooKeeper, if there is one."""
+    stored = zookeeper_producer_ids.read_document(Table(columns.get("metadata", b"")))
+    if stored.document is not None:
+        block = zookeeper_producer_ids.decode(stored.document)
+        yield {
+            "version": stored.version,
+            "allocatedBy": block.broker,
+            "firstProducerId": block.first,
+            "lastProducerId": block.last,
+            "document": stored.document,
+        }
+
+
 def _broker_of(key: str) -> int:
     return int(key.partition("/")[0])
 
@@ -414,6 +433,7 @@ IDENTITY: Mapping[ItemKind, tuple[str, ...]] = {
     ItemKind.SESSION_PARTITIONS: ("broker", "sessionId", "topic", "partition"),
     ItemKind.REPLICAS: ("broker", "topic", "partition", "replica"),
     ItemKind.FETCHERS: ("broker", "thread", "topic", "partition"),
+    ItemKind.PRODUCER_ID_BLOCKS: ("version",),
 }
 """Fields that identify an item of a kind in its cell."""
 
@@ -433,4 +453,5 @@ _ROWS_OF = {
     ItemKind.SESSION_PARTITIONS: _session_partitions,
     ItemKind.REPLICAS: replica_rows.replicas,
     ItemKind.FETCHERS: replica_rows.fetched,
+    ItemKind.PRODUCER_ID_BLOCKS: _producer_id_blocks,
 }

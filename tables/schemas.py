@@ -291,6 +291,18 @@ TABLES = (
             LEADER_EPOCH,
         ),
     ),
+    TableSchema(
+        ItemKind.PRODUCER_ID_BLOCKS,
+        "The last block of producer ids in ZooKeeper (`brokertwin.zk.producer.id.blocks`).",
+        (
+            CELL,
+            Column("version", INT, "version of the document"),
+            Column("allocatedBy", INT, "the broker that wrote it"),
+            Column("firstProducerId", LONG, "first id of the block"),
+            Column("lastProducerId", LONG, "last id of the block"),
+            Column("document", TEXT, "content of `/latest_producer_id_block`"),
+        ),
+    ),
 )
 """In display order."""
 

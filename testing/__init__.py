@@ -14,17 +14,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from brokertwin.gateway.faults.fault import Fault, FaultSpec
     from brokertwin.testing.broker import KafkaBroker
+    from brokertwin.testing.proxy import KafkaProxy
     from brokertwin.testing.records import StoredRecord
-    from brokertwin.testing.trouble import Trouble
 
-__all__ = ["KafkaBroker", "StoredRecord", "Trouble"]
+__all__ = ["Fault", "FaultSpec", "KafkaBroker", "KafkaProxy", "StoredRecord"]
 
-_MODULES = {"KafkaBroker": "broker", "StoredRecord": "records", "Trouble": "trouble"}
+_MODULES = {
+    "Fault": "gateway.faults.fault",
+    "FaultSpec": "gateway.faults.fault",
+    "KafkaBroker": "testing.broker",
+    "KafkaProxy": "testing.proxy",
+    "StoredRecord": "testing.records",
+}
 
 
 def __getattr__(name: str) -> Any:
     """Import a name on first use."""
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return getattr(import_module(f"brokertwin.{_MODULES[name]}"), name)

@@ -4,33 +4,33 @@ It runs in a thread of the test's process, on free local ports, and keeps everyt
 methods may be called from any other thread.
 """
 
-import asyncio
-import threading
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any, TypeVar, Unpack
+from typing import Any
 
 from brokertwin.errors import UserError
+from brokertwin.gateway.admin.api_versions import SERVED
+from brokertwin.gateway.admin.releases import release
 from brokertwin.gateway.edge_fields import Address
+from brokertwin.gateway.faults.fault import (
+    OF_THE_CONNECTION,
+    WAIT_S,
+    Fault,
+    FaultSpec,
+    api_key_of,
+)
 from brokertwin.gateway.limits import GatewayLimits
 from brokertwin.gateway.server import Gateway
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, partition_for
 from brokertwin.state.configs.broker_config import UnknownSettingError, parse
 from brokertwin.state.configs.config_keys import InvalidConfigError
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
-from brokertwin.testing import failures, reading, securing, writing
-from brokertwin.testing.engine import TroubledEngine
+from brokertwin.testing import reading, securing, writing
+from brokertwin.testing.engine import FaultyEngine
 from brokertwin.testing.records import StoredRecord
-from brokertwin.testing.trouble import (
-    WAIT_S,
-    Effect,
-    Filters,
-    RequestFilter,
-    Trouble,
-    api_key_of,
-    error_of,
-)
+from brokertwin.testing.threads import LoopThread
+from brokertwin.testing.verbs import FaultVerbs
 from brokertwin.wording import counted
 
 HOST = "127.0.0.1"
@@ -38,16 +38,11 @@ BROKERS_MAX = 100
 DEFAULTS = {"group.initial.rebalance.delay.ms": "0"}
 """Default that differs from Kafka's: a test's first consumer does not wait for others."""
 
-TIMEOUT_S = 30.0
-"""Timeout of a method, which normally takes milliseconds."""
-
 POLL_S = 0.002
 """Poll interval of received requests."""
 
-Found = TypeVar("Found")
 
-
-class KafkaBroker:
+class KafkaBroker(FaultVerbs):
     """A Kafka broker for tests, usually as the fixture `kafka_broker` or in a `with`.
 
     Args:
@@ -56,9 +51,12 @@ class KafkaBroker:
         config: broker settings by Kafka's names, including files for TLS (`ssl.keystore.location`).
         security_protocol: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
         users: passwords by user, for SASL.
+        version: release of Kafka (2.8, 3.4, 3.9, 4.0 or 4.3) whose API versions are announced and
+            accepted; None: all of 4.3.
 
     Raises:
-        UserError: an unknown setting, an invalid topic, or a missing or invalid file for TLS.
+        UserError: an unknown setting or release, an invalid topic, or a missing or invalid file for
+            TLS.
     """
 
     def __init__(
@@ -68,6 +66,7 @@ class KafkaBroker:
         config: Mapping[str, object] | None = None,
         security_protocol: str = "PLAINTEXT",
         users: Mapping[str, str] | None = None,
+        version: str | None = None,
     ) -> None:
         if not 1 <= brokers <= BROKERS_MAX:
             raise UserError(f"Invalid brokers={brokers}.", f"Pass 1 to {BROKERS_MAX}.")
@@ -75,49 +74,60 @@ class KafkaBroker:
             raise UserError(f"Invalid topics={topics!r}.", "Pass a list of names, or a dict.")
         self._topics = topics if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
         texts = {**DEFAULTS, **{name: _text(value) for name, value in (config or {}).items()}}
-        settings = _settings(texts)
-        security, self._folder = securing.security_of(security_protocol, texts, users or {})
-        self._has_ended = False
-        self._engine = TroubledEngine("test", list(range(1, brokers + 1)), settings)
-        limits = GatewayLimits.of(settings.given)
-        self._gateway = Gateway(self._engine, Address(HOST, 0), None, limits, security)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._broker_ids = list(range(1, brokers + 1))
+        self._settings = _settings(texts)
+        self._release = None if version is None else release(version)
+        self._security, self._folder = securing.security_of(security_protocol, texts, users or {})
+        self._thread = LoopThread("broker")
+        self._call, self._run = self._thread.call, self._thread.run
+        self._make()
+
+    def _make(self) -> None:
+        """Create an empty cluster."""
+        self._engine = FaultyEngine("test", self._broker_ids, self._settings)
+        self._faults = self._engine.faults
+        limits = GatewayLimits.of(self._settings.given)
+        self._gateway = Gateway(
+            self._engine, Address(HOST, 0), None, limits, self._security, self._release
+        )
 
     def start(self) -> "KafkaBroker":
         """Listen, and create the initial topics; a `with` does it."""
-        if self._loop is not None:
-            raise UserError("The broker is already running.")
-        if self._has_ended:
-            raise UserError("The broker is closed.", "Create a new one.")
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="kafka_broker", daemon=True
-        )
         self._thread.start()
         try:
-            self._run(self._gateway.start())
-            self._run(writing.warm_up(self._engine))
-            for name, partitions in self._topics.items():
-                self.create_topic(name, partitions)
+            self._begin(None)
         except BaseException:
             self.close()
             raise
         return self
 
+    def _begin(self, ports: Mapping[int, int] | None) -> None:
+        self._run(self._gateway.start(ports))
+        self._run(writing.warm_up(self._engine))
+        for name, partitions in self._topics.items():
+            self.create_topic(name, partitions)
+
+    def reset(self) -> None:
+        """Forget everything but the addresses, for the next test of a shared broker.
+
+        Connections are closed, faults end, and the initial topics are created again. Clients of
+        the former test must be closed before, or they connect again.
+        """
+        ports = {broker: address.port for broker, address in self._gateway.addresses.items()}
+        self._faults.clear()
+        self._run(self._gateway.close())
+        self._make()
+        self._begin(ports)
+
     def close(self) -> None:
         """Close all connections and discard the state."""
-        loop, thread = self._loop, self._thread
-        if loop is None or thread is None:
+        if not self._thread.is_running:
             return
         try:
+            self._faults.clear()
             self._run(self._gateway.close())
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join(TIMEOUT_S)
-            loop.close()
         finally:
-            self._loop = self._thread = None
-            self._has_ended = True
+            self._thread.end()
             if self._folder is not None:
                 self._folder.cleanup()
 
@@ -131,6 +141,11 @@ class KafkaBroker:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    @property
+    def is_running(self) -> bool:
+        """True between `start` and `close`."""
+        return self._thread.is_running
 
     @property
     def bootstrap_servers(self) -> list[str]:
@@ -167,7 +182,7 @@ class KafkaBroker:
     ) -> int:
         """Append records without a client; return the offset of the first one.
 
-        A missing topic is created with one partition. Troubles do not apply.
+        A missing topic is created with one partition. Faults do not apply.
 
         Args:
             topic: topic name.
@@ -201,7 +216,7 @@ class KafkaBroker:
     ) -> list[dict[str, Any]]:
         """Return received requests, oldest first, in the form of Kafka's request log.
 
-        Each also has its `response` (None while pending) and the `trouble` that was applied.
+        Each also has its `response` (None while pending) and the `fault` that was applied.
         ApiVersions and SASL requests are not included.
 
         Args:
@@ -242,87 +257,68 @@ class KafkaBroker:
         topic, partition = self._place_of(group)
         return self.leader(topic, partition)
 
-    # Trouble for requests
-
-    def fail_next(
+    def wait_for_group(
         self,
-        api: str | int,
-        error: str | int,
-        times: int | None = 1,
-        **only: Unpack[Filters],
-    ) -> Trouble:
-        """Answer the next requests with an error instead of processing them.
-
-        With a topic or partition, the rest of such a request is processed. The error is in every
-        error code of the response; for Fetch and Metadata in each partition or topic, except for
-        errors of a whole fetch session.
+        group: str,
+        state: str | None = "Stable",
+        members: int | None = None,
+        timeout_s: float = WAIT_S,
+    ) -> None:
+        """Wait until a group of any kind has a state and a number of members.
 
         Args:
-            api: Kafka's name or key of the API.
-            error: Kafka's name or code of the error.
-            times: number of requests; None: all until `Trouble.stop`.
-            only: `topic` and `partition`: only requests that name it, and only it in their
-                responses. `client` (a client id) and `broker`: only requests from or to it.
+            group: group id.
+            state: Kafka's name of the state, such as `Stable` or `Empty`; None: any.
+            members: number of members; None: any.
+            timeout_s: timeout of the wait.
 
         Raises:
-            UserError: unknown API or error, or requests of the API have no topics.
+            TimeoutError: names the state and the number of members at the end.
+            UserError: no kind of group has this state.
         """
-        where = self._where(api, only)
-        return self._add(Trouble(Effect.FAIL, where, times, error=error_of(error)))
+        if state is not None and state not in reading.GROUP_STATES:
+            raise UserError(
+                f"No group has the state {state}.", f"Use one of {', '.join(reading.GROUP_STATES)}."
+            )
+        deadline = time.monotonic() + timeout_s
+        while True:
+            found = self._call(lambda: reading.group_state(self._engine, group))
+            if state in (None, found[0]) and members in (None, found[1]):
+                return
+            if time.monotonic() >= deadline:
+                raise TimeoutError(
+                    f"Group {group}: {found[0]}, {counted(found[1], 'member')} after {timeout_s} s"
+                )
+            time.sleep(POLL_S)
 
-    def lose_answer(
-        self,
-        api: str | int,
-        times: int | None = 1,
-        closes: bool = True,
-        **only: Unpack[Filters],
-    ) -> Trouble:
-        """Process the next requests without sending their responses.
+    # Faults: see FaultVerbs
 
-        Args:
-            api: as in `fail_next`, like `times` and `only`.
-            times: number of requests.
-            closes: close the connection; otherwise the client waits until its timeout, and later
-                requests on this connection get no response.
-            only: filter of the requests.
+    def add_fault(self, spec: FaultSpec) -> Fault:
+        """Add a fault, given like an entry of a fault file.
 
         Raises:
-            UserError: as `fail_next`.
+            UserError: unknown API, broker or error, or a value that does not fit.
         """
-        where = self._where(api, only)
-        return self._add(Trouble(Effect.LOSE, where, times, closes=closes))
+        self._brokers(spec.broker)
+        key = None if spec.api is None else api_key_of(spec.api)
+        if key in OF_THE_CONNECTION:
+            raise UserError(
+                f"Cannot inject faults into {KAFKA_APIS[key].name} of the test broker, whose"
+                " connection handles it.",
+                "Use a proxy in front of it: brokertwin.testing.KafkaProxy.",
+            )
+        if key is not None and key not in SERVED:
+            raise UserError(
+                f"{KAFKA_APIS[key].name} is not implemented, so clients do not send it."
+            )
+        return super().add_fault(spec)
 
-    def drop_connection(
-        self,
-        api: str | int,
-        times: int | None = 1,
-        **only: Unpack[Filters],
-    ) -> Trouble:
-        """Close the connections of the next requests without processing them.
-
-        Arguments and errors are those of `fail_next`.
-        """
-        where = self._where(api, only)
-        return self._add(Trouble(Effect.DROP, where, times))
-
-    def delay(
-        self,
-        api: str | int,
-        milliseconds: int,
-        times: int | None = 1,
-        **only: Unpack[Filters],
-    ) -> Trouble:
-        """Process the next requests at once and delay their responses, in real time.
-
-        The other arguments and errors are those of `fail_next`. Both can be combined: an error can
-        be delayed.
-        """
-        where = self._where(api, only)
-        return self._add(Trouble(Effect.DELAY, where, times, delay_ms=milliseconds))
+    lose_answer = FaultVerbs.lose_response
+    """Former name of `lose_response`."""
 
     def calm(self) -> None:
-        """End all troubles and resume paused brokers."""
-        self._call(self._engine.troubles.clear)
+        """End all faults, release held requests, and resume paused brokers."""
+        self._faults.clear()
         self.resume()
 
     # Trouble in the cluster
@@ -433,6 +429,15 @@ class KafkaBroker:
         (named,) = self._brokers(broker)
         self._call(lambda: self._engine.fail_log_dir(named, directory))
 
+    def kill(self, broker: int) -> None:
+        """Kill a broker as with kill -9: its port and connections close, nothing is handed over.
+
+        Its partitions have no leader, or another replica leads after `broker.session.timeout.ms`
+        (see `advance_time`). Then `restart` starts it again.
+        """
+        (named,) = self._brokers(broker)
+        self._call(lambda: self._engine.kill(named))
+
     def restart(self, broker: int | None = None) -> None:
         """Restart a broker, or all: connections close, fetch sessions are dropped.
 
@@ -452,26 +457,6 @@ class KafkaBroker:
 
     # Implementation
 
-    def _where(self, api: str | int, only: Filters) -> RequestFilter:
-        key = api_key_of(api)
-        where = RequestFilter(key, **only)
-        self._brokers(where.broker)
-        if where.topic is not None and not failures.names_topics(key):
-            raise UserError(f"{KAFKA_APIS[key].name} requests have no topics.")
-        if where.partition is not None and where.topic is None:
-            raise UserError(
-                f"partition={where.partition} requires a topic.", "Pass topic= as well."
-            )
-        return where
-
-    def _add(self, trouble: Trouble) -> Trouble:
-        def add() -> None:
-            self._engine.troubles[:] = [t for t in self._engine.troubles if not t.is_over]
-            self._engine.troubles.append(trouble)
-
-        self._call(add)
-        return trouble
-
     def _place_of(self, group: str) -> tuple[str, int]:
         """Return the internal topic and partition of a group."""
         topic = self._call(lambda: reading.topic_of(self._engine, GROUP_TOPIC))
@@ -486,20 +471,6 @@ class KafkaBroker:
                 f"The cluster has the brokers {self._engine.brokers}.",
             )
         return [broker]
-
-    def _call(self, work: Callable[[], Found]) -> Found:
-        """Call a function in the broker's thread."""
-
-        async def do() -> Found:
-            return work()
-
-        return self._run(do())
-
-    def _run(self, work: Coroutine[Any, Any, Found]) -> Found:
-        if self._loop is None:
-            work.close()
-            raise UserError("The broker is not running.", "Use it in a `with`, or call start().")
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(TIMEOUT_S)
 
 
 def _text(value: object) -> str:

@@ -1,7 +1,7 @@
-"""The local engine with troubles: rules for requests and responses, and a settable clock.
+"""The local engine with faults (`gateway/faults`), and a settable clock.
 
 A failed request never reaches the state machine. A lost or delayed response belongs to a processed
-request.
+request. A request that waits before it is processed delays later ones of its connection.
 """
 
 import asyncio
@@ -22,36 +22,33 @@ from brokertwin.gateway.engine.engine import (
     now_ms,
 )
 from brokertwin.gateway.engine.local_engine import LocalEngine
+from brokertwin.gateway.faults import failures
+from brokertwin.gateway.faults.failures import RequestedFetchPartition
+from brokertwin.gateway.faults.fault import Effect, Fault
+from brokertwin.gateway.faults.injection import NO_ACKS, FaultSet, Injection, Plan
 from brokertwin.gateway.protocol.frames import Request
-from brokertwin.gateway.refusals import listed_items
 from brokertwin.state.cluster import failed_dirs, image
 from brokertwin.state.cluster.image import Topic
 from brokertwin.state.core import outputs
 from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.events import Kind
-from brokertwin.state.core.kafka_apis import FETCH, METADATA, PRODUCE
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.fetch.fetch_session import SessionCache
 from brokertwin.state.fetch.session_items import FetchSession
 from brokertwin.state.fetch.shards import ShardLayout
 from brokertwin.state.groups import groups
 from brokertwin.state.replication import network
-from brokertwin.testing import failures
-from brokertwin.testing.failures import RequestedFetchPartition
-from brokertwin.testing.trouble import Effect, RequestFilter, Trouble, first_of
 
 REQUESTS_KEPT = 10_000
 """Maximum of remembered requests; the oldest is dropped."""
 
 ANONYMOUS = "User:ANONYMOUS"
-FAULTS = frozenset({Effect.FAIL, Effect.LOSE, Effect.DROP})
-DELAYS = frozenset({Effect.DELAY})
 
 _Future = asyncio.Future[EngineResponse]
 
 
-class TroubledEngine(LocalEngine):
-    """A cluster in this process whose requests are subject to rules.
+class FaultyEngine(LocalEngine):
+    """A cluster in this process whose requests are subject to faults.
 
     Args:
         cluster: name of the cluster.
@@ -59,18 +56,20 @@ class TroubledEngine(LocalEngine):
         settings: broker settings.
 
     Attributes:
-        troubles: rules, in order of evaluation.
+        faults: the faults in force.
         seen: received requests as documents, oldest first.
         ahead_ms: difference of the cluster's clock and this machine's.
         paused: brokers that send no responses.
     """
 
     def __init__(self, cluster: str, brokers: list[int], settings: BrokerSettings) -> None:
-        self.troubles: list[Trouble] = []
+        self.faults = FaultSet()
         self.seen: deque[Body] = deque(maxlen=REQUESTS_KEPT)
         self.ahead_ms = 0
         self.paused: set[int] = set()
         self._held: deque[tuple[EdgeRequest, Body, _Future]] = deque()
+        self._behind: dict[str, deque[Callable[[], None]]] = {}
+        self._closed_gates: set[str] = set()
         self._intervention_count = itertools.count(1)
         super().__init__(cluster, brokers, settings, clock=self.now, may_intervene=True)
 
@@ -84,7 +83,7 @@ class TroubledEngine(LocalEngine):
         return self._settings.broker_settings.super_users.split(";")[0] or ANONYMOUS
 
     def submit(self, request: EdgeRequest) -> _Future:
-        """Process a request according to the rules."""
+        """Process a request according to the faults."""
         document = {
             "broker": request.broker,
             "connection": request.connection,
@@ -93,7 +92,7 @@ class TroubledEngine(LocalEngine):
             "requestHeader": request.header,
             "request": request.body,
             "response": None,
-            "trouble": None,
+            "fault": None,
         }
         self.seen.append(document)
         if request.broker not in self.paused:
@@ -102,7 +101,7 @@ class TroubledEngine(LocalEngine):
         self._held.append((request, document, future))
         return future
 
-    def submit_untroubled(self, request: EdgeRequest) -> _Future:
+    def submit_without_faults(self, request: EdgeRequest) -> _Future:
         """Process a request of the test itself."""
         return super().submit(request)
 
@@ -130,6 +129,10 @@ class TroubledEngine(LocalEngine):
     def fail_log_dir(self, broker: int, directory: str) -> None:
         """Fail a log directory. Raises UserError if the broker does not have it."""
         self._intervene(Kind.FAIL_LOG_DIR, broker=broker, directory=directory)
+
+    def kill(self, broker: int) -> None:
+        """Kill a broker without a controlled shutdown."""
+        self._intervene(Kind.KILL_BROKER, broker=broker)
 
     def repair(self, broker: int) -> None:
         """Restart a broker that has halted or has failed log directories."""
@@ -178,157 +181,110 @@ class TroubledEngine(LocalEngine):
             raise UserError(msgspec.json.decode(letters[0].value or b"")["detail"])
 
     def _decide(self, request: EdgeRequest, document: Body) -> _Future:
-        fault = first_of(self.troubles, FAULTS, lambda where: self._is_for(where, request))
-        delay = first_of(self.troubles, DELAYS, lambda where: self._is_for(where, request))
-        if fault is not None or delay is not None:
-            document["trouble"] = " and ".join(str(each) for each in (fault, delay) if each)
-        future = super().submit(request) if fault is None else self._in_trouble(request, fault)
-        if delay is not None:
-            future = self._late(future, delay.delay_ms)
+        """Process a request after those of its connection that wait to be processed."""
+        behind = self._behind.get(request.connection)
+        if behind is None:
+            return self._enter(request, document)
+        future = self._future()
+        behind.append(lambda: _carry_over(self._enter(request, document), future))
+        return future
+
+    def _enter(self, request: EdgeRequest, document: Body) -> _Future:
+        wanted = Request(request.header, request.body)
+        injection = self.faults.inject(wanted, request.broker, self)
+        if injection is None:
+            future = super().submit(request)
+        else:
+            document["fault"] = str(injection)
+            future = self._inject(request, injection)
         _when_done(future, lambda done: _note(document, done))
         return future
 
-    def _in_trouble(self, request: EdgeRequest, trouble: Trouble) -> _Future:
-        if trouble.effect is Effect.FAIL:
-            return self._failed(request, trouble)
+    def _inject(self, request: EdgeRequest, injection: Injection) -> _Future:
+        timing = injection.timing_before
+        if timing is not None:
+            return self._wait_before(request, injection, timing)
+        future = self._process(request, injection)
+        timing = injection.timing_after
+        return future if timing is None else self._late(future, timing)
+
+    def _wait_before(self, request: EdgeRequest, injection: Injection, timing: Fault) -> _Future:
+        """Process a request after a wait, and then later ones of its connection in order."""
+        future, connection = self._future(), request.connection
+        behind = self._behind.setdefault(connection, deque())
+        self._closed_gates.add(connection)
+
+        def open_gate() -> None:
+            self._closed_gates.discard(connection)
+            _carry_over(self._process(request, injection), future)
+            while behind and connection not in self._closed_gates:
+                behind.popleft()()
+            if connection not in self._closed_gates:
+                del self._behind[connection]
+
+        self._after(timing, open_gate)
+        return future
+
+    def _process(self, request: EdgeRequest, injection: Injection) -> _Future:
+        """Process what the faults leave of a request, and change its response."""
+        wanted = Request(request.header, request.body)
+        plan = injection.plan(wanted, request.broker, self)
+        self._forget_refused(plan.refused)
         lost = self._future()
-        if trouble.effect is Effect.DROP:
-            self._forget_refused(request.body)
-            lost.set_exception(NoResponseError(str(trouble)))
+        if injection.effect is Effect.CUT:
+            lost.set_exception(NoResponseError(str(injection)))
             return lost
-        decided = super().submit(request)
-        if trouble.closes:
-            _when_done(decided, lambda _: _refuse(lost, str(trouble)))
+        if plan.forwarded is None:
+            return self._respond(request, plan.respond(None))
+        if injection.effect is Effect.DUPLICATE:
+            super().submit(request._replace(body=self._copied(request.body)))
+        decided = super().submit(request._replace(body=plan.forwarded))
+        if injection.effect is not Effect.LOSE:
+            return self._then(decided, lambda outcome: _planned(plan, injection, request, outcome))
+        assert injection.outcome is not None
+        if injection.outcome.spec.closes:
+            _when_done(decided, lambda _: _refuse(lost, str(injection)))
         return lost
 
-    def _is_for(self, where: RequestFilter, request: EdgeRequest) -> bool:
-        header = request.header
-        if (
-            header["requestApiKey"] != where.api_key
-            or where.client not in (None, header.get("clientId"))
-            or where.broker not in (None, request.broker)
-        ):
-            return False
-        if where.topic is None and where.api_key != METADATA.key:
-            return True
-        if where.api_key == FETCH.key:
-            return any(where.has_place(p.topic, p.partition) for p in self._fetched(request))
-        parts = self._split(request, where)
-        return bool(parts and parts.failing)
+    def _copied(self, body: Body) -> Body:
+        """Copy a body with the bytes of its batches, which two logs cannot share."""
+        copied = copy.deepcopy(body)
+        for topic in copied.get("topicData", ()):
+            for partition in topic["partitionData"]:
+                for batch in partition.get("batches", ()):
+                    data = self._store.get(batch["locator"]) if batch.get("locator") else None
+                    if data is not None:
+                        batch["locator"] = self._store.put(data)
+        return copied
 
-    def _split(self, request: EdgeRequest, where: RequestFilter) -> failures.Parts | None:
-        """Split a request's items by the filter; None if the API has no topics."""
-        wanted = self._spelled_out(request)
-        mirror = failures.mirror_of(wanted)
-        if mirror is None:
-            return None
-        return failures.split(
-            listed_items(wanted.body, mirror), mirror, where.has_place, self._name_of
-        )
+    def topic_names(self) -> list[str]:
+        """Return all topics."""
+        return list(image.topic_names(self._cell.tables.metadata, CONTROLLER))
 
-    def _spelled_out(self, request: EdgeRequest) -> Request:
-        """Expand a Metadata request for all topics to their names."""
-        wanted = Request(request.header, request.body)
-        if wanted.api_key != METADATA.key:
-            return wanted
-        topics = request.body["topics"]
-        if topics is None or (wanted.version == 0 and not topics):
-            names = image.topic_names(self._cell.tables.metadata, CONTROLLER)
-            return wanted._replace(body={**wanted.body, "topics": [{"name": n} for n in names]})
-        return wanted
-
-    def _name_of(self, topic_id: str) -> str | None:
+    def name_of(self, topic_id: str) -> str | None:
+        """Return the name of a topic."""
         topic = image.topic_by_id(self._cell.tables.metadata, CONTROLLER, topic_id)
         return topic.name if topic is not None else None
 
-    def _failed(self, request: EdgeRequest, trouble: Trouble) -> _Future:
-        """Return an error response; only the rest of the request is processed."""
-        where = trouble.where
-        if where.api_key == METADATA.key:
-            return self._failed_metadata(request, trouble)
-        if where.api_key == FETCH.key and trouble.error not in failures.OF_FETCH_SESSIONS:
-            return self._failed_fetch(request, trouble)
-        wanted = Request(request.header, request.body)
-        mirror = failures.mirror_of(wanted)
-        parts = self._split(request, where)
-        if where.topic is None or where.api_key == FETCH.key or parts is None or mirror is None:
-            self._forget_refused(request.body)
-            return self._respond(request, failures.whole(wanted, trouble.error))
-        errors = failures.part(wanted, parts.failing, mirror, trouble.error)
-        if not parts.rest:
-            self._forget_refused(request.body)
-            return self._respond(request, errors)
-        if where.api_key == PRODUCE.key:
-            self._forget_refused({"topicData": parts.failing})
-        decided = super().submit(
-            request._replace(body={**request.body, mirror.request_list: parts.rest})
-        )
-
-        def merged(outcome: EngineResponse) -> EngineResponse:
-            if outcome.response is None:
-                return outcome._replace(closes_connection=outcome.error is None)
-            return outcome._replace(response=failures.merge(outcome.response, errors, mirror))
-
-        return self._then(decided, merged)
-
-    def _failed_metadata(self, request: EdgeRequest, trouble: Trouble) -> _Future:
-        """Process Metadata for brokers; topics get the error and are not created."""
-        parts = self._split(request, trouble.where)
-        assert parts is not None
-        decided = super().submit(request._replace(body={**request.body, "topics": parts.rest}))
-
-        def with_errors(outcome: EngineResponse) -> EngineResponse:
-            if outcome.response is None:
-                return outcome
-            response = outcome.response
-            if not parts.rest:
-                response = {**response, "topics": []}  # in version 0 no names mean all topics
-            response = failures.put_into_metadata(response, parts.failing, trouble.error)
-            return outcome._replace(response=response)
-
-        return self._then(decided, with_errors)
-
-    def _failed_fetch(self, request: EdgeRequest, trouble: Trouble) -> _Future:
-        """Process the session; its partitions get the error and no records.
-
-        If the Fetch itself is rejected, it fails as a whole.
-        """
-        body = {**request.body, "maxWaitMs": 0}
-        decided = super().submit(request._replace(body=body))
-
-        def with_errors(outcome: EngineResponse) -> EngineResponse:
-            places = [
-                place
-                for place in self._fetched(request)
-                if trouble.where.has_place(place.topic, place.partition)
-            ]
-            if outcome.response is None or outcome.response.get("errorCode") or not places:
-                wanted = Request(request.header, request.body)
-                return EngineResponse(failures.whole(wanted, trouble.error))
-            response = failures.put_into_fetch(outcome.response, places, trouble.error)
-            return outcome._replace(response=response)
-
-        return self._then(decided, with_errors)
-
-    def _fetched(self, request: EdgeRequest) -> Iterator[RequestedFetchPartition]:
+    def fetched(self, request: Request, broker: int | None) -> Iterator[RequestedFetchPartition]:
         """Yield the partitions of a Fetch: named ones, and those of its session."""
-        body, version = request.body, request.header["requestApiVersion"]
-        yield from failures.named_in_fetch(body, version, self._name_of)
+        body, version = request.body, request.version
+        yield from failures.named_in_fetch(body, version, self.name_of)
         session_id = body.get("sessionId", 0)
         layout = ShardLayout.of(self._settings.broker_settings)
-        cache = SessionCache(self._cell.tables.fetch_sessions, request.broker, layout, self.now())
+        assert broker is not None, "each request has a broker"
+        cache = SessionCache(self._cell.tables.fetch_sessions, broker, layout, self.now())
         for cached in cache.partitions(session_id) if session_id else ():
             wanted = cached.requested
             by_id = version >= failures.TOPIC_IDS_SINCE
-            name = self._name_of(wanted.topic_id) if by_id else wanted.topic
+            name = self.name_of(wanted.topic_id) if by_id else wanted.topic
             identity = ("topicId", wanted.topic_id) if by_id else ("topic", wanted.topic)
             yield RequestedFetchPartition(name, identity, wanted.partition)
 
-    def _respond(self, request: EdgeRequest, body: Body) -> _Future:
-        """Return a response; Produce with acks 0 closes its connection instead."""
+    def _respond(self, request: EdgeRequest, body: Body | None) -> _Future:
+        """Return a response; without one the connection is closed."""
         future = self._future()
-        is_one_way = request.body.get("acks") == 0
-        future.set_result(EngineResponse(None, None, True) if is_one_way else EngineResponse(body))
+        future.set_result(EngineResponse(body, None, closes_connection=body is None))
         return future
 
     def _future(self) -> _Future:
@@ -340,15 +296,29 @@ class TroubledEngine(LocalEngine):
         _when_done(decided, lambda done: _carry_over(done, outer, make))
         return outer
 
-    def _late(self, decided: _Future, milliseconds: int) -> _Future:
+    def _late(self, decided: _Future, timing: Fault) -> _Future:
         late = self._future()
-        loop = late.get_loop()
-
-        def begin(done: _Future) -> None:
-            loop.call_later(milliseconds / 1000, _carry_over, done, late)
-
-        _when_done(decided, begin)
+        _when_done(decided, lambda done: self._after(timing, lambda: _carry_over(done, late)))
         return late
+
+    def _after(self, timing: Fault, go_on: Callable[[], None]) -> None:
+        """Call a function in the event loop after a delay, or after the release of a hold."""
+        loop = self._loop
+        assert loop is not None, "start() comes first"
+        if timing.effect is Effect.DELAY:
+            loop.call_later((timing.spec.ms or 0) / 1000, go_on)
+        else:
+            timing.hold(lambda: loop.call_soon_threadsafe(go_on))
+
+
+def _planned(
+    plan: Plan, injection: Injection, request: EdgeRequest, outcome: EngineResponse
+) -> EngineResponse:
+    """Return the response according to the plan."""
+    if outcome.response is None:
+        is_failed = injection.effect is Effect.FAIL and request.body.get("acks") == NO_ACKS
+        return outcome._replace(closes_connection=is_failed and outcome.error is None)
+    return outcome._replace(response=plan.respond(outcome.response))
 
 
 def _when_done(future: _Future, then: Callable[[_Future], object]) -> None:

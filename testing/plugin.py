@@ -1,10 +1,17 @@
 """The pytest plugin: the fixture `kafka_broker` and its marker.
 
 pytest loads it in every run, so it imports nothing before a test uses the fixture.
+
+pytest rewrites the assertions of all modules of a distribution that registers a plugin. For the
+modules of a broker this takes seconds, so they are imported without it (`_AsInstalled`).
 """
 
 import inspect
-from collections.abc import Iterator
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,10 +20,32 @@ if TYPE_CHECKING:
     from brokertwin.testing.broker import KafkaBroker
 
 MARKER = (
-    "kafka_broker(brokers=1, topics=..., config=..., security_protocol=..., users=...): initial"
-    " state of the fixture kafka_broker; topics: names, or a dict of names and partitions; config:"
-    " Kafka's own broker settings; users: passwords by user, for SASL"
+    "kafka_broker(brokers=1, topics=..., config=..., security_protocol=..., users=...,"
+    " version=...): initial state of the fixture kafka_broker; topics: names, or a dict of names"
+    " and partitions; config: Kafka's own broker settings; users: passwords by user, for SASL;"
+    " version: Kafka release whose API versions are offered, such as 2.8"
 )
+
+PACKAGE = "brokertwin."
+THREAD = "thread"
+EARLIER_S = 1.0
+"""How long before the end of the process the last requests are shown, at most."""
+
+_TIMER = pytest.StashKey[threading.Timer]()
+
+
+class _AsInstalled:
+    """Finds the modules of this package before pytest's finder, so that none is rewritten."""
+
+    @staticmethod
+    def find_spec(
+        name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the plain spec of a module of this package, None for others."""
+        return PathFinder.find_spec(name, path, target) if name.startswith(PACKAGE) else None
+
+
+sys.meta_path.insert(0, _AsInstalled)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -58,10 +87,47 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator["KafkaBroker"]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    """Show a failed test's last requests."""
-    broker = getattr(item, "funcargs", {}).get("kafka_broker")
-    if call.when != "call" or call.excinfo is None or broker is None:
+    """Show the last requests of a failed test's brokers and proxies."""
+    if call.excinfo is None or call.excinfo.typename == "Skipped":
         return
+    for name, text in _transcripts(item):
+        item.add_report_section(call.when, name, text)
+
+
+@pytest.hookimpl(optionalhook=True, wrapper=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Iterator[None]:
+    """Show the last requests before pytest-timeout ends the process (method `thread`)."""
+    if settings.method == THREAD and settings.timeout:
+        after_s = max(settings.timeout - EARLIER_S, settings.timeout / 2)
+        timer = threading.Timer(after_s, _print, [item])
+        timer.daemon = True
+        timer.start()
+        item.stash[_TIMER] = timer
+    return (yield)
+
+
+@pytest.hookimpl(optionalhook=True, wrapper=True)
+def pytest_timeout_cancel_timer(item: pytest.Item) -> Iterator[None]:
+    """Cancel the own timer, too."""
+    if _TIMER in item.stash:
+        item.stash[_TIMER].cancel()
+    return (yield)
+
+
+def _print(item: pytest.Item) -> None:
+    for name, text in _transcripts(item):
+        sys.stderr.write(f"{name}: the last requests before the timeout\n{text}\n")
+
+
+def _transcripts(item: pytest.Item) -> list[tuple[str, str]]:
+    """Return the names and last requests of the brokers and proxies among a test's fixtures."""
+    verbs = sys.modules.get("brokertwin.testing.verbs")
+    if verbs is None:
+        return []
     from brokertwin.testing.transcript import transcript
 
-    item.add_report_section("call", "kafka_broker", transcript(broker.requests()))
+    found = getattr(item, "funcargs", {}).items()
+    brokers = {name: each for name, each in found if isinstance(each, verbs.FaultVerbs)}
+    return [
+        (name, transcript(each.requests())) for name, each in brokers.items() if each.is_running
+    ]

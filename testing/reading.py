@@ -7,13 +7,23 @@ from brokertwin.gateway.records.records import as_stored
 from brokertwin.state.cluster.image import Topic
 from brokertwin.state.core.schema import render
 from brokertwin.state.groups import committed_offsets as offsets
+from brokertwin.state.groups import groups
+from brokertwin.state.groups.classic_group import ClassicGroupState
+from brokertwin.state.groups.consumer_group import ConsumerGroupState
+from brokertwin.state.groups.share_group import ShareGroupState
+from brokertwin.state.groups.streams_group import StreamsGroupState
 from brokertwin.state.logs import log as logs
-from brokertwin.testing.engine import TroubledEngine
+from brokertwin.testing.engine import FaultyEngine
 from brokertwin.testing.records import StoredRecord, records_in
 from brokertwin.wording import counted
 
+DEAD = "Dead"
+_KINDS = (ClassicGroupState, ConsumerGroupState, ShareGroupState, StreamsGroupState)
+GROUP_STATES = (*dict.fromkeys(str(state.value) for kind in _KINDS for state in kind), DEAD)
+"""States of groups of all kinds."""
 
-def topic_of(engine: TroubledEngine, name: str) -> Topic:
+
+def topic_of(engine: FaultyEngine, name: str) -> Topic:
     """Return a topic. Raises UserError if it does not exist."""
     topic = engine.topic(name)
     if topic is None:
@@ -23,7 +33,7 @@ def topic_of(engine: TroubledEngine, name: str) -> Topic:
     return topic
 
 
-def leader(engine: TroubledEngine, name: str, partition: int) -> int:
+def leader(engine: FaultyEngine, name: str, partition: int) -> int:
     """Return a partition's leader. Raises UserError if it does not exist."""
     topic = topic_of(engine, name)
     if not 0 <= partition < len(topic.partitions):
@@ -32,7 +42,7 @@ def leader(engine: TroubledEngine, name: str, partition: int) -> int:
     return topic.partitions[partition].leader
 
 
-async def records(engine: TroubledEngine, name: str, partition: int | None) -> list[StoredRecord]:
+async def records(engine: FaultyEngine, name: str, partition: int | None) -> list[StoredRecord]:
     """Return the records of a topic, by partition and offset. Raises UserError."""
     topic = topic_of(engine, name)
     indexes = range(len(topic.partitions)) if partition is None else [partition]
@@ -49,7 +59,7 @@ async def records(engine: TroubledEngine, name: str, partition: int | None) -> l
     return found
 
 
-async def _batches(engine: TroubledEngine, broker: int, log: logs.Log) -> list[dict[str, Any]]:
+async def _batches(engine: FaultyEngine, broker: int, log: logs.Log) -> list[dict[str, Any]]:
     """Return the batch headers of a log, including sealed segments."""
     found: list[dict[str, Any]] = []
     for segment in logs.sealed_segments(engine.tables.logs, broker, log):
@@ -58,7 +68,7 @@ async def _batches(engine: TroubledEngine, broker: int, log: logs.Log) -> list[d
     return found + [render(stored.header(), 0) for stored in indexed]
 
 
-def committed_offsets(engine: TroubledEngine, group: str) -> dict[tuple[str, int], int]:
+def committed_offsets(engine: FaultyEngine, group: str) -> dict[tuple[str, int], int]:
     """Return a group's committed offsets from any coordinator."""
     table = engine.tables.groups
     found = {}
@@ -69,3 +79,12 @@ def committed_offsets(engine: TroubledEngine, group: str) -> dict[tuple[str, int
                 assert offset is not None, (group, topic, partition)
                 found[topic, partition] = offset.offset
     return found
+
+
+def group_state(engine: FaultyEngine, group: str) -> tuple[str, int]:
+    """Return state and number of members of a group; a missing one is dead."""
+    for broker in engine.brokers:
+        found = groups.find_in_tables(engine.tables, broker, group)
+        if found is not None:
+            return str(found.state.value), len(found.members)
+    return DEAD, 0

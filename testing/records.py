@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from brokertwin.state.logs.producer import sequence_after
-from brokertwin.testing.kafka_records import MemoryRecords
 
 
 class StoredRecord(NamedTuple):
@@ -28,6 +27,8 @@ class StoredRecord(NamedTuple):
 
 def records_in(topic: str, partition: int, data: bytes, start: int) -> Iterator[StoredRecord]:
     """Yield the records of a stored batch from offset `start`; none for control batches."""
+    from brokertwin.testing.kafka_records import MemoryRecords  # slow to import
+
     batch = MemoryRecords(data).next_batch()
     if batch.is_control_batch:
         return

@@ -11,14 +11,14 @@ def transcript(documents: list[dict[str, Any]], count: int = LINES) -> str:
     """Format the last requests, one on a line."""
     lines = []
     for document in documents[-count:]:
-        header = document["requestHeader"]
-        parts = [
-            f"broker {document['broker']}",
+        header = document.get("requestHeader", {})
+        parts = [] if document["broker"] is None else [f"broker {document['broker']}"]
+        parts += [
             str(header.get("clientId")),
-            f"{header['requestApiKeyName']} v{header['requestApiVersion']}",
+            f"{header.get('requestApiKeyName')} v{header.get('requestApiVersion')}",
         ]
-        if document["trouble"]:
-            parts.append(f"[{document['trouble']}]")
+        if document["fault"]:
+            parts.append(f"[{document['fault']}]")
         errors = sorted(_errors_in(document["response"]))
         if errors:
             parts.append("-> " + ", ".join(error_name(code) for code in errors))

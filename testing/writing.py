@@ -15,8 +15,7 @@ from brokertwin.state.core.kafka_apis import (
     PRODUCE,
 )
 from brokertwin.testing import reading
-from brokertwin.testing.engine import TroubledEngine
-from brokertwin.testing.kafka_records import DefaultRecordBatchBuilder
+from brokertwin.testing.engine import FaultyEngine
 
 VERSIONS = {PRODUCE.key: 9, FIND_COORDINATOR.key: 4, CREATE_TOPICS.key: 7, INIT_PRODUCER_ID.key: 4}
 GROUP, TRANSACTION = 0, 1
@@ -35,7 +34,7 @@ class TopicToCreate(NamedTuple):
     configs: Mapping[str, str]
 
 
-async def _request(engine: TroubledEngine, broker: int, api_key: int, body: Body) -> Body:
+async def _request(engine: FaultyEngine, broker: int, api_key: int, body: Body) -> Body:
     header = {
         "requestApiKey": api_key,
         "requestApiVersion": VERSIONS[api_key],
@@ -45,7 +44,7 @@ async def _request(engine: TroubledEngine, broker: int, api_key: int, body: Body
     }
     principal = engine.principal
     request = EdgeRequest(broker, "kafka_broker", principal, "127.0.0.1", header, body)
-    result = await engine.submit_untroubled(request)
+    result = await engine.submit_without_faults(request)
     if result.response is None:
         raise UserError(f"{KAFKA_APIS[api_key].name} was refused: {result.error}")
     return result.response
@@ -56,7 +55,7 @@ def _check(code: int, message: str | None, what: str) -> None:
         raise UserError(f"{what}: {code} {error_name(code)}{': ' + message if message else ''}")
 
 
-async def create_topic(engine: TroubledEngine, wanted: TopicToCreate) -> str:
+async def create_topic(engine: FaultyEngine, wanted: TopicToCreate) -> str:
     """Create a topic and return its id. Raises UserError."""
     topic = {
         "name": wanted.name,
@@ -71,7 +70,7 @@ async def create_topic(engine: TroubledEngine, wanted: TopicToCreate) -> str:
     return str(created["topicId"])
 
 
-async def warm_up(engine: TroubledEngine) -> None:
+async def warm_up(engine: FaultyEngine) -> None:
     """Allocate producer ids and create internal topics, so no client request waits."""
     for broker in engine.brokers:
         await _request(
@@ -89,6 +88,8 @@ def batch(
     timestamp_ms: int,
 ) -> bytes:
     """Build a batch of records with the same key, headers and timestamp."""
+    from brokertwin.testing.kafka_records import DefaultRecordBatchBuilder  # slow to import
+
     builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, BATCH_BYTES_MAX)
     for number, value in enumerate(values):
         builder.append(number, timestamp_ms, _bytes(key), _bytes(value), list(headers))
@@ -99,7 +100,7 @@ def _bytes(text: bytes | str | None) -> bytes | None:
     return text.encode() if isinstance(text, str) else text
 
 
-async def produce(engine: TroubledEngine, topic: str, partition: int, data: bytes) -> int:
+async def produce(engine: FaultyEngine, topic: str, partition: int, data: bytes) -> int:
     """Append a batch at the leader and return its offset. Raises UserError."""
     if engine.topic(topic) is None:
         await create_topic(engine, TopicToCreate(topic, 1, 1, {}))

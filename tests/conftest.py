@@ -6,6 +6,7 @@ Fixtures stop their processes, also when the run is interrupted or terminated.
 import gc
 import os
 import re
+import shutil
 import signal
 import sys
 import zlib
@@ -79,6 +80,7 @@ EVERYDAY = (
     "tests/gateway/test_kafka_tools.py::test_console_consumer_reads_in_a_consumer_group",
     "tests/gateway/capture/test_clients.py::",
     "tests/testing/test_plugin.py::",
+    "tests/cli/broker/test_proxy.py::test_faults_of_a_file_and_a_recording",
     "tests/cli/offsets/test_offsets.py::test_offsets_go_from_one_real_cluster_to_another",
     "tests/test_wheel.py::",
     "tests/cli/watching/test_page_in_browser.py::",
@@ -191,10 +193,11 @@ def _leave_out(
 
 
 def _is_wanted(item: pytest.Item) -> bool:
-    """Return whether a test runs here: a browser is there, and its shard and golden are wanted."""
+    """Return whether a test runs here: a browser or npm is there, its shard and golden wanted."""
     file = _file_of(item)
     return (
         (item.get_closest_marker("browser") is None or browser() is not None)
+        and (item.get_closest_marker("node") is None or shutil.which("npm") is not None)
         and _is_in_shard(file, os.environ.get("SHARD", "1/1"))
         and _names_golden(file, os.environ.get("GOLDEN", ""))
     )

@@ -45,13 +45,13 @@ ROOMS: dict[str, set[str]] = {
     "configs": {"core"},
     "access": {"core", "configs"},
     "cluster": {"core", "logs", "configs", "access"},
-    "eras": {"core", "logs", "cluster"},
-    "replication": {"core", "logs", "cluster", "eras"},
     "fetch": {"core", "logs", "cluster"},
     "share": {"core", "logs", "cluster"},
     "groups": {"core", "access", "cluster", "share"},
+    "eras": {"core", "logs", "cluster", "groups"},
+    "replication": {"core", "logs", "cluster", "eras"},
     "observed": {"core", "logs", "fetch", "share", "groups"},
-    "transactions": {"core", "logs", "cluster", "groups"},
+    "transactions": {"core", "logs", "cluster", "eras", "groups"},
     "apis": {
         *{"core", "logs", "configs", "access", "cluster", "eras", "replication", "fetch"},
         *{"share", "groups", "transactions"},
@@ -226,7 +226,6 @@ LOADED_BY_NAME = {
     "brokertwin.__main__": "python -m brokertwin",
     "brokertwin.testing.plugin": "entry point pytest11 in pyproject.toml",
     "brokertwin.streaming.job.worker_daemon": "module that Spark starts, named in session.py",
-    "brokertwin.clients.metadata_wait": "library API: KafkaProducer.waitOnMetadata",
     "brokertwin.simulation.zookeeper": "used by examples/before_groups.py",
 }
 """Modules without an importer in product code, and who loads them."""

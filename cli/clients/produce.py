@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from brokertwin.cli.era_options import EraOption, Trace, tracer
 from brokertwin.cli.options import AsJson, Bootstrap, ConfigFile, KafkaConfig, settings_of
 from brokertwin.cli.output import say, show_json
 from brokertwin.errors import UserError
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
+    from brokertwin.clients.era import Era
     from brokertwin.clients.io.producer import Producer
+    from brokertwin.clients.io.security import Kafka
+    from brokertwin.clients.io.shared_producer import SharedProducer
     from brokertwin.clients.messages import ProducerRecord
     from brokertwin.clients.producer_config import ProducerConfig
     from brokertwin.clients.producer_events import RecordAcked, RecordFailed
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
 READ_AHEAD = 10_000
 TURN_MS = 50
 STANDARD_INPUT = "-"
+CHECK_TOPIC = "Check the topic name: `brokertwin produce` does not create topics."
 
 
 class Compression(StrEnum):
@@ -60,8 +65,14 @@ Partition = Annotated[
     typer.Option("--partition", min=0, help="Write to this partition; default: by key."),
 ]
 CompressionOption = Annotated[Compression, typer.Option("--compression", help="compression.type")]
-AcksOption = Annotated[Acks, typer.Option("--acks", help="acks; only all allows idempotence.")]
-LingerMs = Annotated[int, typer.Option("--linger-ms", min=0, metavar="MS", help="linger.ms")]
+AcksOption = Annotated[
+    Acks | None,
+    typer.Option("--acks", help="acks; only all allows idempotence. Default: all; with --era: 1."),
+]
+LingerMs = Annotated[
+    int | None,
+    typer.Option("--linger-ms", min=0, metavar="MS", help="linger.ms; default: 5; with --era: 0."),
+]
 AvailabilityMs = Annotated[
     int,
     typer.Option(
@@ -90,6 +101,32 @@ TransactionSize = Annotated[
         help="With --transactional-id: records per transaction; default: one transaction.",
     ),
 ]
+InFlight = Annotated[
+    int,
+    typer.Option(
+        "--max-in-flight",
+        min=1,
+        metavar="N",
+        help="max.in.flight.requests.per.connection; more than 5 requires --unsafe.",
+    ),
+]
+Unsafe = Annotated[
+    bool,
+    typer.Option(
+        "--unsafe",
+        help="Allow an idempotent producer with any --acks and --max-in-flight, to show which"
+        " records are then lost, repeated or out of order.",
+    ),
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        "--threads",
+        min=1,
+        metavar="N",
+        help="Send from N threads that share the producer; the order of lines is then not kept.",
+    ),
+]
 MaxBlockMs = Annotated[
     int, typer.Option("--max-block-ms", min=1, metavar="MS", help="max.block.ms")
 ]
@@ -101,13 +138,18 @@ def command(
     key_separator: Separator = None,
     partition: Partition = None,
     compression: CompressionOption = Compression.NONE,
-    acks: AcksOption = Acks.ALL,
-    linger_ms: LingerMs = 5,
+    acks: AcksOption = None,
+    linger_ms: LingerMs = None,
     batch_size: BatchSize = 16_384,
     availability_timeout_ms: AvailabilityMs = 0,
     max_block_ms: MaxBlockMs = 60_000,
+    max_in_flight: InFlight = 5,
+    unsafe: Unsafe = False,
     transactional_id: TransactionalId = None,
     transaction_size: TransactionSize = None,
+    threads: Threads = None,
+    era: EraOption = None,
+    trace: Trace = False,
     as_json: AsJson = False,
     bootstrap: Bootstrap = None,
     kafka_config: KafkaConfig = None,
@@ -121,49 +163,111 @@ def command(
     prints a line for each record: its partition and offset, or the error. Exits with code 1 if a
     record failed.
     """
-    from brokertwin.cli.clients.client_access import accessible
-    from brokertwin.clients.io.producer import BlockedError, Producer, TransactionError
-    from brokertwin.clients.producer_config import ProducerConfig, ProducerConfigError
-    from brokertwin.state.core.errors import error_name
+    import msgspec
 
+    from brokertwin.cli.clients.client_access import accessible
+    from brokertwin.cli.clients.sender_threads import send_from_threads
+    from brokertwin.clients.io.producer import BlockedError
+    from brokertwin.clients.io.shared_producer import SharedProducer
+
+    _check_threads(threads, transactional_id, trace)
     kafka = accessible(settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config))
-    try:
-        settings = ProducerConfig(
-            acks=acks,
-            linger_ms=linger_ms,
-            batch_size=batch_size,
-            partitioner_availability_timeout_ms=availability_timeout_ms,
-            max_block_ms=max_block_ms,
-            transactional_id=transactional_id,
-        )
-        producer = Producer(kafka, settings, compression=compression, may_create_topics=False)
-    except ProducerConfigError as error:
-        raise UserError(f"{error}.") from None
     told = Told(as_json)
+    settings = msgspec.structs.replace(
+        _defaults(era, acks, linger_ms),
+        batch_size=batch_size,
+        partitioner_availability_timeout_ms=availability_timeout_ms,
+        max_block_ms=max_block_ms,
+        max_in_flight_requests_per_connection=max_in_flight,
+        is_unsafe=unsafe,
+        transactional_id=transactional_id,
+    )
+    shared = told if threads is not None else None
+    producer = _producer(kafka, settings, compression, era, trace, shared)
     with producer:
         try:
-            lines = (
-                _message(line, key_separator) for line in _lines(files or ["-"], producer, told)
-            )
-            if transactional_id is None:
-                for message in lines:
-                    producer.send(topic, message, partition)
+            lines = files or [STANDARD_INPUT]
+            if isinstance(producer, SharedProducer):
+                messages = (_message(line, key_separator) for line in _lines_of(lines))
+                send_from_threads(producer, topic, messages, partition, threads or 1)
             else:
-                _in_transactions(producer, topic, lines, partition, transaction_size, told)
+                messages = (_message(line, key_separator) for line in _lines(lines, producer, told))
+                _send(producer, topic, messages, partition, transaction_size, told)
         except BlockedError as error:
-            raise UserError(
-                str(error),
-                "Check the topic name: `brokertwin produce` does not create topics.",
-            ) from None
-        except TransactionError as error:
-            failed = f"{error.error} {error_name(error.error)}"
-            raise UserError(f"The transaction failed: {failed}.") from None
+            raise UserError(str(error), CHECK_TOPIC) from None
         except KeyboardInterrupt:
             say("sending pending records")
         told.take(producer.flush(_longest_ms(producer.client.producer.config)))
     say(f"{counted(told.acked, 'record')} acknowledged, {told.failed:,} failed")
     if told.failed:
         raise typer.Exit(1)
+
+
+def _check_threads(threads: int | None, transactional_id: str | None, is_traced: bool) -> None:
+    """Check options that a shared producer does not support. Raises UserError."""
+    if threads is not None and transactional_id is not None:
+        raise UserError("Cannot combine --threads and --transactional-id.", "Leave out one.")
+    if threads is not None and is_traced:
+        raise UserError("Cannot combine --threads and --trace.", "Leave out one.")
+
+
+def _defaults(era: "Era | None", acks: Acks | None, linger_ms: int | None) -> "ProducerConfig":
+    """Return an era's settings with those that were given."""
+    import msgspec
+
+    from brokertwin.clients.eras import producer_config
+
+    given = {"acks": acks, "linger_ms": linger_ms}
+    known = {name: value for name, value in given.items() if value is not None}
+    return msgspec.structs.replace(producer_config(era), **known)
+
+
+def _producer(
+    kafka: "Kafka",
+    settings: "ProducerConfig",
+    compression: Compression,
+    era: "Era | None",
+    is_traced: bool,
+    shared: "Told | None",
+) -> "Producer | SharedProducer":
+    """Return a producer for one thread or, with `shared` for its results, for several."""
+    from brokertwin.clients.eras import metadata_settings
+    from brokertwin.clients.io.shared_producer import SharedProducer
+    from brokertwin.clients.io.traced import EraProducer
+    from brokertwin.clients.producer_config import ProducerConfigError
+
+    metadata = metadata_settings(era)
+    try:
+        if shared is not None:
+            return SharedProducer(
+                kafka, settings, shared.take_one, compression=compression, metadata=metadata
+            )
+        return EraProducer(kafka, settings, era, tracer(is_traced), compression=compression)
+    except ProducerConfigError as error:
+        raise UserError(f"{error}.") from None
+
+
+def _send(
+    producer: "Producer",
+    topic: str,
+    messages: "Iterable[ProducerRecord]",
+    partition: int | None,
+    size: int | None,
+    told: "Told",
+) -> None:
+    """Send messages, in transactions of `size` if the producer has transactions."""
+    from brokertwin.clients.io.producer import TransactionError
+    from brokertwin.state.core.errors import error_name
+
+    if producer.client.transactions is None:
+        for message in messages:
+            producer.send(topic, message, partition)
+        return
+    try:
+        _in_transactions(producer, topic, messages, partition, size, told)
+    except TransactionError as error:
+        failed = f"{error.error} {error_name(error.error)}"
+        raise UserError(f"The transaction failed: {failed}.") from None
 
 
 def _in_transactions(
@@ -210,6 +314,10 @@ class Told:
     def __init__(self, as_json: bool) -> None:
         self.acked = self.failed = 0
         self._as_json = as_json
+
+    def take_one(self, event: "RecordAcked | RecordFailed") -> None:
+        """Count a result; prints it with --json."""
+        self.take([event])
 
     def take(self, events: "Iterable[RecordAcked | RecordFailed]") -> None:
         """Count results; print them with --json."""
@@ -261,13 +369,22 @@ def _lines(files: list[str], producer: "Producer", told: Told) -> Iterator[bytes
 def _read(
     files: list[str], lines: "queue.Queue[bytes | UserError | None]", producer: "Producer"
 ) -> None:
+    try:
+        for line in _lines_of(files):
+            lines.put(line)
+            producer.wake()
+    except UserError as error:
+        lines.put(error)
+    lines.put(None)
+    producer.wake()
+
+
+def _lines_of(files: list[str]) -> Iterator[bytes]:
+    """Yield the lines of files and of standard input. Raises UserError."""
     for name in files:
         try:
             with sys.stdin.buffer if name == STANDARD_INPUT else Path(name).open("rb") as stream:
                 for line in stream:
-                    lines.put(line.rstrip(b"\r\n"))
-                    producer.wake()
+                    yield line.rstrip(b"\r\n")
         except OSError as error:
-            lines.put(UserError(f"Cannot read {name}: {error.strerror}."))
-    lines.put(None)
-    producer.wake()
+            raise UserError(f"Cannot read {name}: {error.strerror}.") from None

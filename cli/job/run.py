@@ -352,14 +352,14 @@ def _watched(
     settings: "Settings", http_listen: str | None, stop: "StopReason"
 ) -> "Iterator[JobSource]":
     """Yield the job's status, served over HTTP if there is an address."""
-    from brokertwin.cli.watching.server import OPTION, listen_address, served
+    from brokertwin.cli.watching.server import OPTION, app, listen_address, served
     from brokertwin.cli.watching.sources import JobSource
 
     source = JobSource(settings.prefix, settings.checkpoint_dir, stop.wanted)
     if http_listen is None:
         yield source
         return
-    with served(source, f"{OPTION} {http_listen}", *listen_address(http_listen)) as url:
+    with served(app(source), f"{OPTION} {http_listen}", *listen_address(http_listen)) as url:
         say_at(f"status page at {url}")
         yield source
 

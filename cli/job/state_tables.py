@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 KINDS = (
     "topics|logs|producers|sessions|clients|groups|offsets|transactional-ids|waiting"
     "|partitions|members|producer-batches|session-partitions"
-    "|replicas|fetchers"
+    "|replicas|fetchers|producer-id-blocks"
 )
 
 TIMES = {
@@ -29,6 +29,7 @@ LESS = {
     "groups": {"lowestLag"},
     "producers": {"coordinatorEpoch", "batches"},
     "producer-batches": {"producerEpoch"},
+    "producer-id-blocks": {"allocatedBy", "firstProducerId", "lastProducerId"},
     "sessions": {"isPrivileged"},
     "transactional-ids": {"transactionTimeoutMs", "lastUpdateTimestamp"},
 }

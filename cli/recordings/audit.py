@@ -53,14 +53,6 @@ FailOnOption = Annotated[
     FailOn,
     typer.Option("--fail-on", help="Lowest severity that makes the exit code nonzero."),
 ]
-Decide = Annotated[
-    bool,
-    typer.Option(
-        "--decide",
-        help="Also run every request through the broker model and report responses that differ."
-        " Requires --job or a recording that starts with its broker.",
-    ),
-]
 FollowOption = Annotated[
     bool,
     typer.Option(
@@ -81,7 +73,6 @@ def command(
     where: Where,
     html: Html = None,
     fail_on: FailOnOption = FailOn.WARNING,
-    decide: Decide = False,
     broker_config: BrokerConfig = None,
     follow: FollowOption = False,
     every: EveryOption = 10.0,
@@ -92,18 +83,18 @@ def command(
     Findings: fenced producers, out-of-order sequences, duplicate batches, lost fetch sessions and
     the clients that open many, rebalances and their causes, offsets that move back, refused
     commits, growing lag, shrinking in-sync replica sets, writes below min.insync.replicas, and all
-    other errors. The recorded responses are only checked against the broker model with --decide.
-    Use `brokertwin explain` for the timeline of one producer, group or session.
+    other errors. Use `brokertwin explain` for the timeline of one producer, group or session, and
+    `brokertwin replay --compare` to check the responses against the broker model.
 
     Exits with code 3 if there is an error, with code 1 if there is a warning, otherwise with 0.
     """
     from brokertwin.recordings.audit import page
-    from brokertwin.recordings.audit.finders import findings, in_order
+    from brokertwin.recordings.audit.finders import findings
     from brokertwin.recordings.audit.reading import read_from
     from brokertwin.recordings.formats.documents import Texts
 
     if follow:
-        _check_follow(where, html, decide)
+        _check_follow(where, html)
         raise typer.Exit(_exit_code(_follow(where, broker_config, every, as_json), fail_on))
     if html is not None:
         page.look()
@@ -111,8 +102,6 @@ def command(
     with source_of(where, Texts.REQUEST_LOGS) as source:
         done = read_from(source, headers, _observer(broker_config))
     found = findings(done.history)
-    if decide:
-        found = in_order([*found, *_decided(where, broker_config)])
     notes = [f"Could not read {counted(len(done.broken), 'line')}."] if done.broken else []
     for broken in done.broken[:LINES_SHOWN]:
         warn(f"{broken.place}: {broken.reason}")
@@ -129,12 +118,12 @@ def command(
     raise typer.Exit(_exit_code(found, fail_on))
 
 
-def _check_follow(where: Where, html: Path | None, decide: bool) -> None:
+def _check_follow(where: Where, html: Path | None) -> None:
     """Raises UserError for options that --follow does not go with."""
     if not where.files:
         raise UserError("--follow is for files that grow.", "Name the files.")
-    if html is not None or decide:
-        raise UserError("--follow does not go with --html and --decide.", "Leave them out.")
+    if html is not None:
+        raise UserError("Cannot combine --follow with --html.", "Leave out one of them.")
 
 
 def _follow(
@@ -182,14 +171,6 @@ def _status(path: Path) -> os.stat_result:
 
 def _key(finding: "AuditFinding") -> tuple[str, str, int]:
     return finding.kind, finding.subject, finding.code
-
-
-def _decided(where: Where, broker_config: Path | None) -> "list[AuditFinding]":
-    """Return responses that differ from the broker model's. Raises UserError if it cannot run."""
-    from brokertwin.cli.recordings.replay import compared_again
-    from brokertwin.recordings.audit import decided
-
-    return list(decided.differing(compared_again(where, broker_config)))
 
 
 def _observer(broker_config: Path | None) -> "ReplicationObserver":

@@ -1,8 +1,7 @@
 """`brokertwin ingest`: convert request logs, protocol logs and captures to events."""
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,23 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import Progress
 
-from brokertwin.cli.job.send import EXAMPLES_SHOWN, Afresh, Tally, Wait, placed_cluster, produce
-from brokertwin.cli.options import AsJson, Bootstrap, ConfigFile, KafkaConfig, Prefix, settings_of
+from brokertwin.cli.job.send import EXAMPLES_SHOWN
+from brokertwin.cli.options import AsJson, Bootstrap, ConfigFile, KafkaConfig, settings_of
 from brokertwin.cli.output import err, out, say, show_json, show_table, warn
-from brokertwin.cli.recordings.recordings import Job, Told, hand_over
 from brokertwin.errors import UserError
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.kafka_io.kafka_clients import ClientProperties
-    from brokertwin.kafka_io.placement import Placement
     from brokertwin.recordings.formats.batches import Completion, Headers, Needs
     from brokertwin.recordings.formats.documents import Document, UnpairedDocuments
     from brokertwin.recordings.formats.order import Sorter
     from brokertwin.recordings.formats.pipeline import FileReading
     from brokertwin.recordings.formats.summary import Summary
     from brokertwin.settings import Settings
-    from brokertwin.streaming.job.edge import JobEdge, Sendable
 
 NOT_ALL_WELL = 1
 STDOUT = Path("-")
@@ -91,22 +87,15 @@ BatchesConfig = Annotated[
     ),
 ]
 Out = Annotated[
-    Path | None,
+    Path,
     typer.Option(
         "--out",
         metavar="FILE|-",
-        help="Write requests with responses as JSON lines; compressed if it ends in .gz.",
+        help="Destination of the JSON lines, by default standard output. A file that ends in .gz"
+        " is compressed.",
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite --out if it is not empty.")]
-Send = Annotated[
-    bool | None,
-    typer.Option("--send/--no-send", help="Send the events to a job; the default without --out."),
-]
-Cluster = Annotated[
-    str | None,
-    typer.Option("--cluster", metavar="NAME", help="The job's cluster that receives the events."),
-]
 DeadLetters = Annotated[
     Path | None,
     typer.Option(
@@ -125,29 +114,22 @@ def command(
     batches: Batches = None,
     batches_from: BatchesFrom = None,
     batches_config: BatchesConfig = None,
-    out_file: Out = None,
+    out_file: Out = STDOUT,
     force: Force = False,
-    send: Send = None,
-    afresh: Afresh = False,
-    wait: Wait = True,
-    cluster: Cluster = None,
     dead_letters: DeadLetters = None,
     bootstrap: Bootstrap = None,
     kafka_config: KafkaConfig = None,
-    prefix: Prefix = None,
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Convert recordings of a real cluster to events.
+    """Convert recordings of a real cluster to JSON lines of requests with responses.
 
     Reads Kafka's request log (kafka.request.logger at DEBUG), Kroxylicious protocol logs and
-    captures. Sorts requests by arrival, adds batch headers to Produce requests, and sends the
-    events to a job or writes them to a file for `replay` and `send`. Principals are marked as
-    asserted; credentials are removed. As in `send`, a job gets the recorded ids and its responses
-    are compared with the recorded ones.
+    captures. Sorts requests by arrival, adds batch headers to Produce requests and removes
+    credentials. `brokertwin send FILE` sends the lines to a job, `brokertwin replay FILE` runs
+    them through the broker model.
 
-    Exits with code 1 if a line was damaged or a response differs. Damaged lines are counted and
-    skipped.
+    Exits with code 1 if a line was damaged. Damaged lines are counted and skipped.
     """
     from brokertwin.recordings.formats.order import Sorter
     from brokertwin.recordings.formats.pipeline import FileReading, zone_of
@@ -159,12 +141,11 @@ def command(
             "Name files, or - for standard input, or pass --from-topic NAME.",
         )
     _check_batches(batches_from, batches_config)
-    is_sent = send if send is not None else out_file is None
-    _check_out(out_file, is_sent, force, as_json)
+    _check_out(out_file, force, as_json)
     reading = FileReading(broker, zone_of(time_zone), warn)
-    settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config, prefix=prefix)
+    settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config)
     batches_client = _batches_client(batches_from, batches_config, settings)
-    work = _Work(settings, Summary(), reading, is_sent, cluster, afresh, wait)
+    work = _Work(settings, Summary(), reading)
     started = time.monotonic()
     with ExitStack() as stack:
         bar = stack.enter_context(
@@ -179,22 +160,19 @@ def command(
             raise nothing_read(work.summary)
         headers = work.headers(batches or [], batches_client, needs)
         completion = work.write(sorter, headers, needs, out_file)
-        work.hand_over(headers, needs, files or [])
     _show(work, completion, time.monotonic() - started, as_json, out_file == STDOUT)
-    if work.summary.dead or not (work.told is None or work.told.is_fine()):
+    if work.summary.dead:
         raise typer.Exit(NOT_ALL_WELL)
 
 
-def _check_out(out_file: Path | None, is_sent: bool, force: bool, as_json: bool) -> None:
-    """Raise UserError if the events have no destination, or --out cannot be written."""
-    if out_file is None and not is_sent:
-        raise UserError("--no-send without --out would discard all events.", "Add --out FILE.")
+def _check_out(out_file: Path, force: bool, as_json: bool) -> None:
+    """Raise UserError if --out cannot be written."""
     if as_json and out_file == STDOUT:
         raise UserError(
             "Cannot combine --json with `--out -`: both write to standard output.",
-            "Pass a file to --out, or leave out --json.",
+            "Add --out FILE, or leave out --json.",
         )
-    if out_file is not None and not force:
+    if not force:
         _refuse_overwriting(out_file)
 
 
@@ -210,33 +188,13 @@ def _check_batches(batches_from: str | None, batches_config: Path | None) -> Non
 class _Work:
     """One run with its settings and counters."""
 
-    def __init__(
-        self,
-        settings: "Settings",
-        summary: "Summary",
-        reading: "FileReading",
-        is_sent: bool,
-        cluster: str | None,
-        afresh: bool,
-        is_waited: bool,
-    ) -> None:
+    def __init__(self, settings: "Settings", summary: "Summary", reading: "FileReading") -> None:
         self.settings = settings
         self.summary = summary
         self.reading = reading
-        self.is_sent = is_sent
-        self.tally = Tally()
-        self.refused: Counter[tuple[str, str]] = Counter()
         self.written = 0
         self.bar = Progress(disable=True)
         self._client: ClientProperties | None = None
-        self.told: Told | None = None
-        self._afresh = afresh
-        self._is_waited = is_waited
-        self._history: list[Document] = []
-        self._is_recording = False
-        self._placements: Mapping[str, Placement] = {}
-        self._cluster = cluster
-        self._edge = self._make_edge() if is_sent else None
 
     def client(self) -> "ClientProperties":
         """Return the properties for --bootstrap. Raises UserError if there is no Kafka."""
@@ -247,16 +205,6 @@ class _Work:
             for warning in self._client.warnings():
                 warn(warning)
         return self._client
-
-    def _make_edge(self) -> "JobEdge":
-        from brokertwin.kafka_io import placement
-        from brokertwin.streaming.job.clock import now_ms
-        from brokertwin.streaming.job.edge import JobEdge
-
-        found = self._placements = placement.read(self.client(), self.settings.prefix)
-        if self._cluster is None and len(found) == 1:
-            self._cluster = next(iter(found))
-        return JobEdge(found, self._cluster, None, now_ms)
 
     def read(self, files: list[Path], topic: str | None, sorter: "Sorter") -> "Needs":
         """Read all sources into the sorter."""
@@ -273,35 +221,9 @@ class _Work:
             from brokertwin.recordings.formats.topics import of_topic
 
             documents = of_topic(self.client(), topic, self.reading)(self.summary)
-        if self.is_sent and not self._afresh:
-            documents = self._kept(documents)
         needs = sort(documents, sorter, self.summary)
         self.bar.update(task, total=1, completed=1)
         return needs
-
-    def _kept(self, documents: "Iterator[Document]") -> "Iterator[Document]":
-        """Keep the documents in memory, because a recording's order depends on all of them."""
-        for document in documents:
-            self._is_recording = self._is_recording or bool(bytes(document.response))
-            self._history.append(document)
-            yield document
-
-    def hand_over(self, headers: "Headers | None", needs: "Needs", files: list[Path]) -> None:
-        """Send a recording with its ids to the job and compare the responses."""
-        from brokertwin.recordings.formats.batches import Completion
-        from brokertwin.recordings.replay.recording import of_documents
-
-        if not self._is_recording:
-            return
-        history = of_documents(self._history, Completion(headers, needs.names))
-        for line in history.broken:
-            self.refused["", line.reason] += 1
-        for reason, count in history.left_out.items():
-            self.refused["", reason] += count
-        job = Job(self.settings, self.client(), placed_cluster(self._placements, self._cluster))
-        prepared, self.told = hand_over(job, history, files, self.tally, self.bar, self._is_waited)
-        for exchange, refusal in prepared.refused:
-            self.refused[exchange.api, refusal.reason] += 1
 
     def headers(
         self, dumps: list[Path], client: "ClientProperties | None", needs: "Needs"
@@ -322,9 +244,9 @@ class _Work:
         return headers
 
     def write(
-        self, sorter: "Sorter", headers: "Headers | None", needs: "Needs", out_file: Path | None
+        self, sorter: "Sorter", headers: "Headers | None", needs: "Needs", out_file: Path
     ) -> "Completion":
-        """Write the documents in order, to the file and to the job."""
+        """Write the documents in order."""
         from brokertwin.recordings.formats.batches import Completion
         from brokertwin.recordings.formats.pipeline import in_order
 
@@ -332,35 +254,11 @@ class _Work:
         documents = self.bar.track(
             in_order(sorter, completion), total=len(sorter), description="writing"
         )
-        with ExitStack() as stack:
-            kept = iter(documents)
-            if out_file is not None:
-                kept = self._written(kept, stack.enter_context(_writer(out_file)))
-            if self._edge is None or self._is_recording:
-                for _ in kept:
-                    pass
-            else:
-                self._edge.controllers |= self.summary.controllers
-                events = self._events(kept, self._edge)
-                produce(self.client(), self.settings.prefix, events, self.tally)
+        with _writer(out_file) as write:
+            for document in documents:
+                write(document + b"\n")
+                self.written += 1
         return completion
-
-    def _written(self, documents: Iterator[bytes], write: Write) -> Iterator[bytes]:
-        for document in documents:
-            write(document + b"\n")
-            self.written += 1
-            yield document
-
-    def _events(self, documents: Iterator[bytes], edge: "JobEdge") -> Iterator["Sendable"]:
-        from brokertwin.recordings.formats.documents import api_of_document
-        from brokertwin.state.core.events import Refusal
-
-        for document in documents:
-            event = edge.event(document, "")
-            if isinstance(event, Refusal):
-                self.refused[api_of_document(document), event.reason] += 1
-            else:
-                yield event
 
 
 def _batches_client(
@@ -421,7 +319,7 @@ def _show(
     work: _Work, completion: "Completion", seconds: float, as_json: bool, is_quiet: bool
 ) -> None:
     summary = work.summary
-    left = summary.left + work.refused
+    left = summary.left
     missing = {str(reason): count for reason, count in completion.missing.most_common()}
     if as_json:
         report: dict[str, Any] = {
@@ -431,12 +329,9 @@ def _show(
             "damaged": dict(summary.dead),
             "batches": {"completed": completion.completed, "missing": missing},
             "namelessTopicIds": summary.nameless_topic_ids,
-            "sent": work.tally.sent,
             "written": work.written,
             "seconds": seconds,
         }
-        if work.told is not None:
-            report["recording"] = work.told.as_json()
         show_json(report)
         return
     made = summary.events.total()
@@ -452,19 +347,13 @@ def _show(
     show_table(["API", "events"], sorted(summary.events.items()))
     if left:
         rows = [(api or "-", why, count) for (api, why), count in sorted(left.items())]
-        title = "not sent" if not summary.left else "left out"
-        show_table(["API", "reason", "lines or events"], rows, title)
+        show_table(["API", "reason", "lines"], rows, "left out")
     _show_what_lacks(completion, missing, summary.nameless_topic_ids)
     if summary.dead:
         show_table(["damaged", "lines"], summary.dead.most_common())
         title = f"examples of each reason, at most {EXAMPLES_SHOWN}"
         show_table(["line", "reason", "detail"], summary.examples, title)
-    if work.is_sent:
-        out.print(f"sent {counted(work.tally.sent, 'event')}")
-    if work.told is not None:
-        work.told.show()
-    if work.written:
-        out.print(f"wrote {counted(work.written, 'document')}")
+    out.print(f"wrote {counted(work.written, 'document')}")
 
 
 def _show_what_lacks(completion: "Completion", missing: dict[str, int], nameless: int) -> None:

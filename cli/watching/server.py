@@ -53,8 +53,8 @@ Reply = tuple[str, str, bytes]
 """Status line, content type, body."""
 
 
-def listen_address(text: str) -> tuple[str, int]:
-    """Parse `--http-listen`; a port alone is on the loopback address.
+def listen_address(text: str, option: str = OPTION) -> tuple[str, int]:
+    """Parse the value of an option; a port alone is on the loopback address.
 
     Raises:
         UserError: the value is invalid.
@@ -62,7 +62,7 @@ def listen_address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not port.isdecimal() or int(port) not in PORTS or (colon and not host):
         raise UserError(
-            f"Invalid value of {OPTION}: {text!r}.",
+            f"Invalid value of {option}: {text!r}.",
             "Pass [HOST:]PORT: 9404 for 127.0.0.1:9404, or 0.0.0.0:9404 for every address.",
         )
     return host.strip("[]") or LOOPBACK, int(port)
@@ -123,11 +123,11 @@ class _ServerV6(_Server):
 
 
 @contextmanager
-def served(source: "Source", option: str, host: str, port: int) -> Iterator[str]:
+def served(application: "WSGIApplication", option: str, host: str, port: int) -> Iterator[str]:
     """Serve at an address; yields the URL.
 
     Args:
-        source: provides the document.
+        application: `app`, or another one.
         option: the user's option; errors start with it.
         host: a name or address of this machine.
         port: 0 to 65535; 0 selects a free one.
@@ -137,7 +137,7 @@ def served(source: "Source", option: str, host: str, port: int) -> Iterator[str]
     """
     kind = _ServerV6 if ":" in host else _Server
     try:
-        server = make_server(host, port, app(source), server_class=kind, handler_class=_Handler)
+        server = make_server(host, port, application, server_class=kind, handler_class=_Handler)
     except OSError as error:
         hint = "Choose another port, or 0 for any free port."
         if isinstance(error, PermissionError):

@@ -33,6 +33,17 @@ class BlockedError(Exception):
     """A record could not be added within `max.block.ms`; the text says why."""
 
 
+def why_blocked(client: ProducerClient, topic: str, partition: int | None) -> str:
+    """Describe why a record could not be added within `max.block.ms`."""
+    count = client.metadata.snapshot.partition_count(topic)
+    waited = f"after {client.producer.config.max_block_ms} ms (max.block.ms)"
+    if not count:
+        return f"Topic {topic} does not exist {waited}."
+    if partition is not None and partition >= count:
+        return f"Topic {topic} has {count} partitions and none of number {partition} {waited}."
+    return f"No room in buffer.memory {waited}."
+
+
 class TransactionError(Exception):
     """A transaction that failed or timed out.
 
@@ -49,7 +60,10 @@ class TransactionError(Exception):
 
 
 class Producer:
-    """One producer; times in ms. `network` and `clock` are for tests."""
+    """One producer; times in ms. `network` and `clock` are for tests.
+
+    `client` replaces a client of `config` (`clients/io/traced.py`).
+    """
 
     def __init__(
         self,
@@ -59,12 +73,15 @@ class Producer:
         client_id: str = "brokertwin-producer",
         compression: str = "none",
         may_create_topics: bool = True,
+        client: ProducerClient | None = None,
         network: ClientNetwork | None = None,
         clock: Clock = monotonic_ms,
     ) -> None:
         """Raises ProducerConfigError."""
-        self.client = ProducerClient(config, random.random, may_create_topics=may_create_topics)
-        self.client.metadata.bootstrap(addresses_to(kafka), clock())
+        self.client = client or ProducerClient(
+            config, random.random, may_create_topics=may_create_topics
+        )
+        self.client.start(addresses_to(kafka), clock())
         self._compression = compression
         self._messages: dict[int, ProducerRecord] = {}
         self._sockets = None if network else SocketNetwork(kafka, client_id, self._encode)
@@ -109,17 +126,8 @@ class Producer:
                 self._messages[record_id] = message
                 return record_id
             if now >= until:
-                raise BlockedError(self._why(topic, partition))
+                raise BlockedError(why_blocked(self.client, topic, partition))
             self._driver.turn(until - now)
-
-    def _why(self, topic: str, partition: int | None) -> str:
-        count = self.client.metadata.snapshot.partition_count(topic)
-        waited = f"after {self.client.producer.config.max_block_ms} ms (max.block.ms)"
-        if not count:
-            return f"Topic {topic} does not exist {waited}."
-        if partition is not None and partition >= count:
-            return f"Topic {topic} has {count} partitions and none of number {partition} {waited}."
-        return f"No room in buffer.memory {waited}."
 
     # Transactions
 

@@ -6,6 +6,7 @@ broker; a consumer with `group.protocol=consumer` then reports that the cluster 
 """
 
 from brokertwin.gateway.admin.features import Features
+from brokertwin.gateway.admin.releases import Release
 from brokertwin.gateway.engine.engine import Body
 from brokertwin.gateway.protocol.frames import UnsupportedError, decode_request, encode_response
 from brokertwin.state.apis.api_versions import API
@@ -48,6 +49,8 @@ SASL_APIS = frozenset({SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key})
 ITS_OWN = frozenset(key for key, api in KAFKA_APIS.items() if api.handler is Decider.EDGE)
 """APIs that the gateway answers itself, in all versions of Kafka."""
 
+UNKNOWN_VERSION = -1
+
 PROBE_HEADER: Body = {
     "requestApiKey": API_VERSIONS.key,
     "requestApiVersion": 0,
@@ -56,10 +59,12 @@ PROBE_HEADER: Body = {
 """The header of a request that every broker answers at once."""
 
 
-def response_frame(frame: bytes, features: Features | None = None) -> tuple[bytearray, int]:
+def response_frame(
+    frame: bytes, features: Features | None = None, release: Release | None = None
+) -> tuple[bytearray, int]:
     """Return the response frame to an ApiVersions frame, and its error code.
 
-    `features` provides the finalized levels.
+    `features` provides the finalized levels. Only what `release` offers is listed.
 
     Raises:
         MalformedError: the frame is no ApiVersions request.
@@ -67,20 +72,40 @@ def response_frame(frame: bytes, features: Features | None = None) -> tuple[byte
     try:
         request = decode_request(frame)
     except UnsupportedError as unsupported:
-        body = response_body(-1, "", "")
+        body = response_body(UNKNOWN_VERSION, "", "")
+        if release is not None:
+            _restrict(body, release)
         return encode_response(API_VERSIONS.key, 0, unsupported.correlation_id, body), body[
             "errorCode"
         ]
+    version = request.version
+    if release is not None and not release.offers(API_VERSIONS.key, version):
+        version = UNKNOWN_VERSION
     names = ("clientSoftwareName", "clientSoftwareVersion")
-    body = response_body(request.version, *(request.body.get(name, "") for name in names))
+    body = response_body(version, *(request.body.get(name, "") for name in names))
     if features is not None and body["errorCode"] == Error.NONE:
         if "finalizedFeaturesEpoch" in body:
             body["finalizedFeaturesEpoch"] = features.epoch()
         _put_features(body, features)
+    if release is not None:
+        _restrict(body, release)
     correlation_id = request.header["correlationId"]
-    return encode_response(API_VERSIONS.key, request.version, correlation_id, body), body[
-        "errorCode"
-    ]
+    encoded = encode_response(API_VERSIONS.key, max(version, 0), correlation_id, body)
+    return encoded, body["errorCode"]
+
+
+def _restrict(body: Body, release: Release) -> None:
+    """Keep what a release offers, too."""
+    listed = []
+    for each in body["apiKeys"]:
+        first, last = release.apis.get(each["apiKey"], (0, -1))
+        first, last = max(first, each["minVersion"]), min(last, each["maxVersion"])
+        if first <= last:
+            listed.append({**each, "minVersion": first, "maxVersion": last})
+    body["apiKeys"] = listed
+    for name in ("supportedFeatures", "finalizedFeatures"):
+        if name in body and release.features is not None:
+            body[name] = [each for each in body[name] if each["name"] in release.features]
 
 
 def _put_features(body: Body, features: Features) -> None:

@@ -52,6 +52,7 @@ class CapturedExchange:
         is_answered: whether the response is known; True for acks 0, which has none.
         reasons: why something could not be decoded.
         sizes: frame sizes in bytes by field name, if one could not be decoded.
+        fault: faults that a proxy has injected.
     """
 
     time: int
@@ -67,6 +68,7 @@ class CapturedExchange:
     is_answered: bool = False
     reasons: list[str] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
+    fault: str | None = None
 
     @property
     def api(self) -> str:
@@ -161,6 +163,8 @@ class CapturedExchange:
             document["principal"] = self.principal
         if not is_delivered:
             document["delivered"] = False
+        if self.fault is not None:
+            document["fault"] = self.fault
         if self.reasons:
             document["reason"] = "; ".join(self.reasons)
         return _encode(document | self.sizes)
@@ -201,8 +205,10 @@ def _decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Bod
 
 
 def _summarize(partitions: list[Body] | None) -> None:
-    """Replace record sets by batch headers."""
+    """Replace record sets by batch headers, once."""
     for partition in partitions or ():
+        if "batches" in partition:
+            continue
         data = partition.get("records") or b""
         partition["records"] = None
         partition["recordsSizeInBytes"] = len(data)

@@ -11,13 +11,13 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import Protocol
 
 import structlog
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.capture.counts import CaptureCounts
 from brokertwin.gateway.capture.documents import CapturedExchange, End, fault
-from brokertwin.gateway.capture.recorder import Recorder
 from brokertwin.gateway.capture.relay import Pipe, Relay, RelayTarget
 from brokertwin.gateway.capture.rewriting import nodes_of
 from brokertwin.gateway.edge_fields import Address
@@ -33,6 +33,17 @@ STREAM_BYTES = 1 << 18
 PORTS_TRIED_MAX = 100
 HELD_MAX = 100
 """Maximum of exchanges held back until the first Metadata response."""
+
+
+class DocumentTaker(Protocol):
+    """Takes documents in order, like `Recorder`."""
+
+    async def put(self, document: bytes) -> None:
+        """Take a document; may wait for room."""
+
+    def lose(self, reason: str, count: int = 1) -> None:
+        """Count lost documents."""
+
 
 Document = Callable[[int | None], bytes]
 """Creates a document, given the broker's node id, or None with only one broker."""
@@ -61,7 +72,7 @@ class Proxy:
         self,
         listen: Address,
         bootstrap: Address,
-        recorder: Recorder,
+        recorder: DocumentTaker,
         advertise: str | None = None,
         tls: ssl.SSLContext | None = None,
         limits: GatewayLimits | None = None,
@@ -135,12 +146,15 @@ class Proxy:
         try:
             broker = await self._connect(target, name)
             if broker is not None:
-                relay = self._relays[task] = Relay(self, target, name, client, broker)
+                relay = self._relays[task] = self._relay(target, name, client, broker)
                 await relay.run()
         finally:
             client.writer.close()
             del self._relays[task]
             self.counts.connections -= 1
+
+    def _relay(self, target: RelayTarget, name: str, client: Pipe, broker: Pipe) -> Relay:
+        return Relay(self, target, name, client, broker)
 
     async def _connect(self, target: RelayTarget, name: str) -> Pipe | None:
         """Connect to the broker; log the reason and return None if that fails."""

@@ -76,7 +76,7 @@ class Pipe(NamedTuple):
     writer: asyncio.StreamWriter
 
 
-class _UnframedError(Exception):
+class UnframedError(Exception):
     """The next frame's size is invalid or above the limit; `head` has its bytes."""
 
     def __init__(self, head: bytes) -> None:
@@ -136,10 +136,13 @@ class Relay:
             for pipe in (self._client, self._broker):
                 pipe.writer.close()
         end = End(_now_ms(), self._name)
-        while self._waiting:
-            await self._record(self._waiting.popleft(), is_delivered=False)
+        await self._record_rest()
         if self._is_bound:
             await self._cluster.record_end(end, self._target)
+
+    async def _record_rest(self) -> None:
+        while self._waiting:
+            await self._record(self._waiting.popleft(), is_delivered=False)
 
     def end(self) -> None:
         """Accept no more requests; `run` ends after the pending responses or a timeout."""
@@ -168,7 +171,7 @@ class Relay:
         while True:
             try:
                 frame = await self._frame(reader)
-            except _UnframedError as error:
+            except UnframedError as error:
                 exchange = self._exchange()
                 exchange.not_read("request", error.size, f"{error}, and nothing behind it")
                 await self._record(exchange)
@@ -177,29 +180,40 @@ class Relay:
             except _EndedError as error:
                 writer.write(error.rest)
                 return
-            exchange = self._exchange()
-            _write(writer, frame)
-            self._read_request(exchange, frame)
-            traits = api_of_key(exchange.api_key).traits
-            self._is_bound = self._is_bound or Trait.BINDS_CONNECTION in traits
-            if exchange.is_one_way:
-                exchange.is_answered = True
-                await self._record(exchange)
-            else:
-                self._waiting.append(exchange)
-            await writer.drain()
-            while len(self._waiting) >= self._cluster.limits.requests_ahead:
+            await self._pass_request(self._exchange(), frame)
+            while self._pending() >= self._cluster.limits.requests_ahead:
                 self._progress.clear()
                 await self._progress.wait()
 
+    def _pending(self) -> int:
+        """Return the number of requests without a response."""
+        return len(self._waiting)
+
+    async def _pass_request(self, exchange: CapturedExchange, frame: bytes) -> None:
+        """Forward a request, then decode it."""
+        write_frame(self._broker.writer, frame)
+        self._read_request(exchange, frame)
+        await self._forwarded(exchange)
+
+    async def _forwarded(self, exchange: CapturedExchange) -> None:
+        """Let a request that was forwarded wait for its response, if it has one."""
+        traits = api_of_key(exchange.api_key).traits
+        self._is_bound = self._is_bound or Trait.BINDS_CONNECTION in traits
+        if exchange.is_one_way:
+            exchange.is_answered = True
+            await self._record(exchange)
+        else:
+            self._waiting.append(exchange)
+        await self._broker.writer.drain()
+
     async def _frame(self, reader: asyncio.StreamReader) -> bytes:
-        """Read a frame without its size. Raises _UnframedError, _EndedError, OSError."""
+        """Read a frame without its size. Raises UnframedError, _EndedError, OSError."""
         head = b""
         try:
             head = await reader.readexactly(SIZE_BYTES)
             size = int.from_bytes(head, "big", signed=True)
             if not 0 <= size <= self._cluster.limits.frame_bytes:
-                raise _UnframedError(head)
+                raise UnframedError(head)
             return await reader.readexactly(size)
         except asyncio.IncompleteReadError as error:
             raise _EndedError(head + error.partial) from None
@@ -222,7 +236,7 @@ class Relay:
         while True:
             try:
                 frame = await self._frame(reader)
-            except _UnframedError as error:
+            except UnframedError as error:
                 await self._large_response(error, reader)
                 continue
             except _EndedError as error:
@@ -232,21 +246,32 @@ class Relay:
             ended = self._loop.time()
             for skipped in self._skipped(frame):
                 await self._record(skipped)
-            exchange = self._exchange_of(frame)
-            if may_have_addresses(exchange.api_key, exchange.version):
-                exchange.read_response(frame)
-                is_delivered = self._send(await self._rewritten(exchange, frame))
-            else:
-                is_delivered = self._send(frame)
-                exchange.read_response(frame)
-            self._log_in(exchange, frame)
-            if self._waiting and self._waiting[0] is exchange:
-                self._waiting.popleft()
-            await self._record(exchange, ended, is_delivered)
-            self._progress.set()
-            if self._has_client:
-                with suppress(OSError):  # the other direction fails, too
-                    await writer.drain()
+            await self._pass_response(self._exchange_of(frame), frame, ended)
+
+    async def _pass_response(self, exchange: CapturedExchange, frame: bytes, ended: float) -> None:
+        """Send a response to the client, and record the exchange."""
+        if may_have_addresses(exchange.api_key, exchange.version):
+            exchange.read_response(frame)
+            is_delivered = self._send(await self._rewritten(exchange, frame))
+        else:
+            is_delivered = self._send(frame)
+            exchange.read_response(frame)
+        self._log_in(exchange, frame)
+        self._received(exchange)
+        await self._record(exchange, ended, is_delivered)
+        self._progress.set()
+        await self._drain()
+
+    def _received(self, exchange: CapturedExchange) -> None:
+        """Let an exchange that has its response wait no longer."""
+        if self._waiting and self._waiting[0] is exchange:
+            self._waiting.popleft()
+
+    async def _drain(self) -> None:
+        """Wait until the client has read enough."""
+        if self._has_client:
+            with suppress(OSError):  # the other direction fails, too
+                await self._client.writer.drain()
 
     def _skipped(self, frame: bytes) -> list[CapturedExchange]:
         """Remove requests that were not decoded and have no response.
@@ -289,10 +314,10 @@ class Relay:
         reader, writer = self._client
         if not self._has_client or reader.at_eof() or writer.is_closing():
             return False
-        _write(writer, frame)
+        write_frame(writer, frame)
         return True
 
-    async def _large_response(self, error: _UnframedError, reader: asyncio.StreamReader) -> None:
+    async def _large_response(self, error: UnframedError, reader: asyncio.StreamReader) -> None:
         """Forward a response above the size limit, or everything that follows."""
         exchange = self._waiting.popleft() if self._waiting else self._exchange()
         exchange.not_read("response", error.size, str(error))
@@ -321,7 +346,8 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _write(writer: asyncio.StreamWriter, frame: bytes | bytearray) -> None:
+def write_frame(writer: asyncio.StreamWriter, frame: bytes | bytearray) -> None:
+    """Write a frame after its size."""
     writer.writelines((len(frame).to_bytes(SIZE_BYTES, "big"), frame))
 
 

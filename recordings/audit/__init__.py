@@ -11,7 +11,6 @@ shares        records that were delivered again, rejected or not held any more
 replication   in-sync sets, leaders and high watermarks, from the observer of replication
 refusals      writes with too few in-sync replicas, and all other errors
 finders       the table of all finders
-decided       responses that differ from those of the broker model
 reading       files as a history
 plots         plots of the page
 page          the page

@@ -10,6 +10,9 @@ Source: KIP-730; `ProducerIdControlManager.generateNextProducerId`, `RPCProducer
 
 The broker accepts a block that begins at or after the end of its current block. After any other
 response it retries 50 ms later. `state/transactions/producer_id_manager.py` assigns the ids.
+
+With `brokertwin.zk.producer.id.blocks` the request reads or writes the document in ZooKeeper
+(`state/eras/zookeeper_producer_ids.py`); 95 INVALID_UPDATE_VERSION is a version conflict.
 """
 
 from brokertwin.state.access.authorizer import Operation
@@ -23,7 +26,8 @@ from brokertwin.state.core.wire.generated.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
-from brokertwin.state.transactions import producer_ids
+from brokertwin.state.eras import zookeeper_producer_ids
+from brokertwin.state.transactions import producer_id_manager, producer_ids
 
 
 def handle(controller: Controller, request: Request) -> Decision:
@@ -33,6 +37,8 @@ def handle(controller: Controller, request: Request) -> Decision:
         return _refused(Error.CLUSTER_AUTHORIZATION_FAILED)
     if not controller.is_of_epoch(body.broker_id, body.broker_epoch):
         return _refused(Error.STALE_BROKER_EPOCH)
+    if zookeeper_producer_ids.is_enabled(controller):
+        return zookeeper_producer_ids.handle(controller.tables.metadata, body.write)
     block = producer_ids.next_block(controller.tables.metadata, controller.id)
     if block is None:
         return _refused(Error.UNKNOWN_SERVER_ERROR)
@@ -44,8 +50,10 @@ def handle(controller: Controller, request: Request) -> Decision:
     )
 
 
-def on_reply(broker: Broker, _message: Message, response: AllocateProducerIdsResponse) -> Decision:
+def on_reply(broker: Broker, message: Message, response: AllocateProducerIdsResponse) -> Decision:
     """Store the block, or schedule a retry."""
+    if zookeeper_producer_ids.is_enabled(broker):
+        return _from_zookeeper(broker, message, response)
     tables = broker.tables
     first, size = response.producer_id_start, response.producer_id_len
     is_good = producer_ids.is_acceptable(tables.metadata, broker.id, first, size)
@@ -54,6 +62,33 @@ def on_reply(broker: Broker, _message: Message, response: AllocateProducerIdsRes
         return Decision()
     producer_ids.request_completed(tables.in_flight, broker.id)
     return Decision(records=[ProducerIdBlockReceived(first, size)])
+
+
+def _from_zookeeper(
+    broker: Broker, message: Message, response: AllocateProducerIdsResponse
+) -> Decision:
+    """Write after a read, store the block after a write, read again after a conflict."""
+    request = message.body
+    assert isinstance(request, AllocateProducerIdsRequest)
+    tables, woken = broker.tables, [producer_ids.watch_key(broker.id)]
+    if response.stored is not None:
+        try:
+            write = zookeeper_producer_ids.after_read(response.stored, broker.id)
+        except zookeeper_producer_ids.ProducerIdsExhausted:
+            producer_ids.ids_exhausted(tables.in_flight, broker.id)
+            return Decision(woken=woken)
+        return Decision(messages=[producer_id_manager.allocate_request(broker, write)])
+    if response.error_code == Error.INVALID_UPDATE_VERSION:
+        return Decision(messages=[producer_id_manager.allocate_request(broker)])
+    if response.error_code != Error.NONE or request.write is None:
+        producer_ids.request_failed(tables.in_flight, broker.id, broker.now)
+        return Decision(woken=woken)
+    producer_ids.request_completed(tables.in_flight, broker.id)
+    block = zookeeper_producer_ids.decode(request.write.document)
+    size = block.last - block.first + 1
+    if not producer_ids.is_acceptable(tables.metadata, broker.id, block.first, size):
+        return Decision()
+    return Decision(records=[ProducerIdBlockReceived(block.first, size)], woken=woken)
 
 
 def _refused(error: Error) -> Decision:

@@ -32,8 +32,6 @@ from brokertwin.state.cluster.machines import Broker, Machine
 from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import (
-    CONTROLLER,
-    Condition,
     Decision,
     Message,
     PendingRequest,
@@ -68,27 +66,16 @@ def handle(machine: Machine, request: Request) -> Decision:
     body: DeleteGroupsRequest = request.body
     names = dict.fromkeys(body.groups_names)
     if not isinstance(machine, Broker):
-        return _delete_nodes(machine, list(names))
+        return zookeeper_offsets.delete_groups(machine, names)
     errors = {group_id: _error(machine, request, group_id) for group_id in names}
     may_have_node = [group_id for group_id, error in errors.items() if error in _MAY_HAVE_NODE]
     if not may_have_node or not zookeeper_offsets.is_enabled(machine):
         return _delete(machine, errors)
     nodes_request = DeleteGroupsRequest(groups_names=may_have_node)
-    message = Message(machine.id, CONTROLLER, API.key, nodes_request)
-    deadline = machine.event_time + machine.settings.request_timeout_ms
-    condition = Condition(deadline, [], msgspec.msgpack.encode(ToZookeeper(errors)))
-    return Decision(condition=condition, messages=[message])
-
-
-def _delete_nodes(controller: Machine, names: list[str]) -> Decision:
-    records: list[Record] = []
-    results = []
-    for group_id in names:
-        gone = committed_offsets.tombstones(controller.tables.groups, controller.id, group_id)
-        error = Error.NONE if gone else Error.GROUP_ID_NOT_FOUND
-        results.append(DeletableGroupResult(group_id=group_id, error_code=error))
-        records += gone
-    return Decision(records=records, response=DeleteGroupsResponse(results=results))
+    timeout_ms = machine.settings.request_timeout_ms
+    return zookeeper_offsets.forward(
+        machine, API.key, nodes_request, timeout_ms, ToZookeeper(errors)
+    )
 
 
 def resume(

@@ -9,8 +9,8 @@ Source: seed 002; KIP-98, KIP-360, KIP-730; `TransactionCoordinator.handleInitPr
     transactionalId ""                                  42 INVALID_REQUEST
     transactionalId null, the broker has an id          a new id, epoch 0
     transactionalId null, the broker has none           14 COORDINATOR_LOAD_IN_PROGRESS
-    ... with brokertwin.zk.producer.id.blocks, when
-    all ids are used                                    -1 UNKNOWN_SERVER_ERROR
+    ... with brokertwin.zk.producer.id.blocks           waits for a block; -1 UNKNOWN_SERVER_ERROR
+                                                        if all ids are used
     timeout of at most 0, or above
     transaction.max.timeout.ms                          50 INVALID_TRANSACTION_TIMEOUT
     another broker coordinates the transactional id,
@@ -42,24 +42,34 @@ replaces the assigned one, but does not influence whether an id is assigned. Bef
 47 INVALID_PRODUCER_EPOCH replaces 90 PRODUCER_FENCED.
 """
 
+import msgspec
+
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.apis import uncommitted
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.decision import Condition, Decision, PendingRequest, Request
 from brokertwin.state.core.errors import Error
+from brokertwin.state.core.tables import decode_item
 from brokertwin.state.core.wire.generated.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from brokertwin.state.transactions import producer_id_manager, transaction_coordinator
+from brokertwin.state.transactions import (
+    producer_id_manager,
+    producer_ids,
+    transaction_coordinator,
+)
 from brokertwin.state.transactions.transactions import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     EventData,
     ProducerIdAndEpoch,
 )
+
+BLOCK_TIMEOUT_MS = 30_000
+"""Maximum wait for a block from ZooKeeper."""
 
 FENCED_SINCE = 4
 """The first version that supports 90 PRODUCER_FENCED."""
@@ -76,9 +86,40 @@ def handle(broker: Broker, request: Request) -> Decision:
     )
     if is_half_given or body.transactional_id == "":
         return _refused(Error.INVALID_REQUEST)
+    decision = _assign(broker, body, request.version, request.choices.producer_id)
+    if _lacks_id(decision) and producer_id_manager.is_block_awaited(broker):
+        watched = [producer_ids.watch_key(broker.id)]
+        deadline = broker.event_time + BLOCK_TIMEOUT_MS
+        condition = Condition(deadline, watched, msgspec.msgpack.encode(body))
+        return Decision(condition=condition, copies=[*decision.messages])
+    return decision
+
+
+def ready(broker: Broker, _waiting: PendingRequest) -> bool:
+    """Whether the broker has a block from ZooKeeper, or has failed to get one."""
+    return not producer_id_manager.is_block_awaited(broker)
+
+
+def complete(broker: Broker, waiting: PendingRequest) -> Decision:
+    """Assign an id of the block, or report that there is none."""
+    if producer_id_manager.is_block_awaited(broker):
+        producer_ids.request_completed(broker.tables.in_flight, broker.id)
+    body = decode_item(waiting.state, InitProducerIdRequest)
+    return _assign(broker, body, waiting.header.request_api_version, None)
+
+
+def _lacks_id(decision: Decision) -> bool:
+    response = decision.response
+    assert isinstance(response, InitProducerIdResponse)
+    return response.error_code == Error.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def _assign(
+    broker: Broker, body: InitProducerIdRequest, version: int, chosen: int | None
+) -> Decision:
     if body.transactional_id is not None:
-        return _transactional(broker, request, body, body.transactional_id)
-    drawn = producer_id_manager.next_producer_id(broker, request.choices.producer_id)
+        return _transactional(broker, body, body.transactional_id, version, chosen)
+    drawn = producer_id_manager.next_producer_id(broker, chosen)
     decision = _refused(drawn.error)
     if drawn.error is Error.NONE:
         decision.response = InitProducerIdResponse(producer_id=drawn.producer_id, producer_epoch=0)
@@ -87,7 +128,11 @@ def handle(broker: Broker, request: Request) -> Decision:
 
 
 def _transactional(
-    broker: Broker, request: Request, body: InitProducerIdRequest, transactional_id: str
+    broker: Broker,
+    body: InitProducerIdRequest,
+    transactional_id: str,
+    version: int,
+    chosen: int | None,
 ) -> Decision:
     if not 0 < body.transaction_timeout_ms <= broker.settings.transaction_max_timeout_ms:
         return _refused(Error.INVALID_TRANSACTION_TIMEOUT)
@@ -95,10 +140,8 @@ def _transactional(
     if body.producer_id != NO_PRODUCER_ID:
         expected = ProducerIdAndEpoch(body.producer_id, body.producer_epoch)
     data = EventData(broker.now, body.transaction_timeout_ms, expected)
-    outcome = transaction_coordinator.init_producer_id(
-        broker, transactional_id, data, request.choices.producer_id
-    )
-    decision = _refused(outcome.error, request.version)
+    outcome = transaction_coordinator.init_producer_id(broker, transactional_id, data, chosen)
+    decision = _refused(outcome.error, version)
     if outcome.error is Error.NONE:
         decision.response = InitProducerIdResponse(
             producer_id=outcome.holder.producer_id, producer_epoch=outcome.holder.epoch
@@ -130,5 +173,7 @@ API = Api(
     kafka_apis.INIT_PRODUCER_ID,
     InitProducerIdRequest,
     handle,
+    ready=ready,
+    complete=complete,
     results=uncommitted.ACCEPTED | {Error.CONCURRENT_TRANSACTIONS},
 )

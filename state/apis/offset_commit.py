@@ -56,8 +56,6 @@ from brokertwin.state.cluster.machines import Broker, Machine
 from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import (
-    CONTROLLER,
-    Condition,
     Decision,
     Message,
     PendingRequest,
@@ -170,10 +168,14 @@ def _write_to_zookeeper(
         msgspec.structs.replace(each.wanted, partitions=each.partitions) for each in accepted
     ]
     body = msgspec.structs.replace(request.body, topics=requested)
-    message = Message(broker.id, CONTROLLER, API.key, body, version=request.version)
-    deadline = broker.event_time + broker.settings.offsets_commit_timeout_ms
-    condition = Condition(deadline, [], msgspec.msgpack.encode(ToZookeeper(refused, requested)))
-    return Decision(condition=condition, messages=[message])
+    return zookeeper_offsets.forward(
+        broker,
+        API.key,
+        body,
+        broker.settings.offsets_commit_timeout_ms,
+        ToZookeeper(refused, requested),
+        request.version,
+    )
 
 
 def resume(

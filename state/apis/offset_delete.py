@@ -37,8 +37,6 @@ from brokertwin.state.cluster.machines import Broker, Machine
 from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import (
-    CONTROLLER,
-    Condition,
     Decision,
     Message,
     PendingRequest,
@@ -79,7 +77,7 @@ class ToZookeeper(msgspec.Struct):
 def handle(machine: Machine, request: Request) -> Decision:
     """Delete offsets; the controller deletes those in ZooKeeper."""
     if not isinstance(machine, Broker):
-        return _delete_nodes(machine, request.body)
+        return zookeeper_offsets.delete_offsets(machine, request.body)
     broker, body = machine, request.body
     if not broker.allows(request, Operation.DELETE, ResourceType.GROUP, body.group_id):
         error = Error.GROUP_AUTHORIZATION_FAILED
@@ -124,20 +122,8 @@ def _forward_to_zookeeper(
             OffsetDeleteRequestTopic(name=name, partitions=found) for name, found in topics.items()
         ],
     )
-    message = Message(broker.id, CONTROLLER, API.key, body)
-    deadline = broker.event_time + broker.settings.request_timeout_ms
-    condition = Condition(deadline, [], msgspec.msgpack.encode(state))
-    return Decision(condition=condition, messages=[message])
-
-
-def _delete_nodes(controller: Machine, body: OffsetDeleteRequest) -> Decision:
-    stored = committed_offsets.tombstones(controller.tables.groups, controller.id, body.group_id)
-    requested = {
-        (topic.name, each.partition_index) for topic in body.topics for each in topic.partitions
-    }
-    gone: list[Record] = [each for each in stored if (each.topic, each.partition) in requested]
-    error = Error.NONE if stored else Error.GROUP_ID_NOT_FOUND
-    return Decision(records=gone, response=OffsetDeleteResponse(error_code=error))
+    timeout_ms = broker.settings.request_timeout_ms
+    return zookeeper_offsets.forward(broker, API.key, body, timeout_ms, state)
 
 
 def resume(

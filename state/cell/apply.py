@@ -88,6 +88,7 @@ from brokertwin.state.core.streams_records import (
     StreamsGroupTopologyWritten,
 )
 from brokertwin.state.core.tables import Tables
+from brokertwin.state.eras import zookeeper_producer_ids
 from brokertwin.state.groups import (
     committed_offsets,
     consumer_group_records,
@@ -108,7 +109,6 @@ from brokertwin.state.logs.log import SealedSegment
 from brokertwin.state.replication import cleaning
 from brokertwin.state.share import share_partitions, state_store
 from brokertwin.state.transactions import (
-    producer_id_blocks,
     producer_ids,
     transactional_ids,
     transactional_offsets,
@@ -345,7 +345,7 @@ def _block_received(tables: Tables, machine: int, record: ProducerIdBlockReceive
 
 
 def _block_written(tables: Tables, _machine: int, record: ProducerIdBlockWritten) -> None:
-    producer_id_blocks.apply_written(tables.metadata, record)
+    zookeeper_producer_ids.apply_written(tables.metadata, record)
 
 
 def _id_issued(tables: Tables, machine: int, record: ProducerIdIssued) -> None:

@@ -11,12 +11,29 @@ The nodes are /consumers/GROUP/offsets/TOPIC/PARTITION; here the controller's ma
                                   deletes the nodes
 
 An offset expires by its age alone. A group's node is deleted with its last offset.
+
+A broker forwards a request, and its client waits; `ToZookeeper` in each API has the results so far.
 """
 
+from collections.abc import Iterable
+
+import msgspec
+
 from brokertwin.state.cluster import coordinators
-from brokertwin.state.cluster.machines import Machine
-from brokertwin.state.core.decision import CONTROLLER
+from brokertwin.state.cluster.machines import Broker, Machine
+from brokertwin.state.core.decision import CONTROLLER, Condition, Decision, Message
 from brokertwin.state.core.errors import NONE, Error
+from brokertwin.state.core.records import Record
+from brokertwin.state.core.schema import Body
+from brokertwin.state.core.wire.generated.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsResponse,
+)
+from brokertwin.state.core.wire.generated.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+)
+from brokertwin.state.groups import committed_offsets
 
 
 def is_enabled(machine: Machine) -> bool:
@@ -38,3 +55,42 @@ def offset_store(machine: Machine, group_id: str) -> int | None:
 def offset_store_error(machine: Machine, group_id: str) -> Error:
     """Why `machine` cannot read a group's offsets: see `coordinators.group_error`."""
     return NONE if is_enabled(machine) else coordinators.group_error(machine, group_id)
+
+
+def forward(
+    broker: Broker,
+    api_key: int,
+    body: Body,
+    timeout_ms: int,
+    state: msgspec.Struct,
+    version: int | None = None,
+) -> Decision:
+    """Send a request to ZooKeeper; `state` is for the response after it."""
+    message = Message(broker.id, CONTROLLER, api_key, body, version=version)
+    deadline = broker.event_time + timeout_ms
+    return Decision(
+        condition=Condition(deadline, [], msgspec.msgpack.encode(state)), messages=[message]
+    )
+
+
+def delete_offsets(controller: Machine, body: OffsetDeleteRequest) -> Decision:
+    """Delete the nodes of some of a group's partitions."""
+    stored = committed_offsets.tombstones(controller.tables.groups, controller.id, body.group_id)
+    requested = {
+        (topic.name, each.partition_index) for topic in body.topics for each in topic.partitions
+    }
+    gone: list[Record] = [each for each in stored if (each.topic, each.partition) in requested]
+    error = Error.NONE if stored else Error.GROUP_ID_NOT_FOUND
+    return Decision(records=gone, response=OffsetDeleteResponse(error_code=error))
+
+
+def delete_groups(controller: Machine, group_ids: Iterable[str]) -> Decision:
+    """Delete the nodes of groups."""
+    records: list[Record] = []
+    results = []
+    for group_id in group_ids:
+        gone = committed_offsets.tombstones(controller.tables.groups, controller.id, group_id)
+        error = Error.NONE if gone else Error.GROUP_ID_NOT_FOUND
+        results.append(DeletableGroupResult(group_id=group_id, error_code=error))
+        records += gone
+    return Decision(records=records, response=DeleteGroupsResponse(results=results))

@@ -8,7 +8,6 @@
     transactional_offsets         pending offsets of open transactions
     transaction_rows              encoder for rows of `__transaction_state`
     producer_ids                  blocks of producer ids (KIP-730)
-    producer_id_blocks            blocks in ZooKeeper, before KIP-730
     producer_id_manager           generation of producer ids
     check                         invariants
 

@@ -1,7 +1,7 @@
 """Generation of producer ids on a broker.
 
-`next_producer_id` issues an id of the broker's block and requests the next block in advance. With
-`brokertwin.zk.producer.id.blocks` the broker allocates blocks itself (`producer_id_blocks.py`).
+`next_producer_id` issues an id of the broker's block and requests the next block in advance; with
+blocks in ZooKeeper, not in advance (`state/eras/zookeeper_producer_ids.py`).
 
 Source: KIP-730; `RPCProducerIdManager` in Kafka.
 """
@@ -13,12 +13,15 @@ from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.decision import CONTROLLER, Message
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import ProducerIdIssued, Record
+from brokertwin.state.core.wire.additions import ConditionalWrite
 from brokertwin.state.core.wire.generated.allocate_producer_ids import AllocateProducerIdsRequest
-from brokertwin.state.transactions import producer_id_blocks, producer_ids
+from brokertwin.state.eras import zookeeper_producer_ids
+from brokertwin.state.transactions import producer_ids
 
 
-def allocate_request(broker: Broker) -> Message:
-    body = AllocateProducerIdsRequest(broker_id=broker.id, broker_epoch=broker.epoch)
+def allocate_request(broker: Broker, write: ConditionalWrite | None = None) -> Message:
+    """Return a request for a block; `write` goes to ZooKeeper."""
+    body = AllocateProducerIdsRequest(broker_id=broker.id, broker_epoch=broker.epoch, write=write)
     return Message(broker.id, CONTROLLER, kafka_apis.ALLOCATE_PRODUCER_IDS.key, body)
 
 
@@ -37,36 +40,21 @@ class ProducerIdResult(NamedTuple):
 def next_producer_id(broker: Broker, chosen: int | None = None) -> ProducerIdResult:
     """Issue the next producer id, or the recorded one (`chosen`).
 
-    Error: 14 COORDINATOR_LOAD_IN_PROGRESS without a block.
+    Error: 14 COORDINATOR_LOAD_IN_PROGRESS without a block, -1 UNKNOWN_SERVER_ERROR if ZooKeeper has
+    none left.
     """
-    if broker.settings.brokertwin_zk_producer_id_blocks:
-        return _next_from_document(broker, chosen)
-    next_id = producer_ids.next_id(broker.tables.metadata, broker.id)
+    tables = broker.tables
+    next_id = producer_ids.next_id(tables.metadata, broker.id)
     if next_id is None:
+        if producer_ids.is_exhausted(tables.in_flight, broker.id):
+            return ProducerIdResult(error=Error.UNKNOWN_SERVER_ERROR)
         error = Error.COORDINATOR_LOAD_IN_PROGRESS
         return ProducerIdResult(messages=block_request(broker), error=error)
     producer_id = next_id if chosen is None else chosen
-    is_at_mark = producer_ids.reaches_prefetch(broker.tables.metadata, broker.id, producer_id)
-    messages = block_request(broker) if is_at_mark else []
+    is_at_mark = producer_ids.reaches_prefetch(tables.metadata, broker.id, producer_id)
+    is_early = is_at_mark and not zookeeper_producer_ids.is_enabled(broker)
+    messages = block_request(broker) if is_early else []
     return ProducerIdResult(producer_id, [ProducerIdIssued(producer_id)], messages)
-
-
-def _next_from_document(broker: Broker, chosen: int | None) -> ProducerIdResult:
-    """Issue an id of a block in ZooKeeper.
-
-    Error: -1 UNKNOWN_SERVER_ERROR if ids are exhausted.
-    """
-    block_records: list[Record] = []
-    next_id = producer_ids.next_id(broker.tables.metadata, broker.id)
-    if next_id is None:
-        try:
-            next_id, block_records = producer_id_blocks.allocate_block(
-                broker.tables.metadata, broker.id
-            )
-        except producer_id_blocks.ProducerIdsExhausted:
-            return ProducerIdResult(error=Error.UNKNOWN_SERVER_ERROR)
-    producer_id = next_id if chosen is None else chosen
-    return ProducerIdResult(producer_id, [*block_records, ProducerIdIssued(producer_id)])
 
 
 def block_request(broker: Broker) -> list[Message]:
@@ -76,3 +64,13 @@ def block_request(broker: Broker) -> list[Message]:
         return []
     producer_ids.request_sent(tables.in_flight, broker.id)
     return [allocate_request(broker)]
+
+
+def is_block_awaited(broker: Broker) -> bool:
+    """True while the broker has no ids and allocates a block in ZooKeeper."""
+    tables = broker.tables
+    return (
+        zookeeper_producer_ids.is_enabled(broker)
+        and producer_ids.next_id(tables.metadata, broker.id) is None
+        and producer_ids.is_in_flight(tables.in_flight, broker.id)
+    )

@@ -67,11 +67,12 @@ class ProducerIds(msgspec.Struct):
 class BlockRequest(msgspec.Struct):
     """Volatile item of a broker: a request in flight, or the end of a backoff.
 
-    The deadline is in ms since 1970.
+    The deadline is in ms since 1970. With blocks in ZooKeeper, it is known if none is left.
     """
 
     is_in_flight: bool = False
     backoff_deadline: int = NO_DEADLINE
+    is_exhausted: bool = False
 
 
 def _key(machine: int) -> str:
@@ -174,3 +175,25 @@ def request_completed(waiting: Table, broker: int) -> None:
 def request_failed(waiting: Table, broker: int, now: int) -> None:
     """Start the backoff at `now`."""
     waiting.put(_request_key(broker), BlockRequest(backoff_deadline=now + BACKOFF_MS))
+
+
+def is_in_flight(waiting: Table, broker: int) -> bool:
+    """True if the broker waits for a block."""
+    request = waiting.get(_request_key(broker), BlockRequest)
+    return request is not None and request.is_in_flight
+
+
+def ids_exhausted(waiting: Table, broker: int) -> None:
+    """Note that ZooKeeper has no block left."""
+    waiting.put(_request_key(broker), BlockRequest(is_exhausted=True))
+
+
+def is_exhausted(waiting: Table, broker: int) -> bool:
+    """True if ZooKeeper has no block left."""
+    request = waiting.get(_request_key(broker), BlockRequest)
+    return request is not None and request.is_exhausted
+
+
+def watch_key(broker: int) -> str:
+    """Return the key that requests watch while the broker has no ids."""
+    return _key(broker)

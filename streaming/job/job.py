@@ -78,12 +78,6 @@ def _cells_of(
             " one order of events.",
             "Leave out --cells.",
         )
-    if settings.cells > 1 and broker_settings and broker_settings.brokertwin_zk_producer_id_blocks:
-        raise UserError(
-            "With brokertwin.zk.producer.id.blocks, a cluster must have one cell, because all"
-            " brokers write one document.",
-            "Leave out --cells, or the setting.",
-        )
     if settings.cells > 1 and broker_settings and broker_settings.brokertwin_leader_and_isr:
         raise UserError(
             "With brokertwin.leader.and.isr, a cluster must have one cell, because the"

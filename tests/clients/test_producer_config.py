@@ -36,6 +36,7 @@ def test_settings_that_conflict_are_refused(config: dict[str, Any], says: str) -
         ({"retries": 0}, False),
         ({"enable_idempotence": False}, False),
         ({"enable_idempotence": False, "max_in_flight_requests_per_connection": 6}, False),
+        ({"is_unsafe": True, "max_in_flight_requests_per_connection": 6, "acks": "1"}, True),
     ],
 )
 def test_idempotence_is_enabled_unless_settings_conflict(

@@ -102,6 +102,8 @@ def transactions(level: int, *steps: Step, **network: object) -> World:
 
 NEVER_TOO_OLD = {"delivery_timeout_ms": FOREVER}
 A_MINUTE = {"delivery_timeout_ms": 60_000}
+EIGHT = {"max_in_flight_requests_per_connection": 8, "is_unsafe": True}
+SIX = {"max_in_flight_requests_per_connection": 6, "is_unsafe": True}
 SIZES = {"sizes": (50, 200, 300, 700), "max_message_bytes": 600}
 
 SEEDS_SCHEME = {"brokertwin_duplicates_below_expected": True}
@@ -122,10 +124,10 @@ KEPT = {
     "batches are split": World(REFUSING, config={**A_MINUTE, "linger_ms": 100}, **SIZES),
     "few retries": World(REFUSING, config={**A_MINUTE, "retries": 2}),
     "eight in flight, what lies below is a duplicate": World(
-        CROWDED, config=NEVER_TOO_OLD, in_flight=8, broker=WITHOUT_HOLES
+        CROWDED, config={**NEVER_TOO_OLD, **EIGHT}, broker=WITHOUT_HOLES
     ),
     "the same when batches expire and are refused": World(
-        REFUSING, config=A_MINUTE, in_flight=8, broker=WITHOUT_HOLES
+        REFUSING, config={**A_MINUTE, **EIGHT}, broker=WITHOUT_HOLES
     ),
     "transactions before KIP-890": transactions(1, is_late=False),
     "transactions as of KIP-890": transactions(2),
@@ -146,9 +148,9 @@ KEPT = {
 
 BROKEN = {
     "not idempotent": World(FAULTY, config={**NEVER_TOO_OLD, "enable_idempotence": False}),
-    "eight in flight": World(CROWDED, config=NEVER_TOO_OLD, in_flight=8),
+    "eight in flight": World(CROWDED, config={**NEVER_TOO_OLD, **EIGHT}),
     "eight in flight, renumbering as Kafka does": World(
-        CROWDED, config={**NEVER_TOO_OLD, "rewrites_unanswered": True}, in_flight=8
+        CROWDED, config={**NEVER_TOO_OLD, **EIGHT, "rewrites_unanswered": True}
     ),
     "what lies below is a duplicate, but a producer may begin anywhere": World(
         REFUSING, config=A_MINUTE, broker=SEEDS_SCHEME
@@ -231,8 +233,8 @@ OVERTAKEN = [
 
 def test_six_in_flight_exceed_the_brokers_five_batches() -> None:
     five = World([], config=NEVER_TOO_OLD)
-    six = World([], config=NEVER_TOO_OLD, in_flight=6)
-    as_kafka = World([], config={**NEVER_TOO_OLD, "rewrites_unanswered": True}, in_flight=6)
+    six = World([], config={**NEVER_TOO_OLD, **SIX})
+    as_kafka = World([], config={**NEVER_TOO_OLD, **SIX, "rewrites_unanswered": True})
     assert five.run(UNANSWERED) == []
     assert six.run(UNANSWERED) == [
         "nothing expired or was refused, but these failed: [1, 2, 3, 4, 5, 6]"

@@ -183,22 +183,6 @@ def test_new_batches_wait_while_a_former_epoch_is_in_flight() -> None:
     assert (new.id_and_epoch.epoch, new.base_sequence) == (1, 0)
 
 
-def test_with_kafka_2_rules_the_whole_id_is_reset() -> None:
-    manager = TransactionManager(reset_pid_on_unresolved=True)
-    manager.move(ProducerInput.REQUESTED)
-    manager.on_init_response(Error.NONE, IdAndEpoch(4000, 0), retry_at=0)
-    (expired,) = drained(manager)
-    other = ProducerBatch(
-        topic_partition=TopicPartition("orders", 1), created=0, records=[PendingRecord(1, 50, 0)]
-    )
-    manager.drained(other)
-    manager.failed(expired, Error.REQUEST_TIMED_OUT, is_given_up=True)
-    manager.resolve()
-    assert manager.state is IdState.UNINITIALIZED
-    assert not manager.id_and_epoch.is_valid
-    assert manager.decide(other, Error.LEADER_NOT_AVAILABLE, -1) is Retry.FAIL
-
-
 def test_a_drained_batch_keeps_its_sequences() -> None:
     manager = ready()
     (batch,) = drained(manager)

@@ -136,9 +136,10 @@ def copy_to(directory: Path, broken: str) -> Path:
     for file in (ROOT / "brokertwin").glob("*.py"):
         (package / file.name).symlink_to(file)
     for name in PACKAGES:
+        (directory / name).symlink_to(package / name)
         if name != broken:
             (package / name).symlink_to(ROOT / name)
-    for name in ("pyproject.toml", "gateway", "docs", "examples"):
+    for name in ("pyproject.toml", "docs", "examples"):
         (directory / name).symlink_to(ROOT / name)
     (directory / "tests").mkdir()
     shutil.copy(ROOT / "tests" / "conftest.py", directory / "tests")

@@ -157,3 +157,14 @@ def test_replicas_and_fetchers() -> None:
     replicas.stop(3)
     (left,) = rows(ItemKind.FETCHERS, {CLUSTER: bench.cell.columns()})
     assert left["broker"] == 2
+
+
+def test_producer_id_blocks_show_the_document_in_zookeeper() -> None:
+    bench = Bench(brokers=(1, 2), brokertwin_zk_producer_id_blocks=True)
+    body = {"transactionalId": None, "transactionTimeoutMs": 1}
+    for broker in (1, 2):
+        bench.request("INIT_PRODUCER_ID", 4, body, broker=broker)
+    found = one(bench, ItemKind.PRODUCER_ID_BLOCKS)
+    assert (found["version"], found["allocatedBy"]) == (2, 2)
+    assert (found["firstProducerId"], found["lastProducerId"]) == (1000, 1999)
+    assert found["document"] == ('{"version":1,"broker":2,"block_start":"1000","block_end":"1999"}')

@@ -103,21 +103,12 @@ class Wire:
         self.answers: deque[Answer] = deque()
 
 
-class Unchecked(ProducerMachine):
-    """A producer that takes more than five requests in flight, to show why it must not."""
-
-    def __init__(self, config: ProducerConfig, in_flight: int) -> None:
-        super().__init__(config, jitter=lambda: 0.5)
-        self._sender._requests._in_flight_max = in_flight
-
-
 class Network:
     """Two brokers, one topic, a producer, and the connections between them."""
 
     def __init__(
         self,
         config: ProducerConfig,
-        in_flight: int | None = None,
         sizes: tuple[int, ...] = (50,),
         max_message_bytes: int = 1_000_000,
         is_shuffled: bool = False,
@@ -125,7 +116,7 @@ class Network:
     ) -> None:
         self.bench = Bench(brokers=BROKERS, **(broker or {}))
         topic_id = self.bench.topic(TOPIC, PARTITIONS, max_message_bytes=str(max_message_bytes))
-        self.producer = Unchecked(config, in_flight or config.max_in_flight_requests_per_connection)
+        self.producer = ProducerMachine(config, jitter=lambda: 0.5)
         self.sizes = sizes
         self.is_shuffled = is_shuffled
         self.injected: Counter[str] = Counter()

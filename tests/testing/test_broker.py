@@ -11,7 +11,7 @@ from kafka.admin import KafkaAdminClient
 from brokertwin.errors import UserError
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.state.core.errors import Error
-from brokertwin.testing import KafkaBroker, Trouble
+from brokertwin.testing import Fault, KafkaBroker
 from brokertwin.testing.transcript import transcript
 from tests.support.gateways import Client
 from tests.support.patience import wait_until
@@ -86,8 +86,8 @@ def test_requests_are_returned_as_received(kafka_broker: KafkaBroker) -> None:
     failed, plain = kafka_broker.requests("Metadata", client="tester")
     assert failed["request"]["topics"][0]["name"] == "orders"
     assert failed["response"]["topics"][0]["errorCode"] == Error.LEADER_NOT_AVAILABLE
-    assert failed["trouble"] == "METADATA fails with LEADER_NOT_AVAILABLE"
-    assert (plain["trouble"], plain["broker"]) == (None, 1)
+    assert failed["fault"] == "METADATA fails with LEADER_NOT_AVAILABLE"
+    assert (plain["fault"], plain["broker"]) == (None, 1)
     assert kafka_broker.requests("PRODUCE") == kafka_broker.requests(client="nobody") == []
     with pytest.raises(TimeoutError, match="2 of 3 requests"):
         kafka_broker.requests(at_least=3, timeout_s=0.01)
@@ -134,7 +134,7 @@ def test_a_test_can_wait_for_a_rule_to_apply(kafka_broker: KafkaBroker) -> None:
 
 def test_calm_ends_all_troubles(kafka_broker: KafkaBroker) -> None:
     with kafka_broker.fail_next("DESCRIBE_CLUSTER", 31, times=None) as trouble:
-        assert isinstance(trouble, Trouble)
+        assert isinstance(trouble, Fault)
         kafka_broker.pause()
         kafka_broker.calm()
         with connect(kafka_broker) as client:
@@ -237,7 +237,7 @@ def test_the_test_itself_has_all_permissions(kafka_broker: KafkaBroker) -> None:
 
 REFUSED: list[tuple[Any, str]] = [
     (lambda b: b.fail_next("PRODUCES", 1), "no API PRODUCES"),
-    (lambda b: b.fail_next("API_VERSIONS", 1), "which the connection itself handles"),
+    (lambda b: b.fail_next("API_VERSIONS", 1), "whose connection handles it"),
     (lambda b: b.fail_next("PRODUCE", "NOT_A_LEADER"), "no error NOT_A_LEADER"),
     (lambda b: b.fail_next("PRODUCE", 0), "is not an error code"),
     (lambda b: b.fail_next("PRODUCE", 1, times=0), "times=0"),

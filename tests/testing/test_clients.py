@@ -138,7 +138,7 @@ def test_a_producer_fails_on_a_permanent_error(kafka_broker: KafkaBroker) -> Non
 def test_an_idempotent_producer_writes_once_despite_a_lost_response(
     kafka_broker: KafkaBroker, start: Start, closes: bool
 ) -> None:
-    trouble = kafka_broker.lose_answer("PRODUCE", closes=closes)
+    trouble = kafka_broker.lose_response("PRODUCE", closes=closes)
     producer = start(request_timeout_ms=1000, retry_backoff_ms=20)
     for number in range(3):
         producer.send(b"%d" % number)
@@ -153,7 +153,7 @@ def test_an_idempotent_producer_writes_once_despite_a_lost_response(
 def test_without_idempotence_a_lost_response_leads_to_a_duplicate(
     kafka_broker: KafkaBroker, start: Start
 ) -> None:
-    kafka_broker.lose_answer("PRODUCE")
+    kafka_broker.lose_response("PRODUCE")
     producer = start(enable_idempotence=False, retries=5, retry_backoff_ms=20, acks=1)
     producer.send(b"one")
     producer.flush()

@@ -157,7 +157,7 @@ def test_advancing_the_time_expires_a_members_session(
 def test_a_transaction_is_complete_although_its_end_response_was_lost(
     kafka_broker: KafkaBroker,
 ) -> None:
-    lost = kafka_broker.lose_answer("END_TXN")
+    lost = kafka_broker.lose_response("END_TXN")
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": kafka_broker.bootstrap, "transactional.id": "t"}
     )

@@ -100,6 +100,93 @@ def test_a_failed_test_shows_the_last_requests(pytester: pytest.Pytester) -> Non
     )
 
 
+HANGING = """
+    import time
+    import kafka
+    import pytest
+
+    @pytest.fixture
+    def pending(kafka_broker):
+        held = kafka_broker.hold("PRODUCE")
+        producer = kafka.KafkaProducer(
+            bootstrap_servers=kafka_broker.bootstrap_servers, client_id="mine"
+        )
+        producer.send("orders", b"one")
+        held.wait(timeout_s=60)
+
+    @pytest.mark.timeout(4, method="{method}", func_only=True)
+    def test_it(kafka_broker, pending):
+        time.sleep(600)
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("method", ["signal", "thread"])
+def test_a_test_that_times_out_shows_the_last_requests(
+    pytester: pytest.Pytester, method: str
+) -> None:
+    pytester.makepyfile(HANGING.format(method=method))
+    result = pytester.runpytest_subprocess("-p", "timeout")
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["broker 1  mine  PRODUCE *[[]PRODUCE held[]]  -> no response"])
+
+
+@pytest.mark.processes
+def test_brokers_and_proxies_of_other_fixtures_are_shown(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import kafka
+        import pytest
+        from brokertwin.testing import KafkaBroker, KafkaProxy
+
+        @pytest.fixture(scope="session")
+        def shared():
+            with KafkaBroker() as broker:
+                yield broker
+
+        @pytest.fixture
+        def between(shared):
+            with KafkaProxy(shared.bootstrap) as proxy:
+                yield proxy
+
+        @pytest.fixture
+        def client(between):
+            kafka.KafkaAdminClient(bootstrap_servers=between.bootstrap, client_id="mine")
+            raise AssertionError
+
+        def test_it(shared, between, client):
+            pass
+        """
+    )
+    result = pytester.runpytest_subprocess()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(
+        ["*shared setup*", "broker 1  mine  METADATA *", "*between setup*", "mine  METADATA *"]
+    )
+
+
+@pytest.mark.processes
+def test_assertions_of_the_package_are_not_rewritten(pytester: pytest.Pytester) -> None:
+    """Pytest rewrites those of each installed distribution that registers a plugin."""
+    pytester.makeconftest("import pytest; pytest.register_assert_rewrite('brokertwin')")
+    pytester.makepyfile(
+        """
+        import sys
+
+        def test_it(kafka_broker):
+            loaders = {
+                name: type(module.__loader__).__name__
+                for name, module in sys.modules.items()
+                if name.startswith("brokertwin.")
+            }
+            rewritten = {name for name, kind in loaders.items() if kind != "SourceFileLoader"}
+            assert rewritten <= {"brokertwin.testing", "brokertwin.testing.plugin"}
+            assert len(loaders) > 100
+        """
+    )
+    pytester.runpytest_subprocess().assert_outcomes(passed=1)
+
+
 def test_the_plugin_imports_almost_nothing() -> None:
     code = """
 import sys, pytest

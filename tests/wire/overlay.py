@@ -6,6 +6,7 @@ IMPORTS = {
     ADDITIONS: (
         *("AlterConfigsEdge", "FetchedBatch", "TokenEdge", "ClientSoftware"),
         *("RecordsSummary", "RefusedRecords", "SealedRead", "Within"),
+        *("ConditionalWrite", "VersionedDocument"),
     ),
 }
 """What modules import beside types of Kafka, by the modules that have it."""
@@ -332,6 +333,8 @@ ADDED_FIRST = {
 }
 """Fields before the others: topics of TxnOffsetCommit are made as those of OffsetCommit."""
 ADDED = {
+    "AllocateProducerIdsRequest": ("write: ConditionalWrite | None = None",),
+    "AllocateProducerIdsResponse": ("stored: VersionedDocument | None = None",),
     "AlterConfigsRequest": ("edge: AlterConfigsEdge = field(default_factory=AlterConfigsEdge)",),
     "IncrementalAlterConfigsRequest": (
         "edge: AlterConfigsEdge = field(default_factory=AlterConfigsEdge)",

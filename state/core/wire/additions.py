@@ -128,3 +128,17 @@ class ClientSoftware(Body):
     client_software_name: str = "unknown"
     client_software_version: str = "unknown"
     client_source_port: Int32 | None = None
+
+
+class VersionedDocument(Body):
+    """The document in ZooKeeper (None before the first write) and its version."""
+
+    document: str | None = None
+    version: Int32 = 0
+
+
+class ConditionalWrite(Body):
+    """A document for ZooKeeper and the version that it replaces."""
+
+    document: str
+    version: Int32

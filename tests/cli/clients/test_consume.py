@@ -92,6 +92,20 @@ def test_keys_choose_partitions_and_json_tells_places(gateway: Running, topic: s
     ]
 
 
+def test_threads_of_produce_share_one_producer(gateway: Running, topic: str) -> None:
+    words = ("--threads", 8, "--bootstrap", gateway.bootstrap)
+    sent = brokertwin("produce", topic, *words, "--batch-size", 200, text=numbers(500))
+    assert sent.returncode == 0, sent.stderr
+    assert "500 records acknowledged, 0 failed" in sent.stderr
+    assert log_ends(gateway, topic) == 500
+    missing = brokertwin("produce", "missing", *words, "--max-block-ms", 300, text="a\n")
+    assert missing.returncode == 2
+    assert "topic 'missing' is not in the metadata after 300 ms" in missing.stderr
+    mixed = brokertwin("produce", topic, *words, "--transactional-id", "t")
+    assert mixed.returncode == 2
+    assert "Cannot combine --threads and --transactional-id" in mixed.stderr
+
+
 def test_the_coordinator_may_assign(gateway: Running, topic: str) -> None:
     boot = ("--bootstrap", gateway.bootstrap)
     brokertwin("produce", topic, *boot, text=numbers(20))

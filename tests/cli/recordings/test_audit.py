@@ -86,25 +86,6 @@ def test_unreadable_lines_are_reported(empty_directory: Path) -> None:
     assert "mixed.jsonl:1" in done.stderr
 
 
-def test_answers_are_held_against_the_rules_where_the_recording_begins_with_its_broker(
-    empty_directory: Path,
-) -> None:
-    lines = gzip.decompress(ERRORS.read_bytes()).decode().splitlines()
-    number = next(n for n, line in enumerate(lines) if '"baseOffset":2,' in line)
-    lines[number] = lines[number].replace('"baseOffset":2,', '"baseOffset":7,')
-    wrong = empty_directory / "wrong.jsonl"
-    wrong.write_text("\n".join(lines) + "\n")
-    rules = ("--decide", "--broker-config", CAPTURES / "broker.properties")
-    done = brokertwin("audit", wrong, *rules, "--json", cwd=empty_directory)
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    (differing,) = (each for each in found if each["kind"] == "answer-differs")
-    assert done.returncode == 3
-    assert differing["evidence"][0]["place"] == f"wrong.jsonl:{number + 1}"
-    assert "baseOffset is 7, by the rules 2" in differing["what"]
-    whole = brokertwin("audit", ERRORS, *rules, "--json", cwd=empty_directory)
-    assert "answer-differs" not in whole.stdout
-
-
 def test_follow_reports_new_findings_in_a_growing_file(empty_directory: Path) -> None:
     file = empty_directory / "growing.jsonl"
     lines = gzip.decompress(ERRORS.read_bytes()).splitlines(keepends=True)
@@ -131,7 +112,7 @@ def test_follow_reports_new_findings_in_a_growing_file(empty_directory: Path) ->
     ("words", "said"),
     [
         (("--job",), "--follow is for files that grow."),
-        ((ERRORS, "--decide"), "--follow does not go with --html and --decide."),
+        ((ERRORS, "--html", "x.html"), "Cannot combine --follow with --html."),
         (("gone.log",), "gone.log cannot be read: No such file"),
     ],
 )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from brokertwin.cli.watching.server import served
+from brokertwin.cli.watching.server import app, served
 from brokertwin.cli.watching.status import Status
 from tests.support import browsers
 from tests.support.watched import GATEWAY, JOB, Shown
@@ -16,7 +16,7 @@ WIDTHS = (390, 1280)
 @pytest.mark.parametrize("scheme", [browsers.LIGHT, browsers.DARK], ids=["light", "dark"])
 @pytest.mark.parametrize("status", [JOB, GATEWAY], ids=lambda status: status.kind)
 def test_the_page_is_filled_and_fits(status: Status, scheme: int, tmp_path: Path) -> None:
-    with served(Shown(status), "--http-listen 0", "127.0.0.1", 0) as url:
+    with served(app(Shown(status)), "--http-listen 0", "127.0.0.1", 0) as url:
         found = browsers.seen_at(url, tmp_path, WIDTHS, scheme)
     browsers.assert_fits(found, WIDTHS, scheme)
     of_job = ("1,234.5/s", "1,700", "INVALID_PRODUCER_EPOCH", "Stable", "orders-1", "not JSON")

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from brokertwin.cli.watching import sources
-from brokertwin.cli.watching.server import listen_address, served
+from brokertwin.cli.watching.server import app, listen_address, served
 from brokertwin.cli.watching.status import Phase, Status
 from brokertwin.errors import UserError
 from tests.support.watched import GATEWAY, JOB, Shown
@@ -19,7 +19,7 @@ TIMEOUT_S = 30
 
 @contextmanager
 def serving(source: Shown) -> Iterator[str]:
-    with served(source, "--http-listen 0", "127.0.0.1", 0) as url:
+    with served(app(source), "--http-listen 0", "127.0.0.1", 0) as url:
         yield url
 
 
@@ -86,7 +86,7 @@ def test_it_only_reads_and_says_what_there_is() -> None:
 def test_address_in_use_is_reported_with_the_option() -> None:
     with serving(Shown(JOB)) as url:
         port = int(url.rstrip("/").rpartition(":")[2])
-        again = served(Shown(JOB), f"--http-listen {port}", "127.0.0.1", port)
+        again = served(app(Shown(JOB)), f"--http-listen {port}", "127.0.0.1", port)
         with pytest.raises(
             UserError, match=f"^Cannot listen on --http-listen {port}: Address already in use"
         ):
@@ -94,10 +94,10 @@ def test_address_in_use_is_reported_with_the_option() -> None:
 
 
 def test_every_address_of_the_machine_and_ipv6() -> None:
-    with served(Shown(JOB), "--http-listen 0.0.0.0:0", "0.0.0.0", 0) as url:
+    with served(app(Shown(JOB)), "--http-listen 0.0.0.0:0", "0.0.0.0", 0) as url:
         port = url.rstrip("/").rpartition(":")[2]
         assert got(f"http://127.0.0.2:{port}/healthz")[0] == 200
-    with served(Shown(JOB), "--http-listen [::1]:0", *listen_address("[::1]:0")) as url:
+    with served(app(Shown(JOB)), "--http-listen [::1]:0", *listen_address("[::1]:0")) as url:
         assert url.startswith("http://[::1]:")
         assert got(f"{url}healthz")[0] == 200
 

@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 from brokertwin.cli.main import app
 from brokertwin.cli.watching import top
+from brokertwin.cli.watching.server import app as pages
 from brokertwin.cli.watching.server import served
 from brokertwin.cli.watching.status import Status
 from brokertwin.errors import UserError
@@ -58,7 +59,7 @@ def test_long_lists_end_with_how_many_more_there_are() -> None:
 
 
 def test_once_ends_and_json_is_the_document() -> None:
-    with served(Shown(JOB), "", "127.0.0.1", 0) as url:
+    with served(pages(Shown(JOB)), "", "127.0.0.1", 0) as url:
         at = url.removeprefix("http://").rstrip("/")
         shown = CliRunner().invoke(app, ["top", at, "--once", "--json"])
         assert msgspec.json.decode(shown.stdout, type=Status) == JOB
@@ -79,7 +80,7 @@ def test_response_of_another_program_is_reported() -> None:
             return "hello"  # type: ignore[return-value]
 
     with (
-        served(Other(JOB), "", "127.0.0.1", 0) as url,
+        served(pages(Other(JOB)), "", "127.0.0.1", 0) as url,
         pytest.raises(UserError, match="does not serve"),
     ):
         top.command(url, once=True)

@@ -202,6 +202,9 @@ def response_of(partition: FetchPartition, error: int = 0) -> SessionResponse:
     return SessionResponse(partition.identity, error, 10, 0, 0, False, True)
 
 
+START_MS = 1_000_000
+
+
 class Slot:
     """A cache with one slot for all sessions."""
 
@@ -221,8 +224,8 @@ class Slot:
 @pytest.mark.parametrize(("idle_ms", "created"), [(120_000, 0), (120_001, 2)])
 def test_session_idle_for_more_than_two_minutes_is_evicted(idle_ms: int, created: int) -> None:
     slot = Slot()
-    slot.create(0, 1, size=5)
-    assert slot.create(idle_ms, 2, size=1) == created
+    slot.create(START_MS, 1, size=5)
+    assert slot.create(START_MS + idle_ms, 2, size=1) == created
 
 
 @pytest.mark.parametrize(("age_ms", "created"), [(120_000, 0), (120_001, 2)])
@@ -230,9 +233,9 @@ def test_active_session_is_evicted_by_a_larger_one_after_two_minutes(
     age_ms: int, created: int
 ) -> None:
     slot = Slot()
-    slot.create(0, 1, size=5)
-    slot.at(age_ms).touch(1)
-    assert slot.create(age_ms, 2, size=6) == created
+    slot.create(START_MS, 1, size=5)
+    slot.at(START_MS + age_ms).touch(1)
+    assert slot.create(START_MS + age_ms, 2, size=6) == created
 
 
 @pytest.mark.parametrize(("size", "created"), [(4, 0), (5, 0), (6, 2)])

@@ -214,6 +214,7 @@ def test_example_10_generation_needs_a_group() -> None:
     assert groups.commit((0, 1), version=9, generationIdOrMemberEpoch=0, groupInstanceId="i") == {
         0: 25
     }
+    assert groups.commit((0, 1), version=9, generationIdOrMemberEpoch=0) == {0: 25}
 
 
 def test_negative_generation_is_accepted_for_any_member() -> None:

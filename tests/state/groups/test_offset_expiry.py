@@ -140,6 +140,19 @@ def test_retention_of_a_group_without_members_starts_when_the_last_one_leaves() 
     assert (kept(bench), listed(bench)) == (set(), [])
 
 
+def test_fetch_restarts_the_retention_of_a_group_without_members_if_the_option_is_on() -> None:
+    bench = groups_of(brokertwin_offset_age_from_fetch=True)
+    member = member_of(bench, *TOPICS)
+    commit(bench, "first", **member)
+    bench.leave(member["memberId"])
+    bench.after(MINUTE - 1_000)
+    assert kept(bench) == {"first-0"}
+    bench.after(MINUTE - 1_000)
+    assert kept(bench) == {"first-0"}
+    bench.after(MINUTE + 1_000)
+    assert kept(bench) == set()
+
+
 def test_retention_time_of_an_offset_overrides_the_setting() -> None:
     bench = groups_of()
     commit(bench, "first", version=4, retentionTimeMs=5_000)

@@ -4,6 +4,8 @@ First in a cell with its own delivery, then with a network that loses, delays, r
 requests and responses.
 """
 
+from contextlib import AbstractContextManager
+from types import ModuleType
 from unittest.mock import patch
 
 from hypothesis import given, target
@@ -15,14 +17,15 @@ from brokertwin.state.cell.apply import apply
 from brokertwin.state.cluster.machines import Broker, Controller
 from brokertwin.state.core.decision import CONTROLLER, Decision, Message, Request
 from brokertwin.state.core.events import Choices, RequestHeader
-from brokertwin.state.core.settings import CellSettings
+from brokertwin.state.core.settings import BrokerSettings, CellSettings
 from brokertwin.state.core.tables import Tables
 from brokertwin.state.core.wire.generated.allocate_producer_ids import AllocateProducerIdsResponse
 from brokertwin.state.core.wire.generated.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from brokertwin.state.transactions import producer_id_blocks, producer_ids
+from brokertwin.state.eras import zookeeper_producer_ids
+from brokertwin.state.transactions import producer_ids
 from tests.support.machine import Bench
 
 BROKERS = (1, 2, 3)
@@ -45,7 +48,7 @@ def test_no_id_is_issued_twice_in_a_cell(
     for name in NAMES:
         bench.request("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": [name]})
     holders: dict[int, str] = {}
-    owner = producer_id_blocks if is_written else producer_ids
+    owner = zookeeper_producer_ids if is_written else producer_ids
     with patch.object(owner, "BLOCK_SIZE", size):
         for number, (broker, times, name) in enumerate(draws):
             body = {"transactionalId": name, "transactionTimeoutMs": 1000}
@@ -65,11 +68,15 @@ class _Lossy(RuleBasedStateMachine):
     """Three brokers and a controller with an unreliable network."""
 
     size = 3
+    owner: ModuleType = producer_ids
+    broker_settings = BrokerSettings()
 
     def __init__(self) -> None:
         super().__init__()
         self.tables = Tables()
-        self.settings = CellSettings(name="c", cluster="c", brokers=list(BROKERS))
+        self.settings = CellSettings(
+            name="c", cluster="c", brokers=list(BROKERS), broker_settings=self.broker_settings
+        )
         self.now = 0
         self.requests: list[Message] = []
         self.replies: list[tuple[Message, AllocateProducerIdsResponse]] = []
@@ -79,6 +86,9 @@ class _Lossy(RuleBasedStateMachine):
     @initialize(size=st.integers(1, 5))
     def choose_size(self, size: int) -> None:
         self.size = size
+
+    def sized(self) -> AbstractContextManager[object]:
+        return patch.object(self.owner, "BLOCK_SIZE", self.size)
 
     def broker(self, broker: int) -> Broker:
         return Broker(broker, self.tables, self.settings, self.now)
@@ -96,6 +106,9 @@ class _Lossy(RuleBasedStateMachine):
             request = Request(header, body, "User:a", "", "", Choices())
             decision = init_producer_id.handle(self.broker(broker), request)
             self.carry_out(broker, decision)
+            if decision.condition is not None:
+                self.requests += [each for each in decision.copies if isinstance(each, Message)]
+                continue
             assert isinstance(decision.response, InitProducerIdResponse)
             if decision.response.error_code == 0:
                 self.given.append(decision.response.producer_id)
@@ -110,7 +123,7 @@ class _Lossy(RuleBasedStateMachine):
             self.requests.remove(message)
         header = RequestHeader(allocate_producer_ids.API.key, 0)
         request = Request(header, message.body, "User:a", "", "", Choices(), is_from_machine=True)
-        with patch.object(producer_ids, "BLOCK_SIZE", self.size):
+        with self.sized():
             decision = allocate_producer_ids.handle(
                 Controller(self.tables, self.settings, self.now), request
             )
@@ -124,7 +137,8 @@ class _Lossy(RuleBasedStateMachine):
             return
         at = data.draw(st.integers(0, len(self.replies) - 1))
         message, response = self.replies[at] if is_repeated else self.replies.pop(at)
-        reply = allocate_producer_ids.on_reply(self.broker(message.sender), message, response)
+        with self.sized():
+            reply = allocate_producer_ids.on_reply(self.broker(message.sender), message, response)
         self.carry_out(message.sender, reply)
 
     @rule(data=st.data())
@@ -145,4 +159,12 @@ class _Lossy(RuleBasedStateMachine):
             assert drawn == sorted(drawn)
 
 
+class _LossyWithZookeeper(_Lossy):
+    """The same with conditional writes of a document: late, repeated and lost ones."""
+
+    owner = zookeeper_producer_ids
+    broker_settings = BrokerSettings(brokertwin_zk_producer_id_blocks=True)
+
+
 TestLossy = _Lossy.TestCase
+TestLossyWithZookeeper = _LossyWithZookeeper.TestCase

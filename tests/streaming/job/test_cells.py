@@ -183,7 +183,6 @@ def test_a_cluster_has_at_most_one_cell_for_each_broker() -> None:
     ("flags", "broker_settings", "told"),
     [
         ({"event_time": "recorded"}, BrokerSettings(), "recorded"),
-        ({}, BrokerSettings(brokertwin_zk_producer_id_blocks=True), "zk.producer.id.blocks"),
         ({}, BrokerSettings(brokertwin_leader_and_isr=True), "leader.and.isr"),
     ],
 )

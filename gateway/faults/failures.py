@@ -218,3 +218,10 @@ def put_into_metadata(response: Body, failing: list[Body], error: int) -> Body:
     ]
     failed = [{key: value for key, value in each.items() if value is not None} for each in failed]
     return {**response, "topics": [*response["topics"], *failed]}
+
+
+def put_into_all_metadata(response: Body, has_place: HasPlace, error: int) -> Body:
+    """Replace topics of a Metadata response by the error."""
+    failing = [topic for topic in response["topics"] if has_place(topic["name"], None)]
+    rest = [topic for topic in response["topics"] if topic not in failing]
+    return put_into_metadata({**response, "topics": rest}, failing, error)

@@ -1,0 +1,172 @@
+"""`brokertwin proxy`: faults between clients and a Kafka cluster."""
+
+import asyncio
+import signal
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from brokertwin.cli.options import ConfigFile, KafkaConfig, address, settings_of
+from brokertwin.cli.output import say
+from brokertwin.errors import UserError
+
+if TYPE_CHECKING:
+    import ssl
+
+    from brokertwin.gateway.capture.sinks import FileSink
+    from brokertwin.gateway.edge_fields import Address
+    from brokertwin.gateway.faults.fault import FaultSpec
+
+OPTION = "--control"
+
+Broker = Annotated[
+    str, typer.Option("--broker", metavar="HOST:PORT", help="A broker of the cluster.")
+]
+Listen = Annotated[
+    str,
+    typer.Option(
+        "--listen",
+        metavar="HOST:PORT",
+        help="Address for clients in place of --broker. Other brokers of the cluster get the"
+        " following ports. Port 0: any free port.",
+    ),
+]
+Advertise = Annotated[
+    str | None,
+    typer.Option(
+        "--advertise", metavar="HOST", help="Host in metadata responses in place of --listen's."
+    ),
+]
+Faults = Annotated[
+    Path | None,
+    typer.Option("--faults", metavar="FILE", help="Faults in TOML, or in JSON (*.json)."),
+]
+Control = Annotated[
+    str | None,
+    typer.Option(
+        OPTION,
+        metavar="[HOST:]PORT",
+        help="HTTP control: add, list, release and delete faults, list requests. 9405 means"
+        " 127.0.0.1:9405. There is no authentication. Port 0: any free port.",
+    ),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="FILE",
+        help="Record requests and responses in a new file, as `capture` does.",
+    ),
+]
+
+
+def command(
+    broker: Broker,
+    listen: Listen = "localhost:19092",
+    faults: Faults = None,
+    control: Control = None,
+    out: Out = None,
+    advertise: Advertise = None,
+    kafka_config: KafkaConfig = None,
+    config: ConfigFile = None,
+) -> None:
+    """Inject faults between clients and a Kafka cluster.
+
+    Connect clients to --listen. The proxy relays everything to the cluster at --broker and rewrites
+    broker addresses. Faults come from a file (--faults), or from a test suite through HTTP
+    (--control).
+
+    Effects: **fail** returns an error, **lose** drops the response, **cut** closes the connection,
+    **duplicate** sends the request twice, **delay** and **hold** keep the response or the request
+    back, **throttle** reports a throttle time. A fault selects requests by api, client, broker,
+    topic and partition, and among them by nth, times and probability with a seed. A file:
+
+        [[faults]]     # the response of the third Produce request is lost
+        effect = "lose"
+        api = "PRODUCE"
+        nth = 3
+
+        [[faults]]     # 5 % of the commits fail, always the same ones
+        effect = "fail"
+        api = "OFFSET_COMMIT"
+        error = "COORDINATOR_LOAD_IN_PROGRESS"
+        probability = 0.05
+        seed = 7
+        times = "all"
+
+    SIGINT or SIGTERM stops the proxy. If --kafka-config sets a security.protocol with SSL, the
+    proxy connects to brokers with TLS. Clients authenticate themselves.
+    """
+    from brokertwin.cli.watching.server import listen_address
+    from brokertwin.gateway.faults import fault_file
+    from brokertwin.kafka_io import properties
+    from brokertwin.kafka_io.kafka_clients import ClientProperties, check_reachable
+
+    if faults is None and control is None:
+        raise UserError(
+            "`brokertwin proxy` needs faults.", "Pass --faults FILE, --control PORT, or both."
+        )
+    specs = fault_file.read(faults) if faults is not None else []
+    settings = settings_of(config, kafka_config=kafka_config)
+    tls = None
+    if settings.kafka_config is not None:
+        tls = ClientProperties(properties.read(settings.kafka_config)).ssl_context()
+    at = listen_address(control, OPTION) if control is not None else None
+    ways = _Ways(address("--listen", listen), address("--broker", broker), advertise, tls, at)
+    check_reachable(broker, patience_s=0)
+    sink = None
+    if out is not None:
+        from brokertwin.gateway.capture.sinks import FileSink
+
+        sink = FileSink(out)
+    asyncio.run(_serve(ways, specs, sink))
+
+
+class _Ways(NamedTuple):
+    """Addresses and TLS of the proxy."""
+
+    listen: "Address"
+    broker: "Address"
+    advertise: str | None
+    tls: "ssl.SSLContext | None"
+    control: tuple[str, int] | None
+
+
+async def _serve(ways: _Ways, specs: "list[FaultSpec]", sink: "FileSink | None") -> None:
+    """Relay until a signal arrives, then show the faults."""
+    from brokertwin.cli.watching.server import served
+    from brokertwin.gateway.capture.recorder import Recorder
+    from brokertwin.gateway.faults.injection import FaultSet
+    from brokertwin.gateway.proxy.control import app
+    from brokertwin.gateway.proxy.proxy import FaultProxy
+
+    ended, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.set)
+    recorder = Recorder(sink) if sink is not None else None
+    faults = FaultSet(specs)
+    proxy = FaultProxy(ways.listen, ways.broker, faults, recorder, ways.advertise, ways.tls)
+
+    def documents() -> list[bytes]:
+        async def found() -> list[bytes]:
+            return proxy.documents()
+
+        return asyncio.run_coroutine_threadsafe(found(), loop).result()
+
+    with ExitStack() as stack:
+        await proxy.start()
+        if ways.control is not None:
+            option = f"{OPTION} {ways.control[1]}"
+            served_at = served(app(faults, documents), option, *ways.control)
+            say(f"control at {stack.enter_context(served_at)}")
+        host, port = proxy.addresses[ways.broker]
+        say(f"listening on {host}:{port}, {len(faults.faults)} faults")
+        await ended.wait()
+        shown = faults.faults
+        await proxy.close()
+        if recorder is not None:
+            await recorder.close()
+    for fault in shown:
+        say(f"fault {fault.number}: {fault}: {fault.hits} of {fault.matches} matching requests")

@@ -1,0 +1,241 @@
+"""A producer for several threads, with a sender thread of its own.
+
+    with SharedProducer("localhost:9092", ProducerConfig(), on_result) as producer:
+        producer.send("orders", ProducerRecord(b"key", b"value"))     # from any thread
+        producer.flush(30_000)
+
+    user threads     wait for metadata and for room, add records, wake the sender
+    sender thread    connects, sends, receives, applies metadata, wakes the waiting threads
+
+One lock guards the client. The sender releases it while it waits for the network.
+
+Source: seed 001 (`synchronized`, `wait` and `notifyAll` in `Metadata`); `Metadata.awaitUpdate`,
+`KafkaProducer.waitOnMetadata`, `KafkaProducer.doSend` and `Sender.run` in Kafka.
+"""
+
+import random
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Protocol
+
+from brokertwin.clients.driver import ClientDriver, ClientNetwork, Clock
+from brokertwin.clients.io.producer import BlockedError, why_blocked
+from brokertwin.clients.io.records import encode_batch
+from brokertwin.clients.io.security import Kafka, addresses_to
+from brokertwin.clients.io.sockets import WAIT_MS_MAX, SocketNetwork, monotonic_ms, wall_ms
+from brokertwin.clients.messages import ProducerRecord, size_of
+from brokertwin.clients.metadata import MetadataSettings
+from brokertwin.clients.metadata_wait import (
+    MetadataKnown,
+    MetadataUnavailable,
+    MetadataWait,
+    WaitFor,
+)
+from brokertwin.clients.producer_batch import ProducerBatch
+from brokertwin.clients.producer_client import ProducerClient
+from brokertwin.clients.producer_config import ProducerConfig
+from brokertwin.clients.producer_events import RecordAcked, RecordFailed
+
+OnResult = Callable[[RecordAcked | RecordFailed], None]
+"""Receives the result of each record, on the sender thread; must not call the producer."""
+
+
+class Monitor(Protocol):
+    """The lock and its waits; `threading.Condition`, or virtual time in tests."""
+
+    def __enter__(self) -> bool:
+        """Acquire the lock."""
+
+    def __exit__(self, *error: object) -> None:
+        """Release the lock."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Release the lock until `notify_all` or the timeout, in seconds."""
+
+    def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Release the lock until the predicate holds or the timeout."""
+
+    def notify_all(self) -> None:
+        """Wake the waiting threads."""
+
+
+class WakeableNetwork(ClientNetwork, Protocol):
+    """A network whose `wait` another thread can end."""
+
+    def wake(self) -> None:
+        """End the current or next wait at once."""
+
+    def close(self) -> None:
+        """Close all connections."""
+
+
+class SharedProducer:
+    """One producer for any number of threads; it creates no topics. Times in ms.
+
+    `metadata`, `network`, `clock` and `monitor` are for tests.
+    """
+
+    def __init__(
+        self,
+        kafka: Kafka,
+        config: ProducerConfig,
+        on_result: OnResult,
+        *,
+        client_id: str = "brokertwin-producer",
+        compression: str = "none",
+        metadata: MetadataSettings | None = None,
+        network: WakeableNetwork | None = None,
+        clock: Clock = monotonic_ms,
+        monitor: Monitor | None = None,
+    ) -> None:
+        """Start the sender thread. Raises ProducerConfigError."""
+        self.client = ProducerClient(
+            config, random.random, metadata=metadata, may_create_topics=False
+        )
+        self.client.metadata.bootstrap(addresses_to(kafka), clock())
+        self._max_block_ms = self.client.producer.config.max_block_ms
+        self._on_result = on_result
+        self._compression = compression
+        self._messages: dict[int, ProducerRecord] = {}
+        self._network = network or SocketNetwork(kafka, client_id, self._encode)
+        self._clock = clock
+        self._changed = monitor or threading.Condition()
+        self._driver = ClientDriver(self.client, self._network, clock, self._changed)
+        self._is_closing = False
+        self._failure: Exception | None = None
+        self._sender = threading.Thread(target=self._run, name="sender", daemon=True)
+        self._sender.start()
+
+    def __enter__(self) -> "SharedProducer":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # User threads
+
+    def wait_on_metadata(self, topic: str, partition: int | None = None) -> MetadataKnown:
+        """Wait until the topic, and the partition if given, is known.
+
+        Raises BlockedError after `max.block.ms`, for an error of the topic, and when the producer
+        is closed.
+        """
+        wait = MetadataWait(self.client.metadata, topic, partition, self._max_block_ms)
+        with self._changed:
+            step = wait.start(self._clock())
+            while isinstance(step, WaitFor):
+                self._network.wake()
+                self._await_update(step.version, step.remaining_ms)
+                step = wait.resume(self._clock())
+            self._raise_failure()
+        if isinstance(step, MetadataUnavailable):
+            raise BlockedError(f"{step.message}.")
+        return step
+
+    def _await_update(self, last_version: int, max_wait_ms: int) -> None:
+        """Wait for metadata newer than `last_version`, an error or the timeout."""
+        metadata = self.client.metadata
+        self._changed.wait_for(
+            lambda: (
+                metadata.update_version > last_version
+                or metadata.is_closed
+                or metadata.fatal_error is not None
+            ),
+            max_wait_ms / 1000,
+        )
+
+    def send(self, topic: str, message: ProducerRecord, partition: int | None = None) -> int:
+        """Add a record; returns the id that its result refers to.
+
+        Waits for the topic's metadata, then for room in `buffer.memory`, together for at most
+        `max.block.ms`. Raises BlockedError, and the error that ended the sender.
+        """
+        until = self._clock() + self._max_block_ms
+        self.wait_on_metadata(topic, partition)
+        timestamp = message.timestamp if message.timestamp >= 0 else wall_ms()
+        size = size_of(message)
+        has_waited = False
+        with self._changed:
+            while True:
+                self._raise_failure()
+                if self.client.metadata.is_closed:
+                    raise BlockedError("The producer is closed.")
+                now, before = self._clock(), self.client.producer.unfinished
+                record_id = self.client.offer(
+                    now, topic, message.key, size, partition=partition, timestamp=timestamp
+                )
+                if record_id is not None:
+                    self._messages[record_id] = message
+                    if self.client.producer.unfinished > before:
+                        self._network.wake()
+                    return record_id
+                if now >= until:
+                    raise BlockedError(why_blocked(self.client, topic, partition))
+                if not has_waited:
+                    self._network.wake()
+                has_waited = True
+                self._changed.wait((until - now) / 1000)
+
+    def flush(self, timeout_ms: int) -> list[RecordAcked | RecordFailed]:
+        """Wait until all records are finished, for at most `timeout_ms`.
+
+        Returns nothing: `on_result` has received the results. Raises the error that ended the
+        sender.
+        """
+        with self._changed:
+            self.client.producer.flush()
+            self._network.wake()
+            self._changed.wait_for(
+                lambda: self.client.producer.is_idle or self._failure is not None,
+                timeout_ms / 1000,
+            )
+            self._raise_failure()
+            self.client.producer.linger()
+        return []
+
+    def close(self) -> None:
+        """Stop the sender and end all waits; unflushed records are lost."""
+        if self._is_closing:
+            return
+        self._is_closing = True
+        self._network.wake()
+        self._sender.join()
+        self._end()
+        self._network.close()
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    # Sender thread
+
+    def _run(self) -> None:
+        try:
+            while not self._is_closing:
+                self._driver.turn(WAIT_MS_MAX)
+                self._report()
+        except Exception as error:  # noqa: BLE001 - the waiting threads raise it
+            self._failure = error
+            self._end()
+
+    def _report(self) -> None:
+        """Report results, and wake the threads that wait for metadata, room or results."""
+        with self._changed:
+            for event in self.client.events():
+                self._messages.pop(event.record_id, None)
+                self._on_result(event)
+            self._changed.notify_all()
+
+    def _end(self) -> None:
+        with self._changed:
+            self.client.metadata.close()
+            self._changed.notify_all()
+
+    def _encode(self, batch: ProducerBatch) -> bytes:
+        return encode_batch(batch, self._messages, self._compression)

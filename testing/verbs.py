@@ -1,0 +1,160 @@
+"""Faults as methods: shared by the test broker and the proxy."""
+
+from typing import Literal, TypedDict, Unpack
+
+from brokertwin.gateway.faults.fault import Effect, Fault, FaultSpec
+from brokertwin.gateway.faults.injection import FaultSet
+
+
+class Choice(TypedDict, total=False):
+    """Choice of the affected requests; all parts are optional.
+
+    Attributes:
+        client: only requests with this client id.
+        broker: only requests to this broker.
+        topic: only requests that name this topic.
+        partition: with `topic`, only this partition.
+        nth: first affected one of the matching requests, from 1.
+        probability: probability for each of them, from above 0 to 1.
+        seed: seed of the random numbers for `probability`.
+        name: name in lists and in recorded requests.
+    """
+
+    client: str
+    broker: int
+    topic: str
+    partition: int
+    nth: int
+    probability: float
+    seed: int
+    name: str
+
+
+class FaultVerbs:
+    """Methods that add a fault and return it.
+
+    Each accepts `times` (number of affected requests; None: all until `Fault.release`) and the
+    parts of a `Choice`. All raise UserError for an unknown API or a value that does not fit.
+    """
+
+    _faults: FaultSet
+
+    @property
+    def faults(self) -> list[Fault]:
+        """Faults in force, in order of evaluation."""
+        return list(self._faults.faults)
+
+    def add_fault(self, spec: FaultSpec) -> Fault:
+        """Add a fault, given like an entry of a fault file."""
+        self._faults.forget_ended()
+        return self._faults.add(spec)
+
+    def fail_next(
+        self, api: str | int, error: str | int, times: int | None = 1, **which: Unpack[Choice]
+    ) -> Fault:
+        """Return an error to the next requests instead of processing them.
+
+        With a topic or partition, the rest of such a request is processed. The error is in every
+        error code of the response; for Fetch and Metadata in each partition or topic, except for
+        errors of a whole fetch session.
+
+        Args:
+            api: Kafka's name or key of the API.
+            error: Kafka's name or code of the error.
+            times: number of requests; None: all until `Fault.release`.
+            which: choice of the requests.
+        """
+        return self.add_fault(
+            FaultSpec(effect=Effect.FAIL, api=api, error=error, times=_times(times), **which)
+        )
+
+    def lose_response(
+        self,
+        api: str | int | None = None,
+        times: int | None = 1,
+        closes: bool = True,
+        **which: Unpack[Choice],
+    ) -> Fault:
+        """Process the next requests without sending their responses.
+
+        Args:
+            api: Kafka's name or key of the API; None: any.
+            times: number of requests.
+            closes: close the connection; otherwise the client waits until its timeout, and later
+                requests on this connection get no response.
+            which: choice of the requests.
+        """
+        return self.add_fault(
+            FaultSpec(effect=Effect.LOSE, api=api, times=_times(times), closes=closes, **which)
+        )
+
+    def drop_connection(
+        self, api: str | int | None = None, times: int | None = 1, **which: Unpack[Choice]
+    ) -> Fault:
+        """Close the connections of the next requests without processing them."""
+        return self.add_fault(FaultSpec(effect=Effect.CUT, api=api, times=_times(times), **which))
+
+    def duplicate(
+        self, api: str | int | None = None, times: int | None = 1, **which: Unpack[Choice]
+    ) -> Fault:
+        """Process the next requests twice and send the second response, as after a repeat."""
+        return self.add_fault(
+            FaultSpec(effect=Effect.DUPLICATE, api=api, times=_times(times), **which)
+        )
+
+    def delay(
+        self,
+        api: str | int | None,
+        milliseconds: int,
+        times: int | None = 1,
+        before: bool = False,
+        **which: Unpack[Choice],
+    ) -> Fault:
+        """Delay the responses of the next requests, or with `before` the requests, in real time.
+
+        Can be combined with other effects: an error can be delayed.
+        """
+        return self.add_fault(
+            FaultSpec(
+                effect=Effect.DELAY,
+                api=api,
+                ms=milliseconds,
+                times=_times(times),
+                before=before,
+                **which,
+            )
+        )
+
+    def hold(
+        self,
+        api: str | int | None = None,
+        times: int | None = 1,
+        before: bool = False,
+        **which: Unpack[Choice],
+    ) -> Fault:
+        """Hold the responses of the next requests until `Fault.release`.
+
+        With `before`, the requests are held: they are processed after the release, even if their
+        client has disconnected. Later requests and responses of the connection wait, too.
+        """
+        return self.add_fault(
+            FaultSpec(effect=Effect.HOLD, api=api, times=_times(times), before=before, **which)
+        )
+
+    def throttle(
+        self,
+        milliseconds: int,
+        api: str | int | None = None,
+        times: int | None = 1,
+        **which: Unpack[Choice],
+    ) -> Fault:
+        """Report a throttle time, and wait so long before the connection's next request."""
+        return self.add_fault(
+            FaultSpec(
+                effect=Effect.THROTTLE, api=api, ms=milliseconds, times=_times(times), **which
+            )
+        )
+
+
+def _times(times: int | None) -> int | Literal["all"]:
+    return "all" if times is None else times

@@ -1,0 +1,98 @@
+"""Eight threads share a producer, on a gateway and on a real Kafka."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from brokertwin.clients.backoff import constant_backoff
+from brokertwin.clients.client_loop import Action, Send
+from brokertwin.clients.io.shared_producer import SharedProducer
+from brokertwin.clients.io.sockets import SocketNetwork
+from brokertwin.clients.messages import ProducerRecord
+from brokertwin.clients.metadata import MetadataRules, MetadataSettings
+from brokertwin.clients.producer_config import ProducerConfig
+from brokertwin.clients.producer_events import RecordAcked, RecordFailed
+from brokertwin.gateway.edge_fields import Address
+from tests.support.gateways import Client, running_gateway
+from tests.support.patience import PATIENCE_S, wait_until
+from tests.support.socket_records import read_committed
+
+pytestmark = pytest.mark.clients
+
+THREADS, MESSAGES = 8, 50
+SEED = MetadataSettings(refresh_backoff=constant_backoff(), rules=MetadataRules.KAFKA_0_10)
+TODAY = MetadataSettings()
+
+
+@pytest.fixture(scope="module", params=["gateway", pytest.param("kafka", marks=pytest.mark.kafka)])
+def bootstrap(request: pytest.FixtureRequest) -> Iterator[str]:
+    if request.param == "kafka":
+        yield request.getfixturevalue("kafka")
+        return
+    with running_gateway() as gateway:
+        yield gateway.bootstrap
+
+
+@pytest.fixture
+def topic(bootstrap: str) -> str:
+    name = f"shared-{time.time_ns()}"
+    host, _, port = bootstrap.rpartition(":")
+    body = {"topics": [{"name": name}], "allowAutoTopicCreation": False}
+    with Client(Address(host, int(port))) as client:
+        client.topic(name, 3)
+        wait_until(lambda: client.call("METADATA", 12, body)["topics"][0]["errorCode"] == 0)
+    return name
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The topics of each Metadata request that is sent."""
+    found: list[list[str]] = []
+    do = SocketNetwork.do
+
+    def noted(network: SocketNetwork, action: Action) -> None:
+        if isinstance(action, Send) and action.api == "METADATA":
+            found.append([each.name for each in action.body.topics])  # type: ignore[attr-defined]
+        do(network, action)
+
+    monkeypatch.setattr(SocketNetwork, "do", noted)
+    return found
+
+
+@pytest.mark.parametrize("rules", [SEED, TODAY], ids=["0.10", "today"])
+def test_eight_threads_wait_for_one_metadata_request(
+    bootstrap: str, topic: str, asked: list[list[str]], rules: MetadataSettings
+) -> None:
+    results: list[RecordAcked | RecordFailed] = []
+    waits: list[list[int]] = []
+    begin = threading.Barrier(THREADS)
+    with SharedProducer(bootstrap, ProducerConfig(), results.append, metadata=rules) as producer:
+
+        def send(user: int) -> None:
+            begin.wait(PATIENCE_S)
+            waited = []
+            for number in range(MESSAGES):
+                waited.append(producer.wait_on_metadata(topic).waited_ms)
+                producer.send(topic, ProducerRecord(None, f"{user}-{number}".encode()))
+            waits.append(waited)
+
+        threads = [threading.Thread(target=send, args=(user,)) for user in range(THREADS)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join(PATIENCE_S)
+        producer.flush(PATIENCE_S * 1_000)
+        metadata = producer.client.metadata
+        refreshed = metadata.last_successful_refresh_ms
+        assert metadata.time_to_next_update(refreshed + 161) == 300_000 - 161
+    assert Counter(type(each) for each in results) == {RecordAcked: THREADS * MESSAGES}
+    assert [topics for topics in asked if topic in topics] == [[topic]]
+    if rules is SEED:
+        assert len(asked) == 1
+    assert len(waits) == THREADS
+    assert {waited for each in waits for waited in each[1:]} == {0}, "later messages wait 0 ms"
+    values = sorted((each.value or b"").decode() for each in read_committed(bootstrap, topic, 400))
+    assert values == sorted(f"{a}-{b}" for a in range(THREADS) for b in range(MESSAGES))
