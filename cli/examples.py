@@ -73,6 +73,10 @@ EXAMPLES = {
         "brokertwin audit recording.jsonl.gz",
         "brokertwin audit broker-*.log.gz controller-*.log.gz --html audit.html --fail-on error",
     ),
+    "live": (
+        "brokertwin live --topic kafka-requests --bootstrap kafka:9092",
+        "brokertwin live --topic shop=shop-requests --topic bank=bank-requests --key entity",
+    ),
     "offsets": (
         "brokertwin offsets import kafka:9092 backup",
         "brokertwin offsets history backup my-group --only back",
@@ -178,6 +182,11 @@ EXAMPLES = {
     ),
     "capture": (
         "brokertwin capture --broker kafka:9092 --listen localhost:19092 --out new.jsonl.gz",
+    ),
+    "exam": (
+        "brokertwin exam localhost:9092",
+        "brokertwin exam kafka:9092 --only transactions_v1 --html exam.html",
+        "brokertwin exam kafka:9092 --baseline exam.json --junit exam.xml",
     ),
     "proxy": (
         "brokertwin proxy --broker kafka:9092 --faults faults.toml",

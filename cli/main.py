@@ -42,6 +42,7 @@ COMMANDS = {
     "replay": "Run recorded requests through the broker model and compare the responses.",
     "explain": "Explain from a recording why a producer was fenced or a group rebalanced.",
     "audit": "Report problems in recorded traffic, with the lines that show them.",
+    "live": "Audit real clusters continuously: a Spark query over topics with their exchanges.",
     "offsets": "Inspect, compare, back up and restore committed offsets of a real cluster.",
     "consume": "Read topics of any Kafka as members of a group, and show the assignment.",
     "produce": "Send lines to a topic of any Kafka.",
@@ -52,6 +53,7 @@ COMMANDS = {
     "cluster": "Show brokers and replicas; stop brokers, elect leaders, reassign partitions.",
     "credentials": "Manage the users of a gateway: a file with password hashes.",
     "capture": "Record the requests and responses between clients and a real Kafka.",
+    "exam": "Examine over the wire whether a broker responds like Apache Kafka.",
     "top": "Watch a job or a gateway: batch time, lag, rate, errors by API, groups, ISR.",
     "state": "Show the state of a job: groups, producers, fetch sessions, logs, …",
     "snapshot": "Take, list, check and restore snapshots of a job: offsets and full state.",
@@ -69,13 +71,14 @@ FAMILIES = {
     "offsets": {"offsets"},
     "job": {"run", "send", "state", "snapshot", "query", "check", "dead-letters", "gc"},
     "clients": {"consume", "produce", "streams", "connect"},
-    "broker": {"kafka", "gateway", "proxy", "cluster", "credentials", "simulate"},
-    "watching": {"top"},
+    "broker": {"kafka", "gateway", "proxy", "cluster", "credentials", "exam", "simulate"},
+    "watching": {"live", "top"},
 }
 """Package of `cli` to its commands; all others are modules of `cli` itself."""
 
 NEEDS = {
     "demo": extras.SPARK,
+    "live": extras.SPARK,
     "run": extras.SPARK,
     "setup": ("pyspark",),
 }

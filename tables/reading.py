@@ -56,7 +56,7 @@ class Tables:
         self, cells: Cells, origin: str, without_ends: frozenset[str] = frozenset()
     ) -> None:
         need("brokertwin.tables", "pyarrow")
-        self._cells, self.origin = cells, origin
+        self.cells, self.origin = cells, origin
         self._without_ends = without_ends
         self._made: dict[str, pa.Table] = {}
 
@@ -75,7 +75,7 @@ class Tables:
             raise UserError(f"There is no table {name}.", f"Use one of {', '.join(BY_NAME)}.")
         if name not in self._made:
             table = BY_NAME[name]
-            rows = state_rows.rows(table.kind, self._cells, self._without_ends)
+            rows = state_rows.rows(table.kind, self.cells, self._without_ends)
             self._made[name] = arrow_of(table, rows)
         return self._made[name]
 

@@ -42,12 +42,16 @@ class ObservedEntity(msgspec.Struct, kw_only=True):
 
     def step(self, exchange: RecordedExchange, known: KnownFacts) -> list[EntityFinding]:
         """Take an exchange; return the findings that are due."""
-        self.newest = max(self.newest, exchange.line.end)
-        if not self.waiting or self.waiting[-1].line.end < exchange.line.end:
-            self.waiting.append(self.part_of(exchange))
-        else:
-            insort(self.waiting, self.part_of(exchange), key=lambda each: each.line.order)
+        self.wait(self.part_of(exchange))
         return self._take_until(self.newest - WAIT_MS, known)
+
+    def wait(self, part: RecordedExchange) -> None:
+        """Let the part of an exchange wait, as `part_of` returns it, without taking any."""
+        self.newest = max(self.newest, part.line.end)
+        if not self.waiting or self.waiting[-1].line.end < part.line.end:
+            self.waiting.append(part)
+        else:
+            insort(self.waiting, part, key=lambda each: each.line.order)
 
     def expire(self, now: float, known: KnownFacts) -> list[EntityFinding]:
         """Take the exchanges that need not wait any longer at a time in ms since 1970."""
@@ -110,8 +114,8 @@ def observe(
 ) -> ObservedEntities:
     """Run the machines of a kind over a whole recording.
 
-    Findings are in the order of their exchanges. The last one with an id replaces earlier ones.
-    Withdrawn findings are left out.
+    Findings are in the order of their exchanges, then of their subjects. The last one with an id
+    replaces earlier ones. Withdrawn findings are left out.
     """
     entities: dict[EntityKey, ObservedEntity] = {}
     found: dict[str, EntityFinding] = {}
@@ -130,4 +134,6 @@ def observe(
     for entity in entities.values():
         keep(entity.expire(float("inf"), known))
     kept = [each for each in found.values() if not each.is_withdrawn]
-    return ObservedEntities(entities, sorted(kept, key=lambda each: each.line.order))
+    return ObservedEntities(
+        entities, sorted(kept, key=lambda each: (each.line.order, each.subject))
+    )
