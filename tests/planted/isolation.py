@@ -24,8 +24,8 @@ PLANTED_ISOLATION: tuple[Planted, ...] = (
         "refused-too-few",
         "an append is refused while too few are in sync",
         "brokertwin.state.apis.produce",
-        "if is_for_all and copying.has_too_few_in_sync(",
-        "if False and copying.has_too_few_in_sync(",
+        "    if is_short and request.body.acks == ALL_IN_SYNC:\n",
+        "    if False:\n",
     ),
     Planted(
         "order-of-commits",

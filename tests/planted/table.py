@@ -180,9 +180,9 @@ PLANTED: tuple[Planted, ...] = (
     Planted(
         "high-watermark-at-once",
         "the high watermark does not rise with the append",
-        "brokertwin.state.logs.log",
-        "    if is_only_replica:\n",
-        "    if batch:\n",
+        "brokertwin.state.logs.log_tail",
+        "        if self.is_only_replica:\n",
+        "        if batch:\n",
     ),
     Planted(
         "too-few-in-sync",
@@ -390,8 +390,8 @@ PLANTED: tuple[Planted, ...] = (
         "leader-appends",
         "who does not lead a partition appends nothing to it",
         "brokertwin.state.apis.produce",
-        "    if log is None or topic.partitions[produced.index].leader != broker.id:\n",
-        "    if log is None:\n",
+        "    if tail is None or topic.partitions[produced.index].leader != broker.id:\n",
+        "    if tail is None:\n",
     ),
     Planted(
         "repeats-between-cells",
