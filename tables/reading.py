@@ -53,7 +53,7 @@ class Tables:
 
     def __init__(self, cells: Cells, origin: str) -> None:
         need("brokertwin.tables", "pyarrow")
-        self._cells, self.origin = cells, origin
+        self.cells, self.origin = cells, origin
         self._made: dict[str, pa.Table] = {}
 
     @property
@@ -71,7 +71,7 @@ class Tables:
             raise UserError(f"There is no table {name}.", f"Use one of {', '.join(BY_NAME)}.")
         if name not in self._made:
             table = BY_NAME[name]
-            self._made[name] = arrow_of(table, state_rows.rows(table.kind, self._cells))
+            self._made[name] = arrow_of(table, state_rows.rows(table.kind, self.cells))
         return self._made[name]
 
     def pandas(self, name: str) -> "pd.DataFrame":

@@ -81,6 +81,7 @@ POISON = {
     Reason.OUT_OF_RANGE: b'{"id":"x","cluster":"bench","broker":4294967296}',
     Reason.WRONG_TYPE: b'{"id":"x","cluster":"bench","time":"now"}',
     Reason.MISSING_FIELD: b'{"id":"x","cluster":"bench"}',
+    Reason.UNKNOWN_FIELD: b'{"id":"x","cluster":"bench","kind":"tick","tiem":5}',
     Reason.UNKNOWN_CLUSTER: b'{"id":"x","cluster":"other","kind":"tick"}',
     Reason.INTERNAL_KIND: b'{"id":"x","cluster":"bench","kind":"complete","of":"y"}',
 }
@@ -116,6 +117,30 @@ def test_refused_request_has_a_reason(
     assert letter["reason"] == reason
     if reason is not Reason.REPLY_TO:
         assert bench.answers[event_id]["error"]["reason"] == reason
+
+
+def fetch(**fields: Any) -> dict[str, Any]:
+    """A Fetch with fields of a partition and fields that the model does not read."""
+    wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 100, **fields}
+    topics = [{"topic": "orders", "partitions": [wanted]}]
+    return {"sessionEpoch": -1, "maxWaitMs": 0, "topics": topics, "clusterId": "c"}
+
+
+def test_request_with_an_unknown_field_is_refused_wherever_it_is() -> None:
+    """With Kafka's fields that the model does not read it is accepted."""
+    bench = Bench()
+    bench.topic("orders")
+    bench.request("FETCH", 12, fetch(highWatermark=5))
+    header = {"requestApiKey": 1, "requestApiVersion": 12, "clientID": "x"}
+    event = {"id": "e", "cluster": "bench", "requestHeader": header, "request": fetch()}
+    for wrong in ({"request": fetch(fetchOfset=5)}, {"requestHeader": header}):
+        known = {"requestHeader": {"requestApiKey": 1, "requestApiVersion": 12}}
+        bench.handle({**event, **known, **wrong})
+        (letter,) = bench.dead_letters(bench.last)
+        assert letter["reason"] == Reason.UNKNOWN_FIELD
+        assert "unknown field `" in letter["detail"]
+        assert bench.answers["e"]["error"]["reason"] == Reason.UNKNOWN_FIELD
+        assert bench.answers["e"]["requestHeader"]["requestApiKey"] == 1
 
 
 def test_fault_in_a_handler_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
