@@ -2,6 +2,8 @@
 
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +14,7 @@ from brokertwin.cli.options import (
     AsJson,
     Bootstrap,
     ConfigFile,
+    HttpListen,
     KafkaConfig,
     settings_of,
 )
@@ -20,6 +23,8 @@ from brokertwin.errors import UserError
 from brokertwin.streaming.live.modes import KeyMode
 
 if TYPE_CHECKING:
+    from brokertwin.cli.watching.live_source import LiveSource
+    from brokertwin.streaming.live.query import LiveQuery
     from brokertwin.streaming.live.runner import LiveProgress
 
 DEFAULT = "default"
@@ -95,6 +100,7 @@ def command(
     trigger: Trigger = "10 seconds",
     available_now: AvailableNow = False,
     time_zone: TimeZone = "UTC",
+    http_listen: HttpListen = None,
     master: Master = None,
     spark_conf: SparkConf = None,
     kafka_config: KafkaConfig = None,
@@ -142,16 +148,54 @@ def command(
     )
     zone, every = zone_of(time_zone), SnapshotEvery(snapshot_every)
     check_start(settings)
-    with runner.prepared(query, say):
+    stop = threading.Event()
+    with runner.prepared(query, say), _watched(query, http_listen, stop) as watched:
         session = spark_session(settings, say)
+        _heed_signals(stop)
         try:
-            observe = show_json_progress if as_json else show_progress
-            runner.run(session, query, tables or home, every, zone, _stopping(), observe)
+            show = show_json_progress if as_json else show_progress
+
+            def observe(progress: LiveProgress) -> None:
+                show(progress)
+                watched.observe(progress)
+
+            runner.run(
+                session,
+                query,
+                tables or home,
+                every,
+                zone,
+                stop,
+                observe,
+                found=watched.found,
+                look=watched.pulse.beat,
+            )
         except runner.LiveFailed as error:
             say(str(error))
             raise typer.Exit(1) from None
         finally:
+            watched.pulse.stopping()
             session.stop()
+
+
+@contextmanager
+def _watched(
+    query: "LiveQuery", http_listen: str | None, stop: threading.Event
+) -> "Iterator[LiveSource]":
+    """Yield the status, served over HTTP if there is an address."""
+    from brokertwin.cli.watching.live_source import KEPT, LiveSource
+
+    source = LiveSource(query.prefix, stop)
+    if http_listen is None:
+        yield source
+        return
+    from brokertwin.cli.watching.server import OPTION, app, listen_address, served
+    from brokertwin.streaming.live.read_back import newest_findings
+
+    with served(app(source), f"{OPTION} {http_listen}", *listen_address(http_listen)) as url:
+        say(f"status page at {url}")
+        source.earlier(newest_findings(query.client, query.prefix, KEPT))
+        yield source
 
 
 def sources_of(values: list[str]) -> dict[str, str]:
@@ -167,9 +211,8 @@ def sources_of(values: list[str]) -> dict[str, str]:
     return found
 
 
-def _stopping() -> threading.Event:
-    """An event that SIGTERM and SIGINT set; a second signal ends at once."""
-    stop = threading.Event()
+def _heed_signals(stop: threading.Event) -> None:
+    """Let SIGTERM and SIGINT set an event; a second signal ends at once."""
 
     def handle(number: int, _frame: FrameType | None) -> None:
         stop.set()
@@ -177,7 +220,6 @@ def _stopping() -> threading.Event:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, handle)
-    return stop
 
 
 def show_progress(progress: "LiveProgress") -> None:
