@@ -1,4 +1,4 @@
-"""The page of a job, a live audit and a gateway in a browser: filled, as wide as a screen, light and dark."""
+"""The pages of a job, a live audit and a gateway fit a browser, light and dark."""
 
 from pathlib import Path
 
