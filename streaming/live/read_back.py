@@ -6,9 +6,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from brokertwin.errors import UserError
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.kafka_io.topic_reader import consumer, end_offsets, read_all
-from brokertwin.kafka_io.topics import full_name
+from brokertwin.kafka_io.topics import admin_client, existing, full_name
 from brokertwin.streaming.live.operator import FINDINGS
 
 SUBJECTS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
@@ -66,9 +67,17 @@ def subject(client: ClientProperties, prefix: str, kind: str, key: str) -> LiveS
     Raises:
         UserError: a topic does not exist, or Kafka does not respond.
     """
+    tables = SUBJECTS[kind]
+    there = existing(admin_client(client), client)
+    for topic in (full_name(prefix, name) for name in (*tables, FINDINGS)):
+        if topic not in there:
+            raise UserError(
+                f"Kafka at {client.bootstrap} has no topic {topic}.",
+                "Check the prefix; `brokertwin live` creates the topics.",
+            )
     rows: dict[str, list[Row]] = {}
     names = {key}
-    for table, columns in SUBJECTS[kind].items():
+    for table, columns in tables.items():
         rows[table] = [
             row
             for row in _newest(client, full_name(prefix, table))

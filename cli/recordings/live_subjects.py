@@ -1,0 +1,91 @@
+"""`explain --live`: a subject's current rows and its findings, from the topics of a live audit."""
+
+from typing import TYPE_CHECKING, Any
+
+from brokertwin.cli.output import show_json, show_table
+from brokertwin.errors import UserError
+
+if TYPE_CHECKING:
+    from brokertwin.kafka_io.kafka_clients import ClientProperties
+    from brokertwin.recordings.explain.story import TimelineEntry
+    from brokertwin.streaming.live.read_back import Row
+
+BATCH, TIME = "batch_", "_ms"
+"""Beginning of the columns with a producer's batches; end of the columns with times."""
+
+
+def show_rows(
+    client: "ClientProperties", prefix: str, kind: str, key: str, as_json: bool
+) -> "list[TimelineEntry]":
+    """Print the current rows of a subject; return its findings as entries of a timeline.
+
+    With `as_json`, findings are printed, too, as the topic has them, and none is returned.
+
+    Raises:
+        UserError: the topics do not exist, or have nothing about the subject.
+    """
+    from brokertwin.streaming.live import read_back
+
+    if kind not in read_back.SUBJECTS:
+        raise UserError(f"A live audit has no rows of a {kind}.", "Leave out --live.")
+    found = read_back.subject(client, prefix, kind, key)
+    if not found.findings and not any(found.rows.values()):
+        raise UserError(
+            f"The topics {prefix}.… have no {kind} {key}.",
+            "Check --live and the id. Rows without requests for a long time are deleted.",
+        )
+    for table, rows in found.rows.items():
+        if as_json:
+            for row in rows:
+                show_json({"kind": table, **row})
+        elif rows:
+            shown = [_shown(row) for row in rows]
+            show_table(list(shown[0]), [list(row.values()) for row in shown], table)
+    if as_json:
+        for finding in found.findings:
+            show_json(finding)
+        return []
+    return [_entry(finding) for finding in found.findings]
+
+
+def _shown(row: "Row") -> dict[str, Any]:
+    """A row with times in UTC, and its batches as one column."""
+    from brokertwin.recordings.history.words import moment
+
+    found: dict[str, Any] = {}
+    for name, value in row.items():
+        if name.startswith(BATCH):
+            continue
+        is_time = name.endswith(TIME) and name != "timeout_ms" and value is not None
+        found[name.removesuffix(TIME) if is_time else name] = moment(value) if is_time else value
+    batches = [value for name, value in row.items() if name.startswith(BATCH) and value]
+    if batches:
+        found["batches"] = " ".join(
+            f"{each['first_sequence']}-{each['last_sequence']}@{each['offset']}" for each in batches
+        )
+    return found
+
+
+def _entry(finding: "Row") -> "TimelineEntry":
+    """A finding as an entry of a timeline."""
+    from brokertwin.recordings.explain import error_pages
+    from brokertwin.recordings.explain.story import NO_VERSION, TimelineEntry, TimelineError
+    from brokertwin.recordings.history.words import moment
+
+    day = moment(finding["to"]).partition(" ")[0]
+    code = error_pages.code_of(finding["error"]) if finding["error"] else 0
+    notes = [] if code else [f"rule     {finding['rule']} [{finding['source']}]"]
+    notes += [] if code else [f"do       {finding['do']}"]
+    if finding["cause"] and not code:
+        notes.insert(0, f"because  {finding['cause']}")
+    return TimelineEntry(
+        id=finding["evidence"][-1]["place"],
+        time=int(finding["to"]),
+        client=", ".join(finding["clients"]),
+        connection=f"{day}  cluster {finding['cluster']}",
+        api=f"{finding['severity']} {finding['kind']}",
+        version=NO_VERSION,
+        said=finding["what"],
+        notes=notes,
+        refused=[TimelineError(code, finding["cause"])] if code else [],
+    )
