@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from brokertwin.kafka_io.kafka_clients import ClientProperties
     from brokertwin.recordings.explain.story import TimelineEntry
     from brokertwin.streaming.live.read_back import Row
+    from brokertwin.streaming.live.tables import Table
 
 BATCH, TIME = "batch_", "_ms"
 """Beginning of the columns with a producer's batches; end of the columns with times."""
@@ -25,6 +26,7 @@ def show_rows(
         UserError: the topics do not exist, or have nothing about the subject.
     """
     from brokertwin.streaming.live import read_back
+    from brokertwin.streaming.live.tables import BY_NAME
 
     if kind not in read_back.SUBJECTS:
         raise UserError(f"A live audit has no rows of a {kind}.", "Leave out --live.")
@@ -39,7 +41,7 @@ def show_rows(
             for row in rows:
                 show_json({"kind": table, **row})
         elif rows:
-            shown = [_shown(row) for row in rows]
+            shown = [_shown(BY_NAME[table], row) for row in rows]
             show_table(list(shown[0]), [list(row.values()) for row in shown], table)
     if as_json:
         for finding in found.findings:
@@ -48,12 +50,13 @@ def show_rows(
     return [_entry(finding) for finding in found.findings]
 
 
-def _shown(row: "Row") -> dict[str, Any]:
-    """A row with times in UTC, and its batches as one column."""
+def _shown(table: "Table", row: "Row") -> dict[str, Any]:
+    """A row in the table's order, with times in UTC and its batches as one column."""
     from brokertwin.recordings.history.words import moment
 
     found: dict[str, Any] = {}
-    for name, value in row.items():
+    for name in ("cluster", *table.columns):
+        value = row.get(name)
         if name.startswith(BATCH):
             continue
         is_time = name.endswith(TIME) and name != "timeout_ms" and value is not None

@@ -24,6 +24,7 @@ from brokertwin.streaming.live.modes import KeyMode
 
 if TYPE_CHECKING:
     from brokertwin.cli.watching.live_source import LiveSource
+    from brokertwin.settings import Settings
     from brokertwin.streaming.live.query import LiveQuery
     from brokertwin.streaming.live.runner import LiveProgress
 
@@ -134,12 +135,12 @@ def command(
         spark_conf=tuple(spark_conf) if spark_conf else None,
         kafka_config=kafka_config,
     )
-    home = settings.home / "live" / prefix
+    directory = home(settings, prefix)
     query = LiveQuery(
         client=client_properties(settings),
         prefix=prefix,
         sources=sources,
-        checkpoint=checkpoint or home / "checkpoint",
+        checkpoint=checkpoint or directory / "checkpoint",
         mode=key,
         trigger=trigger,
         shuffle_partitions=settings.shuffle_partitions,
@@ -162,7 +163,7 @@ def command(
             runner.run(
                 session,
                 query,
-                tables or home,
+                tables or directory,
                 every,
                 zone,
                 stop,
@@ -196,6 +197,11 @@ def _watched(
         say(f"status page at {url}")
         source.earlier(newest_findings(query.client, query.prefix, KEPT))
         yield source
+
+
+def home(settings: "Settings", prefix: str) -> Path:
+    """The default directory of a live audit: its checkpoint and its Parquet files."""
+    return settings.home / "live" / prefix
 
 
 def sources_of(values: list[str]) -> dict[str, str]:

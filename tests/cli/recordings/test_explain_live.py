@@ -2,7 +2,6 @@
 
 import json
 import uuid
-from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Producer
@@ -27,7 +26,7 @@ NAME = "txn_fencing_ck.14.txn-0"
 
 
 @pytest.fixture(scope="module")
-def audited(kafka: str) -> Iterator[tuple[str, str]]:
+def audited(kafka: str) -> tuple[str, str]:
     """A Kafka with the topics of a live audit; its address and their prefix."""
     made, prefix = LiveTopics(), f"live{uuid.uuid4().hex[:8]}"
     lines = audits.lines(*audits.RECORDINGS[CAPTURE])
@@ -44,7 +43,7 @@ def audited(kafka: str) -> Iterator[tuple[str, str]]:
         for key, value in made.rows[name].items():
             writer.produce(f"{prefix}.{name}", value, key)
     assert writer.flush(PATIENCE_S) == 0
-    yield kafka, prefix
+    return kafka, prefix
 
 
 def explained(audited: tuple[str, str], *words: str) -> str:
