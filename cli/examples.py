@@ -74,7 +74,6 @@ EXAMPLES = {
     "explain line": ("brokertwin explain line recording.jsonl:120 recording.jsonl.gz",),
     "audit": (
         "brokertwin audit recording.jsonl.gz",
-        "brokertwin audit recording.jsonl.gz --decide --broker-config broker.properties",
         "brokertwin audit broker-*.log.gz controller-*.log.gz --html audit.html --fail-on error",
     ),
     "live": (

@@ -12,6 +12,7 @@ from brokertwin.state.cell import (
     cleaned_logs,
     edge_settings,
     expiry,
+    follower_sessions,
     handover,
     leaders,
 )
@@ -358,6 +359,8 @@ class CellLoop(Resuming):
             return
         broker = self._broker(step.receiver)
         if isinstance(step, ReplicaFetch):
+            nonce = self._event.nonce if self._event is not None else ""
+            follower_sessions.note_request(broker, step, nonce)
             self._carry_on(broker.id, copying.handle_fetch(broker, step))
             return
         self._carry_on(broker.id, copying.handle_fetch_response(broker, step))

@@ -9,7 +9,7 @@ The driver collects the rows: they are those of changed entities, some hundred b
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 RETRY_S = 0.5
-
 Found = Callable[[Sequence[bytes]], None]
+Headers = dict[str, str | bytes | None]
 
 
 class Progress(msgspec.Struct, frozen=True, rename="camel"):
@@ -91,20 +91,20 @@ class LiveOutputs:
         """Write rows and progress in a transaction."""
         self._producer.begin_transaction()
         for topic, key, value, cluster, broker in rows:
-            headers = {"cluster": cluster, "broker": str(broker)} if topic == EXCHANGES else {}
+            headers: Headers = {}
+            if topic == EXCHANGES:
+                headers = {"cluster": cluster, "broker": str(broker)}
             self._produce(topic, key, value, headers)
         self._produce(PROGRESS, b"live", msgspec.json.encode(progress), {})
         self._commit_transaction()
         self._done = progress
         self._found([row.value for row in rows if row.topic == FINDINGS and row.value])
 
-    def _produce(
-        self, topic: str, key: bytes, value: bytes | None, headers: Mapping[str, str]
-    ) -> None:
-        name, encoded = self._query.topic(topic), [(n, v.encode()) for n, v in headers.items()]
+    def _produce(self, topic: str, key: bytes, value: bytes | None, headers: Headers) -> None:
+        name = self._query.topic(topic)
         while True:
             try:
-                self._producer.produce(name, value, key, partition=0, headers=encoded)
+                self._producer.produce(name, value, key, partition=0, headers=headers)
             except BufferError:
                 self._producer.poll(RETRY_S)
             else:

@@ -15,7 +15,7 @@ from brokertwin.streaming.live.kinds import kept_ms
 from tests.support import audits
 from tests.support.live import LiveMachines, cut, of_entities
 
-SEEDS = 3
+SEEDS = 2
 
 
 def exchanges_of(recording: str) -> list[RecordedExchange]:
