@@ -249,12 +249,16 @@ class Composed:
         """Start a service, and wait until the probe of a service succeeds."""
         command = [sys.executable, "-m", "brokertwin", *self._here(OURS[service]["command"])]
         with (self._directory / f"{service}.log").open("wb") as log:
-            self._running.append(
-                subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
-            )
+            process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
+        self._running.append(process)
         words = self._here(shlex.split(OURS[probe]["healthcheck"]["test"]))[1:]
         probed = [sys.executable, *words]
-        wait_until(lambda: subprocess.run(probed, capture_output=True, check=False).returncode == 0)
+
+        def is_well() -> bool:
+            assert process.poll() is None, (self._directory / f"{service}.log").read_text()
+            return subprocess.run(probed, capture_output=True, check=False).returncode == 0
+
+        wait_until(is_well)
 
     def call(self, *words: str) -> str:
         """Run a command to its end; its output."""
@@ -305,11 +309,8 @@ def test_the_commands_of_compose_report_an_offset_that_a_client_moved_back(
     try:
         for service in ("capture", "live"):
             composed.start(service, service)
-        (created,) = (
-            AdminClient({"bootstrap.servers": through})
-            .create_topics([NewTopic("orders", 1, 1)])
-            .values()
-        )
+        client = AdminClient({"bootstrap.servers": through})
+        (created,) = client.create_topics([NewTopic("orders", 1, 1)]).values()
         assert created.result(PATIENCE_S) is None
         for offset in (9, 4):
             commit(through, "billing", "orders", offset)

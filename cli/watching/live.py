@@ -156,7 +156,7 @@ def command(
         try:
             show = show_json_progress if as_json else show_progress
 
-            def observe(progress: LiveProgress) -> None:
+            def observe(progress: "LiveProgress") -> None:
                 show(progress)
                 watched.observe(progress)
 
