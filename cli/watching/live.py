@@ -4,9 +4,10 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import tzinfo
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -23,10 +24,13 @@ from brokertwin.errors import UserError
 from brokertwin.streaming.live.modes import KeyMode
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from brokertwin.cli.watching.live_source import LiveSource
     from brokertwin.settings import Settings
     from brokertwin.streaming.live.query import LiveQuery
     from brokertwin.streaming.live.runner import LiveProgress
+    from brokertwin.streaming.live.snapshots import SnapshotEvery
 
 DEFAULT = "default"
 PREFIX = "live"
@@ -147,36 +151,50 @@ def command(
         rows_max=settings.max_offsets_per_trigger,
         is_available_now=available_now,
     )
-    zone, every = zone_of(time_zone), SnapshotEvery(snapshot_every)
+    how = _How(tables or directory, SnapshotEvery(snapshot_every), zone_of(time_zone), as_json)
     check_start(settings)
     stop = threading.Event()
     with runner.prepared(query, say), _watched(query, http_listen, stop) as watched:
         session = spark_session(settings, say)
         _heed_signals(stop)
         try:
-            show = show_json_progress if as_json else show_progress
-
-            def observe(progress: "LiveProgress") -> None:
-                show(progress)
-                watched.observe(progress)
-
-            runner.run(
-                session,
-                query,
-                tables or directory,
-                every,
-                zone,
-                stop,
-                observe,
-                found=watched.found,
-                look=watched.pulse.beat,
-            )
-        except runner.LiveFailed as error:
-            say(str(error))
-            raise typer.Exit(1) from None
+            _run(session, query, how, stop, watched)
         finally:
             watched.pulse.stopping()
             session.stop()
+
+
+class _How(NamedTuple):
+    """Directory of Parquet files and their interval, time zone of lines, form of progress."""
+
+    tables: Path
+    every: "SnapshotEvery"
+    zone: tzinfo
+    as_json: bool
+
+
+def _run(
+    session: "SparkSession",
+    query: "LiveQuery",
+    how: _How,
+    stop: threading.Event,
+    watched: "LiveSource",
+) -> None:
+    """Run the query until it ends. Exits if it fails."""
+    from brokertwin.streaming.live import runner
+
+    show = show_json_progress if how.as_json else show_progress
+
+    def observe(progress: "LiveProgress") -> None:
+        show(progress)
+        watched.observe(progress)
+
+    beat, found = watched.pulse.beat, watched.found
+    try:
+        runner.run(session, query, how.tables, how.every, how.zone, stop, observe, found, beat)
+    except runner.LiveFailed as error:
+        say(str(error))
+        raise typer.Exit(1) from None
 
 
 @contextmanager
