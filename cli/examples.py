@@ -186,6 +186,11 @@ EXAMPLES = {
     "capture": (
         "brokertwin capture --broker kafka:9092 --listen localhost:19092 --out new.jsonl.gz",
     ),
+    "exam": (
+        "brokertwin exam localhost:9092",
+        "brokertwin exam kafka:9092 --only transactions_v1 --html exam.html",
+        "brokertwin exam kafka:9092 --baseline exam.json --junit exam.xml",
+    ),
     "proxy": (
         "brokertwin proxy --broker kafka:9092 --faults faults.toml",
         "brokertwin proxy --broker kafka:9092 --listen localhost:0 --control 9405",

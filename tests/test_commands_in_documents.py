@@ -90,12 +90,16 @@ NOT_TYPED = {
             ("live brokertwin explain", "explain"),
         )
     },
-    "make compiled": Elsewhere("minutes of gcc", "tests/test_compiled.py", "compiled"),
     "make demo": Elsewhere("its test types it", "tests/cli/test_demo.py", "make demo"),
     "make fast": Elsewhere("it runs these tests", "Makefile", "fast"),
     "make first-hour": Elsewhere("half an hour", "tests/first_hour.py", "first-hour"),
     "make setup": Elsewhere("its test types it", "tests/cli/test_setup.py", "make setup"),
     "make test": Elsewhere("it runs these tests", "Makefile", "test"),
+    **{
+        command.text: Elsewhere("a broker of the reader", "tests/cli/broker/test_exam.py", "exam")
+        for command in commands(ROOT / "docs/exam.md")
+    },
+    "make exam-record": Elsewhere("minutes", "tests/testing/exam/test_scenarios.py", "exam-record"),
     ".venv/bin/python -m tests.conformance.runs HOST:PORT": Elsewhere(
         "minutes", "tests/gateway/test_conformance.py", "tests.conformance.runs"
     ),

@@ -29,11 +29,11 @@ LAYERS: dict[str, set[str]] = {
     "recordings": {"recordings", "state", "sinks", "kafka_io"},
     "streaming": {"streaming", "state", "sinks", "kafka_io", "recordings"},
     "tables": {"tables", "state", "sinks", "kafka_io", "recordings", "streaming"},
-    "testing": {"testing", "gateway", "state"},
+    "testing": {"testing", "gateway", "state", "recordings"},
     "simulation": {"simulation", "clients", "state"},
     "cli": {
         *{"cli", "state", "clients", "clients.io", "sinks", "kafka_io", "gateway"},
-        *{"recordings", "streaming", "tables", "simulation"},
+        *{"recordings", "streaming", "tables", "testing", "simulation"},
     },
     "brokertwin": {"cli"},  # __main__ alone; importing the package loads nothing
 }
@@ -50,7 +50,7 @@ ROOMS: dict[str, set[str]] = {
     "groups": {"core", "access", "cluster", "share"},
     "eras": {"core", "logs", "cluster", "groups"},
     "replication": {"core", "logs", "cluster", "eras"},
-    "observed": {"core", "logs", "fetch", "share", "groups"},
+    "observed": {"core", "share", "groups"},
     "transactions": {"core", "logs", "cluster", "eras", "groups"},
     "apis": {
         *{"core", "logs", "configs", "access", "cluster", "eras", "replication", "fetch"},

@@ -124,17 +124,14 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch == EPOCH_MAX else epoch + 1
 
 
-def log_changed(table: Table, broker: int, log: str) -> list[str]:
+def log_changed(table: Table, broker: int, watchers: Watchers) -> list[str]:
     """Activate a log's partition in the sessions that watch it; returns their keys.
 
     Args:
         table: the table `fetch_sessions`.
         broker: the broker of the log and its sessions.
-        log: the key of the log.
+        watchers: of the log.
     """
-    watchers = table.get(watchers_key(log), Watchers)
-    if watchers is None:
-        return []
     for session_id, identity in watchers.entries:
         places.activate(table, broker, session_id, identity)
     return [session_key(broker, session_id) for session_id, _ in watchers.entries]
