@@ -28,10 +28,10 @@ class FoundOnly:
     def __init__(self, findings: Iterable[EntityFinding]) -> None:
         newest = {each.id: each for each in findings}
         kept = [each for each in newest.values() if not each.is_withdrawn]
-        self._kept = sorted(kept, key=lambda each: each.line.order)
+        self._kept = sorted(kept, key=lambda each: (each.line.order, each.subject))
 
     def found(self, _kind: EntityKind, *names: str) -> Iterator[EntityFinding]:
-        """The findings with these names, in the order of their responses."""
+        """The findings with these names, in the order of `observe`."""
         yield from (each for each in self._kept if each.kind in names)
 
 
