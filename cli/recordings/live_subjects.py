@@ -59,8 +59,10 @@ def _shown(table: "Table", row: "Row") -> dict[str, Any]:
         value = row.get(name)
         if name.startswith(BATCH):
             continue
-        is_time = name.endswith(TIME) and name != "timeout_ms" and value is not None
-        found[name.removesuffix(TIME) if is_time else name] = moment(value) if is_time else value
+        if name.endswith(TIME) and name != "timeout_ms":
+            found[name.removesuffix(TIME)] = None if value is None else moment(value)
+        else:
+            found[name] = value
     batches = [value for name, value in row.items() if name.startswith(BATCH) and value]
     if batches:
         found["batches"] = " ".join(

@@ -174,7 +174,9 @@ def _live_parts(status: "Status") -> Iterator[RenderableType]:
     if live is None:
         return
     if live.findings:
-        found = {(each.kind, each.cluster, each.client): each.count for each in live.findings}
+        found: Counted = {
+            (each.kind, each.cluster, each.client): each.count for each in live.findings
+        }
         yield _counts(("finding", "cluster", "client", "count"), found, None)
     if not live.newest:
         yield Text("no findings")
