@@ -19,6 +19,7 @@ from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange
 from brokertwin.recordings.history.finding import EntityFinding
 from brokertwin.recordings.history.group_offsets import COMMIT_APIS, ObservedOffsets
 from brokertwin.recordings.history.recording import KINDS
+from brokertwin.recordings.history.replication import REPLICATION
 from brokertwin.recordings.history.sessions import NONE, ObservedSessionCache, opened_by, session_of
 from brokertwin.streaming.live.facts import ClusterFacts, offset_id
 
@@ -67,7 +68,10 @@ class ObservedOffset(ObservedEntity, kw_only=True):
             yield from self.offsets.delete(exchange, known)
 
 
-_OF_KEYS = {**KINDS, "producer-id": KINDS["producer"]}
+WATCHED = {name: kind for name, kind in KINDS.items() if kind is not REPLICATION}
+"""Kinds without replication, whose facts about brokers are not among those of `facts`."""
+
+_OF_KEYS = {**WATCHED, "producer-id": WATCHED["producer"]}
 """The kind of a key by the name in the key."""
 
 
@@ -83,7 +87,7 @@ def machine_of(key: EntityKey) -> ObservedEntity:
 
 def routes(exchange: RecordedExchange, facts: ClusterFacts) -> Iterator[Route]:
     """The entities that an exchange names."""
-    for kind in KINDS.values():
+    for kind in WATCHED.values():
         if exchange.line.api in kind.apis:
             yield from _routes_to(kind, exchange, facts.known)
     yield from _sessions(exchange)
