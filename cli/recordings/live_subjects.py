@@ -47,7 +47,8 @@ def show_rows(
         for finding in found.findings:
             show_json(finding)
         return []
-    return [_entry(finding) for finding in found.findings]
+    explained: set[str] = set()
+    return [_entry(finding, explained) for finding in found.findings]
 
 
 def _shown(table: "Table", row: "Row") -> dict[str, Any]:
@@ -71,18 +72,19 @@ def _shown(table: "Table", row: "Row") -> dict[str, Any]:
     return found
 
 
-def _entry(finding: "Row") -> "TimelineEntry":
-    """A finding as an entry of a timeline."""
+def _entry(finding: "Row", explained: set[str]) -> "TimelineEntry":
+    """A finding as an entry of a timeline; the rule is added unless its kind is in `explained`."""
     from brokertwin.recordings.explain import error_pages
     from brokertwin.recordings.explain.story import NO_VERSION, TimelineEntry, TimelineError
     from brokertwin.recordings.history.words import moment
 
     day = moment(finding["to"]).partition(" ")[0]
     code = error_pages.code_of(finding["error"]) if finding["error"] else 0
-    notes = [] if code else [f"rule     {finding['rule']} [{finding['source']}]"]
-    notes += [] if code else [f"do       {finding['do']}"]
-    if finding["cause"] and not code:
-        notes.insert(0, f"because  {finding['cause']}")
+    notes = [f"because  {finding['cause']}"] if finding["cause"] and not code else []
+    if not code and finding["kind"] not in explained:
+        explained.add(finding["kind"])
+        notes.append(f"rule     {finding['rule']} [{finding['source']}]")
+        notes.append(f"do       {finding['do']}")
     return TimelineEntry(
         id=finding["evidence"][-1]["place"],
         time=int(finding["to"]),
