@@ -20,6 +20,7 @@ ZOMBIE = "zombie"
 """Process that is fenced, so it ends with an error."""
 
 WORKS = ("produce", "transact", "consume")
+EVERYTHING = ",".join(WORKS)
 
 Command = Annotated[
     list[str],
@@ -45,7 +46,8 @@ Works = Annotated[
     str, typer.Option("--work", metavar="WORK,…", help=f"Kinds of work: {', '.join(WORKS)}.")
 ]
 Keep = Annotated[
-    Path, typer.Option("--keep", metavar="DIR", help="Directory for failing fault plans.")
+    Path | None,
+    typer.Option("--keep", metavar="DIR", help="Directory for failing plans; default: this one."),
 ]
 TimeoutS = Annotated[
     float,
@@ -60,8 +62,8 @@ def command(
     seed: Seed = 1,
     plan: PlanFile = None,
     count: Count = 100,
-    work: Works = ",".join(WORKS),
-    keep: Keep = Path(),
+    work: Works = EVERYTHING,
+    keep: Keep = None,
     timeout_s: TimeoutS = 60.0,
 ) -> None:
     """Examine a client under faults: does it keep Kafka's promises?
@@ -101,7 +103,7 @@ def command(
             if verdict.violations:
                 is_broken = True
                 if plan is None:
-                    _keep(exam, faults, keep / f"exam-client-{name}.json")
+                    _keep(exam, faults, (keep or Path()) / f"exam-client-{name}.json")
     if is_broken:
         raise typer.Exit(BROKEN)
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from contextlib import suppress
 
 import kafka
@@ -18,6 +19,7 @@ def produce():
         value = f"{NAME}-{number}"
         future = producer.send(TOPIC, value.encode(), partition=number % PARTITIONS)
         future.add_callback(lambda _, value=value: print("acked", value, flush=True))
+        time.sleep(0.005)  # several batches
     producer.flush()
     producer.close()
 
@@ -49,8 +51,7 @@ def consume():
     while not ended:
         for records in consumer.poll(200).values():
             for each in records:
-                value = each.value.decode()
-                print("read", each.partition, each.offset, value, flush=True)
+                print("read", each.partition, each.offset, each.value.decode(), flush=True)
             with suppress(KafkaError):  # after a rebalance the new owner reads them again
                 consumer.commit()
     consumer.close()

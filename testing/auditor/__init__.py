@@ -1,6 +1,6 @@
 """Audit of any Kafka client under faults: `brokertwin exam-client`.
 
-    plan (seed) -> proxy with faults -> processes of the client -> testimony -> violations
+    plan (seed) -> proxy with faults -> processes of the client -> evidence -> violations
 
 workload    what the processes of a client have to do, and the lines they print
 plans       fault plans from seeds, and shrinking of a failing one

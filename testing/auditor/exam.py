@@ -1,4 +1,4 @@
-"""A run of a client under a fault plan: proxy, processes, testimony, verdict."""
+"""A run of a client under a fault plan: proxy, processes, evidence, verdict."""
 
 import os
 import secrets
@@ -25,11 +25,11 @@ from brokertwin.testing.auditor.workload import (
     PRODUCER,
     SUCCESSOR,
     ZOMBIE,
+    Evidence,
     Log,
     Names,
     Role,
     Statement,
-    Testimony,
     Work,
     environment,
     statements,
@@ -90,7 +90,7 @@ class Exam(NamedTuple):
         with cluster, KafkaProxy(self.broker, [*standing_faults(), *faults]) as proxy:
             with _Processes(self, names, proxy.bootstrap) as processes:
                 committed, late = self._work(processes, cluster)
-            testimony = Testimony(
+            evidence = Evidence(
                 topic=names.topic,
                 count=self.count,
                 roles=processes.roles,
@@ -101,9 +101,9 @@ class Exam(NamedTuple):
                 late=late,
             )
             hits = sum(fault.hits for fault in proxy.faults[len(standing_faults()) :])
-        fenced = exchanges.fenced_count(exchanges.seen(testimony.exchanges))
-        requests = len(testimony.exchanges)
-        return Verdict(judge(testimony), hits, requests, fenced, processes.gave_up)
+        fenced = exchanges.fenced_count(exchanges.seen(evidence.exchanges))
+        requests = len(evidence.exchanges)
+        return Verdict(judge(evidence), hits, requests, fenced, processes.gave_up)
 
     def _work(
         self, processes: "_Processes", cluster: ClusterLogs

@@ -7,7 +7,8 @@ commits    no committed offset goes back within a generation; none passes a reco
            has read
 owners     a partition has one member in a generation
 fencing    no request of a producer or member that knows it is fenced
-progress   each process ends in time, and the members read all that is visible
+progress   each process ends in time, all records of the producer are acknowledged, and the members
+           read all that is visible: plans have only trouble that passes
 """
 
 from collections.abc import Iterator
@@ -16,40 +17,41 @@ from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.record_audit import RecordAudit, SendOutcome, SentRecord
 from brokertwin.testing.auditor import exchanges
 from brokertwin.testing.auditor.exchanges import Seen, Violation
-from brokertwin.testing.auditor.workload import Testimony, Work, planned
+from brokertwin.testing.auditor.workload import PRODUCER, Evidence, Work, planned
 
 GROUP = "members"
 SHOWN = 5
 
 
-def judge(testimony: Testimony) -> list[Violation]:
+def judge(evidence: Evidence) -> list[Violation]:
     """Return the broken promises of a run."""
-    seen = exchanges.seen(testimony.exchanges)
-    audit, found = _records(testimony)
+    seen = exchanges.seen(evidence.exchanges)
+    audit, found = _records(evidence)
     return [
         *found,
         *exchanges.commits_back(seen),
         *exchanges.owned_twice(seen),
         *exchanges.after_fencing(seen),
-        *_reading(testimony, audit, seen),
-        *(Violation("progress", f"{name} did not end in time") for name in testimony.late),
+        *_unacknowledged(evidence, audit),
+        *_reading(evidence, audit, seen),
+        *(Violation("progress", f"{name} did not end in time") for name in evidence.late),
     ]
 
 
-def _records(testimony: Testimony) -> tuple[RecordAudit, list[Violation]]:
+def _records(evidence: Evidence) -> tuple[RecordAudit, list[Violation]]:
     texts: list[str] = []
     audit = RecordAudit(texts.append)
     members: dict[str, list[str]] = {}
-    for record in planned(testimony.roles, testimony.count):
-        at = TopicPartition(testimony.topic, record.partition)
+    for record in planned(evidence.roles, evidence.count):
+        at = TopicPartition(evidence.topic, record.partition)
         audit.sent[record.name] = SentRecord(record.producer, record.transaction, at)
         audit.sent[record.name].outcome = SendOutcome.IN_DOUBT
         if record.transaction:
             members.setdefault(record.transaction, []).append(record.name)
-    for process, lines in testimony.statements.items():
+    for process, lines in evidence.statements.items():
         for verb, words in lines:
             if verb == "read":
-                at = TopicPartition(testimony.topic, int(words[0]))
+                at = TopicPartition(evidence.topic, int(words[0]))
                 audit.read(GROUP, at, int(words[1]), words[2], is_committed=True)
             elif verb == "acked" and words[0] in audit.sent:
                 audit.acked(words[0], -1)
@@ -64,17 +66,32 @@ def _records(testimony: Testimony) -> tuple[RecordAudit, list[Violation]]:
     if unknown:
         texts.append(f"{unknown[0]} was read, which no process sent")
     else:
-        audit.hold(testimony.logs, testimony.committed)
+        audit.hold(evidence.logs, evidence.committed)
     return audit, [Violation("records", text) for text in texts]
 
 
-def _reading(testimony: Testimony, audit: RecordAudit, seen: list[Seen]) -> Iterator[Violation]:
+def _unacknowledged(evidence: Evidence, audit: RecordAudit) -> Iterator[Violation]:
+    """Report records that the producer gave up."""
+    missing = [
+        name
+        for name, sent in audit.sent.items()
+        if sent.producer == PRODUCER.name and sent.outcome is not SendOutcome.ACKED
+    ]
+    if missing:
+        yield Violation("progress", f"{_some(missing)} of the producer not acknowledged")
+
+
+def _some(names: list[str]) -> str:
+    return f"{len(names)} records ({', '.join(names[:SHOWN])})"
+
+
+def _reading(evidence: Evidence, audit: RecordAudit, seen: list[Seen]) -> Iterator[Violation]:
     """Report visible records that no member has read."""
-    if not any(role.work is Work.CONSUME for role in testimony.roles):
+    if not any(role.work is Work.CONSUME for role in evidence.roles):
         return
     ends = exchanges.committed(seen)
     missing = []
-    for at, log in testimony.committed.items():
+    for at, log in evidence.committed.items():
         for offset, name in log:
             if name in audit.read_by[GROUP]:
                 continue
@@ -84,5 +101,4 @@ def _reading(testimony: Testimony, audit: RecordAudit, seen: list[Seen]) -> Iter
             else:
                 missing.append(name)
     if missing:
-        shown = ", ".join(missing[:SHOWN])
-        yield Violation("progress", f"{len(missing)} visible records were not read: {shown}")
+        yield Violation("progress", f"{_some(missing)} are visible and were not read")

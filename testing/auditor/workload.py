@@ -123,7 +123,7 @@ Log = list[tuple[int, str]]
 """Offsets and values of the records of a partition."""
 
 
-class Testimony(msgspec.Struct, kw_only=True):
+class Evidence(msgspec.Struct, kw_only=True):
     """All that is known about a run.
 
     Attributes:
