@@ -72,9 +72,9 @@ def command(
     It learns its work from variables EXAM_… and prints what the client reports
     (docs/exam_client.md).
 
-    The first run has no faults. Then each seed gives a fault plan for the proxy between client and
-    broker: lost responses, cut connections, delays, retriable errors. A failing plan is shrunk and
-    kept as a fault file, which `--plan` plays again.
+    The first run has no faults; it must succeed. Then each seed gives a fault plan for the proxy
+    between client and broker: lost responses, cut connections, delays, retriable errors. A failing
+    plan is shrunk and kept as a fault file, which `--plan` plays again.
 
     Promises: acknowledged records are in the log once and in order; transactions are atomic;
     commits do not go back; no partition has two owners; a fenced client sends no more; every
@@ -96,7 +96,9 @@ def command(
         chosen = {f"seed-{each}": faults_of(each) for each in range(seed, seed + plans)}
     with _broker(broker) as at:
         exam = Exam(at, client, [Work(each) for each in work.split(",")], count, timeout_s)
-        is_broken = _calm(exam)
+        if _calm(exam):
+            raise typer.Exit(BROKEN)
+        is_broken = False
         for name, faults in chosen.items():
             verdict = exam.run(faults)
             _show(name, faults, verdict)

@@ -20,6 +20,8 @@ from brokertwin.kafka_io.topics import quiet
 from brokertwin.testing.auditor.workload import PARTITIONS, Log, Names
 
 TIMEOUT_S = 30.0
+FETCH_WAIT_MS = 20
+"""The end of an empty partition is known after this time."""
 
 
 class ClusterLogs:
@@ -73,6 +75,7 @@ class ClusterLogs:
             "group.id": "exam-client-reader",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": FETCH_WAIT_MS,
             "isolation.level": isolation,
         }
         with closing(Consumer({**self._client, **settings})) as reader:

@@ -23,12 +23,24 @@ def test_a_client_that_keeps_its_promises_ends_with_0(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_broken_promise_ends_with_1_and_keeps_a_plan_that_replays(tmp_path: Path) -> None:
-    found = run("--seed", "7", "--keep", str(tmp_path), "--", sys.executable, "-c", LIAR)
+def test_a_broken_promise_ends_with_1_and_keeps_a_shrunk_plan_that_replays(tmp_path: Path) -> None:
+    """The plan of seed 0 loses a Produce response; without idempotence the retry is a repeat."""
+    repeats = PRODUCER.replace('"enable.idempotence": True', '"enable.idempotence": False')
+    client = ("--", sys.executable, "-c", repeats)
+    found = run("--seed", "0", "--keep", str(tmp_path), *client)
+    assert found.exit_code == 1
+    assert "broken: records: producer-0 is in the logs" in found.output
+    plan = tmp_path / "exam-client-seed-0.json"
+    (fault,) = json.loads(plan.read_text())["faults"]
+    assert (fault["effect"], fault["api"]) == ("lose", "PRODUCE")
+    assert run("--plan", str(plan), *client).exit_code == 1
+
+
+def test_a_promise_that_is_broken_without_faults_needs_no_plan(tmp_path: Path) -> None:
+    found = run("--keep", str(tmp_path), "--", sys.executable, "-c", LIAR)
     assert found.exit_code == 1
     assert "broken: records: producer-0 was acknowledged" in found.output
-    plan = tmp_path / "exam-client-seed-7.json"
-    assert json.loads(plan.read_text()) == {"faults": []}
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_adapter_that_fails_without_faults_is_an_error_of_usage() -> None:
