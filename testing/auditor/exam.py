@@ -40,8 +40,6 @@ POLL_S = 0.05
 CLOSE_S = 20.0
 """Time for a member to close after SIGTERM."""
 
-FEW_LINES = 5
-
 
 class Verdict(NamedTuple):
     """Outcome of a run.
@@ -51,7 +49,7 @@ class Verdict(NamedTuple):
         hits: number of injected faults.
         requests: number of requests.
         fenced: number of clients that were told that they are fenced.
-        gave_up: processes that exited with an error, with their last lines.
+        gave_up: processes that exited with an error, and its text.
     """
 
     violations: list[Violation]
@@ -99,6 +97,7 @@ class Exam(NamedTuple):
                 logs=cluster.read("read_uncommitted"),
                 committed=committed,
                 late=late,
+                gave_up=processes.gave_up,
             )
             hits = sum(fault.hits for fault in proxy.faults[len(standing_faults()) :])
         fenced = exchanges.fenced_count(exchanges.seen(evidence.exchanges))
@@ -159,7 +158,7 @@ class _Processes:
         for role, process in self._running.items():
             if process.returncode and role.name not in killed:
                 text = self._errors[role.name].read_text(errors="replace")
-                self.gave_up[role.name] = "\n".join(text.splitlines()[-FEW_LINES:])
+                self.gave_up[role.name] = error_in(text)
         self._directory.cleanup()
 
     @property
@@ -239,6 +238,12 @@ def _read(process: subprocess.Popen[str], lines: list[str]) -> None:
     assert process.stdout is not None
     with process.stdout:
         lines.extend(process.stdout)
+
+
+def error_in(text: str) -> str:
+    """Return the last line of an output that names an error, or else the last line."""
+    lines = text.splitlines() or ["no message"]
+    return next((each for each in reversed(lines) if "error" in each.lower()), lines[-1]).strip()
 
 
 def wait_until(condition: Callable[[], bool], deadline: float) -> bool:

@@ -19,6 +19,7 @@ WRITES = frozenset(
 )
 """Requests that a fenced producer must not send."""
 
+OLD_EPOCH = frozenset({Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED})
 OF_MEMBERS = frozenset({"HEARTBEAT", "OFFSET_COMMIT", "SYNC_GROUP", "CONSUMER_GROUP_HEARTBEAT"})
 FENCED_MEMBER = frozenset(
     {Error.UNKNOWN_MEMBER_ID, Error.FENCED_MEMBER_EPOCH, Error.FENCED_INSTANCE_ID}
@@ -172,14 +173,14 @@ def after_fencing(exchanges: Iterable[Seen]) -> Iterator[Violation]:
 
 
 def fenced_count(exchanges: Iterable[Seen]) -> int:
-    """Return how many clients were told that they are fenced."""
+    """Return how many producers were told that they have an old epoch."""
     return len(
         {
             each.client
             for each in exchanges
             if each.is_delivered
-            and _identities(each)
-            and any(_fences(each, code) for code in bodies.errors(each.response))
+            and each.api in WRITES
+            and not OLD_EPOCH.isdisjoint(bodies.errors(each.response))
         }
     )
 

@@ -7,8 +7,9 @@ commits    no committed offset goes back within a generation; none passes a reco
            has read
 owners     a partition has one member in a generation
 fencing    no request of a producer or member that knows it is fenced
-progress   each process ends in time, all records of the producer are acknowledged, and the members
-           read all that is visible: plans have only trouble that passes
+progress   each process ends in time without an error (the zombie may fail), all records of the
+           producer are acknowledged, and the members read all that is visible: plans have only
+           trouble that passes
 """
 
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.record_audit import RecordAudit, SendOutcome, SentRecord
 from brokertwin.testing.auditor import exchanges
 from brokertwin.testing.auditor.exchanges import Seen, Violation
-from brokertwin.testing.auditor.workload import PRODUCER, Evidence, Work, planned
+from brokertwin.testing.auditor.workload import PRODUCER, ZOMBIE, Evidence, Work, planned
 
 GROUP = "members"
 SHOWN = 5
@@ -35,6 +36,11 @@ def judge(evidence: Evidence) -> list[Violation]:
         *_unacknowledged(evidence, audit),
         *_reading(evidence, audit, seen),
         *(Violation("progress", f"{name} did not end in time") for name in evidence.late),
+        *(
+            Violation("progress", f"{name} gave up: {text}")
+            for name, text in evidence.gave_up.items()
+            if name != ZOMBIE.name
+        ),
     ]
 
 

@@ -135,6 +135,7 @@ class Evidence(msgspec.Struct, kw_only=True):
         logs: the partitions' records at the end.
         committed: the same, read with read_committed.
         late: names of processes that did not end in time.
+        gave_up: names of processes that ended with an error, and its text.
     """
 
     topic: str
@@ -145,3 +146,4 @@ class Evidence(msgspec.Struct, kw_only=True):
     logs: dict[TopicPartition, Log]
     committed: dict[TopicPartition, Log]
     late: list[str] = []
+    gave_up: dict[str, str] = {}

@@ -9,7 +9,7 @@ import pytest
 from brokertwin.errors import UserError
 from brokertwin.gateway.faults.fault import FaultSpec
 from brokertwin.testing import KafkaBroker
-from brokertwin.testing.auditor.exam import Exam
+from brokertwin.testing.auditor.exam import Exam, error_in
 from brokertwin.testing.auditor.plans import faults_of
 from brokertwin.testing.auditor.workload import Work
 from tests.support.patience import PATIENCE_S
@@ -69,6 +69,14 @@ def test_a_process_that_does_not_end_is_killed_and_reported(broker: KafkaBroker)
 def test_a_command_that_does_not_exist_is_named(broker: KafkaBroker) -> None:
     with pytest.raises(UserError, match="Cannot start no-such-adapter"):
         exam(broker, "no-such-adapter").run([])
+
+
+def test_the_error_of_a_process_is_the_last_line_that_names_one() -> None:
+    assert (
+        error_in("Traceback\nKafkaError: no coordinator\nclosing\n") == "KafkaError: no coordinator"
+    )
+    assert error_in("stopped\n") == "stopped"
+    assert error_in("") == "no message"
 
 
 @pytest.mark.clients

@@ -130,6 +130,10 @@ def hang(run: Evidence) -> None:
     run.late.append(PRODUCER.name)
 
 
+def fail(run: Evidence) -> None:
+    run.gave_up[MEMBERS[0].name] = "KafkaError"
+
+
 def read_an_unknown_record(run: Evidence) -> None:
     run.statements[MEMBERS[0].name].append(Statement("read", ("0", "50", "stranger")))
 
@@ -146,6 +150,7 @@ def read_an_unknown_record(run: Evidence) -> None:
         (skip_a_record, "commits", "producer-0 at 0 of partition 0 was not read, but"),
         (stop_reading, "progress", "are visible and were not read"),
         (give_up, "progress", "1 records (producer-4) of the producer not acknowledged"),
+        (fail, "progress", "member-1 gave up: KafkaError"),
         (hang, "progress", "producer did not end in time"),
     ],
 )
@@ -154,6 +159,12 @@ def test_a_broken_promise_is_reported(breaks: Any, promise: str, says: str) -> N
     breaks(run)
     found = judge(run)
     assert [each for each in found if each.promise == promise and says in each.text], found
+
+
+def test_a_zombie_may_end_with_an_error() -> None:
+    run = kept()
+    run.gave_up[ZOMBIE.name] = "ProducerFenced"
+    assert judge(run) == []
 
 
 def test_a_transaction_without_a_statement_must_still_be_atomic() -> None:
