@@ -42,7 +42,7 @@ async function transact() {
 
 async function consume() {
   const consumer = kafka.consumer({ groupId, sessionTimeout: 6000, heartbeatInterval: 2000 });
-  process.once("SIGTERM", () => consumer.disconnect());
+  process.once("SIGTERM", () => consumer.disconnect().finally(() => process.exit(0)));
   await consumer.connect();
   await consumer.subscribe({ topic, fromBeginning: true });
   await consumer.run({

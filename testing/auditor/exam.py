@@ -152,11 +152,11 @@ class _Processes:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        killed = self.kill(list(self._running))
+        self.kill(list(self._running))
         for reader in self._readers:
             reader.join()
         for role, process in self._running.items():
-            if process.returncode and role.name not in killed:
+            if process.returncode > 0:  # below 0: ended by a signal of this exam
                 text = self._errors[role.name].read_text(errors="replace")
                 self.gave_up[role.name] = error_in(text)
         self._directory.cleanup()

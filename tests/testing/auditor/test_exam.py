@@ -64,6 +64,7 @@ def test_a_process_that_does_not_end_is_killed_and_reported(broker: KafkaBroker)
     sleeps = exam(broker, sys.executable, "-c", f"{LIAR}\nimport time; time.sleep(600)")
     verdict = sleeps._replace(timeout_s=1.0).run([])
     assert "producer did not end in time" in [each.text for each in verdict.violations]
+    assert verdict.gave_up == {}
 
 
 def test_a_command_that_does_not_exist_is_named(broker: KafkaBroker) -> None:
