@@ -12,7 +12,7 @@ JAVA_NEEDED := brokertwin needs a Java 17 or newer runtime: apt-get install open
 PYTHON_NEEDED := brokertwin needs Python 3.11 or newer with venv: apt-get install python3 python3-venv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all fast interpreters record compare mutants bench compiled soak fuzz fuzz-guided lock audit release first-hour generate lint types format clean java python
+.PHONY: help setup demo test test-all fast interpreters record compare exam-record mutants bench soak fuzz fuzz-guided lock audit release first-hour generate lint types format clean java python
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -45,6 +45,10 @@ record: setup ## ask a real broker and write goldens; NAME=groups/share_walks re
 
 compare: setup ## compare with a real broker, not with goldens; EXAMPLES=100 tries other walks, too
 	@GOLDENS=compare GOLDEN=$(NAME) $(BIN)/pytest -v -n 2 -m compares
+	@$(if $(NAME),true,$(BIN)/python bench/instructions.py --compare)
+
+exam-record: setup ## ask real brokers for the goldens of changed exam scenarios; ARGS=--all for all
+	@$(BIN)/python -m tests.exam.record $(ARGS)
 
 mutants: $(VENV)/.installed ## change small things in rooms of state/: does a test notice each?
 	@$(BIN)/python -m tests.mutants.sample $(or $(ROOMS),$(wildcard state/[a-z]*)) --count $(or $(COUNT),20)
@@ -53,9 +57,6 @@ bench: java $(VENV)/.installed $(VENV)/.jars ## an event in the core, the gatewa
 	@mkdir -p build/bench
 	@$(BIN)/python bench/core.py --plot build/bench/core.svg
 	@$(BIN)/python bench/gateway.py --plot build/bench/gateway.svg
-
-compiled: $(VENV)/.installed ## a wheel with a compiled core, in dist: events take a quarter to a half less
-	@$(BIN)/python compiled.py
 
 soak: $(VENV)/.installed $(VENV)/.jars ## 20,000 simulated clusters, 100 faults in real processes, six hours of load: a night
 	@$(BIN)/brokertwin simulate --seeds 20000
@@ -109,9 +110,8 @@ format: $(VENV)/.installed ## let ruff mend what it can
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
 
-types: $(VENV)/.installed ## mypy --strict over the packages, mypyc's questions over those that are compiled
+types: $(VENV)/.installed ## mypy --strict over the packages
 	@$(BIN)/mypy -p brokertwin
-	@mkdir -p build && $(BIN)/python compiled.py --check --target build/checked >build/checked.txt 2>&1 || { cat build/checked.txt; exit 1; }
 
 site: $(VENV)/.installed ## the documents as a site, in build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build

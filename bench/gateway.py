@@ -4,7 +4,7 @@
 
 Each side runs in its own process on this machine. They take turns in each round, so that other load
 affects all equally; figures are medians over the rounds. `--beside` adds the gateway of another
-checkout, or of build/compiled.
+checkout.
 
     produce, fetch, metadata  requests in sequence on each of 50 connections
                               (gateway_load.py describes them and the checks)

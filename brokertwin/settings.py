@@ -30,7 +30,7 @@ _MASTER = (
 )
 """Source: SparkMasterRegex in org.apache.spark.SparkContext."""
 
-CHECK_ON = "(snapshot|requests|responses|records)"
+CHECK_ON = "(snapshot|state|requests|responses|records)"
 SNAPSHOT_EVERY = r"[1-9]\d* (batch(es)?|seconds?|minutes?|hours?)"
 SPARK_OF_THE_JOB = ("spark.sql.", "spark.speculation")
 """Prefixes of the Spark settings that affect the job's results."""
@@ -158,8 +158,8 @@ class Settings(BaseSettings):
     check_on: str = Field(
         "snapshot",
         pattern=f"^{CHECK_ON}(, *{CHECK_ON})*$",
-        description="what these checks read: snapshot (committed offsets), requests, responses,"
-        " records",
+        description="what these checks read: snapshot (committed offsets), state, requests,"
+        " responses, records",
     )
     check_suite: str = Field("default", description="suite for these checks: default or a file")
     check_policy: Literal["warn", "hold", "stop"] = Field(

@@ -71,7 +71,6 @@ EXAMPLES = {
     "explain line": ("brokertwin explain line recording.jsonl:120 recording.jsonl.gz",),
     "audit": (
         "brokertwin audit recording.jsonl.gz",
-        "brokertwin audit recording.jsonl.gz --decide --broker-config broker.properties",
         "brokertwin audit broker-*.log.gz controller-*.log.gz --html audit.html --fail-on error",
     ),
     "offsets": (
@@ -179,6 +178,11 @@ EXAMPLES = {
     ),
     "capture": (
         "brokertwin capture --broker kafka:9092 --listen localhost:19092 --out new.jsonl.gz",
+    ),
+    "exam": (
+        "brokertwin exam localhost:9092",
+        "brokertwin exam kafka:9092 --only transactions_v1 --html exam.html",
+        "brokertwin exam kafka:9092 --baseline exam.json --junit exam.xml",
     ),
     "proxy": (
         "brokertwin proxy --broker kafka:9092 --faults faults.toml",

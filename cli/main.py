@@ -53,6 +53,7 @@ COMMANDS = {
     "cluster": "Show brokers and replicas; stop brokers, elect leaders, reassign partitions.",
     "credentials": "Manage the users of a gateway: a file with password hashes.",
     "capture": "Record the requests and responses between clients and a real Kafka.",
+    "exam": "Examine over the wire whether a broker responds like Apache Kafka.",
     "top": "Watch a job or a gateway: batch time, lag, rate, errors by API, groups, ISR.",
     "state": "Show the state of a job: groups, producers, fetch sessions, logs, …",
     "snapshot": "Take, list, check and restore snapshots of a job: offsets and full state.",
@@ -70,7 +71,10 @@ FAMILIES = {
     "offsets": {"offsets"},
     "job": {"run", "send", "state", "snapshot", "query", "check", "dead-letters", "gc"},
     "clients": {"consume", "produce", "streams", "connect"},
-    "broker": {"kafka", "gateway", "proxy", "exam-client", "cluster", "credentials", "simulate"},
+    "broker": {
+        *("kafka", "gateway", "proxy", "exam", "exam-client", "cluster", "credentials"),
+        "simulate",
+    },
     "watching": {"top"},
 }
 """Package of `cli` to its commands; all others are modules of `cli` itself."""

@@ -171,7 +171,10 @@ def broker_settings(file: Path | None, pairs: Sequence[str] | None) -> dict[str,
 
 
 def typed_broker_settings(
-    file: Path | None, pairs: Sequence[str] | None, also_acted_on: Collection[str] = ()
+    file: Path | None,
+    pairs: Sequence[str] | None,
+    also_acted_on: Collection[str] = (),
+    defaults: Mapping[str, str] | None = None,
 ) -> "BrokerSettings":
     """Return checked broker settings; warns about those without effect.
 
@@ -179,13 +182,15 @@ def typed_broker_settings(
         file: the value of `--broker-config`.
         pairs: the values of `--set`.
         also_acted_on: further settings that this command uses.
+        defaults: values of settings that neither gives.
 
     Raises:
         UserError: Kafka has no such setting, or would reject the value.
     """
     from brokertwin.cli.output import warn
 
-    typed, warnings = checked_broker_settings(broker_settings(file, pairs))
+    given = {**(defaults or {}), **broker_settings(file, pairs)}
+    typed, warnings = checked_broker_settings(given)
     for warning in warnings:
         if warning.partition(" ")[0] not in also_acted_on:
             warn(warning)

@@ -72,7 +72,7 @@ class Accumulator:
         """
         nodes: dict[int, None] = {}
         leaderless: dict[str, None] = {}
-        for head in self._heads():
+        for head in self.heads():
             leader = cluster.leader(head.topic_partition)
             if leader is None:
                 leaderless[head.topic_partition.topic] = None
@@ -82,7 +82,8 @@ class Accumulator:
                 nodes[leader.id] = None
         return Ready(sorted(nodes), sorted(leaderless))
 
-    def _heads(self) -> Iterator[ProducerBatch]:
+    def heads(self) -> Iterator[ProducerBatch]:
+        """The first batch of each queue that may be drained."""
         for partition, queue in self._queues.items():
             if queue and partition not in self._muted:
                 yield queue[0]
@@ -162,7 +163,7 @@ class Accumulator:
 
     def deadlines(self) -> list[int]:
         """The times at which queue heads become sendable."""
-        return [max(head.retry_at, head.created + self._config.linger_ms) for head in self._heads()]
+        return [max(head.retry_at, head.created + self._config.linger_ms) for head in self.heads()]
 
 
 def _epoch(known: PartitionInfo) -> int:

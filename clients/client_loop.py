@@ -297,9 +297,13 @@ class ClientLoop(ABC):
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no request except Fetch is pending or in flight."""
-        is_busy = any(request.api != "FETCH" for request in self._in_flight.values())
+        """Whether no request is pending or in flight, except one that may wait for records."""
+        is_busy = any(not self._may_be_dropped(request) for request in self._in_flight.values())
         return not is_busy and not self._waiting
+
+    def _may_be_dropped(self, request: InFlightRequest) -> bool:
+        """Whether a closing client does not wait for the response."""
+        return request.api == "FETCH"
 
     # Connections
 

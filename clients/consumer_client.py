@@ -128,9 +128,10 @@ class ConsumerClient(FetchingClient):
         return self._fetcher.take()
 
     def close(self, now: int) -> None:
-        """Commit if automatic, and leave; done when `is_quiet`."""
+        """Commit if automatic, leave, and close the fetch sessions; done when `is_quiet`."""
         self._is_closing = True
         self.coordinator.close(now)
+        self._close_sessions()
 
     def events(self) -> list[Event]:
         """Return the events since the last call, in order."""

@@ -30,6 +30,7 @@ class ConsumerMetadata(Metadata):
         super().__init__(settings)
         self.topics = topics
         self.may_create = may_create
+        self.request_update()  # as `subscribe` does; before Kafka 2.2 the bootstrap did not
 
     def want(self, topics: frozenset[str]) -> None:
         """Request these topics; new ones at once."""
@@ -63,7 +64,7 @@ class PatternMetadata(ConsumerMetadata):
 
     def matching(self) -> frozenset[str] | None:
         """The matching topics; None before the first response."""
-        if not self.last_successful_refresh_ms:
+        if self.snapshot.cluster_id is None:
             return None
         known = self.snapshot.by_topic.keys() - self.snapshot.internal_topics
         return frozenset(topic for topic in known if self._pattern.fullmatch(topic))

@@ -14,7 +14,8 @@ Source: seed 000; `FetchSessionHandler`, `FetchMetadata`, `FetchRequest.Builder`
     incremental, session id S                       (S, next epoch)   yes
 
 Without a response, `handle_error` sets (S, 0), which closes S and requests a new session. The seed
-calls that nextCloseExisting, which today is (S, -1) and only closes.
+calls that nextCloseExisting, which today is (S, -1) and only closes (`notify_close`). Without
+sessions, as before KIP-227, each request is (0, -1).
 """
 
 from collections.abc import Iterable, Iterator
@@ -65,8 +66,13 @@ class FetchMetadata(NamedTuple):
         """Close the session and request a new one."""
         return FetchMetadata(self.session_id, INITIAL_EPOCH)
 
+    def next_close_existing(self) -> "FetchMetadata":
+        """Close the session."""
+        return FetchMetadata(self.session_id, FINAL_EPOCH)
+
 
 INITIAL = FetchMetadata(INVALID_SESSION_ID, INITIAL_EPOCH)
+SESSIONLESS = FetchMetadata(INVALID_SESSION_ID, FINAL_EPOCH)
 
 
 class PartitionData(msgspec.Struct, frozen=True):
@@ -146,8 +152,9 @@ class FetchSessionHandler:
         session_topic_names: topic names by id; empty without ids.
     """
 
-    def __init__(self) -> None:
-        self.next_metadata = INITIAL
+    def __init__(self, *, uses_sessions: bool = True) -> None:
+        self._initial = INITIAL if uses_sessions else SESSIONLESS
+        self.next_metadata = self._initial
         self.session_partitions: dict[TopicPartition, PartitionData] = {}
         self.session_topic_names: dict[Uuid, str] = {}
 
@@ -193,8 +200,16 @@ class FetchSessionHandler:
         return self._handle_incremental(response, version)
 
     def handle_error(self) -> None:
-        """Reset the session without a response: its epoch is unknown."""
-        self.next_metadata = self.next_metadata.next_close_existing_attempt_new()
+        """Reset the session: close it and request a new one."""
+        if self.session_id == INVALID_SESSION_ID:
+            self.next_metadata = self._initial
+        else:
+            self.next_metadata = self.next_metadata.next_close_existing_attempt_new()
+
+    def notify_close(self) -> bool:
+        """Make the next request close the session; returns whether there is one."""
+        self.next_metadata = self.next_metadata.next_close_existing()
+        return self.session_id != INVALID_SESSION_ID
 
     def _move_on(
         self, to_send: dict[TopicPartition, PartitionData]
@@ -221,13 +236,13 @@ class FetchSessionHandler:
 
     def _handle_refusal(self, code: int) -> ResponseCheck:
         if code == Error.FETCH_SESSION_ID_NOT_FOUND:
-            self.next_metadata = INITIAL
+            self.next_metadata = self._initial
         else:
-            self.next_metadata = self.next_metadata.next_close_existing_attempt_new()
+            self.handle_error()
         return ResponseCheck(False, error_name(code))
 
     def _handle_full(self, response: FetchResponse, version: int) -> ResponseCheck:
-        self.next_metadata = INITIAL
+        self.next_metadata = self._initial
         named = set(self._named_partitions(response.responses, version))
         if not named and response.throttle_time_ms > 0:
             return ResponseCheck(False, f"throttled for {response.throttle_time_ms} ms")
@@ -247,10 +262,10 @@ class FetchSessionHandler:
         named = set(self._named_partitions(response.responses, version))
         problems = self._unexpected(named, response.responses, version)
         if problems:
-            self.next_metadata = self.next_metadata.next_close_existing_attempt_new()
+            self.handle_error()
             return ResponseCheck(False, ", ".join(problems))
         if response.session_id == INVALID_SESSION_ID:
-            self.next_metadata = INITIAL
+            self.next_metadata = self._initial
         else:
             self.next_metadata = self.next_metadata.next_incremental()
         return ResponseCheck(True)

@@ -21,7 +21,7 @@ change (`position_validation.py`).
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -64,7 +64,10 @@ class OffsetReset(IntEnum):
 
 
 class FetchSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """By Kafka's names; sizes in bytes, times in ms."""
+    """By Kafka's names; sizes in bytes, times in ms.
+
+    `uses_sessions` is not Kafka's: without it, each request is full (before KIP-227).
+    """
 
     fetch_min_bytes: int = 1
     fetch_max_bytes: int = 52_428_800
@@ -75,6 +78,7 @@ class FetchSettings(msgspec.Struct, frozen=True, kw_only=True):
     isolation_level: int = 0
     client_rack: str = ""
     metadata_max_age_ms: int = 300_000
+    uses_sessions: bool = True
 
 
 class Records(NamedTuple):
@@ -89,11 +93,12 @@ class Records(NamedTuple):
 
 
 class PendingFetch(NamedTuple):
-    """A fetch request for a broker."""
+    """A fetch request for a broker; `is_last` closes the session."""
 
     node: int
     data: FetchRequestData
     body: FetchRequest
+    is_last: bool = False
 
 
 class _Buffered(msgspec.Struct):
@@ -119,10 +124,14 @@ class Fetcher:
     Attributes:
         needs_metadata: a response showed that metadata is outdated.
         validator: validates positions after leader changes.
+        new_session: creates the session with a broker.
     """
 
     def __init__(self, settings: FetchSettings, subscription: SubscriptionState) -> None:
         self.settings = settings
+        self.new_session: Callable[[int], FetchSessionHandler] = lambda _: FetchSessionHandler(
+            uses_sessions=settings.uses_sessions
+        )
         self.needs_metadata = False
         self.validator = PositionValidator(subscription)
         self._subscription = subscription
@@ -186,15 +195,33 @@ class Fetcher:
     def _fetch(
         self, node: int, wanted: dict[TopicPartition, PartitionData], latest_version: int
     ) -> PendingFetch:
-        handler = self._sessions.setdefault(node, FetchSessionHandler())
-        data = self._in_flight[node] = handler.next_request(wanted)
-        body = data.request(data.version(latest_version))
+        if node not in self._sessions:
+            self._sessions[node] = self.new_session(node)
+        data = self._in_flight[node] = self._sessions[node].next_request(wanted)
+        return PendingFetch(node, data, self._body(data, data.version(latest_version)))
+
+    def _body(self, data: FetchRequestData, version: int) -> FetchRequest:
+        body = data.request(version)
         body.max_wait_ms = self.settings.fetch_max_wait_ms
         body.min_bytes = self.settings.fetch_min_bytes
         body.max_bytes = self.settings.fetch_max_bytes
         body.isolation_level = self.settings.isolation_level
         body.rack_id = self.settings.client_rack
-        return PendingFetch(node, data, body)
+        return body
+
+    def closing(self, latest_versions: Mapping[int, int]) -> list[PendingFetch]:
+        """Return the requests that close the sessions, by broker with a connection.
+
+        Source: `AbstractFetch.prepareCloseFetchSessionRequests` in Kafka.
+        """
+        requests = []
+        for node, version in latest_versions.items():
+            handler = self._sessions.get(node)
+            if handler is not None and handler.notify_close():
+                data = handler.next_request({})
+                body = self._body(data, version)
+                requests.append(PendingFetch(node, data, body, is_last=True))
+        return requests
 
     def on_response(
         self,

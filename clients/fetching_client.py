@@ -107,6 +107,14 @@ class FetchingClient(ClientLoop):
             for fetch in self._fetcher.requests(snapshot, version, now, only=broker):
                 self._want(PendingRequest(node, "FETCH", fetch.body, fetch))
 
+    def _close_sessions(self) -> None:
+        """Close the fetch sessions at brokers with a connection, so that their slots are free."""
+        nodes = self.metadata.snapshot.nodes
+        versions = {node: self.version(node, "FETCH") for node in nodes}
+        known = {node: version for node, version in versions.items() if version is not None}
+        for fetch in self._fetcher.closing(known):
+            self._want(PendingRequest(nodes[fetch.node], "FETCH", fetch.body, fetch))
+
     def _validate(self, now: int) -> None:
         """Validate positions with their leaders, from version 3 on (KIP-320)."""
         validator = self._fetcher.validator
@@ -133,6 +141,8 @@ class FetchingClient(ClientLoop):
             case _Lookup():
                 assert isinstance(response, ListOffsetsResponse)
                 self._fetcher.looked_up(response)
+            case PendingFetch(is_last=True):
+                """The session is closed."""
             case PendingFetch() as fetch:
                 assert isinstance(response, FetchResponse)
                 found = self._named(fetch, event)
@@ -147,11 +157,15 @@ class FetchingClient(ClientLoop):
             for (topic, partition), records in event.records.items()
         }
 
+    def _may_be_dropped(self, request: InFlightRequest) -> bool:
+        tag = request.tag
+        return isinstance(tag, PendingFetch) and not tag.is_last
+
     def _failed(self, now: int, tag: Any) -> None:
         match tag:
             case _Lookup(request):
                 self._fetcher.lookup_failed(request)
-            case PendingFetch(node=node):
+            case PendingFetch(node=node, is_last=False):
                 self._fetcher.failed(node)
             case ValidationRequest() as validation:
                 self._fetcher.validator.failed(validation)

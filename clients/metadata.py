@@ -14,9 +14,9 @@ Source: seed 001; `Metadata`, `ProducerMetadata` in Kafka; KIP-526 (partial upda
 An error inside a response requests another update at once. The machine has no clock and is not
 thread-safe: `now` is in ms, `unit` in [0, 1) selects the backoff's jitter.
 
-With the rules of Kafka 0.10 (seed 001) the bootstrap counts as an update. There are no partial
-updates: a new topic requests a full update with backoff. Ids of topics that are not retained are
-dropped; Kafka keeps them until the next full update.
+With the rules of Kafka 0.10 (seed 001) and 2.0 the bootstrap counts as an update. There are no
+partial updates: a new topic requests a full update with backoff. Ids of topics that are not
+retained are dropped; Kafka keeps them until the next full update.
 """
 
 from collections.abc import Iterable, Mapping
@@ -52,10 +52,11 @@ INVALID_METADATA = frozenset({3, 5, 6, 9, 13, 56, 72, 74, 80, 83, 84, 100, 103})
 
 
 class MetadataRules(StrEnum):
-    """Current behaviour, or that of the Kafka 0.10 client in seed 001."""
+    """Current behaviour, or that of former clients (`clients/eras.py`)."""
 
     TODAY = "today"
     KAFKA_0_10 = "0.10"
+    KAFKA_2_0 = "2.0"
 
 
 class MetadataSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -212,12 +213,12 @@ class Metadata:
     def bootstrap(self, addresses: Iterable[tuple[str, int]], now: int = 0) -> list[Event]:
         """Start with the configured addresses as nodes -1, -2 and so on.
 
-        Requests an update, except in 0.10, where the bootstrap at `now` is one.
+        Requests an update, except in former clients, where the bootstrap at `now` is one.
         """
         self._bootstrap_addresses = tuple(addresses)
         self.snapshot = bootstrap_snapshot(self._bootstrap_addresses)
         self.update_version += 1
-        if self.settings.rules is MetadataRules.KAFKA_0_10:
+        if self.settings.rules is not MetadataRules.TODAY:
             self.last_refresh_ms = self.last_successful_refresh_ms = now
         else:
             self._needs_full_update = True

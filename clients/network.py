@@ -9,7 +9,8 @@ Source: seed 001; `NetworkClient` and its `DefaultMetadataUpdater` in Kafka; KIP
     its request is in flight                       request.timeout.ms          2147483647
     no usable node                                 reconnect.backoff.ms        retry.backoff.ms
     sent to a ready node                           request.timeout.ms          0
-    a connection is being opened                   reconnect.backoff.ms        0
+    it opens a connection                          reconnect.backoff.ms        0
+    a connection is being opened                   reconnect.backoff.ms        retry.backoff.ms
     otherwise                                      unlimited                   0
 
 The caller executes the actions and reports the results with `connected`, `on_response`,
@@ -236,7 +237,7 @@ class NetworkClient:
             self._actions.append(SendMetadata(node, self._in_progress))
             return 0 if self._is_0_10 else self.settings.request_timeout_ms
         if self.connections.is_any_connecting():
-            return 0 if self._is_0_10 else self.settings.reconnect_backoff.initial_ms
+            return self._no_node_ms()
         if self.connections.can_connect(node.id, now):
             self._connect(node, now)
             return 0 if self._is_0_10 else self.settings.reconnect_backoff.initial_ms

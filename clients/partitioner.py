@@ -1,18 +1,18 @@
 """Partition choice for records without a given partition.
 
-Source: KIP-480, KIP-794; `BuiltInPartitioner`, and for Kafka 0.10 `DefaultPartitioner` in Kafka.
+Source: KIP-480, KIP-794; `BuiltInPartitioner`, and for Kafka 0.10 and 2.0 `DefaultPartitioner`
+in Kafka.
 
     with a key           murmur2 of the key, over all partitions
     without, current     one partition until batch.size bytes are sent and its batch is full, or
                          twice as many are sent; then a random one, preferring short queues
-    without, 0.10        round robin
+    without, 0.10, 2.0   round robin from a random one, in the order of the metadata response
 
 Partitions without a leader are only used if no partition has one. With
 `partitioner.availability.timeout.ms`, partitions of slow leaders (`node_latencies.py`) are avoided
 likewise. Without `partitioner.adaptive.partitioning.enable` neither queues nor slow leaders count.
 """
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
@@ -53,7 +53,7 @@ class Partitioner:
         self._queued = queued
         self._rules = rules
         self._sticky: dict[str, _Sticky] = {}
-        self._turns: Counter[str] = Counter()
+        self._turns: dict[str, int] = {}
 
     def partition(self, topic: str, key: bytes | None, snapshot: MetadataSnapshot) -> int | None:
         """Return the partition; None while the topic is unknown."""
@@ -64,7 +64,11 @@ class Partitioner:
             return partition_of(key, count)
         led = [known.partition.partition for known in snapshot.available_partitions(topic)]
         able = led or list(range(count))
-        if self._rules is MetadataRules.KAFKA_0_10:
+        if self._rules is not MetadataRules.TODAY:
+            in_order = [at.partition for at in snapshot.partitions if at.topic == topic]
+            able = [each for each in in_order if each in able]
+            if topic not in self._turns:
+                self._turns[topic] = int(self._draw() * len(able))
             self._turns[topic] += 1
             return able[(self._turns[topic] - 1) % len(able)]
         sticky = self._sticky.get(topic)

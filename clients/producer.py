@@ -80,6 +80,10 @@ class ProducerMachine:
         """The queued batches of a partition, in order."""
         return self._sender.accumulator.queued(partition)
 
+    def heads(self) -> list[ProducerBatch]:
+        """The first queued batch of each partition."""
+        return list(self._sender.accumulator.heads())
+
     def update_metadata(self, cluster: MetadataSnapshot) -> None:
         """Set the known cluster."""
         self._sender.update_metadata(cluster)
@@ -152,6 +156,10 @@ class ProducerMachine:
         """Return the events since the last call, in order."""
         happened, self._sender.events = self._sender.events, []
         return happened
+
+    def next_passes(self, now: int) -> list[int]:
+        """When batches become sendable, as far as an event does not tell (`Sender.run` in 2.0)."""
+        return [time for time in self._sender.batch_deadlines(now) if time > now]
 
     def next_deadline(self, now: int) -> int | None:
         """When to poll again without an event; None if nothing is pending."""

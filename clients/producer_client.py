@@ -10,6 +10,7 @@ Source: seeds 001 and 002; `KafkaProducer`, `Sender` in Kafka. It does no I/O (s
 The loop's connections decide which nodes accept requests (`_Nodes`).
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ from brokertwin.clients.client_loop import (
     PendingRequest,
     ResponseReceived,
 )
-from brokertwin.clients.metadata import MetadataSettings, ProducerMetadata
+from brokertwin.clients.metadata import MetadataRules, MetadataSettings, ProducerMetadata
 from brokertwin.clients.metadata_snapshot import MetadataSnapshot
 from brokertwin.clients.network import Draw, NetworkSettings
 from brokertwin.clients.partitioner import Partitioner
@@ -116,9 +117,14 @@ class ProducerClient(ClientLoop):
             self.producer.latencies.is_slow,
         )
         self._results: list[RecordAcked | RecordFailed] = []
+        self._has_sent = False
         self._known: MetadataSnapshot | None = None
 
     # API
+
+    def start(self, addresses: Iterable[tuple[str, int]], now: int) -> None:
+        """Start with the configured addresses."""
+        self.metadata.bootstrap(addresses, now)
 
     @property
     def transactions(self) -> ProducerTransactions | None:
@@ -180,7 +186,9 @@ class ProducerClient(ClientLoop):
             self.producer.update_metadata(self._known)
         if self.transactions is not None:
             self.transactions.offer(rules_of(self.features))
-        for outgoing in self.producer.poll(now):
+        sent = self.producer.poll(now)
+        self._has_sent = bool(sent)
+        for outgoing in sent:
             api = "PRODUCE" if isinstance(outgoing.body, ProduceRequest) else "INIT_PRODUCER_ID"
             is_spoken = self._put(
                 now,
@@ -229,6 +237,8 @@ class ProducerClient(ClientLoop):
                 self.metadata.request_update()
 
     def _deadlines(self, now: int) -> list[int]:
+        if self.metadata.settings.rules is not MetadataRules.TODAY:
+            return [now] if self._has_sent else self.producer.next_passes(now)
         deadline = self.producer.next_deadline(now)
         return [] if deadline is None else [deadline]
 

@@ -73,6 +73,7 @@ class RecordAudit:
     Attributes:
         sent: every record, in the order of sending.
         transactions: outcomes for their producers.
+        running: transactions that their producers have begun, and not yet asked to commit.
         read_by: records read by each group.
     """
 
@@ -81,6 +82,7 @@ class RecordAudit:
     ) -> None:
         self.sent: dict[str, SentRecord] = {}
         self.transactions: dict[str, SendOutcome] = {}
+        self.running: set[str] = set()
         self.read_by: dict[str, set[str]] = defaultdict(set)
         self._violate = violate
         self._losses = losses or NoLosses()
@@ -109,6 +111,8 @@ class RecordAudit:
             self._violate(f"{at.topic}-{at.partition} has {before} at {offset}, and {name}, too")
         if is_committed:
             self._read_committed.add(name)
+            if name in self.sent and self.sent[name].transaction in self.running:
+                self._violate(f"{name} was read by read_committed; its transaction is open")
 
     def acked_offsets(self, topic: str) -> dict[TopicPartition, list[int]]:
         """Return the offsets of a topic's acknowledged records, by partition."""

@@ -199,7 +199,11 @@ class Sender:
             times.append(self.manager.retry_at)
         if self.transactions is not None:
             times.append(self.transactions.retry_at)
-        return [*times, *self.accumulator.deadlines(), *self._requests.deadlines(now)]
+        return [*times, *self.batch_deadlines(now)]
+
+    def batch_deadlines(self, now: int) -> list[int]:
+        """Return when a queued batch may become sendable."""
+        return [*self.accumulator.deadlines(), *self._requests.deadlines(now)]
 
     # One pass
 

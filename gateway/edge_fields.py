@@ -311,7 +311,8 @@ def _put_settings(pending: PendingResponse) -> None:
     """Fill in settings that a real broker gets from its place in a cluster."""
     for result in pending.response["results"]:
         name = result["resourceName"]
-        broker = int(name) if result["resourceType"] == BROKER_RESOURCE and name else -1
+        is_broker = result["resourceType"] == BROKER_RESOURCE and name.isdecimal()
+        broker = int(name) if is_broker else -1
         known = _placed(pending, broker) if broker in pending.addresses else {}
         for config in result.get("configs", ()):  # absent from an error response
             value = known.get(config["name"])

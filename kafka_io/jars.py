@@ -67,9 +67,13 @@ def tools_jars() -> JarSet:
 
 def connector_jars() -> JarSet:
     """Spark's Kafka connector in the installed PySpark's version."""
-    version = importlib.metadata.version("pyspark")
     module = f"spark-sql-kafka-0-10_{SCALA_VERSION}"
-    return JarSet("org.apache.spark", module, version, for_spark=True)
+    return JarSet("org.apache.spark", module, spark_version(), for_spark=True)
+
+
+def spark_version() -> str:
+    """Return the version of the installed PySpark."""
+    return importlib.metadata.version("pyspark")
 
 
 def fetch(

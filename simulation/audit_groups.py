@@ -3,6 +3,9 @@
 A group's offset of a partition is a register. A commit is in flight from its request to its
 response; without a response, or with an ambiguous error, it stays in flight. A fetch may return any
 commit that had started, unless another one started after its end and ended before the fetch.
+
+A commit in a transaction counts by the time of its write. It is certain with the response to
+EndTxn. While it is pending, a fetch of stable offsets returns an error.
 """
 
 import base64
@@ -34,12 +37,16 @@ Place = tuple[str, str, int]
 
 
 class ClientCommit(msgspec.Struct, eq=False):
-    """A commit; `is_stored` after a successful response."""
+    """A commit, written from `start` to `end`; it took effect at `certain_at` or before.
+
+    `transaction` is the id and epoch of its producer, if any.
+    """
 
     offset: int
     start: int
     end: int = NEVER
-    is_stored: bool = False
+    certain_at: int = NEVER
+    transaction: tuple[str, int] | None = None
 
 
 class GroupAudit:
@@ -48,10 +55,20 @@ class GroupAudit:
     Args:
         violate: called with violations.
         session_ms: session timeout of consumer groups.
+        transaction_ms: transaction timeout of all producers.
+        has_rivals: True if another producer may have aborted the transactions of an id.
     """
 
-    def __init__(self, violate: Callable[[str], None], session_ms: int) -> None:
+    def __init__(
+        self,
+        violate: Callable[[str], None],
+        session_ms: int,
+        transaction_ms: int = 0,
+        has_rivals: Callable[[str], bool] = bool,
+    ) -> None:
         self._violate = violate
+        self._transaction_ms = transaction_ms
+        self._has_rivals = has_rivals
         self._session_ms = session_ms
         self._commits: dict[Place, list[ClientCommit]] = defaultdict(list)
         self._under_way: dict[str, dict[Place, ClientCommit]] = {}
@@ -59,7 +76,9 @@ class GroupAudit:
         self._given: dict[tuple[str, int, str, int], str] = {}
         self._owners: dict[Place, str] = {}
         self._last_seen: dict[str, int] = {}
-        self._by_transactions: set[str] = set()
+        self._begun: dict[str, int] = {}
+        self._open: dict[tuple[str, int], list[tuple[Place, ClientCommit]]] = defaultdict(list)
+        self._ending: dict[str, tuple[tuple[str, int], bool]] = {}
         self._generations: dict[str, int] = {}
         self._late: set[str] = set()
 
@@ -67,18 +86,32 @@ class GroupAudit:
 
     def commits(self, request_id: str, now: int, body: Any) -> None:
         """Note an OffsetCommit request."""
-        if 0 <= body.generation_id_or_member_epoch < self._generations.get(body.group_id, 0):
-            self._late.add(request_id)
+        self._begin(request_id, now, body, body.generation_id_or_member_epoch)
+
+    def _begin(
+        self,
+        request_id: str,
+        now: int,
+        body: Any,
+        generation: int,
+        transaction: tuple[str, int] | None = None,
+    ) -> None:
+        """Put the commits of a request in flight."""
         found = {}
+        if 0 <= generation < self._generations.get(body.group_id, 0):
+            self._late.add(request_id)
         for topic in body.topics:
             for each in topic.partitions:
                 place = (body.group_id, topic.name, each.partition_index)
-                found[place] = ClientCommit(each.committed_offset, now)
-                self._commits[place].append(found[place])
+                commit = ClientCommit(each.committed_offset, now, transaction=transaction)
+                found[place] = commit
+                self._commits[place].append(commit)
+                if transaction is not None:
+                    self._open[transaction].append((place, commit))
         self._under_way[request_id] = found
 
     def committed(self, request_id: str, now: int, body: dict[str, Any]) -> None:
-        """Process its response."""
+        """Process a response to OffsetCommit or TxnOffsetCommit."""
         found = self._under_way.pop(request_id)
         errors = {
             (topic["name"], each["partitionIndex"]): each["errorCode"]
@@ -90,13 +123,39 @@ class GroupAudit:
             if error == Error.NONE and request_id in self._late:
                 self._violate(f"commit {request_id} of a former generation of {place} is stored")
             if error == Error.NONE:
-                commit.end, commit.is_stored = now, True
+                commit.end = now
+                commit.certain_at = now if commit.transaction is None else NEVER
             elif error not in LEFT_OPEN:
                 self._commits[place].remove(commit)
 
-    def commits_in_transaction(self, group: str) -> None:
-        """Note a group with transactional commits, whose time of effect is unknown."""
-        self._by_transactions.add(group)
+    def in_transaction(self, request_id: str, api: str, now: int, body: Any) -> None:
+        """Note a request that may begin, continue or end a transaction."""
+        name = getattr(body, "transactional_id", None) or getattr(
+            body, "v3_and_below_transactional_id", None
+        )
+        if not name:
+            return
+        if api in ("END_TXN", "INIT_PRODUCER_ID"):
+            self._begun.pop(name, None)
+            if api == "END_TXN":
+                self._ending[request_id] = ((name, body.producer_epoch), body.committed)
+            return
+        self._begun.setdefault(name, now)
+        if api == "TXN_OFFSET_COMMIT":
+            self._begin(request_id, now, body, body.generation_id, (name, body.producer_epoch))
+
+    def ended(self, request_id: str, now: int, body: dict[str, Any]) -> None:
+        """Process a response to EndTxn, which decides about the written commits."""
+        transaction, is_committed = self._ending.pop(request_id)
+        if body["errorCode"] != Error.NONE:
+            return
+        for place, commit in self._open.pop(transaction, ()):
+            if commit.end == NEVER:
+                continue
+            if is_committed:
+                commit.certain_at = now
+            elif commit in self._commits[place]:
+                self._commits[place].remove(commit)
 
     def fetches(self, request_id: str, now: int) -> None:
         """Note an OffsetFetch request."""
@@ -113,18 +172,29 @@ class GroupAudit:
                         self._hold_offset(place, each["committedOffset"], start, now)
 
     def _hold_offset(self, place: Place, offset: int, start: int, end: int) -> None:
-        if place[0] in self._by_transactions or place[1] == PASSING:
+        if place[1] == PASSING:
             return
+        group, topic, partition = place
+        text = f"{topic}-{partition} of group {group} is returned as {offset}"
         commits = self._commits[place]
-        before = [each for each in commits if each.is_stored and each.end < start]
+        before = [each for each in commits if each.certain_at < start]
         last_begin = max((each.start for each in before), default=NONE_YET)
         may_be = {each.offset for each in commits if each.start <= end and each.end >= last_begin}
         if not before:
             may_be.add(NONE_YET)
         if offset not in may_be:
-            group, topic, partition = place
-            text = f"{topic}-{partition} of group {group} is returned as {offset}"
             self._violate(f"the offset of {text}, and can only be {sorted(may_be)}")
+        if any(self._is_pending(each, start, end) for each in commits):
+            self._violate(f"the offset of {text}, while a transaction with it is open")
+
+    def _is_pending(self, commit: ClientCommit, start: int, end: int) -> bool:
+        """True if a commit's transaction was certainly open during a fetch."""
+        if commit.transaction is None or commit.end >= start or commit.certain_at != NEVER:
+            return False
+        name = commit.transaction[0]
+        begun = self._begun.get(name, NEVER)
+        is_current = begun <= commit.start and end < begun + self._transaction_ms
+        return is_current and not self._has_rivals(name)
 
     # Owners
 

@@ -8,6 +8,7 @@ groups (`audit_groups.py`)          a committed offset is the last one, or one i
 share groups (`audit_shares.py`)    a record has one member at a time, is not delivered after it
                                     was accepted, and is not lost
 work (`audit_work.py`)              a task is run by one client
+replicas (`audit_replicas.py`)      what is acknowledged or read is on enough brokers
 losses (`audit_losses.py`)          only records deleted by an administrator are lost
 denials (`audit_denials.py`)        what an ACL denies is not granted
 epochs (`audit_epochs.py`)          no request of a fenced producer is acknowledged
@@ -25,7 +26,7 @@ from brokertwin.simulation.audit_losses import Losses
 from brokertwin.simulation.audit_shares import Shares
 from brokertwin.simulation.audit_work import Work
 from brokertwin.simulation.clock import VirtualClock
-from brokertwin.simulation.cluster import DELIVERIES_MAX, SESSION_MS
+from brokertwin.simulation.cluster import DELIVERIES_MAX, SESSION_MS, TRANSACTION_MS
 from brokertwin.simulation.edge import SimulatedRequest
 from brokertwin.simulation.plan import FaultKind
 from brokertwin.state.core.schema import render
@@ -49,8 +50,8 @@ class Auditor:
         self.losses = Losses(self.violate)
         self.denials = DenialAudit(self.violate)
         self.records = RecordAudit(self.violate, self.losses)
-        self.groups = GroupAudit(self.violate, SESSION_MS)
         self.epochs = EpochAudit(self.violate)
+        self.groups = GroupAudit(self.violate, SESSION_MS, TRANSACTION_MS, self.epochs.has_rivals)
         self.shares = Shares(self.violate, DELIVERIES_MAX)
         self.work = Work(self.violate, SESSION_MS)
         self.has_lost_brokers = self.has_severed_brokers = False
@@ -85,9 +86,10 @@ class Auditor:
         match send.api:
             case "OFFSET_COMMIT":
                 self.groups.commits(request.id, self._clock.now, send.body)
-            case "TXN_OFFSET_COMMIT":
-                body: Any = send.body
-                self.groups.commits_in_transaction(body.group_id)
+            case "PRODUCE" | "END_TXN" | "INIT_PRODUCER_ID":
+                self.groups.in_transaction(request.id, send.api, self._clock.now, send.body)
+            case "ADD_PARTITIONS_TO_TXN" | "ADD_OFFSETS_TO_TXN" | "TXN_OFFSET_COMMIT":
+                self.groups.in_transaction(request.id, send.api, self._clock.now, send.body)
             case "OFFSET_FETCH":
                 self.groups.fetches(request.id, self._clock.now)
             case "CONSUMER_GROUP_HEARTBEAT":
@@ -109,8 +111,10 @@ class Auditor:
         match api:
             case "FETCH":
                 self._fetched(request, body)
-            case "OFFSET_COMMIT":
+            case "OFFSET_COMMIT" | "TXN_OFFSET_COMMIT":
                 self.groups.committed(request.id, now, body)
+            case "END_TXN":
+                self.groups.ended(request.id, now, body)
             case "OFFSET_FETCH":
                 self.groups.fetched(request.id, now, body)
             case "SHARE_FETCH" | "SHARE_ACKNOWLEDGE":

@@ -24,7 +24,7 @@ from brokertwin.clients.transactions import TransactionState
 from brokertwin.simulation.actors import REQUEST_MS, Actor, ActorContext
 from brokertwin.simulation.cluster import HEARTBEAT_MS, SESSION_MS
 from brokertwin.simulation.plan import PASSING, TOPICS, ClientPlan, FaultKind, Role
-from brokertwin.simulation.producing import RecordProducer
+from brokertwin.simulation.producing import ABORTS, PAUSE_MAX_MS, PAUSE_MIN_MS, RecordProducer
 from brokertwin.simulation.sockets import Sockets
 
 POLL_MS, IDLE_MS = 150, 500
@@ -165,7 +165,7 @@ class CopierActor(MemberActor):
         match transactions.state:
             case TransactionState.ABORTABLE_ERROR:
                 self._wants = SendOutcome.GIVEN_UP
-                transactions.abort()
+                self._writer.end(self._wants)
             case TransactionState.READY:
                 if self._writer.transaction:
                     self._writer.ended(self._wants)
@@ -191,8 +191,8 @@ class CopierActor(MemberActor):
         offsets = {at: offset + 1 for at, offset, _ in read}
         group = self.client.coordinator.generation
         self._writer.transactions.send_offsets(self.plan.group, offsets, group)
-        self._writer.transactions.commit()
         self._wants = SendOutcome.ACKED
+        self._writer.end(self._wants)
 
     def _knows_topics(self) -> bool:
         self._writer.client.metadata.add("payments", self.place.clock.now)
@@ -211,3 +211,49 @@ class CopierActor(MemberActor):
         self._writer.driver.turn(REQUEST_MS)
         self._writer.hear()
         return min(wait, self._out.wait_ms)
+
+
+class MixedActor(CopierActor):
+    """Commits offsets of `orders` in transactions, and in each of them without it.
+
+    A transaction commits where it began to read, the other commit where it ended, so that they
+    differ and no record is missed. Then it continues at the group's committed offsets, which it
+    requests while the transaction is open. It writes to `payments`, beside other transactions.
+    """
+
+    def __init__(self, place: ActorContext, plan: ClientPlan, name: str) -> None:
+        super().__init__(place, plan, name)
+        self._plain: dict[TopicPartition, int] = {}
+        self._next_step_at = 0
+
+    def _work(self, now: int) -> int:
+        if self._writer.transactions.state is not TransactionState.IN_TRANSACTION:
+            return super()._work(now)
+        if now < self._next_step_at:
+            return self._next_step_at - now
+        self._next_step_at = now + self.chance.randint(PAUSE_MIN_MS, PAUSE_MAX_MS)
+        if self._plain:
+            plain, self._plain = self._plain, {}
+            self.client.coordinator.commit(now, plain, waits=False)
+            self._go_back()
+        else:
+            aborts = self.chance.random() < ABORTS
+            self._wants = SendOutcome.GIVEN_UP if aborts else SendOutcome.ACKED
+            self._writer.end(self._wants)
+        return PAUSE_MIN_MS
+
+    def _copy(self) -> None:
+        """Begin a transaction with the offsets of the records that were read."""
+        read, self._read = self._read, []
+        owned = self.client.subscription.positions
+        read = [each for each in read if each[0] in owned]
+        if not read or self.is_ending:
+            return
+        self._writer.begin()
+        if self._knows_topics():
+            self._writer.write("payments", self.chance.randrange(self.place.plan.partitions))
+        first = {at: offset for at, offset, _ in reversed(read)}
+        group = self.client.coordinator.generation
+        self._writer.transactions.send_offsets(self.plan.group, first, group)
+        self._plain = {at: offset + 1 for at, offset, _ in read}
+        self._next_step_at = self.place.clock.now + self.chance.randint(PAUSE_MIN_MS, PAUSE_MAX_MS)

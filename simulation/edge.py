@@ -9,7 +9,7 @@ request after the response to the previous one; Produce requests are pipelined
 from collections import Counter, deque
 from collections.abc import Callable
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -69,10 +69,24 @@ class SimulatedConnection(msgspec.Struct, eq=False):
     is_sharing: bool = False
 
 
+class ServerWitness(Protocol):
+    """Observes the brokers' side of requests."""
+
+    def too_few(self, request: SimulatedRequest) -> set[tuple[str, int]]:
+        """Return the partitions of a request with too few in-sync replicas, before it."""
+
+    def handled(self, request: SimulatedRequest, too_few: set[tuple[str, int]]) -> None:
+        """Process a request that a broker has received."""
+
+    def on_response(self, request: SimulatedRequest) -> None:
+        """Process a response when a broker sends it."""
+
+
 class BrokerEdge:
     """The brokers' ends of all connections.
 
     Attributes:
+        witness: observer, if any.
         stopped: brokers that accept no connections.
         is_slow: whether the network is slow.
         requests: number of received requests by API.
@@ -84,6 +98,7 @@ class BrokerEdge:
         self.stopped: set[int] = set()
         self.is_slow = False
         self.requests: Counter[str] = Counter()
+        self.witness: ServerWitness | None = None
         self._chance = Random(f"{seed}/network")
         self._waiting: dict[str, SimulatedRequest] = {}
         self._connections: list[SimulatedConnection] = []
@@ -144,6 +159,7 @@ class BrokerEdge:
             "clientId": connection.name,
         }
         principal = {"principal": f"User:{connection.user}"} if connection.user else {}
+        too_few = self.witness.too_few(pending) if self.witness is not None else set()
         self.cluster.request(
             {
                 **principal,
@@ -154,12 +170,16 @@ class BrokerEdge:
                 "request": named(send, pending.names),
             }
         )
+        if self.witness is not None and too_few:
+            self.witness.handled(pending, too_few)
 
     def _on_response(self, request_id: str, document: dict[str, Any]) -> None:
         pending = self._waiting.pop(request_id, None)
         if pending is None:
             return
         pending.response = document
+        if self.witness is not None:
+            self.witness.on_response(pending)
         connection = pending.connection
         while connection.under_way and connection.under_way[0].response is not None:
             self._respond(connection.under_way.popleft(), connection)

@@ -42,6 +42,9 @@ DENIED, DENIED_ELSE = 0.05, 0.12
 SHARES = 0.18
 """Probability of a share group; in half of these runs no broker is away."""
 
+MIXED = 0.3
+"""Probability that a run without share group and application has members of `Role.MIXED`."""
+
 Choice = TypeVar("Choice")
 
 
@@ -60,6 +63,7 @@ class Role(StrEnum):
     CLASSIC = "member of a classic group"
     CONSUMER = "member of a consumer group"
     COPIER = "reads, and writes in transactions"
+    MIXED = "commits offsets with and without transactions"
     SHARER = "member of a share group"
     EAGER_WORKER = "Connect worker, eager"
     WORKER = "Connect worker, cooperative"
@@ -248,7 +252,7 @@ def draw(seed: int) -> RunPlan:
     engine = chance.choices(list(EngineKind), (3, 2))[0]
     brokers = chance.choices((1, 2, 3), (2, 1, 4))[0]
     is_job = engine is EngineKind.JOB
-    cells = chance.choice((1, 1, brokers)) if is_job else 1
+    cells = chance.choice((1, brokers, brokers)) if is_job else 1
     wider = Random(f"{seed}/wider")
     protocol = Random(f"{seed}/protocol")
     is_small = brokers > 1 and Random(f"{seed}/fetches").random() < SMALL_FETCHES
@@ -270,6 +274,7 @@ def draw(seed: int) -> RunPlan:
     plan = _denied(plan, Random(f"{seed}/acls"))
     plan = _with_disks(plan, Random(f"{seed}/disks"))
     plan = _shared(plan, Random(f"{seed}/share"))
+    plan = _mixed(plan, Random(f"{seed}/mixed"))
     return _denied_else(plan, Random(f"{seed}/other acls"))
 
 
@@ -344,6 +349,19 @@ def _shared(plan: RunPlan, chance: Random) -> RunPlan:
         each for each in plan.injections if not (is_steady and each.fault in moves_leaders)
     )
     return msgspec.structs.replace(plan, clients=others + members, injections=injections)
+
+
+def _mixed(plan: RunPlan, chance: Random) -> RunPlan:
+    """Replace copiers by members that commit offsets by turns, in some runs."""
+    has_shares = any(each.role is Role.SHARER for each in plan.clients)
+    if chance.random() >= MIXED or has_shares or plan.application is not None:
+        return plan
+    others = tuple(each for each in plan.clients if each.role is not Role.COPIER)
+    mixed = tuple(
+        ClientPlan(f"mixed-{number}", Role.MIXED, "ledger", True)
+        for number in range(1, chance.randint(1, 2) + 1)
+    )
+    return msgspec.structs.replace(plan, clients=others + mixed)
 
 
 def _clients(chance: Random) -> list[ClientPlan]:

@@ -101,6 +101,15 @@ class RecordProducer:
         self._began_at = self._actor.place.clock.now
         self.transaction = f"{self._actor.name}/{self._transactions}"
         self._records.transactions[self.transaction] = SendOutcome.IN_DOUBT
+        self._records.running.add(self.transaction)
+
+    def end(self, wants: SendOutcome) -> None:
+        """Commit or abort the transaction; an aborted one is never seen."""
+        if wants is SendOutcome.ACKED:
+            self._records.running.discard(self.transaction)
+            self.transactions.commit()
+        else:
+            self.transactions.abort()
 
     def ended(self, outcome: SendOutcome) -> None:
         """Note the outcome of the transaction."""
@@ -240,8 +249,7 @@ class TransactionsActor(Actor):
 
     def _end(self, wants: SendOutcome) -> None:
         self._wants = wants
-        transactions = self._writer.transactions
-        (transactions.commit if wants is SendOutcome.ACKED else transactions.abort)()
+        self._writer.end(wants)
 
     def _turn(self) -> int:
         self._writer.driver.turn(REQUEST_MS)

@@ -12,12 +12,13 @@ from brokertwin.clients.record_audit import SendOutcome
 from brokertwin.simulation.actors import Actor, ActorContext
 from brokertwin.simulation.admin import SimulatedAdmin
 from brokertwin.simulation.applications import ApplicationEffects, internal_topics
+from brokertwin.simulation.audit_replicas import ReplicaAudit
 from brokertwin.simulation.auditor import Auditor
 from brokertwin.simulation.clock import VirtualClock
 from brokertwin.simulation.closing import FinalLogs, LogReader, make_topics, settle
 from brokertwin.simulation.cluster import LocalCluster, SimulatedCluster
 from brokertwin.simulation.connecting import WorkerActor
-from brokertwin.simulation.consuming import CopierActor, MemberActor
+from brokertwin.simulation.consuming import CopierActor, MemberActor, MixedActor
 from brokertwin.simulation.edge import BrokerEdge
 from brokertwin.simulation.faults import Faults
 from brokertwin.simulation.micro_batches import JobCluster
@@ -49,10 +50,12 @@ ACTORS: dict[Role, type[Actor]] = {
     Role.CLASSIC: MemberActor,
     Role.CONSUMER: MemberActor,
     Role.COPIER: CopierActor,
+    Role.MIXED: MixedActor,
     Role.SHARER: ShareActor,
     **dict.fromkeys(WORKERS, WorkerActor),
     **dict.fromkeys(THREADS, StreamsActor),
 }
+READS_ORDERS = frozenset({Role.COPIER, Role.MIXED})
 EXPECTED = frozenset({Reason.BROKER_STOPPED, Reason.NO_CONTROLLER})
 """Reasons of dead letters while a broker is away."""
 
@@ -95,6 +98,7 @@ class Simulation:
             self._cluster = JobCluster(plan, self._clock)
             self._cluster.on_batch = self._batch
         self._edge = BrokerEdge(self._cluster, self._clock, plan.seed)
+        self._edge.witness = ReplicaAudit(self._auditor.violate, self._cluster)
         self._place = ActorContext(plan, self._clock, self._edge, self._auditor)
         self._effects = ApplicationEffects(plan, self._place.contents, self._place.files)
         self._admin = SimulatedAdmin(self._cluster, self._clock, self._auditor)
@@ -241,7 +245,7 @@ class Simulation:
                     for name, sent in seen.sent.items()
                     if sent.outcome is SendOutcome.ACKED
                     and not seen.may_be_gone(name)
-                    and (client.role is not Role.COPIER or sent.partition.topic == "orders")
+                    and (client.role not in READS_ORDERS or sent.partition.topic == "orders")
                     and seen.transactions.get(sent.transaction, SendOutcome.ACKED)
                     is SendOutcome.ACKED
                 } - seen.read_by[client.group]

@@ -4,13 +4,15 @@ Suites have great-expectations' own form; `suites.py` has the default ones. A fi
 necessarily an error: Kafka accepts some unexpected values, such as negative offsets.
 """
 
+import importlib.util
 import json
 import os
+import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pyarrow.parquet as pq
 
@@ -234,6 +236,9 @@ def _suite(document: Document) -> Any:
 def _context() -> Any:
     """Create a context in memory without analytics and progress bars."""
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
+    if importlib.util.find_spec("grpc") is None:
+        # Without grpc it cannot be imported; in `python -c` PySpark 4.1 ends the process instead.
+        sys.modules.setdefault("pyspark.sql.connect.utils", cast(Any, None))
     import great_expectations as gx
     from great_expectations.data_context.types.base import ProgressBarsConfig
 

@@ -5,12 +5,13 @@ The lag of a group is the leader's log end less the committed offset, so it is n
 is committed beyond the log end.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from brokertwin.kafka_io.placement import cluster_of
 from brokertwin.state.cell import overview
 from brokertwin.state.cluster import broker_configs, image
+from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.core.tables import Tables
 from brokertwin.state.logs.log import Log, log_key
@@ -72,22 +73,36 @@ def fetched(columns: Columns) -> Iterator[Row]:
                 }
 
 
-def log_ends(cells: Cells) -> dict[tuple[str, str, int], int]:
-    """Return the leader's log end of each partition, by cluster, topic and number."""
+def log_ends(cells: Cells, without_ends: Collection[str] = ()) -> dict[tuple[str, str, int], int]:
+    """Return the leader's log end of each partition, by cluster, topic and number.
+
+    `without_ends` are names or ids of topics whose log ends are not known.
+    """
     clusters: dict[str, list[Tables]] = {}
     for cell, columns in cells.items():
         clusters.setdefault(cluster_of(cell), []).append(Tables(columns))
+    names = {
+        topic.topic_id: topic.name
+        for tables in clusters.values()
+        for each in tables
+        for topic in image.all_topics(each.metadata, CONTROLLER)
+        if without_ends
+    }
+    unknown = {names.get(each, each) for each in without_ends}
     return {
         (cluster, row["topic"], row["partition"]): row["logEndOffset"]
         for cluster, tables in clusters.items()
         for row in overview.partitions(tables)
-        if row["logEndOffset"] != overview.NONE
+        if row["logEndOffset"] != overview.NONE and row["topic"] not in unknown
     }
 
 
-def add_lags(rows: Sequence[Row], cells: Cells) -> None:
-    """Add `lag` to rows of offsets; None if the partition has no leader or was deleted."""
-    ends = log_ends(cells) if rows else {}
+def add_lags(rows: Sequence[Row], cells: Cells, without_ends: Collection[str] = ()) -> None:
+    """Add `lag` to rows of offsets; None if the log end is unknown.
+
+    It is unknown if the partition has no leader or was deleted, and in `without_ends` topics.
+    """
+    ends = log_ends(cells, without_ends) if rows else {}
     for row in rows:
         end = ends.get((cluster_of(row["cell"]), row["topic"], row["partition"]))
         row["lag"] = None if end is None else end - row["committedOffset"]

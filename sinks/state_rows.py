@@ -5,7 +5,7 @@ Times are ms since 1970; -1 means none, as in Kafka.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -79,10 +79,13 @@ def parts_of(whole: ItemKind) -> list[ItemKind]:
     return [part for part, of in PARTS.items() if of is whole]
 
 
-def rows(kind: ItemKind, cells: Mapping[str, Columns]) -> list[Row]:
+def rows(
+    kind: ItemKind, cells: Mapping[str, Columns], without_ends: Collection[str] = ()
+) -> list[Row]:
     """Return the items of a kind in all cells, sorted, with their cell.
 
-    Names are sorted alphabetically, numbers numerically.
+    Names are sorted alphabetically, numbers numerically. `without_ends` are names or ids of topics
+    whose log ends are not known.
     """
     order = IDENTITY[kind]
     found = [
@@ -91,9 +94,9 @@ def rows(kind: ItemKind, cells: Mapping[str, Columns]) -> list[Row]:
         for row in sorted(_ROWS_OF[kind](cells[cell]), key=lambda row: [row[by] for by in order])
     ]
     if kind is ItemKind.OFFSETS:
-        replica_rows.add_lags(found, cells)
+        replica_rows.add_lags(found, cells, without_ends)
     elif kind is ItemKind.GROUPS:
-        replica_rows.add_group_lags(found, rows(ItemKind.OFFSETS, cells))
+        replica_rows.add_group_lags(found, rows(ItemKind.OFFSETS, cells, without_ends))
     return found
 
 

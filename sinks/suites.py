@@ -11,6 +11,8 @@ Document = dict[str, Any]
 
 TOPIC_LENGTH_MAX = 249
 NONE = -1
+BATCHES_KEPT = 5
+"""Remembered batches of a producer (`ProducerStateEntry.NUM_BATCHES_TO_RETAIN`)."""
 
 
 def expect(kind: str, severity: str = "critical", **kwargs: Any) -> Document:
@@ -28,9 +30,27 @@ def between(column: str, least: int | None, most: int | None = None) -> Document
     return expect("column_values_to_be_between", column=column, min_value=least, max_value=most)
 
 
-def only(column: str, *values: Any) -> Document:
+def only(column: str, *values: Any, severity: str = "critical") -> Document:
     """Expect only these values in a column."""
-    return expect("column_values_to_be_in_set", column=column, value_set=list(values))
+    given = list(values)
+    return expect("column_values_to_be_in_set", severity, column=column, value_set=given)
+
+
+def unique(*names: str) -> Document:
+    """Expect no two rows with the same values in these columns."""
+    return expect("compound_columns_to_be_unique", column_list=list(names))
+
+
+def equal(one: str, other: str) -> Document:
+    """Expect the same value in two columns of a row."""
+    return expect("column_pair_values_to_be_equal", column_A=one, column_B=other)
+
+
+def at_most(lower: str, upper: str) -> Document:
+    """Expect that a column is at most another one in each row."""
+    return expect(
+        "column_pair_values_a_to_be_greater_than_b", column_A=upper, column_B=lower, or_equal=True
+    )
 
 
 def columns(*names: str) -> Document:
@@ -60,11 +80,32 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "records": (
         *("id", "partition", "offset", "cell", "machine", "time", "type"),
         *("topic", "logPartition", "producerId", "groupId"),
-        *("offsetGap", "sequenceGap", "committedBack"),
+        *("offsetGap", "sequenceGap", "committedBack", "highWatermarkBack", "idsGivenBefore"),
     ),
     "offsets": (
         *("id", "partition", "offset", "cluster", "groupId", "topic", "topicPartition"),
         *("committedOffset", "leaderEpoch", "commitTimestamp", "isTombstone"),
+    ),
+    "sessions": (
+        *("cell", "broker", "sessionId", "epoch", "partitions", "cachedPartitions"),
+        *("clientId", "isPrivileged", "creationMs", "lastUsedMs"),
+    ),
+    "producers": (
+        *("cell", "broker", "topic", "partition", "producerId", "producerEpoch"),
+        *("batches", "sequenceGaps"),
+    ),
+    "producer-ids": ("cluster", "first", "end", "kind", "holder", "overlaps"),
+    "groups": (
+        *("cell", "broker", "groupId", "type", "state", "generation", "leader", "members"),
+        *("stateFitsMembers", "leaderIsMember", "newestMemberEpoch"),
+    ),
+    "logs": (
+        *("cell", "broker", "topic", "partition", "leaderEpoch"),
+        *("logStartOffset", "lastStableOffset", "highWatermark", "logEndOffset"),
+        "highWatermarkBack",
+    ),
+    "snapshot-topics": (
+        *("cluster", "group", "topic", "partition", "offset", "topicOffset", "difference"),
     ),
 }
 """Kind to the columns of its frame, in order; those of a snapshot are in `offsets_snapshot`."""
@@ -100,9 +141,9 @@ RECORDS: Document = {
         between("time", 0),
         only("offsetGap", 0),
         only("sequenceGap", 0),
-        expect(
-            "column_values_to_be_in_set", severity="warning", column="committedBack", value_set=[0]
-        ),
+        only("idsGivenBefore", 0),
+        only("highWatermarkBack", 0, severity="warning"),
+        only("committedBack", 0, severity="warning"),
     ],
 }
 OFFSETS: Document = {
@@ -118,5 +159,70 @@ OFFSETS: Document = {
         topic_length(),
     ],
 }
+SESSIONS: Document = {
+    "name": "sessions",
+    "expectations": [
+        columns(*COLUMNS["sessions"]),
+        unique("cell", "broker", "sessionId"),
+        between("sessionId", 1),
+        between("epoch", 1),
+        equal("partitions", "cachedPartitions"),
+        at_most("creationMs", "lastUsedMs"),
+    ],
+}
+PRODUCERS: Document = {
+    "name": "producers",
+    "expectations": [
+        columns(*COLUMNS["producers"]),
+        unique("cell", "broker", "topic", "partition", "producerId"),
+        between("producerId", 0),
+        between("producerEpoch", NONE),
+        between("batches", 0, BATCHES_KEPT),
+        only("sequenceGaps", 0),
+    ],
+}
+PRODUCER_IDS: Document = {
+    "name": "producer-ids",
+    "expectations": [
+        columns(*COLUMNS["producer-ids"]),
+        between("first", 0),
+        only("overlaps", 0),
+    ],
+}
+GROUPS: Document = {
+    "name": "groups",
+    "expectations": [
+        columns(*COLUMNS["groups"]),
+        unique("cell", "broker", "groupId"),
+        between("generation", 0),
+        only("stateFitsMembers", True),
+        only("leaderIsMember", True),
+        at_most("newestMemberEpoch", "generation"),
+    ],
+}
+LOGS: Document = {
+    "name": "logs",
+    "expectations": [
+        columns(*COLUMNS["logs"]),
+        unique("cell", "broker", "topic", "partition"),
+        between("logStartOffset", 0),
+        at_most("logStartOffset", "highWatermark"),
+        at_most("lastStableOffset", "highWatermark"),
+        at_most("highWatermark", "logEndOffset"),
+        only("highWatermarkBack", 0),
+    ],
+}
+SNAPSHOT_TOPICS: Document = {
+    "name": "snapshot-topics",
+    "expectations": [
+        columns(*COLUMNS["snapshot-topics"]),
+        unique("cluster", "group", "topic", "partition"),
+        expect("column_values_to_be_null", column="difference"),
+    ],
+}
 OF_TOPICS = {each["name"]: each for each in (REQUESTS, RESPONSES, RECORDS, OFFSETS)}
-"""Kind to its suite; that of a snapshot is in `checks`."""
+"""Kind of a topic's rows to its suite; that of a snapshot is in `checks`."""
+OF_STATE = {each["name"]: each for each in (SESSIONS, PRODUCERS, PRODUCER_IDS, GROUPS, LOGS)}
+"""Kind of a state's items to its suite."""
+BY_KIND = {**OF_TOPICS, **OF_STATE, SNAPSHOT_TOPICS["name"]: SNAPSHOT_TOPICS}
+"""Kind of rows to its suite."""

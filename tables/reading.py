@@ -49,11 +49,15 @@ class Tables:
     Args:
         cells: columns by cell.
         origin: description of the source.
+        without_ends: names or ids of topics whose log ends are not known.
     """
 
-    def __init__(self, cells: Cells, origin: str) -> None:
+    def __init__(
+        self, cells: Cells, origin: str, without_ends: frozenset[str] = frozenset()
+    ) -> None:
         need("brokertwin.tables", "pyarrow")
-        self._cells, self.origin = cells, origin
+        self.cells, self.origin = cells, origin
+        self._without_ends = without_ends
         self._made: dict[str, pa.Table] = {}
 
     @property
@@ -71,7 +75,8 @@ class Tables:
             raise UserError(f"There is no table {name}.", f"Use one of {', '.join(BY_NAME)}.")
         if name not in self._made:
             table = BY_NAME[name]
-            self._made[name] = arrow_of(table, state_rows.rows(table.kind, self._cells))
+            rows = state_rows.rows(table.kind, self.cells, self._without_ends)
+            self._made[name] = arrow_of(table, rows)
         return self._made[name]
 
     def pandas(self, name: str) -> "pd.DataFrame":
@@ -168,12 +173,13 @@ def read(
         text = None if until is None else str(until)
         when = "at the end" if text is None else f"at {text}"
         origin = f"{when} of {', '.join(path.name for path in paths)}"
-        return Tables(recordings.cells(paths, text, time_zone, broker_settings), origin)
+        found = recordings.replayed(paths, text, time_zone, broker_settings)
+        return Tables(found.cells, origin, found.without_ends)
     if len(paths) > 1:
         raise UserError("Several sources must all be recordings.", "Pass only one directory.")
-    found = stored(paths[0], as_of, time_zone)
-    if found is not None:
-        return Tables(*found)
+    kept_state = stored(paths[0], as_of, time_zone)
+    if kept_state is not None:
+        return Tables(*kept_state)
     return of_checkpoint(paths[0], moment_of(as_of, time_zone), session)
 
 

@@ -3,12 +3,14 @@
 from collections.abc import Mapping, Sequence
 from datetime import tzinfo
 from pathlib import Path
+from typing import NamedTuple
 
 from brokertwin.errors import UserError
 from brokertwin.recordings.formats.pipeline import FileReading
 from brokertwin.recordings.replay import recording
 from brokertwin.recordings.replay.plan import plan
 from brokertwin.recordings.replay.settings_beside import settings_beside
+from brokertwin.recordings.replay.unknown_ends import topics_without_headers
 from brokertwin.recordings.replay.until import events_until
 from brokertwin.state.configs.broker_config import UnknownSettingError, parse
 from brokertwin.state.configs.config_keys import InvalidConfigError
@@ -16,13 +18,20 @@ from brokertwin.state.configs.config_keys import InvalidConfigError
 CLUSTER = "recorded"
 
 
-def cells(
+class ReplayedState(NamedTuple):
+    """The columns of the only cell, and topics whose log ends are not known."""
+
+    cells: dict[str, dict[str, bytes]]
+    without_ends: frozenset[str]
+
+
+def replayed(
     files: Sequence[Path],
     until: str | None,
     zone: tzinfo,
     broker_settings: Mapping[str, str] | None = None,
-) -> dict[str, dict[str, bytes]]:
-    """Replay requests in the recorded order; return the columns of the only cell.
+) -> ReplayedState:
+    """Replay requests in the recorded order.
 
     Args:
         files: recorded exchanges of one cluster.
@@ -43,4 +52,5 @@ def cells(
     documents = None
     if until is not None:
         documents = events_until(planned.documents, until, zone, "as_of")
-    return {CLUSTER: planned.state_after(documents).columns()}
+    columns = planned.state_after(documents).columns()
+    return ReplayedState({CLUSTER: columns}, topics_without_headers(history.exchanges))

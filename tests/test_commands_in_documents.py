@@ -37,16 +37,18 @@ PAGES = {name_of(page): page for page in DOCUMENTS if commands(page)}
 IN_A_CLONE = {
     *("docs/explain.md", "docs/audit.md", "docs/query.md", "docs/clients.md"),
     *("README.md", "CONTRIBUTING.md", "examples/README.md", "tests/conformance/README.md"),
+    "checkpoints.example/README.md",
     *("docs/tutorials/audit-a-request-log.md", "docs/tutorials/run-the-job.md"),
 }
 """Pages whose commands are typed in a clone; those of the others in an empty directory."""
 
 OF_A_CLONE = (
-    *("examples", "tests", "docker", "bench", "brokertwin", "state"),
+    *("examples", "tests", "docker", "bench", "brokertwin", "state", "checkpoints.example"),
     *("Makefile", "pyproject.toml", "constraints.txt"),
 )
 WITHOUT_KAFKA = {
     *("CONTRIBUTING.md", "docs/audit.md", "docs/explain.md", "docs/systems/observer.md"),
+    "checkpoints.example/README.md",
     "docs/watching.md",
     "docs/query.md",
     "docs/settings.md",
@@ -78,12 +80,22 @@ NOT_TYPED = {
     "docker compose -f docker/compose.yaml up --build": Elsewhere(
         "no docker", "tests/test_docker.py", "compose.yaml"
     ),
-    "make compiled": Elsewhere("minutes of gcc", "tests/test_compiled.py", "compiled"),
+    **{
+        the_command(
+            "docker/README.md", f"docker compose -f docker/compose.yaml exec {words}"
+        ).text: Elsewhere("no docker", "tests/test_docker.py", "check")
+        for words in ("job brokertwin query", "job brokertwin check")
+    },
     "make demo": Elsewhere("its test types it", "tests/cli/test_demo.py", "make demo"),
     "make fast": Elsewhere("it runs these tests", "Makefile", "fast"),
     "make first-hour": Elsewhere("half an hour", "tests/first_hour.py", "first-hour"),
     "make setup": Elsewhere("its test types it", "tests/cli/test_setup.py", "make setup"),
     "make test": Elsewhere("it runs these tests", "Makefile", "test"),
+    **{
+        command.text: Elsewhere("a broker of the reader", "tests/cli/broker/test_exam.py", "exam")
+        for command in commands(ROOT / "docs/exam.md")
+    },
+    "make exam-record": Elsewhere("minutes", "tests/testing/exam/test_scenarios.py", "exam-record"),
     ".venv/bin/python -m tests.conformance.runs HOST:PORT": Elsewhere(
         "minutes", "tests/gateway/test_conformance.py", "tests.conformance.runs"
     ),

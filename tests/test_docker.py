@@ -5,19 +5,25 @@ directory, what `pip install` says is done in an environment that has nothing el
 """
 
 import os
+import shlex
+import signal
 import subprocess
+import sys
 import tomllib
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
 import yaml
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from brokertwin.cli.main import load
 from brokertwin.settings import Settings, default_home
 from tests.support.environments import environment_with, install
 from tests.support.images import Ignored, context_files, copy_context, steps
+from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.sources import PACKAGES, ROOT
+from tests.support.typed_commands import free_port
 
 DOCKERFILE = ROOT / "docker" / "Dockerfile"
 IGNORED = Ignored(ROOT / ".dockerignore")
@@ -63,9 +69,9 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy_context(ROOT, IGNORED, place / "source")
     ((_, verb, *words),) = commands("pip")
     assert verb == "install"
-    extra = words[-1].partition("[")[2].removesuffix("]")
-    required = PYPROJECT["project"]["dependencies"]
-    required += PYPROJECT["project"]["optional-dependencies"][extra]
+    required = [*PYPROJECT["project"]["dependencies"]]
+    for extra in words[-1].partition("[")[2].removesuffix("]").split(","):
+        required += PYPROJECT["project"]["optional-dependencies"][extra]
     python = environment_with(place / "environment", [*required, "setuptools"])
     install(python, *words, cwd=place / "source")
     return python
@@ -103,9 +109,10 @@ def test_mounted_and_written_directories_belong_to_the_image_user() -> None:
     home = environment["BROKERTWIN_HOME"]
     settings = Settings(home=Path(home))
     mounted = {volume.partition(":")[2] for volume in COMPOSE["services"]["job"]["volumes"]}
-    assert mounted == {str(settings.checkpoint_dir.parent)}
+    assert mounted == {str(settings.checkpoint_dir.parent), str(settings.snapshots_dir.parent)}
     assert mounted | {home} <= set(words)
-    assert mounted == {step.argument for step in STEPS if step.instruction == "VOLUME"}
+    (volumes,) = [step.argument for step in STEPS if step.instruction == "VOLUME"]
+    assert mounted == set(volumes.split())
     assert STEPS[len(names) - names[::-1].index("WORKDIR") - 1].argument == home
 
 
@@ -134,7 +141,11 @@ def test_volumes_and_services_named_by_a_service_exist() -> None:
     assert set(OURS) == {"job", "gateway"}
     volumes = set()
     for service in COMPOSE["services"].values():
-        volumes |= {volume.partition(":")[0] for volume in service.get("volumes", ())}
+        for place in (volume.partition(":")[0] for volume in service.get("volumes", ())):
+            if place.startswith("./"):
+                assert (ROOT / "docker" / place).is_file()
+            else:
+                volumes.add(place)
         for other, condition in service.get("depends_on", {}).items():
             is_asked = "healthcheck" in COMPOSE["services"][other]
             wanted = "service_healthy" if is_asked else "service_started"
@@ -166,6 +177,67 @@ def test_the_jobs_metrics_are_served_where_compose_publishes_them() -> None:
     assert arguments("job")["http_listen"] == f"0.0.0.0:{inside}"
     assert inside in _exposed()
     assert f"http://localhost:{outside}/metrics" in (ROOT / "docker" / "README.md").read_text()
+    scraped = yaml.safe_load((ROOT / "docker" / "prometheus.yaml").read_text(encoding="utf-8"))
+    (targets,) = scraped["scrape_configs"][0]["static_configs"]
+    assert targets == {"targets": [f"job:{inside}"]}
+
+
+def test_grafana_is_provisioned_with_the_dashboard_and_prometheus() -> None:
+    places = dict(volume.split(":")[:2] for volume in COMPOSE["services"]["grafana"]["volumes"])
+    provisioned = {
+        place: yaml.safe_load((ROOT / "docker" / place).read_text(encoding="utf-8"))
+        for place in places
+    }
+    (source,) = provisioned["./grafana/datasources.yaml"]["datasources"]
+    (published,) = COMPOSE["services"]["prometheus"]["ports"]
+    assert source["url"] == f"http://prometheus:{published.rpartition(':')[2]}"
+    (provider,) = provisioned["./grafana/dashboards.yaml"]["providers"]
+    shown = PurePosixPath(places["./grafana.json"])
+    assert provider["options"]["path"] == str(shown.parent)
+    assert provisioned["./grafana.json"]["panels"]
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.processes
+def test_the_commands_of_compose_start_a_job_and_a_gateway_that_work_together(
+    kafka: str, tmp_path: Path
+) -> None:
+    """With ports that are free on this machine, and a Kafka of the test."""
+    ports = {port: str(free_port()) for port in ("9404", "9192")}
+
+    def here(words: list[str]) -> list[str]:
+        text = "\0".join(words)
+        for port, free in ports.items():
+            text = text.replace(f":{port}", f":{free}")
+        return text.split("\0")
+
+    (tmp_path / "jars").symlink_to(default_home() / "jars")
+    environment = {**os.environ, "BROKERTWIN_HOME": str(tmp_path), "BROKERTWIN_BOOTSTRAP": kafka}
+    environment["BROKERTWIN_PREFIX"] = "compose"
+    probe = [sys.executable, *here(shlex.split(OURS["job"]["healthcheck"]["test"]))[1:]]
+    running = []
+    try:
+        for service in ("job", "gateway"):
+            command = [sys.executable, "-m", "brokertwin", *here(OURS[service]["command"])]
+            with (tmp_path / f"{service}.log").open("wb") as log:
+                running.append(subprocess.Popen(command, env=environment, stderr=log))
+            wait_until(
+                lambda: subprocess.run(probe, capture_output=True, check=False).returncode == 0
+            )
+        gateway = f"localhost:{ports['9192']}"
+        client = AdminClient({"bootstrap.servers": gateway})
+        (created,) = client.create_topics([NewTopic("orders", 1, 1)]).values()
+        assert created.result(PATIENCE_S) is None
+        asked = [sys.executable, "-m", "brokertwin", "check", "--on", "state"]
+        done = subprocess.run(asked, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    finally:
+        for process in running[::-1]:
+            process.send_signal(signal.SIGTERM)
+        codes = [process.wait(PATIENCE_S) for process in running]
+    assert codes == [0, 0], [file.read_text() for file in tmp_path.glob("*.log")]
+    assert len(list((tmp_path / "snapshots" / "compose").glob("*/snapshot.json"))) == 1
 
 
 def _exposed() -> list[str]:

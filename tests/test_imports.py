@@ -50,7 +50,7 @@ ROOMS: dict[str, set[str]] = {
     "groups": {"core", "access", "cluster", "share"},
     "eras": {"core", "logs", "cluster", "groups"},
     "replication": {"core", "logs", "cluster", "eras"},
-    "observed": {"core", "logs", "fetch", "share", "groups"},
+    "observed": {"core", "share", "groups"},
     "transactions": {"core", "logs", "cluster", "eras", "groups"},
     "apis": {
         *{"core", "logs", "configs", "access", "cluster", "eras", "replication", "fetch"},

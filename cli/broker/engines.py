@@ -1,7 +1,7 @@
 """Creation of `brokertwin gateway`'s engines from its options."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -48,6 +48,7 @@ class EngineOptions:
     config: Path | None
     answer_timeout_s: float | None
     may_intervene: bool = False
+    writes_line: Callable[[str], None] | None = None
 
     def make(
         self, name: EngineName, settings: "BrokerSettings", of_gateway: Collection[str]
@@ -86,13 +87,16 @@ class EngineOptions:
         if INTERNAL_LOGS not in settings.given:
             settings = msgspec.structs.replace(settings, brokertwin_internal_logs=True)
         brokers = list(range(1, (self.brokers or 1) + 1))
-        return LocalEngine(
+        engine = LocalEngine(
             self.cluster or LOCAL_CLUSTER,
             brokers,
             settings,
             self._journal(),
             may_intervene=self.may_intervene,
         )
+        if self.writes_line is not None:
+            engine.heed_line = self.writes_line
+        return engine
 
     def _journal(self) -> "JournalOptions | None":
         """Return the journal's path and its fsync interval."""

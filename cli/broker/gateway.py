@@ -17,6 +17,7 @@ from brokertwin.cli.broker.securing import (
     security_of,
     settings_heeded,
 )
+from brokertwin.cli.era_options import BrokerEra, BrokerTrace, broker_defaults, tracer
 from brokertwin.cli.options import (
     Bootstrap,
     BrokerConfig,
@@ -132,6 +133,8 @@ def command(
     config: ConfigFile = None,
     answer_timeout: AnswerTimeout = None,
     http_listen: HttpListen = None,
+    era: BrokerEra = None,
+    trace: BrokerTrace = False,
 ) -> None:
     """Serve unmodified Kafka clients.
 
@@ -152,7 +155,8 @@ def command(
     advertised = address("--advertise", advertise) if advertise is not None else None
     heeded = settings_heeded(security_protocol)
     heeded |= limits.settings_heeded(security_protocol)
-    settings = typed_broker_settings(broker_config, broker_set, heeded)
+    defaults = broker_defaults(era, trace, engine is EngineName.LOCAL)
+    settings = typed_broker_settings(broker_config, broker_set, heeded, defaults)
     security = security_of(
         security_protocol, credentials, store_passwords, broker_config, broker_set
     )
@@ -167,6 +171,7 @@ def command(
         config=config,
         answer_timeout_s=answer_timeout,
         may_intervene=control is not None,
+        writes_line=tracer(trace),
     )
     made = options.make(engine, settings, heeded)
     given = broker_settings(broker_config, broker_set)

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from brokertwin.cli.era_options import EraOption, Trace, client_of
 from brokertwin.cli.options import AsJson, Bootstrap, ConfigFile, KafkaConfig, settings_of
 from brokertwin.cli.output import say, show_json
 from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
     from brokertwin.cli.clients.share_members import ShareMember
+    from brokertwin.clients.consumer_client import ConsumerClient
     from brokertwin.clients.consumer_config import ConsumerConfig
     from brokertwin.clients.fetcher import FetchSettings
     from brokertwin.clients.io.consumer import Consumer
@@ -183,6 +185,8 @@ def command(
     session_timeout_ms: SessionMs = 45_000,
     client_rack: Rack = "",
     threads: Threads = False,
+    era: EraOption = None,
+    trace: Trace = False,
     as_json: AsJson = False,
     bootstrap: Bootstrap = None,
     kafka_config: KafkaConfig = None,
@@ -198,17 +202,15 @@ def command(
     from brokertwin.cli.clients.client_access import accessible
     from brokertwin.clients.assignors.assign import AssignorName
     from brokertwin.clients.consumer_config import ConsumerConfig, GroupProtocol
+    from brokertwin.clients.eras import of_consumer, of_fetches
     from brokertwin.clients.fetcher import FetchSettings, OffsetReset
 
     _check_wanted(topics, include, protocol)
     is_shared = protocol is Protocol.SHARE
-    if protocol is Protocol.CONSUMER and assignor:
-        raise UserError(
-            "Cannot combine --assignor with --protocol consumer: the broker assigns partitions.",
-            "Pass --remote-assignor uniform or --remote-assignor range instead.",
-        )
+    _check_assignor(protocol, assignor)
     unknown_there = (assignor, remote_assignor, include, instance_id, from_beginning)
-    _check_shared(is_shared, any(unknown_there) or read_committed, acknowledge, group)
+    is_former = era is not None or trace
+    _check_shared(is_shared, any(unknown_there) or read_committed or is_former, acknowledge, group)
     kafka = accessible(settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config))
     fetches = FetchSettings(
         auto_offset_reset=OffsetReset.EARLIEST if from_beginning else OffsetReset.LATEST,
@@ -216,7 +218,7 @@ def command(
         client_rack=client_rack,
     )
     named = tuple(AssignorName(each) for each in assignor or DEFAULT_ASSIGNORS)
-    settings = ConsumerConfig(
+    given = ConsumerConfig(
         group_id=group,
         group_instance_id=instance_id,
         group_protocol=GroupProtocol.CLASSIC if is_shared else GroupProtocol(protocol),
@@ -226,8 +228,11 @@ def command(
         heartbeat_interval_ms=min(3_000, session_timeout_ms // 3),
         assignors=named,
     )
-    wanted = topics or []
-    make: Callable[[int], Member] = partial(_member, kafka, settings, wanted, include, fetches)
+    wanted, settings, client = topics or [], of_consumer(era, given), client_of(era, trace)
+    fetches = of_fetches(era, fetches)
+    make: Callable[[int], Member] = partial(
+        _member, kafka, settings, wanted, include, fetches, client
+    )
     if is_shared:
         make = partial(_share_member, kafka, settings, wanted, acknowledge)
     _read(Reading(members, make, threads), max_messages, timeout, as_json)
@@ -260,12 +265,21 @@ def _check_wanted(topics: list[str] | None, include: str | None, protocol: Proto
             raise UserError(f"Invalid regular expression {include!r}: {error}.") from None
 
 
+def _check_assignor(protocol: Protocol, assignor: list[Assignor] | None) -> None:
+    """Check that the protocol has assignors. Raises UserError."""
+    if protocol is Protocol.CONSUMER and assignor:
+        raise UserError(
+            "Cannot combine --assignor with --protocol consumer: the broker assigns partitions.",
+            "Pass --remote-assignor uniform or --remote-assignor range instead.",
+        )
+
+
 def _check_shared(is_shared: bool, has_others: bool, acknowledge: Acknowledge, group: str) -> None:
     """Check options that only some protocols support. Raises UserError."""
     if is_shared and has_others:
         raise UserError(
             "--protocol share does not support assignors, --include, --instance-id,"
-            " --from-beginning and --read-committed.",
+            " --from-beginning, --read-committed, --era and --trace.",
             "Set share.auto.offset.reset and share.isolation.level of the group instead:"
             f" kafka-configs.sh --alter --entity-type groups --entity-name {group}"
             " --add-config NAME=VALUE.",
@@ -293,6 +307,7 @@ def _member(
     topics: list[str],
     include: str | None,
     fetches: "FetchSettings",
+    make: "Callable[..., ConsumerClient]",
     number: int,
 ) -> "Consumer":
     """Create a member; only the first one has the instance id without a suffix."""
@@ -310,6 +325,7 @@ def _member(
         client_id=f"brokertwin-{number}",
         may_create_topics=False,
         pattern=include,
+        make=make,
     )
 
 

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from brokertwin.cli.era_options import EraOption, Trace, tracer
 from brokertwin.cli.options import AsJson, Bootstrap, ConfigFile, KafkaConfig, settings_of
 from brokertwin.cli.output import say, show_json
 from brokertwin.errors import UserError
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
+    from brokertwin.clients.era import Era
     from brokertwin.clients.io.producer import Producer
     from brokertwin.clients.io.security import Kafka
     from brokertwin.clients.io.shared_producer import SharedProducer
@@ -63,8 +65,14 @@ Partition = Annotated[
     typer.Option("--partition", min=0, help="Write to this partition; default: by key."),
 ]
 CompressionOption = Annotated[Compression, typer.Option("--compression", help="compression.type")]
-AcksOption = Annotated[Acks, typer.Option("--acks", help="acks; only all allows idempotence.")]
-LingerMs = Annotated[int, typer.Option("--linger-ms", min=0, metavar="MS", help="linger.ms")]
+AcksOption = Annotated[
+    Acks | None,
+    typer.Option("--acks", help="acks; only all allows idempotence. Default: all; with --era: 1."),
+]
+LingerMs = Annotated[
+    int | None,
+    typer.Option("--linger-ms", min=0, metavar="MS", help="linger.ms; default: 5; with --era: 0."),
+]
 AvailabilityMs = Annotated[
     int,
     typer.Option(
@@ -130,8 +138,8 @@ def command(
     key_separator: Separator = None,
     partition: Partition = None,
     compression: CompressionOption = Compression.NONE,
-    acks: AcksOption = Acks.ALL,
-    linger_ms: LingerMs = 5,
+    acks: AcksOption = None,
+    linger_ms: LingerMs = None,
     batch_size: BatchSize = 16_384,
     availability_timeout_ms: AvailabilityMs = 0,
     max_block_ms: MaxBlockMs = 60_000,
@@ -140,6 +148,8 @@ def command(
     transactional_id: TransactionalId = None,
     transaction_size: TransactionSize = None,
     threads: Threads = None,
+    era: EraOption = None,
+    trace: Trace = False,
     as_json: AsJson = False,
     bootstrap: Bootstrap = None,
     kafka_config: KafkaConfig = None,
@@ -153,19 +163,18 @@ def command(
     prints a line for each record: its partition and offset, or the error. Exits with code 1 if a
     record failed.
     """
+    import msgspec
+
     from brokertwin.cli.clients.client_access import accessible
     from brokertwin.cli.clients.sender_threads import send_from_threads
     from brokertwin.clients.io.producer import BlockedError
     from brokertwin.clients.io.shared_producer import SharedProducer
-    from brokertwin.clients.producer_config import ProducerConfig
 
-    if threads is not None and transactional_id is not None:
-        raise UserError("Cannot combine --threads and --transactional-id.", "Leave out one.")
+    _check_threads(threads, transactional_id, trace)
     kafka = accessible(settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config))
     told = Told(as_json)
-    settings = ProducerConfig(
-        acks=acks,
-        linger_ms=linger_ms,
+    settings = msgspec.structs.replace(
+        _defaults(era, acks, linger_ms),
         batch_size=batch_size,
         partitioner_availability_timeout_ms=availability_timeout_ms,
         max_block_ms=max_block_ms,
@@ -173,7 +182,8 @@ def command(
         is_unsafe=unsafe,
         transactional_id=transactional_id,
     )
-    producer = _producer(kafka, settings, compression, told, is_shared=threads is not None)
+    shared = told if threads is not None else None
+    producer = _producer(kafka, settings, compression, era, trace, shared)
     with producer:
         try:
             lines = files or [STANDARD_INPUT]
@@ -193,23 +203,46 @@ def command(
         raise typer.Exit(1)
 
 
+def _check_threads(threads: int | None, transactional_id: str | None, is_traced: bool) -> None:
+    """Check options that a shared producer does not support. Raises UserError."""
+    if threads is not None and transactional_id is not None:
+        raise UserError("Cannot combine --threads and --transactional-id.", "Leave out one.")
+    if threads is not None and is_traced:
+        raise UserError("Cannot combine --threads and --trace.", "Leave out one.")
+
+
+def _defaults(era: "Era | None", acks: Acks | None, linger_ms: int | None) -> "ProducerConfig":
+    """Return an era's settings with those that were given."""
+    import msgspec
+
+    from brokertwin.clients.eras import producer_config
+
+    given = {"acks": acks, "linger_ms": linger_ms}
+    known = {name: value for name, value in given.items() if value is not None}
+    return msgspec.structs.replace(producer_config(era), **known)
+
+
 def _producer(
     kafka: "Kafka",
     settings: "ProducerConfig",
     compression: Compression,
-    told: "Told",
-    *,
-    is_shared: bool,
+    era: "Era | None",
+    is_traced: bool,
+    shared: "Told | None",
 ) -> "Producer | SharedProducer":
-    """Return a producer for one thread or, if `is_shared`, for several."""
-    from brokertwin.clients.io.producer import Producer
+    """Return a producer for one thread or, with `shared` for its results, for several."""
+    from brokertwin.clients.eras import metadata_settings
     from brokertwin.clients.io.shared_producer import SharedProducer
+    from brokertwin.clients.io.traced import EraProducer
     from brokertwin.clients.producer_config import ProducerConfigError
 
+    metadata = metadata_settings(era)
     try:
-        if is_shared:
-            return SharedProducer(kafka, settings, told.take_one, compression=compression)
-        return Producer(kafka, settings, compression=compression, may_create_topics=False)
+        if shared is not None:
+            return SharedProducer(
+                kafka, settings, shared.take_one, compression=compression, metadata=metadata
+            )
+        return EraProducer(kafka, settings, era, tracer(is_traced), compression=compression)
     except ProducerConfigError as error:
         raise UserError(f"{error}.") from None
 

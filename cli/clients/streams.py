@@ -1,5 +1,6 @@
 """`brokertwin streams`: Kafka Streams applications on this project's own clients."""
 
+import signal
 import threading
 import time
 from typing import TYPE_CHECKING, Annotated
@@ -107,7 +108,8 @@ def streams_command() -> None:
 
     Instances with the same --application-id share tasks, also across machines. Tasks of a thread
     that died continue in other threads from the committed offsets, with stores restored from
-    changelog topics. --show-threads draws a chart of the task assignment.
+    changelog topics. --show-threads draws a chart of the task assignment. `kill -USR1 PID` adds a
+    thread to a running instance, `kill -USR2 PID` removes one.
     """
 
 
@@ -285,6 +287,7 @@ class Run:
         self._lock = threading.Lock()
         self._is_ending = False
         self._is_shown = False
+        self._changes: list[int] = []
         self._layout = _prepare_topics(self._kafka, config.application_id, topology, sinks, create)
 
     def run(self, threads: int, idle_s: float | None, is_shown: bool) -> None:
@@ -305,6 +308,7 @@ class Run:
             look=self._look,
         )
         questions = self._questions(instance)
+        self._add_and_remove_at_signals()
         try:
             for _ in range(threads):
                 instance.start_thread()
@@ -344,7 +348,8 @@ class Run:
         worked, since = -1, time.monotonic()
         while True:
             time.sleep(LOOK_S)
-            streams = [running.stream for running in instance.threads.values()]
+            self._change_threads(instance)
+            streams = [running.stream for running in instance.living.values()]
             if any(running.error is not None for running in instance.threads.values()):
                 return
             now = sum(stream.worked for stream in streams)
@@ -353,6 +358,24 @@ class Run:
                 worked, since = now, time.monotonic()
             elif idle_s is not None and time.monotonic() - since >= idle_s:
                 return
+
+    def _add_and_remove_at_signals(self) -> None:
+        """Count SIGUSR1 (add a thread) and SIGUSR2 (remove one) until the next look."""
+        signal.signal(signal.SIGUSR1, lambda *_: self._changes.append(1))
+        signal.signal(signal.SIGUSR2, lambda *_: self._changes.append(-1))
+
+    def _change_threads(self, instance: "StreamsInstance") -> None:
+        """Add and remove threads; the last one stays."""
+        changes, self._changes = self._changes, []
+        for change in changes:
+            if change > 0:
+                say(f"added {instance.start_thread()}")
+            elif len(instance.living) > 1:
+                name = list(instance.living)[-1]
+                instance.end_thread(name)
+                say(f"removing {name}")
+            else:
+                say("the last thread is not removed")
 
     def _look(self, name: str, stream: "StreamThread") -> None:
         from brokertwin.cli.clients.threads import say_change

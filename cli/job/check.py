@@ -11,6 +11,7 @@ from rich.progress import Progress
 
 from brokertwin.cli.options import (
     Bootstrap,
+    Checkpoint,
     ConfigFile,
     KafkaConfig,
     Prefix,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from brokertwin.settings import Settings
     from brokertwin.sinks.checks import Checked
     from brokertwin.sinks.suites import Document
+    from brokertwin.streaming.checks.checked_state import Cells
 
 EXIT_CODES = {"info": 1, "warning": 1, "critical": 3}
 """As in `brokertwin audit`. Code 2 is reserved for usage errors."""
@@ -45,6 +47,17 @@ class On(StrEnum):
     RESPONSES = "responses"
     RECORDS = "records"
     OFFSETS = "offsets"
+    SESSIONS = "sessions"
+    PRODUCERS = "producers"
+    PRODUCER_IDS = "producer-ids"
+    GROUPS = "groups"
+    LOGS = "logs"
+    STATE = "state"
+
+
+ON_TOPICS = (On.REQUESTS, On.RESPONSES, On.RECORDS, On.OFFSETS)
+Part = tuple["pd.DataFrame", "Document"]
+"""Rows, and the suite for them."""
 
 
 Source = Annotated[
@@ -52,7 +65,8 @@ Source = Annotated[
     typer.Argument(
         metavar="[SOURCE]",
         help="A snapshot, a directory of snapshots (the newest is checked), or a Parquet file with"
-        " --suite. Default: the job's snapshots, or its topics with --on.",
+        " --suite. For items of the state also a checkpoint or recordings. Default: the job's own"
+        " snapshots or checkpoint.",
     ),
 ]
 OnOption = Annotated[On, typer.Option("--on", help="What to check.")]
@@ -82,6 +96,12 @@ Cluster = Annotated[
     str | None,
     typer.Option("--cluster", metavar="NAME", help="The cluster, if the job has several."),
 ]
+WithTopics = Annotated[
+    bool,
+    typer.Option(
+        "--with-topics", help="Also compare a snapshot with the job's topics of committed offsets."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON line for each finding.")]
 
 
@@ -93,18 +113,25 @@ def command(
     last: To = None,
     docs: Docs = None,
     cluster: Cluster = None,
+    with_topics: WithTopics = False,
     bootstrap: Bootstrap = None,
     kafka_config: KafkaConfig = None,
     prefix: Prefix = None,
     snapshots: Snapshots = None,
+    checkpoint: Checkpoint = None,
     config: ConfigFile = None,
     as_json: Json = False,
 ) -> None:
-    """Check a job's snapshots and topics against expectations.
+    """Check a job's snapshots, topics and state against expectations.
 
-    In a snapshot: columns, value ranges, one row for each partition. In topics: unique ids, one
-    response for each request, contiguous offsets and sequence numbers, committed offsets that do
-    not move back within a generation. Your own suites get the same columns.
+    In a snapshot: columns, value ranges, one row for each partition, and with --with-topics the
+    same offsets as in the compacted topics. In topics: unique ids, one response for each request,
+    contiguous offsets and sequence numbers, high watermarks and committed offsets that do not move
+    back, producer ids given once.
+
+    In the state: fetch sessions with an epoch and all their partitions, at most five contiguous
+    batches for each producer, disjoint producer ids, groups that fit their members, offsets of
+    logs in order. --on state checks all of these. Your own suites get the same columns.
 
     Exits with code 3 if a critical expectation fails, with code 1 if another one fails, otherwise
     with 0.
@@ -118,30 +145,49 @@ def command(
         kafka_config=kafka_config,
         prefix=prefix,
         snapshots=snapshots,
+        checkpoint=checkpoint,
     )
     given = checks.read_suite(Path(suite)) if suite != BUILT_IN else None
-    if on is not On.SNAPSHOT and source is not None:
+    _refuse(on, source, given is not None, bool(first or last), with_topics)
+    with _progress() as doing:
+        doing("reading")
+        if on is On.SNAPSHOT:
+            parts = _snapshot(source, settings, given, with_topics)
+        elif on in ON_TOPICS:
+            parts = [_topic(on, settings, cluster, (first, last), given)]
+        else:
+            parts = _state(on, source or settings.checkpoint_dir, given)
+        doing(f"checking {counted(sum(len(frame) for frame, _ in parts), 'row')}")
+        found = [(suite, checks.check(frame, suite, docs is not None)) for frame, suite in parts]
+    for document, checked in found:
+        if docs is not None:
+            _write(docs, document["name"], checked.html)
+        _show(checked, document["name"], as_json)
+    codes = [EXIT_CODES[each.severity] for _, checked in found for each in checked.findings]
+    raise typer.Exit(max(codes, default=0))
+
+
+def _refuse(
+    on: On, source: Path | None, has_suite: bool, has_range: bool, with_topics: bool
+) -> None:
+    """Raises UserError for options that do not fit."""
+    if on in ON_TOPICS and source is not None:
         raise UserError(
             f"Cannot combine SOURCE {source} with --on {on}, which checks topics.",
             "Leave out one of them.",
         )
-    if on is On.SNAPSHOT and (first or last):
+    if on not in ON_TOPICS and has_range:
         raise UserError(
             "--from and --to are offsets in a topic, but no topic is checked.",
             "Add --on requests, --on responses or --on records.",
         )
-    with _progress() as doing:
-        doing("reading")
-        if on is On.SNAPSHOT:
-            frame, document = _snapshot(source, settings, given)
-        else:
-            frame, document = _topic(on, settings, cluster, (first, last), given)
-        doing(f"checking {counted(len(frame), 'row')}")
-        checked = checks.check(frame, document, docs is not None)
-    if docs is not None:
-        _write(docs, document["name"], checked.html)
-    _show(checked, document["name"], as_json)
-    raise typer.Exit(max((EXIT_CODES[each.severity] for each in checked.findings), default=0))
+    if on is On.STATE and has_suite:
+        raise UserError(
+            "--suite fits one kind of items, but --on state checks several.",
+            "Pass one of them to --on: sessions, producers, producer-ids, groups or logs.",
+        )
+    if on is not On.SNAPSHOT and with_topics:
+        raise UserError("--with-topics needs a snapshot.", f"Leave out --on {on}.")
 
 
 @contextmanager
@@ -153,8 +199,8 @@ def _progress() -> Iterator[Callable[[str], None]]:
 
 
 def _snapshot(
-    source: Path | None, settings: "Settings", given: "Document | None"
-) -> "tuple[pd.DataFrame, Document]":
+    source: Path | None, settings: "Settings", given: "Document | None", with_topics: bool
+) -> list[Part]:
     """Return the offsets of a snapshot, or a Parquet file, with the suite for them."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -166,14 +212,72 @@ def _snapshot(
             table = pq.read_table(source)
         except (OSError, pa.ArrowException) as error:
             raise UserError(f"Cannot read {source} as a Parquet file: {error}.") from None
-        return table.to_pandas(), given or checks.snapshot_suite()
+        return [(table.to_pandas(), given or checks.snapshot_suite())]
     directory = source or settings.snapshots_dir
     is_one = (directory / snapshot_store.MANIFEST).is_file()
     path = directory if is_one else snapshot_store.find(directory)
     found = snapshot_store.verify(path)
     say(f"snapshot {path}")
     table = pq.read_table(offsets_snapshot.data_path(path, found.batch))
-    return table.to_pandas(), given or checks.snapshot_suite(found.offsets)
+    parts: list[Part] = [(table.to_pandas(), given or checks.snapshot_suite(found.offsets))]
+    if with_topics:
+        parts.append(_topics_of(path, settings))
+    return parts
+
+
+def _topics_of(snapshot: Path, settings: "Settings") -> Part:
+    """Return the differences between a snapshot and the topics of its clusters."""
+    from brokertwin.kafka_io.kafka_clients import client_properties
+    from brokertwin.kafka_io.placement import cluster_of
+    from brokertwin.kafka_io.topic_reader import read_all
+    from brokertwin.kafka_io.topics import full_name
+    from brokertwin.sinks import checks, offsets_snapshot, snapshot_store, suites
+    from brokertwin.state.core.outputs import offsets_topic
+    from brokertwin.streaming.checks import checked_state
+
+    manifest = snapshot_store.manifest(snapshot)
+    rows = offsets_snapshot.read_rows(offsets_snapshot.manifest_path(snapshot, manifest.batch))
+    (ends,) = manifest.source_offsets.values()
+    limits = {int(partition): offset for partition, offset in ends.items()}
+    client = client_properties(settings)
+    found = []
+    for cluster in sorted({cluster_of(cell) for cell in manifest.cells}):
+        topic = read_all(client, full_name(settings.prefix, offsets_topic(cluster)))
+        found += checked_state.snapshot_and_topic(cluster, rows, topic, limits)
+    suite = suites.SNAPSHOT_TOPICS
+    return checks.frame_of(found, suites.COLUMNS[suite["name"]]), suite
+
+
+def _state(on: On, source: Path, given: "Document | None") -> list[Part]:
+    """Return the items of a state, with the suites for them."""
+    from brokertwin import tables
+    from brokertwin.sinks import checks, suites
+    from brokertwin.streaming.checks import checked_state
+
+    found = tables.read(source)
+    say(f"state {found.origin}")
+    before = _earlier(source)
+    return [
+        (
+            checks.frame_of(checked_state.of_kind(kind, found.cells, before), suites.COLUMNS[kind]),
+            given or suites.OF_STATE[kind],
+        )
+        for kind in (suites.OF_STATE if on is On.STATE else (on.value,))
+    ]
+
+
+def _earlier(source: Path) -> "Cells | None":
+    """Return the oldest kept state of a checkpoint, or that of the snapshot before the newest."""
+    from brokertwin import tables
+    from brokertwin.sinks import snapshot_store
+    from brokertwin.streaming.checkpoint import checkpoint_log
+
+    if not source.is_dir():
+        return None
+    batches = list(checkpoint_log.kept(source))
+    if not batches and not (source / snapshot_store.MANIFEST).is_file():
+        batches = [each.batch for each in snapshot_store.list_all(source)][-2:]
+    return tables.read(source, as_of=batches[0]).cells if len(batches) > 1 else None
 
 
 def _topic(
@@ -182,7 +286,7 @@ def _topic(
     cluster: str | None,
     limits: tuple[list[str] | None, list[str] | None],
     given: "Document | None",
-) -> "tuple[pd.DataFrame, Document]":
+) -> Part:
     """Return the rows of a topic's range as flat columns, with the suite for them."""
     from brokertwin.kafka_io.kafka_clients import client_properties
     from brokertwin.kafka_io.topic_reader import partitions_of, read_all

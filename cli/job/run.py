@@ -138,7 +138,7 @@ CheckOn = Annotated[
     typer.Option(
         "--check-on",
         metavar="KIND,…",
-        help="What to check: snapshot (the committed offsets; default), requests, responses,"
+        help="What to check: snapshot (the committed offsets; default), state, requests, responses,"
         " records (new rows of these topics).",
     ),
 ]

@@ -15,7 +15,7 @@ from brokertwin.sinks import checks
 from brokertwin.streaming.checkpoint import snapshots
 from brokertwin.streaming.checkpoint.state_reader import committed_batch
 from brokertwin.streaming.checks import batch_checks
-from brokertwin.streaming.checks.batch_checks import SNAPSHOT, Policy, Standing
+from brokertwin.streaming.checks.batch_checks import SNAPSHOT, STATE, Policy, Standing
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
@@ -54,11 +54,11 @@ class Checks:
         self._every = snapshots.parse_every(every) if every else None
         self._suite = checks.suite_named("--check-every", settings.check_suite) if every else None
         kinds = dict.fromkeys(each.strip() for each in settings.check_on.split(","))
-        if self._suite is not None and len(kinds) > 1:
+        if self._suite is not None and (len(kinds) > 1 or STATE in kinds):
             raise UserError(
                 f"--check-suite {settings.check_suite} fits only one kind of data, but --check-on"
                 f" has several: {settings.check_on}.",
-                "Pass one kind to --check-on, or leave out --check-suite.",
+                "Pass one kind other than state to --check-on, or leave out --check-suite.",
             )
         if every and "records" in kinds and not settings.writes_records:
             raise UserError(
@@ -66,7 +66,8 @@ class Checks:
                 "Add --records, or remove records from --check-on.",
             )
         self._sees_offsets = SNAPSHOT in kinds
-        self._kinds = tuple(each for each in kinds if each != SNAPSHOT)
+        self._sees_state = STATE in kinds
+        self._kinds = tuple(each for each in kinds if each not in (SNAPSHOT, STATE))
         self._rows: TopicRows | None = None
 
     def begin(self, client: "ClientProperties") -> None:
@@ -134,6 +135,9 @@ class Checks:
         if self._sees_offsets:
             found.append(batch_checks.check_newest(directory, self._suite, session))
             batch = found[0].batch
+        if self._sees_state:
+            found += batch_checks.check_state(directory, session)
+            batch = found[-1].batch
         if self._rows is not None:
             found += [
                 batch_checks.check_rows(batch, kind, rows, self._suite)

@@ -19,7 +19,7 @@ from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.recordings.audit.finding import AuditFinding
-    from brokertwin.state.observed.replication import ReplicationObserver
+    from brokertwin.recordings.history.exchange import KnownFacts
 
 HEEDED = ("min.insync.replicas", "replica.lag.time.max.ms")
 LINES = 1_000
@@ -100,7 +100,7 @@ def command(
         page.look()
     headers = where.headers()
     with source_of(where, Texts.REQUEST_LOGS) as source:
-        done = read_from(source, headers, _observer(broker_config))
+        done = read_from(source, headers, broker_facts(broker_config))
     found = findings(done.history)
     notes = [f"Could not read {counted(len(done.broken), 'line')}."] if done.broken else []
     for broken in done.broken[:LINES_SHOWN]:
@@ -147,7 +147,7 @@ def _follow(
             if now != sizes:
                 sizes = now
                 with suppress(NothingRecordedError), source_of(where, Texts.REQUEST_LOGS) as source:
-                    done = read_from(source, where.headers(), _observer(broker_config))
+                    done = read_from(source, where.headers(), broker_facts(broker_config))
                     found = findings(done.history)
                 news = [each for each in found if told.get(_key(each), 0) < each.total]
                 told |= {_key(each): each.total for each in found}
@@ -173,13 +173,16 @@ def _key(finding: "AuditFinding") -> tuple[str, str, int]:
     return finding.kind, finding.subject, finding.code
 
 
-def _observer(broker_config: Path | None) -> "ReplicationObserver":
-    from brokertwin.state.observed.replication import ReplicationObserver
+def broker_facts(broker_config: Path | None) -> "KnownFacts":
+    """Return the settings of the brokers, as far as they are given."""
+    from brokertwin.recordings.history.exchange import KnownFacts
 
     if broker_config is None:
-        return ReplicationObserver()
+        return KnownFacts()
     rules = typed_broker_settings(broker_config, (), also_acted_on=HEEDED)
-    return ReplicationObserver(rules.min_insync_replicas, rules.replica_lag_time_max_ms)
+    return KnownFacts(
+        min_isr={"": rules.min_insync_replicas}, lag_time_max_ms=rules.replica_lag_time_max_ms
+    )
 
 
 def _exit_code(found: "Sequence[AuditFinding]", fail_on: FailOn) -> int:

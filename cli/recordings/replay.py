@@ -222,7 +222,7 @@ def command(
         is_fine = is_fine and report.is_fine(compared)
     else:
         if kind is not None and cell is not None:
-            _show_state(kind, cell, until, all_items, as_json)
+            _show_state(kind, cell, history, until, all_items, as_json)
         if not is_state or out is not None:
             given = response_documents(history.exchanges, answers, apis)
             _give(given, out, as_json and not is_state)
@@ -399,12 +399,19 @@ def _kind_of(asked: _Asked) -> "ItemKind | None":
 
 
 def _show_state(
-    kind: "ItemKind", cell: "Cell", until: str | None, all_items: bool, as_json: bool
+    kind: "ItemKind",
+    cell: "Cell",
+    history: "Recording",
+    until: str | None,
+    all_items: bool,
+    as_json: bool,
 ) -> None:
     """Print the items of a kind after the events."""
+    from brokertwin.recordings.replay.unknown_ends import topics_without_headers
     from brokertwin.sinks import state_rows
 
-    found = state_rows.rows(kind, {cell.settings.name: cell.columns()})
+    without_ends = topics_without_headers(history.exchanges)
+    found = state_rows.rows(kind, {cell.settings.name: cell.columns()}, without_ends)
     shown = state_tables.listed(found, all_items)
     if as_json:
         _print(shown)

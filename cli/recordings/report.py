@@ -8,28 +8,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import Progress
 
-from brokertwin.cli.options import AsJson, BrokerConfig, typed_broker_settings
+from brokertwin.cli.options import AsJson, BrokerConfig
 from brokertwin.cli.output import err, say, show_json, show_table, warn
+from brokertwin.cli.recordings.audit import broker_facts
 from brokertwin.cli.recordings.ingest import Broker, TimeZone
 from brokertwin.errors import UserError
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
-    from brokertwin.recordings.formats.summary import Summary
-    from brokertwin.state.observed.checkpoints import CheckedEntry
-    from brokertwin.state.observed.replicas import PartitionReplicas
-    from brokertwin.state.observed.replication import (
+    from brokertwin.recordings.history.replica_findings import (
         IsrChange,
-        ReplicationObserver,
         WatermarkDifference,
         WatermarkSample,
     )
+    from brokertwin.recordings.history.replicas import PartitionReplicas
+    from brokertwin.recordings.history.replication import ReplicatedPartition
+    from brokertwin.recordings.observed.checkpoints import CheckedEntry
+    from brokertwin.recordings.observed.watching import Watched
 
 DIFFERS = 1
 UNKNOWN = -1
 DIFFERENCES_SHOWN = 20
 CHANGES_SHOWN = 200
-HEEDED = ("min.insync.replicas", "replica.lag.time.max.ms")
 CHECKPOINT = "replication-offset-checkpoint"
 
 Files = Annotated[
@@ -84,34 +84,26 @@ def command(
     with Kafka's rule. Exits with code 1 if there is an unexplained difference.
     """
     from brokertwin.recordings.formats.lines import size_of
-    from brokertwin.recordings.formats.pipeline import FileReading, zone_of
-    from brokertwin.recordings.formats.summary import Summary, nothing_read
+    from brokertwin.recordings.formats.pipeline import FileReading, read_files, zone_of
     from brokertwin.recordings.observed import plots
-    from brokertwin.recordings.observed.exchanges import exchanges_of
-    from brokertwin.state.observed.replication import ReplicationObserver
+    from brokertwin.recordings.observed.watching import watch
 
     if plot is not None:
         plots.look(plot)
-    observer, summary = ReplicationObserver(), Summary()
-    if broker_config is not None:
-        rules = typed_broker_settings(broker_config, (), also_acted_on=HEEDED)
-        observer = ReplicationObserver(rules.min_insync_replicas, rules.replica_lag_time_max_ms)
+    reading = FileReading(broker, zone_of(time_zone), warn)
     with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task("reading", total=size_of(files))
-        observer.observe(
-            exchanges_of(
-                files,
-                FileReading(broker, zone_of(time_zone), warn),
-                summary,
-                lambda size: bar.advance(task, size),
-            )
+        watched = watch(
+            lambda summary: read_files(
+                files, reading, summary, lambda size: bar.advance(task, size)
+            ),
+            known=broker_facts(broker_config),
+            is_common=False,
         )
-    if not summary.events:
-        raise nothing_read(summary)
-    report = _Report(observer, summary, partitions or [])
+    report = _Report(watched, partitions or [])
     checked = report.check(_checkpoints(checkpoints or []))
     if plot is not None:
-        plots.write(plot, report.samples, observer.time)
+        plots.write(plot, report.samples, watched.replication.time)
         say(f"wrote {plot}")
     if as_json:
         show_json(report.as_json(checked))
@@ -121,8 +113,8 @@ def command(
         report.unexplained
         or report.odd_changes
         or any(each.why for each in checked)
-        or summary.dead
-        or observer.unread
+        or watched.recording.broken
+        or watched.replication.unread
     ):
         raise typer.Exit(DIFFERS)
 
@@ -151,30 +143,21 @@ def _checkpoints(directories: list[Path]) -> list[tuple[int, str]]:
 class _Report:
     """The shown part of an observer's findings: all partitions or some."""
 
-    def __init__(
-        self, observer: "ReplicationObserver", summary: "Summary", partitions: list[str]
-    ) -> None:
-        self._observer = observer
-        self._summary = summary
+    def __init__(self, watched: "Watched", partitions: list[str]) -> None:
+        self._replication = watched.replication
+        self._broken = watched.recording.broken
         self._asked = partitions
-        names = {self._name(place): place for place in observer.partitions}
+        recorded = self._replication.partitions
         for name in partitions:
-            if name not in names:
+            if name not in recorded:
                 raise UserError(
-                    f"The recording has no partition {name}.", f"It has {sorted(names)}."
+                    f"The recording has no partition {name}.", f"It has {sorted(recorded)}."
                 )
-        shown = partitions or sorted(names)
-        self.partitions = {name: observer.partitions[names[name]] for name in shown}
-        self.samples: list[WatermarkSample] = [s for s in observer.samples if self._has(s)]
-        self.isr_changes: list[IsrChange] = [c for c in observer.isr_changes if self._has(c)]
+        self.partitions = {name: recorded[name] for name in partitions or recorded}
+        self.samples = [each for each in self._replication.samples if self._has(each)]
+        self.isr_changes = [each for each in self._replication.isr_changes if self._has(each)]
         self.odd_changes = [change for change in self.isr_changes if change.why]
-        self.differences: list[WatermarkDifference] = [
-            d for d in observer.differences if self._has(d)
-        ]
-
-    def _name(self, place: tuple[str, int]) -> str:
-        topic_id, partition = place
-        return f"{self._observer.names.get(topic_id, topic_id)}-{partition}"
+        self.differences = [each for each in self._replication.differences if self._has(each)]
 
     def _has(self, found: "WatermarkSample | WatermarkDifference | IsrChange") -> bool:
         return f"{found.topic}-{found.partition}" in self.partitions
@@ -182,14 +165,14 @@ class _Report:
     @property
     def unexplained(self) -> list["WatermarkDifference"]:
         """High watermarks that differ from the rule without a known reason."""
-        from brokertwin.state.observed.replication import UNEXPLAINED
+        from brokertwin.recordings.history.replica_findings import UNEXPLAINED
 
         return [each for each in self.differences if each.why == UNEXPLAINED]
 
     def check(self, files: Sequence[tuple[int, str]]) -> list["CheckedEntry"]:
         """Compare the entries of checkpoint files with the derived high watermarks."""
+        from brokertwin.recordings.observed import checkpoints
         from brokertwin.state.logs import checkpoint_files
-        from brokertwin.state.observed import checkpoints
 
         found = []
         for broker, text in files:
@@ -199,29 +182,29 @@ class _Report:
                 raise UserError(
                     f"Cannot read the checkpoint of broker {broker}: {error}."
                 ) from None
-        nameless = {topic_id for topic_id, _ in self._observer.partitions} - set(
-            self._observer.names
-        )
-        return checkpoints.check(self._observer.samples, nameless, found)
+        return checkpoints.check(self._replication.samples, self._replication.nameless, found)
 
     def as_json(self, checked: Sequence["CheckedEntry"]) -> dict[str, Any]:
         """All findings as JSON; times are in ms since 1970."""
         return {
-            "partitions": {name: _state(known) for name, known in self.partitions.items()},
+            "partitions": {
+                name: _state(each, self._replication.has_leader_log(each))
+                for name, each in self.partitions.items()
+            },
+            "missingLogs": self._replication.missing,
             "highWatermarks": self._counts(),
             "differences": [each._asdict() for each in self.differences],
             "isrChanges": [each._asdict() for each in self.isr_changes],
             "checkpoints": [each._asdict() for each in checked],
             "changes": [each._asdict() for each in self.samples] if self._asked else [],
-            "unreadable": self._summary.dead,
-            "unread": dict(self._observer.unread),
+            "unreadable": Counter(each.reason for each in self._broken),
+            "unread": dict(self._replication.unread),
         }
 
     def _counts(self) -> dict[str, int]:
-        places = [(known.topic_id, known.partition) for known in self.partitions.values()]
         return {
-            "agree": sum(self._observer.agreed[place] for place in places),
-            "assumed": sum(self._observer.adopted[place] for place in places),
+            "agree": sum(each.agreed for each in self.partitions.values()),
+            "assumed": sum(each.adopted for each in self.partitions.values()),
             **Counter(each.why for each in self.differences),
         }
 
@@ -231,7 +214,10 @@ class _Report:
 
         show_table(
             ("partition", "leader", "leader epoch", "ISR", "LEO", "HW", "HW source"),
-            [_row(name, known) for name, known in self.partitions.items()],
+            [
+                _row(name, each.known, self._replication.has_leader_log(each))
+                for name, each in self.partitions.items()
+            ],
         )
         if self._asked:
             self._show_changes()
@@ -264,6 +250,9 @@ class _Report:
         )
         counts = ", ".join(f"{count} {name}" for name, count in self._counts().items())
         say(f"high watermarks reported by leaders: {counts}")
+        if self._replication.missing:
+            missing = " and ".join(self._replication.missing)
+            warn(f"No request log of {missing}: what only these logs show is unknown or assumed.")
         wrong = [each for each in checked if each.why]
         if checked:
             entries = counted(len(checked), "entry", "entries")
@@ -274,7 +263,7 @@ class _Report:
                 f" {each.why}"
             )
 
-        for api, count in self._observer.unread.items():
+        for api, count in self._replication.unread.items():
             messages = counted(count, f"{api} message")
             warn(f"skipped {messages}, whose fields are not those of Kafka 4.3")
 
@@ -300,9 +289,10 @@ class _Report:
         show_table(columns, rows, title=title)
 
 
-def _state(known: "PartitionReplicas") -> dict[str, Any]:
+def _state(of: "ReplicatedPartition", has_log: bool) -> dict[str, Any]:
+    known = of.known
     return {
-        "topicId": known.topic_id,
+        "topicId": of.topic_id,
         "leader": known.leader,
         "leaderEpoch": known.leader_epoch,
         "replicas": known.replicas,
@@ -310,16 +300,18 @@ def _state(known: "PartitionReplicas") -> dict[str, Any]:
         "logEndOffsets": known.log_ends,
         "logEndIsLeast": known.end_is_least,
         "highWatermark": known.high_watermark,
-        "isAssumed": known.is_assumed,
+        "isAssumed": known.is_assumed or not has_log,
     }
 
 
-def _row(name: str, known: "PartitionReplicas") -> tuple[object, ...]:
+def _row(name: str, known: "PartitionReplicas", has_log: bool) -> tuple[object, ...]:
     leos = " ".join(
         f"{broker}:{_end(end, known.end_is_least and broker == known.led_by)}"
         for broker, end in sorted(known.log_ends.items())
     )
     note = "assumed" if known.is_assumed else "by rule"
+    if not has_log and known.led_by != UNKNOWN:
+        return name, known.leader, known.leader_epoch, sorted(known.in_sync), leos, "?", "unknown"
     in_sync = sorted(known.in_sync)
     leader, high_watermark = _number(known.leader), _end(known.high_watermark, known.is_least)
     return name, leader, known.leader_epoch, in_sync, leos or "?", high_watermark, note

@@ -8,7 +8,7 @@ Source: `KafkaConsumer` in Kafka.
 """
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from brokertwin.clients.consumer_client import ConsumerClient
 from brokertwin.clients.consumer_config import ConsumerConfig
@@ -24,7 +24,8 @@ from brokertwin.clients.partitions import TopicPartition
 class Consumer(ClientGroupMember[ConsumerClient]):
     """One group member; times in ms. `network` and `clock` are for tests.
 
-    `pattern`: a regular expression instead of topics (`clients/consumer_client.py`).
+    `pattern`: a regular expression instead of topics (`clients/consumer_client.py`). `make` creates
+    the client, for example one that writes lines (`clients/traced.py`).
     """
 
     def __init__(
@@ -37,10 +38,11 @@ class Consumer(ClientGroupMember[ConsumerClient]):
         client_id: str = "brokertwin-consumer",
         may_create_topics: bool = True,
         pattern: str | None = None,
+        make: Callable[..., ConsumerClient] = ConsumerClient,
         network: ClientNetwork | None = None,
         clock: Clock = monotonic_ms,
     ) -> None:
-        client = ConsumerClient(
+        client = make(
             config,
             fetches or FetchSettings(),
             frozenset(topics),

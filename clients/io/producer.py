@@ -60,7 +60,10 @@ class TransactionError(Exception):
 
 
 class Producer:
-    """One producer; times in ms. `network` and `clock` are for tests."""
+    """One producer; times in ms. `network` and `clock` are for tests.
+
+    `client` replaces a client of `config` (`clients/io/traced.py`).
+    """
 
     def __init__(
         self,
@@ -70,12 +73,15 @@ class Producer:
         client_id: str = "brokertwin-producer",
         compression: str = "none",
         may_create_topics: bool = True,
+        client: ProducerClient | None = None,
         network: ClientNetwork | None = None,
         clock: Clock = monotonic_ms,
     ) -> None:
         """Raises ProducerConfigError."""
-        self.client = ProducerClient(config, random.random, may_create_topics=may_create_topics)
-        self.client.metadata.bootstrap(addresses_to(kafka), clock())
+        self.client = client or ProducerClient(
+            config, random.random, may_create_topics=may_create_topics
+        )
+        self.client.start(addresses_to(kafka), clock())
         self._compression = compression
         self._messages: dict[int, ProducerRecord] = {}
         self._sockets = None if network else SocketNetwork(kafka, client_id, self._encode)

@@ -166,6 +166,7 @@ class StreamsInstance:
         self.end_point = end_point
         self.process_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         self.threads: dict[str, RunningThread] = {}
+        self._ended: set[str] = set()
         self._kafka = kafka
         self._look = look
 
@@ -199,8 +200,14 @@ class StreamsInstance:
         return name
 
     def end_thread(self, name: str) -> None:
-        """Let a thread commit and leave the group."""
+        """Let a thread commit and leave the group; its tasks move to other threads."""
+        self._ended.add(name)
         self.threads[name].stream.close()
+
+    @property
+    def living(self) -> dict[str, RunningThread]:
+        """The started threads that were not ended."""
+        return {name: each for name, each in self.threads.items() if name not in self._ended}
 
     def tasks(self) -> dict[str, list[str]]:
         """The tasks that each thread runs."""

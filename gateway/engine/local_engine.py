@@ -43,7 +43,7 @@ from brokertwin.state.core import outputs
 from brokertwin.state.core.events import Kind
 from brokertwin.state.core.kafka_apis import api_of_key
 from brokertwin.state.core.outputs import Output, Position
-from brokertwin.state.core.records import ConfigChanged
+from brokertwin.state.core.records import ConfigChanged, LineLogged
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
 from brokertwin.state.core.tables import Tables
 from brokertwin.state.replication import network
@@ -70,6 +70,7 @@ class LocalEngine:
     Attributes:
         heed_broker: called when brokers stop or start, after `start`.
         heed_settings: called after broker settings have changed.
+        heed_line: called with each line that a broker logs (`brokertwin.trace.…`).
         users_file: file of SCRAM users, if no client authenticates with them.
 
     Raises:
@@ -89,6 +90,7 @@ class LocalEngine:
         self.brokers = brokers
         self.heed_broker: HeedBroker = heed_nothing
         self.heed_settings: Callable[[], None] = heed_nothing
+        self.heed_line: Callable[[str], None] = heed_nothing
         self._settings = CellSettings(
             name=cluster,
             cluster=cluster,
@@ -337,6 +339,9 @@ class LocalEngine:
     def _follow(self, row: LocalRecord) -> None:
         if isinstance(row.record, ConfigChanged):
             self.heed_settings()
+        elif isinstance(row.record, LineLogged):
+            if self._loop is not None:  # not while the journal is read
+                self.heed_line(row.record.line)
         else:
             self._kept.follow(row.machine, row.record)
 

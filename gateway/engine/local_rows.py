@@ -16,6 +16,7 @@ from brokertwin.state.core.outputs import Output
 from brokertwin.state.core.records import (
     BatchAppended,
     ConfigChanged,
+    LineLogged,
     LogCleaned,
     LogStartMoved,
     LogTaken,
@@ -28,7 +29,7 @@ from brokertwin.state.core.schema import Body
 OF_LOGS = BatchAppended | LogCleaned | LogStartMoved | LogTaken | PartitionChanged | TopicRemoved
 """Records that change the batches of a log, or its machine."""
 
-RECORDS_READ = OF_LOGS | ConfigChanged
+RECORDS_READ = OF_LOGS | ConfigChanged | LineLogged
 """Records that are returned."""
 
 _RECORDS_READ = frozenset(get_args(RECORDS_READ))
@@ -65,7 +66,7 @@ class LocalRows(Rows):
         self.rows.append(row)
 
     def record(self, machine: int, now: int, event_id: str, record: Record) -> None:
-        """Add a record that changes the batches of a log, or a setting."""
+        """Add a record that changes the batches of a log, or a setting, or a log line."""
         if type(record) in _RECORDS_READ:
             read = cast("RECORDS_READ", record)
             self.rows.append(

@@ -130,9 +130,15 @@ def encode_request(request: Request) -> bytes:
 
 def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Body]:
     """Decode correlation id and body of a response. Raises MalformedError."""
+    correlation_id, body, _ = read_response(api_key, version, frame)
+    return correlation_id, body
+
+
+def read_response(api_key: int, version: int, frame: bytes) -> tuple[int, Body, int]:
+    """Decode a response, and return where its body ends, too. Raises MalformedError."""
     form = _form(api_key, version)
     header, at = message_reader("ResponseHeader", form.response_header)(frame, 0)
-    return header["correlationId"], message_reader(form.response, version)(frame, at)[0]
+    return header["correlationId"], *message_reader(form.response, version)(frame, at)
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, body: Body) -> bytearray:

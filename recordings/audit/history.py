@@ -1,15 +1,15 @@
-"""A recording with the findings of all machines, and the observer of its replication."""
+"""A recording with the findings of all machines."""
 
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from brokertwin.recordings.history.entity import EntityKind
-from brokertwin.recordings.history.exchange import RecordedExchange, exchanges_of
+from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, exchanges_of
 from brokertwin.recordings.history.finding import EntityFinding
 from brokertwin.recordings.history.recording import ObservedRecording
+from brokertwin.recordings.observed.watching import ObservedReplication
 from brokertwin.recordings.replay.recording import Exchange
-from brokertwin.state.observed.replication import ReplicationObserver
 
 FETCH_WAIT_MS = 2_000
 """How long a follower's fetch may wait for its response (`replica.fetch.wait.max.ms`)."""
@@ -20,23 +20,24 @@ class History:
 
     Args:
         exchanges: those of clients, as `recording.read` returns them.
-        observer: the observer of the whole cluster.
+        replication: the findings about replication in the whole cluster.
         until: when the first of its logs ends, in ms since 1970.
 
     Attributes:
-        observer: the observer of the whole cluster.
+        replication: the findings about replication in the whole cluster.
         recording: the exchanges with a response, and the findings of the machines.
     """
 
     def __init__(
         self,
         exchanges: Sequence[Exchange],
-        observer: ReplicationObserver | None = None,
+        replication: ObservedReplication | None = None,
         until: float = math.inf,
     ) -> None:
-        self.observer = observer or ReplicationObserver()
+        self.replication = replication or ObservedReplication(())
         self._until = until
-        self.recording = ObservedRecording(exchanges_of(exchanges), topics=self.observer.names)
+        known = KnownFacts(dict(self.replication.known.topics))
+        self.recording = ObservedRecording(exchanges_of(exchanges), known=known)
 
     @property
     def span(self) -> tuple[float, float]:

@@ -12,9 +12,9 @@ from brokertwin.recordings.audit import groups, lag, producers, sessions
 from brokertwin.recordings.audit.finding import AuditFinding
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.replica_findings import WatermarkSample
 from brokertwin.recordings.history.sessions import CACHES
 from brokertwin.recordings.observed.plots import in_sync_chart, offsets_chart, tooltips
-from brokertwin.state.observed.replication import WatermarkSample
 
 SUBJECTS = 6
 """Partitions that are drawn, of each kind of plot."""
@@ -261,11 +261,11 @@ def _lags(altair: Any, history: History, findings: Sequence[AuditFinding]) -> It
 
 def _replicas(altair: Any, history: History, findings: Sequence[AuditFinding]) -> Iterator[Plot]:
     by_name: dict[str, list[WatermarkSample]] = defaultdict(list)
-    for sample in history.observer.samples:
+    for sample in history.replication.samples:
         if sample.high_watermark >= 0 or max(sample.ends.values(), default=-1) >= 0:
             by_name[f"{sample.topic}-{sample.partition}"].append(sample)
     names = _first((name for name, found in by_name.items() for _ in found), findings)
-    end = history.observer.time
+    end = history.replication.time
     for name in names:
         every = -(-len(by_name[name]) // ROWS)
         samples = by_name[name][::every]

@@ -7,9 +7,9 @@ from typing import NamedTuple
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.formats.batches import Headers
 from brokertwin.recordings.formats.pipeline import FileReading, Source, read_files
+from brokertwin.recordings.history.exchange import KnownFacts
 from brokertwin.recordings.observed.watching import watch
 from brokertwin.recordings.replay import recording
-from brokertwin.state.observed.replication import ReplicationObserver
 
 
 class ReadHistory(NamedTuple):
@@ -23,7 +23,7 @@ def read(
     paths: Sequence[Path],
     reading: FileReading,
     batches: Headers | None = None,
-    observer: ReplicationObserver | None = None,
+    known: KnownFacts | None = None,
 ) -> ReadHistory:
     """Read captures, Kafka's request logs and Kroxylicious' protocol logs, also mixed.
 
@@ -31,18 +31,18 @@ def read(
         paths: the files.
         reading: how logs are read.
         batches: batch headers for Produce requests that have none.
-        observer: an observer with the brokers' settings.
+        known: settings of the brokers.
 
     Raises:
         UserError: a file cannot be read, or none of the lines is an exchange.
     """
-    return read_from(lambda summary: read_files(paths, reading, summary), batches, observer)
+    return read_from(lambda summary: read_files(paths, reading, summary), batches, known)
 
 
 def read_from(
-    source: Source, batches: Headers | None = None, observer: ReplicationObserver | None = None
+    source: Source, batches: Headers | None = None, known: KnownFacts | None = None
 ) -> ReadHistory:
     """The same of any source. Raises UserError as `watch`."""
-    found = watch(source, batches, observer)
-    history = History(found.recording.exchanges, found.observer, found.until)
+    found = watch(source, batches, known)
+    history = History(found.recording.exchanges, found.replication, found.until)
     return ReadHistory(history, found.recording.broken)

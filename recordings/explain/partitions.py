@@ -1,15 +1,12 @@
 """The timeline of a partition: leaders, in-sync sets, high watermarks, producers, truncations.
 
-Leaders, in-sync sets and high watermarks come from the observer of replication (`state/observed`),
-which reads the requests of brokers and of the controller, too. Producers come from the machines of
-`recordings/history`.
+Facts come from the machines of `recordings/history`; those about replication are observed in the
+requests of brokers and of the controller, too.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
-
-import msgspec
 
 from brokertwin.recordings.explain.partition_parts import errors_of, parts_of
 from brokertwin.recordings.explain.producers import cause_of, said_of_batch
@@ -17,21 +14,20 @@ from brokertwin.recordings.explain.story import TimelineEntry, TimelineError, ab
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.batches import PRODUCERS as PRODUCERS_IN_PARTITIONS
 from brokertwin.recordings.history.batches import AcknowledgedBatch, ProducerInPartition
-from brokertwin.recordings.history.exchange import exchanges_of
+from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, exchanges_of
 from brokertwin.recordings.history.producers import PRODUCERS
 from brokertwin.recordings.history.recording import ObservedRecording
-from brokertwin.recordings.history.words import clock
-from brokertwin.recordings.observed.watching import Watched
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
-from brokertwin.state.observed.exchanges import ObservedExchange as Observed
-from brokertwin.state.observed.replicas import UNKNOWN, PartitionReplicas
-from brokertwin.state.observed.replication import (
+from brokertwin.recordings.history.replica_findings import (
     UNEXPLAINED,
     IsrChange,
     WatermarkDifference,
     WatermarkSample,
 )
+from brokertwin.recordings.history.replicas import UNKNOWN, PartitionReplicas
+from brokertwin.recordings.history.words import clock
+from brokertwin.recordings.observed.watching import Watched
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.schema import ZERO_UUID
 
 APIS = frozenset(
     {
@@ -65,40 +61,33 @@ class PartitionTimeline:
     def __init__(self, watched: Watched, key: str) -> None:
         self.key = key
         self._watched = watched
-        observer = watched.observer
-        named = {
-            f"{observer.names.get(topic, topic)}-{number}": (topic, number)
-            for topic, number in sorted(observer.partitions)
-        }
-        if key not in named:
-            raise absent("partition", key, named)
-        topic, self.number = named[key]
-        self.topics = {topic, observer.names.get(topic, topic)}
-        self.known: PartitionReplicas = observer.partitions[named[key]]
-        self._recording = ObservedRecording(
-            exchanges_of(watched.recording.exchanges), topics=observer.names
-        )
+        replication = watched.replication
+        if key not in replication.partitions:
+            raise absent("partition", key, replication.partitions)
+        partition = replication.partitions[key]
+        self.number = partition.partition
+        self.topics = {partition.topic, partition.topic_id, *partition.former_ids} - {ZERO_UUID}
+        self.known: PartitionReplicas = partition.known
+        known = KnownFacts(dict(replication.known.topics))
+        self._recording = ObservedRecording(exchanges_of(watched.recording.exchanges), known=known)
         self._found = self._recording.at_places(PRODUCERS, PRODUCERS_IN_PARTITIONS)
-        self._samples = [each for each in observer.samples if self._is_mine(each)]
+        self._samples = [each for each in replication.samples if self._is_mine(each)]
         self._at = _by_place(self._samples)
         self._led = _news(self._samples, lambda sample: sample.leader_epoch)
-        told = [each for each in observer.isr_samples if self._is_mine(each)]
+        told = [each for each in replication.isr_samples if self._is_mine(each)]
         self._in_sync = _news(told, lambda sample: sample.isr)
-        self._changes = _by_place(each for each in observer.isr_changes if self._is_mine(each))
-        self._told = _by_place(each for each in observer.differences if self._is_mine(each))
+        self._changes = _by_place(each for each in replication.isr_changes if self._is_mine(each))
+        self._told = _by_place(each for each in replication.differences if self._is_mine(each))
 
     def story(self) -> list[TimelineEntry]:
         """One entry for each exchange that changed the partition, wrote to it, or was refused."""
-        asked = {each.id: each for each in self._watched.recording.exchanges}
-        found = []
-        for seen in sorted(self._watched.exchanges, key=self._when):
-            if _api(seen) in APIS or seen.place in self._at:
-                mine = asked.get(seen.place)
-                request = mine.body() if mine is not None else msgspec.json.decode(seen.request)
-                entry = self._entry(seen, request, msgspec.json.decode(seen.response))
-                if entry is not None:
-                    found.append(entry)
-        return found
+        seen = sorted(self._watched.replication.exchanges, key=self._when)
+        entries = (
+            self._entry(each)
+            for each in seen
+            if each.line.api in APIS or each.line.place in self._at
+        )
+        return [each for each in entries if each is not None]
 
     def ending(self) -> list[str]:
         """Leader, in-sync set, ends and high watermark, and each producer's last batch."""
@@ -139,33 +128,31 @@ class PartitionTimeline:
     def _is_mine(self, each: WatermarkSample | WatermarkDifference | IsrChange) -> bool:
         return each.topic in self.topics and each.partition == self.number
 
-    def _entry(self, seen: Observed, request: Any, response: Any) -> TimelineEntry | None:
-        samples = self._at.get(seen.place, [])
+    def _entry(self, seen: RecordedExchange) -> TimelineEntry | None:
+        line, request, response = seen.line, seen.request, seen.response
+        samples = self._at.get(line.place, [])
         codes = dict.fromkeys(errors_of(response, self.topics, self.number))
-        sent = bodies.sent(request, response) if _api(seen) == "PRODUCE" else ()
+        sent = bodies.sent(request, response) if line.api == "PRODUCE" else ()
         batches = [e for e in sent if e.topic in self.topics and e.partition == self.number]
         refused = [
             TimelineError(code, self._because(code, seen, request, batches)) for code in codes
         ]
         notes = [
-            *self._replicated(seen.place),
-            *self._asked_for(seen),
-            *self._changed(seen, request, response, bool(codes)),
-            *self._produced(seen.place),
+            *self._replicated(line.place),
+            *self._asked_for(line.place),
+            *self._changed(line.api, request, response, bool(codes)),
+            *self._produced(line.place),
         ]
         said = "; ".join(filter(None, [*map(said_of_batch, batches), *_moved(samples)]))
         if not (said or notes or refused):
             return None
-        header = seen.header
-        client = header.client_id or ""
-        version = header.request_api_version
-        place, time = seen.place, int(seen.taken)
-        broker = f"broker {seen.broker}"
-        return TimelineEntry(place, time, client, broker, _api(seen), version, said, notes, refused)
+        place, time, broker = line.place, int(seen.taken), f"broker {line.broker}"
+        of = place, time, line.client, broker, line.api, line.version
+        return TimelineEntry(*of, said, notes, refused)
 
-    def _when(self, seen: Observed) -> float:
+    def _when(self, seen: RecordedExchange) -> float:
         """When an exchange changed the partition, or was answered."""
-        samples = self._at.get(seen.place)
+        samples = self._at.get(seen.line.place)
         return samples[0].time if samples else seen.made
 
     def _replicated(self, place: str) -> Iterator[str]:
@@ -179,21 +166,20 @@ class PartitionTimeline:
             moved += [f"broker {each} came" for each in sorted(set(sample.isr) - set(was_in))]
             yield ": ".join(filter(None, [f"in sync are {_listed(sample.isr)}", ", ".join(moved)]))
 
-    def _asked_for(self, seen: Observed) -> Iterator[str]:
+    def _asked_for(self, place: str) -> Iterator[str]:
         """Requests of a leader to the controller; high watermarks that differ from the rule."""
-        for change in self._changes.get(seen.place, []):
+        for change in self._changes.get(place, []):
             verb = "in" if change.is_added else "out"
             why = f", against the rule: {change.why}" if change.why else ""
             yield f"leader {change.leader} wants broker {change.broker} {verb}{why}"
-        for told in self._told.get(seen.place, []):
+        for told in self._told.get(place, []):
             if told.why == UNEXPLAINED:
                 by_rule = f"by the rule it is {told.derived}"
                 yield f"the high watermark {told.reported} was reported; {by_rule}"
 
-    def _changed(self, seen: Observed, request: Any, response: Any, bad: bool) -> Iterator[str]:
+    def _changed(self, api: str, request: Any, response: Any, bad: bool) -> Iterator[str]:
         """Other changes of the partition's log in a response."""
         parts = list(parts_of(response, self.topics, self.number))
-        api = _api(seen)
         follower = bodies.follower_of(request)
         if api in ("FETCH", "OFFSET_FOR_LEADER_EPOCH") and follower >= 0:
             for part in parts:
@@ -229,20 +215,20 @@ class PartitionTimeline:
                 yield each.said
 
     def _because(
-        self, code: int, seen: Observed, request: Any, batches: Sequence[bodies.SentBatch]
+        self, code: int, seen: RecordedExchange, request: Any, batches: Sequence[bodies.SentBatch]
     ) -> str:
         if code in OF_LEADERS:
             led = self._latest(self._led, seen.made)
             parts = parts_of(request, self.topics, self.number)
             asked = next((part.get("currentLeaderEpoch", UNKNOWN) for part in parts), UNKNOWN)
-            return _because_of_leader(code, seen.broker, asked, led)
+            return _because_of_leader(code, seen.line.broker, asked, led)
         if code in TOO_FEW:
             told = self._latest(self._in_sync, seen.made)
             if told is None:
                 return ""
             return f"In sync were {_listed(told.isr)} since {clock(told.time)} ({told.place})."
         if code in OF_PRODUCERS:
-            found, topic = self._found.get(seen.place, ()), self.key.rpartition("-")[0]
+            found, topic = self._found.get(seen.line.place, ()), self.key.rpartition("-")[0]
             refused = [each._replace(topic=topic) for each in batches if each.error == code]
             return cause_of(refused[0], found) if refused else ""
         return ""
@@ -326,11 +312,6 @@ def _by_place(found: Any) -> dict[str, list[Any]]:
     for each in found:
         by_place[each.place].append(each)
     return dict(by_place)
-
-
-def _api(seen: Observed) -> str:
-    known = KAFKA_APIS.get(seen.header.request_api_key)
-    return known.name if known is not None else str(seen.header.request_api_key)
 
 
 def _listed(brokers: Sequence[int]) -> str:

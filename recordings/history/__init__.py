@@ -12,11 +12,12 @@ batches          producer in a partition: sequences; partition: acknowledged off
 groups           group: members and generations (memberships, group_rules), offsets (group_offsets)
 shares           share group: deliveries, acknowledgements, share sessions
 sessions         fetch session cache of a broker, a row for each session
+replication      partition: leader, in-sync replicas, log end offsets, high watermarks
+replicas, partition_moments, replica_findings   parts of its state
+brokers          broker at the controller: shut down, fenced, or silent
 clients          client id: requests, refusals that no other machine reports, session churn
 recording        the table of kinds; a whole recording, each kind observed when it is needed
 bodies, own_clients, words   reading bodies; requests of brokers; phrases
-
-Replication is observed by `state/observed`, for the whole cluster.
 
 Rules:
 
@@ -34,7 +35,8 @@ Rules:
   anywhere: "no client did X" is concluded only from exchanges that would have shown X. For example
   a time-out needs the coordinator's log from the begin of the transaction to after its abort.
 * **Facts of no entity** (`KnownFacts`): names of topic ids, transactional ids of producer ids,
-  groups of transactional producers, and the span that each log covers. A router collects them.
+  groups of transactional producers, states of brokers at the controller, and the span that each
+  log covers. A router collects them.
 * **Findings.** `EntityFinding` has kind, severity, subject, evidence, cause, rule and advice. It is
   emitted once. A later one with the same `id` replaces it: it completes the cause, or withdraws it.
   Ordinary events are findings of severity `NOTE`, which timelines show and audit leaves out.

@@ -4,13 +4,15 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from brokertwin.recordings.replay.recording import Exchange
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
-from brokertwin.state.observed.topic_ids import NAMELESS as NAMELESS_KEYS
-from brokertwin.state.observed.topic_ids import names_in
+from brokertwin.state.core.kafka_apis import KAFKA_APIS, Trait, keys_with
+from brokertwin.state.core.schema import ZERO_UUID
 
 NO_PRODUCER = -1
-NAMELESS = frozenset(KAFKA_APIS[key].name for key in NAMELESS_KEYS)
+NAMELESS = frozenset(KAFKA_APIS[key].name for key in keys_with(Trait.BARE_TOPIC_IDS))
 """Frequent APIs whose responses have topic ids without names."""
+
+TOPIC_NAMES = ("name", "topicName", "topic")
+"""Names of the fields with a topic's name in Kafka's schemas."""
 
 
 SEQUENCE_MAX = 2**31 - 1
@@ -139,7 +141,23 @@ def topic_names(exchanges: Iterable[Exchange]) -> dict[str, str]:
 
 def topic_names_in(api: str, response: Any) -> dict[str, str]:
     """Map topic ids to names, from a response."""
-    return names_in(response) if api not in NAMELESS else {}
+    return dict(_names_in(response)) if api not in NAMELESS else {}
+
+
+def _names_in(part: Any) -> Iterator[tuple[str, str]]:
+    """Topic ids with names, from all parts of a body."""
+    if isinstance(part, list):
+        for each in part:
+            yield from _names_in(each)
+    elif isinstance(part, dict):
+        topic_id = part.get("topicId")
+        if topic_id and topic_id != ZERO_UUID and not part.get("errorCode"):
+            name = next((part[field] for field in TOPIC_NAMES if part.get(field)), None)
+            if isinstance(name, str):
+                yield topic_id, name
+        for value in part.values():
+            if isinstance(value, dict | list):
+                yield from _names_in(value)
 
 
 def topic_of(part: Any) -> str:

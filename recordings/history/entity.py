@@ -110,8 +110,8 @@ def observe(
 ) -> ObservedEntities:
     """Run the machines of a kind over a whole recording.
 
-    Findings are in the order of their exchanges. The last one with an id replaces earlier ones.
-    Withdrawn findings are left out.
+    Findings are in the order of their exchanges, then of their subjects. The last one with an id
+    replaces earlier ones. Withdrawn findings are left out.
     """
     entities: dict[EntityKey, ObservedEntity] = {}
     found: dict[str, EntityFinding] = {}
@@ -130,4 +130,6 @@ def observe(
     for entity in entities.values():
         keep(entity.expire(float("inf"), known))
     kept = [each for each in found.values() if not each.is_withdrawn]
-    return ObservedEntities(entities, sorted(kept, key=lambda each: each.line.order))
+    return ObservedEntities(
+        entities, sorted(kept, key=lambda each: (each.line.order, each.subject))
+    )

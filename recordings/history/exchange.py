@@ -1,14 +1,26 @@
 """Recorded exchanges as machines take them, and facts that belong to no entity."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.brokers import Absence, BrokerPresence, BrokerState, heartbeat
 from brokertwin.recordings.history.own_clients import is_own
 from brokertwin.recordings.history.words import clock
 from brokertwin.recordings.replay.recording import Exchange
+
+MIN_ISR = "min.insync.replicas"
+
+CONNECTIONS_MAX = 20
+"""Maximum number of connections from a follower to a leader that are kept."""
+
+DELAY_MS = 1.0
+"""Time from which on a broker is busy."""
+
+DELAYS_MAX = 100_000
+"""Maximum number of seconds with a busy broker that are kept."""
 
 
 class RecordedRequest(msgspec.Struct, frozen=True):
@@ -64,13 +76,19 @@ class RecordedExchange(msgspec.Struct, frozen=True):
     """A request with its response; bodies are those of Kafka's request log.
 
     `response` is empty if the request has none (acks=0). `is_answered` is False if the recording
-    lacks the response.
+    lacks the response. `taken` is when a broker's thread took the request, `made` when the response
+    was made, in ms since 1970. `has_waited` is True if it was made later, in a purgatory.
+    `busy_ms` is the time in the broker's queues, and that for reading the log.
     """
 
     line: RecordedRequest
     request: Any
     response: Any
     is_answered: bool = True
+    taken: float = 0.0
+    made: float = 0.0
+    has_waited: bool = False
+    busy_ms: float = 0.0
 
     @property
     def code(self) -> int:
@@ -86,12 +104,22 @@ class KnownFacts(msgspec.Struct):
         producers: producer id to transactional id.
         groups: producer id to the groups whose offsets it committed in transactions.
         logs: broker to the first and the last ms that its log covers.
+        presences: broker to its states at the controller.
+        fetched: `leader follower` to connection to the last fetch, in ms since 1970.
+        delays: `broker second` to the longest time for which it was busy with a request, in ms.
+        min_isr: topic to its min.insync.replicas; "" is the brokers' setting, -1 is unknown.
+        lag_time_max_ms: the brokers' replica.lag.time.max.ms; None if it is unknown.
     """
 
     topics: dict[str, str] = {}
     producers: dict[int, str] = {}
     groups: dict[int, list[str]] = {}
     logs: dict[int, tuple[int, int]] = {}
+    presences: dict[int, BrokerPresence] = {}
+    fetched: dict[str, dict[str, float]] = {}
+    delays: dict[str, float] = {}
+    min_isr: dict[str, int] = {}
+    lag_time_max_ms: int | None = None
 
     @property
     def last(self) -> int:
@@ -111,6 +139,10 @@ class KnownFacts(msgspec.Struct):
         begin, end = self.logs.get(broker, (last, first))
         return begin <= first and last <= end
 
+    def has_log(self, broker: int, time: float) -> bool:
+        """Return whether the log of a broker begins before a time, in ms since 1970."""
+        return broker in self.logs and self.logs[broker][0] <= time
+
     def learn(self, exchange: RecordedExchange) -> None:
         """Take the facts of an exchange; their order does not matter."""
         line = exchange.line
@@ -121,9 +153,59 @@ class KnownFacts(msgspec.Struct):
             groups = self.groups.setdefault(exchange.request.get("producerId", -1), [])
             group = str(exchange.request.get("groupId"))
             groups += [group] if group not in groups else []
+        self._learn_replication(exchange)
         for holder in bodies.holders_of(line.api, exchange.request, exchange.response):
             if holder.name and holder.producer_id != bodies.NO_PRODUCER:
                 self.producers[holder.producer_id] = holder.name
+
+    def _learn_replication(self, exchange: RecordedExchange) -> None:
+        api, body = exchange.line.api, exchange.request
+        if exchange.busy_ms > DELAY_MS:
+            second = f"{exchange.line.broker} {int(exchange.made // 1000)}"
+            self.delays[second] = max(self.delays.pop(second, 0), exchange.busy_ms)
+            while len(self.delays) > DELAYS_MAX:
+                del self.delays[next(iter(self.delays))]
+        if api == "FETCH" and (follower := bodies.follower_of(body)) >= 0:
+            fetched = self.fetched.setdefault(f"{exchange.line.broker} {follower}", {})
+            connection = exchange.line.connection
+            fetched[connection] = max(fetched.pop(connection, 0), exchange.taken)
+            while len(fetched) > CONNECTIONS_MAX:
+                del fetched[next(iter(fetched))]
+        elif api in ("BROKER_HEARTBEAT", "BROKER_REGISTRATION"):
+            seen = heartbeat(api, body, exchange.response)
+            if seen is not None:
+                broker, state = seen
+                is_leaving = state is BrokerState.LEAVING
+                presence = self.presences.setdefault(broker, BrokerPresence())
+                presence.add(state, exchange.taken if is_leaving else exchange.made)
+        elif api == "CREATE_TOPICS":
+            for topic in body.get("topics") or ():
+                for config in topic.get("configs") or ():
+                    if config["name"] == MIN_ISR and config["value"] is not None:
+                        self.min_isr[topic["name"]] = int(config["value"])
+
+    def last_fetch(self, leader: int, follower: int, connection: str) -> float:
+        """A follower's last fetch on a connection, or on any if it is "", in ms since 1970."""
+        fetched = self.fetched.get(f"{leader} {follower}", {})
+        return fetched.get(connection, 0) if connection else max(fetched.values(), default=0)
+
+    def delay_ms(self, broker: int, time: float) -> float:
+        """How long a broker was busy with a request at about a time."""
+        second = int(time // 1000)
+        return max(self.delays.get(f"{broker} {second + n}", 0) for n in (-1, 0, 1))
+
+    def min_isr_of(self, topic: str) -> int | None:
+        """The min.insync.replicas of a topic; None if it is unknown."""
+        found = self.min_isr.get(topic, self.min_isr.get("", -1))
+        return found if found >= 0 else None
+
+    def absence(self, broker: int, since: float, time: float) -> Absence:
+        """Return whether the controller removed a broker from in-sync sets between two times."""
+        presence = self.presences.get(broker)
+        if presence is None:
+            return Absence.NO
+        log_end = max(each.spans[-1].end for each in self.presences.values())
+        return presence.absence(since, time, log_end)
 
 
 def exchange_of(recorded: Exchange) -> RecordedExchange:
@@ -141,7 +223,8 @@ def exchange_of(recorded: Exchange) -> RecordedExchange:
         recorded.version,
         is_own(recorded.api, client, body),
     )
-    return RecordedExchange(line, body, recorded.response or {}, recorded.is_recorded)
+    stages = recorded.taken, recorded.made, recorded.has_waited, recorded.busy_ms
+    return RecordedExchange(line, body, recorded.response or {}, recorded.is_recorded, *stages)
 
 
 def exchanges_of(recorded: Iterable[Exchange]) -> list[RecordedExchange]:
@@ -150,9 +233,8 @@ def exchanges_of(recorded: Iterable[Exchange]) -> list[RecordedExchange]:
     return sorted(found, key=lambda each: each.line.end)
 
 
-def known_of(exchanges: Iterable[RecordedExchange], topics: Mapping[str, str]) -> KnownFacts:
-    """Collect the facts of a whole recording, beside names of topics that are known already."""
-    known = KnownFacts(dict(topics))
+def known_of(exchanges: Iterable[RecordedExchange], known: KnownFacts) -> KnownFacts:
+    """Collect the facts of a whole recording, beside those that are known already."""
     for each in exchanges:
         known.learn(each)
     return known

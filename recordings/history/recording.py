@@ -7,11 +7,13 @@ from brokertwin.recordings.history import (
     clients,
     groups,
     producers,
+    replication,
     sessions,
     shares,
 )
 from brokertwin.recordings.history.entity import EntityKind, ObservedEntities, observe
 from brokertwin.recordings.history.exchange import (
+    KnownFacts,
     RecordedExchange,
     exchange_of,
     exchanges_of,
@@ -24,7 +26,7 @@ KINDS: Mapping[str, EntityKind] = {
     each.name: each
     for each in (
         *(batches.PARTITIONS, batches.PRODUCERS, clients.CLIENTS, groups.GROUPS),
-        *(producers.PRODUCERS, sessions.CACHES, shares.SHARE_GROUPS),
+        *(producers.PRODUCERS, replication.REPLICATION, sessions.CACHES, shares.SHARE_GROUPS),
     )
 }
 """The table of kinds by name."""
@@ -43,11 +45,11 @@ class ObservedRecording:
         self,
         exchanges: Sequence[RecordedExchange],
         unanswered: Sequence[RecordedExchange] = (),
-        topics: Mapping[str, str] | None = None,
+        known: KnownFacts | None = None,
     ) -> None:
         self.exchanges = exchanges
         self.unanswered = unanswered
-        self.known = known_of(exchanges, topics or {})
+        self.known = known_of(exchanges, known or KnownFacts())
         self._observed: dict[str, ObservedEntities] = {}
 
     def observed(self, kind: EntityKind) -> ObservedEntities:
@@ -59,7 +61,7 @@ class ObservedRecording:
 
     def of(self, exchanges: Sequence[RecordedExchange]) -> "ObservedRecording":
         """A recording of some exchanges, with the names of topics of this one."""
-        return ObservedRecording(exchanges, topics=self.known.topics)
+        return ObservedRecording(exchanges, known=KnownFacts(dict(self.known.topics)))
 
     def found(self, kind: EntityKind, *names: str) -> Iterator[EntityFinding]:
         """The findings with these names, in the order of their responses."""

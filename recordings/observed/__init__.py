@@ -1,1 +1,1 @@
-"""Recorded exchanges for the observer (`state/observed`), and a page with plots of its findings."""
+"""The replication of a recorded cluster, and a page with plots of it."""

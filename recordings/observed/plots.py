@@ -6,8 +6,8 @@ from typing import Any
 
 from brokertwin import extras
 from brokertwin.errors import UserError
-from brokertwin.state.observed.replicas import UNKNOWN
-from brokertwin.state.observed.replication import WatermarkSample
+from brokertwin.recordings.history.replica_findings import WatermarkSample
+from brokertwin.recordings.history.replicas import UNKNOWN
 
 WIDTH, HEIGHT, STRIP = 900, 220, 60
 """Of a plot of offsets and of the strip below it, in pixels."""

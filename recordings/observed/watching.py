@@ -1,77 +1,171 @@
-"""Recorded exchanges, of clients and of brokers, and all that the observer makes of them."""
+"""Recorded exchanges of clients and brokers, and the findings about replication."""
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import NamedTuple, TypeVar
 
 from brokertwin.recordings.formats.batches import Headers
-from brokertwin.recordings.formats.documents import Document
 from brokertwin.recordings.formats.pipeline import Source
-from brokertwin.recordings.formats.summary import Summary
-from brokertwin.recordings.observed.exchanges import of_documents
+from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, exchange_of
+from brokertwin.recordings.history.finding import EntityFinding
+from brokertwin.recordings.history.recording import ObservedRecording
+from brokertwin.recordings.history.replica_findings import (
+    IsrChange,
+    WatermarkDifference,
+    WatermarkSample,
+)
+from brokertwin.recordings.history.replicas import UNKNOWN
+from brokertwin.recordings.history.replication import REPLICATION, ReplicatedPartition
 from brokertwin.recordings.replay import recording
-from brokertwin.recordings.replay.recording import THE_BROKER, Recording
-from brokertwin.state.observed.exchanges import ObservedExchange
-from brokertwin.state.observed.replication import ReplicationObserver
+from brokertwin.recordings.replay.recording import Recording
+
+T = TypeVar("T", WatermarkSample, WatermarkDifference, IsrChange)
+
+
+class ObservedReplication:
+    """The findings about replication, in the order of their moments.
+
+    Args:
+        cluster: the exchanges of clients and of brokers.
+        known: settings of the brokers.
+    """
+
+    def __init__(
+        self, exchanges: Iterable[RecordedExchange], known: KnownFacts | None = None
+    ) -> None:
+        ordered = sorted(exchanges, key=lambda each: each.line.end)
+        self._cluster = ObservedRecording(ordered, known=known)
+        self._found = self._cluster.observed(REPLICATION)
+
+    @property
+    def exchanges(self) -> Sequence[RecordedExchange]:
+        """The exchanges, in the order of their responses."""
+        return self._cluster.exchanges
+
+    @property
+    def known(self) -> KnownFacts:
+        """The facts that belong to no partition."""
+        return self._cluster.known
+
+    @property
+    def time(self) -> float:
+        """The last moment, in ms since 1970."""
+        return max((each.made for each in self.exchanges), default=0.0)
+
+    @cached_property
+    def partitions(self) -> Mapping[str, ReplicatedPartition]:
+        """The partitions by name, sorted."""
+        found = {
+            each.name: each
+            for each in self._found.entities.values()
+            if isinstance(each, ReplicatedPartition) and each.topic
+        }
+        return dict(sorted(found.items()))
+
+    @property
+    def nameless(self) -> list[str]:
+        """Ids of topics without a name."""
+        partitions = self.partitions.values()
+        return sorted({each.topic for each in partitions if each.topic == each.topic_id})
+
+    @property
+    def missing(self) -> list[str]:
+        """Brokers with replicas, and the controller, whose logs the recording lacks."""
+        known = [each.known for each in self.partitions.values()]
+        replicas = {b for each in known for b in (*each.replicas, *each.isr, each.led_by)}
+        missing = sorted(replicas - self.known.logs.keys() - {UNKNOWN})
+        return [f"broker {b}" for b in missing] + ["the controller"] * (not self.known.presences)
+
+    def has_leader_log(self, partition: ReplicatedPartition) -> bool:
+        """Return whether the recording has the log of a partition's leader."""
+        return partition.known.led_by in self.known.logs
+
+    @cached_property
+    def samples(self) -> list[WatermarkSample]:
+        """Every change."""
+        return self._facts(WatermarkSample, "replicas-changed", "isr-changed")
+
+    @cached_property
+    def isr_samples(self) -> list[WatermarkSample]:
+        """Samples with a changed in-sync set."""
+        return self._facts(WatermarkSample, "isr-changed")
+
+    @cached_property
+    def differences(self) -> list[WatermarkDifference]:
+        """High watermarks that differ from the rule."""
+        return self._facts(WatermarkDifference, "hw-differs", "hw-differs-briefly")
+
+    @cached_property
+    def isr_changes(self) -> list[IsrChange]:
+        """Requested changes of in-sync sets."""
+        return self._facts(IsrChange, "isr-requested", "isr-against-rule")
+
+    @property
+    def unread(self) -> Mapping[str, int]:
+        """Number of unreadable exchanges by API."""
+        return Counter(each.subject for each in self.found("unread"))
+
+    def found(self, *kinds: str) -> list[EntityFinding]:
+        """The findings of some kinds, in the order of their moments."""
+        found = self._cluster.found(REPLICATION, *kinds)
+        return sorted(found, key=lambda each: each.facts.get("time", 0))
+
+    def _facts(self, shape: type[T], *kinds: str) -> list[T]:
+        found = sorted(self.found(*kinds), key=_moment)
+        return [shape(**each.facts) for each in found]
+
+
+def _moment(found: EntityFinding) -> tuple[float, tuple[int | str, ...], int]:
+    return found.facts["time"], found.line.order[1:], int(found.part or 0)
 
 
 class Watched(NamedTuple):
-    """What was recorded.
+    """A recording.
 
     Attributes:
         recording: the exchanges of clients.
-        exchanges: those of brokers, too, as they were observed.
-        observer: what it made of them.
+        replication: the findings about replication, from those of brokers, too.
         until: when the first of the brokers' logs ends, in ms since 1970.
     """
 
     recording: Recording
-    exchanges: Sequence[ObservedExchange]
-    observer: ReplicationObserver
+    replication: ObservedReplication
     until: float
 
 
 def watch(
-    source: Source, batches: Headers | None = None, observer: ReplicationObserver | None = None
+    source: Source,
+    batches: Headers | None = None,
+    known: KnownFacts | None = None,
+    is_common: bool = True,
 ) -> Watched:
-    """Read a recording once, for what clients and what brokers said.
-
-    Brokers are observed from where the last of their logs begins: before, a part is missing.
+    """Read a recording once, for the exchanges of clients and of brokers.
 
     Args:
         source: of the documents.
         batches: batch headers for Produce requests that have none.
-        observer: one that has the brokers' settings.
+        known: settings of the brokers.
+        is_common: observe brokers from where the last of their logs begins; before, a part is
+            missing.
 
     Raises:
         UserError: the source cannot be read, or none of the lines is an exchange.
     """
-    documents: list[Document] = []
-
-    def kept(summary: Summary) -> Iterator[Document]:
-        for document in source(summary):
-            documents.append(document)
-            yield document
-
-    found = recording.read_from(kept, batches)
-    observer = observer or ReplicationObserver()
-    exchanges = list(of_documents(documents, Summary()))
+    found = recording.read_from(source, batches, with_own=True)
+    exchanges = [exchange_of(each) for each in (*found.exchanges, *found.own)]
     begin, end = common(exchanges)
-    seen = [
-        each if each.broker >= 0 else each._replace(broker=THE_BROKER)
-        for each in exchanges
-        if each.broker < 0 or each.taken >= begin
-    ]
-    observer.observe(seen)
-    return Watched(found, seen, observer, end)
+    seen = [each for each in exchanges if not is_common or each.taken >= begin]
+    return Watched(found, ObservedReplication(seen, known), end)
 
 
-def common(exchanges: Sequence[ObservedExchange]) -> tuple[float, float]:
-    """From when to when all brokers have logs, in ms since 1970; captures are of one broker."""
+def common(exchanges: Iterable[RecordedExchange]) -> tuple[float, float]:
+    """From when to when all brokers have logs, in ms since 1970."""
     first: dict[int, float] = {}
     last: dict[int, float] = {}
     for each in exchanges:
-        if each.broker >= 0:
-            first.setdefault(each.broker, each.taken)
-            last[each.broker] = max(last.get(each.broker, 0), each.made)
+        broker = each.line.broker
+        first[broker] = min(first.get(broker, each.taken), each.taken)
+        last[broker] = max(last.get(broker, 0), each.made)
     return max(first.values(), default=0), min(last.values(), default=math.inf)

@@ -231,7 +231,7 @@ def prepared(exchange: Exchange, response: Any) -> Any:
     """Remove masked fields and turn unordered lists into maps."""
     keys = _free_order(exchange)
     value = masked(response)
-    return _keyed(value, keys) if keys else value
+    return keyed(value, keys) if keys else value
 
 
 def _free_order(exchange: Exchange) -> Mapping[str, tuple[str, ...]] | None:
@@ -261,14 +261,15 @@ class _Keyed(dict[str, Any]):
     """A list as a map by element key."""
 
 
-def _keyed(value: Any, keys: Mapping[str, tuple[str, ...]]) -> Any:
+def keyed(value: Any, keys: Mapping[str, tuple[str, ...]]) -> Any:
+    """Return a response whose lists in `keys` are maps by these fields."""
     if isinstance(value, list):
-        return [_keyed(part, keys) for part in value]
+        return [keyed(part, keys) for part in value]
     if not isinstance(value, dict):
         return value
     result = {}
     for name, part in value.items():
-        inner = _keyed(part, keys)
+        inner = keyed(part, keys)
         result[name] = _as_map(inner, keys[name]) if name in keys and _is_list(inner) else inner
     return result
 

@@ -11,6 +11,7 @@ reordered, because Kafka handles them in sequence.
 """
 
 import heapq
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -32,7 +33,7 @@ from brokertwin.recordings.formats.order import LAST, ArrivalOrder, in_turn
 from brokertwin.recordings.formats.pipeline import FileReading, Source, completed, read_files
 from brokertwin.recordings.formats.summary import Summary, nothing_read, place_of
 from brokertwin.state.core.events import Kind, RequestHeader
-from brokertwin.state.core.kafka_apis import Decider, Trait, api_of_key
+from brokertwin.state.core.kafka_apis import FETCH, Decider, Trait, api_of_key
 
 DEFAULT_READING = FileReading()
 
@@ -55,6 +56,10 @@ class Exchange(msgspec.Struct, frozen=True):
         kind: of its event.
         is_text: from a text log, which may lack bodies.
         latency_ms: time until the response.
+        taken: when a thread took the request, in ms since 1970.
+        made: when the response was made.
+        has_waited: the response was made later, in a purgatory.
+        busy_ms: time in the broker's queues, and that for reading the log.
     """
 
     id: str
@@ -71,6 +76,10 @@ class Exchange(msgspec.Struct, frozen=True):
     kind: Kind = Kind.REQUEST
     is_text: bool = False
     latency_ms: float = 0.0
+    taken: float = 0.0
+    made: float = 0.0
+    has_waited: bool = False
+    busy_ms: float = 0.0
 
     @property
     def api(self) -> str:
@@ -126,6 +135,7 @@ class Recording(NamedTuple):
     left_out: Mapping[str, int] = MappingProxyType({})
     ends: Sequence[Exchange] = ()
     logged: Sequence[Logged] = ()
+    own: Sequence[Exchange] = ()
 
     @property
     def events(self) -> list[Exchange]:
@@ -144,6 +154,8 @@ class Recording(NamedTuple):
 
 
 class _Line(msgspec.Struct, rename="camel"):
+    """A document; stages of its exchange are in ms, as in Kafka's request log."""
+
     time: int
     request_header: RequestHeader
     request: msgspec.Raw
@@ -156,6 +168,11 @@ class _Line(msgspec.Struct, rename="camel"):
     listener: str = ""
     is_forwarded: bool = False
     is_text: bool = False
+    request_queue_time_ms: float = 0.0
+    local_time_ms: float = 0.0
+    remote_time_ms: float = 0.0
+    response_queue_time_ms: float = 0.0
+    send_time_ms: float = 0.0
 
 
 _decoder = msgspec.json.Decoder(_Line)
@@ -178,7 +195,10 @@ def read(
 
 
 def read_from(
-    source: Source, batches: Headers | None = None, with_logged: bool = False
+    source: Source,
+    batches: Headers | None = None,
+    with_logged: bool = False,
+    with_own: bool = False,
 ) -> Recording:
     """Read documents into one history.
 
@@ -186,6 +206,7 @@ def read_from(
         source: yields the documents and counts unreadable ones in a summary.
         batches: batch headers for Produce requests that lack them.
         with_logged: lines about groups in Kafka's server.log are enough.
+        with_own: exchanges of brokers with the controller are enough.
 
     Raises:
         NothingRecordedError: the source has no exchange.
@@ -205,15 +226,17 @@ def read_from(
     for (_, reason), count in summary.left.items():
         left_out[reason] += count
     broken += found.broken
-    if not found.exchanges and not (with_logged and summary.logged):
+    is_enough = (with_logged and summary.logged) or (with_own and found.own)
+    if not found.exchanges and not is_enough:
         summary.left.update({("", reason): count for reason, count in found.left_out.items()})
         raise nothing_read(summary)
-    return Recording(found.exchanges, broken, left_out, found.ends, summary.logged)
+    return Recording(found.exchanges, broken, left_out, found.ends, summary.logged, found.own)
 
 
 def of_documents(documents: Iterable[Document], completion: Completion) -> Recording:
     """Build a history from documents, completing Produce requests."""
     exchanges: list[Exchange] = []
+    of_cluster: list[Exchange] = []
     broken: list[Broken] = []
     left_out = Counter[str]()
     documents = list(documents)
@@ -227,6 +250,7 @@ def of_documents(documents: Iterable[Document], completion: Completion) -> Recor
             own = clusters_own(line.listener, line.is_forwarded, controllers)
             if own:
                 left_out[own] += 1
+                of_cluster.append(_exchange(line, document))
             else:
                 exchanges.append(_exchange(line, document))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -234,7 +258,7 @@ def of_documents(documents: Iterable[Document], completion: Completion) -> Recor
     merged = merge(exchanges)
     requests = [each for each in merged if each.kind is Kind.REQUEST]
     ends = [each for each in merged if each.kind is not Kind.REQUEST]
-    return Recording(requests, broken, left_out, ends)
+    return Recording(requests, broken, left_out, ends, own=of_cluster)
 
 
 def _end(document: Document) -> Exchange:
@@ -288,7 +312,16 @@ def merge(exchanges: Sequence[Exchange]) -> list[Exchange]:
 
 
 def _exchange(line: _Line, document: Document) -> Exchange:
-    """Raises msgspec.ValidationError for an invalid response."""
+    """Convert a document.
+
+    A log's line has the time when the response was sent; the stages show how long before that a
+    thread took the request, and the response was made.
+
+    Raises:
+        msgspec.ValidationError: the response is invalid.
+    """
+    sent = line.time + math.ceil(line.response_time)
+    taken = sent - line.response_time + line.request_queue_time_ms
     response = None
     if not isinstance(line.response, msgspec.UnsetType):
         response = msgspec.json.decode(line.response)
@@ -307,4 +340,11 @@ def _exchange(line: _Line, document: Document) -> Exchange:
         host=line.host,
         is_text=line.is_text,
         latency_ms=line.response_time,
+        taken=taken,
+        made=max(taken, sent - line.response_queue_time_ms - line.send_time_ms),
+        has_waited=line.remote_time_ms > 0,
+        busy_ms=line.request_queue_time_ms
+        + (line.local_time_ms if line.request_header.request_api_key == FETCH.key else 0)
+        + line.response_queue_time_ms
+        + line.send_time_ms,
     )

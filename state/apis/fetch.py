@@ -49,14 +49,15 @@ from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Condition, Decision, PendingRequest, Request
 from brokertwin.state.core.errors import NONE, Error
 from brokertwin.state.core.events import RequestHeader
+from brokertwin.state.core.records import Record
 from brokertwin.state.core.schema import ZERO_UUID, Uuid
 from brokertwin.state.core.settings import UNLIMITED
 from brokertwin.state.core.tables import decode_item
 from brokertwin.state.core.wire.generated.fetch import (
     FetchRequest,
     FetchResponse,
-    FetchResponsePartitionData,
 )
+from brokertwin.state.eras import session_lines
 from brokertwin.state.fetch import fetch_bodies, fetch_errors, places, reading, response_size
 from brokertwin.state.fetch.fetch_bodies import FetchResponseById, FetchResponseTopicById
 from brokertwin.state.fetch.fetch_session import (
@@ -501,6 +502,7 @@ def _respond(
 ) -> Decision:
     """Build the response and update the session."""
     context, cache = fetch.context, fetch.cache
+    records: list[Record] = []
     for item in fetch.refused:
         reads.append(reading.refused(item.requested, item.requested.identity, item.error))
         reads[-1].was_screened = True
@@ -531,18 +533,23 @@ def _respond(
         session_id = cache.create(new, [(read.requested, read) for read in reads])
         for place in fetch.places if session_id else ():
             cache.watch(session_id, place.identity, place.log)
+        if broker.settings.brokertwin_trace_sessions:
+            names = [f"{r.requested.topic}-{r.requested.partition}" for r in reads]
+            records = session_lines.of_full_request(
+                session_id, new.is_privileged, names, broker.now
+            )
     if fetch.limits.replica_id >= 0:
         sizes = zip(fetch.places, reads, strict=False)  # refused partitions come last
         copied = [
             ((p.topic_id, p.cached.requested.partition), r.found.size_in_bytes) for p, r in sizes
         ]
         throttles.count_bytes(broker, Side.LEADER, copied)
-    runs = _by_topic(broker, shown, fetch.limits.isolation_level)
+    runs = reading.by_topic(broker, shown, fetch.limits.isolation_level)
     if requester.version < TOPIC_ID_VERSION:
         named = list(starmap(fetch_bodies.topic_of, runs))
-        return Decision(response=FetchResponse(session_id=session_id, responses=named))
+        return Decision(records, FetchResponse(session_id=session_id, responses=named))
     by_id = [FetchResponseTopicById(one.topic_id, parts) for one, parts in runs]
-    return Decision(response=FetchResponseById(session_id=session_id, responses=by_id))
+    return Decision(records, FetchResponseById(session_id=session_id, responses=by_id))
 
 
 def _failed(error: Error, session_id: int) -> Decision:
@@ -559,7 +566,7 @@ def _throttle_ms(
     if fetch.context.kind is INCREMENTAL:
         would_show = fetch.cache.would_show(fetch.context, reads)
         shown = list(compress(reads, would_show))
-    runs = _by_topic(broker, shown, fetch.limits.isolation_level)
+    runs = reading.by_topic(broker, shown, fetch.limits.isolation_level)
     topics = list(starmap(fetch_bodies.topic_of, runs))
     size = response_size.size_of(topics, requester.version)
     return quota_rates.throttle_ms(broker, requester.limit, size)
@@ -573,27 +580,6 @@ def _throttled(cache: SessionCache, context: FetchContext, throttle: int) -> Fet
         if cache.is_superseded(context):
             response.error_code = int(Error.INVALID_FETCH_SESSION_EPOCH)
     return response
-
-
-def _by_topic(
-    broker: Broker, reads: list[PartitionRead], isolation_level: int
-) -> list[tuple[FetchPartition, list[FetchResponsePartitionData]]]:
-    """Group consecutive partitions of a topic; topics can repeat.
-
-    Each run comes with its first partition, which identifies the topic.
-    """
-    runs: list[tuple[FetchPartition, list[FetchResponsePartitionData]]] = []
-    last = None  # not "", which is a possible topic name
-    for read in reads:
-        wanted = read.requested
-        topic = wanted.topic if wanted.topic_id == ZERO_UUID else wanted.topic_id
-        part = reading.partition_response(broker, read, isolation_level)
-        if topic == last:
-            runs[-1][1].append(part)
-        else:
-            last = topic
-            runs.append((wanted, [part]))
-    return runs
 
 
 API = Api(kafka_apis.FETCH, FetchRequest, handle, ready=ready, complete=complete)

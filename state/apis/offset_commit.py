@@ -154,6 +154,8 @@ def handle(machine: Machine, request: Request) -> Decision:
     records = _commit(machine, request, accepted, responses) if accepted else []
     response = OffsetCommitResponse(topics=responses.topics)
     missing = internal_topics.on_first_use(machine) if accepted else []
+    if not missing:
+        return Decision(records=records, response=response)
     messages = internal_topics.creation(machine, missing)
     return Decision(records=records, response=response, messages=messages)
 
@@ -249,13 +251,14 @@ def _commit(
             _extend_session(broker, group, body)
     records: list[Record] = []
     by_coordinator = []
+    deletes_null = broker.settings.brokertwin_null_commit_deletes
     for each in accepted:
         topic, results = each.topic, []
         for partition in each.partitions:
             metadata, error = partition.committed_metadata, group_error
             if error is NONE and metadata and is_too_large(broker, metadata):
                 error = Error.OFFSET_METADATA_TOO_LARGE
-            if error is NONE and _is_null(broker, partition):
+            if deletes_null and error is NONE and _is_null(partition):
                 place = (topic.name, partition.partition_index)
                 records.append(OffsetDeleted(body.group_id, *place))
             elif error is NONE:
@@ -299,7 +302,8 @@ def _group_error(
         is_taken = is_loading and broker.settings.brokertwin_commit_while_loading
         return NONE if is_taken else error
     if group is not None:
-        generation, places = body.generation_id_or_member_epoch, _places(broker, accepted)
+        generation = body.generation_id_or_member_epoch
+        places = [] if isinstance(group, ClassicGroup) else _places(broker, accepted)
         commit = OffsetCommitCheck(
             body.member_id, body.group_instance_id, generation, version, places
         )
@@ -326,10 +330,9 @@ def _topic_of(broker: Machine, wanted: OffsetCommitRequestTopic, version: int) -
     return broker.topic_by_name(wanted.name)
 
 
-def _is_null(broker: Machine, partition: OffsetCommitRequestPartition) -> bool:
+def _is_null(partition: OffsetCommitRequestPartition) -> bool:
     """True for the null payload of seed 003, which deletes the offset."""
-    is_empty = partition.committed_offset == -1 and partition.committed_metadata is None
-    return is_empty and broker.settings.brokertwin_null_commit_deletes
+    return partition.committed_offset == -1 and partition.committed_metadata is None
 
 
 def is_too_large(broker: Machine, metadata: str | None) -> bool:

@@ -33,13 +33,14 @@ import msgspec
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster import quota_rates
 from brokertwin.state.cluster.image import INTERNAL_TOPICS, Topic, leader_of
+from brokertwin.state.cluster.log_tails import PartitionTail, tail_of
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Condition, Decision, Message, PendingRequest, Request
 from brokertwin.state.core.errors import NONE, Error
 from brokertwin.state.core.events import Choices
-from brokertwin.state.core.records import UNKNOWN_CODEC, Batch, BatchAppended, Record
+from brokertwin.state.core.records import UNKNOWN_CODEC, BatchAppended, Record
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.tables import decode_item
 from brokertwin.state.core.wire.additions import RefusedRecords
@@ -55,6 +56,7 @@ from brokertwin.state.core.wire.generated.produce import (
 from brokertwin.state.logs import producer as producers
 from brokertwin.state.logs import record_validation
 from brokertwin.state.logs.log import Log
+from brokertwin.state.logs.log_tail import LogTail
 from brokertwin.state.replication import acks, copying
 from brokertwin.state.replication.acks import TOPIC_IDS_SINCE, AcksState, PendingAppend
 from brokertwin.state.transactions import transaction_verification as verifications
@@ -124,7 +126,8 @@ def handle(broker: Broker, request: Request) -> Decision:
             for batch in partition.batches:
                 if batch.is_transactional:
                     return _transactional(broker, request, verified)
-    if request.version < ZSTD_VERSION and _has_unknown_codec(broker, request, verified):
+    version = request.header.request_api_version
+    if version < ZSTD_VERSION and _has_unknown_codec(broker, request, verified):
         return _refuse_all(broker, request, Error.UNKNOWN_SERVER_ERROR)
     return _append_all(broker, request, verified)
 
@@ -245,7 +248,8 @@ def _beginnings(
             batch = partition.batches[0]
             if not batch.is_transactional or batch.producer_id == producers.NO_PRODUCER_ID:
                 continue
-            known = _known(broker, topic.topic_id, partition.index, batch.producer_id)
+            tail = tail_of(broker.tables, broker.id, topic.topic_id, partition.index)
+            known = tail.producer(batch.producer_id) if tail is not None else None
             if producers.is_ongoing(known, batch.producer_epoch):
                 continue
             if _record_set_error(version, partition) is NONE:
@@ -323,13 +327,6 @@ def _has_unknown_codec(broker: Broker, request: Request, verified: Verified) -> 
             if batch.magic == MAGIC and batch.compression_type == UNKNOWN_CODEC:
                 return True
     return False
-
-
-def _known(
-    broker: Broker, topic_id: Uuid, partition: int, producer_id: int
-) -> producers.Producer | None:
-    key = producers.producer_key(broker.id, topic_id, partition, producer_id)
-    return broker.tables.producers.get(key, producers.Producer)
 
 
 def _may_write_transactions(broker: Broker, request: Request) -> bool:
@@ -430,29 +427,35 @@ def _produce(
     if error is NONE and unknown is not None:
         reported = verifications.produce_error(unknown, version)
         return _refused(produced, reported, verifications.produce_error_message(unknown, version))
-    if error is NONE:
-        error = _request_error(request, topic)
+    if error is NONE and request.body.acks not in (ALL_IN_SYNC, 0, 1):
+        error = Error.INVALID_REQUIRED_ACKS
     if error is not NONE:
         return _refused(produced, error)
-    log = broker.log(topic.topic_id, produced.index)
-    if log is None and broker.has_lost(topic.topic_id, produced.index):
-        return _refused(produced, Error.KAFKA_STORAGE_ERROR)
-    if log is None or topic.partitions[produced.index].leader != broker.id:
-        return _not_leader(topic, produced)
-    is_for_all = request.body.acks == ALL_IN_SYNC
-    if is_for_all and copying.has_too_few_in_sync(broker, topic, produced.index):
-        return _failed(produced, log, Error.NOT_ENOUGH_REPLICAS)
-    return _append(broker, topic, log, produced)
+    tail = tail_of(broker.tables, broker.id, topic.topic_id, produced.index)
+    if tail is None or tail.topic_rules is None or broker.failed_dirs:
+        refused = _refusal(broker, request, topic, produced)
+        if refused is not None or tail is None:
+            return refused or _not_leader(topic, produced)
+    return _append(broker, topic, tail, produced)
 
 
-def _request_error(request: Request, topic: Topic) -> Error:
-    """Return errors that do not depend on the log."""
-    wanted = request.body.acks
-    if wanted not in (ALL_IN_SYNC, 0, 1):
-        return Error.INVALID_REQUIRED_ACKS
+def _refusal(
+    broker: Broker, request: Request, topic: Topic, produced: PartitionProduceData
+) -> Outcome | None:
+    """Return why a partition takes no batch, or None."""
     if topic.name in INTERNAL_TOPICS and request.header.client_id != ADMIN_CLIENT_ID:
-        return Error.INVALID_TOPIC_EXCEPTION
-    return NONE
+        return _refused(produced, Error.INVALID_TOPIC_EXCEPTION)
+    tail = broker.tail(topic.topic_id, produced.index)
+    if tail is None and broker.has_lost(topic.topic_id, produced.index):
+        return _refused(produced, Error.KAFKA_STORAGE_ERROR)
+    if tail is None or topic.partitions[produced.index].leader != broker.id:
+        return _not_leader(topic, produced)
+    is_short = copying.has_too_few_in_sync(broker, topic, produced.index)
+    if is_short and request.body.acks == ALL_IN_SYNC:
+        return _failed(produced, tail.log, Error.NOT_ENOUGH_REPLICAS)
+    if topic.name not in INTERNAL_TOPICS and not is_short:
+        tail.topic_rules = broker.rules_of(topic)
+    return None
 
 
 def _record_set_error(version: int, produced: PartitionProduceData) -> Error:
@@ -471,38 +474,42 @@ def _record_set_error(version: int, produced: PartitionProduceData) -> Error:
     return Error.INVALID_RECORD
 
 
-def _append(broker: Broker, topic: Topic, log: Log, produced: PartitionProduceData) -> Outcome:
-    batch, rules = produced.batches[0], broker.rules_of(topic)
+def _append(
+    broker: Broker, topic: Topic, tail: PartitionTail, produced: PartitionProduceData
+) -> Outcome:
+    batch, log, rules = produced.batches[0], tail.log, tail.topic_rules or broker.rules_of(topic)
     if batch.base_offset != 0:
         return _failed(produced, log, Error.INVALID_RECORD)
     came, kept = produced.records_size_in_bytes, batch.size_in_bytes  # the gateway may recompress
     if came > rules.max_message_bytes or kept > rules.max_message_bytes:
         return _refused(produced, Error.MESSAGE_TOO_LARGE)
-    found = produced.records_error
+    found, producer_id = produced.records_error, batch.producer_id
     if found and found == Error.CORRUPT_MESSAGE:
         return _refused(produced, Error.CORRUPT_MESSAGE)
-    error = _batch_error(batch)
-    if error is NONE and found:
-        error = Error(found)
-    if error is not NONE:
-        return _failed(produced, log, error)
+    is_valid = 0 < batch.record_count == batch.last_offset_delta + 1 and not (
+        batch.is_control or batch.end_marker is not None or batch.written is not None
+    )
+    if not is_valid or (batch.base_sequence < 0 and producer_id != producers.NO_PRODUCER_ID):
+        return _failed(produced, log, Error.INVALID_RECORD)  # `LogValidator.validateBatch`
+    if found:
+        return _failed(produced, log, Error(found))
     error = record_validation.check(batch, produced.records_seen, rules.records, broker.now)
     if error is not NONE:
         return _refused_records(broker, topic, log, produced, error, rules.records)
-    verification = None
-    if batch.producer_id != producers.NO_PRODUCER_ID:
-        place = (broker.id, log.topic_id, log.partition, batch.producer_id)
-        known = broker.tables.producers.get(producers.producer_key(*place), producers.Producer)
+    if producer_id != producers.NO_PRODUCER_ID:
+        verification = None
         if batch.is_transactional:
+            place = (broker.id, log.topic_id, log.partition, producer_id)
             verification = verifications.find(broker.tables.in_flight, *place)
+        known = tail.producer(producer_id)
         check = producers.check(known, batch, rules.producers, verification)
-        if check.error is not NONE:
-            return _failed(produced, log, check.error)
         if check.duplicate is not None:
-            return _repeated(topic, produced, log, check.duplicate)
-    if verification is not None:
-        verifications.forget(broker.tables.in_flight, *place)
-    return _accepted(broker, topic, log, produced, rules.records.takes_append_time)
+            return _repeated(tail, produced, check.duplicate)
+        if check is not producers.ACCEPTED:
+            return _failed(produced, log, check.error)
+        if verification is not None:
+            verifications.forget(broker.tables.in_flight, *place)
+    return _accepted(broker, tail, produced, rules.records.takes_append_time)
 
 
 def _refused_records(
@@ -521,22 +528,11 @@ def _refused_records(
     return outcome
 
 
-def _batch_error(batch: Batch) -> Error:
-    """Check the header's record fields (`LogValidator.validateBatch`)."""
-    if batch.record_count <= 0 or batch.last_offset_delta + 1 != batch.record_count:
-        return Error.INVALID_RECORD
-    if batch.is_control or batch.end_marker is not None or batch.written is not None:
-        return Error.INVALID_RECORD
-    if batch.producer_id != producers.NO_PRODUCER_ID and batch.base_sequence < 0:
-        return Error.INVALID_RECORD
-    return NONE
-
-
 def _accepted(
-    broker: Broker, topic: Topic, log: Log, produced: PartitionProduceData, takes_append_time: bool
+    broker: Broker, tail: LogTail, produced: PartitionProduceData, takes_append_time: bool
 ) -> Outcome:
-    batch = produced.batches[0]  # not shared with other requests
-    batch.base_offset = log.log_end_offset
+    batch, log = produced.batches[0], tail.log  # the batch is not shared with other requests
+    offset = batch.base_offset = log.log_end_offset
     batch.partition_leader_epoch = log.leader_epoch
     append_time = -1
     if takes_append_time:
@@ -544,17 +540,17 @@ def _accepted(
         batch.greatest_delta = None
     response = PartitionProduceResponse(
         index=produced.index,
-        base_offset=batch.base_offset,
+        base_offset=offset,
         log_append_time_ms=append_time,
         log_start_offset=log.log_start_offset,
     )
     record = BatchAppended(log.topic_id, log.partition, batch)
-    last_offset = batch.base_offset + batch.last_offset_delta
-    return Outcome(response, record, _required(topic, produced.index, last_offset))
+    required = 0 if tail.is_only_replica else offset + batch.last_offset_delta + 1
+    return Outcome(response, record, required)
 
 
 def _repeated(
-    topic: Topic, produced: PartitionProduceData, log: Log, duplicate: producers.RememberedBatch
+    tail: LogTail, produced: PartitionProduceData, duplicate: producers.RememberedBatch
 ) -> Outcome:
     """Repeat the response; the append time is the batch's timestamp."""
     return Outcome(
@@ -562,15 +558,10 @@ def _repeated(
             index=produced.index,
             base_offset=duplicate.first_offset,
             log_append_time_ms=duplicate.timestamp,
-            log_start_offset=log.log_start_offset,
+            log_start_offset=tail.log.log_start_offset,
         ),
-        required_offset=_required(topic, produced.index, duplicate.last_offset),
+        required_offset=0 if tail.is_only_replica else duplicate.last_offset + 1,
     )
-
-
-def _required(topic: Topic, index: int, last_offset: int) -> int:
-    """Return the offset that followers must reach; 0 without followers."""
-    return last_offset + 1 if len(topic.partitions[index].replicas) > 1 else 0
 
 
 def _refused(produced: PartitionProduceData, error: Error, text: str | None = None) -> Outcome:

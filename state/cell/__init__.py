@@ -20,6 +20,7 @@ leaders, handover   a new leader of a partition, and its effect on coordinators
 resting             the part of a cell that survives a restart of its process
 cleaned_logs        results of the log cleaner at the edge
 metadata_reading    a broker reads a metadata record
+follower_sessions   fetch sessions of followers at their leaders
 broker_changes      brokers stop, start and are cut off; replicas_of: what this affects
 
 The loop contains no rules of Kafka: they belong to the room of their system.

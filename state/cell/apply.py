@@ -15,6 +15,7 @@ from brokertwin.state.cluster import (
     metadata_log,
     retention_limits,
 )
+from brokertwin.state.cluster.log_tails import tail_of
 from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.group_records import (
     ConsumerGroupCurrentMemberAssignmentWritten,
@@ -128,13 +129,25 @@ METADATA_RECORDS: frozenset[type] = frozenset(
 """Records of the controller that every broker applies to its own image."""
 
 
+KEEPS_TAILS: frozenset[type] = frozenset(
+    {
+        *(BatchAppended, HighWatermarkMoved),
+        *(OffsetCommitted, OffsetDeleted),
+        *(TransactionalOffsetsWritten, TransactionalOffsetsEnded),
+        *(TransactionMetadataWritten, TransactionMarkersWritten, ProducerIdIssued),
+    }
+)
+"""Frequent records after which the ends of logs (`Tables.tails`) are as they were, or have moved
+with the appends."""
+
+
 def apply(tables: Tables, machine: int, record: Record) -> SealedSegment | None:
     """Write a record into the tables of `machine`.
 
     Returns:
         The part of a log's index that leaves the state, if any.
     """
-    return _APPLIERS[type(record)](tables, machine, record)
+    return APPLIERS[type(record)](tables, machine, record)
 
 
 def _topic_created(tables: Tables, machine: int, record: TopicCreated) -> None:
@@ -216,25 +229,25 @@ def _feature_changed(tables: Tables, machine: int, record: FeatureLevelChanged) 
 
 
 def _batch_appended(tables: Tables, machine: int, record: BatchAppended) -> SealedSegment | None:
-    topic_id, partition, batch = record.topic_id, record.partition, record.batch
-    is_only_replica = image.replica_count(tables.metadata, machine, topic_id, partition) == 1
-    grown = tables.logs.change(log.log_key(machine, topic_id, partition), log.Log)
-    if grown.topic not in log.UNSEALED:
-        rules = retention_limits.rolling_rules_in(tables, machine, topic_id)
-        rolling.append(tables.logs, machine, grown, batch, rules)
-    elif cleaning.is_due(grown):
-        cleaning.clean(tables.logs, machine, grown)
-    producer.append(tables.producers, machine, topic_id, partition, batch)
-    if log.is_full(grown) and _is_cleaned(tables, machine, topic_id):
-        grown.is_whole = True
-        return log.append(tables.logs, machine, grown, batch, is_only_replica, may_seal=False)
-    return log.append(tables.logs, machine, grown, batch, is_only_replica)
+    tail = tail_of(tables, machine, record.topic_id, record.partition)
+    assert tail is not None, record
+    if tail.rules is None:
+        grown = tail.change()
+        if cleaning.is_due(grown):
+            cleaning.clean(tables.logs, machine, grown)
+            tail.forget_index()
+    elif len(tail.log.chunks) >= log.INDEX_CHUNKS_MAX and _is_cleaned(
+        tables, machine, record.topic_id
+    ):
+        tail.change().is_whole = True
+        return tail.take(record.batch, may_seal=False)
+    return tail.take(record.batch)
 
 
 def _is_cleaned(tables: Tables, machine: int, topic_id: Uuid) -> bool:
     """Whether a log cleaner passes over a topic's logs; it needs the whole index."""
-    topic = image.topic_by_id(tables.metadata, machine, topic_id)
-    if not tables.may_clean or topic is None:
+    topic = image.topic_by_id(tables.metadata, machine, topic_id) if tables.may_clean else None
+    if topic is None:
         return False
     settings = broker_configs.settings_of(tables.metadata, machine, machine, tables.given)
     return retention_limits.cleaning_of(topic, settings) is not None
@@ -367,6 +380,17 @@ def _transactional_id_expired(tables: Tables, machine: int, record: Transactiona
 Applier = Callable[[Tables, int, Any], SealedSegment | None]
 
 
+def _closing(applier: Applier) -> Applier:
+    """Return an applier after which the ends of logs are looked up again."""
+
+    def apply_and_close(tables: Tables, machine: int, record: Any) -> SealedSegment | None:
+        pushed_out = applier(tables, machine, record)
+        tables.tails.clear()
+        return pushed_out
+
+    return apply_and_close
+
+
 def _counted(applier: Applier) -> Applier:
     """Return an applier that also counts the record in the controller's log."""
 
@@ -379,7 +403,7 @@ def _counted(applier: Applier) -> Applier:
     return apply_and_count
 
 
-_APPLIERS: dict[type, Applier] = {
+APPLIERS: dict[type, Applier] = {
     TopicCreated: _topic_created,
     PartitionsAdded: _partitions_added,
     PartitionChanged: leaders.apply_changed,
@@ -444,4 +468,5 @@ _APPLIERS: dict[type, Applier] = {
     ProducerIdBlockWritten: _block_written,
     ProducerIdIssued: _id_issued,
 }
-_APPLIERS.update({kind: _counted(_APPLIERS[kind]) for kind in METADATA_RECORDS})
+APPLIERS.update({kind: _closing(APPLIERS[kind]) for kind in APPLIERS.keys() - KEEPS_TAILS})
+APPLIERS.update({kind: _counted(APPLIERS[kind]) for kind in METADATA_RECORDS})

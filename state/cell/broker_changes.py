@@ -31,6 +31,7 @@ from brokertwin.state.replication import (
     copying,
     directories,
     elections,
+    fetchers,
     internal_logs,
     network,
     registrations,
@@ -169,9 +170,10 @@ class BrokerChanges(ABC):
         """Let a broker that is back follow the leaders."""
         pairs = replicas_of.pairs(self._knowing(broker), broker)
         followed = [place for _, follower, place in pairs if follower == broker]
-        self._carry_on(
-            broker, high_watermark_truncation.become_follower(self._broker(broker), followed)
-        )
+        decision = high_watermark_truncation.become_follower(self._broker(broker), followed)
+        self._carry_on(broker, decision)
+        for line in fetchers.lines_of_new_fetches(self._broker(broker), followed, is_start=True):
+            self._apply(broker, line)
         self._fetch_again(broker)
 
     def _fetch_again(self, broker: int) -> None:

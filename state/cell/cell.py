@@ -200,25 +200,24 @@ class Cell:
             return self._refused(event, document, position, refusal)
         if event.kind is not REQUEST and self._is_repeat(event):
             return []
-        now, time = self.meta.now, self._time_of(event, position)
-        if time > now:
-            now = time
-        rows = self._rows
+        meta, rows, run = self.meta, self._rows, self._run
+        time = event.time if position.timestamp < 0 else self._time_of(event, position)
+        now = meta.now if time < meta.now else time
         rows.begin(position)
         if now >= self._next_check or now >= self._deadlines.first:
             self._pass_time(now, rows, document)
-        run = self._run
+            run = self._run  # another one after a fault
         run.begin(event, now, now)
         fault = None
         if self._is_careful:
             fault = self._guarded(rows, run.start)
         else:
             run.start()
-        if fault is not None:
+        if fault is None:
+            meta.now = now
+        else:
             rows.extend(self._refused(event, document, position, fault))
             self._pass_over(event)
-        else:
-            self.meta.now = now
         self._announce_deadline(rows)
         return rows.rows
 
@@ -313,7 +312,7 @@ class Cell:
         return None
 
     def _time_of(self, event: Event, position: Position) -> int:
-        if self._settings.event_time == "recorded" or position.timestamp < 0:
+        if self._settings.event_time == "recorded":
             return event.time
         skew = self._settings.event_time_max_skew_ms
         return min(max(event.time, position.timestamp - skew), position.timestamp + skew)

@@ -43,7 +43,7 @@ KINDS: dict[str, frozenset[str]] = {
     "fetch_sessions": frozenset(
         {
             *("session", "members", "active", "cached", "watchers", "shard", "next-shard"),
-            "evictions",
+            *("evictions", "follower"),
         }
     ),
     "shares": frozenset({"share-session", "share-partition"}),

@@ -7,7 +7,7 @@ the loop can resume the requests pending on them.
 
 from typing import Any, get_args
 
-from brokertwin.state.cell.apply import apply
+from brokertwin.state.cell.apply import APPLIERS, apply
 from brokertwin.state.cell.output_rows import Rows
 from brokertwin.state.cluster import image
 from brokertwin.state.cluster.machines import Broker
@@ -27,6 +27,7 @@ from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.settings import CellSettings
 from brokertwin.state.core.tables import Tables
 from brokertwin.state.fetch import fetch_session
+from brokertwin.state.fetch.session_items import Watchers, watchers_key
 from brokertwin.state.groups.group_rows import GROUP_RECORD_TYPES
 from brokertwin.state.logs import log as logs
 from brokertwin.state.replication import checkpoints
@@ -34,12 +35,16 @@ from brokertwin.state.replication import checkpoints
 CHANGES_OF_LOGS = (BatchAppended, LogStartMoved, HighWatermarkMoved, LogTaken)
 """Records after which a log can have news for readers and followers."""
 
-_CHANGING = frozenset(CHANGES_OF_LOGS)
-
 Shortening = LogStartMoved | LogTaken | LogCleaned | TopicRemoved | PartitionAltered
 """Records that can remove sealed segments of a log."""
 
 _SHORTENING = frozenset(get_args(Shortening))
+
+_EFFECTS: dict[type, tuple[bool, bool, bool]] = {
+    kind: (kind in _SHORTENING, kind in CHANGES_OF_LOGS, kind in GROUP_RECORD_TYPES)
+    for kind in APPLIERS
+}
+"""By type of record, whether it shortens a log, changes one, or is a group's."""
 
 
 class RecordEffects:
@@ -56,6 +61,7 @@ class RecordEffects:
 
     def __init__(self, tables: Tables, settings: CellSettings, rows: Rows) -> None:
         self._tables = tables
+        self._sessions = tables.fetch_sessions
         self._settings = settings
         self.rows = rows
         self._is_replicated = len(settings.brokers) > 1
@@ -69,10 +75,9 @@ class RecordEffects:
 
         An uncommitted offset goes only to the topic `records`.
         """
-        sealed_before, kind = None, type(record)
+        shortens, changes_log, is_of_group = _EFFECTS[type(record)]
         of_log: Any = record  # its type decides which fields it has
-        if kind in _SHORTENING:
-            sealed_before = self._sealed(machine, of_log)
+        sealed_before = self._sealed(machine, of_log) if shortens else None
         if self._is_replicated and machine != CONTROLLER:
             broker = Broker(machine, self._tables, self._settings, self.now)
             checkpoints.before(broker, record)
@@ -82,18 +87,21 @@ class RecordEffects:
         self.rows.record(machine, self.now, self.event_id, record)
         if sealed_before:
             self._tombstone(sealed_before)
-        if kind in _CHANGING:
-            self.log_changed(machine, logs.log_key(machine, of_log.topic_id, of_log.partition))
+        if changes_log:
+            place = of_log.topic_id, of_log.partition
+            self.log_changed(machine, logs.log_key(machine, *place))
             if self._is_replicated:
-                self.to_copy(machine, (of_log.topic_id, of_log.partition))
-        if is_committed and kind in GROUP_RECORD_TYPES:
+                self.to_copy(machine, place)
+        if is_of_group and is_committed:
             self.rows.of_group(record)
 
     def log_changed(self, broker: int, log: str) -> None:
         """Note a change of a log, and of the fetch sessions that watch it."""
         self.changed_logs[log] = log
-        for session in fetch_session.log_changed(self._tables.fetch_sessions, broker, log):
-            self.changed_logs[session] = log
+        watchers = self._sessions.get(watchers_key(log), Watchers)
+        if watchers is not None:
+            for session in fetch_session.log_changed(self._sessions, broker, watchers):
+                self.changed_logs[session] = log
 
     def to_copy(self, broker: int, place: tuple[Uuid, int]) -> None:
         """Note that a broker, if it leads the partition, has news for its followers."""

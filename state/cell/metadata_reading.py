@@ -6,7 +6,7 @@ then everything that depends on it.
 Source: `BrokerMetadataPublisher`, `ReplicaManager.applyDelta` in Kafka.
 """
 
-from brokertwin.state.cell import handover
+from brokertwin.state.cell import follower_sessions, handover
 from brokertwin.state.cell.broker_changes import BrokerChanges
 from brokertwin.state.cell.causes import CommitEnded
 from brokertwin.state.cluster.coordinators import COORDINATED, GROUP_TOPIC, TRANSACTION_TOPIC
@@ -86,8 +86,9 @@ class MetadataReading(BrokerChanges):
             ),
         ):
             self._carry_on(broker, Decision(records=records))
-        for partition in range(len(topic.partitions)):
+        for partition, known in enumerate(topic.partitions):
             self._effects.log_changed(broker, machine.log_key(record.topic_id, partition))
+            follower_sessions.forget(machine, topic, partition, known.replicas)
             copying.forget(machine, (record.topic_id, partition))
             checkpoints.forget(machine, (record.topic_id, partition))
 
@@ -114,6 +115,10 @@ class MetadataReading(BrokerChanges):
         self._effects.to_copy(broker, place)
         self._place_logs(self._broker(broker), record.topic_id)
         if broker == record.former_leader:
+            topic = self._broker(broker).topic_by_id(record.topic_id)
+            if topic is not None:
+                replicas = topic.partitions[record.partition].replicas
+                follower_sessions.forget(self._broker(broker), topic, record.partition, replicas)
             checkpoints.forget(self._broker(broker), place)
             self._carry_on(broker, handover.resign(self._broker(broker), place, False))
         elif broker == record.leader:
@@ -127,6 +132,7 @@ class MetadataReading(BrokerChanges):
         assert former is not None, record
         older = disk.without_place(broker, record.topic_id)
         self._apply(broker_id, record)
+        follower_sessions.altered(broker, *place, former)
         if broker.held_log(*place) is None:
             checkpoints.forget(broker, place)
         self._place_logs(broker, record.topic_id, older)

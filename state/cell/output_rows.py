@@ -51,6 +51,8 @@ class Rows:
         self.settings = settings
         self._cluster = settings.cluster
         self._cell = settings.name.encode()
+        self._bytes_max = settings.output_bytes_max
+        self._writes_records = settings.writes_records
         self.position = Position(-1, 0)
         self.begin(Position(0, 0))
 
@@ -78,15 +80,15 @@ class Rows:
     def add(self, topic: str, key: bytes | None, value: bytes | None) -> None:
         """Add a row with a new id. Raises EventRefusedError if it is too large for the topic."""
         size = (len(key) if key else 0) + (len(value) if value else 0)
-        if size > self.settings.output_bytes_max:
+        if size > self._bytes_max:
             raise EventRefusedError(
                 Reason.OUTPUT_TOO_LARGE,
-                f"a row for `{topic}` has {size} bytes; the limit is"
-                f" {self.settings.output_bytes_max}",
+                f"a row for `{topic}` has {size} bytes; the limit is {self._bytes_max}",
             )
-        row_id = f"{self._ids_begin}{self.position.offset}/{self._ordinal}"
+        number = self._ordinal
+        self._ordinal = number + 1
+        row_id = f"{self._ids_begin}{self.position.offset}/{number}"
         self.rows.append(Output(topic, None, key, value, row_id))
-        self._ordinal += 1
 
     def dead_letter(self, document: bytes, refusal: Refusal) -> None:
         """Add the dead letter of something due before an event, beside the event's rows."""
@@ -118,7 +120,7 @@ class Rows:
                 mute_ms,
             )
         )
-        if len(value) > self.settings.output_bytes_max:
+        if len(value) > self._bytes_max:
             raise self._too_large(value)
         self.rows.append(Output(outputs.RESPONSES, source.reply_to, None, value, source.event_id))
 
@@ -136,13 +138,12 @@ class Rows:
             "response": told or {},
         }
         value = _json.encode(document)
-        if len(value) > self.settings.output_bytes_max:
+        if len(value) > self._bytes_max:
             raise self._too_large(value)
         self.rows.append(Output(outputs.RESPONSES, event.reply_to, None, value, event.id))
 
     def _too_large(self, value: bytes) -> EventRefusedError:
-        most = self.settings.output_bytes_max
-        detail = f"the answer has {len(value)} bytes; the limit is {most}"
+        detail = f"the answer has {len(value)} bytes; the limit is {self._bytes_max}"
         return EventRefusedError(Reason.OUTPUT_TOO_LARGE, detail)
 
     def broker_changed(self, cause: str, broker: int, is_stopped: bool) -> None:
@@ -168,7 +169,7 @@ class Rows:
 
     def record(self, machine: int, now: int, event_id: str, record: Record) -> None:
         """Add the row of a record to the history; without it, other rows keep their ids."""
-        if not self.settings.writes_records:
+        if not self._writes_records:
             self._ordinal += 1
             return
         entry = _json.encode(RecordEntry(machine, now, event_id, record))

@@ -16,8 +16,8 @@ def api_of(header: RequestHeader) -> Api:
     key, version = header.request_api_key, header.request_api_version
     api = BUILT.get(key)
     if api is not None:
-        kafka = api.kafka
-        if kafka.first <= version <= kafka.last or Trait.ANY_VERSION in kafka.traits:
+        first, last = api.versions
+        if first <= version <= last or Trait.ANY_VERSION in api.kafka.traits:
             return api
     known = api_of_key(key)
     if known is UNKNOWN:

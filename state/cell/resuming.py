@@ -19,6 +19,7 @@ from typing import Any
 
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.cell import committing
+from brokertwin.state.cell.apply import METADATA_RECORDS
 from brokertwin.state.cell.causes import (
     LOG_CHANGED,
     TIME_UP,
@@ -53,8 +54,12 @@ class Resuming(MetadataReading):
     """The part of the loop that suspends and resumes requests; `CellLoop` is all of it."""
 
     _given: BrokerSettings
+    _has_internal_logs: bool
     _is_alone: bool
     """Whether the cluster has one broker, so that nothing waits for followers."""
+
+    @abstractmethod
+    def _publish(self, machine: int, record: Record) -> None: ...
 
     @abstractmethod
     def _caused_by(self, event_id: str) -> None: ...
@@ -69,16 +74,22 @@ class Resuming(MetadataReading):
 
     def _carry_out(self, machine: int, source: Asked, api: Api, decision: Decision) -> None:
         """Carry out a decision on a client's request: respond, or suspend it."""
-        if decision.condition is not None:
-            self._suspend(source, api, decision.condition)
+        condition, records = decision.condition, decision.records
+        if condition is not None:
+            self._suspend(source, api, condition)
             for message in decision.messages:
                 message.awaited_by = source.event_id
-        if decision.records and self._write(machine, decision, source):
+        if records and self._is_alone:
+            self._apply_all(machine, records)
+        elif records and self._write(machine, decision, source):
             return
-        self._tell(machine, decision)
-        if decision.condition is not None or self._awaits_earlier(machine, decision, source):
+        if decision.messages or decision.copies or decision.woken or decision.resumed:
+            self._tell(machine, decision)
+        if condition is not None:
             return
-        response: Body | dict[str, Any] | None = None
+        if not self._is_alone and self._awaits_earlier(machine, decision, source):
+            return
+        response: Body | dict[str, Any] | None = decision.response
         if decision.response is not None:
             response = shown(decision.response, source.header.request_api_version)
         closes, mute_ms = decision.closes_connection, decision.mute_ms
@@ -120,8 +131,7 @@ class Resuming(MetadataReading):
         if machine != CONTROLLER and not self._is_alone:
             written = internal_logs.write(self._broker(machine), decision.records)
         if written is None:
-            for record in self._with_rows(machine, decision.records):
-                self._apply(machine, record)
+            self._apply_all(machine, decision.records)
             return False
         broker = self._broker(machine)
         for record in self._with_rows(machine, written.records):
@@ -155,9 +165,19 @@ class Resuming(MetadataReading):
             committing.suspend(broker, WrittenRecords([], [], required), response, asked, reply_to)
         return bool(required)
 
+    def _apply_all(self, machine: int, records: list[Record]) -> None:
+        """Apply the records of a decision that need no followers."""
+        if self._has_internal_logs:
+            records = self._with_rows(machine, records)
+        apply = self._effects.apply
+        for record in records:
+            apply(machine, record)
+            if type(record) in METADATA_RECORDS:
+                self._publish(machine, record)
+
     def _with_rows(self, machine: int, records: list[Record]) -> list[Record]:
         """Add the batches of logs without followers, if internal topics can be read."""
-        if machine == CONTROLLER or not self._given.brokertwin_internal_logs:
+        if machine == CONTROLLER or not self._has_internal_logs:
             return records
         return internal_logs.with_rows(self._broker(machine), records)
 

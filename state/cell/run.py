@@ -12,6 +12,7 @@ from brokertwin.state.cell import (
     cleaned_logs,
     edge_settings,
     expiry,
+    follower_sessions,
     handover,
     leaders,
 )
@@ -92,7 +93,9 @@ class CellLoop(Resuming):
         self._event = None
         self._now = self._event_time = 0
         self._given = settings.broker_settings
+        self._has_internal_logs = self._given.brokertwin_internal_logs
         self._is_alone = len(settings.brokers) == 1
+        self._is_plain = not settings.may_hold and not settings.cells
         self._brokers = {}
         self._effects = RecordEffects(tables, settings, rows)
         self._at_once = schedule or AtOnce()
@@ -107,25 +110,37 @@ class CellLoop(Resuming):
             now: when it happens.
             event_time: the time of the event that informs the cell.
         """
-        settings, effects = self._settings, self._effects
         self._event = event
         if now != self._now or event_time != self._event_time:
-            self._now = effects.now = now
-            self._event_time = event_time
-            broker_event_time = event_time if settings.cells else now
-            for broker in self._brokers.values():
-                broker.now, broker.event_time = now, broker_event_time
-        cause = ""
-        if event is not None:
-            cause = event.of if event.of and event.kind in BETWEEN_CELLS else event.id
-        effects.event_id = cause
+            self._pass_time(now, event_time)
+        cause = "" if event is None else event.id
+        if not self._is_plain:
+            cause = self._begin_delivery(event, cause)
+        self._effects.event_id = cause
+
+    def _begin_delivery(self, event: Event | None, cause: str) -> str:
+        """Start the deliveries of an event that may be held, or of one of several cells.
+
+        Returns the cause of the effects: the event, or that of another cell.
+        """
+        settings = self._settings
         if settings.may_hold:
             self._here = self._delivery = self._schedule()
         if settings.cells:
-            table = self._tables.cluster
+            table, now = self._tables.cluster, self._now
+            if event is not None and event.of and event.kind in BETWEEN_CELLS:
+                cause = event.of
             self._outward = Outward(self._here, table, settings, event, now, self._rows)
             self._outward.cause = cause
             self._delivery = self._outward
+        return cause
+
+    def _pass_time(self, now: int, event_time: int) -> None:
+        self._now = self._effects.now = now
+        self._event_time = event_time
+        broker_event_time = event_time if self._settings.cells else now
+        for broker in self._brokers.values():
+            broker.now, broker.event_time = now, broker_event_time
 
     def _caused_by(self, event_id: str) -> None:
         """Note the cause of the effects that follow: the event, or the request that resumes."""
@@ -248,18 +263,15 @@ class CellLoop(Resuming):
         return bool(found)
 
     def _request(self, event: Event) -> None:
-        if network.is_stopped(self._tables.cluster, event.broker):
-            raise EventRefusedError(Reason.BROKER_STOPPED, f"broker {event.broker} is stopped")
-        if network.registering_by(self._tables.cluster, event.broker):
-            detail = f"broker {event.broker} does not know yet that it is registered"
-            raise EventRefusedError(Reason.BROKER_STOPPED, detail)
-        header = event.request_header
+        tables, header = self._tables, event.request_header
+        if not network.serves(tables.cluster, event.broker):
+            self._refuse(event.broker)
         assert header is not None
         api = api_of(header)
         body = decode_body(event.request, _decoders[api.key])
         if type(body) is Refusal:
             raise EventRefusedError(body.reason, body.detail)
-        if pending.is_taken(self._tables.pending, event.id):
+        if pending.is_taken(tables.pending, event.id):
             raise EventRefusedError(
                 Reason.WRONG_TYPE, f"a request with the id {event.id!r} waits already"
             )
@@ -279,8 +291,15 @@ class CellLoop(Resuming):
         if api.on_controller:
             self._ask_controller(event, request, api)
             return
-        broker = self._broker(event.broker)
+        broker = self._brokers.get(event.broker) or self._broker(event.broker)
         self._carry_out(broker.id, request, api, api.handle(broker, request))
+
+    def _refuse(self, broker: int) -> None:
+        """Refuse a request to a broker that does not serve."""
+        detail = f"broker {broker} does not know yet that it is registered"
+        if network.is_stopped(self._tables.cluster, broker):
+            detail = f"broker {broker} is stopped"
+        raise EventRefusedError(Reason.BROKER_STOPPED, detail)
 
     def _ask_controller(self, event: Event, request: Request, api: Api) -> None:
         if network.is_severed(self._tables.cluster, event.broker):
@@ -312,8 +331,11 @@ class CellLoop(Resuming):
 
     def _apply(self, machine: int, record: Record) -> None:
         self._effects.apply(machine, record)
-        if type(record) not in METADATA_RECORDS:
-            return
+        if type(record) in METADATA_RECORDS:
+            self._publish(machine, record)
+
+    def _publish(self, machine: int, record: Record) -> None:
+        """Let other machines read a metadata record that was applied."""
         self._look_again(record)
         if machine == CONTROLLER:
             brokers = self._settings.brokers_here
@@ -358,6 +380,8 @@ class CellLoop(Resuming):
             return
         broker = self._broker(step.receiver)
         if isinstance(step, ReplicaFetch):
+            nonce = self._event.nonce if self._event is not None else ""
+            follower_sessions.note_request(broker, step, nonce)
             self._carry_on(broker.id, copying.handle_fetch(broker, step))
             return
         self._carry_on(broker.id, copying.handle_fetch_response(broker, step))

@@ -18,6 +18,7 @@ from brokertwin.state.cluster import (
     topic_rules,
 )
 from brokertwin.state.cluster.image import NO_EPOCH, Partition, Registration, Topic
+from brokertwin.state.cluster.log_tails import PartitionTail, tail_of
 from brokertwin.state.cluster.topic_rules import TopicRules
 from brokertwin.state.configs import listeners, log_dirs
 from brokertwin.state.configs.topic_configs import MIN_IN_SYNC, value_of
@@ -323,6 +324,12 @@ class Broker(Machine):
         """The log of a partition, if this broker has it and can read it."""
         found = self.held_log(topic_id, partition)
         is_lost = self.failed_dirs and found is not None and self._is_failed(found)
+        return None if is_lost else found
+
+    def tail(self, topic_id: Uuid, partition: int) -> PartitionTail | None:
+        """The end of a log, as `log` finds it."""
+        found = tail_of(self.tables, self.id, topic_id, partition)
+        is_lost = self.failed_dirs and found is not None and self._is_failed(found.log)
         return None if is_lost else found
 
     def held_log(self, topic_id: Uuid, partition: int) -> Log | None:

@@ -40,6 +40,8 @@ OUR_SETTINGS: dict[str, ConfigKey] = {
     "brokertwin.duplicates.below.expected": ConfigKey(BOOLEAN, "false"),
     # Finalized level of eligible.leader.replicas.version (KIP-966).
     "brokertwin.eligible.leader.replicas.version": ConfigKey(INT, "1", 0, 1),
+    # A follower waits for replica.fetch.backoff.ms after each response, as seed 004 says.
+    "brokertwin.fetch.by.backoff": ConfigKey(BOOLEAN, "false"),
     # Shards of the fetch session cache (state/fetch/shards.py).
     "brokertwin.fetch.session.cache.shards": ConfigKey(INT, "8", 1, 8),
     # A broker forwards OffsetFetch to the group's coordinator.
@@ -64,6 +66,8 @@ OUR_SETTINGS: dict[str, ConfigKey] = {
     "brokertwin.reject.unknown.producer": ConfigKey(BOOLEAN, "false"),
     # Brokers log replication as in Kafka 0.10 (state/eras/replication_lines.py).
     "brokertwin.trace.replication": ConfigKey(BOOLEAN, "false"),
+    # Brokers log new fetch sessions (state/eras/session_lines.py).
+    "brokertwin.trace.sessions": ConfigKey(BOOLEAN, "false"),
     # Finalized level of transaction.version (KIP-890).
     "brokertwin.transaction.version": ConfigKey(INT, "2", 0, 2),
     # Followers truncate by leader epoch or to the high watermark, as before KIP-101.

@@ -61,11 +61,15 @@ class ReplicaFetchPartition(msgspec.Struct, array_like=True):
 
 
 class ReplicaFetch(msgspec.Struct):
-    """A follower's request to its leader (Kafka's Fetch with a replica id)."""
+    """A follower's request to its leader (Kafka's Fetch with a replica id).
+
+    `fetcher` is the thread that sends it.
+    """
 
     sender: int
     receiver: int
     partitions: list[ReplicaFetchPartition]
+    fetcher: int = 0
 
 
 class FollowedPartition(msgspec.Struct, array_like=True):

@@ -1,7 +1,8 @@
 """Input events: JSON documents in the shape of Kafka's request log.
 
 `decode_event` decodes bytes to an `Event`, or to a `Refusal` that says why not; it never raises.
-The request's body stays raw because the API decides its type (`state/apis`).
+The request's body stays raw because the API decides its type (`state/apis`). Unknown fields are
+refused: a misspelt optional field would otherwise have its default.
 
     {"id": "g1.7f3a-42", "cluster": "demo", "broker": 1, "time": 1700000000000,
      "requestHeader": {"requestApiKey": 22, "requestApiVersion": 4, ...}, "request": {...}}
@@ -36,6 +37,7 @@ class Reason(StrEnum):
     OUT_OF_RANGE = "number out of range"
     WRONG_TYPE = "wrong type"
     MISSING_FIELD = "missing field"
+    UNKNOWN_FIELD = "unknown field"
     UNKNOWN_API = "unknown API"
     UNSUPPORTED_VERSION = "unsupported version"
     NOT_BUILT = "not built yet"
@@ -124,7 +126,9 @@ BETWEEN_CELLS = frozenset(
 """Messages between cells of one cluster (`state/cell/between_cells.py`)."""
 
 
-class RequestHeader(msgspec.Struct, rename="camel", omit_defaults=False):
+class RequestHeader(
+    msgspec.Struct, rename="camel", omit_defaults=False, forbid_unknown_fields=True
+):
     """The header of a request. `client_id` may be null."""
 
     request_api_key: Int16
@@ -134,7 +138,7 @@ class RequestHeader(msgspec.Struct, rename="camel", omit_defaults=False):
     request_api_key_name: str = ""
 
 
-class Choices(msgspec.Struct, rename="camel", omit_defaults=True):
+class Choices(msgspec.Struct, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
     """Ids from a recording, for deciding its requests again.
 
     They replace values derived from the event's nonce, and do not affect whether a request is
@@ -156,7 +160,7 @@ NO_CHOICES = Choices()
 """The choices of an event without any; shared, so do not change it."""
 
 
-class Move(msgspec.Struct, rename="camel"):
+class Move(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """In a `move-leader` event: the partition and its new leader."""
 
     topic: str
@@ -174,7 +178,7 @@ class LogMark(msgspec.Struct, rename="camel", frozen=True):
     first_indexed: Int64
 
 
-class Event(msgspec.Struct, rename="camel", omit_defaults=True):
+class Event(msgspec.Struct, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
     """An event, times in ms since 1970. `reply_to`: a `responses` partition."""
 
     id: str
@@ -225,12 +229,16 @@ class Event(msgspec.Struct, rename="camel", omit_defaults=True):
     """From another cell: the content, by kind."""
 
 
+class _ReadableHeader(RequestHeader, forbid_unknown_fields=False):
+    """The header of a refused request."""
+
+
 class _Identity(msgspec.Struct, rename="camel"):
     id: str = ""
     cluster: str = ""
     reply_to: Int32 = 0
     connection: str = ""
-    request_header: RequestHeader | None = None
+    request_header: _ReadableHeader | None = None
 
 
 _event_decoder = msgspec.json.Decoder(Event)
@@ -315,6 +323,8 @@ def refusal_of(error: Exception) -> Refusal:
         return Refusal(Reason.NOT_JSON, text)
     if "missing required field" in text:
         return Refusal(Reason.MISSING_FIELD, text)
+    if "contains unknown field" in text:
+        return Refusal(Reason.UNKNOWN_FIELD, text)
     if "out of range" in text or "`int` <=" in text or "`int` >=" in text:
         return Refusal(Reason.OUT_OF_RANGE, text)
     return Refusal(Reason.WRONG_TYPE, text)

@@ -256,7 +256,7 @@ def has_request(table: Table, event_id: str) -> bool:
 
 def is_taken(table: Table, event_id: str) -> bool:
     """Whether an id is that of a pending request or write."""
-    return f"{_REQUEST}{event_id}" in table or f"{_COMMIT}{event_id}" in table
+    return table.has_either(_REQUEST + event_id, _COMMIT + event_id)
 
 
 def keep_state(table: Table, event_id: str, state: bytes) -> None:

@@ -418,7 +418,7 @@ class LogPlaced(msgspec.Struct, tag=True, rename="camel"):
 
 
 class LineLogged(msgspec.Struct, tag=True, rename="camel"):
-    """A line of a broker's log (`brokertwin.trace.replication`)."""
+    """A line of a broker's log (`brokertwin.trace.replication`, `brokertwin.trace.sessions`)."""
 
     line: str
 

@@ -15,6 +15,7 @@ import msgspec
 from brokertwin.state.core import layers
 from brokertwin.state.core.bounded_cache import bounded_cache
 from brokertwin.state.core.layers import Base, DamagedError, Items, ReadBase, is_layered
+from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.settings import BrokerSettings
 
 Item = TypeVar("Item", bound=msgspec.Struct)
@@ -183,6 +184,13 @@ class Table:
         items = self._items
         return key in self._live or key in (self._raw() if items is None else items)
 
+    def has_either(self, key: str, other: str) -> bool:
+        """Whether one of two keys is taken."""
+        live, items = self._live, self._items
+        if items is None:
+            items = self._raw()
+        return key in live or other in live or key in items or other in items
+
     def keys(self, prefix: str = "") -> list[str]:
         """Sorted keys that start with `prefix`."""
         if self._sorted is None:
@@ -347,6 +355,8 @@ class Tables:
         """Static settings of brokers, set by the cell and not stored."""
         self.may_clean = False
         """True if compacted logs are cleaned; set by the cell, too."""
+        self.tails: dict[tuple[int, Uuid, int], Any] = {}
+        """Ends of logs (`state/logs/log_tail.py`), until a commit or a rollback."""
         self._tables = tables
         self.logs = self._tables["logs"]
         self.producers = self._tables["producers"]
@@ -368,6 +378,7 @@ class Tables:
 
         Everything is encoded first, so `rollback` works even if an encoder raises.
         """
+        self.tails.clear()
         encoded = [(table, table.encode_changes()) for table in self._touched()]
         for table, changes in encoded:
             table.commit(changes)
@@ -376,6 +387,7 @@ class Tables:
 
     def rollback(self) -> None:
         """Undo the changes since the last commit."""
+        self.tails.clear()
         for table in self._touched():
             table.rollback()
         self._is_followed = False
@@ -385,6 +397,7 @@ class Tables:
 
         None at the first call, or after a commit or rollback.
         """
+        self.tails.clear()
         touched = {name: table.take_touched() for name, table in self._tables.items()}
         is_known, self._is_followed = self._is_followed, True
         return touched if is_known else None

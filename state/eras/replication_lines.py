@@ -5,14 +5,16 @@ Enabled by `brokertwin.trace.replication`. Each line is a LineLogged in the topi
 
     whenever a partition has changed: how many of its pending requests were completed
     for each fetch response: the bytes received and appended, and the high watermark
+    for partitions with a new leader: the fetcher threads that start, and the first fetch offsets
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from brokertwin.state.core.decision import FollowedPartition
 from brokertwin.state.core.records import LineLogged
 from brokertwin.state.core.tables import Tables
-from brokertwin.state.logs.log import Log
+from brokertwin.state.logs.log import Log, log_key
 
 _PURGATORIES = {"PRODUCE": "producer", "FETCH": "fetch"}
 """APIs whose requests wait for partitions, with their names in the lines."""
@@ -32,6 +34,36 @@ def unblocked(
                 f"[Replica Manager on Broker {broker}]: Request key {log.topic}-{log.partition}"
                 f" unblocked {completed.get(api, 0)} {name} requests."
             )
+
+
+class NewFetch(NamedTuple):
+    """A partition that a follower begins to fetch, and the thread that does it."""
+
+    log: Log
+    thread: str
+    leader: int
+    host: str
+    port: int
+
+
+def followed(
+    tables: Tables, broker: int, fetches: Sequence[NewFetch], running: Collection[str] = ()
+) -> Iterator[LineLogged]:
+    """Lines for partitions that a broker begins to follow; `running` are threads that it has."""
+    for each in fetches:
+        key = log_key(broker, each.log.topic_id, each.log.partition)
+        yield from unblocked(tables, key, key, {})
+    for thread in dict.fromkeys(each.thread for each in fetches if each.thread not in running):
+        yield LineLogged(f"[{thread}], Starting")
+    if fetches:
+        added = ", ".join(
+            f"[{each.log.topic}-{each.log.partition}, initOffset {each.log.log_end_offset} to"
+            f" broker BrokerEndPoint({each.leader},{each.host},{each.port})]"
+            for each in fetches
+        )
+        yield LineLogged(
+            f"[ReplicaFetcherManager on broker {broker}] Added fetcher for partitions List({added})"
+        )
 
 
 def copied(broker: int, thread: str, log: Log, response: FollowedPartition) -> Iterator[LineLogged]:

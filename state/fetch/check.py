@@ -17,7 +17,7 @@ from brokertwin.state.fetch.shards import Shard, ShardLayout, layout_of, shard_k
 
 KINDS = (
     *("session", "members", "active", "cached", "watchers"),
-    *("shard", "next-shard", "evictions"),
+    *("shard", "next-shard", "evictions", "follower"),
 )
 """Kinds of items of fetch sessions."""
 

@@ -124,20 +124,25 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch == EPOCH_MAX else epoch + 1
 
 
-def log_changed(table: Table, broker: int, log: str) -> list[str]:
+def log_changed(table: Table, broker: int, watchers: Watchers) -> list[str]:
     """Activate a log's partition in the sessions that watch it; returns their keys.
 
     Args:
         table: the table `fetch_sessions`.
         broker: the broker of the log and its sessions.
-        log: the key of the log.
+        watchers: of the log.
     """
-    watchers = table.get(watchers_key(log), Watchers)
-    if watchers is None:
-        return []
     for session_id, identity in watchers.entries:
         places.activate(table, broker, session_id, identity)
     return [session_key(broker, session_id) for session_id, _ in watchers.entries]
+
+
+def note_use(session: FetchSession, now: int) -> None:
+    """Note the time of use of a session whose size has not changed."""
+    is_old = now - session.creation_ms > EVICTION_MS
+    session.last_used_ms = now
+    session.is_evictable_by_privileged = not session.is_privileged or is_old
+    session.is_evictable_by_all = is_old
 
 
 class SessionCache:
@@ -345,12 +350,9 @@ class SessionCache:
     def touch(self, session_id: int) -> None:
         """Note the use of a session, and if it can be evicted (`FetchSessionCache.touch`)."""
         session = self._table.change(session_key(self._broker, session_id), FetchSession)
-        is_old = self._now - session.creation_ms > EVICTION_MS
-        session.last_used_ms = self._now
         if session.size != session.cached_size:
             self._note_size(session)
-        session.is_evictable_by_privileged = not session.is_privileged or is_old
-        session.is_evictable_by_all = is_old
+        note_use(session, self._now)
 
     def _note_size(self, session: FetchSession) -> None:
         """Update the number of cached partitions of a session's shard."""
@@ -422,8 +424,8 @@ class SessionCache:
         sessions = [self._known(session_id) for session_id in self._shard(number).session_ids]
         if not sessions:
             return False
-        victim = min(sessions, key=lambda s: (s.last_used_ms, s.session_id))
-        if self._now - victim.last_used_ms <= EVICTION_MS:
+        victim = min(sessions, key=lambda s: (s.is_polling, s.last_used_ms, s.session_id))
+        if victim.is_polling or self._now - victim.last_used_ms <= EVICTION_MS:
             candidates = [
                 session
                 for session in sessions

@@ -14,6 +14,7 @@ from msgspec.structs import astuple
 from brokertwin.state.cluster.image import Partition, leader_of
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.errors import NONE, Error
+from brokertwin.state.core.schema import ZERO_UUID
 from brokertwin.state.core.wire.additions import FetchedBatch, SealedRead
 from brokertwin.state.core.wire.generated.fetch import (
     AbortedTransaction,
@@ -236,6 +237,27 @@ def partition_response(
             max_bytes=read.max_bytes,
         )
     return response
+
+
+def by_topic(
+    broker: Broker, reads: list[PartitionRead], isolation_level: int
+) -> list[tuple[FetchPartition, list[FetchResponsePartitionData]]]:
+    """Group consecutive partitions of a topic; topics can repeat.
+
+    Each run comes with its first partition, which identifies the topic.
+    """
+    runs: list[tuple[FetchPartition, list[FetchResponsePartitionData]]] = []
+    last = None  # not "", which is a possible topic name
+    for read in reads:
+        wanted = read.requested
+        topic = wanted.topic if wanted.topic_id == ZERO_UUID else wanted.topic_id
+        part = partition_response(broker, read, isolation_level)
+        if topic == last:
+            runs[-1][1].append(part)
+        else:
+            last = topic
+            runs.append((wanted, [part]))
+    return runs
 
 
 def _aborted(broker: Broker, read: PartitionRead, log: logs.Log) -> list[AbortedTransaction] | None:

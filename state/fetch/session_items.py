@@ -54,7 +54,7 @@ class FetchSession(msgspec.Struct):
 
     `size` is the number of partitions, `cached_size` that at the last touch, -1 before. As in
     Kafka, a touch decides if the session can be evicted. `isolation_level` is that of the last
-    request.
+    request. A follower's session `is_polling`: it is in use without requests.
     """
 
     session_id: int
@@ -70,6 +70,7 @@ class FetchSession(msgspec.Struct):
     is_evictable_by_all: bool = False
     is_evictable_by_privileged: bool = False
     isolation_level: int = 0
+    is_polling: bool = False
 
 
 class Members(msgspec.Struct, array_like=True):

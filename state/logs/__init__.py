@@ -1,6 +1,7 @@
 """One partition's log and the producers that write to it (docs/systems/logs.md).
 
     log, timestamp_index, aborted_transactions   offsets (LSO, HW, LEO) and indexes of a log
+    log_tail                                     the end of a log: what an append reads and changes
     deleted_times                                the greatest timestamps of deleted batches
     log_transactions                             open transactions, and those just ended
     producer, producer_expiry                    the last five batches of each producer
@@ -15,5 +16,5 @@
     chunked                                      long lists in items of bounded size
 
 The functions take a table and a broker id: leadership and permissions are checked elsewhere. Only
-functions of `log` move offsets, so that a log and its index agree.
+`log_tail` and `log` move offsets, so that a log and its index agree.
 """

@@ -20,12 +20,10 @@ from operator import attrgetter
 from typing import TypeVar
 
 import msgspec
-from msgspec.structs import astuple
 
 from brokertwin.state.core.records import Batch, EndMarker
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.tables import Table, cached_key
-from brokertwin.state.logs import log_transactions
 from brokertwin.state.logs.aborted_transactions import (
     AbortedIndex,
     AbortedTxn,
@@ -302,51 +300,6 @@ def diverging(log: Log, offset: int, last_epoch: int) -> EpochEnd | None:
     return end
 
 
-def append(
-    table: Table,
-    broker: int,
-    log: Log,
-    batch: Batch,
-    is_only_replica: bool = True,
-    may_seal: bool = True,
-) -> "SealedSegment | None":
-    """Append `batch` to `log`, which comes from `change`.
-
-    In a log with one replica the batch is committed at once. A batch from a leader starts its
-    leader epoch. Returns the oldest chunk if the append makes it sealed.
-    """
-    if batch.partition_leader_epoch > log.leader_epoch:
-        begin_epoch(log, batch.partition_leader_epoch)
-    topic_id, partition, sealed = log.topic_id, log.partition, None
-    if not log.chunks or log.batch_count % CHUNK_BATCHES_MAX == 0:
-        sealed = _seal_oldest(table, broker, log) if may_seal and is_full(log) else None
-        number = log.batch_count // CHUNK_BATCHES_MAX
-        bounds = ChunkBounds(number, batch.base_offset, -1, 0, NO_TIMESTAMP)
-        log.chunks.append(bounds)
-        chunk = Chunk([])
-        table.put(chunk_key(broker, topic_id, partition, number), chunk)
-    else:
-        bounds = log.chunks[-1]
-        chunk = table.change(chunk_key(broker, topic_id, partition, bounds.number), Chunk)
-    chunk.batches.append(StoredBatch(*astuple(batch)))
-    if batch.base_offset > log.log_end_offset:
-        log.has_gaps = True  # the leader's log has been cleaned
-    last_offset = batch.base_offset + batch.last_offset_delta
-    bounds.last_offset = last_offset
-    bounds.size_in_bytes += batch.size_in_bytes
-    if batch.max_timestamp > bounds.max_timestamp:
-        bounds.max_timestamp = batch.max_timestamp
-    log.batch_count += 1
-    log.log_end_offset = last_offset + 1
-    if batch.is_transactional and batch.producer_id >= 0:
-        aborted = log_transactions.add_batch(log.transactions, batch)
-        if aborted is not None:
-            aborted_index(table, broker, log).add(aborted)
-    if is_only_replica:
-        raise_high_watermark(log, last_offset + 1)
-    return sealed
-
-
 def raise_high_watermark(log: Log, offset: int) -> None:
     """Set the high watermark; drop transactions whose markers are now replicated."""
     log.high_watermark = offset
@@ -442,7 +395,7 @@ def is_full(log: Log) -> bool:
     return len(log.chunks) >= INDEX_CHUNKS_MAX and log.topic not in UNSEALED
 
 
-def _seal_oldest(table: Table, broker: int, log: Log) -> SealedSegment:
+def seal_oldest(table: Table, broker: int, log: Log) -> SealedSegment:
     """Seal the oldest chunk of a full index."""
     bounds = log.chunks.pop(0)
     stored = _chunk(table, broker, log, bounds).batches

@@ -90,33 +90,36 @@ class ActiveSegment(msgspec.Struct, array_like=True):
     indexed_timestamp: int = NO_TIMESTAMP
     bytes_since_entry: int = 0
 
-    def must_roll(self, part: SegmentPart, segment_ms: int, rules: RollingRules) -> bool:
-        """True if the segment rolls before `part`; `segment_ms` is without the jitter."""
-        if not self.size_in_bytes:
-            return False
-        is_large = self.size_in_bytes > rules.segment_bytes - part.size_in_bytes
-        is_late = 0 <= self.first_timestamp < part.max_timestamp - segment_ms
-        is_far = part.end_offset - 1 - self.base_offset > OFFSETS_MAX
-        is_index_full = (
-            self.offset_entries >= rules.index_bytes // OFFSET_ENTRY_BYTES
+    def must_roll(
+        self, end_offset: int, size: int, timestamp: int, segment_ms: int, rules: RollingRules
+    ) -> bool:
+        """True if the segment rolls before a part with these ends, bytes and greatest timestamp.
+
+        `segment_ms` is without the jitter.
+        """
+        filled = self.size_in_bytes
+        return filled > 0 and (
+            filled > rules.segment_bytes - size
+            or 0 <= self.first_timestamp < timestamp - segment_ms
+            or end_offset - 1 - self.base_offset > OFFSETS_MAX
+            or self.offset_entries >= rules.index_bytes // OFFSET_ENTRY_BYTES
             or self.time_entries >= rules.index_bytes // TIME_ENTRY_BYTES - 1  # one for the roll
         )
-        return is_large or is_late or is_far or is_index_full
 
-    def take(self, part: SegmentPart, rules: RollingRules) -> None:
-        """Append a part."""
+    def take(self, size: int, timestamp: int, rules: RollingRules) -> None:
+        """Append a part with these bytes and this greatest timestamp."""
         if not self.size_in_bytes:
-            self.first_timestamp = part.max_timestamp
-        if part.max_timestamp > self.max_timestamp:
-            self.max_timestamp = part.max_timestamp
+            self.first_timestamp = timestamp
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
         if self.bytes_since_entry > rules.index_interval_bytes:
             self.offset_entries += 1
             self.bytes_since_entry = 0
             if self.max_timestamp > self.indexed_timestamp:
                 self.time_entries += 1
                 self.indexed_timestamp = self.max_timestamp
-        self.bytes_since_entry += part.size_in_bytes
-        self.size_in_bytes += part.size_in_bytes
+        self.bytes_since_entry += size
+        self.size_in_bytes += size
 
     def rolled(self, end_offset: int) -> LogSegment:
         """The segment after it has rolled."""

@@ -19,7 +19,6 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
 
-from brokertwin.state.core.records import Batch
 from brokertwin.state.core.tables import Table
 from brokertwin.state.logs.log import (
     Log,
@@ -69,19 +68,6 @@ def ensure(table: Table, broker: int, log: Log, rules: RollingRules) -> ActiveSe
     return log.active
 
 
-def append(table: Table, broker: int, log: Log, batch: Batch, rules: RollingRules) -> None:
-    """Add an appended batch to the segments of `log`, which comes from `change`."""
-    active = log.active or ensure(table, broker, log, rules)
-    end_offset = batch.base_offset + batch.last_offset_delta + 1
-    part = SegmentPart(batch.base_offset, end_offset, batch.size_in_bytes, batch.max_timestamp)
-    if _must_roll(log, active, part, rules):
-        base_offset = max(part.base_offset, log.log_end_offset)
-        rolled_segments(table, broker, log).append(active.rolled(base_offset))
-        log.rolled_bytes += active.size_in_bytes
-        active = log.active = ActiveSegment(base_offset)
-    active.take(part, rules)
-
-
 def delete(table: Table, broker: int, log: Log, end_offset: int) -> None:
     """Delete the segments up to `end_offset` of `log`, which comes from `change`."""
     if log.active is None:
@@ -107,7 +93,7 @@ def truncate(table: Table, broker: int, log: Log, offset: int, rules: RollingRul
     left = last.size_in_bytes
     for part in _parts(batches_from(table, broker, log, last.base_offset)):
         if part.end_offset <= offset:
-            active.take(part, rules)
+            active.take(part.size_in_bytes, part.max_timestamp, rules)
         elif part.base_offset < last.end_offset:
             left -= part.size_in_bytes
     active.bytes_since_entry, active.size_in_bytes = 0, left
@@ -134,7 +120,7 @@ def merge_cleaned(
         log.active = ActiveSegment(active.base_offset)
         for part in batches:
             if part.base_offset >= active.base_offset:
-                log.active.take(part, rules)
+                log.active.take(part.size_in_bytes, part.max_timestamp, rules)
 
 
 def _groups(cleaned: list[LogSegment], segment_bytes: int) -> list[list[LogSegment]]:
@@ -175,7 +161,7 @@ def _cut(
         elif _must_roll(log, active, part, rules):
             rolled.append(active.rolled(part.base_offset))
             active = ActiveSegment(part.base_offset)
-        active.take(part, rules)
+        active.take(part.size_in_bytes, part.max_timestamp, rules)
     return rolled, active or ActiveSegment(log.log_end_offset)
 
 
@@ -202,7 +188,7 @@ def _parts(batches: Iterable[StoredBatch]) -> Iterator[SegmentPart]:
 
 
 def _must_roll(log: Log, active: ActiveSegment, part: SegmentPart, rules: RollingRules) -> bool:
-    segment_ms = rules.segment_ms
-    if rules.segment_jitter_ms:
-        segment_ms = rules.segment_ms_of(log.topic_id, log.partition, active.base_offset)
-    return active.must_roll(part, segment_ms, rules)
+    segment_ms = rules.segment_ms_of(log.topic_id, log.partition, active.base_offset)
+    return active.must_roll(
+        part.end_offset, part.size_in_bytes, part.max_timestamp, segment_ms, rules
+    )

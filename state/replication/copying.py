@@ -68,7 +68,7 @@ IN_SYNC_TIMER = "in-sync"
 """Kind of the timers that shrink in-sync sets (`in_sync.py`)."""
 
 FETCH_TIMER = "replica-fetch"
-"""Kind of the timers of followers whose fetch returned an error."""
+"""Kind of the timers of followers that wait before their next fetch."""
 
 _TRIED_AGAIN = frozenset(
     {
@@ -155,7 +155,9 @@ def new_leader(broker: Broker, place: Place) -> Decision:
     assert partition is not None, place
     if partition.leader != broker.id:
         forget(broker, place)
-        return high_watermark_truncation.become_follower(broker, [place])
+        decision = high_watermark_truncation.become_follower(broker, [place])
+        decision.records += fetchers.lines_of_new_fetches(broker, [place])
+        return decision
     if log is None:  # its directory has failed, and the controller does not know yet
         forget(broker, place)
         return Decision()
@@ -186,7 +188,11 @@ def partition_altered(broker: Broker, record: PartitionAltered, former: Partitio
         return new_leader(broker, place)
     if partition.leader != broker.id:
         is_new = broker.id in partition.replicas and broker.id not in former.replicas
-        return fetches(broker, [place]) if is_new else Decision()
+        if not is_new:
+            return Decision()
+        decision = fetches(broker, [place])
+        decision.records += fetchers.lines_of_new_fetches(broker, [place])
+        return decision
     if view(broker, place) is None and set(former.replicas) == set(partition.replicas):
         return Decision()
     if broker.has_lost(*place):
@@ -446,15 +452,20 @@ def handle_fetch_response(broker: Broker, response: ReplicaAnswer) -> Decision:
             records += replication_lines.copied(broker.id, thread, log, fetched)
         records += follower.take(log, fetched)
         if fetched.error in _TRIED_AGAIN:
-            name = f"{FETCH_TIMER}/{broker.id}/{fetched.topic_id}/{fetched.partition}"
-            deadline = broker.now + broker.settings.replica_fetch_backoff_ms
-            pending.set_timer(broker.tables.pending, name, deadline)
+            _fetch_later(broker, (fetched.topic_id, fetched.partition))
     throttles.count(broker, Side.FOLLOWER, handled)
     return Decision(records=records)
 
 
+def _fetch_later(broker: Broker, place: Place) -> None:
+    """Set the timer of a follower's next fetch."""
+    name = f"{FETCH_TIMER}/{broker.id}/{place[0]}/{place[1]}"
+    deadline = broker.now + broker.settings.replica_fetch_backoff_ms
+    pending.set_timer(broker.tables.pending, name, deadline)
+
+
 def fire(broker: Broker, name: str) -> Decision:
-    """Timer of a follower whose fetch returned an error: fetch again."""
+    """Timer of a follower that waits before its next fetch."""
     topic_id, _, partition = name.partition("/")
     return fetches(broker, [(topic_id, int(partition))])
 
@@ -466,13 +477,20 @@ def release_throttled(broker: Broker, side: str) -> Decision:
 
 
 def next_fetches(broker: Broker, response: ReplicaAnswer) -> Decision:
-    """Next fetches of a follower that has handled a response."""
+    """Next fetches of a follower that has handled a response.
+
+    With `brokertwin.fetch.by.backoff` they follow after `replica.fetch.backoff.ms`.
+    """
     read = [
         each
         for each in response.partitions
         if each.error in (Error.NONE, Error.OFFSET_OUT_OF_RANGE)
     ]
     places = [(each.topic_id, each.partition) for each in read]
+    if broker.settings.brokertwin_fetch_by_backoff:
+        for place in places:
+            _fetch_later(broker, place)
+        return Decision()
     if throttles.limit(broker, Side.FOLLOWER) == UNLIMITED:
         return fetches(broker, places)
     in_sync = {
@@ -499,7 +517,8 @@ def fetches(broker: Broker, places: Iterable[Place], in_sync: Collection[Place] 
         wanted = follower.fetch_request(log, partition.leader_epoch, sends_epoch)
         requested.setdefault((partition.leader, fetcher), []).append(wanted)
     copies = [
-        ReplicaFetch(broker.id, leader_id, each) for (leader_id, _), each in requested.items()
+        ReplicaFetch(broker.id, leader_id, each, fetcher)
+        for (leader_id, fetcher), each in requested.items()
     ]
     return Decision(copies=list(copies))
 

@@ -75,6 +75,12 @@ def is_stopped(table: Table, broker: int) -> bool:
     return network is not None and broker in network.missed
 
 
+def serves(table: Table, broker: int) -> bool:
+    """True if a broker runs and knows that it is registered."""
+    network = table.get(_KEY, NetworkState)
+    return network is None or not (broker in network.missed or broker in network.registering)
+
+
 def stopped(table: Table) -> list[int]:
     """The stopped brokers."""
     network = table.get(_KEY, NetworkState)

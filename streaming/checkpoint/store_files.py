@@ -5,9 +5,9 @@ version is the batch number plus 1. Spark sometimes uploads a whole RocksDB as `
 which names files in `SSTs/`, and later deletes older files. Each key has one row, so the newest
 changelog with the key is enough. RocksDB is opened only for keys without an event since its upload.
 
-Source (Spark 4.0): RocksDBFileManager, StateStoreChangelogWriterV1, NoPrefixKeyStateEncoder and
-UnsafeRow of org.apache.spark.sql.execution.streaming.state and .catalyst.expressions; lz4-java's
-LZ4BlockOutputStream.
+Source (Spark 4.0 to 4.2): RocksDBFileManager, StateStoreChangelogWriterV1, NoPrefixKeyStateEncoder
+and UnsafeRow of org.apache.spark.sql.execution.streaming.state and .catalyst.expressions;
+lz4-java's LZ4BlockOutputStream.
 """
 
 import json

@@ -3,8 +3,8 @@
 It has one committed micro-batch, 0, which wrote the states and read up to given offsets. Spark
 continues from there: the files are like its own.
 
-Source (Spark 4.0): see `store_files`; OffsetSeqLog, CommitLog, StreamMetadata, HDFSMetadataLog of
-org.apache.spark.sql.execution.streaming; net.jpountz.lz4.LZ4BlockOutputStream.
+Source (Spark 4.0 to 4.2): see `store_files`; OffsetSeqLog, CommitLog, StreamMetadata,
+HDFSMetadataLog of org.apache.spark.sql.execution.streaming; net.jpountz.lz4.LZ4BlockOutputStream.
 """
 
 import json

@@ -14,6 +14,7 @@ from brokertwin.sinks import checks, offsets_snapshot, suites
 from brokertwin.streaming.checkpoint import checkpoint_log
 from brokertwin.streaming.checkpoint.snapshots import offsets_of
 from brokertwin.streaming.checkpoint.state_reader import committed_batch, read_cells
+from brokertwin.streaming.checks import checked_state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 
 SNAPSHOT = "snapshot"
 """The committed offsets, as in a snapshot."""
+
+STATE = "state"
+"""All items of the state."""
 
 
 class Policy(StrEnum):
@@ -41,7 +45,7 @@ class BatchCheck(NamedTuple):
     Attributes:
         batch: the committed micro-batch.
         checked: unmet expectations of its offsets or of new rows of a topic.
-        on: `snapshot`, or one of `topic_checks.KINDS`.
+        on: `snapshot`, one of `topic_checks.KINDS`, or one of `suites.OF_STATE`.
     """
 
     batch: int
@@ -76,12 +80,29 @@ def check_newest(
     return BatchCheck(batch, checks.check(offsets_snapshot.table(rows).to_pandas(), suite))
 
 
+def check_state(
+    checkpoint: Path, session: "Callable[[], SparkSession] | None" = None
+) -> list[BatchCheck]:
+    """Check all items of the newest batch; compare them with the oldest kept batch.
+
+    Raises:
+        UserError: as `check_newest`.
+    """
+    batch = committed_batch(checkpoint, None)
+    cells = read_cells(checkpoint, batch, session)
+    before = read_cells(checkpoint, checkpoint_log.kept(checkpoint)[0], session)
+    return [
+        check_rows(batch, kind, checked_state.of_kind(kind, cells, before), None)
+        for kind in suites.OF_STATE
+    ]
+
+
 def check_rows(
     batch: int, kind: str, rows: "Sequence[Flat]", document: "Document | None"
 ) -> BatchCheck:
-    """Check new rows of a topic, by default with the built-in suite."""
+    """Check rows of a kind, by default with the built-in suite."""
     frame = checks.frame_of(rows, suites.COLUMNS[kind])
-    return BatchCheck(batch, checks.check(frame, document or suites.OF_TOPICS[kind]), kind)
+    return BatchCheck(batch, checks.check(frame, document or suites.BY_KIND[kind]), kind)
 
 
 class Standing:

@@ -5,12 +5,14 @@ reader. A row with a known id and another value stays and is a finding. `sinks/s
 columns, and docs/checks.md explains them.
 """
 
-from collections import Counter
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
+from brokertwin.kafka_io.placement import cluster_of
 from brokertwin.kafka_io.topic_reader import Row
 from brokertwin.state.core import outputs
 from brokertwin.state.groups import offset_records
@@ -23,6 +25,8 @@ No request is pending that long: Fetch and joins time out after at most five min
 
 SEQUENCES = 2**31
 NO_SEQUENCE = -1
+DISTANCES = ("offsetGap", "sequenceGap", "committedBack", "highWatermarkBack", "idsGivenBefore")
+"""Columns of a record that compare it with earlier ones; 0 if nothing is wrong."""
 
 Flat = dict[str, Any]
 
@@ -100,29 +104,59 @@ def responses(rows: Iterable[Row], requests: Iterable[Row]) -> list[Flat]:
     return found
 
 
+class GivenIds:
+    """Producer ids that have been given, as disjoint spans in order."""
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._ends: list[int] = []
+
+    def give(self, first: int, end: int) -> int:
+        """Give the ids from `first` to `end` (exclusive); return how many were given before."""
+        low = bisect_left(self._ends, first)
+        high = bisect_right(self._firsts, end)
+        met = list(zip(self._firsts[low:high], self._ends[low:high], strict=True))
+        repeated = sum(max(0, min(end, known) - max(first, begun)) for begun, known in met)
+        self._firsts[low:high] = [min([first, *(begun for begun, _ in met)])]
+        self._ends[low:high] = [max([end, *(known for _, known in met)])]
+        return repeated
+
+
 class RowLogs:
-    """Expected next values of logs, producers and commits."""
+    """Expected next values of logs, producers and commits, and the given producer ids."""
 
     def __init__(self) -> None:
         self._ends: dict[tuple[Any, ...], int] = {}
+        self._high_watermarks: dict[tuple[Any, ...], int] = {}
         self._sequences: dict[tuple[Any, ...], int] = {}
         self._generations: dict[tuple[Any, ...], tuple[int, bool]] = {}
         self._commits: dict[tuple[Any, ...], tuple[int, int]] = {}
+        self._given: dict[tuple[str, str], GivenIds] = defaultdict(GivenIds)
 
-    def look(self, machine: tuple[Any, ...], record: Flat) -> tuple[int, int, int]:
-        """Return the offset gap, the sequence gap, and how far a commit goes back."""
-        kind, log = record.get("type"), (*machine, record.get("topicId"), record.get("partition"))
+    def look(self, cell: str | None, machine: Any, record: Flat) -> dict[str, int]:
+        """Return how far a record is from earlier ones, by column."""
+        far = dict.fromkeys(DISTANCES, 0)
+        kind = record.get("type")
+        log = (cell, machine, record.get("topicId"), record.get("partition"))
         if kind == "BatchAppended":
-            return *self._append(log, record["batch"]), 0
-        if kind == "GroupMetadataWritten":
+            far["offsetGap"], far["sequenceGap"] = self._append(log, record["batch"])
+        elif kind == "GroupMetadataWritten":
             known = record["metadata"]
-            group = (*machine, record["groupId"])
+            group = (cell, machine, record["groupId"])
             self._generations[group] = (known["generation"], bool(known["members"]))
         elif kind == "OffsetCommitted":
-            return 0, 0, self._commit(machine, record)
+            far["committedBack"] = self._commit((cell, machine), record)
+        elif kind == "HighWatermarkMoved":
+            new = record["highWatermark"]
+            far["highWatermarkBack"] = max(0, self._high_watermarks.get(log, new) - new)
+            self._high_watermarks[log] = new
+        elif kind in ("ProducerIdIssued", "ProducerIdBlockReceived"):
+            first = record["producerId"] if kind == "ProducerIdIssued" else record["first"]
+            given = self._given[cluster_of(cell or ""), kind]
+            far["idsGivenBefore"] = given.give(first, first + record.get("size", 1))
         else:
-            self._forget(machine, log, record)
-        return 0, 0, 0
+            self._forget(log, record)
+        return far
 
     def _append(self, log: tuple[Any, ...], batch: Flat) -> tuple[int, int]:
         count = batch["lastOffsetDelta"] + 1
@@ -147,12 +181,13 @@ class RowLogs:
         back: int = before[1] - record["offset"]
         return max(back, 0)
 
-    def _forget(self, machine: tuple[Any, ...], log: tuple[Any, ...], record: Flat) -> None:
+    def _forget(self, log: tuple[Any, ...], record: Flat) -> None:
         """Reset a log or producers after any other record about them."""
         if record.get("type") == "ProducersExpired":
             self._sequences.clear()
-        elif "topicId" in record and record.get("type") != "HighWatermarkMoved":
+        elif "topicId" in record:
             self._ends.pop(log, None)
+            self._high_watermarks.pop(log, None)
             removed = [key for key in self._sequences if key[: len(log)] == log]
             for key in removed:
                 del self._sequences[key]
@@ -168,7 +203,6 @@ def records(rows: Iterable[Row], logs: RowLogs | None = None) -> list[Flat]:
         entry = _document(row)
         record: Flat = entry.get("record") or {}
         cell = row.key.decode("utf-8", "replace") if row.key else None
-        offset_gap, sequence_gap, back = logs.look((cell, entry.get("machine")), record)
         found.append(
             {
                 "id": row.id,
@@ -182,9 +216,7 @@ def records(rows: Iterable[Row], logs: RowLogs | None = None) -> list[Flat]:
                 "logPartition": record.get("partition"),
                 "producerId": (record.get("batch") or record).get("producerId"),
                 "groupId": record.get("groupId"),
-                "offsetGap": offset_gap,
-                "sequenceGap": sequence_gap,
-                "committedBack": back,
+                **logs.look(cell, entry.get("machine"), record),
             }
         )
     return found

@@ -19,9 +19,10 @@ from brokertwin.settings import Settings
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
 from brokertwin.streaming.job import operator
 from brokertwin.streaming.job.operator import Count
+from brokertwin.streaming.job.stage import decided
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 
@@ -126,7 +127,7 @@ def start_query(
         count: called in the workers with the counts of `measures`.
     """
     return (
-        _rows(_outputs(_requests(session, job, rows_max), job, count), job.settings.prefix)
+        _rows(decided(_requests(session, job, rows_max), job.cells, count), job.settings.prefix)
         .writeStream.queryName(f"brokertwin {job.settings.prefix}")
         .format("kafka")
         .options(**job.client.for_spark())
@@ -139,10 +140,8 @@ def start_query(
 
 
 def _requests(session: "SparkSession", job: StreamingJob, rows_max: int) -> "DataFrame":
-    """The topic `requests`, each row with its grouping key."""
-    from pyspark.sql import functions as f
-
-    rows = (
+    """The topic `requests`."""
+    return (
         session.readStream.format("kafka")
         .options(**job.client.for_spark())
         .option("subscribe", full_name(job.settings.prefix, REQUESTS))
@@ -151,37 +150,6 @@ def _requests(session: "SparkSession", job: StreamingJob, rows_max: int) -> "Dat
         .option("maxOffsetsPerTrigger", rows_max)
         .option("groupIdPrefix", f"{job.settings.prefix}.run")
         .load()
-    )
-    return rows.select(
-        _grouping_key(job.cells).alias(operator.GROUP_COLUMN),
-        "partition",
-        "offset",
-        f.unix_millis("timestamp").alias("timestamp"),
-        "key",
-        "value",
-    )
-
-
-def _grouping_key(cells: Mapping[int, CellSettings]) -> "Column":
-    """The cell's grouping key; negative by source partition without a cell."""
-    from pyspark.sql import functions as f
-
-    names = f.array(*(f.lit(cell.name.encode()) for cell in cells.values()))
-    keys = f.array(*(f.lit(key) for key in cells))
-    known = f.element_at(f.map_from_arrays(names, keys), f.col("key"))
-    return f.coalesce(known, -1 - f.col("partition"))
-
-
-def _outputs(requests: "DataFrame", job: StreamingJob, count: Count | None) -> "DataFrame":
-    """The stateful operator."""
-    from pyspark.sql.streaming.state import GroupStateTimeout
-
-    return requests.groupBy(operator.GROUP_COLUMN).applyInPandasWithState(
-        operator.group_function(dict(job.cells), count),
-        outputStructType=operator.OUTPUT_SCHEMA,
-        stateStructType=operator.STATE_SCHEMA,
-        outputMode="append",
-        timeoutConf=GroupStateTimeout.NoTimeout,
     )
 
 

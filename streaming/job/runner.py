@@ -47,7 +47,6 @@ POLL_S = 0.1
 QUIET_CHECK_S = 0.5
 """How often an `available_now` run checks whether it is done."""
 
-STREAMING_PACKAGE = "org.apache.spark.sql.execution.streaming"
 QUERY_PLAN = "=== Streaming Query ==="
 """Start of the part of Spark's message about the query."""
 
@@ -347,9 +346,12 @@ def finish(query: "StreamingQuery", timeout_s: float, checkpoint: Path) -> bool:
     """Let the running batch commit, and start no other.
 
     Spark's loop checks the query's state before each batch and ends if it is TERMINATED; it sets
-    that itself for an `availableNow` trigger (MicroBatchExecution). A query that sleeps until its
-    next trigger may then be stopped. So may one without a planned batch, which can wait minutes for
-    an unresponsive Kafka.
+    that itself for an `availableNow` trigger (MicroBatchExecution). Since Spark 4.1 it also
+    interrupts a batch in that state that has been planned and has no job yet. So the state changes
+    while the query sleeps or a job of it runs.
+
+    A query that sleeps until its next trigger may then be stopped. So may one without a planned
+    batch, which can wait minutes for an unresponsive Kafka.
 
     Returns:
         False after the timeout; the query then continues.
@@ -357,21 +359,35 @@ def finish(query: "StreamingQuery", timeout_s: float, checkpoint: Path) -> bool:
     from pyspark import SparkContext
 
     execution = query._jsq.streamingQuery()
-    package = getattr(SparkContext._jvm, STREAMING_PACKAGE)
+    package = getattr(SparkContext._jvm, execution.getClass().getPackageName())
     active, terminated = (_scala_object(package, name) for name in ("ACTIVE", "TERMINATED"))
     deadline = time.monotonic() + timeout_s
     sleeping = unplanned = 0
     while execution.queryExecutionThread().isAlive() and sleeping < SLEEPING_POLLS:
         if time.monotonic() >= deadline:
             return False
-        execution.state().compareAndSet(active, terminated)  # no effect before it is active
+        is_between = not query.status["isTriggerActive"]
+        if is_between or _has_job(query):
+            execution.state().compareAndSet(active, terminated)  # no effect before it is active
         time.sleep(POLL_S)
-        is_between = execution.state().get().equals(terminated)
-        sleeping = sleeping + 1 if is_between and not query.status["isTriggerActive"] else 0
+        is_told = execution.state().get().equals(terminated)
+        sleeping = sleeping + 1 if is_told and not query.status["isTriggerActive"] else 0
         unplanned = unplanned + 1 if ended(checkpoint).is_clean else 0
         if unplanned >= UNPLANNED_POLLS:
             break
     return True
+
+
+def _has_job(query: "StreamingQuery") -> bool:
+    """Whether a Spark job of the query runs; its jobs have its run id as group."""
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    if context is None:
+        return False
+    tracker = context.statusTracker()
+    of_query = tracker.getJobIdsForGroup(str(query.runId))
+    return not set(tracker.getActiveJobsIds()).isdisjoint(of_query)
 
 
 def _scala_object(package: Any, name: str) -> Any:

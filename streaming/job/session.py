@@ -1,6 +1,5 @@
 """The Spark session of a job; PySpark is imported on first use."""
 
-import importlib.metadata
 import importlib.util
 import os
 import re
@@ -35,11 +34,11 @@ POLLING_DELAY = "50ms"
 STOP_TIMEOUT = "3s"
 """How long `query.stop()` waits; Spark's default is unlimited."""
 
-FILE_MANAGER = "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
+FILE_MANAGER = "org.apache.spark.sql.execution.streaming{}.FileSystemBasedCheckpointFileManager"
 """How a local job writes checkpoint files: under a temporary name, then renamed.
 
 Spark's default does the same but runs `readlink` as a process, 32 times in a micro-batch of two
-tasks. A rename on a local disk is atomic in both.
+tasks. A rename on a local disk is atomic in both. Its package is `checkpointing` since Spark 4.1.
 """
 
 COMPILE_ONCE = "-XX:TieredStopAtLevel=1"
@@ -95,7 +94,7 @@ def spark_session(
     if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
 
-    say(f"starting Spark {importlib.metadata.version('pyspark')} on {settings.master}")
+    say(f"starting Spark {jars.spark_version()} on {settings.master}")
     from pyspark.sql import SparkSession
 
     configuration = {
@@ -250,7 +249,8 @@ def _configuration(settings: Settings, connector: list[Path], is_local: bool) ->
         values["spark.driver.bindAddress"] = LOOPBACK
         values["spark.driver.host"] = LOOPBACK
         values["spark.python.daemon.module"] = WORKER_DAEMON
-        values["spark.sql.streaming.checkpointFileManagerClass"] = FILE_MANAGER
+        package = "" if jars.spark_version().startswith("4.0.") else ".checkpointing"
+        values["spark.sql.streaming.checkpointFileManagerClass"] = FILE_MANAGER.format(package)
         options = [COMPILE_ONCE, *([VFORK] if sys.platform == "linux" else [])]
         options += class_archives.taking(driver_archive(settings.home))
         values[DRIVER_OPTIONS] += f" {shlex.join(options)}"

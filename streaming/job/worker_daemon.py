@@ -60,7 +60,7 @@ def main() -> None:
     import_for_all()
     from pyspark import daemon
 
-    daemon.manager()  # type: ignore[no-untyped-call]
+    daemon.manager()
 
 
 if __name__ == "__main__":

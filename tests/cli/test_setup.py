@@ -66,8 +66,8 @@ def lines_told(lines: list[str]) -> list[str]:
 
 
 EXPECTED = [
-    "downloading spark-sql-kafka-0-10_2.13 4.0.0",
-    "spark-sql-kafka-0-10_2.13-4.0.0.jar",
+    f"downloading spark-sql-kafka-0-10_2.13 {jars.spark_version()}",
+    f"spark-sql-kafka-0-10_2.13-{jars.spark_version()}.jar",
     "downloading kafka_2.13 4.3.1",
     "kafka_2.13-4.3.1.jar",
     f"log4j-slf4j-impl-{jars.LOG4J_VERSION}.jar",

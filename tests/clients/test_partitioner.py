@@ -161,10 +161,13 @@ def test_unavailable_brokers_get_no_records_after_the_timeout(
     assert (second == first) is are_spared
 
 
-def test_the_seeds_era_uses_round_robin() -> None:
-    chooser, cluster = partitioner(rules=MetadataRules.KAFKA_0_10), snapshot(1, None, 1)
-    found = [chooser.partition(TOPIC, None, cluster) for _ in range(4)]
-    assert found == [0, 2, 0, 2]
+@pytest.mark.parametrize(("drawn", "expected"), [(0.0, [0, 2, 0, 2]), (0.5, [2, 0, 2, 0])])
+@pytest.mark.parametrize("rules", [MetadataRules.KAFKA_0_10, MetadataRules.KAFKA_2_0])
+def test_the_seeds_era_uses_round_robin_from_a_random_partition(
+    rules: MetadataRules, drawn: float, expected: list[int]
+) -> None:
+    chooser, cluster = partitioner(drawn, rules=rules), snapshot(1, None, 1)
+    assert [chooser.partition(TOPIC, None, cluster) for _ in range(4)] == expected
 
 
 def test_keys_may_be_ignored() -> None:

@@ -84,3 +84,12 @@ def test_reading_an_aborted_record_with_read_committed_is_a_violation() -> None:
     records.read("billing", AT, 0, "a", is_committed=True)
     hold(records, [(0, "a")], [])
     assert violations == ["a was read by read_committed, and is aborted"]
+
+
+def test_a_record_of_an_open_transaction_is_not_read_by_read_committed() -> None:
+    records, violations = seen("a", transaction="t")
+    records.running.add("t")
+    records.read("billing", AT, 0, "a", is_committed=False)
+    assert violations == []
+    records.read("billing", AT, 0, "a", is_committed=True)
+    assert violations == ["a was read by read_committed; its transaction is open"]

@@ -217,6 +217,22 @@ def test_figures_4_and_6_six_tasks_on_three_threads_and_one_dies() -> None:
     assert drawn == figure(PAGES / "streams.md", "## Who runs which task")
 
 
+def test_figure_4_threads_are_added_and_removed_while_the_others_run() -> None:
+    made = StreamsWorld(copying("t"), {"t": 6, "out": 1})
+
+    def counts() -> list[int]:
+        return sorted(len(tasks) for tasks in made.tasks().values())
+
+    for expected in ([6], [3, 3], [2, 2, 2]):
+        made.start("a")
+        made.run_until(lambda wanted=expected: made.all_run() and counts() == wanted)
+    made.threads["a-2"].close()
+    made.run_until(lambda: made.all_run() and counts() == [3, 3])
+    assert sorted(made.tasks()) == ["a-1", "a-3"]
+    assert made.timeline.twice() == []
+    assert made.errors == {}
+
+
 def test_figures_5_to_6_one_of_two_threads_with_two_topics_dies() -> None:
     made = StreamsWorld(copying("t1", "t2"), {"t1": 2, "t2": 2, "out": 1})
     drawn = shared_and_killed(made, threads=2, runs_ms=3_000)

@@ -1,6 +1,7 @@
 """The ZooKeeper consumer, compared with the group protocol."""
 
 import runpy
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -183,8 +184,26 @@ def test_each_partition_ends_with_one_owner(steps: list[tuple[str, int]], seed: 
     assert {path.partition("/")[2] for path in zoo.owners()} == {str(each) for each in range(5)}
 
 
-def test_the_example_shows_concurrent_readers(capsys: pytest.CaptureFixture[str]) -> None:
-    runpy.run_path(str(ROOT / "examples" / "before_groups.py"))
-    shown = capsys.readouterr().out
-    assert "orders-0  AAAA" in shown and "#" in shown
-    assert shown.endswith("read by two at once: orders-0, orders-1\n")
+def shown(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> str:
+    """What the command of the examples prints."""
+    monkeypatch.setattr(sys, "argv", ["before_groups.py", *words])
+    runpy.run_path(str(ROOT / "examples" / "before_groups.py"), run_name="__main__")
+    return capsys.readouterr().out
+
+
+def test_the_example_shows_concurrent_readers(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printed = shown(capsys, monkeypatch)
+    assert "orders-0  AAAA" in printed and "#" in printed
+    assert printed.endswith("read by two at once: orders-0, orders-1\n")
+
+
+def test_the_examples_command_has_consumers_with_several_threads_of_which_one_stops(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("--partitions", "6", "--threads", "2", "--stop", "b", "--pause", "")
+    printed = shown(capsys, monkeypatch, *words)
+    owners = [line.rpartition(" ")[2] for line in printed.splitlines() if "is owned by" in line]
+    assert owners == ["a-0", "a-0", "a-1", "a-1", "c-0", "c-1"]
+    assert printed.endswith("read by two at once: none\n")

@@ -15,7 +15,7 @@ from tests.support.ivy_mirrors import mirror, modules_of
     [
         ("slf4j-api-2.0.16.jar", "slf4j-api"),
         ("kafka_2.13-4.3.1.jar", "kafka_2.13"),
-        ("spark-sql-kafka-0-10_2.13-4.0.0.jar", "spark-sql-kafka"),
+        ("spark-sql-kafka-0-10_2.13-4.2.0.jar", "spark-sql-kafka"),
         ("zstd-jni-1.5.6-9.jar", "zstd-jni"),
         ("jersey-2.jar", "jersey"),
         ("plain.jar", "plain"),

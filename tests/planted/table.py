@@ -3,6 +3,7 @@
 from tests.planted.applications import APPLICATIONS
 from tests.planted.cells import PLANTED_CELLS
 from tests.planted.denials import PLANTED_DENIALS
+from tests.planted.isolation import PLANTED_ISOLATION
 from tests.planted.losses import PLANTED_LOSSES
 from tests.planted.planting import Planted
 from tests.planted.shares import PLANTED_SHARES
@@ -88,13 +89,6 @@ PLANTED: tuple[Planted, ...] = (
         "brokertwin.state.logs.log",
         "        return min(self.high_watermark, first_unstable)",
         "        return self.high_watermark",
-    ),
-    Planted(
-        "level-of-reader",
-        "read_committed readers end at the last stable offset",
-        "brokertwin.state.logs.log",
-        "return self.last_stable_offset if is_committed_only else self.high_watermark",
-        "return self.high_watermark",
     ),
     Planted(
         "open-by-producer",
@@ -453,5 +447,6 @@ PLANTED: tuple[Planted, ...] = (
     *APPLICATIONS,
     *PLANTED_LOSSES,
     *PLANTED_DENIALS,
+    *PLANTED_ISOLATION,
 )
 """What breaks each is the least change of its text that makes it another rule."""

@@ -42,7 +42,7 @@ def test_a_module_that_is_loaded_is_not_broken() -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("name", ["stable-offset", "high-watermark-at-once", "join-keeps"])
+@pytest.mark.parametrize("name", ["stable-offset", "joiner-caught-up", "order-of-commits"])
 def test_a_broken_rule_is_found(name: str) -> None:
     count, violation = found_after(BY_NAME[name], range(200))
     assert violation, f"not found in {count} seeds"

@@ -11,14 +11,20 @@ from brokertwin.state.core.errors import Error
 from brokertwin.state.core.wire.generated.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
 )
+from brokertwin.state.core.wire.generated.end_txn import EndTxnRequest
 from brokertwin.state.core.wire.generated.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
 from brokertwin.state.core.wire.generated.sync_group import SyncGroupRequest
+from brokertwin.state.core.wire.generated.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 
-SESSION_MS = 100
+SESSION_MS, TRANSACTION_MS = 100, 400
 
 
 class AuditedGroup:
@@ -26,7 +32,10 @@ class AuditedGroup:
 
     def __init__(self) -> None:
         self.violations: list[str] = []
-        self.groups = GroupAudit(self.violations.append, SESSION_MS)
+        self.has_rivals = False
+        self.groups = GroupAudit(
+            self.violations.append, SESSION_MS, TRANSACTION_MS, lambda _: self.has_rivals
+        )
 
     def commit(
         self, offset: int, start: int, end: int = 0, error: int = Error.NONE, generation: int = -1
@@ -42,6 +51,31 @@ class AuditedGroup:
             answered = [{"partitionIndex": 0, "errorCode": error}]
             response = {"topics": [{"name": "orders", "partitions": answered}]}
             self.groups.committed(f"commit-{offset}", end, response)
+
+    def write(self, offset: int, start: int, end: int, generation: int = -1) -> None:
+        """Commit an offset in the transaction `t`."""
+        part = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+        topic = TxnOffsetCommitRequestTopic(name="orders", partitions=[part])
+        body = TxnOffsetCommitRequest(
+            transactional_id="t",
+            group_id="billing",
+            producer_id=7,
+            producer_epoch=0,
+            generation_id=generation,
+            topics=[topic],
+        )
+        self.groups.in_transaction(f"write-{offset}", "TXN_OFFSET_COMMIT", start, body)
+        answered = [{"partitionIndex": 0, "errorCode": Error.NONE}]
+        response = {"topics": [{"name": "orders", "partitions": answered}]}
+        self.groups.committed(f"write-{offset}", end, response)
+
+    def end(self, now: int, *, is_committed: bool = True) -> None:
+        """End the transaction `t`."""
+        body = EndTxnRequest(
+            transactional_id="t", producer_id=7, producer_epoch=0, committed=is_committed
+        )
+        self.groups.in_transaction("end", "END_TXN", now, body)
+        self.groups.ended("end", now, {"errorCode": Error.NONE})
 
     def sync(self, generation: int) -> None:
         """Respond to a member of a classic group with an empty assignment."""
@@ -105,6 +139,58 @@ def test_a_former_generation_cannot_commit() -> None:
     assert audited.violations == []
     audited.commit(7, 5, 6, generation=2)
     assert "commit-7 of a former generation" in audited.violations[0]
+
+
+def test_the_order_of_writes_counts_with_and_without_transactions() -> None:
+    audited = AuditedGroup()
+    audited.write(5, 1, 2)
+    audited.commit(9, 3, 4)
+    audited.end(5)
+    assert audited.fetch(9, 6, 7) == []
+    assert "returned as 5, and can only be [9]" in audited.fetch(5, 6, 7)[0]
+
+
+def test_an_offset_of_a_committed_transaction_is_returned() -> None:
+    audited = AuditedGroup()
+    audited.commit(5, 1, 2)
+    audited.write(9, 3, 4)
+    audited.end(5)
+    assert audited.fetch(9, 6, 7) == []
+    assert "returned as 5, and can only be [9]" in audited.fetch(5, 6, 7)[0]
+
+
+def test_an_offset_of_an_aborted_transaction_is_not_returned() -> None:
+    audited = AuditedGroup()
+    audited.commit(5, 1, 2)
+    audited.write(9, 3, 4)
+    audited.end(5, is_committed=False)
+    assert audited.fetch(5, 6, 7) == []
+    assert "returned as 9, and can only be [5]" in audited.fetch(9, 6, 7)[0]
+
+
+def test_no_offset_is_returned_while_a_transaction_with_it_is_open() -> None:
+    audited = AuditedGroup()
+    audited.commit(5, 1, 2)
+    audited.write(9, 3, 4)
+    assert audited.fetch(5, 6, 3 + TRANSACTION_MS) == []
+    assert "while a transaction with it is open" in audited.fetch(5, 6, 7)[0]
+
+
+def test_a_rival_may_have_aborted_an_open_transaction() -> None:
+    audited = AuditedGroup()
+    audited.has_rivals = True
+    audited.commit(5, 1, 2)
+    audited.write(9, 3, 4)
+    assert audited.fetch(5, 6, 7) == []
+
+
+def test_a_former_generation_cannot_commit_in_a_transaction() -> None:
+    audited = AuditedGroup()
+    audited.sync(3)
+    audited.write(5, 1, 2, generation=3)
+    assert audited.violations == []
+    audited.write(7, 5, 6, generation=2)
+    assert "write-7 of a former generation" in audited.violations[0]
 
 
 def test_a_lost_offset_is_a_violation() -> None:

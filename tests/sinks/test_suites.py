@@ -11,11 +11,13 @@ from brokertwin.sinks.suites import OF_TOPICS, Document
 from tests.support.sources import ROOT
 
 Planted = list[tuple[str, str, Any]]
-"""Type of an expectation, its column, and a violating value."""
+"""Type of an expectation, its column or "one, other", and a violating value of the first."""
 
 NULL, UNIQUE = "column_values_to_not_be_null", "column_values_to_be_unique"
 BETWEEN, ONLY = "column_values_to_be_between", "column_values_to_be_in_set"
 LENGTHS = "column_value_lengths_to_be_between"
+EQUAL, AT_MOST = "column_pair_values_to_be_equal", "column_pair_values_a_to_be_greater_than_b"
+UNIQUE_ROWS = "compound_columns_to_be_unique"
 
 GOOD: dict[str, dict[str, Any]] = {
     "requests": dict(
@@ -35,7 +37,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "records": dict(
         zip(
             suites.COLUMNS["records"],
-            ("a/0/1/0", 0, 0, "a", 1, 5, "BatchAppended", "t", 0, 7, None, 0, 0, 0),
+            ("a/0/1/0", 0, 0, "a", 1, 5, "BatchAppended", "t", 0, 7, None, 0, 0, 0, 0, 0),
             strict=True,
         )
     ),
@@ -45,6 +47,32 @@ GOOD: dict[str, dict[str, Any]] = {
             ("a/0/1/0", 0, 0, "a", "g", "t", 0, 4, -1, 5, False),
             strict=True,
         )
+    ),
+    "sessions": dict(
+        zip(
+            suites.COLUMNS["sessions"],
+            ("a", 1, 9, 1, 2, 2, "me", False, 5, 5),
+            strict=True,
+        )
+    ),
+    "producers": dict(
+        zip(suites.COLUMNS["producers"], ("a", 1, "t", 0, 9, 0, 5, 0), strict=True),
+    ),
+    "producer-ids": dict(
+        zip(suites.COLUMNS["producer-ids"], ("a", 0, 1, "transactional-id", "t", 0), strict=True),
+    ),
+    "groups": dict(
+        zip(
+            suites.COLUMNS["groups"],
+            ("a", 1, "g", "consumer", "Stable", 3, "", 1, True, True, 3),
+            strict=True,
+        )
+    ),
+    "logs": dict(
+        zip(suites.COLUMNS["logs"], ("a", 1, "t", 0, 0, 1, 2, 3, 4, 0), strict=True),
+    ),
+    "snapshot-topics": dict(
+        zip(suites.COLUMNS["snapshot-topics"], ("a", "g", "t", 0, 5, 5, None), strict=True),
     ),
     "snapshot": dict(zip(SCHEMA.names, ("a", "g", "t", 0, 5, -1, "", 1000, -1), strict=True)),
 }
@@ -69,6 +97,8 @@ PLANTED: dict[str, Planted] = {
         (BETWEEN, "time", -1),
         (ONLY, "offsetGap", 3),
         (ONLY, "sequenceGap", 2),
+        (ONLY, "highWatermarkBack", 4),
+        (ONLY, "idsGivenBefore", 1),
         (ONLY, "committedBack", 9),
     ],
     "offsets": [
@@ -80,6 +110,33 @@ PLANTED: dict[str, Planted] = {
         (BETWEEN, "commitTimestamp", -1),
         (LENGTHS, "topic", "t" * 250),
     ],
+    "sessions": [
+        (BETWEEN, "sessionId", 0),
+        (BETWEEN, "epoch", 0),
+        (EQUAL, "partitions, cachedPartitions", 3),
+        (AT_MOST, "lastUsedMs, creationMs", 4),
+    ],
+    "producers": [
+        (BETWEEN, "producerId", -1),
+        (BETWEEN, "producerEpoch", -2),
+        (BETWEEN, "batches", 6),
+        (ONLY, "sequenceGaps", 1),
+    ],
+    "producer-ids": [(BETWEEN, "first", -1), (ONLY, "overlaps", 1)],
+    "groups": [
+        (BETWEEN, "generation", -1),
+        (ONLY, "stateFitsMembers", False),
+        (ONLY, "leaderIsMember", False),
+        (AT_MOST, "generation, newestMemberEpoch", 2),
+    ],
+    "logs": [
+        (BETWEEN, "logStartOffset", -1),
+        (AT_MOST, "highWatermark, logStartOffset", 0),
+        (AT_MOST, "highWatermark, lastStableOffset", 1),
+        (AT_MOST, "logEndOffset, highWatermark", 2),
+        (ONLY, "highWatermarkBack", 1),
+    ],
+    "snapshot-topics": [("column_values_to_be_null", "difference", "offset")],
     "snapshot": [
         *((NULL, name, None) for name in SCHEMA.names),
         *((BETWEEN, name, -2) for name in ("partition", "offset", "leader_epoch")),
@@ -87,41 +144,47 @@ PLANTED: dict[str, Planted] = {
         (LENGTHS, "topic", ""),
     ],
 }
-SUITES: dict[str, Document] = {**OF_TOPICS, "snapshot": checks.snapshot_suite()}
+SUITES: dict[str, Document] = {**suites.BY_KIND, "snapshot": checks.snapshot_suite()}
+NAMES = ("id", "group", "sessionId", "producerId", "groupId", "topic")
+"""Columns of which one tells rows of a kind apart."""
 
 
 def checked(kind: str, *changes: dict[str, Any]) -> Checked:
     """Check a good row, and another one for each planted change."""
-    names = {"id", "group"} & GOOD[kind].keys()
-    rows = [GOOD[kind]] + [
-        {**GOOD[kind], **dict.fromkeys(names, f"other {number}"), **change}
-        for number, change in enumerate(changes)
-    ]
+    name = next((each for each in NAMES if each in GOOD[kind]), None)
+    rows = [GOOD[kind]]
+    for number, change in enumerate(changes, 1):
+        good = GOOD[kind].get(name)
+        other = {} if name is None else {name: good + number if type(good) is int else f"{number}"}
+        rows.append({**GOOD[kind], **other, **change})
     return checks.check(checks.frame_of(rows, GOOD[kind]), SUITES[kind])
 
 
 @pytest.mark.parametrize("kind", SUITES)
 def test_good_rows_pass_and_each_planted_violation_is_found(kind: str) -> None:
     assert checked(kind, {}).findings == []
-    found = checked(kind, *({column: value} for _, column, value in PLANTED[kind])).findings
-    caught = {(each.expectation.removeprefix("expect_"), *each.columns) for each in found}
+    planted = ({column.split(", ")[0]: value} for _, column, value in PLANTED[kind])
+    found = checked(kind, *planted).findings
+    caught = {(each.expectation.removeprefix("expect_"), ", ".join(each.columns)) for each in found}
     assert caught == {(expectation, column) for expectation, column, _ in PLANTED[kind]}
     for expectation, column, value in PLANTED[kind]:
         [one] = (
-            e for e in found if (e.expectation, e.columns) == (f"expect_{expectation}", [column])
+            e
+            for e in found
+            if (e.expectation, ", ".join(e.columns)) == (f"expect_{expectation}", column)
         )
         assert one.unexpected >= 1
-        assert value is None or str(value) in one.examples
+        assert value is None or str(value) in " ".join(one.examples)
 
 
 @pytest.mark.parametrize("kind", SUITES)
 def test_every_expectation_has_a_planted_violation(kind: str) -> None:
     """Expectations of whole tables have their own tests."""
-    there = [
-        (each["type"].removeprefix("expect_"), each["kwargs"]["column"])
-        for each in SUITES[kind]["expectations"]
-        if "column" in each["kwargs"]
-    ]
+    there = []
+    for each in SUITES[kind]["expectations"]:
+        named = [each["kwargs"].get(name) for name in ("column", "column_A", "column_B")]
+        if any(named):
+            there.append((each["type"].removeprefix("expect_"), ", ".join(filter(None, named))))
     assert sorted(there) == sorted((kind_of, column) for kind_of, column, _ in PLANTED[kind])
 
 
@@ -138,6 +201,13 @@ def test_duplicate_rows_and_a_wrong_row_count_are_found() -> None:
         "expect_compound_columns_to_be_unique",
         "expect_table_row_count_to_equal",
     ]
+
+
+@pytest.mark.parametrize("kind", suites.OF_STATE)
+def test_an_item_that_is_listed_twice_is_found(kind: str) -> None:
+    frame = checks.frame_of([GOOD[kind]] * 2, GOOD[kind])
+    found = [each.expectation for each in checks.check(frame, suites.OF_STATE[kind]).findings]
+    assert found == ([] if kind == "producer-ids" else [f"expect_{UNIQUE_ROWS}"])
 
 
 def test_the_page_has_the_columns_of_every_kind() -> None:

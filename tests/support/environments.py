@@ -37,10 +37,11 @@ def environment_with(directory: Path, requirements: Iterable[str]) -> Path:
     venv.create(directory, with_pip=False, symlinks=True)
     site = Path(sysconfig.get_path("purelib", "venv", {"base": str(directory)}))
     for found in _required(requirements):
-        for file in found.files or ():
-            top = site / file.parts[0]
-            if file.parts[0] not in {"..", "__pycache__"} and not top.exists():
-                top.symlink_to(Path(str(found.locate_file(file.parts[0]))))
+        metadata = Path(str(found._path))  # type: ignore[attr-defined]  # not in an egg's own list
+        for name in {metadata.name, *(file.parts[0] for file in found.files or ())}:
+            top, there = site / name, metadata.parent / name
+            if name not in {"..", "__pycache__"} and there.exists() and not top.exists():
+                top.symlink_to(there)
     return directory / "bin" / "python"
 
 

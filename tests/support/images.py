@@ -66,7 +66,7 @@ def context_files(root: Path, ignored: Ignored) -> Iterator[PurePosixPath]:
             continue
         for file in [top] if top.is_file() else sorted(top.rglob("*")):
             path = PurePosixPath(file.relative_to(root).as_posix())
-            if file.is_file() and not ignored.has(path):
+            if (file.is_file() or file.is_symlink()) and not ignored.has(path):
                 yield path
 
 
@@ -74,4 +74,4 @@ def copy_context(root: Path, ignored: Ignored, target: Path) -> None:
     """`COPY . .` into a directory."""
     for path in context_files(root, ignored):
         (target / path).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(root / path, target / path)
+        shutil.copy(root / path, target / path, follow_symlinks=False)

@@ -1,31 +1,40 @@
-"""Results of the observer for the recordings of `tests/requestlogs`."""
+"""Findings about replication in the recordings of `tests/requestlogs`."""
 
 import json
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from brokertwin.recordings.formats.pipeline import FileReading
-from brokertwin.recordings.formats.summary import Summary
-from brokertwin.recordings.observed.exchanges import exchanges_of
-from brokertwin.state.observed.exchanges import ObservedExchange
-from brokertwin.state.observed.replication import ReplicationObserver
+from brokertwin.recordings.formats.pipeline import FileReading, read_files
+from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange
+from brokertwin.recordings.observed.watching import ObservedReplication, watch
 from tests.support.requestlogs import REQUEST_LOGS, logs_of
 
 
 @cache
-def exchanges(run: str) -> Sequence[ObservedExchange]:
+def exchanges(run: str) -> Sequence[RecordedExchange]:
     """A run's exchanges, read once."""
-    return list(exchanges_of(logs_of(run), FileReading(), Summary()))
+    watched = watch(
+        lambda summary: read_files(logs_of(run), FileReading(), summary), is_common=False
+    )
+    return watched.replication.exchanges
 
 
 def observed(
-    run_exchanges: Sequence[ObservedExchange], replica_lag_time_max_ms: int | None = None
-) -> ReplicationObserver:
-    """An observer that has seen these."""
-    observer = ReplicationObserver(replica_lag_time_max_ms=replica_lag_time_max_ms)
-    observer.observe(run_exchanges)
-    return observer
+    run_exchanges: Sequence[RecordedExchange], lag_time_max_ms: int | None = None
+) -> ObservedReplication:
+    """The findings in these exchanges."""
+    return ObservedReplication(run_exchanges, KnownFacts(lag_time_max_ms=lag_time_max_ms))
+
+
+def agreed(found: ObservedReplication) -> int:
+    """Number of high watermarks equal to the rule."""
+    return sum(each.agreed for each in found.partitions.values())
+
+
+def adopted(found: ObservedReplication) -> int:
+    """Number of high watermarks without a verdict."""
+    return sum(each.adopted for each in found.partitions.values())
 
 
 def snapshots(run: str) -> list[dict[str, Any]]:

@@ -9,6 +9,11 @@ from tests.support.sources import ROOT
 
 REQUEST_LOGS = ROOT / "tests" / "requestlogs"
 RUNS = ("steady", "follower_stop", "leader_kill")
+"""Runs with snapshots of the brokers' actual states."""
+
+STOPS = "broker_stops"
+"""A run with a controlled shutdown, a fenced broker and elections."""
+
 SINGLE = REQUEST_LOGS / "single" / "kafka-request.log.gz"
 DUMP = REQUEST_LOGS / "single" / "orders.deep.dump.gz"
 

@@ -250,7 +250,7 @@ def administer(t: Telling) -> None:
     bodies: dict[int, dict[str, Any]] = {
         30: {"creations": [acl]},
         31: {"filters": [{"resourceTypeFilter": t.choice.of([2, 1])}]},
-        33: {"resources": [resource]},
+        33: {"resources": [{**resource, "configs": [{n: setting[n] for n in ("name", "value")}]}]},
         44: {"resources": [resource]},
         49: {"entries": [{"entity": entity, "ops": [quota]}]},
     }
@@ -396,15 +396,17 @@ def add_to_transaction(t: Telling, holder: Holder | None = None) -> None:
         "producerEpoch": holder.epoch,
     }
     parts = [{"name": name, "partitions": [partition]}]
+    group, is_check = t.choice.of(GROUPS), t.choice.of([False, True])
     body = {
-        **asked,
-        "groupId": t.choice.of(GROUPS),
-        "v3AndBelowTransactionalId": holder.transactional_id,
-        "v3AndBelowProducerId": holder.producer_id,
-        "v3AndBelowProducerEpoch": holder.epoch,
-        "v3AndBelowTopics": parts,
-        "transactions": [{**asked, "topics": parts, "verifyOnly": t.choice.of([False, True])}],
-    }
+        24: {
+            "v3AndBelowTransactionalId": holder.transactional_id,
+            "v3AndBelowProducerId": holder.producer_id,
+            "v3AndBelowProducerEpoch": holder.epoch,
+            "v3AndBelowTopics": parts,
+            "transactions": [{**asked, "topics": parts, "verifyOnly": is_check}],
+        },
+        25: {**asked, "groupId": group},
+    }[key]
     broker = t.clients.coordinator(holder.transactional_id or "", is_transactional=True)
     t.ask(key, broker, body, version=t.choice.of([3, 3, 4]))
 

@@ -49,7 +49,10 @@ def administer(t: Telling) -> None:
         77: {"groupIds": [group], "includeAuthorizedOperations": True},
         42: {"groupsNames": [group]},
         83: {"groupId": group, "topics": [{"topicId": topic_id, "partitions": [begun]}]},
-        86: {"groupId": group, "topics": [{"topicId": topic_id, "partitions": [begun]}]},
+        86: {
+            "groupId": group,
+            "topics": [{"topicId": topic_id, "partitions": [{"partition": partition}]}],
+        },
         10: {"keyType": 2, "coordinatorKeys": [f"{group}:{topic_id}:{partition}"]},
         16: {"typesFilter": ["share"]},
     }
@@ -65,9 +68,11 @@ def deliver(t: Telling) -> None:
     epochs = {"leaderEpoch": t.choice.of([-1, 0, 0, 1]), "stateEpoch": t.choice.of([-1, 2, 3, 9])}
     told = {"partition": t.choice.below(3), **epochs, "startOffset": t.choice.below(6) - 1}
     told |= {"deliveryCompleteCount": t.choice.below(3) - 1, "stateBatches": [batch]}
-    topic = {"topicId": t.clients.topic_id(t.choice.of(TOPICS)), "partitions": [told]}
-    body = {"groupId": SHARE_GROUP, "topics": [topic]}
-    t.ask(t.choice.of([84, 85, 85, 87]), t.clients.coordinator(SHARE_GROUP), body)
+    topic_id, key = t.clients.topic_id(t.choice.of(TOPICS)), t.choice.of([84, 85, 85, 87])
+    if key != 85:
+        told = {name: told[name] for name in ("partition", "leaderEpoch")}
+    body = {"groupId": SHARE_GROUP, "topics": [{"topicId": topic_id, "partitions": [told]}]}
+    t.ask(key, t.clients.coordinator(SHARE_GROUP), body)
 
 
 def consume(t: Telling) -> None:

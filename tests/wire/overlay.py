@@ -324,7 +324,7 @@ LEFT_OUT = frozenset(
         "TxnOffsetCommitResponse.topics.name",
     }
 )
-"""Fields that no part of the model reads or writes."""
+"""Fields that no part of the model reads or writes; those of requests are accepted."""
 ADDED_FIRST = {
     "TxnOffsetCommitResponse.topics": (
         "name: Annotated[str | UnsetType, given(0, 9)] = UNSET",
@@ -360,6 +360,7 @@ ADDED = {
     ),
     "ProduceRequest": ("request_size_in_bytes: Int32 = 0",),
     "ProduceRequest.topicData.partitionData": (
+        "records: UnsetType | None = UNSET",
         "records_size_in_bytes: Int32 = 0",
         "batches: list[Batch] = []",
         "records_error: Int16 = 0",

@@ -38,7 +38,7 @@ TYPES = {
 }
 """Kafka's types to those of a body and their defaults; a body has bytes in base64."""
 NAMES = {
-    "typing": ("Annotated", "ClassVar", "Self"),
+    "typing": ("Annotated", "Any", "ClassVar", "Self"),
     "msgspec": ("UNSET", "UnsetType", "field"),
     "brokertwin.state.core.schema": (
         *("ZERO_UUID", "Body", "Float64", "Int8", "Int16", "Int32", "Int64", "CachedBody"),
@@ -222,11 +222,13 @@ def body(family: Family, struct: Struct) -> str:
     """The class of a struct of a request or a response."""
     lines, name = Lines(family, struct), family.name_of(struct)
     base = overlay.BASES.get(struct.path, "Body")
-    base += ", kw_only=True" if family.is_of_request(struct) else ""
+    is_request = family.is_of_request(struct)
+    base += ", kw_only=True, forbid_unknown_fields=True" if is_request else ""
     text = f'class {name}({base}):\n    """{_summary(family, struct)}"""\n'
     fields = [
         *overlay.ADDED_FIRST.get(struct.path, ()),
         *(lines.of(field) for field in struct.fields if _is_in_body(struct, field)),
+        *(_ignored(field) for field in struct.fields if is_request and _is_left_out(struct, field)),
         *overlay.ADDED.get(struct.path, ()),
     ]
     return text + ("\n" if fields else "") + "".join(f"    {each}\n" for each in fields)
@@ -236,8 +238,16 @@ def _is_in_body(struct: Struct, field: dict[str, Any]) -> bool:
     """False for records, for fields of former versions, and for those that the model leaves out."""
     first, last = versions_of(field["versions"])
     is_former = last < struct.versions[0] or first > struct.versions[1]
-    is_left_out = f"{struct.path}.{field['name']}" in overlay.LEFT_OUT
-    return field["type"] != "records" and not is_former and not is_left_out
+    return field["type"] != "records" and not is_former and not _is_left_out(struct, field)
+
+
+def _is_left_out(struct: Struct, field: dict[str, Any]) -> bool:
+    return f"{struct.path}.{field['name']}" in overlay.LEFT_OUT
+
+
+def _ignored(field: dict[str, Any]) -> str:
+    """The line of a field of a request that is accepted and not read."""
+    return f"{snake(field['name'])}: Any = UNSET"
 
 
 def _summary(family: Family, struct: Struct) -> str:

@@ -1,8 +1,10 @@
 """`brokertwin streams`, on a gateway."""
 
 import json
+import re
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
@@ -46,12 +48,44 @@ def test_words_are_counted_by_three_threads_and_drawn(gateway: Running) -> None:
     more = ("--threads", 3, "--exactly-once", "--show-threads", "--timeout", 1)
     done = brokertwin(*words, *more)
     assert done.returncode == 0, done.stderr
-    assert "8 records worked on" in done.stderr
+    assert "processed 8 records" in done.stderr
     for thread in (1, 2, 3):
         assert f"─ thread {thread} ─" in done.stderr
     for task in ("0_0", "0_1", "0_2", "1_0", "1_1", "1_2"):
         assert f"\n{task}  ·" in done.stderr
     assert newest(gateway, counts) == {"to": "2", "be": "2", "or": "1", "not": "1"}
+
+
+def test_threads_are_added_and_removed_by_signals_while_running(gateway: Running) -> None:
+    lines, counts = f"lines{next(NUMBERS)}", f"counts{next(NUMBERS)}"
+    words = ("--create", 2, "--application-id", counts, "--show-threads")
+    said: list[str] = []
+    with subprocess.Popen(
+        command("streams", "wordcount", lines, counts, "--bootstrap", gateway.bootstrap, *words),
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        reader = threading.Thread(target=said.extend, args=(process.stderr,))
+        reader.start()
+
+        def wait_for(pattern: str) -> None:
+            wait_until(lambda: any(re.search(pattern, line) for line in said), pattern)
+
+        try:
+            wait_for("thread 1: 0_0 0_1 1_0 1_1")
+            process.send_signal(signal.SIGUSR1)
+            wait_for("added thread 2")
+            wait_for(r"thread 1: \d_\d \d_\d \| thread 2: \d_\d \d_\d$")
+            process.send_signal(signal.SIGUSR2)
+            wait_for("removing thread 2")
+            wait_for(r"thread 1: 0_0 0_1 1_0 1_1 \| thread 2: -")
+            process.send_signal(signal.SIGUSR2)
+            wait_for("the last thread is not removed")
+            process.send_signal(signal.SIGINT)
+            assert process.wait(PATIENCE_S) == 0
+        finally:
+            process.kill()
+            reader.join(PATIENCE_S)
 
 
 def test_tables_are_joined_and_wrong_topics_refused(gateway: Running) -> None:

@@ -3,12 +3,22 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pyarrow.parquet as pq
 import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
+from brokertwin.kafka_io.topic_reader import ID_HEADER
 from brokertwin.sinks import offsets_snapshot, snapshot_store
+from brokertwin.state.core.records import OffsetCommitted, TransactionMetadata
+from brokertwin.state.core.tables import Tables
+from brokertwin.state.groups import offset_records
+from tests.support import made_checkpoints
 from tests.support.console import brokertwin
+from tests.support.patience import PATIENCE_S
 from tests.support.snapshots import taken
+from tests.support.state_items import something_of_every_kind
 
 SUITE = """
 name: mine
@@ -54,6 +64,49 @@ def test_a_parquet_file_with_a_planted_violation_has_exit_code_3(
     assert done.stdout.splitlines()[-1] == "snapshot: 16 of 17 expectations met, 1 row"
 
 
+def test_a_producer_id_given_twice_in_a_checkpoint_has_exit_code_3(tmp_path: Path) -> None:
+    cells = {"default": something_of_every_kind().cell.columns()}
+    made_checkpoints.made(tmp_path / "good", cells["default"])
+    good = brokertwin("check", "--checkpoint", "good", "--on", "state", cwd=tmp_path)
+    assert (good.returncode, good.stderr) == (0, "state after micro-batch 0\n")
+    kinds = [line.partition(":")[0] for line in good.stdout.splitlines()]
+    assert kinds == ["sessions", "producers", "producer-ids", "groups", "logs"]
+    tables = Tables(cells["default"])
+    [key] = tables.transactions.keys("1/id/")
+    tables.transactions.put(f"{key}-too", tables.transactions.get(key, TransactionMetadata))
+    made_checkpoints.made(tmp_path / "wrong", {**cells["default"], **tables.columns()})
+    wrong = brokertwin("check", "wrong", "--on", "producer-ids", "--json", cwd=tmp_path)
+    assert wrong.returncode == 3, wrong.stderr
+    [finding] = [json.loads(line) for line in wrong.stdout.splitlines()]
+    assert (finding["columns"], finding["unexpected"]) == (["overlaps"], 2)
+
+
+def write(kafka: str, topic: str, key: bytes, value: bytes, row_id: str) -> None:
+    producer = Producer({"bootstrap.servers": kafka})
+    producer.produce(topic, value, key, headers={ID_HEADER: row_id})
+    assert producer.flush(PATIENCE_S) == 0
+
+
+@pytest.mark.kafka
+def test_a_snapshot_is_compared_with_the_topic_of_its_cluster(
+    snapshot: Path, kafka: str, tmp_path: Path
+) -> None:
+    words = ("check", snapshot, "--with-topics", "--bootstrap", kafka, "--prefix", "compared")
+    names = ("compared.offsets.a", "compared.offsets.b")
+    admin = AdminClient({"bootstrap.servers": kafka})
+    for made in admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
+        made.result()
+    committed = OffsetCommitted("g", "t", 0, 3, -1, "", 1000)
+    write(kafka, names[0], *offset_records.committed(committed), "a/0/29/0")
+    equal = brokertwin(*words, cwd=tmp_path)
+    assert equal.returncode == 0, equal.stderr
+    assert "snapshot-topics: 3 of 3 expectations met, 1 row" in equal.stdout
+    moved = msgspec.structs.replace(committed, offset=9)
+    write(kafka, names[0], *offset_records.committed(moved), "a/0/29/1")
+    differs = brokertwin(*words, "--json", cwd=tmp_path)
+    assert (differs.returncode, '"difference"' in differs.stdout) == (3, True), differs.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -62,6 +115,8 @@ def test_a_parquet_file_with_a_planted_violation_has_exit_code_3(
         (("here.parquet", "--suite", "typo.yaml"), "expect_column_valeus not found"),
         (("here.parquet", "--on", "records"), "with --on records, which checks topics"),
         (("--from", "3"), "--from and --to are offsets in a topic, but no topic is checked."),
+        (("here.parquet", "--on", "state", "--suite", "typo.yaml"), "--on state checks several"),
+        (("--on", "logs", "--with-topics"), "--with-topics needs a snapshot."),
         (("list.json",), "Cannot read list.json as a Parquet file"),
         (("nowhere",), "There is no snapshot in nowhere."),
     ],

@@ -63,9 +63,6 @@ DIFFERENCES = {
         'API_VERSIONS clientSoftwareName: "apache-kafka-java" | "brokertwin"',
         'API_VERSIONS clientSoftwareVersion: "4.3.1" | "1"',
     ),
-    "a fetch session is left to the broker, which drops those that nobody uses (KIP-227)": of(
-        CONSUMERS, "FETCH sessionEpoch: -1 0 … | 0 …"
-    ),
     "topics go by their names where all brokers from Kafka 3.0 on take them": [
         *of(("idempotent", "transactional"), "PRODUCE (version): 13 | 12"),
         *of(("idempotent", "transactional"), *(f"PRODUCE topicData[].{each}" for each in NAMES)),

@@ -1,6 +1,7 @@
 """Findings about replicas, and errors that no other finder reports."""
 
 import gzip
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,8 @@ from brokertwin.recordings.audit.reading import read
 from brokertwin.recordings.formats.pipeline import FileReading
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.clients import ORDINARY
+from brokertwin.recordings.history.replicas import PartitionReplicas
 from brokertwin.state.core.errors import Error
-from brokertwin.state.observed.replicas import PartitionReplicas
 from tests.support.audits import CAPTURES, whole
 from tests.support.exchanges_told import Told
 from tests.support.requestlogs import logs_of
@@ -48,23 +49,25 @@ def test_of_real_brokers_no_high_watermark_differs(run: str) -> None:
 
 
 def test_high_watermark_against_the_rule_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def always_enough(known: PartitionReplicas, min_isr: int) -> bool:
-        return RAISE(known, 0)
+    def always_enough(
+        known: PartitionReplicas, _: int, without: Collection[int] = ()
+    ) -> int | None:
+        return CANDIDATE(known, 0, without)
 
-    monkeypatch.setattr(PartitionReplicas, "raise_high_watermark", always_enough)
+    monkeypatch.setattr(PartitionReplicas, "candidate", always_enough)
     history = read(logs_of("follower_stop"), FileReading()).history
     (found, *_) = replication.told(history)
     assert (found.kind, found.severity) == ("hw-differs", Severity.ERROR)
 
 
-RAISE = PartitionReplicas.raise_high_watermark
+CANDIDATE = PartitionReplicas.candidate
 
 
 def test_captures_of_other_times_are_observed_all() -> None:
     """Only logs are brokers of one cluster, of which each has a part."""
     names = ("idempotent_retry_ck", "admin_kp")
     paths = [path for path in CAPTURES if path.name.startswith(names)]
-    samples = read(paths, FileReading()).history.observer.samples
+    samples = read(paths, FileReading()).history.replication.samples
     assert {sample.place.partition(".")[0] for sample in samples} == {*names}
 
 
@@ -76,14 +79,17 @@ def test_a_log_that_begins_later_is_waited_for(tmp_path: Path) -> None:
         paths.append(tmp_path / path.name.removesuffix(".gz"))
         cut = len(lines) // 2 if "controller" in path.name else 0
         paths[-1].write_bytes(b"".join(lines[cut:]))
-    whole_run, late = whole("steady").history.observer, read(paths, FileReading()).history.observer
+    whole_run, late = (
+        whole("steady").history.replication,
+        read(paths, FileReading()).history.replication,
+    )
     assert whole_run.samples[0].time < late.samples[0].time
     assert late.samples[0].time > (whole_run.samples[0].time + whole_run.time) / 2 - 10_000
 
 
 def test_no_verdict_after_a_log_has_ended() -> None:
     history = whole("steady").history
-    last = history.observer.time
+    last = history.replication.time
     assert history.is_covered(last - 30_000)
     assert not history.is_covered(last)
 

@@ -78,9 +78,9 @@ def test_writers_and_refused_batches() -> None:
 
 @pytest.mark.parametrize("name", ["leader_kill", "follower_stop", "raw_fetch_errors"])
 def test_every_partitions_story_ends_as_the_observer_does(name: str) -> None:
-    observer = watched(name).observer
-    for (topic, number), known in observer.partitions.items():
-        found = PartitionTimeline(watched(name), f"{observer.names.get(topic, topic)}-{number}")
+    for partition, observed in watched(name).replication.partitions.items():
+        known = observed.known
+        found = PartitionTimeline(watched(name), partition)
         found.story()
         shown = f"in epoch {known.leader_epoch}" if known.leader_epoch >= 0 else "does not show"
         assert shown in found.ending()[0]

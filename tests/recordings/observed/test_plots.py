@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from brokertwin.errors import UserError
+from brokertwin.recordings.history.replica_findings import WatermarkSample
 from brokertwin.recordings.observed import plots
-from brokertwin.state.observed.replication import WatermarkSample
 from tests.support.observed import exchanges, observed
 
 

@@ -177,3 +177,26 @@ def test_merges_keep_time_and_connection_order(
     for connection in {e.connection for e in exchanges}:
         lines = [int(e.id.split(":")[1]) for e in exchanges if e.connection == connection]
         assert lines == sorted(lines)
+
+
+def test_a_wait_lies_between_the_two_moments(tmp_path: Path) -> None:
+    stages = {"requestQueueTimeMs": 5.0, "remoteTimeMs": 500.0}
+    stages |= {"responseQueueTimeMs": 0.25, "sendTimeMs": 0.75}
+    file = write(tmp_path / "a.jsonl", [line(1000, responseTime=507.5, **stages)])
+    (exchange,) = read([file]).exchanges
+    assert (exchange.taken, exchange.made) == (1508 - 507.5 + 5.0, 1508 - 1.0)
+    assert exchange.has_waited
+    assert exchange.busy_ms == 6.0
+
+
+def test_a_capture_shows_no_stages(tmp_path: Path) -> None:
+    (exchange,) = read([write(tmp_path / "a.jsonl", [line(1000, responseTime=0.0)])]).exchanges
+    assert (exchange.taken, exchange.made, exchange.has_waited) == (1000, 1000, False)
+
+
+def test_requests_at_the_controller_are_kept_apart(tmp_path: Path) -> None:
+    header = {"requestApiKey": 63, "requestApiVersion": 1, "requestApiKeyName": "BROKER_HEARTBEAT"}
+    own = line(5, "x", requestHeader=header, listener="CONTROLLER")
+    found = read([write(tmp_path / "a.jsonl", [own, line(7)])])
+    assert [each.id for each in found.exchanges] == ["a.jsonl:2"]
+    assert [each.id for each in found.own] == ["a.jsonl:1"]

@@ -12,6 +12,7 @@ from brokertwin.state.core.tables import Table
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs import timestamp_index
 from brokertwin.state.logs.log import Log, log_key
+from brokertwin.state.logs.log_tail import LogTail
 from brokertwin.state.logs.timestamp_index import TimestampMatch
 from tests.support.machine import Bench, header
 from tests.support.replicas import TOPIC, Replicas
@@ -336,7 +337,7 @@ def indexed(batches: list[list[int]], start: int) -> tuple[Table, Log]:
             base_timestamp=timestamps[0],
             max_timestamp=max(timestamps),
         )
-        logs.append(table, 1, table.change(log_key(1, "T", 0), Log), batch)
+        LogTail((table, Table()), 1, table.change(log_key(1, "T", 0), Log), None).take(batch)
         offset += len(timestamps)
     logs.move_start(table, 1, "T", 0, min(start, offset))
     log = table.get(log_key(1, "T", 0), Log)

@@ -47,6 +47,7 @@ BOUNDS = {
             "fetch_sessions: active",
             "fetch_sessions: shard",
             "fetch_sessions: next-shard",
+            "fetch_sessions: follower",
         ),
     ),
     "partitions of a fetch session": Bound(

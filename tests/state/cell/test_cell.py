@@ -14,9 +14,11 @@ from brokertwin.state.core import outputs
 from brokertwin.state.core.events import Reason
 from brokertwin.state.core.layers import DamagedError
 from brokertwin.state.core.outputs import Output, Position
+from brokertwin.state.core.records import Batch
 from brokertwin.state.core.settings import CellSettings
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs.log import Log
+from brokertwin.state.logs.log_tail import LogTail
 from tests.support.examples import examples
 from tests.support.histories import CLUSTER, START, histories
 from tests.support.machine import Bench, header, produce_body
@@ -81,6 +83,7 @@ POISON = {
     Reason.OUT_OF_RANGE: b'{"id":"x","cluster":"bench","broker":4294967296}',
     Reason.WRONG_TYPE: b'{"id":"x","cluster":"bench","time":"now"}',
     Reason.MISSING_FIELD: b'{"id":"x","cluster":"bench"}',
+    Reason.UNKNOWN_FIELD: b'{"id":"x","cluster":"bench","kind":"tick","tiem":5}',
     Reason.UNKNOWN_CLUSTER: b'{"id":"x","cluster":"other","kind":"tick"}',
     Reason.INTERNAL_KIND: b'{"id":"x","cluster":"bench","kind":"complete","of":"y"}',
 }
@@ -116,6 +119,30 @@ def test_refused_request_has_a_reason(
     assert letter["reason"] == reason
     if reason is not Reason.REPLY_TO:
         assert bench.answers[event_id]["error"]["reason"] == reason
+
+
+def fetch(**fields: Any) -> dict[str, Any]:
+    """A Fetch with fields of a partition and fields that the model does not read."""
+    wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 100, **fields}
+    topics = [{"topic": "orders", "partitions": [wanted]}]
+    return {"sessionEpoch": -1, "maxWaitMs": 0, "topics": topics, "clusterId": "c"}
+
+
+def test_request_with_an_unknown_field_is_refused_wherever_it_is() -> None:
+    """With Kafka's fields that the model does not read it is accepted."""
+    bench = Bench()
+    bench.topic("orders")
+    bench.request("FETCH", 12, fetch(highWatermark=5))
+    header = {"requestApiKey": 1, "requestApiVersion": 12, "clientID": "x"}
+    event = {"id": "e", "cluster": "bench", "requestHeader": header, "request": fetch()}
+    for wrong in ({"request": fetch(fetchOfset=5)}, {"requestHeader": header}):
+        known = {"requestHeader": {"requestApiKey": 1, "requestApiVersion": 12}}
+        bench.handle({**event, **known, **wrong})
+        (letter,) = bench.dead_letters(bench.last)
+        assert letter["reason"] == Reason.UNKNOWN_FIELD
+        assert "unknown field `" in letter["detail"]
+        assert bench.answers["e"]["error"]["reason"] == Reason.UNKNOWN_FIELD
+        assert bench.answers["e"]["requestHeader"]["requestApiKey"] == 1
 
 
 def test_fault_in_a_handler_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,6 +217,7 @@ def test_failed_event_is_rolled_back_alone(
 ) -> None:
     """Three appends, not committed; the second batch of a Produce raises, its first is undone."""
     bench = Bench()
+    bench.is_checked = False  # a check closes the ends of logs
     bench.topic("orders", partitions=2)
 
     def produce(*partitions: int) -> Any:
@@ -200,15 +228,15 @@ def test_failed_event_is_rolled_back_alone(
 
     for _ in range(3):
         produce(0)
-    append = logs.append
+    take = LogTail.take
 
-    def append_to_the_first_only(table: Any, broker: int, log: Log, *b: Any) -> Any:
-        if log.partition == 1:
+    def append_to_the_first_only(tail: LogTail, batch: Batch) -> Any:
+        if tail.log.partition == 1:
             raise ZeroDivisionError("planted")
-        return append(table, broker, log, *b)
+        return take(tail, batch)
 
     with monkeypatch.context() as patch:
-        patch.setattr(logs, "append", append_to_the_first_only)
+        patch.setattr(LogTail, "take", append_to_the_first_only)
         (letter,) = bench.dead_letters(produce(0, 1))
     assert letter["reason"] == Reason.FAULT
     found = [log.log_end_offset for _, log in bench.cell.tables.logs.items("1/log/", Log)]

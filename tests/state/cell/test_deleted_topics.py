@@ -275,9 +275,16 @@ def test_former_share_coordinator_has_kafkas_error_message() -> None:
         "INITIALIZE_SHARE_GROUP_STATE": "initialize share group state",
         "DELETE_SHARE_GROUP_STATE": "delete share group state",
     }
-    place = {"partition": 0, "leaderEpoch": 0, "stateEpoch": 1, "startOffset": 0}
-    topics = [{"topicId": bench.ids["foo"], "partitions": [place | {"stateBatches": []}]}]
+    written = {"leaderEpoch": 0, "stateEpoch": 1, "startOffset": 0, "stateBatches": []}
+    fields = {
+        "READ": {"leaderEpoch": 0},
+        "WRITE": written,
+        "INITIALIZE": {"stateEpoch": 1, "startOffset": 0},
+        "DELETE": {},
+    }
     for api, what in unable.items():
+        place = {"partition": 0, **fields[api.partition("_")[0]]}
+        topics = [{"topicId": bench.ids["foo"], "partitions": [place]}]
         answer = bench.request(api, 0, {"groupId": GROUP, "topics": topics})
         (told,) = answer["results"][0]["partitions"]
         wanted = f"Unable to {what}: This is not the correct coordinator."

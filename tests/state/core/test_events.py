@@ -33,9 +33,9 @@ def test_string_of_more_than_32767_bytes_is_rejected(letter: str, ahead: str) ->
 
 def test_bytes_may_be_longer() -> None:
     data = "AAAA" * MOST
-    group = {"groupId": "g", "memberId": "m", "generationId": 1, "protocolType": "consumer"}
-    group |= {"sessionTimeoutMs": 1, "assignments": [{"memberId": "m", "assignment": data}]}
-    group |= {"protocols": [{"name": "range", "metadata": data}]}
-    assert read(JOIN, group).protocols[0].metadata == data
-    assert read(SYNC, group).assignments[0].assignment == data
+    group = {"groupId": "g", "memberId": "m", "protocolType": "consumer"}
+    join = {"sessionTimeoutMs": 1, "protocols": [{"name": "range", "metadata": data}]}
+    sync = {"generationId": 1, "assignments": [{"memberId": "m", "assignment": data}]}
+    assert read(JOIN, group | join).protocols[0].metadata == data
+    assert read(SYNC, group | sync).assignments[0].assignment == data
     assert read(RENEW, {"hmac": data, "renewPeriodMs": 1}).hmac == data

@@ -339,8 +339,11 @@ def test_client_without_read_permission_gets_group_authorization_failed(api: str
         super_users="User:ANONYMOUS",
     )
     (member,) = bench.stable("a")
-    body: dict[str, object] = {"groupId": GROUP, "memberId": member, "generationId": 1}
-    body |= {"sessionTimeoutMs": 45_000, "protocolType": "consumer", "protocols": []}
+    body: dict[str, object] = {"groupId": GROUP, "memberId": member}
+    if api == "JOIN_GROUP":
+        body |= {"sessionTimeoutMs": 45_000, "protocolType": "consumer", "protocols": []}
+    elif api != "LEAVE_GROUP":
+        body["generationId"] = 1
     version = {"JOIN_GROUP": 3, "SYNC_GROUP": 2, "HEARTBEAT": 2, "LEAVE_GROUP": 2}[api]
     assert bench.request(api, version, body, principal="User:eve")["errorCode"] == 30
     assert bench.state() == "Stable"

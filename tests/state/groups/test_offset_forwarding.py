@@ -55,8 +55,9 @@ class Committed(Bench):
             topics = [{named: place(name), "partitionIndexes": [0, 1]} for name in topics]
         asked = [{"groupId": group, "topics": topics} for group in groups]
         body: dict[str, Any] = {"groups": asked} if version >= 8 else asked[0]
+        is_stable = more.pop("is_stable", False)
         if version >= 7:
-            body["requireStable"] = more.pop("is_stable", False)
+            body["requireStable"] = is_stable
         return self.request("OFFSET_FETCH", version, body, broker=broker, **more)
 
 

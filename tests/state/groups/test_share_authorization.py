@@ -65,13 +65,16 @@ def test_topics_without_read_permission_keep_their_offsets() -> None:
 
 def test_share_coordinators_require_cluster_permission() -> None:
     bench = GuardedShares()
-    asked = {"partition": 0, "leaderEpoch": 0, "stateEpoch": -1, "startOffset": -1}
-    topic = {"topicId": bench.ids["bar"], "partitions": [asked]}
+    place = {"partition": 0, "leaderEpoch": 0}
+    written = {"stateEpoch": -1, "startOffset": -1}
     apis = ("READ_SHARE_GROUP_STATE", "WRITE_SHARE_GROUP_STATE", "READ_SHARE_GROUP_STATE_SUMMARY")
 
     def codes_of() -> set[int]:
-        body = {"groupId": GROUP, "topics": [topic]}
-        answers = [bench.request(api, 0, body) for api in apis]
+        answers = []
+        for api in apis:
+            asked = place | written if api.startswith("WRITE") else place
+            topic = {"topicId": bench.ids["bar"], "partitions": [asked]}
+            answers.append(bench.request(api, 0, {"groupId": GROUP, "topics": [topic]}))
         return {each["results"][0]["partitions"][0]["errorCode"] for each in answers}
 
     assert codes_of() == {CLUSTER_DENIED}

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from brokertwin.state.core.records import Batch
 from brokertwin.state.core.tables import Table
 from brokertwin.state.logs import log as logs
-from brokertwin.state.logs import rolling
 from brokertwin.state.logs.log import (
     CHUNK_BATCHES_MAX,
     INDEX_CHUNKS_MAX,
@@ -16,6 +15,7 @@ from brokertwin.state.logs.log import (
     log_key,
 )
 from brokertwin.state.logs.log_segments import RollingRules
+from brokertwin.state.logs.log_tail import LogTail
 
 BROKER = 1
 TOPIC_ID = "T" * 21 + "Q"
@@ -51,10 +51,7 @@ class Partition:
     ) -> None:
         """With `rules` the log has segments."""
         appended = batch(self.log.log_end_offset, count, size, timestamp)
-        grown = self.table.change(log_key(BROKER, TOPIC_ID, 0), Log)
-        if rules is not None:
-            rolling.append(self.table, BROKER, grown, appended, rules)
-        sealed = logs.append(self.table, BROKER, grown, appended)
+        sealed = LogTail((self.table, Table()), BROKER, self.log, rules).take(appended)
         if sealed is not None:
             self.sealed.append(sealed)
 

@@ -13,6 +13,7 @@ from brokertwin.state.logs import log as logs
 from brokertwin.state.logs.aborted_transactions import AbortedIndex, AbortedTxn
 from brokertwin.state.logs.chunked import CHUNK_ENTRIES, Span
 from brokertwin.state.logs.log import INDEX_INTERVAL_BYTES, READ_COMMITTED, Log, log_key
+from brokertwin.state.logs.log_tail import LogTail
 
 BROKER = 1
 TOPIC_ID = "T" * 21 + "Q"
@@ -44,12 +45,12 @@ class Partition:
             record_count=last - first + 1,
             is_transactional=True,
         )
-        logs.append(self.table, BROKER, self.table.change(log_key(*PLACE), Log), batch)
+        LogTail((self.table, Table()), BROKER, self.log, None).take(batch)
 
     def end(self, producer_id: int, offset: int, is_commit: bool = True) -> None:
         marker = EndMarker(is_commit=is_commit, coordinator_epoch=0)
         batch = control_batches.end_batch(producer_id, 0, marker, offset, 0)
-        logs.append(self.table, BROKER, self.table.change(log_key(*PLACE), Log), batch)
+        LogTail((self.table, Table()), BROKER, self.log, None).take(batch)
 
     def aborted(self, offset: int, max_bytes: int = 1_000_000) -> list[tuple[int, int]]:
         end = self.log.readable_end(READ_COMMITTED)

@@ -23,7 +23,6 @@ from brokertwin.state.logs.log_segments import (
     ActiveSegment,
     LogSegment,
     RollingRules,
-    SegmentPart,
 )
 from tests.state.logs.test_log import BROKER, TOPIC_ID, Partition
 from tests.support.machine import START
@@ -49,27 +48,27 @@ def of_sizes(sizes: list[int], rules: RollingRules = CUTS) -> Partition:
 @pytest.mark.parametrize(
     ("part", "rolls"),
     [
-        (SegmentPart(5, 6, 200, START + MINUTE), False),
-        (SegmentPart(5, 6, 201, START + MINUTE), True),
-        (SegmentPart(5, 6, 1, START + 10 * MINUTE), False),
-        (SegmentPart(5, 6, 1, START + 10 * MINUTE + 1), True),
-        (SegmentPart(5, OFFSETS_MAX + 1, 1, START), False),
-        (SegmentPart(5, OFFSETS_MAX + 2, 1, START), True),
+        ((6, 200, START + MINUTE), False),
+        ((6, 201, START + MINUTE), True),
+        ((6, 1, START + 10 * MINUTE), False),
+        ((6, 1, START + 10 * MINUTE + 1), True),
+        ((OFFSETS_MAX + 1, 1, START), False),
+        ((OFFSETS_MAX + 2, 1, START), True),
     ],
 )
 def test_segment_rolls_before_a_batch_beyond_size_time_or_offset_limits(
-    part: SegmentPart, rolls: bool
+    part: tuple[int, int, int], rolls: bool
 ) -> None:
     active = ActiveSegment(0)
-    assert not active.must_roll(SegmentPart(0, 2**40, 2**40, START), 1, CUTS), "it is empty"
-    active.take(SegmentPart(0, 5, 100, START), CUTS)
-    assert active.must_roll(part, 10 * MINUTE, CUTS) == rolls
+    assert not active.must_roll(2**40, 2**40, START, 1, CUTS), "it is empty"
+    active.take(100, START, CUTS)
+    assert active.must_roll(*part, 10 * MINUTE, CUTS) == rolls
 
 
 def test_segment_without_a_first_timestamp_does_not_roll_by_time() -> None:
     active = ActiveSegment(0)
-    active.take(SegmentPart(0, 5, 100, -1), CUTS)
-    assert not active.must_roll(SegmentPart(5, 6, 1, START), 10 * MINUTE, CUTS)
+    active.take(100, -1, CUTS)
+    assert not active.must_roll(6, 1, START, 10 * MINUTE, CUTS)
 
 
 @pytest.mark.parametrize(("step", "batches"), [(0, 7), (1, 4)])

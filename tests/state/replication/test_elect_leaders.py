@@ -16,8 +16,8 @@ def elect(
 ) -> dict[str, Any]:
     """Response to an election of partitions of `orders`, or of all partitions."""
     topics = None if partitions is None else [{"topic": "orders", "partitions": partitions}]
-    body = {"electionType": election_type, "topicPartitions": topics, "timeoutMs": 10_000, **other}
     alive = other.pop("broker", bench.settings.brokers[0])
+    body = {"electionType": election_type, "topicPartitions": topics, "timeoutMs": 10_000, **other}
     response: dict[str, Any] = bench.request("ELECT_LEADERS", version, body, broker=alive)
     return response
 

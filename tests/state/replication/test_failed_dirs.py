@@ -97,22 +97,22 @@ def test_replicas_in_a_failed_directory_return_storage_error() -> None:
     replicas.fail_dir(1, TWO)
     bench = replicas.bench
 
-    def errors(api: str, version: int, of_topic: dict[str, Any], *path: str) -> list[int]:
-        body = {"replicaId": -1, "topics": [of_topic], "timeoutMs": 1000}
+    def errors(
+        api: str, version: int, of_topic: dict[str, Any], *path: str, **more: int
+    ) -> list[int]:
+        body = {"topics": [of_topic], **more}
         response = bench.request(api, version, body, broker=1)
         return [each["errorCode"] for each in response[path[0]][0][path[1]]]
 
-    topic = {"name": OTHER, "topic": OTHER}
+    topic = {"name": OTHER}
     listed = [{"partitionIndex": each, "timestamp": -1} for each in (0, 1)]
-    assert errors("LIST_OFFSETS", 7, {**topic, "partitions": listed}, "topics", "partitions") == [
-        56,
-        0,
-    ]
+    asked = {**topic, "partitions": listed}
+    assert errors("LIST_OFFSETS", 7, asked, "topics", "partitions", replicaId=-1) == [56, 0]
     ends = [{"partition": each, "leaderEpoch": 0} for each in (0, 1)]
-    ended = {**topic, "partitions": ends}
+    ended = {"topic": OTHER, "partitions": ends}
     assert errors("OFFSET_FOR_LEADER_EPOCH", 4, ended, "topics", "partitions") == [56, 0]
     deleted = {**topic, "partitions": [{"partitionIndex": each, "offset": 0} for each in (0, 1)]}
-    assert errors("DELETE_RECORDS", 2, deleted, "topics", "partitions") == [56, 0]
+    assert errors("DELETE_RECORDS", 2, deleted, "topics", "partitions", timeoutMs=1000) == [56, 0]
     active = {**topic, "partitionIndexes": [0, 1]}
     assert errors("DESCRIBE_PRODUCERS", 0, active, "topics", "partitions") == [56, 0]
     assert [produce(replicas, 1, partition) for partition in (0, 1)] == [56, 0]

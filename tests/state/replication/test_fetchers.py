@@ -7,6 +7,7 @@ import pytest
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.replication import copying, fetchers
 from tests.support.machine import Bench, header
+from tests.support.replicas import Replicas
 
 BROKERS = (1, 2)
 
@@ -116,3 +117,65 @@ def test_nothing_is_logged_by_default() -> None:
     bench = cluster()
     bench.append("test", header())
     assert lines(bench, 1) == lines(bench, 2) == []
+
+
+def replicated(assignments: dict[str, list[int]], partitions: int, **settings: Any) -> Replicas:
+    """Three brokers with traced replication; each topic with its replicas, the leader first."""
+    bench = Bench((1, 2, 3), brokertwin_trace_replication=True, **settings)
+    replicas = Replicas((1, 2), bench)
+    for topic, brokers in assignments.items():
+        wanted = {"name": topic, "numPartitions": -1, "replicationFactor": -1}
+        wanted["assignments"] = [
+            {"partitionIndex": p, "brokerIds": brokers} for p in range(partitions)
+        ]
+        bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 30_000})
+    return replicas
+
+
+def test_a_starting_broker_logs_its_fetcher_threads_and_first_offsets() -> None:
+    """The seed's start of broker 3: eight threads, for two leaders and four fetchers."""
+    replicas = replicated({"one": [1, 3], "two": [2, 3]}, 4, num_replica_fetchers=4)
+    replicas.bench.append("one", header(6538), partition=1)
+    replicas.stop(3)
+    replicas.start(3)
+    logged = lines(replicas.bench, 3)
+    for kind in ("producer", "fetch"):
+        line = f"[Replica Manager on Broker 3]: Request key one-1 unblocked 0 {kind} requests."
+        assert line in logged
+    starting = [line for line in logged if line.endswith("Starting")]
+    threads = [f"[ReplicaFetcherThread-{f}-{at}], Starting" for at in (1, 2) for f in range(4)]
+    assert sorted(starting) == sorted(threads)
+    (added,) = [line for line in logged if "Added fetcher" in line]
+    manager = "[ReplicaFetcherManager on broker 3]"
+    assert added.startswith(f"{manager} Added fetcher for partitions List(")
+    assert "[one-1, initOffset 6538 to broker BrokerEndPoint(1,,-1)]" in added
+    assert added.count("initOffset") == 8
+    assert logged.index(starting[-1]) < logged.index(added)
+
+
+def test_an_election_starts_only_fetcher_threads_that_do_not_run() -> None:
+    replicas = replicated({"one": [1, 3, 2], "two": [3, 2]}, 1)
+    replicas.stop(1)
+    logged = lines(replicas.bench, 2)
+    assert not [line for line in logged if line.endswith("Starting")]
+    (added,) = [line for line in logged if "Added fetcher" in line]
+    assert "[one-0, initOffset 0 to broker BrokerEndPoint(3,,-1)]" in added
+
+
+def test_the_next_fetch_is_sent_after_replica_fetch_backoff_ms_as_an_option() -> None:
+    """The seed's second message, "one second later"; a broker has (high watermark, log end)."""
+    replicas = Replicas((1, 2), Bench((1, 2), brokertwin_fetch_by_backoff=True))
+    bench = replicas.bench
+    replicas.produce(acks=1, count=17_314)
+    bench.tick(1_000)
+    bench.tick(1_000)
+    assert replicas.watermarks() == {1: (17_314, 17_314), 2: (17_314, 17_314)}
+    replicas.produce(acks=1)
+    assert replicas.watermarks() == {1: (17_314, 17_315), 2: (17_314, 17_315)}
+    bench.tick(999)
+    replicas.produce(acks=1)
+    assert replicas.watermarks() == {1: (17_314, 17_316), 2: (17_314, 17_315)}
+    bench.tick(1)
+    assert replicas.watermarks() == {1: (17_315, 17_316), 2: (17_314, 17_316)}
+    bench.tick(1_000)
+    assert replicas.watermarks() == {1: (17_316, 17_316), 2: (17_315, 17_316)}

@@ -14,6 +14,7 @@ from brokertwin.state.core.records import (
 from brokertwin.state.core.tables import Table
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs.log import EpochEnd, Log
+from brokertwin.state.logs.log_tail import LogTail
 from brokertwin.state.replication import follower
 from brokertwin.state.replication.follower import Truncation
 
@@ -29,7 +30,7 @@ def log_of(*epochs: int, first: int = 0, high_watermark: int = 0) -> Log:
     log.log_start_offset = log.log_end_offset = first
     for offset, epoch in enumerate(epochs, first):
         batch = Batch(base_offset=offset, last_offset_delta=0, partition_leader_epoch=epoch)
-        logs.append(table, BROKER, log, batch, is_only_replica=False)
+        LogTail((table, Table()), BROKER, log, None, is_only_replica=False).take(batch)
     log.high_watermark = max(high_watermark, first)
     return log
 

@@ -12,7 +12,7 @@ from brokertwin.cli.watching.metrics import registry
 from brokertwin.cli.watching.sources import JobSource
 from brokertwin.errors import UserError
 from brokertwin.settings import load
-from brokertwin.sinks import checks, snapshot_store
+from brokertwin.sinks import checks, snapshot_store, suites
 from brokertwin.sinks.checks import Checked, UnmetExpectation
 from brokertwin.streaming.checks.batch_checks import BatchCheck, Policy, Standing, check_newest
 from tests.support import made_checkpoints
@@ -94,6 +94,19 @@ class Job:
 def never() -> None:  # type: ignore[misc]
     """A made checkpoint is read without Spark."""
     raise AssertionError
+
+
+def test_all_items_of_the_state_are_checked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = Job(tmp_path, "warn", check_on="state")
+    job.commit()
+    job.end()
+    said = " ".join(capsys.readouterr().err.split())
+    for kind, suite in suites.OF_STATE.items():
+        number = len(suite["expectations"])
+        assert f"micro-batch 0: {number} of {number} expectations met, " in said and kind in said
+    assert job.metric("checks_total", result="met") == 1
 
 
 def test_a_violation_is_reported_and_the_job_continues(

@@ -49,9 +49,8 @@ def test_a_cells_rows_have_no_gap_and_the_suites_columns() -> None:
     for number in range(3):
         bench.append("orders", header(2, 9, 0, 2 * number), partition=0)
     flat = checked_rows.records(rows_of(bench, outputs.RECORDS))
-    assert {(row["offsetGap"], row["sequenceGap"], row["committedBack"]) for row in flat} == {
-        (0, 0, 0)
-    }
+    assert {row[name] for row in flat for name in checked_rows.DISTANCES} == {0}
+    assert "ProducerIdIssued" in {row["type"] for row in flat}
     assert tuple(flat[0]) == suites.COLUMNS["records"]
     committed = checked_rows.offsets(rows_of(bench, outputs.offsets_topic("bench")), "bench")
     assert [tuple(row) for row in committed] == [suites.COLUMNS["offsets"]]
@@ -73,7 +72,7 @@ def test_a_truncated_log_restarts_the_check() -> None:
     cut = record(1, type="LogTruncated", topicId="T", partition=0)
     assert found("offsetGap", batch(0, 5, 0), cut, batch(2, 5, 0)) == [0, 0, 0]
     assert found("sequenceGap", batch(0, 5, 0), cut, batch(2, 5, 0)) == [0, 0, 0]
-    moved = record(1, type="HighWatermarkMoved", topicId="T", partition=0)
+    moved = record(1, type="HighWatermarkMoved", topicId="T", partition=0, highWatermark=1)
     assert found("offsetGap", batch(0, 5), moved, batch(2, 5)) == [0, 0, -2]
     expired = record(1, type="ProducersExpired")
     assert found("sequenceGap", batch(0, 0, 0), expired, batch(2, 2, 9)) == [0, 0, 0]
@@ -83,6 +82,36 @@ def test_a_commit_may_decrease_only_across_generations() -> None:
     assert found("committedBack", group(0, 1), commit(1, 9), commit(2, 4)) == [0, 0, 5]
     assert found("committedBack", group(0, 1), commit(1, 9), group(2, 2), commit(3, 4)) == [0] * 4
     assert found("committedBack", group(0, 1, 0), commit(1, 9), commit(2, 4)) == [0, 0, 0]
+
+
+def high_watermark(number: int, value: int) -> Row:
+    return record(number, type="HighWatermarkMoved", topicId="T", partition=0, highWatermark=value)
+
+
+def test_a_high_watermark_that_goes_back_is_located() -> None:
+    assert found("highWatermarkBack", *map(high_watermark, range(3), (5, 7, 4))) == [0, 0, 3]
+    cut = record(1, type="LogTruncated", topicId="T", partition=0)
+    assert found("highWatermarkBack", high_watermark(0, 5), cut, high_watermark(2, 4)) == [0, 0, 0]
+
+
+def issued(number: int, producer_id: int, cell: bytes = b"a") -> Row:
+    return record(number, type="ProducerIdIssued", producerId=producer_id)._replace(key=cell)
+
+
+def block(number: int, first: int) -> Row:
+    return record(number, type="ProducerIdBlockReceived", first=first, size=1000)
+
+
+def test_a_producer_id_that_is_given_twice_is_located() -> None:
+    """By any broker of the cluster, in whatever order; blocks are counted apart from ids."""
+    ids = [issued(n, each) for n, each in enumerate((0, 2000, 1, 2, 2000, 1))]
+    assert found("idsGivenBefore", *ids) == [0, 0, 0, 0, 1, 1]
+    assert found("idsGivenBefore", issued(0, 7), issued(1, 7, b"b")) == [0, 0]
+    assert found("idsGivenBefore", block(0, 0), issued(1, 7), block(2, 2000), block(3, 1000)) == [
+        *(0, 0, 0, 0)
+    ]
+    assert found("idsGivenBefore", block(0, 0), block(1, 2000), block(2, 500)) == [0, 0, 500]
+    assert found("idsGivenBefore", block(0, 500), block(1, 2000), block(2, 1200)) == [0, 0, 500]
 
 
 def event(name: str, at: int) -> Row:

@@ -30,7 +30,8 @@ OBJECTS = {
     f"{name}$": SimpleNamespace(**{"MODULE$": state})
     for name, state in (("ACTIVE", ACTIVE), ("TERMINATED", TERMINATED))
 }
-JVM = SimpleNamespace(**{runner.STREAMING_PACKAGE: SimpleNamespace(**OBJECTS)})
+PACKAGE = "org.apache.spark.sql.execution.streaming.runtime"
+JVM = SimpleNamespace(**{PACKAGE: SimpleNamespace(**OBJECTS)})
 
 
 class Query:
@@ -40,13 +41,15 @@ class Query:
         polls: how often it was looked at.
         is_alive: whether its thread runs.
         is_triggered: whether it looks for news or works on a batch, not between two.
+        has_job: whether a Spark job of it runs; one of another query always does.
         happens: by the number of a poll what happens then.
     """
 
     def __init__(self, checkpoint: Path) -> None:
         self.checkpoint = checkpoint
         self.polls = 0
-        self.is_alive = self.is_triggered = True
+        self.is_alive = self.is_triggered = self.has_job = True
+        self.runId = "this run"
         self.happens: dict[int, Callable[[], None]] = {}
         self.state = ACTIVE
         self._jsq = self
@@ -93,7 +96,17 @@ class Query:
 
         state = SimpleNamespace(compareAndSet=exchange, get=lambda: self.state)
         thread = SimpleNamespace(isAlive=lambda: self.is_alive)
-        return SimpleNamespace(queryExecutionThread=lambda: thread, state=lambda: state)
+        of_class = SimpleNamespace(getPackageName=lambda: PACKAGE)
+        return SimpleNamespace(
+            queryExecutionThread=lambda: thread, state=lambda: state, getClass=lambda: of_class
+        )
+
+    def statusTracker(self) -> Any:  # noqa: N802 (Spark's name)
+        """The jobs of the session, whose context it is as well."""
+        jobs = {self.runId: [1, 2]}
+        return SimpleNamespace(
+            getJobIdsForGroup=jobs.get, getActiveJobsIds=lambda: [2, 3] if self.has_job else [3]
+        )
 
     def finish(self, timeout_s: float = PATIENCE_S) -> bool:
         """Run the code under test."""
@@ -105,14 +118,33 @@ def query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Query:
     """A query that has committed its planned batch and polls."""
     made = Query(tmp_path)
     monkeypatch.setattr("pyspark.SparkContext._jvm", JVM)
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", made)
     monkeypatch.setattr(runner, "time", made)
     return made
 
 
 def test_a_query_blocked_on_an_unavailable_kafka_is_not_awaited(query: Query) -> None:
     """It looks for news for minutes; no batch is planned, so it may be stopped."""
+    query.has_job = False
     assert query.finish()
-    assert (query.polls, query.state) == (UNPLANNED_POLLS, TERMINATED)
+    assert query.polls == UNPLANNED_POLLS
+
+
+def test_a_batch_without_a_job_is_not_told_to_end(query: Query) -> None:
+    """Spark would interrupt it: the planned batch would not commit."""
+    states = []
+    query.has_job = False
+    query.plan(LAST + 1)
+
+    def begin() -> None:
+        states.append(query.state)
+        query.has_job = True
+
+    query.happens[5] = begin
+    query.happens[7] = lambda: states.append(query.state)
+    query.happens[9] = query.end
+    assert query.finish()
+    assert states == [ACTIVE, TERMINATED]
 
 
 def test_a_planned_batch_commits_first(query: Query) -> None:

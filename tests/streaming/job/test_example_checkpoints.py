@@ -14,9 +14,20 @@ from brokertwin.sinks.state_rows import ItemKind
 from brokertwin.state.cell.cell import STATE_VERSION
 from brokertwin.state.cell.upgrades import STEPS
 from brokertwin.state.core import outputs
-from brokertwin.streaming.checkpoint import facts, state_reader
+from brokertwin.streaming.checkpoint import facts, state_reader, store_files
 from brokertwin.streaming.job import runner
+from tests.support.example_checkpoint import (
+    BUSY,
+    FLAGS,
+    PLACE,
+    PREFIX,
+    QUIET,
+    TRANSACTION,
+    busy,
+    quiet,
+)
 from tests.support.jobs import JobBench
+from tests.support.machine import START
 from tests.support.sources import ROOT
 
 if TYPE_CHECKING:
@@ -98,10 +109,80 @@ def test_a_job_starts_from_an_example(
     assert [row[0] for row in stored.values()] == [STATE_VERSION], "stored in the new form"
 
 
-def with_ids(lines: list[bytes], name: str) -> list[bytes]:
+def test_the_open_transaction_and_the_members_of_an_idle_cell_are_in_the_rocksdb_snapshot() -> None:
+    cells = state_reader.read_cells(PLACE)
+    [transaction] = state_rows.rows(ItemKind.TRANSACTIONAL_IDS, cells)
+    assert (transaction["cell"], transaction["state"]) == (QUIET, "Ongoing")
+    assert transaction["partitions"] == ["orders-1"]
+    opened = [row["currentTxnFirstOffset"] for row in state_rows.rows(ItemKind.PRODUCERS, cells)]
+    assert sorted(opened) == [-1, 0]
+    groups = {row["groupId"]: row["state"] for row in state_rows.rows(ItemKind.GROUPS, cells)}
+    assert groups == {"classic": "Stable", "modern": "Stable"}
+    assert len(state_rows.rows(ItemKind.MEMBERS, cells)) == 2
+    assert len(state_rows.rows(ItemKind.SESSIONS, cells)) == 1
+    store = PLACE / "state" / "0" / "0"
+    newest = max(int(file.stem) for file in store.glob("*.zip"))
+    known = facts.read(PLACE)
+    assert known is not None
+    row = store_files.key_bytes(known.groups[QUIET])
+    later = [file for file in store.glob("*.changelog") if int(file.stem) >= newest]
+    assert later and not any(row in dict(store_files.changes(f.read_bytes())) for f in later)
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+def test_a_job_goes_on_with_an_open_transaction_and_members(
+    spark: "SparkSession", kafka: str, tmp_path: Path
+) -> None:
+    job = JobBench(kafka, tmp_path, **FLAGS)
+    job.prefix = PREFIX
+    events = quiet().events
+    job.produce(events, QUIET.encode())
+    job.produce(busy(), BUSY.encode())
+    shutil.copytree(PLACE, job.checkpoint)
+    known = facts.read(job.checkpoint)
+    assert known is not None
+    facts.write(job.checkpoint, msgspec.structs.replace(known, requests_topic_id=""))
+    cells = state_reader.read_cells(job.checkpoint)
+    member = {row["groupId"]: row for row in state_rows.rows(ItemKind.MEMBERS, cells)}
+    [holder] = state_rows.rows(ItemKind.TRANSACTIONAL_IDS, cells)
+    ids = {"producerId": holder["producerId"], "producerEpoch": holder["producerEpoch"]}
+    asked = [
+        (
+            12,
+            4,
+            {"groupId": "classic", "generationId": 1, "memberId": member["classic"]["memberId"]},
+        ),
+        (
+            68,
+            1,
+            {"groupId": "modern", "memberId": "m", "memberEpoch": member["modern"]["memberEpoch"]},
+        ),
+        (26, 4, {"transactionalId": TRANSACTION, **ids, "committed": True}),
+    ]
+    lines = [
+        {
+            "time": START + 3100,
+            "requestHeader": {"requestApiKey": key, "requestApiVersion": version},
+            "request": body,
+        }
+        for key, version, body in asked
+    ]
+    job.produce(
+        with_ids([msgspec.json.encode(line) for line in lines], "on", QUIET), QUIET.encode()
+    )
+    assert job.run(spark).is_clean
+    answers = {each["id"]: each["response"] for each in job.documents(outputs.RESPONSES)}
+    assert [answers[f"on-{number}"]["errorCode"] for number in range(3)] == [0, 0, 0]
+    after = state_reader.read_cells(job.checkpoint)
+    [committed] = state_rows.rows(ItemKind.TRANSACTIONAL_IDS, after)
+    assert committed["state"] == "CompleteCommit"
+
+
+def with_ids(lines: list[bytes], name: str, cluster: str = "default") -> list[bytes]:
     return [
         msgspec.json.encode(
-            {"id": f"{name}-{number}", "cluster": "default", **msgspec.json.decode(line)}
+            {"id": f"{name}-{number}", "cluster": cluster, **msgspec.json.decode(line)}
         )
         for number, line in enumerate(lines)
     ]

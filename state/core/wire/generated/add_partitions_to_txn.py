@@ -8,14 +8,14 @@ from typing import Annotated
 from brokertwin.state.core.schema import Body, Int16, Int32, Int64, since
 
 
-class AddPartitionsToTxnTopic(Body, kw_only=True):
+class AddPartitionsToTxnTopic(Body, kw_only=True, forbid_unknown_fields=True):
     """AddPartitionsToTxnTopic of AddPartitionsToTxnRequest."""
 
     name: str
     partitions: list[Int32]
 
 
-class AddPartitionsToTxnTransaction(Body, kw_only=True):
+class AddPartitionsToTxnTransaction(Body, kw_only=True, forbid_unknown_fields=True):
     """AddPartitionsToTxnTransaction of AddPartitionsToTxnRequest."""
 
     transactional_id: str
@@ -25,7 +25,7 @@ class AddPartitionsToTxnTransaction(Body, kw_only=True):
     topics: list[AddPartitionsToTxnTopic]
 
 
-class AddPartitionsToTxnRequest(Body, kw_only=True):
+class AddPartitionsToTxnRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's AddPartitionsToTxnRequest, versions 0 to 5."""
 
     transactions: Annotated[list[AddPartitionsToTxnTransaction], since(4)] = []

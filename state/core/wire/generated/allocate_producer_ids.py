@@ -7,7 +7,7 @@ from brokertwin.state.core.schema import Body, Int16, Int32, Int64
 from brokertwin.state.core.wire.additions import ConditionalWrite, VersionedDocument
 
 
-class AllocateProducerIdsRequest(Body, kw_only=True):
+class AllocateProducerIdsRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's AllocateProducerIdsRequest, version 0."""
 
     broker_id: Int32

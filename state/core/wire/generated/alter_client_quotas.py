@@ -7,7 +7,7 @@ from brokertwin.state.core.schema import Body, Float64, Int16, Int32
 from brokertwin.state.core.wire.generated.shared import EntityData
 
 
-class OpData(Body, kw_only=True):
+class OpData(Body, kw_only=True, forbid_unknown_fields=True):
     """OpData of AlterClientQuotasRequest."""
 
     key: str
@@ -15,14 +15,14 @@ class OpData(Body, kw_only=True):
     remove: bool = False
 
 
-class AlterClientQuotasRequestEntryData(Body, kw_only=True):
+class AlterClientQuotasRequestEntryData(Body, kw_only=True, forbid_unknown_fields=True):
     """EntryData of AlterClientQuotasRequest."""
 
     entity: list[EntityData]
     ops: list[OpData]
 
 
-class AlterClientQuotasRequest(Body, kw_only=True):
+class AlterClientQuotasRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's AlterClientQuotasRequest, versions 0 to 1."""
 
     entries: list[AlterClientQuotasRequestEntryData]

@@ -9,14 +9,14 @@ from brokertwin.state.core.schema import Body, Int8
 from brokertwin.state.core.wire.additions import AlterConfigsEdge
 
 
-class AlterConfigsRequestAlterableConfig(Body, kw_only=True):
+class AlterConfigsRequestAlterableConfig(Body, kw_only=True, forbid_unknown_fields=True):
     """AlterableConfig of AlterConfigsRequest."""
 
     name: str = ""
     value: str | None = None
 
 
-class AlterConfigsRequestAlterConfigsResource(Body, kw_only=True):
+class AlterConfigsRequestAlterConfigsResource(Body, kw_only=True, forbid_unknown_fields=True):
     """AlterConfigsResource of AlterConfigsRequest."""
 
     resource_type: Int8 = 0
@@ -24,7 +24,7 @@ class AlterConfigsRequestAlterConfigsResource(Body, kw_only=True):
     configs: list[AlterConfigsRequestAlterableConfig] = []
 
 
-class AlterConfigsRequest(Body, kw_only=True):
+class AlterConfigsRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's AlterConfigsRequest, versions 0 to 2."""
 
     resources: list[AlterConfigsRequestAlterConfigsResource] = []

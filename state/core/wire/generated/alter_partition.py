@@ -8,14 +8,14 @@ from typing import Annotated
 from brokertwin.state.core.schema import ZERO_UUID, Body, Int8, Int16, Int32, Int64, Uuid, since
 
 
-class BrokerState(Body, kw_only=True):
+class BrokerState(Body, kw_only=True, forbid_unknown_fields=True):
     """BrokerState of AlterPartitionRequest."""
 
     broker_id: Int32
     broker_epoch: Int64 = -1
 
 
-class AlterPartitionRequestPartitionData(Body, kw_only=True):
+class AlterPartitionRequestPartitionData(Body, kw_only=True, forbid_unknown_fields=True):
     """PartitionData of AlterPartitionRequest."""
 
     partition_index: Int32
@@ -26,14 +26,14 @@ class AlterPartitionRequestPartitionData(Body, kw_only=True):
     partition_epoch: Int32 = 0
 
 
-class AlterPartitionRequestTopicData(Body, kw_only=True):
+class AlterPartitionRequestTopicData(Body, kw_only=True, forbid_unknown_fields=True):
     """TopicData of AlterPartitionRequest."""
 
     topic_id: Uuid
     partitions: list[AlterPartitionRequestPartitionData] = []
 
 
-class AlterPartitionRequest(Body, kw_only=True):
+class AlterPartitionRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's AlterPartitionRequest, versions 2 to 3."""
 
     broker_id: Int32

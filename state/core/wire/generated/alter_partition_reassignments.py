@@ -8,21 +8,21 @@ from typing import Annotated
 from brokertwin.state.core.schema import Body, Int16, Int32, since
 
 
-class ReassignablePartition(Body, kw_only=True):
+class ReassignablePartition(Body, kw_only=True, forbid_unknown_fields=True):
     """ReassignablePartition of AlterPartitionReassignmentsRequest."""
 
     partition_index: Int32
     replicas: list[Int32] | None = None
 
 
-class ReassignableTopic(Body, kw_only=True):
+class ReassignableTopic(Body, kw_only=True, forbid_unknown_fields=True):
     """ReassignableTopic of AlterPartitionReassignmentsRequest."""
 
     name: str
     partitions: list[ReassignablePartition]
 
 
-class AlterPartitionReassignmentsRequest(Body, kw_only=True):
+class AlterPartitionReassignmentsRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's AlterPartitionReassignmentsRequest, versions 0 to 1."""
 
     timeout_ms: Int32 = 60000

@@ -8,7 +8,7 @@ from typing import Annotated
 from brokertwin.state.core.schema import Body, Int16, Int32, Int64, since, tagged
 
 
-class ApiVersionsRequest(Body, kw_only=True):
+class ApiVersionsRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's ApiVersionsRequest, versions 0 to 4."""
 
     client_software_name: Annotated[str, since(3)] = ""

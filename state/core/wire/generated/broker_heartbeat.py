@@ -8,7 +8,7 @@ from typing import Annotated
 from brokertwin.state.core.schema import Body, Int16, Int32, Int64, Uuid, tagged
 
 
-class BrokerHeartbeatRequest(Body, kw_only=True):
+class BrokerHeartbeatRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's BrokerHeartbeatRequest, versions 0 to 2."""
 
     broker_id: Int32

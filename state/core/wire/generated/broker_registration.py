@@ -8,7 +8,7 @@ from typing import Annotated
 from brokertwin.state.core.schema import Body, Int16, Int32, Int64, UInt16, Uuid, since
 
 
-class BrokerRegistrationRequestListener(Body, kw_only=True):
+class BrokerRegistrationRequestListener(Body, kw_only=True, forbid_unknown_fields=True):
     """Listener of BrokerRegistrationRequest."""
 
     name: str
@@ -17,7 +17,7 @@ class BrokerRegistrationRequestListener(Body, kw_only=True):
     security_protocol: Int16 = 0
 
 
-class Feature(Body, kw_only=True):
+class Feature(Body, kw_only=True, forbid_unknown_fields=True):
     """Feature of BrokerRegistrationRequest."""
 
     name: str
@@ -25,7 +25,7 @@ class Feature(Body, kw_only=True):
     max_supported_version: Int16
 
 
-class BrokerRegistrationRequest(Body, kw_only=True):
+class BrokerRegistrationRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's BrokerRegistrationRequest, versions 0 to 4."""
 
     broker_id: Int32

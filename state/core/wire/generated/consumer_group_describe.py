@@ -10,7 +10,7 @@ from msgspec import field
 from brokertwin.state.core.schema import ZERO_UUID, Body, Int8, Int16, Int32, Uuid, since
 
 
-class ConsumerGroupDescribeRequest(Body, kw_only=True):
+class ConsumerGroupDescribeRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's ConsumerGroupDescribeRequest, versions 0 to 1."""
 
     group_ids: list[str]

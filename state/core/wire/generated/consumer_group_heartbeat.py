@@ -8,14 +8,14 @@ from typing import Annotated
 from brokertwin.state.core.schema import Body, Int16, Int32, Uuid, since
 
 
-class ConsumerGroupHeartbeatTopicPartitions(Body, kw_only=True):
+class ConsumerGroupHeartbeatTopicPartitions(Body, kw_only=True, forbid_unknown_fields=True):
     """A struct that several messages have."""
 
     topic_id: Uuid
     partitions: list[Int32]
 
 
-class ConsumerGroupHeartbeatRequest(Body, kw_only=True):
+class ConsumerGroupHeartbeatRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's ConsumerGroupHeartbeatRequest, versions 0 to 1."""
 
     group_id: str

@@ -11,14 +11,14 @@ from brokertwin.state.core.schema import Body, Int16, Int32, Int64, since
 from brokertwin.state.core.wire.additions import TokenEdge
 
 
-class CreatableRenewers(Body, kw_only=True):
+class CreatableRenewers(Body, kw_only=True, forbid_unknown_fields=True):
     """CreatableRenewers of CreateDelegationTokenRequest."""
 
     principal_type: str
     principal_name: str
 
 
-class CreateDelegationTokenRequest(Body, kw_only=True):
+class CreateDelegationTokenRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's CreateDelegationTokenRequest, versions 1 to 3."""
 
     owner_principal_type: Annotated[str | None, since(3)] = None

@@ -8,21 +8,21 @@ from typing import Annotated
 from brokertwin.state.core.schema import ZERO_UUID, Body, Int8, Int16, Int32, Uuid, since, tagged
 
 
-class CreatableReplicaAssignment(Body, kw_only=True):
+class CreatableReplicaAssignment(Body, kw_only=True, forbid_unknown_fields=True):
     """CreatableReplicaAssignment of CreateTopicsRequest."""
 
     partition_index: Int32
     broker_ids: list[Int32] = []
 
 
-class CreatableTopicConfig(Body, kw_only=True):
+class CreatableTopicConfig(Body, kw_only=True, forbid_unknown_fields=True):
     """CreatableTopicConfig of CreateTopicsRequest."""
 
     name: str
     value: str | None = None
 
 
-class CreatableTopic(Body, kw_only=True):
+class CreatableTopic(Body, kw_only=True, forbid_unknown_fields=True):
     """CreatableTopic of CreateTopicsRequest."""
 
     name: str
@@ -32,7 +32,7 @@ class CreatableTopic(Body, kw_only=True):
     configs: list[CreatableTopicConfig] = []
 
 
-class CreateTopicsRequest(Body, kw_only=True):
+class CreateTopicsRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's CreateTopicsRequest, versions 2 to 7."""
 
     topics: list[CreatableTopic] = []

@@ -7,7 +7,7 @@ from brokertwin.state.core.schema import Body, Int8, Int16, Int32
 from brokertwin.state.core.wire.generated.shared import AclFilter
 
 
-class DeleteAclsRequest(Body, kw_only=True):
+class DeleteAclsRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's DeleteAclsRequest, versions 1 to 3."""
 
     filters: list[AclFilter] = []

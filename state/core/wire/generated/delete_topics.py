@@ -8,14 +8,14 @@ from typing import Annotated
 from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Uuid, since
 
 
-class DeleteTopicState(Body, kw_only=True):
+class DeleteTopicState(Body, kw_only=True, forbid_unknown_fields=True):
     """DeleteTopicState of DeleteTopicsRequest."""
 
     name: str | None = None
     topic_id: Uuid = ZERO_UUID
 
 
-class DeleteTopicsRequest(Body, kw_only=True):
+class DeleteTopicsRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's DeleteTopicsRequest, versions 1 to 6."""
 
     topics: Annotated[list[DeleteTopicState], since(6)] = []

@@ -7,7 +7,7 @@ from brokertwin.state.core.schema import Body, Float64, Int8, Int16, Int32
 from brokertwin.state.core.wire.generated.shared import EntityData
 
 
-class ComponentData(Body, kw_only=True):
+class ComponentData(Body, kw_only=True, forbid_unknown_fields=True):
     """ComponentData of DescribeClientQuotasRequest."""
 
     entity_type: str
@@ -15,7 +15,7 @@ class ComponentData(Body, kw_only=True):
     match: str | None = None
 
 
-class DescribeClientQuotasRequest(Body, kw_only=True):
+class DescribeClientQuotasRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's DescribeClientQuotasRequest, versions 0 to 1."""
 
     components: list[ComponentData]

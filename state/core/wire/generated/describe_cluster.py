@@ -8,7 +8,7 @@ from typing import Annotated
 from brokertwin.state.core.schema import Body, Int8, Int16, Int32, since
 
 
-class DescribeClusterRequest(Body, kw_only=True):
+class DescribeClusterRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's DescribeClusterRequest, versions 0 to 2."""
 
     include_cluster_authorized_operations: bool = False

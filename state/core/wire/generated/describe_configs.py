@@ -8,7 +8,7 @@ from typing import Annotated
 from brokertwin.state.core.schema import Body, Int8, Int16, Int32, since
 
 
-class DescribeConfigsResource(Body, kw_only=True):
+class DescribeConfigsResource(Body, kw_only=True, forbid_unknown_fields=True):
     """DescribeConfigsResource of DescribeConfigsRequest."""
 
     resource_type: Int8 = 0
@@ -16,7 +16,7 @@ class DescribeConfigsResource(Body, kw_only=True):
     configuration_keys: list[str] | None = None
 
 
-class DescribeConfigsRequest(Body, kw_only=True):
+class DescribeConfigsRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's DescribeConfigsRequest, versions 1 to 4."""
 
     resources: list[DescribeConfigsResource] = []

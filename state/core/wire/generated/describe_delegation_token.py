@@ -11,14 +11,14 @@ from brokertwin.state.core.schema import Body, Int16, Int32, Int64, since
 from brokertwin.state.core.wire.additions import TokenEdge
 
 
-class DescribeDelegationTokenOwner(Body, kw_only=True):
+class DescribeDelegationTokenOwner(Body, kw_only=True, forbid_unknown_fields=True):
     """DescribeDelegationTokenOwner of DescribeDelegationTokenRequest."""
 
     principal_type: str
     principal_name: str
 
 
-class DescribeDelegationTokenRequest(Body, kw_only=True):
+class DescribeDelegationTokenRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's DescribeDelegationTokenRequest, versions 1 to 3."""
 
     owners: list[DescribeDelegationTokenOwner] | None = None

@@ -8,7 +8,7 @@ from typing import Annotated
 from brokertwin.state.core.schema import Body, Int16, Int32, since
 
 
-class DescribeGroupsRequest(Body, kw_only=True):
+class DescribeGroupsRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's DescribeGroupsRequest, versions 0 to 6."""
 
     groups: list[str]

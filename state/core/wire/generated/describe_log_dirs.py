@@ -8,14 +8,14 @@ from typing import Annotated
 from brokertwin.state.core.schema import Body, Int16, Int32, Int64, since
 
 
-class DescribableLogDirTopic(Body, kw_only=True):
+class DescribableLogDirTopic(Body, kw_only=True, forbid_unknown_fields=True):
     """DescribableLogDirTopic of DescribeLogDirsRequest."""
 
     topic: str
     partitions: list[Int32]
 
 
-class DescribeLogDirsRequest(Body, kw_only=True):
+class DescribeLogDirsRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's DescribeLogDirsRequest, versions 1 to 5."""
 
     topics: list[DescribableLogDirTopic] | None = None

@@ -8,20 +8,20 @@ from typing import Annotated
 from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, UInt16, Uuid, since
 
 
-class DescribeQuorumRequestPartitionData(Body, kw_only=True):
+class DescribeQuorumRequestPartitionData(Body, kw_only=True, forbid_unknown_fields=True):
     """PartitionData of DescribeQuorumRequest."""
 
     partition_index: Int32
 
 
-class DescribeQuorumRequestTopicData(Body, kw_only=True):
+class DescribeQuorumRequestTopicData(Body, kw_only=True, forbid_unknown_fields=True):
     """TopicData of DescribeQuorumRequest."""
 
     topic_name: str
     partitions: list[DescribeQuorumRequestPartitionData]
 
 
-class DescribeQuorumRequest(Body, kw_only=True):
+class DescribeQuorumRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's DescribeQuorumRequest, versions 0 to 2."""
 
     topics: list[DescribeQuorumRequestTopicData]

@@ -8,21 +8,21 @@ from typing import Annotated
 from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
 
 
-class DescribeShareGroupOffsetsRequestTopic(Body, kw_only=True):
+class DescribeShareGroupOffsetsRequestTopic(Body, kw_only=True, forbid_unknown_fields=True):
     """DescribeShareGroupOffsetsRequestTopic of DescribeShareGroupOffsetsRequest."""
 
     topic_name: str
     partitions: list[Int32]
 
 
-class DescribeShareGroupOffsetsRequestGroup(Body, kw_only=True):
+class DescribeShareGroupOffsetsRequestGroup(Body, kw_only=True, forbid_unknown_fields=True):
     """DescribeShareGroupOffsetsRequestGroup of DescribeShareGroupOffsetsRequest."""
 
     group_id: str
     topics: list[DescribeShareGroupOffsetsRequestTopic] | None = None
 
 
-class DescribeShareGroupOffsetsRequest(Body, kw_only=True):
+class DescribeShareGroupOffsetsRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's DescribeShareGroupOffsetsRequest, versions 0 to 1."""
 
     groups: list[DescribeShareGroupOffsetsRequestGroup]

@@ -8,14 +8,14 @@ from typing import Annotated
 from brokertwin.state.core.schema import Body, Int8, Int16, Int32, since
 
 
-class ElectLeadersRequestTopicPartitions(Body, kw_only=True):
+class ElectLeadersRequestTopicPartitions(Body, kw_only=True, forbid_unknown_fields=True):
     """TopicPartitions of ElectLeadersRequest."""
 
     topic: str
     partitions: list[Int32]
 
 
-class ElectLeadersRequest(Body, kw_only=True):
+class ElectLeadersRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's ElectLeadersRequest, versions 0 to 2."""
 
     election_type: Annotated[Int8, since(1)] = 0

@@ -8,7 +8,7 @@ from typing import Annotated
 from brokertwin.state.core.schema import Body, Int8, Int16, Int32, since
 
 
-class FindCoordinatorRequest(Body, kw_only=True):
+class FindCoordinatorRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's FindCoordinatorRequest, versions 0 to 6."""
 
     key: Annotated[str, since(0, 3)] = ""

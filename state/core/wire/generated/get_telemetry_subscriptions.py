@@ -7,7 +7,7 @@ from brokertwin.state.core.schema import ZERO_UUID, Body, Int8, Int16, Int32, Uu
 from brokertwin.state.core.wire.additions import ClientSoftware
 
 
-class GetTelemetrySubscriptionsRequest(ClientSoftware, kw_only=True):
+class GetTelemetrySubscriptionsRequest(ClientSoftware, kw_only=True, forbid_unknown_fields=True):
     """Kafka's GetTelemetrySubscriptionsRequest, version 0."""
 
     client_instance_id: Uuid = ZERO_UUID

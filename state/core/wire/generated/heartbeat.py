@@ -8,7 +8,7 @@ from typing import Annotated
 from brokertwin.state.core.schema import Body, Int16, Int32, since
 
 
-class HeartbeatRequest(Body, kw_only=True):
+class HeartbeatRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's HeartbeatRequest, versions 0 to 4."""
 
     group_id: str

@@ -9,7 +9,7 @@ from brokertwin.state.core.schema import Body, Int8
 from brokertwin.state.core.wire.additions import AlterConfigsEdge
 
 
-class IncrementalAlterConfigsRequestAlterableConfig(Body, kw_only=True):
+class IncrementalAlterConfigsRequestAlterableConfig(Body, kw_only=True, forbid_unknown_fields=True):
     """AlterableConfig of IncrementalAlterConfigsRequest."""
 
     name: str = ""
@@ -17,7 +17,9 @@ class IncrementalAlterConfigsRequestAlterableConfig(Body, kw_only=True):
     value: str | None = None
 
 
-class IncrementalAlterConfigsRequestAlterConfigsResource(Body, kw_only=True):
+class IncrementalAlterConfigsRequestAlterConfigsResource(
+    Body, kw_only=True, forbid_unknown_fields=True
+):
     """AlterConfigsResource of IncrementalAlterConfigsRequest."""
 
     resource_type: Int8 = 0
@@ -25,7 +27,7 @@ class IncrementalAlterConfigsRequestAlterConfigsResource(Body, kw_only=True):
     configs: list[IncrementalAlterConfigsRequestAlterableConfig] = []
 
 
-class IncrementalAlterConfigsRequest(Body, kw_only=True):
+class IncrementalAlterConfigsRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's IncrementalAlterConfigsRequest, versions 0 to 1."""
 
     resources: list[IncrementalAlterConfigsRequestAlterConfigsResource] = []

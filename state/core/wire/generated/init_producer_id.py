@@ -8,7 +8,7 @@ from typing import Annotated
 from brokertwin.state.core.schema import Body, Int16, Int32, Int64, since
 
 
-class InitProducerIdRequest(Body, kw_only=True):
+class InitProducerIdRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's InitProducerIdRequest, versions 0 to 6."""
 
     transactional_id: str | None

@@ -8,14 +8,14 @@ from typing import Annotated
 from brokertwin.state.core.schema import Body, Int16, Int32, since
 
 
-class JoinGroupRequestProtocol(Body, kw_only=True):
+class JoinGroupRequestProtocol(Body, kw_only=True, forbid_unknown_fields=True):
     """JoinGroupRequestProtocol of JoinGroupRequest."""
 
     name: str
     metadata: str = ""
 
 
-class JoinGroupRequest(Body, kw_only=True):
+class JoinGroupRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's JoinGroupRequest, versions 0 to 9."""
 
     group_id: str

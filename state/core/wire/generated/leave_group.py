@@ -8,7 +8,7 @@ from typing import Annotated
 from brokertwin.state.core.schema import Body, Int16, Int32, since
 
 
-class MemberIdentity(Body, kw_only=True):
+class MemberIdentity(Body, kw_only=True, forbid_unknown_fields=True):
     """MemberIdentity of LeaveGroupRequest."""
 
     member_id: str
@@ -16,7 +16,7 @@ class MemberIdentity(Body, kw_only=True):
     reason: Annotated[str | None, since(5)] = None
 
 
-class LeaveGroupRequest(Body, kw_only=True):
+class LeaveGroupRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's LeaveGroupRequest, versions 0 to 5."""
 
     group_id: str

@@ -8,7 +8,7 @@ from typing import Annotated
 from brokertwin.state.core.schema import Body, Int8, Int16, Int32, since
 
 
-class ListConfigResourcesRequest(Body, kw_only=True):
+class ListConfigResourcesRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's ListConfigResourcesRequest, versions 0 to 1."""
 
     resource_types: Annotated[list[Int8], since(1)] = []

@@ -8,7 +8,7 @@ from typing import Annotated
 from brokertwin.state.core.schema import Body, Int16, Int32, since
 
 
-class ListGroupsRequest(Body, kw_only=True):
+class ListGroupsRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's ListGroupsRequest, versions 0 to 5."""
 
     states_filter: Annotated[list[str], since(4)] = []

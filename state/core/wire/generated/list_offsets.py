@@ -9,7 +9,7 @@ from brokertwin.state.core.schema import Body, Int8, Int16, Int32, Int64, since,
 from brokertwin.state.core.wire.additions import Within
 
 
-class ListOffsetsPartition(Body, kw_only=True):
+class ListOffsetsPartition(Body, kw_only=True, forbid_unknown_fields=True):
     """ListOffsetsPartition of ListOffsetsRequest."""
 
     partition_index: Int32
@@ -17,14 +17,14 @@ class ListOffsetsPartition(Body, kw_only=True):
     timestamp: Int64
 
 
-class ListOffsetsTopic(Body, kw_only=True):
+class ListOffsetsTopic(Body, kw_only=True, forbid_unknown_fields=True):
     """ListOffsetsTopic of ListOffsetsRequest."""
 
     name: str
     partitions: list[ListOffsetsPartition]
 
 
-class ListOffsetsRequest(Body, kw_only=True):
+class ListOffsetsRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's ListOffsetsRequest, versions 1 to 11."""
 
     replica_id: Int32

@@ -8,7 +8,7 @@ from typing import Annotated
 from brokertwin.state.core.schema import Body, Int16, Int32, Int64, since
 
 
-class ListTransactionsRequest(Body, kw_only=True):
+class ListTransactionsRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's ListTransactionsRequest, versions 0 to 2."""
 
     state_filters: list[str] = []

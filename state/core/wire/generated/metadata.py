@@ -8,14 +8,14 @@ from typing import Annotated
 from brokertwin.state.core.schema import ZERO_UUID, Body, CachedBody, Int16, Int32, Uuid, since
 
 
-class MetadataRequestTopic(Body, kw_only=True):
+class MetadataRequestTopic(Body, kw_only=True, forbid_unknown_fields=True):
     """MetadataRequestTopic of MetadataRequest."""
 
     topic_id: Annotated[Uuid, since(10)] = ZERO_UUID
     name: str | None = None
 
 
-class MetadataRequest(Body, kw_only=True):
+class MetadataRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's MetadataRequest, versions 0 to 13."""
 
     topics: list[MetadataRequestTopic] | None = None

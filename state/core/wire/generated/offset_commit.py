@@ -9,7 +9,7 @@ from brokertwin.state.core.schema import ZERO_UUID, Body, Int32, Int64, Uuid, si
 from brokertwin.state.core.wire.generated.shared import OffsetCommitResponseTopic
 
 
-class OffsetCommitRequestPartition(Body, kw_only=True):
+class OffsetCommitRequestPartition(Body, kw_only=True, forbid_unknown_fields=True):
     """OffsetCommitRequestPartition of OffsetCommitRequest."""
 
     partition_index: Int32
@@ -18,7 +18,7 @@ class OffsetCommitRequestPartition(Body, kw_only=True):
     committed_metadata: str | None = None
 
 
-class OffsetCommitRequestTopic(Body, kw_only=True):
+class OffsetCommitRequestTopic(Body, kw_only=True, forbid_unknown_fields=True):
     """OffsetCommitRequestTopic of OffsetCommitRequest."""
 
     name: Annotated[str, since(0, 9)] = ""
@@ -26,7 +26,7 @@ class OffsetCommitRequestTopic(Body, kw_only=True):
     partitions: list[OffsetCommitRequestPartition]
 
 
-class OffsetCommitRequest(Body, kw_only=True):
+class OffsetCommitRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's OffsetCommitRequest, versions 2 to 10."""
 
     group_id: str

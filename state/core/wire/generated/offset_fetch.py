@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Int64, Uuid, since
 
 
-class OffsetFetchRequestTopics(Body, kw_only=True):
+class OffsetFetchRequestTopics(Body, kw_only=True, forbid_unknown_fields=True):
     """OffsetFetchRequestTopics of OffsetFetchRequest."""
 
     name: Annotated[str, since(0, 9)] = ""
@@ -18,7 +18,7 @@ class OffsetFetchRequestTopics(Body, kw_only=True):
     partition_indexes: list[Int32]
 
 
-class OffsetFetchRequestGroup(Body, kw_only=True):
+class OffsetFetchRequestGroup(Body, kw_only=True, forbid_unknown_fields=True):
     """OffsetFetchRequestGroup of OffsetFetchRequest."""
 
     group_id: str
@@ -27,7 +27,7 @@ class OffsetFetchRequestGroup(Body, kw_only=True):
     topics: list[OffsetFetchRequestTopics] | None
 
 
-class OffsetFetchRequest(Body, kw_only=True):
+class OffsetFetchRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's OffsetFetchRequest, versions 1 to 10."""
 
     group_id: Annotated[str, since(0, 7)] = ""

@@ -8,7 +8,7 @@ from typing import Annotated
 from brokertwin.state.core.schema import Body, Int16, Int32, Int64, since
 
 
-class OffsetForLeaderPartition(Body, kw_only=True):
+class OffsetForLeaderPartition(Body, kw_only=True, forbid_unknown_fields=True):
     """OffsetForLeaderPartition of OffsetForLeaderEpochRequest."""
 
     partition: Int32 = 0
@@ -16,14 +16,14 @@ class OffsetForLeaderPartition(Body, kw_only=True):
     leader_epoch: Int32 = -1
 
 
-class OffsetForLeaderTopic(Body, kw_only=True):
+class OffsetForLeaderTopic(Body, kw_only=True, forbid_unknown_fields=True):
     """OffsetForLeaderTopic of OffsetForLeaderEpochRequest."""
 
     topic: str = ""
     partitions: list[OffsetForLeaderPartition] = []
 
 
-class OffsetForLeaderEpochRequest(Body, kw_only=True):
+class OffsetForLeaderEpochRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's OffsetForLeaderEpochRequest, versions 2 to 4."""
 
     replica_id: Annotated[Int32, since(3)] = -2

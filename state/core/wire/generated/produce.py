@@ -23,17 +23,18 @@ from brokertwin.state.core.wire.additions import RecordsSummary, RefusedRecords
 from brokertwin.state.core.wire.generated.shared import LeaderIdAndEpoch
 
 
-class PartitionProduceData(Body, kw_only=True):
+class PartitionProduceData(Body, kw_only=True, forbid_unknown_fields=True):
     """PartitionProduceData of ProduceRequest."""
 
     index: Int32 = 0
+    records: UnsetType | None = UNSET
     records_size_in_bytes: Int32 = 0
     batches: list[Batch] = []
     records_error: Int16 = 0
     records_seen: RecordsSummary | None = None
 
 
-class TopicProduceData(Body, kw_only=True):
+class TopicProduceData(Body, kw_only=True, forbid_unknown_fields=True):
     """TopicProduceData of ProduceRequest."""
 
     name: Annotated[str, since(0, 12)] = ""
@@ -41,7 +42,7 @@ class TopicProduceData(Body, kw_only=True):
     partition_data: list[PartitionProduceData] = []
 
 
-class ProduceRequest(Body, kw_only=True):
+class ProduceRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's ProduceRequest, versions 3 to 13."""
 
     transactional_id: str | None = None

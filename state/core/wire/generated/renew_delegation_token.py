@@ -9,7 +9,7 @@ from brokertwin.state.core.schema import Body, Int16, Int32, Int64
 from brokertwin.state.core.wire.additions import TokenEdge
 
 
-class RenewDelegationTokenRequest(Body, kw_only=True):
+class RenewDelegationTokenRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's RenewDelegationTokenRequest, versions 1 to 2."""
 
     hmac: str = ""

@@ -15,7 +15,7 @@ from brokertwin.state.core.wire.generated.shared import (
 )
 
 
-class ShareAcknowledgeRequest(Body, kw_only=True):
+class ShareAcknowledgeRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's ShareAcknowledgeRequest, versions 1 to 2."""
 
     group_id: str | None = None

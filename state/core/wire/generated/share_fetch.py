@@ -27,14 +27,14 @@ from brokertwin.state.core.wire.generated.shared import (
 )
 
 
-class ShareFetchRequestForgottenTopic(Body, kw_only=True):
+class ShareFetchRequestForgottenTopic(Body, kw_only=True, forbid_unknown_fields=True):
     """ForgottenTopic of ShareFetchRequest."""
 
     topic_id: Uuid
     partitions: list[Int32] = []
 
 
-class ShareFetchRequest(Body, kw_only=True):
+class ShareFetchRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's ShareFetchRequest, versions 1 to 2."""
 
     group_id: str | None = None

@@ -8,7 +8,7 @@ from msgspec import field
 from brokertwin.state.core.schema import ZERO_UUID, Body, Int16, Int32, Uuid
 
 
-class ShareGroupDescribeRequest(Body, kw_only=True):
+class ShareGroupDescribeRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's ShareGroupDescribeRequest, version 1."""
 
     group_ids: list[str]

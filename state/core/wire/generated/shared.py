@@ -20,7 +20,7 @@ from brokertwin.state.core.schema import (
 )
 
 
-class EntityData(Body, kw_only=True):
+class EntityData(Body, kw_only=True, forbid_unknown_fields=True):
     """A struct that several messages have."""
 
     entity_type: str
@@ -43,7 +43,7 @@ class AlterConfigsResponse(Body):
     responses: list[AlterConfigsResourceResponse] = []
 
 
-class AclFilter(Body, kw_only=True):
+class AclFilter(Body, kw_only=True, forbid_unknown_fields=True):
     """A struct that several messages have."""
 
     resource_type_filter: Int8 = 1
@@ -98,28 +98,28 @@ class OffsetCommitResponseTopic(Body):
     partitions: list[OffsetCommitResponsePartition] = []
 
 
-class ReadStatePartition(Body, kw_only=True):
+class ReadStatePartition(Body, kw_only=True, forbid_unknown_fields=True):
     """A struct that several messages have."""
 
     partition: Int32
     leader_epoch: Int32 = 0
 
 
-class ReadStateData(Body, kw_only=True):
+class ReadStateData(Body, kw_only=True, forbid_unknown_fields=True):
     """A struct that several messages have."""
 
     topic_id: Uuid
     partitions: list[ReadStatePartition]
 
 
-class ReadShareGroupStateRequest(Body, kw_only=True):
+class ReadShareGroupStateRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """A struct that several messages have."""
 
     group_id: str
     topics: list[ReadStateData]
 
 
-class StateBatch(Body, kw_only=True):
+class StateBatch(Body, kw_only=True, forbid_unknown_fields=True):
     """A struct that several messages have."""
 
     first_offset: Int64
@@ -128,7 +128,7 @@ class StateBatch(Body, kw_only=True):
     delivery_count: Int16
 
 
-class AcknowledgementBatch(Body, kw_only=True):
+class AcknowledgementBatch(Body, kw_only=True, forbid_unknown_fields=True):
     """A struct that several messages have."""
 
     first_offset: Int64
@@ -136,14 +136,14 @@ class AcknowledgementBatch(Body, kw_only=True):
     acknowledge_types: list[Int8]
 
 
-class ShareFetchPartition(Body, kw_only=True):
+class ShareFetchPartition(Body, kw_only=True, forbid_unknown_fields=True):
     """A struct that several messages have."""
 
     partition_index: Int32
     acknowledgement_batches: list[AcknowledgementBatch] = []
 
 
-class ShareFetchTopic(Body, kw_only=True):
+class ShareFetchTopic(Body, kw_only=True, forbid_unknown_fields=True):
     """A struct that several messages have."""
 
     topic_id: Uuid
@@ -166,14 +166,14 @@ class ShareNodeEndpoint(Body):
     rack: str | None = None
 
 
-class StreamsKeyValue(Body, kw_only=True):
+class StreamsKeyValue(Body, kw_only=True, forbid_unknown_fields=True):
     """A struct that several messages have."""
 
     key: str
     value: str
 
 
-class StreamsTopicInfo(Body, kw_only=True):
+class StreamsTopicInfo(Body, kw_only=True, forbid_unknown_fields=True):
     """A struct that several messages have."""
 
     name: str
@@ -182,14 +182,14 @@ class StreamsTopicInfo(Body, kw_only=True):
     topic_configs: list[StreamsKeyValue] = []
 
 
-class StreamsEndpoint(Body, kw_only=True):
+class StreamsEndpoint(Body, kw_only=True, forbid_unknown_fields=True):
     """A struct that several messages have."""
 
     host: str
     port: UInt16
 
 
-class StreamsTaskOffset(Body, kw_only=True):
+class StreamsTaskOffset(Body, kw_only=True, forbid_unknown_fields=True):
     """A struct that several messages have."""
 
     subtopology_id: str
@@ -197,7 +197,7 @@ class StreamsTaskOffset(Body, kw_only=True):
     offset: Int64
 
 
-class StreamsTaskIds(Body, kw_only=True):
+class StreamsTaskIds(Body, kw_only=True, forbid_unknown_fields=True):
     """A struct that several messages have."""
 
     subtopology_id: str

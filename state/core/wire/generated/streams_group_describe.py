@@ -15,7 +15,7 @@ from brokertwin.state.core.wire.generated.shared import (
 )
 
 
-class StreamsGroupDescribeRequest(Body, kw_only=True):
+class StreamsGroupDescribeRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's StreamsGroupDescribeRequest, version 0."""
 
     group_ids: list[str]

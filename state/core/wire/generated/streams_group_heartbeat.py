@@ -15,7 +15,7 @@ from brokertwin.state.core.wire.generated.shared import (
 )
 
 
-class CopartitionGroup(Body, kw_only=True):
+class CopartitionGroup(Body, kw_only=True, forbid_unknown_fields=True):
     """CopartitionGroup of StreamsGroupHeartbeatRequest."""
 
     source_topics: list[Int16] = []
@@ -23,7 +23,7 @@ class CopartitionGroup(Body, kw_only=True):
     repartition_source_topics: list[Int16] = []
 
 
-class StreamsGroupHeartbeatRequestSubtopology(Body, kw_only=True):
+class StreamsGroupHeartbeatRequestSubtopology(Body, kw_only=True, forbid_unknown_fields=True):
     """Subtopology of StreamsGroupHeartbeatRequest."""
 
     subtopology_id: str
@@ -35,14 +35,14 @@ class StreamsGroupHeartbeatRequestSubtopology(Body, kw_only=True):
     copartition_groups: list[CopartitionGroup] = []
 
 
-class StreamsGroupHeartbeatRequestTopology(Body, kw_only=True):
+class StreamsGroupHeartbeatRequestTopology(Body, kw_only=True, forbid_unknown_fields=True):
     """Topology of StreamsGroupHeartbeatRequest."""
 
     epoch: Int32
     subtopologies: list[StreamsGroupHeartbeatRequestSubtopology] = []
 
 
-class StreamsGroupHeartbeatRequest(Body, kw_only=True):
+class StreamsGroupHeartbeatRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's StreamsGroupHeartbeatRequest, version 0."""
 
     group_id: str

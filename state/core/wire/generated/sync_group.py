@@ -8,14 +8,14 @@ from typing import Annotated
 from brokertwin.state.core.schema import Body, Int16, Int32, since
 
 
-class SyncGroupRequestAssignment(Body, kw_only=True):
+class SyncGroupRequestAssignment(Body, kw_only=True, forbid_unknown_fields=True):
     """SyncGroupRequestAssignment of SyncGroupRequest."""
 
     member_id: str
     assignment: str = ""
 
 
-class SyncGroupRequest(Body, kw_only=True):
+class SyncGroupRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's SyncGroupRequest, versions 0 to 5."""
 
     group_id: str

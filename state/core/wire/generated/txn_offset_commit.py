@@ -9,7 +9,7 @@ from brokertwin.state.core.schema import Body, Int16, Int32, Int64, since
 from brokertwin.state.core.wire.generated.shared import OffsetCommitResponseTopic
 
 
-class TxnOffsetCommitRequestPartition(Body, kw_only=True):
+class TxnOffsetCommitRequestPartition(Body, kw_only=True, forbid_unknown_fields=True):
     """TxnOffsetCommitRequestPartition of TxnOffsetCommitRequest."""
 
     partition_index: Int32
@@ -18,14 +18,14 @@ class TxnOffsetCommitRequestPartition(Body, kw_only=True):
     committed_metadata: str | None = None
 
 
-class TxnOffsetCommitRequestTopic(Body, kw_only=True):
+class TxnOffsetCommitRequestTopic(Body, kw_only=True, forbid_unknown_fields=True):
     """TxnOffsetCommitRequestTopic of TxnOffsetCommitRequest."""
 
     name: str
     partitions: list[TxnOffsetCommitRequestPartition]
 
 
-class TxnOffsetCommitRequest(Body, kw_only=True):
+class TxnOffsetCommitRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's TxnOffsetCommitRequest, versions 0 to 5."""
 
     transactional_id: str

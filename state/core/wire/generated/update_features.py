@@ -8,7 +8,7 @@ from typing import Annotated
 from brokertwin.state.core.schema import Body, Int8, Int16, Int32, since
 
 
-class FeatureUpdateKey(Body, kw_only=True):
+class FeatureUpdateKey(Body, kw_only=True, forbid_unknown_fields=True):
     """FeatureUpdateKey of UpdateFeaturesRequest."""
 
     feature: str = ""
@@ -17,7 +17,7 @@ class FeatureUpdateKey(Body, kw_only=True):
     upgrade_type: Annotated[Int8, since(1)] = 1
 
 
-class UpdateFeaturesRequest(Body, kw_only=True):
+class UpdateFeaturesRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's UpdateFeaturesRequest, versions 0 to 2."""
 
     timeout_ms: Int32 = 60000

@@ -9,7 +9,7 @@ from brokertwin.state.core.schema import Body, Int32, Int64, Uuid, since
 from brokertwin.state.core.wire.generated.shared import StateBatch
 
 
-class WriteShareGroupStateRequestPartitionData(Body, kw_only=True):
+class WriteShareGroupStateRequestPartitionData(Body, kw_only=True, forbid_unknown_fields=True):
     """PartitionData of WriteShareGroupStateRequest."""
 
     partition: Int32
@@ -20,14 +20,14 @@ class WriteShareGroupStateRequestPartitionData(Body, kw_only=True):
     state_batches: list[StateBatch] = []
 
 
-class WriteStateData(Body, kw_only=True):
+class WriteStateData(Body, kw_only=True, forbid_unknown_fields=True):
     """WriteStateData of WriteShareGroupStateRequest."""
 
     topic_id: Uuid
     partitions: list[WriteShareGroupStateRequestPartitionData]
 
 
-class WriteShareGroupStateRequest(Body, kw_only=True):
+class WriteShareGroupStateRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's WriteShareGroupStateRequest, versions 0 to 1."""
 
     group_id: str

@@ -8,14 +8,14 @@ from typing import Annotated
 from brokertwin.state.core.schema import Body, Int8, Int16, Int32, Int64, since
 
 
-class WritableTxnMarkerTopic(Body, kw_only=True):
+class WritableTxnMarkerTopic(Body, kw_only=True, forbid_unknown_fields=True):
     """WritableTxnMarkerTopic of WriteTxnMarkersRequest."""
 
     name: str
     partition_indexes: list[Int32]
 
 
-class WritableTxnMarker(Body, kw_only=True):
+class WritableTxnMarker(Body, kw_only=True, forbid_unknown_fields=True):
     """WritableTxnMarker of WriteTxnMarkersRequest."""
 
     producer_id: Int64
@@ -26,7 +26,7 @@ class WritableTxnMarker(Body, kw_only=True):
     transaction_version: Annotated[Int8, since(2)] = 0
 
 
-class WriteTxnMarkersRequest(Body, kw_only=True):
+class WriteTxnMarkersRequest(Body, kw_only=True, forbid_unknown_fields=True):
     """Kafka's WriteTxnMarkersRequest, versions 1 to 2."""
 
     markers: list[WritableTxnMarker]

@@ -1,0 +1,75 @@
+"""Options --era and --trace of the commands with clients and brokers of former Kafka versions."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from brokertwin.cli.output import say
+from brokertwin.clients.era import Era
+from brokertwin.errors import UserError
+
+if TYPE_CHECKING:
+    from brokertwin.clients.consumer_client import ConsumerClient
+
+EraOption = Annotated[
+    Era | None,
+    typer.Option(
+        "--era",
+        help="Rules and defaults of a former Kafka version; requests stay those of today.",
+    ),
+]
+Trace = Annotated[
+    bool,
+    typer.Option(
+        "--trace",
+        help="Print log lines of that time on standard error: metadata, connections, batches,"
+        " fetch sessions.",
+    ),
+]
+BrokerEra = Annotated[
+    Era | None,
+    typer.Option(
+        "--era",
+        help="With --engine local: rules and defaults of brokers of a former Kafka version;"
+        " --set and --broker-config win.",
+    ),
+]
+BrokerTrace = Annotated[
+    bool,
+    typer.Option(
+        "--trace",
+        help="With --engine local: print log lines of that time on standard error: fetch sessions,"
+        " fetcher threads, copied records, completed requests.",
+    ),
+]
+
+
+def client_of(era: Era | None, is_traced: bool) -> "Callable[..., ConsumerClient]":
+    """Return what creates a consumer with an era's rules, and with lines if wanted."""
+    from brokertwin.clients.traced import consumer_maker
+
+    return consumer_maker(era, tracer(is_traced))
+
+
+def broker_defaults(era: Era | None, is_traced: bool, is_local: bool) -> dict[str, str]:
+    """Return the broker settings of an era. Raises UserError for a job's brokers."""
+    from brokertwin.state.eras.versions import SETTINGS, TRACES
+
+    if not is_local and (era is not None or is_traced):
+        raise UserError(
+            "Cannot combine --era and --trace with --engine spark: the job has the brokers.",
+            "Pass the settings `brokertwin.…` to `brokertwin run` with --set instead.",
+        )
+    return {**(SETTINGS[era] if era else {}), **(TRACES if is_traced else {})}
+
+
+def tracer(is_wanted: bool) -> Callable[[str], None] | None:
+    """Return the function that prints a line with the time, or None."""
+    return _print if is_wanted else None
+
+
+def _print(line: str) -> None:
+    now = datetime.now().astimezone()
+    say(f"[{now:%H:%M:%S},{now.microsecond // 1000:03}] {line}")

@@ -1,0 +1,54 @@
+"""Settings of the clients of former Kafka versions.
+
+Source: seeds 000 to 002; `ProducerConfig`, `ConsumerConfig`, `Metadata` in Kafka 0.10.1 and 2.0.
+
+                           0.10                        2.0                      today
+    metadata               full updates only           full updates only        also partial ones
+    retry.backoff.ms       constant                    constant                 exponential
+    while it connects      selects for 0 ms            reconnect.backoff.ms     reconnect.backoff.ms
+    records without a key  round robin                 round robin              sticky
+    acks, linger.ms        1, 0                        1, 0                     all, 5
+    idempotence            none                        off                      on
+    fetch sessions         none                        yes                      yes
+    assignors              range                       range                    Kafka 4's
+
+Versions of requests are always today's, because current brokers accept no older ones.
+"""
+
+import msgspec
+
+from brokertwin.clients.assignors.assign import AssignorName
+from brokertwin.clients.backoff import constant_backoff
+from brokertwin.clients.consumer_config import ConsumerConfig
+from brokertwin.clients.era import Era
+from brokertwin.clients.fetcher import FetchSettings
+from brokertwin.clients.metadata import MetadataRules, MetadataSettings
+from brokertwin.clients.producer_config import ProducerConfig
+
+
+def metadata_settings(era: Era | None) -> MetadataSettings:
+    """The metadata settings of a client; None is today's."""
+    if era is None:
+        return MetadataSettings()
+    return MetadataSettings(refresh_backoff=constant_backoff(), rules=MetadataRules(era.value))
+
+
+def producer_config(era: Era | None) -> ProducerConfig:
+    """The default settings of a producer."""
+    if era is None:
+        return ProducerConfig()
+    return ProducerConfig(acks="1", linger_ms=0, enable_idempotence=False, retry_backoff_max_ms=100)
+
+
+def of_consumer(era: Era | None, config: ConsumerConfig) -> ConsumerConfig:
+    """A consumer's settings, with the backoff and the default assignor of an era."""
+    if era is None:
+        return config
+    is_default = config.assignors == ConsumerConfig(group_id="").assignors
+    assignors = (AssignorName.RANGE,) if is_default else config.assignors
+    return msgspec.structs.replace(config, assignors=assignors, retry_backoff=constant_backoff())
+
+
+def of_fetches(era: Era | None, settings: FetchSettings) -> FetchSettings:
+    """A consumer's fetch settings; before KIP-227 there were no sessions."""
+    return msgspec.structs.replace(settings, uses_sessions=era is not Era.KAFKA_0_10)

@@ -1,0 +1,64 @@
+"""The stage of a streaming query that decides events: a stateful operator.
+
+`brokertwin run` puts it between two Kafka topics; docs/library.md between a source and a sink of
+one's own.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from brokertwin.state.core.settings import CellSettings
+from brokertwin.streaming.job import operator
+from brokertwin.streaming.job.operator import Count
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+def decided(
+    events: "DataFrame", cells: Mapping[int, CellSettings], count: Count | None = None
+) -> "DataFrame":
+    """Return the output rows of cells that handle events.
+
+    Args:
+        events: a streaming frame like that of Spark's Kafka source. `key` (BINARY) is the name of
+            the cell, `value` (BINARY) the event as JSON (`state/core/events.py`), and `timestamp`
+            (TIMESTAMP) the time of arrival. A cell's events must all have the same `partition`
+            (INT), `murmur2(key) % requests_partitions`; they are handled by ascending `offset`
+            (LONG). An event that is not valid, or of no cell, becomes a row of `dead-letters`.
+        cells: cell settings by grouping key. The keys and names are fixed once a checkpoint exists.
+        count: called in the workers with the counts of `measures`.
+
+    Returns:
+        Rows of `topic` (STRING; `state/core/outputs.py`), `partition` (INT; -1: by key), `key`,
+        `value` (BINARY, NULL for a tombstone) and `id` (STRING). A repeated micro-batch gives the
+        same rows with the same ids.
+    """
+    from pyspark.sql import functions as f
+    from pyspark.sql.streaming.state import GroupStateTimeout
+
+    keyed = events.select(
+        _grouping_key(cells).alias(operator.GROUP_COLUMN),
+        "partition",
+        "offset",
+        f.unix_millis("timestamp").alias("timestamp"),
+        "key",
+        "value",
+    )
+    return keyed.groupBy(operator.GROUP_COLUMN).applyInPandasWithState(
+        operator.group_function(dict(cells), count),
+        outputStructType=operator.OUTPUT_SCHEMA,
+        stateStructType=operator.STATE_SCHEMA,
+        outputMode="append",
+        timeoutConf=GroupStateTimeout.NoTimeout,
+    )
+
+
+def _grouping_key(cells: Mapping[int, CellSettings]) -> "Column":
+    """The cell's grouping key; negative by source partition without a cell."""
+    from pyspark.sql import functions as f
+
+    names = f.array(*(f.lit(cell.name.encode()) for cell in cells.values()))
+    keys = f.array(*(f.lit(key) for key in cells))
+    known = f.element_at(f.map_from_arrays(names, keys), f.col("key"))
+    return f.coalesce(known, -1 - f.col("partition"))

@@ -1,0 +1,17 @@
+"""The exam: does a broker respond like Kafka?
+
+`scenarios/*.json.gz` has short sequences of requests with the responses of Apache Kafka 4.3.1.
+
+| module | content |
+|---|---|
+| `model` | scenarios and steps, and the files they are in |
+| `bodies` | request bodies with references to earlier responses, names and record batches |
+| `batches` | record batches, valid and broken, and what of fetched ones is compared |
+| `normal` | responses with symbols for generated ids, names and times |
+| `connection` | a blocking connection |
+| `site` | the examined brokers: addresses, claims, settings |
+| `player` | plays one scenario |
+| `verdicts` | deviations from the golden responses, version notes, a baseline |
+| `examination` | plays all scenarios and cleans up |
+| `reports`, `pages` | JSON, JUnit XML; the HTML page |
+"""

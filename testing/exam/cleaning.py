@@ -1,0 +1,119 @@
+"""Deletes what an exam created: groups with their members, configurations of groups, topics.
+
+Transactional ids cannot be deleted; brokers drop idle ones after transactional.id.expiration.ms.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from brokertwin.testing.exam.connection import ClosedError, Connection, UnreadableError
+from brokertwin.testing.exam.site import Site
+
+CLEANING_S = 60.0
+AT_ONCE = 50
+LEAVING_EPOCH = -1
+GROUP_RESOURCE = 32
+KINDS = {
+    "consumer": ("ConsumerGroupDescribe", "ConsumerGroupHeartbeat", 1),
+    "share": ("ShareGroupDescribe", "ShareGroupHeartbeat", 1),
+    "streams": ("StreamsGroupDescribe", "StreamsGroupHeartbeat", 0),
+}
+"""Types of groups: how they are described, how their members leave, and the newest version."""
+
+
+def clean(site: Site, prefix: str) -> None:
+    """Delete groups and topics with a prefix, as far as the brokers claim the APIs."""
+    for address in site.brokers.values():
+        deadline = time.monotonic() + CLEANING_S
+        with suppress(OSError, ClosedError, UnreadableError):
+            connection = Connection(address, _until(deadline))
+            try:
+                _Cleaning(connection, site, prefix).run()
+            finally:
+                connection.close()
+
+
+class _Cleaning:
+    """Cleans through one broker: it deletes the groups that it coordinates."""
+
+    def __init__(self, connection: Connection, site: Site, prefix: str) -> None:
+        self._connection, self._site, self._prefix = connection, site, prefix
+
+    def run(self) -> None:
+        """Delete everything with the prefix."""
+        groups = self._groups()
+        for group, kind in groups:
+            self._empty(group, kind)
+        for some in _some([group for group, _ in groups]):
+            self._call("DeleteGroups", 2, {"groupsNames": some})
+        self._delete_configs()
+        for some in _some(self._topics()):
+            self._call("DeleteTopics", 5, {"topicNames": some, "timeoutMs": 30_000})
+
+    def _call(self, api: str, most: int, body: Any) -> Any:
+        """Return the response, or an empty one if the API is not claimed."""
+        version = self._site.version(api, most)
+        if version is None:
+            return {}
+        return self._connection.call(api, version, body, is_strict=False)
+
+    def _groups(self) -> list[tuple[str, str]]:
+        listed = self._call("ListGroups", 5, {}).get("groups", ())
+        return [
+            (each["groupId"], each.get("groupType", "classic").lower())
+            for each in listed
+            if each["groupId"].startswith(self._prefix)
+        ]
+
+    def _empty(self, group: str, kind: str) -> None:
+        """Let all members leave a group."""
+        if kind not in KINDS:
+            for described in self._call("DescribeGroups", 5, {"groups": [group]}).get("groups", ()):
+                members = [
+                    {"memberId": each["memberId"], "groupInstanceId": each.get("groupInstanceId")}
+                    for each in described["members"]
+                ]
+                if members:
+                    self._call("LeaveGroup", 5, {"groupId": group, "members": members})
+            return
+        describing, leaving, version = KINDS[kind]
+        for described in self._call(describing, 1, {"groupIds": [group]}).get("groups", ()):
+            for each in described["members"]:
+                body = {
+                    "groupId": group,
+                    "memberId": each["memberId"],
+                    "memberEpoch": LEAVING_EPOCH,
+                    "instanceId": each.get("instanceId"),
+                    "endpointInformationEpoch": 0,
+                }
+                self._call(leaving, version, body)
+
+    def _delete_configs(self) -> None:
+        if self._site.version("ListConfigResources", 1) != 1:
+            return
+        listed = self._call("ListConfigResources", 1, {"resourceTypes": [GROUP_RESOURCE]})
+        names = [each["resourceName"] for each in listed["configResources"]]
+        resources = [
+            {"resourceType": GROUP_RESOURCE, "resourceName": name, "configs": []}
+            for name in names
+            if name.startswith(self._prefix)
+        ]
+        if resources:
+            self._call("AlterConfigs", 2, {"resources": resources, "validateOnly": False})
+
+    def _topics(self) -> list[str]:
+        if not self._site.version("Metadata", 12):
+            return []
+        found = self._call("Metadata", 12, {"topics": None})["topics"]
+        names = [each["name"] or "" for each in found]
+        return [name for name in names if name.startswith(self._prefix)]
+
+
+def _until(deadline: float) -> Callable[[], float]:
+    return lambda: deadline
+
+
+def _some(names: Sequence[str]) -> Iterable[Sequence[str]]:
+    return (names[at : at + AT_ONCE] for at in range(0, len(names), AT_ONCE))

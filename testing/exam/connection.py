@@ -1,0 +1,150 @@
+"""A blocking connection that speaks in request and response bodies."""
+
+import select
+import socket
+import struct
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from brokertwin.gateway.edge_fields import Address
+from brokertwin.gateway.protocol.frames import Request, encode_request, read_response
+from brokertwin.state.core.wire.primitives import MalformedError
+from brokertwin.testing.exam.bodies import CLIENT_ID
+from brokertwin.testing.exam.model import KEYS
+
+_SIZE = struct.Struct(">i")
+CONNECT_S = 10.0
+FRAME_BYTES_MAX = 100 * 1024 * 1024
+
+
+class ClosedError(Exception):
+    """The broker has closed the connection."""
+
+
+class UnreadableError(Exception):
+    """A response cannot be decoded, or belongs to another request."""
+
+
+class Pending(NamedTuple):
+    """A request without a response."""
+
+    api: str
+    version: int
+    correlation_id: int
+
+
+class Connection:
+    """A connection to a broker.
+
+    Args:
+        address: the broker's.
+        deadline: when reading ends, in seconds of the monotonic clock.
+
+    Raises:
+        OSError: the broker cannot be reached.
+    """
+
+    def __init__(self, address: Address, deadline: Callable[[], float]) -> None:
+        self._deadline = deadline
+        self._socket = socket.create_connection(address, CONNECT_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._count = 100
+        self.pending: deque[Pending] = deque()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+    def call(self, api: str, version: int, body: Any, is_strict: bool = True) -> Any:
+        """Send a request and return its response. Raises as `receive`."""
+        self.send(api, version, body)
+        return self.receive(is_strict)
+
+    def send(self, api: str, version: int, body: Any, has_response: bool = True) -> None:
+        """Send a request. Raises ClosedError, NotEncodableError."""
+        self._count += 1
+        header = {
+            "requestApiKey": KEYS[api],
+            "requestApiVersion": version,
+            "correlationId": self._count,
+            "clientId": CLIENT_ID,
+        }
+        frame = encode_request(Request(header, body))
+        self.send_bytes(_SIZE.pack(len(frame)) + frame)
+        if has_response:
+            self.pending.append(Pending(api, version, self._count))
+
+    def send_frame(self, frame: bytes) -> None:
+        """Send bytes after their size."""
+        self.send_bytes(_SIZE.pack(len(frame)) + frame)
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send bytes. Raises ClosedError."""
+        self._limit()
+        try:
+            self._socket.sendall(data)
+        except (ConnectionError, BrokenPipeError):
+            raise ClosedError from None
+
+    def receive(self, is_strict: bool = True) -> Any:
+        """Return the response to the oldest pending request.
+
+        Args:
+            is_strict: refuse bytes after the response, which clients ignore.
+
+        Raises:
+            ClosedError: the broker closed the connection.
+            UnreadableError: the response is not one of this request.
+            TimeoutError: it does not come in time.
+        """
+        asked = self.pending.popleft()
+        frame = self.receive_frame()
+        return decoded(asked, frame, is_strict)
+
+    def receive_frame(self) -> bytes:
+        """Return the next frame. Raises ClosedError, TimeoutError, UnreadableError."""
+        (size,) = _SIZE.unpack(self._exactly(_SIZE.size))
+        if not 0 <= size <= FRAME_BYTES_MAX:
+            raise UnreadableError(f"a response of {size} bytes")
+        return self._exactly(size)
+
+    def is_silent(self, for_ms: int) -> bool:
+        """Whether nothing can be read for a time."""
+        ready = select.poll()
+        ready.register(self._socket, select.POLLIN)
+        return not ready.poll(for_ms)
+
+    def _exactly(self, size: int) -> bytes:
+        found = bytearray()
+        while len(found) < size:
+            self._limit()
+            try:
+                part = self._socket.recv(size - len(found))
+            except ConnectionError:
+                raise ClosedError from None
+            if not part:
+                raise ClosedError
+            found += part
+        return bytes(found)
+
+    def _limit(self) -> None:
+        left = self._deadline() - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("no response in time")
+        self._socket.settimeout(left)
+
+
+def decoded(asked: Pending, frame: bytes, is_strict: bool = True) -> Any:
+    """Return the body of a response. Raises UnreadableError."""
+    try:
+        found, body, end = read_response(KEYS[asked.api], asked.version, frame)
+    except (MalformedError, IndexError, struct.error) as error:
+        raise UnreadableError(f"{asked.api} v{asked.version} cannot be read: {error}") from None
+    if found != asked.correlation_id:
+        raise UnreadableError(f"correlation id {found} in place of {asked.correlation_id}")
+    if is_strict and end != len(frame):
+        rest = len(frame) - end
+        raise UnreadableError(f"{rest} bytes after the {asked.api} v{asked.version} response")
+    return body

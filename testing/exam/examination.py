@@ -1,0 +1,105 @@
+"""Plays all scenarios that apply to a broker, judges them, and cleans up."""
+
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from brokertwin.errors import UserError
+from brokertwin.testing.exam.cleaning import clean
+from brokertwin.testing.exam.model import Scenario, Subject
+from brokertwin.testing.exam.player import Played, play
+from brokertwin.testing.exam.site import Site
+from brokertwin.testing.exam.verdicts import Outcome, Result, VersionNote, judged, not_played
+
+PREFIX = "brokertwin-exam-"
+"""Of all names that an exam creates."""
+
+JOBS = 4
+INTERNAL = "__"
+"""How the names of Kafka's internal topics begin."""
+
+Chosen = Sequence[tuple[Subject, Scenario]]
+
+
+class Choices(NamedTuple):
+    """How an exam is run.
+
+    Attributes:
+        jobs: scenarios at the same time.
+        patience: factor for all time limits.
+        notes: version notes that explain deviations.
+    """
+
+    jobs: int = JOBS
+    patience: float = 1.0
+    notes: tuple[VersionNote, ...] = ()
+
+
+def check_is_empty(site: Site) -> None:
+    """Raise UserError if a cluster has topics or groups of others."""
+    topics = [name for name in site.topics if not name.startswith((PREFIX, INTERNAL))]
+    groups = [name for name in site.groups if not name.startswith(PREFIX)]
+    if topics or groups:
+        names = ", ".join([*topics, *groups][:3])
+        raise UserError(
+            f"The cluster has {len(topics)} topics and {len(groups)} groups already: {names}, ….",
+            "The exam only touches names with its own prefix, but loads the brokers. Pass --yes"
+            " to run it here.",
+        )
+
+
+def examine(
+    chosen: Chosen,
+    site: Site,
+    choices: Choices | None = None,
+    seen: Callable[[Result], None] = lambda _: None,
+) -> list[Result]:
+    """Examine a broker.
+
+    Args:
+        chosen: subjects and scenarios.
+        site: the examined brokers.
+        choices: how to run; default: `Choices()`.
+        seen: called with each result.
+
+    Returns:
+        The results in the order of `chosen`.
+    """
+    choices = choices or Choices()
+    results: dict[str, Result] = {}
+
+    def note(result: Result) -> None:
+        results[result.scenario] = result
+        seen(result)
+
+    played = []
+    for subject, scenario in chosen:
+        if reason := site.missing(scenario):
+            note(not_played(subject, scenario, Outcome.NOT_CLAIMED, reason))
+        elif reason := site.other_settings(scenario):
+            note(not_played(subject, scenario, Outcome.OTHER_SETTINGS, reason))
+        else:
+            played.append((subject, scenario))
+    for subject, scenario, shown in play_all(played, site, choices):
+        note(judged(subject, scenario, shown, choices.notes))
+    return [results[scenario.name] for _, scenario in chosen]
+
+
+def play_all(
+    chosen: Chosen, site: Site, choices: Choices
+) -> Iterator[tuple[Subject, Scenario, Played]]:
+    """Play scenarios, several at a time, and delete what they created."""
+    run = f"{PREFIX}{secrets.token_hex(3)}-"
+    prefixes = {scenario.name: f"{run}{at:03d}-" for at, (_, scenario) in enumerate(chosen)}
+
+    def played(each: tuple[Subject, Scenario]) -> tuple[Subject, Scenario, Played]:
+        subject, scenario = each
+        return subject, scenario, play(scenario, site, prefixes[scenario.name], choices.patience)
+
+    try:
+        with ThreadPoolExecutor(choices.jobs) as pool:
+            yield from pool.map(played, [each for each in chosen if not each[1].is_alone])
+        yield from map(played, [each for each in chosen if each[1].is_alone])
+    finally:
+        clean(site, run)

@@ -1,0 +1,323 @@
+"""Plays a scenario on real sockets and observes the responses."""
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from brokertwin.gateway.edge_fields import Address
+from brokertwin.testing.exam.bodies import RAW_CORRELATION_ID, MissingError, World, at_path
+from brokertwin.testing.exam.connection import (
+    ClosedError,
+    Connection,
+    Pending,
+    UnreadableError,
+    decoded,
+)
+from brokertwin.testing.exam.model import RETRIED, Do, Observation, Scenario, Step, Until
+from brokertwin.testing.exam.normal import Normalizer
+from brokertwin.testing.exam.site import Site
+
+POLL_S = 0.05
+RESTART_S = 3.0
+BEFORE_S = 5
+"""A scenario's records are some seconds old, so that no broker refuses them."""
+
+NAMES_TRIED = 200
+"""Names tried until the home broker coordinates one."""
+
+
+class Exchange(NamedTuple):
+    """A request and the body of its response, for reports."""
+
+    api: str
+    version: int
+    request: Any
+    response: Any
+
+
+class Played(NamedTuple):
+    """What a scenario showed.
+
+    Attributes:
+        observations: of the labelled steps, in order.
+        exchanges: the requests behind the observations; None without a request.
+        ended: why the scenario stopped before its last step; empty if it did not.
+        elapsed_s: duration.
+    """
+
+    observations: list[Observation]
+    exchanges: list[Exchange | None]
+    ended: str
+    elapsed_s: float
+
+
+class SetupError(Exception):
+    """A topic or a coordinator is not ready in time."""
+
+
+def play(
+    scenario: Scenario, site: Site, prefix: str, patience: float = 1.0, sleep: Any = time.sleep
+) -> Played:
+    """Play a scenario.
+
+    Args:
+        scenario: the scenario.
+        site: the examined brokers.
+        prefix: of all names that it creates.
+        patience: factor for the time limit, for slow brokers.
+        sleep: waits for seconds.
+    """
+    player = Player(scenario, site, prefix, patience, sleep)
+    began = time.monotonic()
+    try:
+        ended = player.run()
+    finally:
+        player.close()
+    return Played(player.observations, player.exchanges, ended, time.monotonic() - began)
+
+
+class Player:
+    """The state of a scenario while it is played."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        site: Site,
+        prefix: str,
+        patience: float,
+        sleep: Callable[[float], None],
+    ) -> None:
+        nodes = list(site.brokers)
+        nodes = [site.home, *(node for node in nodes if node != site.home)]
+        self.observations: list[Observation] = []
+        self.exchanges: list[Exchange | None] = []
+        self._scenario, self._site, self._sleep = scenario, site, sleep
+        self._deadline = time.monotonic() + scenario.limit_s * patience
+        self._world = World(prefix, int((time.time() - BEFORE_S) * 1000), nodes)
+        self._normal = Normalizer(self._world)
+        self._connections: dict[str, Connection] = {}
+        self._sent: dict[str, list[tuple[Step, Any]]] = {}
+
+    def close(self) -> None:
+        """Close all connections."""
+        for each in self._connections.values():
+            each.close()
+
+    def run(self) -> str:
+        """Take all steps; return why it ended early, or an empty text."""
+        for number, step in enumerate(self._scenario.steps):
+            try:
+                self._take(number, step)
+            except ClosedError:
+                return f"{_described(step)}: the broker closed the connection"
+            except TimeoutError:
+                return f"{_described(step)}: no response in time"
+            except (UnreadableError, SetupError, MissingError, OSError) as error:
+                return f"{_described(step)}: {error}"
+        return ""
+
+    def _take(self, number: int, step: Step) -> None:
+        if step.do in (Do.CALL, Do.RECEIVE):
+            self._respond(number, step)
+            return
+        actions: dict[Do, Callable[[Step], None]] = {
+            Do.SEND: self._send,
+            Do.RAW: self._raw,
+            Do.OUTCOME: self._outcome,
+            Do.SILENT: self._silent,
+            Do.CLOSE: self._close,
+            Do.TOPIC: self._topic,
+            Do.COORDINATOR: self._coordinator,
+            Do.WAIT: lambda each: self._wait(each.ms / 1000),
+        }
+        actions[step.do](step)
+
+    # Requests
+
+    def _respond(self, number: int, step: Step) -> None:
+        if step.do is Do.RECEIVE:
+            asked, response = self._receive(step)
+            step = step if step.api else asked[0]
+            body = asked[1]
+        else:
+            body = self._world.value(step.body or {})
+            response = self._called(step, body)
+        self._world.responses[number] = response
+        if step.label or self._scenario.steps[number].label:
+            label = self._scenario.steps[number].label
+            view = self._scenario.steps[number].view
+            normal = self._normal.response(response, view)
+            self.observations.append(Observation(label, response=normal))
+            self.exchanges.append(Exchange(step.api, step.version, body, response))
+
+    def _called(self, step: Step, body: Any) -> Any:
+        connection, until = self._connection(step), step.until
+        if until is not None:
+            until = Until(until.path, self._world.value(until.values), until.is_not)
+        while True:
+            response = connection.call(step.api, step.version, body)
+            is_passing = bool(step.retry) and bool(codes(response) & set(step.retry))
+            if not is_passing and (until is None or holds(until, response)):
+                return response
+            if not codes(response) - {0}:
+                body = body | {name: response[name] for name in step.follow if name in response}
+            self._wait(POLL_S)
+
+    def _send(self, step: Step) -> None:
+        body = self._world.value(step.body or {})
+        connection = self._connection(step)
+        connection.send(step.api, step.version, body, not step.has_no_response)
+        if not step.has_no_response:
+            self._sent.setdefault(step.on, []).append((step, body))
+
+    def _receive(self, step: Step) -> tuple[tuple[Step, Any], Any]:
+        connection = self._connection(step)
+        if step.api:
+            asked = Pending(step.api, step.version, RAW_CORRELATION_ID)
+            return (step, None), decoded(asked, connection.receive_frame())
+        return self._sent[step.on].pop(0), connection.receive()
+
+    def _raw(self, step: Step) -> None:
+        data = self._world.value(step.body)
+        connection = self._connection(step)
+        (connection.send_bytes if step.is_bare else connection.send_frame)(data)
+
+    def _outcome(self, step: Step) -> None:
+        try:
+            self._connection(step).receive_frame()
+            value = "response"
+        except ClosedError:
+            value = "closed"
+        self._observe(step, value)
+
+    def _silent(self, step: Step) -> None:
+        is_silent = self._connection(step).is_silent(step.ms)
+        self._observe(step, "silent" if is_silent else "response")
+
+    def _observe(self, step: Step, value: Any) -> None:
+        self.observations.append(Observation(step.label, value=self._normal.value(value)))
+        self.exchanges.append(None)
+
+    def _close(self, step: Step) -> None:
+        self._connections.pop(step.on).close()
+
+    def _connection(self, step: Step) -> Connection:
+        if step.on not in self._connections:
+            number = step.broker
+            home = self._site.brokers[self._site.home]
+            nodes = self._world.nodes
+            address = self._site.brokers[nodes[number - 1]] if number else home
+            self._connections[step.on] = self._connected(address)
+        return self._connections[step.on]
+
+    def _connected(self, address: Address) -> Connection:
+        """Connect; a broker that has crashed may come back."""
+        limit = time.monotonic() + RESTART_S
+        while True:
+            try:
+                return Connection(address, lambda: self._deadline)
+            except ConnectionRefusedError:
+                if time.monotonic() > limit:
+                    raise
+                self._wait(POLL_S)
+
+    def _wait(self, seconds: float) -> None:
+        if time.monotonic() + seconds > self._deadline:
+            raise TimeoutError
+        self._sleep(seconds)
+
+    # Set-up
+
+    def _setup_call(self, api: str, most: int, body: Any) -> Any:
+        """Send a request of the set-up in the newest claimed version."""
+        version = self._site.version(api, most)
+        if version is None:
+            raise SetupError(f"{api} is not claimed")
+        return self._connection(Step()).call(api, version, body, is_strict=False)
+
+    def _topic(self, step: Step) -> None:
+        name = self._world.name(step.name)
+        if "CreateTopics" in self._site.claims:
+            self._create(step, name)
+        wanted = {"topics": [{"name": name}], "allowAutoTopicCreation": True}
+        while True:
+            (topic,) = self._setup_call("Metadata", 12, wanted)["topics"]
+            led = [each for each in topic["partitions"] if each["leaderId"] >= 0]
+            if not topic["errorCode"] and len(led) >= step.partitions and self._serves(step, name):
+                break
+            self._wait(POLL_S)
+        if "topicId" in topic:
+            self._world.topic_ids[step.name] = topic["topicId"]
+
+    def _create(self, step: Step, name: str) -> None:
+        has_choice = len(self._site.brokers) > 1
+        nodes = self._world.nodes
+        replicas = step.replicas or [[1]] * step.partitions
+        places = [
+            {"partitionIndex": place, "brokerIds": [nodes[number - 1] for number in numbers]}
+            for place, numbers in enumerate(replicas)
+        ]
+        topic = {
+            "name": name,
+            "numPartitions": -1 if has_choice else step.partitions,
+            "replicationFactor": -1 if has_choice else 1,
+            "assignments": places if has_choice else [],
+            "configs": [{"name": key, "value": value} for key, value in step.configs.items()],
+        }
+        body = {"topics": [topic], "timeoutMs": 20_000}
+        (created,) = self._setup_call("CreateTopics", 7, body)["topics"]
+        if created["errorCode"]:
+            raise SetupError(f"CreateTopics responds {created['errorCode']}")
+
+    def _serves(self, step: Step, name: str) -> bool:
+        """Whether the home broker leads by now all partitions that it should lead."""
+        led = [p for p in range(step.partitions) if not step.replicas or step.replicas[p][0] == 1]
+        places = [{"partitionIndex": place, "timestamp": -1} for place in led]
+        body = {"replicaId": -1, "topics": [{"name": name, "partitions": places}]}
+        response = self._setup_call("ListOffsets", 7, body)
+        return not codes(response) - {0}
+
+    def _coordinator(self, step: Step) -> None:
+        names = [step.name, *(f"{step.name}.{number}" for number in range(NAMES_TRIED))]
+        is_alone = len(self._site.brokers) == 1
+        for short in names[:1] if is_alone else names:
+            name = self._world.prefix + short
+            if self._coordinates(name, step.key_type):
+                self._world.names[step.name] = name
+                return
+        raise SetupError(f"the home broker coordinates none of {NAMES_TRIED} names")
+
+    def _coordinates(self, name: str, key_type: int) -> bool:
+        """Wait for a coordinator; return whether it is the home broker."""
+        body = {"keyType": key_type, "coordinatorKeys": [name], "key": name}
+        while True:
+            response = self._setup_call("FindCoordinator", 4, body)
+            (found,) = response.get("coordinators") or [response]
+            if found["errorCode"] == 0:
+                return bool(found["nodeId"] == self._site.home) or len(self._site.brokers) == 1
+            if found["errorCode"] not in RETRIED:
+                raise SetupError(f"FindCoordinator responds {found['errorCode']}")
+            self._wait(POLL_S)
+
+
+def _described(step: Step) -> str:
+    return step.label or " ".join(part for part in (step.do.value, step.api, step.name) if part)
+
+
+def codes(response: Any) -> set[int]:
+    """Return all error codes of a response."""
+    if isinstance(response, list):
+        return set().union(*map(codes, response)) if response else set()
+    if not isinstance(response, dict):
+        return set()
+    found = {response["errorCode"]} if "errorCode" in response else set()
+    return found.union(*map(codes, response.values()))
+
+
+def holds(until: Until, response: Any) -> bool:
+    """Whether the value at the path is as wanted."""
+    try:
+        found = at_path(response, until.path)
+    except MissingError:
+        return False
+    return (found in until.values) is not until.is_not

@@ -1,0 +1,1 @@
+"""Scenario files, one for each subject; `testing/exam/model.py` describes them."""

@@ -1,0 +1,74 @@
+"""`brokertwin exam`: its reports, its baseline and its exit codes."""
+
+import json
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from brokertwin.cli.main import app
+from brokertwin.errors import UserError
+from tests.support.gateways import Running, running_gateway
+
+NOT_KAFKA = {"transaction.max.timeout.ms": "900000", "group.min.session.timeout.ms": "6000"}
+
+
+def run(*words: str, code: int = 0) -> str:
+    done = CliRunner().invoke(app, ["exam", *words])
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[Running]:
+    with running_gateway(NOT_KAFKA) as running:
+        yield running
+
+
+def test_scenarios_are_listed_with_their_rules() -> None:
+    assert "idem_sequence_gap" in run("--list", "--only", "idem_seq")
+
+
+def test_reports_are_written(gateway: Running, tmp_path: Path) -> None:
+    files = {kind: tmp_path / f"exam.{kind}" for kind in ("json", "junit", "html")}
+    options = [word for kind, path in files.items() for word in (f"--{kind}", str(path))]
+    printed = run(gateway.bootstrap, "--only", "idem_in", "--yes", *options)
+    assert "100 %" in printed
+    report = json.loads(files["json"].read_text())
+    assert report["broker"] == gateway.bootstrap
+    assert report["total"]["agrees"] == len(report["results"]) > 0
+    assert ElementTree.parse(files["junit"]).getroot().tag == "testsuites"
+    assert gateway.bootstrap in files["html"].read_text()
+
+
+def test_a_deviation_has_the_exit_code_of_its_severity_unless_it_is_known(
+    gateway: Running, tmp_path: Path
+) -> None:
+    known = tmp_path / "known.json"
+    scenario = "txn_delete_records_of_open_transaction"
+    options = ["--only", scenario, "--yes"]
+    printed = run(gateway.bootstrap, *options, "--json", str(known), code=5)
+    assert f"{scenario} (loses data)" in printed
+    assert "(known)" in run(gateway.bootstrap, *options, "--baseline", str(known))
+
+
+def test_a_version_is_judged_with_its_notes(gateway: Running) -> None:
+    printed = run(gateway.bootstrap, "--only", "idem_in", "--yes", "--version", "3.9.1")
+    assert "100 %" in printed
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nowhere"], "Invalid address 'nowhere'"),
+        (["--only", "nothing"], "No scenario has the name nothing"),
+        ([], "No broker is named"),
+        (["localhost:1", "--version", "0.8"], "There are no notes on Kafka 0.8"),
+        (["localhost:1", "--baseline", "/no/file"], "Cannot read /no/file"),
+    ],
+)
+def test_a_mistake_is_explained(words: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        CliRunner().invoke(app, ["exam", *words], catch_exceptions=False)

@@ -1,0 +1,282 @@
+"""Planted deviations: a proxy changes responses of a gateway, and the exam has to find it.
+
+python -m tests.exam.planted        # a line for each deviation; exit code 1 if one is not found
+"""
+
+import socket
+import struct
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
+
+from brokertwin.gateway.edge_fields import Address
+from brokertwin.gateway.protocol.frames import decode_response, encode_response
+from brokertwin.gateway.protocol.schema import API_NAMES, MESSAGES
+from brokertwin.testing.exam.examination import Choices, examine
+from brokertwin.testing.exam.model import Do, Scenario, Subject, selected
+from brokertwin.testing.exam.site import look
+from brokertwin.testing.exam.verdicts import Outcome, Result
+from tests.support.gateways import running_gateway
+
+SCENARIOS_MAX = 60
+"""Of more scenarios that compare a response of an API, only each second or third is played."""
+
+LIMIT_S = 20
+DEVIATING = {"txn_delete_records_of_open_transaction", "bad_batch_append_time"}
+"""Scenarios in which a gateway deviates without a plant."""
+
+_SIZE = struct.Struct(">i")
+
+Change = Callable[[Any], Any]
+"""Returns a changed response body."""
+
+
+class Plant(NamedTuple):
+    """A planted deviation in the responses of an API."""
+
+    api: str
+    what: str
+    change: Change
+
+
+def _walk(value: Any, change: Callable[[dict[str, Any]], None]) -> Any:
+    """Apply a change to each map of a body, in place."""
+    if isinstance(value, dict):
+        for part in value.values():
+            _walk(part, change)
+        change(value)
+    elif isinstance(value, list):
+        for part in value:
+            _walk(part, change)
+    return value
+
+
+def code(api: str, before: int, after: int = 0) -> Plant:
+    """Replace an error code."""
+
+    def change(found: dict[str, Any]) -> None:
+        for name in ("errorCode", "partitionErrorCode", "acknowledgeErrorCode"):
+            if found.get(name) == before:
+                found[name] = after
+
+    return Plant(api, f"error {before} becomes {after}", lambda body: _walk(body, change))
+
+
+def add(api: str, field: str, number: int = 1) -> Plant:
+    """Add to a number that is not negative."""
+
+    def change(found: dict[str, Any]) -> None:
+        if isinstance(found.get(field), int) and found[field] >= 0:
+            found[field] += number
+
+    return Plant(api, f"{field} {number:+d}", lambda body: _walk(body, change))
+
+
+def drop(api: str, field: str) -> Plant:
+    """Remove the last element of a list."""
+
+    def change(found: dict[str, Any]) -> None:
+        if found.get(field):
+            found[field] = found[field][:-1]
+
+    return Plant(api, f"the last of {field} is missing", lambda body: _walk(body, change))
+
+
+def put(api: str, field: str, value: Any) -> Plant:
+    """Replace a value."""
+
+    def change(found: dict[str, Any]) -> None:
+        if field in found:
+            found[field] = value
+
+    return Plant(api, f"{field} is {value!r}", lambda body: _walk(body, change))
+
+
+PLANTS = (
+    add("Produce", "baseOffset"),
+    code("Produce", 45),
+    code("Produce", 47),
+    code("Produce", 87),
+    add("Produce", "logStartOffset"),
+    add("InitProducerId", "producerEpoch"),
+    code("InitProducerId", 50),
+    add("DescribeProducers", "lastSequence"),
+    code("EndTxn", 48),
+    code("EndTxn", 90),
+    code("AddPartitionsToTxn", 90),
+    code("AddOffsetsToTxn", 49),
+    code("TxnOffsetCommit", 22),
+    put("DescribeTransactions", "transactionState", "Empty"),
+    drop("ListTransactions", "transactionStates"),
+    add("Fetch", "highWatermark"),
+    add("Fetch", "lastStableOffset", -1),
+    put("Fetch", "abortedTransactions", []),
+    drop("Fetch", "partitions"),
+    code("Fetch", 71),
+    code("Fetch", 1),
+    put("Fetch", "records", b""),
+    add("JoinGroup", "generationId"),
+    code("JoinGroup", 25),
+    put("SyncGroup", "assignment", b""),
+    code("Heartbeat", 27),
+    code("Heartbeat", 22),
+    code("LeaveGroup", 25),
+    put("DescribeGroups", "groupState", "Stable"),
+    put("ListGroups", "groupType", "consumer"),
+    code("DeleteGroups", 68),
+    code("ConsumerGroupHeartbeat", 110),
+    drop("ConsumerGroupHeartbeat", "partitions"),
+    drop("ConsumerGroupDescribe", "members"),
+    add("ShareFetch", "deliveryCount"),
+    code("ShareFetch", 123),
+    code("ShareAcknowledge", 42),
+    code("ShareGroupHeartbeat", 110),
+    code("StreamsGroupHeartbeat", 110),
+    drop("StreamsGroupDescribe", "subtopologies"),
+    code("OffsetCommit", 12),
+    add("OffsetFetch", "committedOffset"),
+    put("OffsetFetch", "metadata", ""),
+    code("OffsetDelete", 86),
+    add("ListOffsets", "offset"),
+    code("ListOffsets", 75),
+    add("OffsetForLeaderEpoch", "endOffset"),
+    add("DeleteRecords", "lowWatermark"),
+    add("Metadata", "leaderEpoch"),
+    code("Metadata", 100, 3),
+    code("CreateTopics", 36),
+    add("CreateTopics", "numPartitions"),
+    code("DeleteTopics", 100),
+    code("CreatePartitions", 37),
+    add("DescribeConfigs", "configSource"),
+    code("IncrementalAlterConfigs", 40),
+    code("AlterClientQuotas", 42),
+    put("DescribeClientQuotas", "entries", []),
+    code("ElectLeaders", 84),
+    code("ApiVersions", 42),
+)
+"""One wrong fact each, in all responses of an API."""
+
+
+class Proxy:
+    """Forwards connections to a broker and changes responses; a thread for each direction."""
+
+    def __init__(self, broker: Address, plant: Plant) -> None:
+        self._broker, self._plant = broker, plant
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = Address("127.0.0.1", self._listener.getsockname()[1])
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        """Accept no more connections."""
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                broker = socket.create_connection(self._broker)
+                asked: dict[int, tuple[int, int]] = {}
+                for work in (self._requests, self._responses):
+                    args = (client, broker, asked)
+                    threading.Thread(target=work, args=args, daemon=True).start()
+
+    def _requests(
+        self, client: socket.socket, broker: socket.socket, asked: dict[int, tuple[int, int]]
+    ) -> None:
+        with suppress(OSError, ConnectionError):
+            for frame in _frames(client):
+                if len(frame) >= 8:
+                    key, version, correlation_id = struct.unpack_from(">hhi", frame)
+                    asked[correlation_id] = key, version
+                broker.sendall(_SIZE.pack(len(frame)) + frame)
+        with suppress(OSError):
+            broker.shutdown(socket.SHUT_WR)
+
+    def _responses(
+        self, client: socket.socket, broker: socket.socket, asked: dict[int, tuple[int, int]]
+    ) -> None:
+        with suppress(OSError, ConnectionError):
+            for frame in _frames(broker):
+                (correlation_id,) = _SIZE.unpack_from(frame)
+                changed = self._changed(frame, *asked.pop(correlation_id, (-1, 0)))
+                client.sendall(_SIZE.pack(len(changed)) + changed)
+        client.close()
+
+    def _changed(self, frame: bytes, key: int, version: int) -> bytes:
+        name = API_NAMES.get(key)
+        if name != self._plant.api or version not in MESSAGES[f"{name}Request"].versions:
+            return frame
+        correlation_id, body = decode_response(key, version, frame)
+        return bytes(encode_response(key, version, correlation_id, self._plant.change(body)))
+
+
+def _frames(source: socket.socket) -> Iterator[bytes]:
+    """Yield frames until the connection ends."""
+    while True:
+        size = _exactly(source, _SIZE.size)
+        yield _exactly(source, *_SIZE.unpack(size))
+
+
+def _exactly(source: socket.socket, size: int) -> bytes:
+    found = bytearray()
+    while len(found) < size:
+        part = source.recv(size - len(found))
+        if not part:
+            raise ConnectionError
+        found += part
+    return bytes(found)
+
+
+@contextmanager
+def planted(broker: Address, plant: Plant) -> Iterator[Address]:
+    """Run a proxy with a planted deviation."""
+    proxy = Proxy(broker, plant)
+    try:
+        yield proxy.address
+    finally:
+        proxy.close()
+
+
+def about(api: str) -> list[tuple[Subject, Scenario]]:
+    """Return quick scenarios that compare a response of an API, from all subjects."""
+    found = [
+        (subject, scenario)
+        for subject, scenario in selected()
+        if scenario.brokers == 1
+        and scenario.limit_s <= LIMIT_S
+        and scenario.name not in DEVIATING
+        and any(step.api == api and step.label for step in scenario.steps)
+        and not any(step.do is Do.RAW for step in scenario.steps)
+    ]
+    every = max(1, len(found) // SCENARIOS_MAX)
+    return found[::every]
+
+
+def found_by(broker: Address, plant: Plant) -> list[Result]:
+    """Return the deviating scenarios for a planted deviation."""
+    with planted(broker, plant) as address:
+        results = examine(about(plant.api), look(address, []), Choices(8, patience=0.6))
+    return [each for each in results if each.outcome is Outcome.DEVIATES]
+
+
+def main() -> int:
+    """Plant all deviations; returns 1 if one is not found."""
+    missed = 0
+    with running_gateway({"auto.create.topics.enable": "true"}) as running:
+        clean = {each.scenario for each in found_by(running.addresses[1], Plant("", "", id))}
+        assert not clean, clean
+        for plant in PLANTS:
+            found = found_by(running.addresses[1], plant)
+            missed += not found
+            first = found[0].deviations[0] if found else None
+            where = f"{found[0].scenario}, {first.path}" if first else "NOT FOUND"
+            sys.stdout.write(f"{plant.api}: {plant.what}: {len(found)} scenarios, {where}\n")
+            sys.stdout.flush()
+    sys.stdout.write(f"{len(PLANTS) - missed} of {len(PLANTS)} found\n")
+    return int(missed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

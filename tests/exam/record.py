@@ -1,0 +1,167 @@
+"""Records the goldens of the exam with real brokers.
+
+    python -m tests.exam.record [SUBJECT…] [--all] [--at HOST:PORT] [--list]
+
+Only scenarios whose requests have changed are played, unless `--all` is given. Each is played
+twice, and must show the same both times.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from brokertwin.gateway.edge_fields import Address
+from brokertwin.kafka_io.jars import KAFKA_VERSION
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.settings import default_home
+from brokertwin.state.core.errors import Error
+from brokertwin.testing.exam import model
+from brokertwin.testing.exam.examination import Choices, play_all
+from brokertwin.testing.exam.model import Observation, Scenario, Subject
+from brokertwin.testing.exam.player import codes
+from brokertwin.testing.exam.site import look
+from tests.exam.subjects import AUTHORS
+from tests.support.kafka_clusters import kafka_cluster
+
+FOLDER = Path(model.__file__).parent / "scenarios"
+SETTINGS = {"auto.create.topics.enable": "true"}
+"""Of the recorded broker, besides those of the embedded broker: Kafka's default."""
+
+CLUSTER = 3
+"""Brokers of the cluster that scenarios for several brokers are recorded with."""
+
+
+def path_of(subject: str) -> Path:
+    """Return the file of a subject."""
+    return FOLDER / f"{subject}{model.SUFFIX}"
+
+
+def known(subject: str) -> Mapping[str, Scenario]:
+    """Return the recorded scenarios of a subject."""
+    path = path_of(subject)
+    if not path.is_file():
+        return {}
+    return {each.name: each for each in model.read(path.read_bytes()).scenarios}
+
+
+def is_recorded(scenario: Scenario, recorded: Scenario | None) -> bool:
+    """Whether the golden of a scenario belongs to its requests."""
+    return recorded is not None and recorded.steps == scenario.steps and bool(recorded.golden)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Record; returns the number of scenarios that could not be recorded."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("subjects", nargs="*")
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--at", help="a running broker in place of a new one")
+    parser.add_argument("--list", action="store_true", help="print each golden's error codes")
+    given = parser.parse_args(arguments)
+    drafts = [each.subject(KAFKA_VERSION) for each in AUTHORS]
+    drafts = [each for each in drafts if not given.subjects or each.name in given.subjects]
+    wanted = [
+        (draft, scenario)
+        for draft in drafts
+        for scenario in draft.scenarios
+        if given.all or not is_recorded(scenario, known(draft.name).get(scenario.name))
+    ]
+    goldens: dict[str, list[Observation]] = {}
+    failed = 0
+    for brokers in sorted({scenario.brokers for _, scenario in wanted}):
+        some = [each for each in wanted if each[1].brokers == brokers]
+        with _site(given.at, brokers) as address:
+            found, bad = _played(some, address)
+        goldens |= found
+        failed += bad
+    for draft in drafts:
+        _write(draft, goldens, given.list)
+    return failed
+
+
+@contextmanager
+def _site(at: str | None, brokers: int) -> Iterator[Address]:
+    if at is not None:
+        host, _, port = at.rpartition(":")
+        yield Address(host, int(port))
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        if brokers > 1:
+            with kafka_cluster(Path(directory), CLUSTER) as nodes:
+                yield _address(nodes[1][1])
+            return
+        broker = EmbeddedKafka(Path(directory), default_home())
+        try:
+            yield _address(broker.start(SETTINGS))
+        finally:
+            broker.stop()
+
+
+def _address(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    return Address(host, int(port))
+
+
+def _played(
+    chosen: Sequence[tuple[Subject, Scenario]], address: Address
+) -> tuple[dict[str, list[Observation]], int]:
+    site = look(address, [])
+    goldens: dict[str, list[Observation]] = {}
+    bad: set[str] = set()
+    for subject, scenario in chosen:
+        if reason := site.missing(scenario):
+            _say(f"NOT CLAIMED {subject.name}/{scenario.name}: {reason}")
+            bad.add(f"{subject.name}/{scenario.name}")
+    for _ in range(2):
+        for subject, scenario, shown in play_all(chosen, site, Choices(patience=3)):
+            name = f"{subject.name}/{scenario.name}"
+            former = goldens.setdefault(name, shown.observations)
+            if shown.ended:
+                _say(f"ENDED {name}: {shown.ended}")
+                bad.add(name)
+            elif former != shown.observations and name not in bad:
+                pairs = zip(former, shown.observations, strict=False)
+                different = next((pair for pair in pairs if pair[0] != pair[1]), "shorter")
+                _say(f"UNSTABLE {name}: {str(different)[:3000]}")
+                bad.add(name)
+    return {name: found for name, found in goldens.items() if name not in bad}, len(bad)
+
+
+def _write(draft: Subject, goldens: Mapping[str, list[Observation]], is_listed: bool) -> None:
+    before, scenarios = known(draft.name), []
+    for scenario in draft.scenarios:
+        golden = goldens.get(f"{draft.name}/{scenario.name}")
+        if golden is None and is_recorded(scenario, before.get(scenario.name)):
+            golden = before[scenario.name].golden
+        if golden:
+            scenarios.append(msgspec.structs.replace(scenario, golden=golden))
+            if is_listed:
+                _show(scenarios[-1])
+    path_of(draft.name).write_bytes(
+        model.written(msgspec.structs.replace(draft, scenarios=scenarios))
+    )
+    _say(f"{draft.name}: {len(scenarios)} of {len(draft.scenarios)} scenarios")
+
+
+def _show(scenario: Scenario) -> None:
+    """Print rule and errors, to be read side by side."""
+    _say(f"{scenario.name}: {scenario.rule}")
+    for each in scenario.golden:
+        found = sorted(codes(each.response)) if each.value is None else each.value
+        shown = [Error(c).name if c in set(Error) else c for c in found] if (
+            isinstance(found, list)
+        ) else found  # fmt: skip
+        _say(f"    {each.label}: {shown}")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(min(main(sys.argv[1:]), 100))

@@ -1,0 +1,128 @@
+"""The checkpoint `checkpoints.example/run`: `python -m tests.support.example_checkpoint` writes it.
+
+A job of two clusters. `quiet` has a member of a classic group, one of a consumer group (KIP-848), a
+fetch session and an open transaction; `busy` has a producer that goes on. Later micro-batches have
+events of `busy` alone, so the row of `quiet` is in the RocksDB snapshot and no changelog after it.
+"""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.settings import default_home
+from brokertwin.streaming.job import session
+from tests.support.jobs import JobBench
+from tests.support.machine import START, Bench, header
+from tests.support.sources import ROOT
+
+PLACE = ROOT / "checkpoints.example" / "run"
+PREFIX = "example-run"
+QUIET, BUSY = "quiet", "busy"
+TRANSACTION = "loader"
+FLAGS: dict[str, Any] = {
+    "prefix": PREFIX,
+    "clusters": (BUSY, QUIET),
+    "event_time": "recorded",
+    "requests_partitions": 1,
+    "shuffle_partitions": 1,
+    "max_offsets_per_trigger": 4,
+}
+SNAPSHOTS = {
+    "spark.sql.streaming.stateStore.minDeltasForSnapshot": "2",
+    "spark.sql.streaming.stateStore.maintenanceInterval": "200ms",
+}
+PATIENCE_S = 30.0
+
+
+class Told(Bench):
+    """A cell that keeps its events."""
+
+    def __init__(self, cluster: str) -> None:
+        super().__init__()
+        self._cluster = cluster
+        self.events: list[bytes] = []
+
+    def handle(self, event: dict[str, Any] | bytes) -> Any:
+        """Keep an event as one of the cluster, and handle it."""
+        assert isinstance(event, dict)
+        identity = {"id": f"{self._cluster}-{event['id']}", "cluster": self._cluster}
+        self.events.append(msgspec.json.encode({**event, **identity}))
+        return super().handle(event)
+
+
+def quiet() -> Told:
+    """Events of the cluster that keeps everything open."""
+    bench = Told(QUIET)
+    topic_id = bench.topic("orders", 2)
+    bench.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": ["classic", "modern"]})
+    join = {"groupId": "classic", "protocolType": "consumer", "memberId": ""}
+    join |= {"sessionTimeoutMs": 45_000, "rebalanceTimeoutMs": 60_000}
+    protocols = [{"name": "range", "metadata": ""}]
+    joining = bench.send("JOIN_GROUP", 3, {**join, "protocols": protocols}, connection="c2")
+    bench.tick(3000)
+    member = bench.answers[joining]["response"]["memberId"]
+    sync = {"groupId": "classic", "generationId": 1, "memberId": member}
+    bench.request("SYNC_GROUP", 3, {**sync, "assignments": [{"memberId": member}]})
+    beat = {"groupId": "modern", "memberId": "m", "memberEpoch": 0, "rebalanceTimeoutMs": 60_000}
+    beat |= {"subscribedTopicNames": ["orders"], "topicPartitions": []}
+    bench.request("CONSUMER_GROUP_HEARTBEAT", 1, beat)
+    wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
+    topics = [{"topicId": topic_id, "partitions": [wanted]}]
+    bench.request("FETCH", 13, {"sessionEpoch": 0, "maxWaitMs": 0, "topics": topics})
+    bench.request("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": [TRANSACTION]})
+    init = {"transactionalId": TRANSACTION, "transactionTimeoutMs": 900_000}
+    init |= {"producerId": -1, "producerEpoch": -1}
+    bench.request("INIT_PRODUCER_ID", 4, init)  # fetches a block of producer ids
+    producer = bench.request("INIT_PRODUCER_ID", 4, init)
+    ids = producer["producerId"], producer["producerEpoch"]
+    batch = header(3, *ids, 0, isTransactional=True, maxTimestamp=START)
+    written = [{"name": "orders", "partitionData": [{"index": 1, "batches": [batch]}]}]
+    body = {"transactionalId": TRANSACTION, "acks": -1, "topicData": written}
+    [answer] = bench.request("PRODUCE", 12, body)["responses"]
+    assert answer["partitionResponses"][0]["errorCode"] == 0, answer
+    return bench
+
+
+def busy() -> Iterator[bytes]:
+    """Events of the cluster that goes on."""
+    bench = Told(BUSY)
+    bench.topic("lines")
+    for number in range(20):
+        bench.append("lines", header(1, 9, 0, number))
+    yield from bench.events
+
+
+def write(place: Path) -> None:
+    """Write the checkpoint of two runs of a job."""
+    ours = session._configuration
+    session._configuration = lambda *given: {**ours(*given), **SNAPSHOTS}
+    with tempfile.TemporaryDirectory() as directory:
+        kafka = EmbeddedKafka(Path(directory) / "kafka", default_home())
+        try:
+            job = JobBench(kafka.start(), Path(directory), **FLAGS)
+            job.prefix = PREFIX
+            spark = session.spark_session(job.settings)
+            events = list(busy())
+            job.produce(quiet().events, QUIET.encode())
+            for some in (events[:9], events[9:]):
+                job.produce(some, BUSY.encode())
+                assert job.run(spark).is_clean
+                deadline = time.monotonic() + PATIENCE_S
+                while not any(job.checkpoint.rglob("*.zip")):
+                    assert time.monotonic() < deadline, "no snapshot of RocksDB was uploaded"
+                    time.sleep(0.5)
+            spark.stop()
+        finally:
+            kafka.stop()
+        shutil.rmtree(place, ignore_errors=True)
+        shutil.copytree(job.checkpoint, place)
+
+
+if __name__ == "__main__":
+    write(PLACE)

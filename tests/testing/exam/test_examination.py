@@ -1,0 +1,122 @@
+"""The exam of a gateway, and of a real Kafka."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from brokertwin.errors import UserError
+from brokertwin.gateway.edge_fields import Address
+from brokertwin.testing.exam.examination import PREFIX, Choices, check_is_empty, examine
+from brokertwin.testing.exam.model import selected
+from brokertwin.testing.exam.site import Site, look
+from brokertwin.testing.exam.verdicts import Outcome, Result
+from tests.support.gateways import Running, client_at, running_gateway
+
+QUICK = ("idem_in", "txn_commit", "fetch_new", "grp_leave", "cons_join", "off_simple", "meta_by")
+"""Beginnings of names of scenarios that need no time."""
+
+KNOWN = {"txn_delete_records_of_open_transaction", "bad_batch_append_time"}
+"""Scenarios in which the gateway deviates from Kafka; docs/exam.md describes them."""
+
+PATIENCE = 5.0
+
+
+def settings_of(names: tuple[str, ...] = ()) -> set[str]:
+    return {name for _, scenario in selected(names) for name in scenario.settings}
+
+
+def examined(address: Address, *names: str, **choices: int) -> list[Result]:
+    site = look(address, settings_of(names))
+    given = Choices(patience=PATIENCE, **choices)
+    return examine(list(selected(names)), site, given)
+
+
+def deviating(results: list[Result]) -> dict[str, list[str]]:
+    return {
+        each.scenario: [f"{d.step}: {d.path}: {d.expected} {d.got}"[:200] for d in each.deviations]
+        for each in results
+        if each.outcome is Outcome.DEVIATES
+    }
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[Running]:
+    with running_gateway({"auto.create.topics.enable": "true"}) as running:
+        yield running
+
+
+def test_gateway_responds_like_kafka(gateway: Running) -> None:
+    results = examined(gateway.addresses[1], *QUICK)
+    assert len(results) > 15
+    assert deviating(results) == {}
+    assert {each.outcome for each in results} == {Outcome.AGREES}
+
+
+def test_exam_deletes_what_it_created(gateway: Running) -> None:
+    examined(gateway.addresses[1], "off_simple", "grp_leave")
+    with gateway.client() as client:
+        topics = client.call("METADATA", 12, {"topics": None})["topics"]
+        groups = client.call("LIST_GROUPS", 4)["groups"]
+    names = [*(each["name"] for each in topics), *(each["groupId"] for each in groups)]
+    assert [name for name in names if name.startswith(PREFIX)] == []
+
+
+def test_unclaimed_apis_are_not_played() -> None:
+    site = Site({1: Address("none", 1)}, 1, {"Produce": (3, 8)}, {}, {}, [], [])
+    results = examine(list(selected(["idem_in_sequence", "txn_commit"])), site)
+    assert {each.outcome for each in results} == {Outcome.NOT_CLAIMED}
+    assert all("not claimed" in each.reason for each in results)
+
+
+def test_other_settings_make_a_golden_inapplicable() -> None:
+    with running_gateway({"offset.metadata.max.bytes": "10"}) as running:
+        (found,) = examined(running.addresses[1], "off_metadata_limit")
+    assert found.outcome is Outcome.OTHER_SETTINGS
+    assert found.reason == "offset.metadata.max.bytes is 10, not 4096"
+
+
+def test_exam_refuses_a_cluster_with_other_topics(gateway: Running) -> None:
+    with client_at(gateway.bootstrap) as client:
+        client.topic("orders")
+    site = look(gateway.addresses[1], [])
+    with pytest.raises(UserError, match=r"has 1 topics and \d groups already: orders.*--yes"):
+        check_is_empty(site)
+
+
+def test_a_port_without_a_broker_is_an_error() -> None:
+    with pytest.raises(UserError, match="does not respond to ApiVersions"):
+        look(Address("127.0.0.1", 1), [])
+
+
+@pytest.mark.clients
+def test_all_scenarios_at_a_gateway() -> None:
+    with running_gateway({"auto.create.topics.enable": "true"}) as running:
+        results = examined(running.addresses[1])
+    assert set(deviating(results)) == KNOWN, deviating(results)
+
+
+@pytest.mark.clients
+def test_all_scenarios_at_a_cluster_of_gateways() -> None:
+    with running_gateway({"auto.create.topics.enable": "true"}, brokers=3) as running:
+        results = examined(running.addresses[1])
+    assert set(deviating(results)) == KNOWN, deviating(results)
+    single = [each for each in results if "one broker" in each.reason]
+    assert len(single) < 10
+
+
+@pytest.mark.kafka
+def test_all_scenarios_at_a_real_kafka(tmp_path: Path) -> None:
+    from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+    from brokertwin.settings import default_home
+
+    broker = EmbeddedKafka(tmp_path, default_home())
+    try:
+        host, _, port = broker.start({"auto.create.topics.enable": "true"}).rpartition(":")
+        results = examined(Address(host, int(port)))
+    finally:
+        broker.stop()
+    assert deviating(results) == {}
+    unplayed = {each.reason for each in results if each.outcome is not Outcome.AGREES}
+    assert all(re.fullmatch("needs 2 brokers", reason) for reason in unplayed)
