@@ -1,4 +1,4 @@
-"""Audit of records: what clients were told about sent and read records, against the logs.
+"""Audit of records: outcomes that clients report, compared with the logs.
 
 The simulator and `testing/auditor` use it.
 """
@@ -49,7 +49,7 @@ class PossibleLosses(Protocol):
         """True if a record may be missing; offset -1 is unknown."""
 
     def hold(self, logs: Mapping[TopicPartition, Log]) -> None:
-        """Check at the end that what must be gone is gone."""
+        """Check at the end that deleted records are gone."""
 
 
 class NoLosses:

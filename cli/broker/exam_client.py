@@ -69,7 +69,7 @@ def command(
     """Examine a client under faults: does it keep Kafka's promises?
 
     COMMAND is an *adapter*: a small program that produces, transacts or consumes with the client.
-    It learns its work from variables EXAM_… and prints what the client reports
+    It learns its work from variables EXAM_… and prints the client's results
     (docs/exam_client.md).
 
     The first run has no faults; it must succeed. Then each seed gives a fault plan for the proxy
@@ -77,7 +77,7 @@ def command(
     plan is shrunk and kept as a fault file, which `--plan` plays again.
 
     Promises: acknowledged records are in the log once and in order; transactions are atomic;
-    commits do not go back; no partition has two owners; a fenced client sends no more; every
+    commits do not go back; no partition has two owners; a fenced client stops sending; every
     process ends without an error, because all trouble passes.
 
     Exit codes: 0 all promises kept, 1 a promise broken, 2 usage.

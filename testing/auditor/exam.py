@@ -7,11 +7,12 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
+from brokertwin.clients.partitions import TopicPartition
 from brokertwin.errors import UserError
 from brokertwin.gateway.faults.fault import FaultSpec
 from brokertwin.testing.auditor import exchanges
@@ -66,14 +67,14 @@ class Exam(NamedTuple):
         broker: address of a broker, `host:port`.
         command: the adapter with its arguments; `{bootstrap}` is replaced by the address.
         works: kinds of work that the adapter can do.
-        count: number of records of the producer.
+        records: number of records of the producer.
         timeout_s: time for the writers, and then for the readers.
     """
 
     broker: str
     command: Sequence[str]
     works: Collection[Work]
-    count: int
+    records: int
     timeout_s: float
 
     def run(self, faults: Sequence[FaultSpec]) -> Verdict:
@@ -90,7 +91,7 @@ class Exam(NamedTuple):
                 committed, late = self._work(processes, cluster)
             evidence = Evidence(
                 topic=names.topic,
-                count=self.count,
+                count=self.records,
                 roles=processes.roles,
                 statements=processes.statements(),
                 exchanges=proxy.requests(),
@@ -106,7 +107,7 @@ class Exam(NamedTuple):
 
     def _work(
         self, processes: "_Processes", cluster: ClusterLogs
-    ) -> tuple[Mapping[object, Log], list[str]]:
+    ) -> tuple[dict[TopicPartition, Log], list[str]]:
         """Let all processes work; return the visible records and the names of late processes."""
         deadline = time.monotonic() + self.timeout_s
         for role in (MEMBERS[0], PRODUCER, ZOMBIE):
@@ -172,7 +173,7 @@ class _Processes:
         if role.work not in exam.works:
             return
         words = [word.replace(PLACEHOLDER, self._bootstrap) for word in exam.command]
-        variables = environment(role, self._names, self._bootstrap, exam.count)
+        variables = environment(role, self._names, self._bootstrap, exam.records)
         path = self._errors[role.name] = Path(self._directory.name, role.name)
         try:
             with path.open("w") as stderr:

@@ -144,7 +144,8 @@ def _reports(each: Seen, owners: dict[tuple[str, str, int], str]) -> Iterator[Vi
     if topics is None and not is_over:
         return
     group = body["groupId"]
-    reported = set() if is_over else {(t["topicId"], p) for t in topics for p in t["partitions"]}
+    named = [] if is_over or topics is None else topics
+    reported = {(topic["topicId"], number) for topic in named for number in topic["partitions"]}
     for place in [place for place, owner in owners.items() if owner == member]:
         if place[1:] not in reported:
             del owners[place]

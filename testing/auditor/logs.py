@@ -11,7 +11,7 @@ from confluent_kafka import (
     Producer,
 )
 from confluent_kafka import TopicPartition as Place
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.errors import UserError
@@ -88,10 +88,12 @@ class ClusterLogs:
                         f"Cannot read topic {self._names.topic} to its end in {TIMEOUT_S:.0f} s.",
                         "Check that the broker is running.",
                     )
-                at = TopicPartition(message.topic(), message.partition())
+                number, offset, value = message.partition(), message.offset(), message.value()
+                assert number is not None and offset is not None, "both are known of a message"
+                at = TopicPartition(self._names.topic, number)
                 error = message.error()
                 if error is None:
-                    found[at].append((message.offset(), (message.value() or b"").decode()))
+                    found[at].append((offset, (value or b"").decode()))
                 elif error.code() == KafkaError._PARTITION_EOF:
                     open_ones.discard(at)
         return found

@@ -85,7 +85,7 @@ def test_the_error_of_a_process_is_the_last_line_that_names_one() -> None:
 def test_real_clients_keep_all_promises_under_a_plan(broker: KafkaBroker, name: str) -> None:
     adapter = Path(ROOT, "examples", "exam_client", f"{name}.py")
     real = exam(broker, sys.executable, str(adapter), works=tuple(Work))
-    verdict = real._replace(count=60).run(faults_of(1))
+    verdict = real._replace(records=60).run(faults_of(1))
     assert verdict.violations == []
     assert verdict.hits > 0
     assert verdict.fenced == 1

@@ -1,10 +1,13 @@
 """The judge: a run in which all promises are kept, and one for each broken promise."""
 
+import base64
 from typing import Any
 
 import pytest
 
+from brokertwin.clients.consumer_protocol import encode_assignment
 from brokertwin.clients.partitions import TopicPartition
+from brokertwin.state.core.errors import Error
 from brokertwin.testing.auditor.judge import judge
 from brokertwin.testing.auditor.workload import (
     MEMBERS,
@@ -130,6 +133,35 @@ def hang(run: Evidence) -> None:
     run.late.append(PRODUCER.name)
 
 
+def go_back(run: Evidence) -> None:
+    run.exchanges.append({**commit_of_partition_0(3), "time": 10})
+
+
+def assign_twice(run: Evidence) -> None:
+    assignment = base64.b64encode(encode_assignment([place(0)])).decode()
+    for member in ("m", "n"):
+        run.exchanges.append(
+            {
+                "time": 0,
+                "requestHeader": {"requestApiKeyName": "SYNC_GROUP"},
+                "request": {"groupId": "g", "generationId": 1, "memberId": member},
+                "response": {"errorCode": 0, "assignment": assignment},
+            }
+        )
+
+
+def go_on_after_fencing(run: Evidence) -> None:
+    for time in (0, 10_000):
+        run.exchanges.append(
+            {
+                "time": time,
+                "requestHeader": {"requestApiKeyName": "END_TXN", "clientId": "zombie"},
+                "request": {"transactionalId": "t", "producerId": 7, "producerEpoch": 0},
+                "response": {"errorCode": Error.PRODUCER_FENCED},
+            }
+        )
+
+
 def fail(run: Evidence) -> None:
     run.gave_up[MEMBERS[0].name] = "KafkaError"
 
@@ -148,6 +180,9 @@ def read_an_unknown_record(run: Evidence) -> None:
         (show_an_aborted_record, "records", "zombie-2-0 was read by read_committed"),
         (read_an_unknown_record, "records", "stranger was read, which no process sent"),
         (skip_a_record, "commits", "producer-0 at 0 of partition 0 was not read, but"),
+        (go_back, "commits", "member-1 commits 3 of exam-0 after"),
+        (assign_twice, "owners", "exam-0 is assigned to m and n in generation 1"),
+        (go_on_after_fencing, "fencing", "zombie sends END_TXN 10000 ms after 90"),
         (stop_reading, "progress", "are visible and were not read"),
         (give_up, "progress", "1 records (producer-4) of the producer not acknowledged"),
         (fail, "progress", "member-1 gave up: KafkaError"),
