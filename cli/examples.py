@@ -195,6 +195,10 @@ EXAMPLES = {
         "brokertwin proxy --broker kafka:9092 --faults faults.toml",
         "brokertwin proxy --broker kafka:9092 --listen localhost:0 --control 9405",
     ),
+    "exam-client": (
+        "brokertwin exam-client --plans 3 -- python examples/exam_client/confluent.py",
+        "brokertwin exam-client --broker kafka:9092 --plan exam-client-seed-7.json -- ./adapter",
+    ),
     "top": (
         "brokertwin run --http-listen 9404",
         "brokertwin live --topic shop=shop-requests --http-listen 9404",

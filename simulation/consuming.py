@@ -19,9 +19,9 @@ from brokertwin.clients.consumer_requests import NO_GENERATION
 from brokertwin.clients.fetcher import FetchSettings, OffsetReset
 from brokertwin.clients.fetching_client import CONSUMER_NETWORK
 from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.record_audit import SendOutcome
 from brokertwin.clients.transactions import TransactionState
 from brokertwin.simulation.actors import REQUEST_MS, Actor, ActorContext
-from brokertwin.simulation.audit_records import SendOutcome
 from brokertwin.simulation.cluster import HEARTBEAT_MS, SESSION_MS
 from brokertwin.simulation.plan import PASSING, TOPICS, ClientPlan, FaultKind, Role
 from brokertwin.simulation.producing import ABORTS, PAUSE_MAX_MS, PAUSE_MIN_MS, RecordProducer
