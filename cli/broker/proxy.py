@@ -11,6 +11,7 @@ import typer
 from brokertwin.cli.options import ConfigFile, KafkaConfig, address, settings_of
 from brokertwin.cli.output import say
 from brokertwin.errors import UserError
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     import ssl
@@ -167,7 +168,7 @@ async def _serve(endpoints: _Endpoints, specs: "list[FaultSpec]", sink: "FileSin
             served_at = served(app(faults, documents), option, *endpoints.control)
             say(f"control at {stack.enter_context(served_at)}")
         host, port = proxy.addresses[endpoints.broker]
-        say(f"listening on {host}:{port}, {len(faults.faults)} faults")
+        say(f"listening on {host}:{port}, {counted(len(faults.faults), 'fault')}")
         await ended.wait()
         shown = faults.faults
         await proxy.close()
