@@ -73,6 +73,10 @@ EXAMPLES = {
         "brokertwin audit recording.jsonl.gz",
         "brokertwin audit broker-*.log.gz controller-*.log.gz --html audit.html --fail-on error",
     ),
+    "live": (
+        "brokertwin live --topic kafka-requests --bootstrap kafka:9092",
+        "brokertwin live --topic shop=shop-requests --topic bank=bank-requests --key entity",
+    ),
     "offsets": (
         "brokertwin offsets import kafka:9092 backup",
         "brokertwin offsets history backup my-group --only back",

@@ -42,6 +42,7 @@ COMMANDS = {
     "replay": "Run recorded requests through the broker model and compare the responses.",
     "explain": "Explain from a recording why a producer was fenced or a group rebalanced.",
     "audit": "Report problems in recorded traffic, with the lines that show them.",
+    "live": "Audit real clusters continuously: a Spark query over topics with their exchanges.",
     "offsets": "Inspect, compare, back up and restore committed offsets of a real cluster.",
     "consume": "Read topics of any Kafka as members of a group, and show the assignment.",
     "produce": "Send lines to a topic of any Kafka.",
@@ -71,12 +72,13 @@ FAMILIES = {
     "job": {"run", "send", "state", "snapshot", "query", "check", "dead-letters", "gc"},
     "clients": {"consume", "produce", "streams", "connect"},
     "broker": {"kafka", "gateway", "proxy", "cluster", "credentials", "exam", "simulate"},
-    "watching": {"top"},
+    "watching": {"live", "top"},
 }
 """Package of `cli` to its commands; all others are modules of `cli` itself."""
 
 NEEDS = {
     "demo": extras.SPARK,
+    "live": extras.SPARK,
     "run": extras.SPARK,
     "setup": ("pyspark",),
 }

@@ -12,7 +12,7 @@ from brokertwin.recordings.audit.finding import (
     grouped,
     rule_of,
 )
-from brokertwin.recordings.audit.history import History
+from brokertwin.recordings.audit.history import EntityHistory
 from brokertwin.recordings.history.exchange import RecordedRequest
 from brokertwin.recordings.history.finding import EntityFinding
 from brokertwin.recordings.history.group_offsets import BACK
@@ -36,7 +36,7 @@ class AcceptedCommit(NamedTuple):
         return self[:3]
 
 
-def commits(history: History) -> Iterator[AcceptedCommit]:
+def commits(history: EntityHistory) -> Iterator[AcceptedCommit]:
     """Accepted offsets in the order of the responses; those of a transaction once it committed."""
     for each in history.found(GROUPS, "offset-committed"):
         facts = each.facts
@@ -44,7 +44,7 @@ def commits(history: History) -> Iterator[AcceptedCommit]:
         yield AcceptedCommit(*place, facts["offset"], each.line)
 
 
-def back(history: History) -> Iterator[AuditFinding]:
+def back(history: EntityHistory) -> Iterator[AuditFinding]:
     """Groups whose committed offsets went back."""
     for subject, found in grouped(history.found(GROUPS, "offset-back")):
         evidence = [Evidence.shown_by(each) for each in found]
@@ -53,7 +53,7 @@ def back(history: History) -> Iterator[AuditFinding]:
         yield AuditFinding("offset-back", Severity.WARNING, subject, sentence(said), BACK, evidence)
 
 
-def stale(history: History) -> Iterator[AuditFinding]:
+def stale(history: EntityHistory) -> Iterator[AuditFinding]:
     """Commits with an old generation, epoch or member, by group and error."""
     by_code: dict[tuple[str, int], list[EntityFinding]] = defaultdict(list)
     for each in history.found(GROUPS, "commit-refused"):

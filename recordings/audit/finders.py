@@ -13,20 +13,22 @@ from brokertwin.recordings.audit import (
     shares,
 )
 from brokertwin.recordings.audit.finding import AuditFinding
-from brokertwin.recordings.audit.history import History
+from brokertwin.recordings.audit.history import EntityHistory, History
 
 Finder = Callable[[History], Iterable[AuditFinding]]
+EntityFinder = Callable[[EntityHistory], Iterable[AuditFinding]]
 
-FINDERS: tuple[Finder, ...] = (
+OF_ENTITIES: tuple[EntityFinder, ...] = (
     *producers.FINDERS,
     *sessions.FINDERS,
     *groups.FINDERS,
     *commits.FINDERS,
-    *lag.FINDERS,
     *shares.FINDERS,
-    *replication.FINDERS,
     *refusals.FINDERS,
 )
+"""Finders that need the findings of machines alone, not the recording."""
+
+FINDERS: tuple[Finder, ...] = (*OF_ENTITIES, *lag.FINDERS, *replication.FINDERS)
 
 
 def findings(history: History) -> list[AuditFinding]:

@@ -12,7 +12,7 @@ from brokertwin.recordings.audit.finding import (
     grouped,
     rule_of,
 )
-from brokertwin.recordings.audit.history import History
+from brokertwin.recordings.audit.history import EntityHistory
 from brokertwin.recordings.history import memberships
 from brokertwin.recordings.history.exchange import RecordedRequest
 from brokertwin.recordings.history.finding import EntityFinding
@@ -47,7 +47,7 @@ class Rebalance(NamedTuple):
     causes: list[tuple[str, str]]
 
 
-def rebalances(history: History) -> list[Rebalance]:
+def rebalances(history: EntityHistory) -> list[Rebalance]:
     """Every rebalance that a recording shows, by group."""
     found: dict[tuple[str, int], list[EntityFinding]] = defaultdict(list)
     for each in history.found(GROUPS, "rebalances"):
@@ -63,7 +63,7 @@ def rebalances(history: History) -> list[Rebalance]:
     ]
 
 
-def storms(history: History) -> Iterator[AuditFinding]:
+def storms(history: EntityHistory) -> Iterator[AuditFinding]:
     """How often each group rebalanced, and why; a warning if it is often within a minute."""
     for subject, found in grouped(history.found(GROUPS, "rebalances")):
         most = max(each.facts["within"] for each in found)
@@ -92,7 +92,7 @@ def _reasons(causes: Sequence[tuple[str, ...]], client: str, what: str) -> str:
     return f" ({'; '.join(dict.fromkeys(given))})" if given else ""
 
 
-def dropped(history: History) -> Iterator[AuditFinding]:
+def dropped(history: EntityHistory) -> Iterator[AuditFinding]:
     """Members that were in a generation, did not leave, and are not in the next one."""
     for subject, found in grouped(history.found(GROUPS, "member-dropped")):
         evidence = [Evidence.shown_by(each) for each in found]
@@ -105,7 +105,7 @@ def dropped(history: History) -> Iterator[AuditFinding]:
         )
 
 
-def refused(history: History) -> Iterator[AuditFinding]:
+def refused(history: EntityHistory) -> Iterator[AuditFinding]:
     """Members that have to begin again, by group and error."""
     by_code: dict[tuple[str, int], list[EntityFinding]] = defaultdict(list)
     for each in history.found(GROUPS, "member-refused", "instance-fenced"):
@@ -127,7 +127,7 @@ def refused(history: History) -> Iterator[AuditFinding]:
         )
 
 
-def exceeded(history: History) -> Iterator[AuditFinding]:
+def exceeded(history: EntityHistory) -> Iterator[AuditFinding]:
     """Members that left because they did not poll for max.poll.interval.ms, by group."""
     for subject, found in grouped(history.found(GROUPS, "max-poll-exceeded")):
         evidence = [Evidence.shown_by(each) for each in found]
@@ -138,7 +138,7 @@ def exceeded(history: History) -> Iterator[AuditFinding]:
         )
 
 
-def came_back(history: History) -> Iterator[AuditFinding]:
+def came_back(history: EntityHistory) -> Iterator[AuditFinding]:
     """Members that left and joined again, by group and client."""
     by_client: dict[tuple[str, str], list[EntityFinding]] = defaultdict(list)
     for each in history.found(GROUPS, "member-came-back"):
@@ -153,7 +153,7 @@ def came_back(history: History) -> Iterator[AuditFinding]:
         )
 
 
-def waiting(history: History) -> Iterator[AuditFinding]:
+def waiting(history: EntityHistory) -> Iterator[AuditFinding]:
     """Joins that waited for a member id that was handed out and never used, by group."""
     for subject, found in grouped(history.found(GROUPS, "join-waits-for-member-id")):
         evidence = [Evidence.shown_by(each) for each in found]

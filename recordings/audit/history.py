@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from brokertwin.recordings.history.entity import EntityKind
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, exchanges_of
@@ -13,6 +13,13 @@ from brokertwin.recordings.replay.recording import Exchange
 
 FETCH_WAIT_MS = 2_000
 """How long a follower's fetch may wait for its response (`replica.fetch.wait.max.ms`)."""
+
+
+class EntityHistory(Protocol):
+    """The findings of machines, as most finders need them."""
+
+    def found(self, kind: EntityKind, *names: str) -> Iterator[EntityFinding]:
+        """The findings of a kind of entity with these names, in the order of their responses."""
 
 
 class History:

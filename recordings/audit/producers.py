@@ -11,7 +11,7 @@ from brokertwin.recordings.audit.finding import (
     grouped,
     rule_of,
 )
-from brokertwin.recordings.audit.history import History
+from brokertwin.recordings.audit.history import EntityHistory
 from brokertwin.recordings.history import batches, producers
 from brokertwin.recordings.history.bodies import MARKERS
 from brokertwin.recordings.history.finding import EntityFinding
@@ -23,7 +23,7 @@ FIGHT = 3
 """Epochs in which a producer is fenced from which on two clients fight for it."""
 
 
-def fenced(history: History) -> Iterator[AuditFinding]:
+def fenced(history: EntityHistory) -> Iterator[AuditFinding]:
     """Producers whose epoch was too old, and the clients with newer epochs."""
     for subject, found in grouped(history.found(producers.PRODUCERS, "producer-fenced")):
         epochs = {each.facts["epoch"] for each in found} - {-1}
@@ -64,7 +64,7 @@ def _cause(found: Sequence[EntityFinding]) -> str:
     return f"{said[0].lower()}{said[1:-1]}"
 
 
-def timed_out(history: History) -> Iterator[AuditFinding]:
+def timed_out(history: EntityHistory) -> Iterator[AuditFinding]:
     """Transactions that the coordinator aborted, because they were open for too long."""
     for subject, found in grouped(history.found(producers.PRODUCERS, "transaction-timed-out")):
         evidence = [Evidence.shown_by(each) for each in found]
@@ -83,19 +83,19 @@ def timed_out(history: History) -> Iterator[AuditFinding]:
         )
 
 
-def late(history: History) -> set[str]:
+def late(history: EntityHistory) -> set[str]:
     """The places of requests that `timed_out` reports."""
     found = history.found(producers.PRODUCERS, "transaction-timed-out")
     return {each.line.place for each in found if each.line.api != MARKERS}
 
 
-def owners(history: History) -> dict[str, str]:
+def owners(history: EntityHistory) -> dict[str, str]:
     """The clients for which brokers sent requests, by the places of these."""
     found = history.found(producers.PRODUCERS, "sent-for-client")
     return {each.line.place: each.facts["client"] for each in found}
 
 
-def sequences(history: History) -> Iterator[AuditFinding]:
+def sequences(history: EntityHistory) -> Iterator[AuditFinding]:
     """Batches that were refused for their sequence, by producer and partition."""
     by_subject: dict[tuple[int, str], list[EntityFinding]] = defaultdict(list)
     for each in history.found(batches.PRODUCERS, "sequence-gap", "duplicate-refused"):
@@ -117,7 +117,7 @@ def sequences(history: History) -> Iterator[AuditFinding]:
         )
 
 
-def written(history: History) -> Iterator[AuditFinding]:
+def written(history: EntityHistory) -> Iterator[AuditFinding]:
     """Batches that were acknowledged again: at one offset, which is a repeat, or at two."""
     for subject, found in grouped(history.found(batches.PRODUCERS, "batch-repeated")):
         many = counted(len(found), "batch", "batches")
@@ -127,7 +127,7 @@ def written(history: History) -> Iterator[AuditFinding]:
         yield _finding(subject, found, said)
 
 
-def skipped(history: History) -> Iterator[AuditFinding]:
+def skipped(history: EntityHistory) -> Iterator[AuditFinding]:
     """Batches that were accepted although their sequence does not follow the one before."""
     for subject, found in grouped(history.found(batches.PRODUCERS, "sequence-skipped")):
         yield _finding(
@@ -135,20 +135,20 @@ def skipped(history: History) -> Iterator[AuditFinding]:
         )
 
 
-def reused(history: History) -> Iterator[AuditFinding]:
+def reused(history: EntityHistory) -> Iterator[AuditFinding]:
     """Offsets that were acknowledged for two batches, in topics that requests name by id."""
     for subject, found in grouped(history.found(batches.PARTITIONS, "offset-reused")):
         said = f"two batches were acknowledged at one offset: {found[0].said}"
         yield _finding(subject, found, said)
 
 
-def went_back(history: History) -> Iterator[AuditFinding]:
+def went_back(history: EntityHistory) -> Iterator[AuditFinding]:
     """Producer ids that got a lower epoch than before."""
     for subject, found in grouped(history.found(producers.PRODUCERS, "epoch-back")):
         yield _finding(subject, found, found[0].said)
 
 
-def given(history: History) -> Iterable[EntityFinding]:
+def given(history: EntityHistory) -> Iterable[EntityFinding]:
     """Every epoch that InitProducerId gave, and EndTxn from version 5 on."""
     return history.found(producers.PRODUCERS, "epoch-given")
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from brokertwin.recordings.audit import producers
 from brokertwin.recordings.audit.finding import AuditFinding, Evidence, Severity, counted, rule_of
-from brokertwin.recordings.audit.history import History
+from brokertwin.recordings.audit.history import EntityHistory
 from brokertwin.recordings.history.batches import PARTITIONS
 from brokertwin.recordings.history.clients import CLIENTS, severity_of
 from brokertwin.recordings.history.finding import EntityFinding
@@ -14,7 +14,7 @@ from brokertwin.recordings.history.words import names_of
 from brokertwin.state.core.errors import Error, error_name
 
 
-def too_few(history: History) -> Iterator[AuditFinding]:
+def too_few(history: EntityHistory) -> Iterator[AuditFinding]:
     """Produces that were refused because too few replicas were in sync, by partition."""
     by_code: dict[tuple[str, int], list[EntityFinding]] = defaultdict(list)
     for each in history.found(PARTITIONS, "under-min-isr"):
@@ -35,7 +35,7 @@ def too_few(history: History) -> Iterator[AuditFinding]:
         )
 
 
-def others(history: History) -> Iterator[AuditFinding]:
+def others(history: EntityHistory) -> Iterator[AuditFinding]:
     """Every error that no other finder reports, by API.
 
     A request that a broker sent for a client counts as the client's.

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from brokertwin.recordings.audit.finding import AuditFinding, Evidence, Severity, counted
-from brokertwin.recordings.audit.history import History
+from brokertwin.recordings.audit.history import EntityHistory
 from brokertwin.recordings.history import sessions
 from brokertwin.recordings.history.clients import CLIENTS
 from brokertwin.recordings.history.finding import EntityFinding, rule_of
@@ -19,7 +19,7 @@ EVENTS = {
 """Findings that the page draws, and their names there."""
 
 
-def lost(history: History) -> Iterator[AuditFinding]:
+def lost(history: EntityHistory) -> Iterator[AuditFinding]:
     """Sessions that the broker does not know (70), or with the wrong epoch (71), by client."""
     found: dict[tuple[str, str], list[EntityFinding]] = defaultdict(list)
     for each in history.found(sessions.CACHES, "session-lost", "session-out-of-turn"):
@@ -45,7 +45,7 @@ def lost(history: History) -> Iterator[AuditFinding]:
         )
 
 
-def churn(history: History) -> Iterator[AuditFinding]:
+def churn(history: EntityHistory) -> Iterator[AuditFinding]:
     """Clients that open many sessions a minute."""
     opened: dict[str, list[EntityFinding]] = defaultdict(list)
     for each in history.found(sessions.CACHES, "session-opened"):
@@ -57,19 +57,21 @@ def churn(history: History) -> Iterator[AuditFinding]:
         most = max(each.facts["most"] for each in members)
         in_all = opened[client]
         connections = len({each.line.connection for each in in_all})
+        said = f"Client {client} opened {most} fetch sessions within a minute"
+        if in_all:
+            said += f", {len(in_all)} in all, over {counted(connections, 'connection')}"
         yield AuditFinding(
             "session-churn",
             Severity.WARNING,
             f"client {client}",
-            f"Client {client} opened {most} fetch sessions within a minute, {len(in_all)} in"
-            f" all, over {counted(connections, 'connection')}.",
+            f"{said}.",
             sessions.CHURN,
             [Evidence.shown_by(each) for each in members],
             often=most,
         )
 
 
-def without_room(history: History) -> Iterator[AuditFinding]:
+def without_room(history: EntityHistory) -> Iterator[AuditFinding]:
     """Clients that wanted a session while the cache had no room."""
     found: dict[str, list[Evidence]] = defaultdict(list)
     for each in history.found(sessions.CACHES, "session-denied"):

@@ -11,14 +11,14 @@ from brokertwin.recordings.audit.finding import (
     grouped,
     rule_of,
 )
-from brokertwin.recordings.audit.history import History
+from brokertwin.recordings.audit.history import EntityHistory
 from brokertwin.recordings.history.finding import EntityFinding
 from brokertwin.recordings.history.shares import AGAIN, REJECTED, SHARE_GROUPS
 from brokertwin.recordings.history.words import names_of, sentence, times
 from brokertwin.state.core.errors import Error, error_name
 
 
-def redelivered(history: History) -> Iterator[AuditFinding]:
+def redelivered(history: EntityHistory) -> Iterator[AuditFinding]:
     """Records that were delivered more than once, by group: a warning if a lock expired."""
     for subject, found in grouped(history.found(SHARE_GROUPS, "records-redelivered")):
         kept = [each for each in found if each.facts["was"] == "kept"]
@@ -47,7 +47,7 @@ def _by(found: Sequence[EntityFinding]) -> str:
     return names_of(name for each in found for name in each.by)
 
 
-def rejected(history: History) -> Iterator[AuditFinding]:
+def rejected(history: EntityHistory) -> Iterator[AuditFinding]:
     """Records that members rejected, by group and client."""
     by_client: dict[tuple[str, str], list[EntityFinding]] = defaultdict(list)
     for each in history.found(SHARE_GROUPS, "records-rejected"):
@@ -65,7 +65,7 @@ def rejected(history: History) -> Iterator[AuditFinding]:
         )
 
 
-def not_held(history: History) -> Iterator[AuditFinding]:
+def not_held(history: EntityHistory) -> Iterator[AuditFinding]:
     """Acknowledgements of records that the member does not hold (121), by group."""
     for subject, found in grouped(history.found(SHARE_GROUPS, "acknowledge-refused")):
         by = [name for each in found for name in each.by]
@@ -82,7 +82,7 @@ def not_held(history: History) -> Iterator[AuditFinding]:
         )
 
 
-def sessions(history: History) -> Iterator[AuditFinding]:
+def sessions(history: EntityHistory) -> Iterator[AuditFinding]:
     """Share sessions that were unknown, out of turn, or had no room, by client."""
     by_client: dict[tuple[str, int], list[EntityFinding]] = defaultdict(list)
     for each in history.found(SHARE_GROUPS, "share-session-lost", "share-session-denied"):

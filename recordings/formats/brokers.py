@@ -74,6 +74,17 @@ class Brokers:
         self._controllers: set[str] = set()
         self._seen: set[str] = set()
 
+    @property
+    def addresses(self) -> dict[str, int]:
+        """`host:port` to the broker there."""
+        found = self._addresses.items()
+        return {f"{at.host}:{at.port}": min(brokers) for at, brokers in found if len(brokers) == 1}
+
+    def learn(self, address: str, broker: int) -> None:
+        """Take the address of a broker, `host:port`."""
+        host, _, port = address.rpartition(":")
+        self._addresses.setdefault(_Local(host, port), set()).add(broker)
+
     def of(self, document: Document) -> int | None:
         """Return the broker of a line; None for a controller among several brokers.
 

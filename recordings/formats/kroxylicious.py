@@ -126,6 +126,9 @@ class Pairs:
         else:
             yield self._response(wrapped, wrapped.time, entry)
 
+    def missed(self, wrapped: Wrapped) -> None:
+        """Called with a response whose request is not in the log."""
+
     def rest(self) -> Iterator[Document]:
         """Yield the requests without a response at the end of the log."""
         for session, correlation_id in list(self._pending):
@@ -155,6 +158,8 @@ class Pairs:
         key = (wrapped.session, entry.header.correlation_id)
         request = self._pending.pop(key, None)
         if request is None:
+            if key not in self._done:
+                self.missed(wrapped)
             reason = REPEATED if key in self._done else NO_REQUEST
             return _left(wrapped, reason, entry.header.api_key)
         self._keep(key, request)

@@ -110,14 +110,14 @@ def _read_file(
 
     def again() -> Iterator[Document]:
         reader = FormatReader(origin)
-        return _read(reader, lines_of(path, name), Summary())
+        return read_with(reader, lines_of(path, name), Summary())
 
     def cut() -> None:
         summary.leave(UnpairedDocuments(SourceLine(name, 0, b""), CUT_FILE, is_dead=False))
 
     reader = FormatReader(origin)
     brokers = Brokers(path, name, again)
-    for document in _read(reader, lines_of(path, name, on_bytes, cut), summary, seen):
+    for document in read_with(reader, lines_of(path, name, on_bytes, cut), summary, seen):
         if document.broker is None and reading.broker is not None:
             document.broker = reading.broker
             brokers.note(document)
@@ -140,13 +140,13 @@ def read_lines(
     lines: Iterable[SourceLine], name: str, reading: FileReading, summary: Summary
 ) -> Iterator[Document]:
     """Yield the documents of topic rows, without credentials."""
-    for document in _read(FormatReader(Origin(name, reading.zone)), iter(lines), summary):
+    for document in read_with(FormatReader(Origin(name, reading.zone)), iter(lines), summary):
         if document.broker is None:
             document.broker = reading.broker
         yield document
 
 
-def _read(
+def read_with(
     reader: FormatReader, lines: Iterator[SourceLine], summary: Summary, seen: Seen | None = None
 ) -> Iterator[Document]:
     """Yield the documents of lines; `seen` removes copies."""

@@ -134,12 +134,13 @@ class FormatReader:
 
     Args:
         source: what is known of the file.
+        pairs: pairs the entries of Kroxylicious.
     """
 
-    def __init__(self, source: Origin) -> None:
+    def __init__(self, source: Origin, pairs: kroxylicious.Pairs | None = None) -> None:
         self._source = source
         self._clock = LineClock(source.zone, source.day_first)
-        self._pairs = kroxylicious.Pairs()
+        self._pairs = pairs if pairs is not None else kroxylicious.Pairs()
         self._open: dict[Key, Open] = {}
         self._pieces: dict[Key, tuple[Around, bytearray]] = {}
         self._has_line_ends = False

@@ -42,12 +42,16 @@ class ObservedEntity(msgspec.Struct, kw_only=True):
 
     def step(self, exchange: RecordedExchange, known: KnownFacts) -> list[EntityFinding]:
         """Take an exchange; return the findings that are due."""
-        self.newest = max(self.newest, exchange.line.end)
-        if not self.waiting or self.waiting[-1].line.end < exchange.line.end:
-            self.waiting.append(self.part_of(exchange))
-        else:
-            insort(self.waiting, self.part_of(exchange), key=lambda each: each.line.order)
+        self.wait(self.part_of(exchange))
         return self._take_until(self.newest - WAIT_MS, known)
+
+    def wait(self, part: RecordedExchange) -> None:
+        """Let the part of an exchange wait, as `part_of` returns it, without taking any."""
+        self.newest = max(self.newest, part.line.end)
+        if not self.waiting or self.waiting[-1].line.end < part.line.end:
+            self.waiting.append(part)
+        else:
+            insort(self.waiting, part, key=lambda each: each.line.order)
 
     def expire(self, now: float, known: KnownFacts) -> list[EntityFinding]:
         """Take the exchanges that need not wait any longer at a time in ms since 1970."""

@@ -175,13 +175,17 @@ def add_loads(checkpoint: Path, taken: Mapping[str, int]) -> None:
 
 
 @contextmanager
-def locked(checkpoint: Path) -> Iterator[None]:
+def locked(checkpoint: Path, mark: str = FILE_NAME) -> Iterator[None]:
     """Lock a checkpoint against other jobs.
+
+    Args:
+        checkpoint: its directory.
+        mark: the file that shows that the directory is a checkpoint of this kind of job.
 
     Raises:
         UserError: it is locked, not writable, or no checkpoint.
     """
-    _check_directory(checkpoint)
+    _check_directory(checkpoint, mark)
     try:
         checkpoint.mkdir(parents=True, exist_ok=True)
         held = (checkpoint / LOCK_NAME).open("w")
@@ -201,7 +205,7 @@ def locked(checkpoint: Path) -> Iterator[None]:
         yield
 
 
-def _check_directory(checkpoint: Path) -> None:
+def _check_directory(checkpoint: Path, mark: str) -> None:
     """Check that the directory can be a checkpoint. Raises UserError."""
     try:
         found = {path.name for path in checkpoint.iterdir()} if checkpoint.exists() else set()
@@ -215,7 +219,7 @@ def _check_directory(checkpoint: Path) -> None:
             f"Cannot read the checkpoint {checkpoint}: {error.strerror}.",
             "Pass another --checkpoint, or change the directory's permissions.",
         ) from None
-    if found - BEFORE_FACTS and not found & {FILE_NAME, FORMER_FILE_NAME}:
+    if found - BEFORE_FACTS and not found & {mark, FORMER_FILE_NAME}:
         what = "a checkpoint" if "offsets" in found else "a directory with other files"
         raise UserError(
             f"--checkpoint {checkpoint} is {what}, but not a checkpoint of brokertwin.",

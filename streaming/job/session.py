@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-SHIPPED = tuple("brokertwin" + part for part in ("", ".kafka_io", ".sinks", ".state", ".streaming"))
+SHIPPED = tuple(
+    "brokertwin" + part
+    for part in ("", ".kafka_io", ".recordings", ".sinks", ".state", ".streaming")
+)
 """Packages that Spark's Python workers import."""
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

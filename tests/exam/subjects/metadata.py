@@ -372,7 +372,7 @@ def topics_delete_old_version(s: Script) -> None:
     s.call("DeleteTopics", 5, body, "v5")
 
 
-@METADATA(source="ReplicationControlManager", kip="KIP-195")
+@METADATA(source="ReplicationControlManager", kip="KIP-195", is_single=True)
 def partitions_create(s: Script) -> None:
     """CreatePartitions only adds partitions."""
     t = s.topic("a", 2)

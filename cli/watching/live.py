@@ -1,0 +1,197 @@
+"""`brokertwin live`: a continuous audit of real clusters, as a streaming query."""
+
+import signal
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from brokertwin.cli.options import (
+    AsJson,
+    Bootstrap,
+    ConfigFile,
+    KafkaConfig,
+    settings_of,
+)
+from brokertwin.cli.output import say, show_json
+from brokertwin.errors import UserError
+from brokertwin.streaming.live.modes import KeyMode
+
+if TYPE_CHECKING:
+    from brokertwin.streaming.live.runner import LiveProgress
+
+DEFAULT = "default"
+PREFIX = "live"
+
+Topics = Annotated[
+    list[str],
+    typer.Option(
+        "--topic",
+        metavar="[CLUSTER=]TOPIC",
+        help="A topic with exchanges of a cluster: lines of request logs or of Kroxylicious, also"
+        " in a log agent's JSON, or documents of `capture --topic`; repeatable.",
+    ),
+]
+LivePrefix = Annotated[
+    str, typer.Option("--prefix", metavar="NAME", help="Prefix of the topics that it writes.")
+]
+LiveCheckpoint = Annotated[
+    Path | None,
+    typer.Option(
+        "--checkpoint", metavar="DIR", help="Checkpoint; default: HOME/live/PREFIX/checkpoint."
+    ),
+]
+Tables = Annotated[
+    Path | None,
+    typer.Option(
+        "--tables", metavar="DIR", help="Directory of Parquet files; default: HOME/live/PREFIX."
+    ),
+]
+SnapshotEveryOption = Annotated[
+    str,
+    typer.Option(
+        "--snapshot-every",
+        metavar="N UNIT",
+        help='How often entity rows are written to Parquet: "100 batches", "5 minutes".',
+    ),
+]
+Key = Annotated[
+    KeyMode,
+    typer.Option(
+        "--key",
+        help="Content of a state row of Spark: a bucket of entities, or an entity with named"
+        " columns, which takes more processor time. Fixed once a checkpoint exists.",
+    ),
+]
+Trigger = Annotated[
+    str, typer.Option("--trigger", metavar="TIME", help="Interval of micro-batches.")
+]
+AvailableNow = Annotated[
+    bool,
+    typer.Option("--available-now", help="Stop when all rows of the topics are read."),
+]
+TimeZone = Annotated[
+    str, typer.Option("--time-zone", metavar="ZONE", help="Time zone of lines that name none.")
+]
+Master = Annotated[
+    str | None, typer.Option("--master", metavar="URL", help="Spark master; default: local[*].")
+]
+SparkConf = Annotated[
+    list[str] | None,
+    typer.Option("--spark-conf", metavar="NAME=VALUE", help="Spark setting; repeatable."),
+]
+
+
+def command(
+    topic: Topics,
+    bootstrap: Bootstrap = None,
+    prefix: LivePrefix = PREFIX,
+    checkpoint: LiveCheckpoint = None,
+    tables: Tables = None,
+    snapshot_every: SnapshotEveryOption = "5 minutes",
+    key: Key = KeyMode.BUCKET,
+    trigger: Trigger = "10 seconds",
+    available_now: AvailableNow = False,
+    time_zone: TimeZone = "UTC",
+    master: Master = None,
+    spark_conf: SparkConf = None,
+    kafka_config: KafkaConfig = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Audit real clusters continuously: a Spark query over topics with their exchanges.
+
+    Writes findings to PREFIX.findings, and the state of sessions, producers, transactions, groups
+    and committed offsets to compacted topics PREFIX.sessions and so on, all also as Parquet.
+    A row belongs to the cluster in its header `cluster`, otherwise to that of its topic.
+
+    `audit` does the same once, for files. `run` is another job: a model of a broker, which responds
+    to requests.
+    """
+    from brokertwin.kafka_io.kafka_clients import client_properties
+    from brokertwin.recordings.formats.pipeline import zone_of
+    from brokertwin.streaming.job.session import check_start, spark_session
+    from brokertwin.streaming.live import runner
+    from brokertwin.streaming.live.query import LiveQuery
+    from brokertwin.streaming.live.snapshots import SnapshotEvery
+
+    sources = sources_of(topic)
+    settings = settings_of(
+        config,
+        bootstrap=bootstrap,
+        prefix=prefix,
+        trigger=trigger,
+        snapshot_every=snapshot_every,
+        master=master,
+        spark_conf=tuple(spark_conf) if spark_conf else None,
+        kafka_config=kafka_config,
+    )
+    home = settings.home / "live" / prefix
+    query = LiveQuery(
+        client=client_properties(settings),
+        prefix=prefix,
+        sources=sources,
+        checkpoint=checkpoint or home / "checkpoint",
+        mode=key,
+        trigger=trigger,
+        shuffle_partitions=settings.shuffle_partitions,
+        rows_max=settings.max_offsets_per_trigger,
+        is_available_now=available_now,
+    )
+    zone, every = zone_of(time_zone), SnapshotEvery(snapshot_every)
+    check_start(settings)
+    with runner.prepared(query, say):
+        session = spark_session(settings, say)
+        try:
+            observe = show_json_progress if as_json else show_progress
+            runner.run(session, query, tables or home, every, zone, _stopping(), observe)
+        except runner.LiveFailed as error:
+            say(str(error))
+            raise typer.Exit(1) from None
+        finally:
+            session.stop()
+
+
+def sources_of(values: list[str]) -> dict[str, str]:
+    """Topic to cluster. Raises UserError for a topic that is named twice."""
+    found: dict[str, str] = {}
+    for each in values:
+        cluster, equals, topic = each.rpartition("=")
+        if not topic or (equals and not cluster):
+            raise UserError(f"Invalid value of --topic: {each!r}.", "Pass [CLUSTER=]TOPIC.")
+        if topic in found:
+            raise UserError(f"--topic names {topic} twice.")
+        found[topic] = cluster or DEFAULT
+    return found
+
+
+def _stopping() -> threading.Event:
+    """An event that SIGTERM and SIGINT set; a second signal ends at once."""
+    stop = threading.Event()
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        stop.set()
+        signal.signal(number, signal.SIG_DFL)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, handle)
+    return stop
+
+
+def show_progress(progress: "LiveProgress") -> None:
+    """Show a micro-batch as a line."""
+    counts = progress.counts
+    say(
+        f"batch {progress.batch}: {progress.rows:,} rows in {progress.seconds:.2f} s,"
+        f" {progress.entities:,} state rows, {counts.get('exchanges', 0):,} exchanges,"
+        f" {counts.get('damaged', 0):,} damaged lines, {counts.get('findings', 0):,} findings"
+    )
+
+
+def show_json_progress(progress: "LiveProgress") -> None:
+    """Show a micro-batch as a line of JSON."""
+    import msgspec
+
+    show_json(msgspec.to_builtins(progress))

@@ -1,0 +1,180 @@
+"""An entity of the live audit: its machine, the exchanges that it has seen, waiting and expiry.
+
+Times: the exchanges' own (event time), and that of the micro-batch. An entity takes a waiting
+exchange when the event time of its cluster has passed it (`ClusterFacts.event_time`). If no
+exchange of the entity comes for `SILENT_MS` of the micro-batches' time, it takes all.
+
+Repeats and late exchanges: an exchange is identified by connection, correlation id and time. An
+entity takes each id once. It ignores exchanges that are `LATE_MS` older than the event time of the
+micro-batch before, of which it keeps no ids.
+"""
+
+from array import array
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import NamedTuple
+
+import msgspec
+from msgspec import field
+
+from brokertwin.recordings.history.entity import EntityKey, ObservedEntity
+from brokertwin.recordings.history.exchange import RecordedExchange
+from brokertwin.recordings.history.finding import EntityFinding
+from brokertwin.streaming.live.facts import ClusterFacts
+from brokertwin.streaming.live.kinds import SILENT, kept_ms, machine_of
+
+LATE_MS = 300_000
+"""How much older than the event time of the cluster an exchange may be."""
+
+BLOCK_MS = 10_000
+"""Ids of exchanges are kept in blocks of this span."""
+
+IDS_MAX = 20_000
+"""Maximum number of ids of an entity; beyond it, the oldest blocks are dropped."""
+
+SILENT_MS = 10_000
+"""How long an entity waits for earlier exchanges if its cluster is silent."""
+
+ALARM_MS = 1_000
+"""When an entity with waiting exchanges is called again: in the next micro-batch."""
+
+
+class Arrival(msgspec.Struct, array_like=True, frozen=True):
+    """The part of an exchange for an entity, and the identity of the exchange.
+
+    Attributes:
+        number: hash of connection, correlation id and time; 64 bits.
+        part: from `ObservedEntity.part_of`.
+    """
+
+    number: int
+    part: RecordedExchange
+
+
+class SeenExchanges(msgspec.Struct, array_like=True):
+    """The exchanges that an entity has seen lately.
+
+    Attributes:
+        floor: exchanges with a response before it are ignored, in ms since 1970.
+        blocks: number of a span of `BLOCK_MS` to the ids of its exchanges, 8 bytes each.
+    """
+
+    floor: int = 0
+    blocks: dict[int, bytes] = field(default_factory=dict)
+
+    def new_ones(self, arrivals: Iterable[Arrival], event_time: int) -> list[Arrival]:
+        """Return those that are neither late nor repeated, in the order of the responses."""
+        sets: dict[int, set[int]] = {}
+        found = []
+        for each in sorted(arrivals, key=lambda each: each.part.line.order):
+            end = each.part.line.end
+            block = end // BLOCK_MS
+            if block not in sets:
+                sets[block] = set(array("Q", self.blocks.get(block, b"")))
+            if end >= self.floor and each.number not in sets[block]:
+                sets[block].add(each.number)
+                found.append(each)
+        for block, numbers in sets.items():
+            if numbers:
+                self.blocks[block] = array("Q", sorted(numbers)).tobytes()
+        self._bound(event_time)
+        return found
+
+    def _bound(self, event_time: int) -> None:
+        self.floor = max(self.floor, event_time - LATE_MS)
+        total = sum(map(len, self.blocks.values())) // 8
+        for block in sorted(self.blocks):
+            is_old = (block + 1) * BLOCK_MS <= self.floor
+            if not is_old and (total <= IDS_MAX or len(self.blocks) == 1):
+                break
+            total -= len(self.blocks.pop(block)) // 8
+            self.floor = max(self.floor, (block + 1) * BLOCK_MS)
+
+
+class StoredEntity(msgspec.Struct, array_like=True):
+    """The state of an entity.
+
+    Attributes:
+        seen: the exchanges that it has seen lately.
+        touched: time of the last micro-batch with an exchange of it, in ms since 1970.
+        machine: its machine, encoded.
+    """
+
+    seen: SeenExchanges
+    touched: int
+    machine: bytes
+
+
+_decoder = msgspec.msgpack.Decoder(StoredEntity)
+_encoder = msgspec.msgpack.Encoder()
+
+
+@cache
+def _machines(kind: type[ObservedEntity]) -> "msgspec.msgpack.Decoder[ObservedEntity]":
+    return msgspec.msgpack.Decoder(kind)
+
+
+class LiveEntity:
+    """An entity in a micro-batch.
+
+    Args:
+        key: its kind and id.
+        stored: from `stored`; None for a new one.
+    """
+
+    def __init__(self, key: EntityKey, stored: bytes | None) -> None:
+        self.key = key
+        self.machine = machine_of(key)
+        self._entity = StoredEntity(SeenExchanges(), 0, b"")
+        if stored is not None:
+            self._entity = _decoder.decode(stored)
+            self.machine = _machines(type(self.machine)).decode(self._entity.machine)
+
+    def handle(
+        self, arrivals: Sequence[Arrival], facts: ClusterFacts, now: int
+    ) -> list[EntityFinding]:
+        """Take exchanges, and those that need not wait any longer; return the findings.
+
+        Args:
+            arrivals: exchanges in any order; none if the entity is called by its alarm.
+            facts: those of its cluster.
+            now: time of the micro-batch, in ms since 1970.
+        """
+        event_time = facts.event_time(now)
+        for each in self._entity.seen.new_ones(arrivals, event_time):
+            self.machine.wait(each.part)
+        if arrivals:
+            self._entity.touched = now
+        is_silent = now - self._entity.touched >= SILENT_MS
+        found = self.machine.expire(float("inf") if is_silent else event_time, facts.known)
+        if self.key.kind in SILENT:
+            return []
+        return list({each.id: each for each in found}.values())
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether exchanges wait for others."""
+        return bool(self.machine.waiting or self.machine.pending)
+
+    def is_over(self, now: int) -> bool:
+        """Whether the entity had no exchange for as long as it is kept."""
+        return now - self._entity.touched >= kept_ms(self.key.kind)
+
+    def alarm_ms(self, now: int) -> int:
+        """In how many ms the entity has to be called if no exchange comes."""
+        if self.is_waiting:
+            return ALARM_MS
+        return max(ALARM_MS, self._entity.touched + kept_ms(self.key.kind) - now)
+
+    def stored(self) -> bytes:
+        """Encode the state."""
+        self._entity.machine = _encoder.encode(self.machine)
+        return _encoder.encode(self._entity)
+
+
+class EntityRow(NamedTuple):
+    """A changed row of a table: table, key, and values by column; None if it is gone."""
+
+    table: str
+    key: str
+    values: dict[str, object] | None

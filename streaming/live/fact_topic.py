@@ -1,0 +1,110 @@
+"""The topic of facts: Spark's Python workers write new facts to it, and read it to its end.
+
+Spark has no state that tasks of all keys can read. The topic is compacted, and its rows may be
+repeated: a task that Spark runs again writes the same facts.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import cache
+from typing import Protocol
+
+import msgspec
+from confluent_kafka import OFFSET_BEGINNING, Producer, TopicPartition
+
+from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.kafka_io.topic_reader import POLL_MESSAGES, POLL_S, consumer, first_and_end, is_end
+from brokertwin.kafka_io.topics import KAFKA_TIMEOUT_S, writer_configuration
+from brokertwin.streaming.live.facts import ClusterFacts, FactRow
+
+PARTITION = 0
+
+
+class FactStore(Protocol):
+    """Facts by cluster."""
+
+    def read(self, now: int | None = None) -> dict[str, ClusterFacts]:
+        """Return all facts that were written before; a missing cluster has none.
+
+        Args:
+            now: time of the micro-batch if all of its facts are written: later calls with the same
+                time need not look for new ones.
+        """
+
+    def write(self, rows: Iterable[FactRow]) -> None:
+        """Write facts, which all later calls of `read` return."""
+
+
+class FactsInMemory:
+    """Facts of a single process."""
+
+    def __init__(self) -> None:
+        self._facts: dict[str, ClusterFacts] = defaultdict(ClusterFacts)
+
+    def read(self, _now: int | None = None) -> dict[str, ClusterFacts]:
+        """Return the facts."""
+        return self._facts
+
+    def write(self, rows: Iterable[FactRow]) -> None:
+        """Merge facts."""
+        for row in rows:
+            self._facts[row.cluster].add(row)
+
+
+class FactTopic:
+    """The facts in a topic with one partition. Use `fact_topic`, which keeps one for a process.
+
+    Args:
+        client: connection properties.
+        topic: its full name.
+    """
+
+    def __init__(self, client: ClientProperties, topic: str) -> None:
+        self._topic = topic
+        self._facts: dict[str, ClusterFacts] = defaultdict(ClusterFacts)
+        self._reader = consumer(client)
+        self._reader.assign([TopicPartition(topic, PARTITION, OFFSET_BEGINNING)])
+        self._next = 0
+        self._read_at: int | None = None
+        self._writer = Producer(writer_configuration(client))
+
+    def read(self, now: int | None = None) -> dict[str, ClusterFacts]:
+        """Read the topic to its end, once for each micro-batch if its time is given."""
+        if now is not None and now == self._read_at:
+            return self._facts
+        self._read_at = now
+        _, end = first_and_end(self._reader, TopicPartition(self._topic, PARTITION))
+        while self._next < end:
+            for message in self._reader.consume(POLL_MESSAGES, POLL_S):
+                self._next = max(self._next, (message.offset() or 0) + (not is_end(message)))
+                key, value = message.key(), message.value()
+                if message.error() is None and key is not None and value is not None:
+                    cluster, what, name = msgspec.json.decode(key)
+                    self._facts[cluster].add(
+                        FactRow(cluster, what, name, msgspec.json.decode(value))
+                    )
+        return self._facts
+
+    def write(self, rows: Iterable[FactRow]) -> None:
+        """Write facts and wait for Kafka.
+
+        Raises:
+            RuntimeError: Kafka does not accept them in time.
+        """
+        for cluster, what, key, value in rows:
+            named = msgspec.json.encode((cluster, what, key))
+            self._writer.produce(
+                self._topic, key=named, value=msgspec.json.encode(value), partition=PARTITION
+            )
+            self._writer.poll(0)
+        if self._writer.flush(KAFKA_TIMEOUT_S):
+            raise RuntimeError(f"Kafka did not accept facts for {self._topic} in time.")
+
+
+_topics = cache(lambda client, topic: FactTopic(ClientProperties(dict(client)), topic))
+
+
+def fact_topic(client: ClientProperties, topic: str) -> FactTopic:
+    """The facts of this process, which reads only new rows each time."""
+    found: FactTopic = _topics(tuple(sorted(client.values.items())), topic)
+    return found

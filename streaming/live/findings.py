@@ -1,0 +1,62 @@
+"""Findings of machines as the documents that `audit --json` writes, one for each finding.
+
+Audit sums the findings of a subject up at the end. Here each finding has a document, made by the
+same finders from this finding alone, with a stable id. A later document with the same id
+replaces it: it completes the cause, or withdraws it.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from brokertwin.recordings.audit.finders import OF_ENTITIES
+from brokertwin.recordings.history.entity import EntityKind
+from brokertwin.recordings.history.finding import EntityFinding, Severity
+
+EVIDENCE_MAX = 100
+"""Maximum number of evidence lines in a document."""
+
+
+class FoundOnly:
+    """The findings of machines as the finders of audit read them, without a recording.
+
+    Args:
+        findings: by any machines of one cluster, in any order; the last with an id counts.
+    """
+
+    def __init__(self, findings: Iterable[EntityFinding]) -> None:
+        newest = {each.id: each for each in findings}
+        kept = [each for each in newest.values() if not each.is_withdrawn]
+        self._kept = sorted(kept, key=lambda each: (each.line.order, each.subject))
+
+    def found(self, _kind: EntityKind, *names: str) -> Iterator[EntityFinding]:
+        """The findings with these names, in the order of `observe`."""
+        yield from (each for each in self._kept if each.kind in names)
+
+
+class FindingRow(NamedTuple):
+    """A row of the topic of findings."""
+
+    id: str
+    value: bytes
+
+
+_encoder = msgspec.json.Encoder()
+
+
+def rows_of(cluster: str, findings: Iterable[EntityFinding]) -> Iterator[FindingRow]:
+    """The rows of findings; ordinary events (`NOTE`) have none."""
+    for each in findings:
+        if each.severity > Severity.NOTE:
+            id_ = f"{cluster} {each.id}"
+            for document in _documents(each):
+                named = {"id": id_, "cluster": cluster, **document, "withdrawn": each.is_withdrawn}
+                yield FindingRow(id_, _encoder.encode(named))
+
+
+def _documents(finding: EntityFinding) -> Iterator[dict[str, Any]]:
+    alone = FoundOnly([msgspec.structs.replace(finding, is_withdrawn=False)])
+    for finder in OF_ENTITIES:
+        for found in finder(alone):
+            yield {**found.document(EVIDENCE_MAX), "cause": finding.cause}

@@ -1,0 +1,156 @@
+"""The kinds of entities of the live audit, and the routes of an exchange.
+
+These are the kinds of `recordings/history`, whose machines report, and two kinds for the sake of
+their rows:
+
+* `session`: the machine of a broker's cache, with the exchanges of one session. The cache itself
+  reports, because the cause of an eviction is another session.
+* `offset`: the offsets of a group, restricted to one partition. The group reports.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from brokertwin.recordings.history import bodies, sessions
+from brokertwin.recordings.history.entity import EntityKey, EntityKind, ObservedEntity
+from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange
+from brokertwin.recordings.history.finding import EntityFinding
+from brokertwin.recordings.history.group_offsets import COMMIT_APIS, ObservedOffsets
+from brokertwin.recordings.history.recording import KINDS
+from brokertwin.recordings.history.replication import REPLICATION
+from brokertwin.recordings.history.sessions import NONE, ObservedSessionCache, opened_by, session_of
+from brokertwin.streaming.live.facts import ClusterFacts, offset_id
+
+SESSION, OFFSET = "session", "offset"
+SILENT = frozenset({SESSION, OFFSET})
+"""Kinds whose findings another kind reports."""
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+KEPT_MS = {
+    SESSION: HOUR_MS,
+    "partition": HOUR_MS,
+    "client": DAY_MS,
+    "session-cache": DAY_MS,
+    "producer-in-partition": DAY_MS,
+    "producer-id": DAY_MS,
+}
+"""How long an entity without exchanges is kept; `producer.id.expiration.ms` is a day."""
+
+KEPT_OTHERS_MS = 7 * DAY_MS
+"""The same of the other kinds, as `offsets.retention.minutes` and
+`transactional.id.expiration.ms`."""
+
+
+class Route(NamedTuple):
+    """An entity, and the part of an exchange that it uses."""
+
+    kind: str
+    id: str
+    part: RecordedExchange
+
+
+class ObservedOffset(ObservedEntity, kw_only=True):
+    """The committed offset of a group in a partition."""
+
+    offsets: ObservedOffsets
+
+    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
+        """Take a commit, the end of its transaction, or a deletion."""
+        api = exchange.line.api
+        if api == "END_TXN":
+            yield from self.offsets.end_transaction(exchange)
+        elif api in COMMIT_APIS:
+            yield from self.offsets.commit(exchange, known)
+        else:
+            yield from self.offsets.delete(exchange, known)
+
+
+WATCHED = {name: kind for name, kind in KINDS.items() if kind is not REPLICATION}
+"""Kinds without replication, whose facts about brokers are not among those of `facts`."""
+
+_OF_KEYS = {**WATCHED, "producer-id": WATCHED["producer"]}
+"""The kind of a key by the name in the key."""
+
+
+def machine_of(key: EntityKey) -> ObservedEntity:
+    """The machine of an entity that is seen for the first time."""
+    if key.kind == SESSION:
+        return ObservedSessionCache()
+    if key.kind == OFFSET:
+        group, _, _ = msgspec.json.decode(key.id)
+        return ObservedOffset(offsets=ObservedOffsets(group))
+    return _OF_KEYS[key.kind].machine(key)
+
+
+def routes(exchange: RecordedExchange, facts: ClusterFacts) -> Iterator[Route]:
+    """The entities that an exchange names."""
+    for kind in WATCHED.values():
+        if exchange.line.api in kind.apis:
+            yield from _routes_to(kind, exchange, facts.known)
+    yield from _sessions(exchange)
+    yield from _offsets(exchange, facts)
+
+
+def _routes_to(kind: EntityKind, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Route]:
+    for key in kind.keys_of(exchange, known):
+        part = kind.machine(key).part_of(exchange)
+        is_empty = kind.name == "partition" and not (
+            part.request["batches"] or part.response["codes"]
+        )
+        if not is_empty:
+            yield Route(key.kind, key.id, part)
+
+
+def _sessions(exchange: RecordedExchange) -> Iterator[Route]:
+    """The session that a Fetch names, and the one that it opens."""
+    line = exchange.line
+    if line.api == "FETCH":
+        numbers = {session_of(exchange.request)[0], opened_by(exchange)} - {NONE}
+        part = ObservedSessionCache().part_of(exchange) if numbers else exchange
+        for number in sorted(numbers):
+            yield Route(SESSION, f"{number} {line.broker}", part)
+
+
+def _offsets(exchange: RecordedExchange, facts: ClusterFacts) -> Iterator[Route]:
+    """The offsets that a request commits or deletes, or whose transaction it ends."""
+    api, body = exchange.line.api, exchange.request
+    if api == "END_TXN":
+        for place in facts.places.get(body.get("producerId", bodies.NO_PRODUCER), ()):
+            group, topic, number = msgspec.json.decode(place)
+            named = offset_id(group, facts.known.named(topic), number)
+            yield Route(OFFSET, named, exchange)
+    elif api in (*COMMIT_APIS, "OFFSET_DELETE"):
+        topics = (exchange.response if api == "OFFSET_DELETE" else body).get("topics") or ()
+        for topic in topics:
+            for partition in topic["partitions"]:
+                number = partition["partitionIndex"]
+                named = offset_id(str(body.get("groupId")), facts.known.topic(topic), number)
+                yield Route(OFFSET, named, _of_partition(exchange, bodies.topic_of(topic), number))
+
+
+def _of_partition(exchange: RecordedExchange, topic: str, number: int) -> RecordedExchange:
+    """An exchange about offsets with one partition."""
+
+    def narrowed(body: object) -> object:
+        if not isinstance(body, dict):
+            return body
+        topics = [
+            {**each, "partitions": [p for p in each["partitions"] if p["partitionIndex"] == number]}
+            for each in body.get("topics") or ()
+            if bodies.topic_of(each) == topic
+        ]
+        return {**body, "topics": topics}
+
+    request, response = narrowed(exchange.request), narrowed(exchange.response)
+    return RecordedExchange(exchange.line, request, response, exchange.is_answered)
+
+
+def kept_ms(kind: str) -> int:
+    """How long an entity without exchanges is kept."""
+    return KEPT_MS.get(kind, KEPT_OTHERS_MS)
+
+
+__all__ = ["OFFSET", "SESSION", "SILENT", "Route", "kept_ms", "machine_of", "routes", "sessions"]

@@ -1,0 +1,359 @@
+"""The functions that Spark calls in its Python workers: read, route, and the stateful operator.
+
+In the mode `entity` a Spark group is an entity. In the mode `bucket` it is a bucket of entities,
+and its state is one binary column.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, tzinfo
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import msgspec
+
+from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.recordings.history.entity import EntityKey
+from brokertwin.streaming.live import findings, tables
+from brokertwin.streaming.live.entity import ALARM_MS, Arrival, LiveEntity
+from brokertwin.streaming.live.fact_topic import FactStore, fact_topic
+from brokertwin.streaming.live.facts import ClusterFacts, FactRow, learned
+from brokertwin.streaming.live.halves import CONNECTION, Connection
+from brokertwin.streaming.live.halves import KEPT_MS as HALVES_KEPT_MS
+from brokertwin.streaming.live.kinds import routes
+from brokertwin.streaming.live.reading import Half, ReadExchange, TopicLine, read_rows
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    Frames = Iterable[pd.DataFrame]
+
+LINE_COLUMNS = ("source", "offset", "value", "cluster", "broker")
+READ_SCHEMA = "cluster STRING, connection STRING, is_half BOOLEAN, value BINARY"
+ROUTED_SCHEMA = "cluster STRING, kind STRING, id STRING, value BINARY"
+OUTPUT_SCHEMA = "topic STRING, key BINARY, value BINARY, cluster STRING, broker INT"
+ENTITY_KEYS = ("cluster", "kind", "id")
+BUCKET_KEYS = ("cluster", "bucket")
+BUCKET_SCHEMA = "entities BINARY"
+FINDINGS, EXCHANGES = "findings", "exchanges"
+ROWS_MAX = 5_000
+"""Maximum number of rows of a frame."""
+
+Count = Callable[[Mapping[str, int]], None]
+
+
+class OutputRow(NamedTuple):
+    """An output row: topic without prefix, key, value, and the headers of an exchange."""
+
+    topic: str
+    key: bytes
+    value: bytes | None
+    cluster: str
+    broker: int = -1
+
+
+class GroupState(Protocol):
+    """The used part of pyspark.sql.streaming.state.GroupState."""
+
+    @property
+    def exists(self) -> bool:
+        """Whether the group has a state row."""
+
+    @property
+    def get(self) -> tuple[Any, ...]:
+        """The state row."""
+
+    def update(self, newValue: tuple[Any, ...]) -> None:  # noqa: N803 (Spark's name)
+        """Write the state row."""
+
+    def remove(self) -> None:
+        """Remove the state row."""
+
+    def getCurrentProcessingTimeMs(self) -> int:  # noqa: N802
+        """The time of the micro-batch, the same if Spark repeats it."""
+
+    def setTimeoutDuration(self, durationMs: int) -> None:  # noqa: N802, N803
+        """Call the group in a later micro-batch, if no row comes."""
+
+
+@dataclass(frozen=True)
+class LiveFunctions:
+    """The functions of a query.
+
+    Attributes:
+        client: the connection to Kafka.
+        fact_topic: full name of the topic of facts.
+        zone: time zone of lines that name none.
+        count: called with numbers of lines, exchanges, damaged lines and findings.
+    """
+
+    client: ClientProperties
+    fact_topic: str
+    zone: tzinfo = UTC
+    count: Count = lambda _: None
+
+    @property
+    def _facts(self) -> FactStore:
+        return fact_topic(self.client, self.fact_topic)
+
+    def read(self, frames: "Frames") -> "Iterator[pd.DataFrame]":
+        """Stage 1: rows of topics to exchanges and halves; writes new facts."""
+        by_partition: dict[str, list[TopicLine]] = defaultdict(list)
+        times = [0]
+        for frame in frames:
+            columns = (frame[name].tolist() for name in LINE_COLUMNS)
+            for source, offset, value, cluster, broker in zip(*columns, strict=True):
+                number = int(broker) if broker else None
+                by_partition[source].append(TopicLine(source, offset, value, cluster, number))
+            times += frame["now"].tolist()
+        now = max(times)
+        for lines in by_partition.values():
+            lines.sort(key=lambda each: each.offset)
+            yield from _frames(READ_SCHEMA, read(lines, now, self._facts, self.zone, self.count))
+
+    def route(self, frames: "Frames") -> "Iterator[pd.DataFrame]":
+        """Stage 2: exchanges to the parts that entities use."""
+        facts = self._facts.read()
+        for frame in frames:
+            columns = (frame[name].tolist() for name in ("cluster", "is_half", "value"))
+            routed = (
+                each
+                for cluster, is_half, value in zip(*columns, strict=True)
+                for each in route(cluster, is_half, value, facts)
+            )
+            yield from _frames(ROUTED_SCHEMA, routed)
+
+    def entity(
+        self, key: tuple[Any, ...], frames: "Frames", state: GroupState
+    ) -> "Iterator[pd.DataFrame]":
+        """Stage 3: the stateful operator for an entity."""
+        cluster, kind, name = key
+        values = [each for frame in frames for each in frame["value"].tolist()]
+        stored = state.get[0] if state.exists else None
+        now = state.getCurrentProcessingTimeMs()
+        handled = handle(
+            cluster,
+            EntityKey(kind, name),
+            None if stored is None else bytes(stored),
+            values,
+            self._facts.read(now),
+            now,
+        )
+        if handled.stored is None:
+            state.remove()
+        else:
+            state.update(tables.state_of(handled.stored, handled.row))
+            state.setTimeoutDuration(handled.alarm_ms)
+        self.count(_findings_in(handled.outputs))
+        yield from _frames(OUTPUT_SCHEMA, handled.outputs)
+
+    def bucket(
+        self, key: tuple[Any, ...], frames: "Frames", state: GroupState
+    ) -> "Iterator[pd.DataFrame]":
+        """Stage 3: the stateful operator for a bucket of entities."""
+        cluster, _ = key
+        by_key: dict[EntityKey, list[bytes]] = defaultdict(list)
+        for frame in frames:
+            columns = (frame[name].tolist() for name in ("kind", "id", "value"))
+            for kind, name, value in zip(*columns, strict=True):
+                by_key[EntityKey(kind, name)].append(value)
+        now = state.getCurrentProcessingTimeMs()
+        bucket = Bucket(bytes(state.get[0]) if state.exists else None)
+        outputs = bucket.handle(cluster, by_key, self._facts.read(now), now)
+        if bucket.entities:
+            state.update((bucket.stored(),))
+            state.setTimeoutDuration(max(ALARM_MS, bucket.next_alarm - now))
+        else:
+            state.remove()
+        self.count(_findings_in(outputs))
+        yield from _frames(OUTPUT_SCHEMA, outputs)
+
+
+def _findings_in(outputs: Iterable[OutputRow]) -> Counter[str]:
+    return Counter("findings" for each in outputs if each.topic == FINDINGS)
+
+
+def read(
+    lines: Sequence[TopicLine], now: int, store: FactStore, zone: tzinfo, count: Count
+) -> Iterator[tuple[str, str, bool, bytes]]:
+    """Read the rows of a partition, write their new facts; yield rows of `READ_SCHEMA`.
+
+    Args:
+        lines: the rows, in their order.
+        now: time of the micro-batch, in ms since 1970.
+        store: of facts.
+        zone: time zone of lines that name none.
+        count: called with numbers of lines, exchanges and damaged lines.
+    """
+    facts = store.read()
+    found = read_rows(lines, facts, zone)
+    count(found.counts)
+    for cluster, exchanges in found.exchanges.items():
+        known = facts.get(cluster, ClusterFacts())
+        of_cluster = (each.exchange for each in exchanges)
+        rows = list(learned(cluster, lines[0].source, of_cluster, known, now))
+        rows += [
+            FactRow(cluster, "address", address, broker)
+            for address, broker in found.addresses[cluster].items()
+            if known.addresses.get(address) != broker
+        ]
+        new = found.listeners[cluster] - known.listeners.keys()
+        rows += [FactRow(cluster, "listener", each, True) for each in sorted(new)]
+        store.write(rows)
+    for cluster, exchanges in found.exchanges.items():
+        for each in exchanges:
+            yield cluster, each.exchange.line.connection, False, _encoder.encode(each)
+    for cluster, half in found.halves:
+        yield cluster, half.session, True, _encoder.encode(half)
+
+
+def route(
+    cluster: str, is_half: bool, value: bytes, facts: Mapping[str, ClusterFacts]
+) -> Iterator[tuple[str, str, str, bytes]]:
+    """The entities of a row of `READ_SCHEMA`, as rows of `ROUTED_SCHEMA`."""
+    if is_half:
+        yield cluster, CONNECTION, _half_decoder.decode(value).session, value
+        return
+    found = _exchange_decoder.decode(value)
+    for kind, name, part in routes(found.exchange, facts.get(cluster, ClusterFacts())):
+        yield cluster, kind, name, _encoder.encode(Arrival(found.number, part))
+
+
+class Handled(NamedTuple):
+    """The result of an entity's micro-batch.
+
+    Attributes:
+        outputs: rows of topics.
+        stored: its state; None if it is over.
+        row: its row in a table.
+        alarm_ms: in how many ms it has to be called if no exchange comes.
+    """
+
+    outputs: list[OutputRow]
+    stored: bytes | None
+    row: tables.Row | None
+    alarm_ms: int
+
+
+def handle(
+    cluster: str,
+    key: EntityKey,
+    stored: bytes | None,
+    values: Sequence[bytes],
+    facts: Mapping[str, ClusterFacts],
+    now: int,
+) -> Handled:
+    """Run an entity over the exchanges of a micro-batch.
+
+    Args:
+        cluster: its cluster.
+        key: its kind and id.
+        stored: its state; None for a new one.
+        values: encoded arrivals or halves; none if it is called by its alarm.
+        facts: by cluster.
+        now: time of the micro-batch, in ms since 1970.
+    """
+    if key.kind == CONNECTION:
+        return _connection(cluster, key, stored, values)
+    known = facts.get(cluster, ClusterFacts())
+    entity = LiveEntity(key, stored)
+    before = tables.row_of(key, entity.machine) if stored is not None else None
+    found = entity.handle([_arrival_decoder.decode(each) for each in values], known, now)
+    outputs = [
+        OutputRow(FINDINGS, each.id.encode(), each.value, cluster)
+        for each in findings.rows_of(cluster, found)
+    ]
+    is_over = not values and not entity.is_waiting and entity.is_over(now)
+    after = None if is_over else tables.row_of(key, entity.machine)
+    outputs += [OutputRow(*each, cluster) for each in tables.changes(cluster, before, after)]
+    return Handled(outputs, None if is_over else entity.stored(), after, entity.alarm_ms(now))
+
+
+def _connection(
+    cluster: str, key: EntityKey, stored: bytes | None, values: Sequence[bytes]
+) -> Handled:
+    """Pair the halves of a connection; without new ones for a while it is over."""
+    if not values:
+        return Handled([], None, None, HALVES_KEPT_MS)
+    entity = Connection(stored)
+    outputs = [
+        OutputRow(EXCHANGES, key.id.encode(), document, cluster, broker)
+        for broker, document in entity.handle(_half_decoder.decode(each) for each in values)
+    ]
+    return Handled(outputs, entity.stored(), None, HALVES_KEPT_MS)
+
+
+class Bucket:
+    """The entities of a bucket. An entity is decoded when it is handled.
+
+    Args:
+        stored: from `stored`; None for a new bucket.
+
+    Attributes:
+        entities: kind and id to the state, and the time of the alarm in ms since 1970.
+    """
+
+    def __init__(self, stored: bytes | None) -> None:
+        self.entities: dict[EntityKey, tuple[bytes, int]] = {}
+        if stored is not None:
+            self.entities = {
+                EntityKey(kind, name): (entity, alarm)
+                for kind, name, entity, alarm in _bucket_decoder.decode(stored)
+            }
+
+    def handle(
+        self,
+        cluster: str,
+        values: Mapping[EntityKey, Sequence[bytes]],
+        facts: Mapping[str, ClusterFacts],
+        now: int,
+    ) -> list[OutputRow]:
+        """Run the entities with exchanges, and those with an alarm; as `handle`."""
+        outputs = []
+        due = {key: () for key, (_, alarm) in self.entities.items() if alarm <= now}
+        for key, own in {**due, **values}.items():
+            stored, _ = self.entities.get(key, (None, 0))
+            handled = handle(cluster, key, stored, own, facts, now)
+            outputs += handled.outputs
+            if handled.stored is None:
+                del self.entities[key]
+            else:
+                self.entities[key] = handled.stored, now + handled.alarm_ms
+        return outputs
+
+    def rows(self) -> Iterator[tuple[EntityKey, tables.Row | None]]:
+        """The rows of the entities."""
+        for key, (stored, _) in self.entities.items():
+            if key.kind != CONNECTION:
+                yield key, tables.row_of(key, LiveEntity(key, stored).machine)
+
+    @property
+    def next_alarm(self) -> int:
+        """The time of the first alarm, in ms since 1970."""
+        return min(alarm for _, alarm in self.entities.values())
+
+    def stored(self) -> bytes:
+        """Encode the bucket."""
+        return _encoder.encode([(*key, *state) for key, state in self.entities.items()])
+
+
+_encoder = msgspec.msgpack.Encoder()
+_exchange_decoder = msgspec.msgpack.Decoder(ReadExchange)
+_half_decoder = msgspec.msgpack.Decoder(Half)
+_arrival_decoder = msgspec.msgpack.Decoder(Arrival)
+_bucket_decoder = msgspec.msgpack.Decoder(list[tuple[str, str, bytes, int]])
+
+
+def _frames(schema: str, rows: Iterable[tuple[Any, ...]]) -> "Iterator[pd.DataFrame]":
+    """Rows as pandas frames with the columns of a schema."""
+    import pandas as pd
+
+    names = [column.split()[0] for column in schema.split(", ")]
+    kept: list[tuple[Any, ...]] = []
+    for row in rows:
+        kept.append(row)
+        if len(kept) >= ROWS_MAX:
+            yield pd.DataFrame(dict(zip(names, map(list, zip(*kept, strict=True)), strict=True)))
+            kept = []
+    if kept:
+        yield pd.DataFrame(dict(zip(names, map(list, zip(*kept, strict=True)), strict=True)))

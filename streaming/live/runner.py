@@ -1,0 +1,209 @@
+"""Prepares, runs and stops the live audit."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, tzinfo
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from brokertwin.errors import UserError
+from brokertwin.kafka_io import topics
+from brokertwin.kafka_io.topic_reader import read_all
+from brokertwin.streaming.checkpoint import facts, torn_logs
+from brokertwin.streaming.job import measures
+from brokertwin.streaming.job.session import stop_query
+from brokertwin.streaming.live import query as plan
+from brokertwin.streaming.live.operator import LiveFunctions
+from brokertwin.streaming.live.outputs import LiveOutputs
+from brokertwin.streaming.live.query import FACTS, LiveQuery
+from brokertwin.streaming.live.snapshots import SnapshotEvery, write_snapshot
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+POLL_S = 0.2
+FIXED = "brokertwin-live.json"
+"""File in the checkpoint with the settings that cannot change."""
+
+
+class LiveFailed(Exception):
+    """The query failed; the text is Spark's."""
+
+
+class LiveProgress(msgspec.Struct, frozen=True):
+    """Progress after a micro-batch.
+
+    Attributes:
+        batch: its number.
+        rows: number of its rows.
+        seconds: its duration.
+        entities: number of rows in Spark's state.
+        state_bytes: memory that Spark's state store uses.
+        counts: lines, exchanges, damaged lines and findings since the start.
+        durations_ms: Spark's parts of the duration.
+    """
+
+    batch: int
+    rows: int
+    seconds: float
+    entities: int
+    state_bytes: int
+    counts: dict[str, int]
+    durations_ms: dict[str, int]
+
+
+Observer = Callable[[LiveProgress], None]
+
+
+@contextmanager
+def prepared(query: LiveQuery, say: Callable[[str], None] = lambda _: None) -> Iterator[None]:
+    """Create missing topics and lock the checkpoint.
+
+    Raises:
+        UserError: Kafka does not respond, a source topic is missing, another query runs on the
+            checkpoint, or it has other fixed settings.
+    """
+    with facts.locked(query.checkpoint, FIXED):
+        _fix(query)
+        torn_logs.mend(query.checkpoint, say)
+        admin = topics.admin_client(query.client)
+        there = topics.existing(admin, query.client)
+        for name in query.sources:
+            if name not in there:
+                raise UserError(f"Kafka has no topic {name}.", "Check --topic and --bootstrap.")
+        wanted = {query.topic(spec.name): spec for spec in plan.specs()}
+        missing = {name: spec for name, spec in wanted.items() if name not in there}
+        topics.create(admin, missing)
+        for name in missing:
+            topics.topic_id(admin, name)
+        if missing:
+            say(f"created topics: {', '.join(missing)}")
+        _check_topics(query)
+        yield
+
+
+def _check_topics(query: LiveQuery) -> None:
+    """Check that no other checkpoint has written the topics. Raises UserError."""
+    if query_id(query.checkpoint):
+        return
+    progress = query.topic(plan.PROGRESS)
+    if any(True for _ in read_all(query.client, progress)):
+        raise UserError(
+            f"The topics {query.prefix}.… have rows of another checkpoint, which a new one would"
+            " not continue.",
+            "Pass its --checkpoint, or another --prefix.",
+        )
+
+
+def _fix(query: LiveQuery) -> None:
+    """Write the settings that cannot change, or compare them. Raises UserError."""
+    fixed = {
+        "key": query.mode.value,
+        "prefix": query.prefix,
+        "shuffle_partitions": query.shuffle_partitions,
+    }
+    path = query.checkpoint / FIXED
+    if not path.exists():
+        query.checkpoint.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(fixed))
+        return
+    former = json.loads(path.read_text())
+    for name, value in fixed.items():
+        if former[name] != value:
+            raise UserError(
+                f"The checkpoint {query.checkpoint} was made with {name} = {former[name]}, not"
+                f" {value}.",
+                "Use the former value, or another --checkpoint and --prefix.",
+            )
+
+
+def run(
+    session: "SparkSession",
+    query: LiveQuery,
+    tables: Path | None,
+    every: SnapshotEvery | None = None,
+    zone: tzinfo = UTC,
+    stop: threading.Event | None = None,
+    observe: Observer = lambda _: None,
+) -> None:
+    """Run the query until it is stopped, or to the end of the topics.
+
+    Args:
+        session: the Spark session.
+        query: its settings.
+        tables: directory of Parquet files; None for none.
+        every: how often entity rows are written there.
+        zone: time zone of lines that name none.
+        stop: set to stop it.
+        observe: called after each micro-batch.
+
+    Raises:
+        LiveFailed: the query failed.
+    """
+    counts = measures.accumulator(session.sparkContext)
+    functions = LiveFunctions(
+        query.client, query.topic(FACTS), zone, lambda new: counts.add(dict(new))
+    )
+    outputs = LiveOutputs(query, tables)
+
+    def write(rows: "DataFrame", batch: int) -> None:
+        if tables is not None and every is not None and every.is_due(batch):
+            write_snapshot(rows.sparkSession, query, tables, batch - 1)
+        outputs.write(rows, batch, query_id(query.checkpoint))
+
+    started = plan.start(session, query, functions, write)
+    try:
+        _watch(started, stop or threading.Event(), lambda: dict(counts.value), observe)
+    finally:
+        stop_query(started)
+
+
+def query_id(checkpoint: Path) -> str:
+    """Spark's id of a checkpoint; "" if no query has started on it."""
+    path = checkpoint / "metadata"
+    return str(json.loads(path.read_text())["id"]) if path.exists() else ""
+
+
+def _watch(
+    query: "StreamingQuery",
+    stop: threading.Event,
+    counts: Callable[[], dict[str, int]],
+    observe: Observer,
+) -> None:
+    """Report progress until the query ends or has to stop. Raises LiveFailed."""
+    seen = -1
+    while query.isActive and not stop.wait(POLL_S):
+        seen = _report(query, seen, counts, observe)
+    failure = query.exception()
+    if failure is not None:
+        raise LiveFailed(str(failure))
+    _report(query, seen, counts, observe)
+
+
+def _report(
+    query: "StreamingQuery", seen: int, counts: Callable[[], dict[str, int]], observe: Observer
+) -> int:
+    newest = query._jsq.lastProgress()
+    if newest is None or newest.batchId() <= seen:
+        return seen
+    progress = json.loads(newest.json())
+    observe(_progress_of(progress, counts()))
+    return int(progress["batchId"])
+
+
+def _progress_of(report: Mapping[str, Any], counts: dict[str, int]) -> LiveProgress:
+    state = report["stateOperators"]
+    return LiveProgress(
+        batch=report["batchId"],
+        rows=report["numInputRows"],
+        seconds=report["durationMs"].get("triggerExecution", 0) / 1000,
+        entities=sum(each["numRowsTotal"] for each in state),
+        state_bytes=sum(each["memoryUsedBytes"] for each in state),
+        counts=counts,
+        durations_ms=report["durationMs"],
+    )

@@ -1,0 +1,131 @@
+"""Snapshots of the entity rows in Parquet, read from Spark's state of a committed micro-batch.
+
+The file `TABLE/batch-N.parquet` has the rows after micro-batch N, which the topic has, too.
+"""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from brokertwin.sinks import files
+from brokertwin.streaming.live import operator, tables
+from brokertwin.streaming.live.modes import KeyMode
+from brokertwin.streaming.live.operator import Bucket
+from brokertwin.streaming.live.query import LiveQuery
+from brokertwin.streaming.live.tables import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import pandas as pd
+    from pyspark.sql import DataFrame, SparkSession
+
+KEPT = 10
+"""Number of newest snapshots of a table that are kept."""
+
+
+class SnapshotEvery:
+    """Interval of snapshots, in seconds or in micro-batches.
+
+    Args:
+        text: "100 batches", "5 minutes".
+    """
+
+    def __init__(self, text: str) -> None:
+        number, unit = text.split()
+        scale = {"s": 1.0, "m": 60.0, "h": 3600.0}
+        self._batches = int(number) if unit.startswith("batch") else 0
+        self._seconds = 0.0 if self._batches else int(number) * scale[unit[0]]
+        self._last = time.monotonic()
+        self._last_batch = -1
+
+    def is_due(self, batch: int) -> bool:
+        """Whether one has to be written before a micro-batch."""
+        if self._last_batch < 0:
+            self._last_batch = max(batch, 0)
+            return False
+        now = time.monotonic()
+        if self._batches:
+            is_due = batch - self._last_batch >= self._batches
+        else:
+            is_due = now - self._last >= self._seconds
+        if is_due:
+            self._last, self._last_batch = now, batch
+        return is_due
+
+
+def write_snapshot(
+    session: "SparkSession", query: LiveQuery, directory: Path, batch: int
+) -> list[Path]:
+    """Write the entity rows after a committed micro-batch, a file for each table."""
+    read = state_rows(session, query, batch).cache()
+    try:
+        return [
+            _write(table, rows_of(read, table).toArrow(), directory, batch)
+            for table in tables.TABLES
+            if table.has_topic
+        ]
+    finally:
+        read.unpersist()
+
+
+def state_rows(session: "SparkSession", query: LiveQuery, batch: int) -> "DataFrame":
+    """The state after a micro-batch: cluster, kind, id, and a struct for each table."""
+    from pyspark.sql import functions as f
+
+    state = (
+        session.read.format("statestore")
+        .option("path", str(query.checkpoint))
+        .option("batchId", batch)
+        .load()
+    )
+    if query.mode is KeyMode.ENTITY:
+        return state.select("key.*", "value.groupState.*").drop("entity", "timeoutTimestamp")
+    entities = state.select(f.col("key.cluster"), f.col("value.groupState.entities"))
+    schema = ", ".join([*(f"{name} STRING" for name in operator.ENTITY_KEYS), *_structs()])
+    return entities.mapInPandas(_decoded, schema)
+
+
+def _structs() -> list[str]:
+    return [f"{each.column} {each.struct}" for each in tables.TABLES]
+
+
+def _decoded(frames: "Iterable[pd.DataFrame]") -> "Iterator[pd.DataFrame]":
+    """Buckets as the rows of their entities."""
+    import pandas as pd
+
+    columns = [*operator.ENTITY_KEYS, *(each.column for each in tables.TABLES)]
+    for frame in frames:
+        rows: list[tuple[Any, ...]] = []
+        for cluster, stored in zip(frame["cluster"], frame["entities"], strict=True):
+            for key, row in Bucket(bytes(stored)).rows():
+                structs = [
+                    row.values if row is not None and row.table is each else None
+                    for each in tables.TABLES
+                ]
+                rows.append((cluster, *key, *structs))
+        if rows:
+            yield pd.DataFrame(dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True)))
+
+
+def rows_of(state: "DataFrame", table: Table) -> "DataFrame":
+    """The rows of a table: the cluster and the columns of the table."""
+    from pyspark.sql import functions as f
+
+    found = state.where(f.col(f"`{table.column}`").isNotNull())
+    return found.select("cluster", f"`{table.column}`.*")
+
+
+def _write(table: Table, rows: Any, directory: Path, batch: int) -> Path:
+    import pyarrow.parquet as pq
+
+    target = directory / table.name
+    target.mkdir(parents=True, exist_ok=True)
+    hidden, path = target / f".batch-{batch}", target / f"batch-{batch:010}.parquet"
+    pq.write_table(rows, hidden)
+    files.bring_to_disk(hidden)
+    hidden.replace(path)
+    files.bring_to_disk(target)
+    for former in sorted(target.glob("batch-*.parquet"))[:-KEPT]:
+        former.unlink()
+    return path

@@ -1,0 +1,185 @@
+"""`brokertwin live` as users run it, with a real broker and Spark, and a kill -9 in the middle."""
+
+import json
+import signal
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Producer
+from typer.testing import CliRunner
+
+from brokertwin.cli.main import app
+from brokertwin.kafka_io import topics
+from brokertwin.kafka_io.topic_reader import read_all
+from brokertwin.kafka_io.topics import TopicSpec
+from brokertwin.streaming.checkpoint import checkpoint_log
+from brokertwin.streaming.live import tables
+from brokertwin.streaming.live.modes import KeyMode
+from tests.support import audits
+from tests.support.commands import WAIT_S, Commands, kill_tree
+from tests.support.jobs import JobBench
+from tests.support.live import of_entities
+from tests.support.patience import wait_until
+from tests.support.requestlogs import logs_of
+
+if TYPE_CHECKING:
+    import subprocess
+
+    from pyspark.sql import SparkSession
+
+RECORDING, CAPTURE = "leader_kill", "txn_fencing_ck"
+PREFIX = "watched"
+SOURCE = "requests"
+TABLES = tuple(each for each in tables.TABLES if each.has_topic)
+
+
+class LiveBench:
+    """A real broker with a topic of request-log lines, and the command."""
+
+    def __init__(self, bootstrap: str, directory: Path) -> None:
+        bench = JobBench(bootstrap, directory)
+        self.client = bench.client
+        self.commands = Commands(bench)
+        self.checkpoint, self.tables = directory / "checkpoint", directory / "tables"
+        admin = topics.admin_client(self.client)
+        topics.create(admin, {SOURCE: TopicSpec(SOURCE, 2)})
+        topics.topic_id(admin, SOURCE)
+
+    def write(self, path: Path, share: tuple[float, float]) -> None:
+        """Write a part of a broker's log, as an agent does: with the broker in a header."""
+        broker = path.name.split(".")[0].rpartition("-")[2]
+        lines = audits.lines(path)
+        writer = Producer(topics.writer_configuration(self.client))
+        first, last = (int(each * len(lines)) for each in share)
+        for line in lines[first:last]:
+            writer.produce(
+                SOURCE, line, partition=int(broker) % 2, headers=[("broker", broker.encode())]
+            )
+            writer.poll(0)
+        assert writer.flush(WAIT_S) == 0
+
+    def write_capture(self, cluster: str) -> None:
+        """Write the documents of a capture, with the cluster in a header."""
+        writer = Producer(topics.writer_configuration(self.client))
+        for line in audits.lines(*audits.RECORDINGS[CAPTURE]):
+            writer.produce(SOURCE, line, partition=0, headers=[("cluster", cluster.encode())])
+            writer.poll(0)
+        assert writer.flush(WAIT_S) == 0
+
+    def start(self, *options: str) -> "subprocess.Popen[str]":
+        """Start the command."""
+        places = ("--checkpoint", str(self.checkpoint), "--tables", str(self.tables))
+        often = ("--trigger", "1 seconds", "--snapshot-every", "1 batch")
+        named = ("--topic", f"shop={SOURCE}", "--prefix", PREFIX, "--json")
+        return self.commands.start("live", *named, *places, *often, *options)
+
+    def findings(self) -> list[bytes]:
+        """The rows of the topic of findings, as a reader of committed rows sees them."""
+        topic = f"{PREFIX}.findings"
+        if topic not in topics.existing(topics.admin_client(self.client), self.client):
+            return []
+        rows = read_all(self.client, topic)
+        return [each.value for each in rows if each.value is not None]
+
+    def table(self, name: str) -> list[dict[str, Any]]:
+        """The rows of a compacted topic."""
+        newest = {each.key: each.value for each in read_all(self.client, f"{PREFIX}.{name}")}
+        return in_order(json.loads(each) for each in newest.values() if each is not None)
+
+    def has_snapshot_of(self, name: str) -> bool:
+        """Return whether the newest snapshot of a table has the rows of its topic."""
+        paths = sorted((self.tables / name).glob("batch-*.parquet"))
+        return bool(paths) and in_order(pq.read_table(paths[-1]).to_pylist()) == self.table(name)
+
+
+def in_order(rows: Any) -> list[dict[str, Any]]:
+    """Rows in any but always the same order."""
+    return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True))
+
+
+Kind = tuple[str, str, str, str | None]
+
+
+def kinds(rows: Sequence[bytes]) -> set[Kind]:
+    """Cluster, kind, subject and error of the findings that count."""
+    newest = {each["id"]: each for each in map(json.loads, rows)}
+    return {
+        (each["cluster"], each["kind"], each["subject"], each["error"])
+        for each in newest.values()
+        if not each["withdrawn"]
+    }
+
+
+def wanted(cluster: str, recording: str) -> set[Kind]:
+    """The same of audit."""
+    documents = (each.document(1) for each in of_entities(audits.whole(recording).history))
+    return {(cluster, each["kind"], each["subject"], each["error"]) for each in documents}
+
+
+@pytest.fixture
+def bench(own_kafka: str, tmp_path: Path) -> Iterator[LiveBench]:
+    made = LiveBench(own_kafka, tmp_path)
+    yield made
+    made.commands.close()
+
+
+@pytest.mark.parametrize("mode", list(KeyMode))
+def test_a_killed_live_audit_loses_no_finding_and_reports_none_twice(
+    bench: LiveBench, spark: "SparkSession", mode: KeyMode
+) -> None:
+    paths = logs_of(RECORDING)
+    for path in paths:
+        bench.write(path, (0.0, 0.6))
+    killed = bench.start("--key", mode)
+    wait_until(bench.findings)
+    for path in paths:
+        bench.write(path, (0.6, 1.0))
+    bench.write_capture("bank")
+    planned = checkpoint_log.planned(bench.checkpoint)
+    wait_until(lambda: checkpoint_log.planned(bench.checkpoint) > planned)
+    kill_tree(killed)
+    assert killed.returncode == -signal.SIGKILL
+
+    again = bench.start("--key", mode)
+    both = wanted("shop", RECORDING) | wanted("bank", CAPTURE)
+    wait_until(lambda: kinds(bench.findings()) == both)
+    for each in TABLES:
+        wait_until(partial(bench.has_snapshot_of, each.name), each.name)
+    again.send_signal(signal.SIGTERM)
+    out, errors = again.communicate(timeout=WAIT_S)
+    assert again.returncode == 0, errors
+    assert json.loads(out.splitlines()[-1])["counts"]["exchanges"] > 0
+
+    found = bench.findings()
+    assert len(set(found)) == len(found), "a finding is reported twice"
+    stored = pa.concat_tables(
+        pq.read_table(each) for each in sorted((bench.tables / "findings").glob("*.parquet"))
+    )
+    shown = [(each["id"], each["what"], each["withdrawn"]) for each in stored.to_pylist()]
+    rows = [(each["id"], each["what"], each["withdrawn"]) for each in map(json.loads, found)]
+    assert sorted(shown) == sorted(rows)
+    if mode is KeyMode.ENTITY:
+        assert_state_is_readable(spark, bench)
+
+
+def assert_state_is_readable(spark: "SparkSession", bench: LiveBench) -> None:
+    """Spark's own reader shows the columns of each entity, as docs/live.md says."""
+    state = spark.read.format("statestore").load(str(bench.checkpoint))
+    for table in TABLES:
+        column = f"value.groupState.`{table.column}`"
+        read = state.where(f"{column} is not null").select("key.cluster", f"{column}.*")
+        rows = in_order(each.asDict(recursive=True) for each in read.collect())
+        assert rows == bench.table(table.name), table.name
+
+
+def test_wrong_options_are_rejected() -> None:
+    for value, message in (("=a", "Invalid value of --topic"), ("a=", "Invalid value of --topic")):
+        called = CliRunner().invoke(app, ["live", "--topic", value])
+        assert message in str(called.exception)
+    called = CliRunner().invoke(app, ["live", "--topic", "a", "--topic", "b=a"])
+    assert "--topic names a twice" in str(called.exception)

@@ -1,0 +1,100 @@
+"""Entities of the live audit: the findings of audit, however micro-batches are cut."""
+
+import random
+
+import msgspec
+import pytest
+
+from brokertwin.recordings.history.entity import EntityKey
+from brokertwin.recordings.history.exchange import RecordedExchange
+from brokertwin.recordings.history.finding import Severity
+from brokertwin.streaming.live import entity
+from brokertwin.streaming.live.entity import BLOCK_MS, LATE_MS, LiveEntity, SeenExchanges
+from brokertwin.streaming.live.facts import ClusterFacts
+from brokertwin.streaming.live.kinds import kept_ms
+from tests.support import audits
+from tests.support.live import LiveMachines, cut, of_entities
+
+SEEDS = 2
+
+
+def exchanges_of(recording: str) -> list[RecordedExchange]:
+    """The exchanges of a recording in the order in which a topic may have them."""
+    return sorted(audits.whole(recording).history.recording.exchanges, key=lambda e: e.line.time)
+
+
+@pytest.mark.parametrize("recording", audits.RECORDINGS)
+def test_findings_are_those_of_audit_for_any_cut_into_micro_batches(recording: str) -> None:
+    wanted = of_entities(audits.whole(recording).history)
+    for seed in range(SEEDS):
+        machines = LiveMachines()
+        for part in cut(exchanges_of(recording), seed):
+            machines.batch(part)
+        machines.end()
+        assert machines.audited() == wanted, seed
+
+
+@pytest.mark.parametrize("recording", audits.RECORDINGS)
+def test_repeated_and_late_exchanges_change_nothing(recording: str) -> None:
+    once, twice = LiveMachines(), LiveMachines()
+    chance, former = random.Random(7), list[RecordedExchange]()
+    for part in cut(exchanges_of(recording), 1):
+        once.batch(part)
+        again = [each for each in former if chance.random() < 0.3]
+        twice.batch([*part, *again, *part])
+        former += part
+    for machines in (once, twice):
+        machines.end()
+    assert twice.found == once.found
+
+
+@pytest.mark.parametrize("recording", audits.RECORDINGS)
+def test_a_start_in_the_middle_accuses_no_client_without_evidence(recording: str) -> None:
+    exchanges = exchanges_of(recording)
+    names = audits.whole(recording).history.names
+    complete = LiveMachines()
+    for part in cut(exchanges, 1):
+        complete.batch(part)
+    complete.end()
+    for number in range(1, 4):
+        begun = LiveMachines()
+        for part in cut(exchanges[number * len(exchanges) // 4 :], number):
+            begun.batch(part)
+        begun.end()
+        for id_, found in begun.found.items():
+            for topic_id, name in names.items():
+                id_ = id_.replace(topic_id, name)
+            assert found.severity < Severity.WARNING or id_ in complete.found
+
+
+def test_an_entity_keeps_ids_of_a_bounded_time_and_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    exchanges = exchanges_of("steady")
+    seen = SeenExchanges()
+    one = exchanges[0]
+
+    def at(time: int, number: int) -> entity.Arrival:
+        line = msgspec.structs.replace(one.line, time=time, end=time)
+        return entity.Arrival(number, msgspec.structs.replace(one, line=line))
+
+    begin = 1_000_000
+    assert len(seen.new_ones([at(begin, 1), at(begin, 2), at(begin, 1)], begin)) == 2
+    assert len(seen.new_ones([at(begin + LATE_MS, 3)], begin)) == 1
+    assert len(seen.new_ones([at(begin, 4)], begin)) == 1, "its log is behind"
+    seen.new_ones([], begin + LATE_MS + BLOCK_MS)
+    assert not seen.new_ones([at(begin, 5)], begin), "it is late"
+    assert len(seen.blocks) == 1
+    monkeypatch.setattr(entity, "IDS_MAX", 100)
+    begin = 2_000_000
+    for number in range(1_000):
+        seen.new_ones([at(begin + number * 100, number)], begin)
+    assert sum(map(len, seen.blocks.values())) <= 8 * (100 + BLOCK_MS // 100)
+    assert not seen.new_ones([at(begin + number * 100, number) for number in range(1_000)], 0)
+
+
+def test_an_entity_without_exchanges_is_over_when_its_kind_is_not_kept_any_longer() -> None:
+    key = EntityKey("session", "1 1")
+    one = LiveEntity(key, None)
+    one.handle([], ClusterFacts(), 0)
+    assert one.alarm_ms(0) == kept_ms("session")
+    assert not one.is_over(kept_ms("session") - 1)
+    assert one.is_over(kept_ms("session"))

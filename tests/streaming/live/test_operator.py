@@ -1,0 +1,130 @@
+"""Lines of topics through the functions of the live audit: every form, both key modes."""
+
+import gzip
+import itertools
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from brokertwin.streaming.live.reading import TopicLine
+from tests.support import audits
+from tests.support.live import CLUSTER, LiveTopics, cut, of_entities
+from tests.support.requestlogs import logs_of
+from tests.support.sources import ROOT
+
+KROXYLICIOUS = ROOT / "tests" / "requestlogs" / "kroxylicious"
+CAPTURE = ROOT / "tests" / "captures" / "txn_fencing_ck.jsonl.gz"
+
+
+@cache
+def lines_of(path: Path, broker: int | None, first: int = 0) -> tuple[TopicLine, ...]:
+    """The lines of a file as rows of a topic."""
+    texts = gzip.decompress(path.read_bytes()).splitlines()
+    return tuple(
+        TopicLine("requests/0", first + number, text, CLUSTER, broker)
+        for number, text in enumerate(texts)
+    )
+
+
+def audited(lines: Sequence[TopicLine], seed: int, is_bucket: bool = False) -> LiveTopics:
+    """The topics after all lines."""
+    topics = LiveTopics(is_bucket)
+    for part in cut(lines, seed):
+        topics.batch(part)
+    topics.end()
+    return topics
+
+
+def kinds(topics: LiveTopics) -> set[tuple[str, str, str | None]]:
+    """Kind, subject and error of the findings that count."""
+    newest = {each["id"]: each for each in topics.findings}
+    return {
+        (each["kind"], each["subject"], each["error"])
+        for each in newest.values()
+        if not each["withdrawn"]
+    }
+
+
+def wanted(recording: str) -> set[tuple[str, str, str | None]]:
+    """The same of audit."""
+    documents = [each.document(1) for each in of_entities(audits.whole(recording).history)]
+    return {(each["kind"], each["subject"], each["error"]) for each in documents}
+
+
+def request_log() -> list[TopicLine]:
+    """The logs of three brokers as agents ship them: in turn, with headers."""
+    found: list[TopicLine] = []
+    for path in logs_of("leader_kill"):
+        found += lines_of(path, int(path.name.split(".")[0].rpartition("-")[2]), len(found))
+    return found
+
+
+def in_an_agents_json(lines: Sequence[TopicLine]) -> list[TopicLine]:
+    """The lines as a log agent ships them, with the host's name in place of a header."""
+    return [
+        line._replace(
+            broker=None,
+            value=msgspec.json.encode(
+                {
+                    "@timestamp": 1_800_000_000.5,
+                    "host": {"name": f"kafka-{line.broker}"},
+                    "message": line.value.decode(),
+                }
+            ),
+        )
+        for line in lines
+    ]
+
+
+@pytest.mark.parametrize("is_bucket", [False, True])
+def test_captured_documents_give_the_findings_of_audit(is_bucket: bool) -> None:
+    for seed in range(2):
+        found = audited(lines_of(CAPTURE, None), seed, is_bucket)
+        assert kinds(found) == wanted("txn_fencing_ck")
+
+
+def test_request_logs_give_the_findings_of_audit() -> None:
+    assert kinds(audited(request_log(), 3)) == wanted("leader_kill")
+
+
+def test_request_logs_in_an_agents_json_give_the_findings_of_audit() -> None:
+    assert kinds(audited(in_an_agents_json(request_log()), 3)) == wanted("leader_kill")
+
+
+def test_kroxylicious_halves_are_paired_over_micro_batches() -> None:
+    lines = lines_of(KROXYLICIOUS / "json.log.gz", 1)
+    one_by_one = LiveTopics()
+    for part in cut(lines, 1, most=3):
+        one_by_one.batch(part)
+    one_by_one.end()
+    assert one_by_one.rows["exchanges"], "no exchange was cut"
+    assert kinds(one_by_one) == wanted("kroxylicious")
+
+
+def test_both_key_modes_write_the_same_rows() -> None:
+    lines = lines_of(ROOT / "tests" / "captures" / "group_kp.jsonl.gz", None)
+    entities, buckets = (audited(lines, 5, is_bucket) for is_bucket in (False, True))
+    assert entities.rows == buckets.rows
+    assert {"sessions", "producers", "groups", "offsets"} <= entities.rows.keys()
+
+
+def test_rows_show_the_last_state_of_each_entity() -> None:
+    found = audited(lines_of(ROOT / "tests" / "captures" / "group_kp.jsonl.gz", None), 5)
+    (group,) = found.table("groups")
+    assert group["generation"] == 5
+    assert {each["partition"]: each["offset"] for each in found.table("offsets")} == {
+        0: 94,
+        1: 87,
+        2: 96,
+        3: 115,
+    }
+    for producer in found.table("producers"):
+        batches = [producer[f"batch_{number}"] for number in range(1, 6)]
+        kept = [each for each in batches if each is not None]
+        assert kept and producer["last_sequence"] == kept[-1]["last_sequence"]
+        for former, later in itertools.pairwise(kept):
+            assert later["first_sequence"] == former["last_sequence"] + 1
+    assert all(each["epoch"] >= 1 for each in found.table("sessions"))

@@ -1,0 +1,77 @@
+"""Outputs of micro-batches: once, also if Spark repeats one or an older query still runs."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import KafkaException
+
+from brokertwin.kafka_io import topics
+from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.kafka_io.topic_reader import read_all
+from brokertwin.streaming.live import operator, query
+from brokertwin.streaming.live.modes import KeyMode
+from brokertwin.streaming.live.outputs import LiveOutputs
+from brokertwin.streaming.live.query import LiveQuery
+from tests.streaming.live.test_operator import CAPTURE, audited, lines_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from brokertwin.kafka_io.topic_reader import Row
+
+QUERY, OTHER_QUERY = "one", "other"
+
+
+def live_query(bootstrap: str, prefix: str, directory: Path) -> LiveQuery:
+    """A query whose topics exist."""
+    client = ClientProperties({"bootstrap.servers": bootstrap})
+    made = LiveQuery(client, prefix, {}, directory, KeyMode.ENTITY, "1 seconds", 2, 100)
+    admin = topics.admin_client(client)
+    wanted = {made.topic(spec.name): spec for spec in query.specs()}
+    topics.create(admin, wanted)
+    for name in wanted:
+        topics.topic_id(admin, name)
+    return made
+
+
+def rows(live: LiveQuery, name: str) -> "list[Row]":
+    """The committed rows of a topic."""
+    return list(read_all(live.client, live.topic(name)))
+
+
+def test_a_repeated_micro_batch_is_written_once(
+    kafka: str, spark: "SparkSession", tmp_path: Path
+) -> None:
+    live = live_query(kafka, "repeated", tmp_path / "checkpoint")
+    found = audited(lines_of(CAPTURE, None), 1).findings[:3]
+
+    def outputs(documents: list[dict[str, object]]) -> "DataFrame":
+        made = [
+            ("findings", str(each["id"]).encode(), json.dumps(each).encode(), "shop", -1)
+            for each in documents
+        ]
+        made.append(("groups", b"g", None, "shop", -1))
+        return spark.createDataFrame(made, operator.OUTPUT_SCHEMA)
+
+    former = LiveOutputs(live, tmp_path)
+    former.write(outputs(found[:2]), 0, QUERY)
+    former.write(outputs(found[2:]), 1, QUERY)
+    former.write(outputs(found[2:]), 1, QUERY)
+    again = LiveOutputs(live, tmp_path)
+    again.write(outputs(found[2:]), 1, QUERY)
+    assert [each.value for each in rows(live, "findings")] == [
+        json.dumps(each).encode() for each in found
+    ]
+    assert len(rows(live, "groups")) == 2
+    paths = sorted((tmp_path / "findings").iterdir())
+    assert [path.name for path in paths] == [f"batch-000000000{n}.parquet" for n in (0, 1)]
+    assert [row["id"] for path in paths for row in pq.read_table(path).to_pylist()] == [
+        each["id"] for each in found
+    ]
+    with pytest.raises(KafkaException):
+        former.write(outputs(found[2:]), 2, QUERY)
+    again.write(outputs(found[2:]), 0, OTHER_QUERY)
+    assert len(rows(live, "findings")) == 4

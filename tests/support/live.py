@@ -1,0 +1,167 @@
+"""The live audit in this process: micro-batches of lines or exchanges through its functions."""
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from datetime import UTC
+from typing import Any
+
+import msgspec
+
+from brokertwin.recordings.audit.finders import OF_ENTITIES, in_order
+from brokertwin.recordings.audit.finding import AuditFinding
+from brokertwin.recordings.history.entity import EntityKey
+from brokertwin.recordings.history.exchange import RecordedExchange
+from brokertwin.recordings.history.finding import EntityFinding
+from brokertwin.streaming.live import operator
+from brokertwin.streaming.live.entity import Arrival, LiveEntity
+from brokertwin.streaming.live.fact_topic import FactsInMemory
+from brokertwin.streaming.live.facts import learned
+from brokertwin.streaming.live.findings import FoundOnly
+from brokertwin.streaming.live.kinds import routes
+from brokertwin.streaming.live.reading import TopicLine
+
+CLUSTER = "shop"
+SOURCE = "requests/0"
+TRIGGER_MS = 10_000
+START_MS = 1_800_000_000_000
+LATER_MS = 60_000
+
+
+def cut(items: Sequence[Any], seed: int, most: int = 200) -> Iterator[Sequence[Any]]:
+    """Cut a sequence into parts of random length."""
+    chance, begin = random.Random(seed), 0
+    while begin < len(items):
+        end = begin + chance.randint(1, most)
+        yield items[begin:end]
+        begin = end
+
+
+class LiveMachines:
+    """The entities of a cluster, which keep their encoded states between micro-batches.
+
+    Attributes:
+        found: the findings by id; the last with an id.
+        states: the encoded state of each entity.
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[str, EntityFinding] = {}
+        self.states: dict[EntityKey, bytes] = {}
+        self.facts = FactsInMemory()
+        self.now = START_MS
+
+    def batch(self, exchanges: Sequence[RecordedExchange]) -> None:
+        """Run a micro-batch."""
+        self.now += TRIGGER_MS
+        facts = self.facts.read()
+        self.facts.write(list(learned(CLUSTER, SOURCE, exchanges, facts[CLUSTER], self.now)))
+        arrivals: dict[EntityKey, list[Arrival]] = defaultdict(list)
+        for each in exchanges:
+            number = abs(hash(each.line.place))
+            for kind, name, part in routes(each, facts[CLUSTER]):
+                arrivals[EntityKey(kind, name)].append(Arrival(number, part))
+        for key, own in arrivals.items():
+            self._handle(key, own)
+
+    def end(self) -> None:
+        """Let every entity wait no longer."""
+        self.now += LATER_MS
+        for key in list(self.states):
+            self._handle(key, [])
+
+    def _handle(self, key: EntityKey, arrivals: Sequence[Arrival]) -> None:
+        entity = LiveEntity(key, self.states.get(key))
+        found = entity.handle(arrivals, self.facts.read()[CLUSTER], self.now)
+        self.found |= {each.id: each for each in found}
+        self.states[key] = entity.stored()
+
+    def audited(self) -> list[AuditFinding]:
+        """The findings as audit reports them."""
+        return of_entities(FoundOnly(self.found.values()))
+
+
+def of_entities(history: Any) -> list[AuditFinding]:
+    """The findings that need no more than those of machines."""
+    return in_order(finding for finder in OF_ENTITIES for finding in finder(history))
+
+
+class LiveTopics:
+    """Lines through all functions of the query, without Spark and Kafka.
+
+    Args:
+        is_bucket: whether all entities are in one bucket.
+
+    Attributes:
+        rows: topic without prefix to key to value; None after a tombstone.
+        findings: id and document of every finding, in the order of their rows.
+        entities: number of rows of Spark's state.
+    """
+
+    def __init__(self, is_bucket: bool = False) -> None:
+        self.rows: dict[str, dict[bytes, bytes | None]] = defaultdict(dict)
+        self.findings: list[dict[str, Any]] = []
+        self._facts = FactsInMemory()
+        self._states: dict[tuple[str, EntityKey], bytes] = {}
+        self._buckets: dict[str, bytes] = {}
+        self._is_bucket = is_bucket
+        self._paired: list[TopicLine] = []
+        self._now = START_MS
+
+    def batch(self, lines: Sequence[TopicLine]) -> None:
+        """Run a micro-batch, with the exchanges that the one before has paired."""
+        self._now += TRIGGER_MS
+        lines, self._paired = [*lines, *self._paired], []
+        by_source: dict[str, list[TopicLine]] = defaultdict(list)
+        for line in lines:
+            by_source[line.source].append(line)
+        read = [
+            row
+            for own in by_source.values()
+            for row in operator.read(own, self._now, self._facts, UTC, lambda _: None)
+        ]
+        values: dict[str, dict[EntityKey, list[bytes]]] = defaultdict(lambda: defaultdict(list))
+        for cluster, _, is_half, value in read:
+            for _, kind, name, part in operator.route(cluster, is_half, value, self._facts.read()):
+                values[cluster][EntityKey(kind, name)].append(part)
+        for cluster, own_values in values.items():
+            self._operate(cluster, own_values)
+
+    def end(self) -> None:
+        """Run micro-batches without new lines until no entity waits."""
+        self.batch([])
+        self._now += LATER_MS
+        if self._is_bucket:
+            for cluster in list(self._buckets):
+                self._operate(cluster, {})
+        for cluster, key in list(self._states):
+            self._operate(cluster, {key: []})
+
+    def _operate(self, cluster: str, values: dict[EntityKey, list[bytes]]) -> None:
+        facts = self._facts.read()
+        if self._is_bucket:
+            bucket = operator.Bucket(self._buckets.get(cluster))
+            self._take(bucket.handle(cluster, values, facts, self._now))
+            self._buckets[cluster] = bucket.stored()
+            return
+        for key, own in values.items():
+            stored = self._states.pop((cluster, key), None)
+            handled = operator.handle(cluster, key, stored, own, facts, self._now)
+            self._take(handled.outputs)
+            if handled.stored is not None:
+                self._states[cluster, key] = handled.stored
+
+    def _take(self, outputs: Sequence[operator.OutputRow]) -> None:
+        for topic, key, value, cluster, broker in outputs:
+            if topic == operator.EXCHANGES:
+                assert value is not None
+                line = TopicLine("exchanges/0", len(self.rows[topic]), value, cluster, broker)
+                self._paired.append(line)
+            if topic == operator.FINDINGS:
+                assert value is not None
+                self.findings.append(msgspec.json.decode(value))
+            self.rows[topic][key] = value
+
+    def table(self, name: str) -> list[dict[str, Any]]:
+        """The rows of a table that are there at the end."""
+        return [msgspec.json.decode(each) for each in self.rows[name].values() if each is not None]
