@@ -283,8 +283,10 @@ def measured(bed: JobBed, engine: str, spent: SpentTime | None) -> JobMeasured:
             raise RuntimeError(f"{engine}: {len(lines):,} answers to {bed.requests:,} requests")
         answers = hashlib.sha256(repr(lines).encode()).hexdigest()[:8]
     count = len(times) - warm
-    took = spent and spent.between(times[warm] / 1000, times[-1] / 1000)
-    return JobMeasured(engine, count / seconds, took and took / count * 1e6, answers)
+    spent_us = None
+    if spent is not None:
+        spent_us = spent.between(times[warm] / 1000, times[-1] / 1000) / count * 1e6
+    return JobMeasured(engine, count / seconds, spent_us, answers)
 
 
 def rows_of(bed: JobBed, engine: str) -> list[Row]:
