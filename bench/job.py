@@ -7,6 +7,7 @@ them from the same topic of a real Kafka broker and writes to its own topic:
 
 - `jvm`: Spark without Python, a row out for each row in;
 - `python`: Spark and `mapInPandas`, a row out for each row in: the cost of PySpark itself;
+- `tuned`: the same with the sink options of the job (`linger.ms`, `batch.size`);
 - `job`: brokertwin's, a response for each request, state in RocksDB;
 - `records`: the same with `--records`, a response and a record for each request;
 - `loop`: the same core in one process, nothing durable;
@@ -14,26 +15,30 @@ them from the same topic of a real Kafka broker and writes to its own topic:
   Quix Streams, Bytewax and PyFlink, on two cores and with state on disk (`bench/peers`). Their
   packages are installed into `build/peers` on first use.
 
-The rate counts rows after the first fifth, which warms up, by their timestamps in Kafka. Nothing is
-printed unless all deciding engines agree on the error and offset of each request.
+The rate counts rows after the first fifth, which warms up, by their timestamps in Kafka. Processor
+time of these rows is that of Spark's processes, without Kafka; it depends less on other load.
+Nothing is printed unless all deciding engines agree on the error and offset of each request.
 """
 
 import argparse
 import hashlib
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import processors
 from produced import PARTITIONS, REQUESTS_PARTITIONS, request, topic
 from rich.progress import Progress
+from spark_time import spark_time
 
 from brokertwin.kafka_io import topics
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
@@ -52,12 +57,14 @@ from brokertwin.state.core.murmur2 import partition_of
 from brokertwin.state.core.outputs import RESPONSES, Position
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
 from brokertwin.streaming.job import runner
+from brokertwin.streaming.job.job import SINK
 from brokertwin.streaming.job.session import spark_session
 
 WARM_UP = 0.2
 REPEATED, AHEAD = 50, 97
 """Every 50th request repeats its producer's last batch; every 97th skips some."""
 
+PLAIN = ("jvm", "python", "tuned")
 JOBS = {"job": False, "records": True}
 """Whether the job writes records. Each has its own topics; other engines read the first one's."""
 
@@ -65,6 +72,7 @@ REQUESTS = topics.full_name("job", topics.REQUESTS)
 STAMPED = {"message.timestamp.type": "LogAppendTime"}
 """Quix Streams copies the timestamp of the input row."""
 
+SPENT_POLL_S = 0.2
 POLL_S, LIMIT_S = 0.5, 600.0
 """Poll interval, and the limit after which an engine is stopped."""
 
@@ -102,11 +110,49 @@ class JobBed:
 
 @dataclass(frozen=True)
 class JobMeasured:
-    """An engine's rows per second after the warm-up, and a hash of its responses."""
+    """Measures of an engine.
+
+    Attributes:
+        engine: its name.
+        rate: rows per second after the warm-up.
+        spent_us: processor time of Spark's processes for a row, in µs; None without Spark.
+        answers: a hash of its responses.
+    """
 
     engine: str
     rate: float
+    spent_us: float | None
     answers: str
+
+
+class SpentTime:
+    """Processor time of Spark's processes, read from time to time while an engine runs."""
+
+    def __init__(self) -> None:
+        self._at: list[float] = []
+        self._spent: list[float] = []
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+
+    def __enter__(self) -> "SpentTime":
+        """Start to read."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop to read."""
+        self._is_over.set()
+        self._thread.join()
+
+    def between(self, begin: float, end: float) -> float:
+        """Return the processor time in seconds between two times in seconds since the epoch."""
+        first, last = np.interp([begin, end], self._at, self._spent)
+        return float(last - first)
+
+    def _follow(self) -> None:
+        while not self._is_over.wait(SPENT_POLL_S):
+            self._at.append(time.time())
+            self._spent.append(sum(spark_time().values()))
 
 
 def documents(cluster: str, requests: int) -> Iterator[bytes]:
@@ -162,11 +208,11 @@ def run_plain(bed: JobBed, engine: str) -> None:
         .load()
         .select("key", "value")
     )
-    if engine == "python":
+    if engine != "jvm":
         rows = rows.mapInPandas(lambda frames: frames, "key BINARY, value BINARY")
     query = (
         rows.writeStream.format("kafka")
-        .options(**kafka)
+        .options(**kafka, **(SINK if engine == "tuned" else {}))
         .option("topic", bed.topic(engine))
         .option("checkpointLocation", str(bed.directory / engine))
         .trigger(availableNow=True)
@@ -213,10 +259,8 @@ def written(reader: Any, topic: str) -> int:
 
 
 RUNS: dict[str, Callable[[JobBed], None]] = {
-    "jvm": lambda bed: run_plain(bed, "jvm"),
-    "python": lambda bed: run_plain(bed, "python"),
-    "job": lambda bed: run_job(bed, "job"),
-    "records": lambda bed: run_job(bed, "records"),
+    **{name: partial(run_plain, engine=name) for name in PLAIN},
+    **{name: partial(run_job, engine=name) for name in JOBS},
     "loop": run_loop,
     **{name: partial(run_peer, engine=name) for name in processors.COMMANDS},
 }
@@ -226,8 +270,8 @@ DECIDING = (*JOBS, "loop", *processors.COMMANDS)
 # # Results
 
 
-def measured(bed: JobBed, engine: str) -> JobMeasured:
-    """Return an engine's rate and the hash of its responses."""
+def measured(bed: JobBed, engine: str, spent: SpentTime | None) -> JobMeasured:
+    """Return an engine's rate, processor time, and the hash of its responses."""
     rows = rows_of(bed, engine)
     times = sorted(row.timestamp for row in rows)
     warm = int(len(times) * WARM_UP)
@@ -238,7 +282,11 @@ def measured(bed: JobBed, engine: str) -> JobMeasured:
         if len(lines) != bed.requests:
             raise RuntimeError(f"{engine}: {len(lines):,} answers to {bed.requests:,} requests")
         answers = hashlib.sha256(repr(lines).encode()).hexdigest()[:8]
-    return JobMeasured(engine, (len(times) - warm) / seconds, answers)
+    count = len(times) - warm
+    spent_us = None
+    if spent is not None:
+        spent_us = spent.between(times[warm] / 1000, times[-1] / 1000) / count * 1e6
+    return JobMeasured(engine, count / seconds, spent_us, answers)
 
 
 def rows_of(bed: JobBed, engine: str) -> list[Row]:
@@ -284,18 +332,30 @@ def measure(given: argparse.Namespace, directory: Path, bootstrap: str) -> list[
     found = []
     with Progress() as progress:
         for engine in progress.track(given.engine, description="engines"):
-            RUNS[engine](bed)
-            found.append(measured(bed, engine))
+            spent = None
+            if engine in (*PLAIN, *JOBS):
+                spark_session(bed.settings["job"])
+                spent = SpentTime()
+            with spent or nullcontext():
+                RUNS[engine](bed)
+            found.append(measured(bed, engine, spent))
     return found
 
 
 def table(found: list[JobMeasured]) -> None:
-    """Print the rates, also as multiples of PySpark alone."""
-    alone = next((each.rate for each in found if each.engine == "python"), None)
-    print(f"{'engine':10}{'rows/s':>10}{'of python':>12}  answers")
+    """Print the measures; the processor time also relative to that of PySpark alone."""
+    alone = {each.engine: each.spent_us for each in found}
+    print(f"{'engine':10}{'rows/s':>10}{'us/row':>10}{'python/':>10}{'tuned/':>10}  answers")
     for each in found:
-        share = f"{each.rate / alone:.2f}" if alone else "-"
-        print(f"{each.engine:10}{each.rate:>10,.0f}{share:>12}  {each.answers or '-'}")
+        shares = [share(alone.get(name), each.spent_us) for name in ("python", "tuned")]
+        spent = "-" if each.spent_us is None else f"{each.spent_us:.1f}"
+        columns = "".join(f"{text:>10}" for text in (f"{each.rate:,.0f}", spent, *shares))
+        print(f"{each.engine:10}{columns}  {each.answers or '-'}")
+
+
+def share(alone: float | None, spent: float | None) -> str:
+    """Return a baseline's processor time divided by that of an engine."""
+    return f"{alone / spent:.2f}" if alone and spent else "-"
 
 
 def main() -> int:

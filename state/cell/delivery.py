@@ -79,13 +79,21 @@ class HeldBack(AtOnce):
 
     Args:
         table: the table `pending` of the cell.
-        event_id: the request that causes the deliveries.
-        is_held: whether that request is held.
     """
 
-    def __init__(self, table: Table, event_id: str, is_held: bool) -> None:
+    def __init__(self, table: Table) -> None:
         super().__init__()
         self._table = table
+        self._event_id = ""
+        self._is_held = False
+
+    def begin(self, event_id: str, is_held: bool) -> None:
+        """Prepare for the deliveries of an event.
+
+        Args:
+            event_id: the event; empty for a deadline.
+            is_held: whether it is a held request.
+        """
         self._event_id = event_id
         self._is_held = is_held
 

@@ -95,12 +95,11 @@ class CellLoop(Resuming):
         self._given = settings.broker_settings
         self._has_internal_logs = self._given.brokertwin_internal_logs
         self._is_alone = len(settings.brokers) == 1
-        self._is_plain = not settings.may_hold and not settings.cells
         self._brokers = {}
         self._effects = RecordEffects(tables, settings, rows)
-        self._at_once = schedule or AtOnce()
         self._outward: Outward | None = None
-        self._here = self._delivery = self._schedule()
+        self._held_back = HeldBack(tables.pending) if settings.may_hold else None
+        self._here = self._delivery = self._held_back or schedule or AtOnce()
 
     def begin(self, event: Event | None, now: int, event_time: int) -> None:
         """Prepare for an event or a deadline.
@@ -114,25 +113,23 @@ class CellLoop(Resuming):
         if now != self._now or event_time != self._event_time:
             self._pass_time(now, event_time)
         cause = "" if event is None else event.id
-        if not self._is_plain:
-            cause = self._begin_delivery(event, cause)
+        if self._held_back is not None:
+            self._held_back.begin(cause, event is not None and event.is_held)
+        if self._settings.cells:
+            cause = self._begin_outward(event, cause)
         self._effects.event_id = cause
 
-    def _begin_delivery(self, event: Event | None, cause: str) -> str:
-        """Start the deliveries of an event that may be held, or of one of several cells.
+    def _begin_outward(self, event: Event | None, cause: str) -> str:
+        """Start the deliveries of an event in one of several cells.
 
         Returns the cause of the effects: the event, or that of another cell.
         """
-        settings = self._settings
-        if settings.may_hold:
-            self._here = self._delivery = self._schedule()
-        if settings.cells:
-            table, now = self._tables.cluster, self._now
-            if event is not None and event.of and event.kind in BETWEEN_CELLS:
-                cause = event.of
-            self._outward = Outward(self._here, table, settings, event, now, self._rows)
-            self._outward.cause = cause
-            self._delivery = self._outward
+        settings, table, now = self._settings, self._tables.cluster, self._now
+        if event is not None and event.of and event.kind in BETWEEN_CELLS:
+            cause = event.of
+        self._outward = Outward(self._here, table, settings, event, now, self._rows)
+        self._outward.cause = cause
+        self._delivery = self._outward
         return cause
 
     def _pass_time(self, now: int, event_time: int) -> None:
@@ -314,15 +311,9 @@ class CellLoop(Resuming):
     def _is_held(self) -> bool:
         return self._settings.may_hold and self._event is not None and self._event.is_held
 
-    def _schedule(self) -> DeliverySchedule:
-        if not self._settings.may_hold:
-            return self._at_once
-        event_id = self._event.id if self._event is not None else ""
-        return HeldBack(self._tables.pending, event_id, self._is_held())
-
     def _complete_held(self, event: Event) -> None:
-        assert isinstance(self._delivery, HeldBack), "a cell that may hold has such a delivery"
-        if self._delivery.arrive(event.of, self._settings.brokers_here):
+        assert self._held_back is not None, "only a cell that may hold takes `complete`"
+        if self._held_back.arrive(event.of, self._settings.brokers_here):
             return
         waited = pending.get_request(self._tables.pending, event.of)
         if waited is None or not waited.is_held:

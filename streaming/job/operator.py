@@ -8,6 +8,7 @@ This module runs in Spark's Python workers.
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -224,21 +225,23 @@ def frames_of(outputs: Iterable[Output], counts: Counts) -> "Iterator[pd.DataFra
     size = 0
     for output in outputs:
         rows.append(output)
-        name = BETWEEN_CELLS if output.topic == REQUESTS else output.topic
-        counts[name] = counts.get(name, 0) + 1
-        tallies.count(output, counts)
         size += len(output.value or b"")
         if size >= FRAME_BYTES:
-            yield _frame(rows)
+            yield _counted_frame(rows, counts)
             rows, size = [], 0
     if rows:
-        yield _frame(rows)
+        yield _counted_frame(rows, counts)
 
 
-def _frame(rows: list[Output]) -> "pd.DataFrame":
+def _counted_frame(rows: list[Output], counts: Counts) -> "pd.DataFrame":
     import pandas as pd
 
     topics, partitions, keys, values, ids = zip(*map(astuple, rows), strict=True)
+    for topic, number in Counter(topics).items():
+        name = BETWEEN_CELLS if topic == REQUESTS else topic
+        counts[name] = counts.get(name, 0) + number
+        if topic in tallies.TOPICS:
+            tallies.count(topic, [row.value for row in rows if row.topic == topic], counts)
     return pd.DataFrame(
         {
             "topic": topics,

@@ -8,18 +8,20 @@ these have dead letters.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from brokertwin.state.core import outputs
 from brokertwin.state.core.errors import error_name
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
-from brokertwin.state.core.outputs import Output
 
 Counts = dict[str, int]
 
 SEPARATOR = ":"
 """Separator in the names of these counts only."""
+
+TOPICS = (outputs.RESPONSES, outputs.DEAD_LETTERS)
+"""The counted topics."""
 
 ANSWERS, ERRORS, REASONS = "answers", "errors", "reasons"
 
@@ -47,23 +49,12 @@ class Tallies(NamedTuple):
     reasons: dict[str, int]
 
 
-def count(output: Output, counts: Counts) -> None:
-    """Count a row under a name with the separator."""
-    value = output.value
-    if value is None:
-        return
-    if output.topic == outputs.DEAD_LETTERS:
-        reason = _REASON.search(value)
-        if reason is not None:
-            _add(counts, f"{REASONS}:{reason[1].decode()}")
-    elif output.topic == outputs.RESPONSES:
-        api = _API.search(value)
-        if api is None or b'"response":' not in value:  # the response of a dead letter
-            return
-        key = api[1].decode()
-        _add(counts, f"{ANSWERS}:{key}")
-        for code in _ERROR.findall(value):
-            _add(counts, f"{ERRORS}:{key}:{code.decode()}")
+def count(topic: str, values: Iterable[bytes | None], counts: Counts) -> None:
+    """Count rows of one of TOPICS under names with the separator."""
+    names_of = _names_of_response if topic == outputs.RESPONSES else _names_of_dead_letter
+    for value in values:
+        for name in names_of(value) if value is not None else ():
+            counts[name] = counts.get(name, 0) + 1
 
 
 def of(counts: Mapping[str, int]) -> Tallies:
@@ -86,5 +77,15 @@ def api_name(key: int) -> str:
     return KAFKA_APIS[key].name if key in KAFKA_APIS else str(key)
 
 
-def _add(counts: Counts, name: str) -> None:
-    counts[name] = counts.get(name, 0) + 1
+def _names_of_dead_letter(value: bytes) -> list[str]:
+    reason = _REASON.search(value)
+    return [] if reason is None else [f"{REASONS}:{reason[1].decode()}"]
+
+
+def _names_of_response(value: bytes) -> list[str]:
+    api = _API.search(value)
+    if api is None or b'"response":' not in value:  # the response of a dead letter
+        return []
+    key = api[1].decode()
+    errors = [f"{ERRORS}:{key}:{code.decode()}" for code in _ERROR.findall(value)]
+    return [f"{ANSWERS}:{key}", *errors]

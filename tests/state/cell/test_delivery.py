@@ -46,17 +46,21 @@ def test_metadata_is_delivered_before_messages() -> None:
 
 def test_effects_of_a_held_request_wait_for_arrival() -> None:
     table = Table()
-    held = HeldBack(table, "e1", is_held=True)
+    held = HeldBack(table)
+    held.begin("e1", is_held=True)
     held.publish(TopicRemoved(TOPIC_ID), BROKERS)
     asked = message(1, CONTROLLER, 0)
     held.send([asked])
     assert delivered(held) == [asked], "what goes to the controller does not wait"
-    later = HeldBack(table, "e2", is_held=False)
-    later.publish(TopicRemoved(TOPIC_ID), BROKERS)
-    assert delivered(later) == [], "records queue behind one that waits"
-    assert later.arrive("e1", BROKERS)
-    assert len(delivered(later)) == 2 * len(BROKERS)
-    assert not later.arrive("e1", BROKERS)
+    held.begin("e2", is_held=False)
+    held.publish(TopicRemoved(TOPIC_ID), BROKERS)
+    assert delivered(held) == [], "records queue behind one that waits"
+    assert held.arrive("e1", BROKERS)
+    assert len(delivered(held)) == 2 * len(BROKERS)
+    assert not held.arrive("e1", BROKERS)
+    sent = message(1, 2, 1)
+    held.send([sent])
+    assert delivered(held) == [sent], "a later event is not held"
 
 
 SENT = st.lists(st.tuples(st.sampled_from(BROKERS), st.sampled_from(BROKERS)), max_size=12)

@@ -260,6 +260,29 @@ def test_large_outputs_are_emitted_in_parts(monkeypatch: pytest.MonkeyPatch) -> 
     assert counts == {"responses": 5}
 
 
+def test_rows_are_counted_by_topic() -> None:
+    refused = msgspec.json.encode({"reason": "not JSON"})
+    response = msgspec.json.encode({"requestApiKey": 0, "response": {"errorCode": 47}})
+    rows = [
+        Output("records", 0, b"k", None, "1"),
+        Output("responses", 0, None, response, "2"),
+        Output("requests", 0, b"cell", refused, "3"),
+        Output("dead-letters", None, None, refused, "4"),
+        Output("records", 0, b"k", response, "5"),
+    ]
+    counts: measures.Counts = {}
+    assert sum(map(len, operator.frames_of(rows, counts))) == len(rows)
+    assert counts == {
+        "records": 2,
+        "responses": 1,
+        operator.BETWEEN_CELLS: 1,
+        "dead-letters": 1,
+        "answers:0": 1,
+        "errors:0:47": 1,
+        "reasons:not JSON": 1,
+    }
+
+
 HUGE = "x" * 2_000_000
 NULLS = "\x00" * 1_000_000
 

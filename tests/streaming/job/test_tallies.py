@@ -56,7 +56,8 @@ def codes_in(body: Any) -> Iterator[int]:
 def tallied(*rows: Output) -> Tallies:
     counts: dict[str, int] = {}
     for row in rows:
-        tallies.count(row, counts)
+        if row.topic in tallies.TOPICS:
+            tallies.count(row.topic, [row.value], counts)
     return tallies.of(counts)
 
 
