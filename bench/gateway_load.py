@@ -28,7 +28,7 @@ from crc32c import crc32c
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from brokertwin.gateway.protocol.frames import (
-    Request,
+    RequestFrame,
     decode_response,
     encode_request,
     encode_response,
@@ -130,7 +130,7 @@ class LoadClient:
             "correlationId": self._correlation,
             "clientId": f"load-{self._partition}",
         }
-        frame = encode_request(Request(header, body))
+        frame = encode_request(RequestFrame(header, body))
         self.socket.sendall(_SIZE.pack(len(frame)) + frame)
         answer = None
         while answer is None:

@@ -44,7 +44,7 @@ from brokertwin.kafka_io import topics
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.kafka_io.kafka_clients import ClientProperties, client_properties
 from brokertwin.kafka_io.topic_reader import (
-    Row,
+    TopicRow,
     consumer,
     end_offsets,
     read_all,
@@ -289,13 +289,13 @@ def measured(bed: JobBed, engine: str, spent: SpentTime | None) -> JobMeasured:
     return JobMeasured(engine, count / seconds, spent_us, answers)
 
 
-def rows_of(bed: JobBed, engine: str) -> list[Row]:
+def rows_of(bed: JobBed, engine: str) -> list[TopicRow]:
     """Return an engine's rows; the job's without repeats, by their header."""
     rows = read_all(bed.client, bed.topic(engine))
     return list(without_repeats(rows) if engine in JOBS else rows)
 
 
-def answer_of(row: Row) -> tuple[str, int, int] | None:
+def answer_of(row: TopicRow) -> tuple[str, int, int] | None:
     """Return id, error and offset of a Produce response, otherwise None."""
     found = msgspec.json.decode(row.value or b"{}")
     if "errorCode" in found:

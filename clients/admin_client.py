@@ -9,8 +9,8 @@ from brokertwin.clients.admin_calls import AdminCall, LeaderRequest, PendingAdmi
 from brokertwin.clients.client_loop import (
     ClientLoop,
     InFlightRequest,
-    PendingRequest,
     ResponseReceived,
+    UnsentRequest,
 )
 from brokertwin.clients.consumer_metadata import ConsumerMetadata
 from brokertwin.clients.fetching_client import CONSUMER_NETWORK
@@ -60,7 +60,7 @@ class AdminClient(ClientLoop):
         for call in self._calls:
             for request in call.requests(now, snapshot):
                 node = snapshot.nodes[request.node]
-                self._want(PendingRequest(node, request.api, request.body, _Tag(call, request)))
+                self._want(UnsentRequest(node, request.api, request.body, _Tag(call, request)))
             if call.needs_metadata:
                 call.needs_metadata = False
                 self.metadata.request_update()

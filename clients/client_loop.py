@@ -190,7 +190,7 @@ class InFlightRequest(NamedTuple):
     tag: Any
 
 
-class PendingRequest(NamedTuple):
+class UnsentRequest(NamedTuple):
     """A request waiting for a connection; any node will do if `node` is None.
 
     `versions`: the allowed versions; None allows all.
@@ -221,7 +221,7 @@ class ClientLoop(ABC):
         self.features: dict[str, int] = {}
         self._features_epoch = -1
         self._actions: list[Action] = []
-        self._waiting: list[PendingRequest] = []
+        self._waiting: list[UnsentRequest] = []
         self._in_flight: dict[int, InFlightRequest] = {}
         self._handshakes: dict[int, int] = {}
         self._versions: dict[int, dict[str, Versions]] = {}
@@ -389,7 +389,7 @@ class ClientLoop(ABC):
         newest = min(last, common[1])
         return newest if newest >= max(first, common[0]) else None
 
-    def _want(self, wanted: PendingRequest) -> None:
+    def _want(self, wanted: UnsentRequest) -> None:
         self._waiting.append(wanted)
 
     def _send_waiting(self, now: int) -> None:

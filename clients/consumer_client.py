@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from brokertwin.clients.assignors.member import MembersAssignor
-from brokertwin.clients.client_loop import InFlightRequest, PendingRequest, ResponseReceived
+from brokertwin.clients.client_loop import InFlightRequest, ResponseReceived, UnsentRequest
 from brokertwin.clients.consumer_config import ConsumerConfig, GroupProtocol
 from brokertwin.clients.consumer_coordinator import (
     ClassicMembership,
@@ -174,7 +174,7 @@ class ConsumerClient(FetchingClient):
             self.coordinator.failed(now, outgoing.id)
             return
         to = node if outgoing.to_coordinator else None
-        self._want(PendingRequest(to, outgoing.api, outgoing.body, outgoing, outgoing.timeout_ms))
+        self._want(UnsentRequest(to, outgoing.api, outgoing.body, outgoing, outgoing.timeout_ms))
 
     def _coordinator_node(self) -> Node | None:
         found = self.coordinator.coordinator

@@ -17,8 +17,8 @@ import msgspec
 from brokertwin.clients.client_loop import (
     ClientLoop,
     InFlightRequest,
-    PendingRequest,
     ResponseReceived,
+    UnsentRequest,
 )
 from brokertwin.clients.consumer_events import Truncated
 from brokertwin.clients.consumer_metadata import ConsumerMetadata
@@ -98,14 +98,14 @@ class FetchingClient(ClientLoop):
         snapshot = self.metadata.snapshot
         for leader, request in self._fetcher.lookups(snapshot):
             node = snapshot.nodes[leader]
-            self._want(PendingRequest(node, "LIST_OFFSETS", request, _Lookup(request)))
+            self._want(UnsentRequest(node, "LIST_OFFSETS", request, _Lookup(request)))
         for broker in self._fetcher.wanted(snapshot, now):
             node = snapshot.nodes[broker]
             version = self.version(broker, "FETCH")
             if not self.network.ready(node, now) or version is None:
                 continue
             for fetch in self._fetcher.requests(snapshot, version, now, only=broker):
-                self._want(PendingRequest(node, "FETCH", fetch.body, fetch))
+                self._want(UnsentRequest(node, "FETCH", fetch.body, fetch))
 
     def _close_sessions(self) -> None:
         """Close the fetch sessions at brokers with a connection, so that their slots are free."""
@@ -113,7 +113,7 @@ class FetchingClient(ClientLoop):
         versions = {node: self.version(node, "FETCH") for node in nodes}
         known = {node: version for node, version in versions.items() if version is not None}
         for fetch in self._fetcher.closing(known):
-            self._want(PendingRequest(nodes[fetch.node], "FETCH", fetch.body, fetch))
+            self._want(UnsentRequest(nodes[fetch.node], "FETCH", fetch.body, fetch))
 
     def _validate(self, now: int) -> None:
         """Validate positions with their leaders, from version 3 on (KIP-320)."""
@@ -126,7 +126,7 @@ class FetchingClient(ClientLoop):
                 validator.skip(request)
             else:
                 validator.on_sent(request)
-                self._want(PendingRequest(request.node, EPOCHS, request.request, request))
+                self._want(UnsentRequest(request.node, EPOCHS, request.request, request))
         if validator.needs_metadata:
             validator.needs_metadata = False
             self._fetcher.needs_metadata = True
@@ -262,7 +262,7 @@ class ReaderClient(FetchingClient):
             topic = ListOffsetsTopic(name=partition.topic, partitions=[requested])
             request = ListOffsetsRequest(replica_id=CLIENT, topics=[topic])
             node = snapshot.nodes[known.leader_id]
-            self._want(PendingRequest(node, "LIST_OFFSETS", request, _EndLookup(partition, number)))
+            self._want(UnsentRequest(node, "LIST_OFFSETS", request, _EndLookup(partition, number)))
 
     def _deadlines(self, now: int) -> list[int]:
         return []

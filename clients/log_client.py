@@ -7,7 +7,7 @@ end offsets; `is_at_end` is true once all earlier records are taken.
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from brokertwin.clients.client_loop import InFlightRequest, PendingRequest, ResponseReceived
+from brokertwin.clients.client_loop import InFlightRequest, ResponseReceived, UnsentRequest
 from brokertwin.clients.consumer_client import ConsumerClient, Coordination
 from brokertwin.clients.consumer_config import ConsumerConfig
 from brokertwin.clients.consumer_coordinator import ClassicMembership
@@ -159,4 +159,4 @@ class LogClient(ConsumerClient):
             snapshot, known, OffsetReset.LATEST, self._isolation_level
         ):
             tag = _Ends(self._reading, request)
-            self._want(PendingRequest(snapshot.nodes[node], "LIST_OFFSETS", request, tag))
+            self._want(UnsentRequest(snapshot.nodes[node], "LIST_OFFSETS", request, tag))

@@ -19,8 +19,8 @@ from brokertwin.clients.client_loop import (
     ClientLoop,
     Close,
     InFlightRequest,
-    PendingRequest,
     ResponseReceived,
+    UnsentRequest,
 )
 from brokertwin.clients.metadata import MetadataRules, MetadataSettings, ProducerMetadata
 from brokertwin.clients.metadata_snapshot import MetadataSnapshot
@@ -217,7 +217,7 @@ class ProducerClient(ClientLoop):
         if request is not None:
             versions = self._versions_of(request.api)
             self._want(
-                PendingRequest(request.to, request.api, request.body, request, versions=versions)
+                UnsentRequest(request.to, request.api, request.body, request, versions=versions)
             )
 
     def _drain_events(self, now: int) -> None:

@@ -15,7 +15,7 @@ The membership is that of `consumer_membership.py` without offsets (`ShareMember
 
 from typing import Any, ClassVar
 
-from brokertwin.clients.client_loop import InFlightRequest, PendingRequest, ResponseReceived
+from brokertwin.clients.client_loop import InFlightRequest, ResponseReceived, UnsentRequest
 from brokertwin.clients.consumer_client import ConsumerClient, drawn_member_id
 from brokertwin.clients.consumer_config import ConsumerConfig
 from brokertwin.clients.consumer_events import Event
@@ -157,7 +157,7 @@ class ShareClient(ConsumerClient):
         for each in requests:
             is_fetch = isinstance(each.body, ShareFetchRequest)
             api = "SHARE_FETCH" if is_fetch else "SHARE_ACKNOWLEDGE"
-            self._want(PendingRequest(nodes[each.node], api, each.body, each))
+            self._want(UnsentRequest(nodes[each.node], api, each.body, each))
         self._fetcher.needs_metadata |= self.sharing.needs_metadata
         self.sharing.needs_metadata = False
 

@@ -124,7 +124,7 @@ ABORTABLE: dict[type[Body], frozenset[Error]] = {
 """Abortable errors by response."""
 
 
-class TransactionState(StrEnum):
+class TransactionManagerState(StrEnum):
     """By Kafka's names."""
 
     UNINITIALIZED = "UNINITIALIZED"
@@ -149,7 +149,7 @@ class TransactionRequest(NamedTuple):
     body: Body
 
 
-class PendingOffsets(msgspec.Struct):
+class OffsetsToCommit(msgspec.Struct):
     """Offsets to commit for a group, and the member that consumed them."""
 
     group_id: str
@@ -173,7 +173,7 @@ class ProducerTransactions:
         self, transactional_id: str, timeout_ms: int, backoff: ExponentialBackoff | None = None
     ) -> None:
         self.transactional_id = transactional_id
-        self.state = TransactionState.UNINITIALIZED
+        self.state = TransactionManagerState.UNINITIALIZED
         self.id_and_epoch: IdAndEpoch = NO_ID
         self.error = Error.NONE
         self.rules = self._offered = BEFORE_KIP_890
@@ -183,7 +183,7 @@ class ProducerTransactions:
         self._lookup: tuple[KeyType, str] | None = None
         self._to_add: dict[TopicPartition, None] = {}
         self._added: set[TopicPartition] = set()
-        self._offsets: list[PendingOffsets] = []
+        self._offsets: list[OffsetsToCommit] = []
         self._has_begun = self._must_bump = self._is_in_flight = False
         self._attempts = 0
         self.retry_at = 0
@@ -192,13 +192,13 @@ class ProducerTransactions:
 
     def init(self) -> None:
         """Request the id, fencing earlier producers. Raises WrongStateError."""
-        self._expect(TransactionState.UNINITIALIZED)
-        self.state = TransactionState.INITIALIZING
+        self._expect(TransactionManagerState.UNINITIALIZED)
+        self.state = TransactionManagerState.INITIALIZING
 
     def begin(self) -> None:
         """Begin a transaction. Raises WrongStateError."""
-        self._expect(TransactionState.READY)
-        self.state = TransactionState.IN_TRANSACTION
+        self._expect(TransactionManagerState.READY)
+        self.state = TransactionManagerState.IN_TRANSACTION
 
     def send_offsets(
         self,
@@ -208,24 +208,28 @@ class ProducerTransactions:
         group_instance_id: str | None = None,
     ) -> None:
         """Add a group's offsets to the transaction. Raises WrongStateError."""
-        self._expect(TransactionState.IN_TRANSACTION)
+        self._expect(TransactionManagerState.IN_TRANSACTION)
         if offsets:
-            self._offsets.append(PendingOffsets(group_id, member, group_instance_id, dict(offsets)))
+            self._offsets.append(
+                OffsetsToCommit(group_id, member, group_instance_id, dict(offsets))
+            )
 
     def commit(self) -> None:
         """Commit the transaction. Raises WrongStateError."""
-        self._expect(TransactionState.IN_TRANSACTION)
-        self.state = TransactionState.COMMITTING
+        self._expect(TransactionManagerState.IN_TRANSACTION)
+        self.state = TransactionManagerState.COMMITTING
 
     def abort(self) -> None:
         """Abort the transaction. Raises WrongStateError."""
-        self._expect(TransactionState.IN_TRANSACTION, TransactionState.ABORTABLE_ERROR)
-        self.state = TransactionState.ABORTING
+        self._expect(
+            TransactionManagerState.IN_TRANSACTION, TransactionManagerState.ABORTABLE_ERROR
+        )
+        self.state = TransactionManagerState.ABORTING
         self.error = Error.NONE
         self._to_add.clear()
         self._offsets.clear()
 
-    def _expect(self, *states: TransactionState) -> None:
+    def _expect(self, *states: TransactionManagerState) -> None:
         if self.state not in states:
             why = f" ({self.error.name})" if self.error is not Error.NONE else ""
             raise WrongStateError(f"the producer is {self.state}{why}, not {states[0]}")
@@ -239,22 +243,25 @@ class ProducerTransactions:
     @property
     def is_committing(self) -> bool:
         """Whether batches must not linger."""
-        return self.state is TransactionState.COMMITTING
+        return self.state is TransactionManagerState.COMMITTING
 
     @property
     def is_aborting(self) -> bool:
         """Whether unsent batches are dropped."""
-        return self.state is TransactionState.ABORTING
+        return self.state is TransactionManagerState.ABORTING
 
     @property
     def is_over(self) -> bool:
         """Whether the producer has failed for good."""
-        return self.state is TransactionState.FATAL_ERROR
+        return self.state is TransactionManagerState.FATAL_ERROR
 
     @property
     def may_drain(self) -> bool:
         """Whether batches may be sent at all."""
-        return self.state in (TransactionState.IN_TRANSACTION, TransactionState.COMMITTING)
+        return self.state in (
+            TransactionManagerState.IN_TRANSACTION,
+            TransactionManagerState.COMMITTING,
+        )
 
     def may_write(self, partition: TopicPartition) -> bool:
         """Whether a partition may be written; otherwise it will be added."""
@@ -297,11 +304,11 @@ class ProducerTransactions:
 
     def _next(self, is_flushed: bool) -> TransactionRequest | None:
         match self.state:
-            case TransactionState.INITIALIZING:
+            case TransactionManagerState.INITIALIZING:
                 return self._to_own("INIT_PRODUCER_ID", self._init_body())
-            case TransactionState.IN_TRANSACTION | TransactionState.COMMITTING:
+            case TransactionManagerState.IN_TRANSACTION | TransactionManagerState.COMMITTING:
                 return self._next_of_transaction(is_flushed)
-            case TransactionState.ABORTING if is_flushed:
+            case TransactionManagerState.ABORTING if is_flushed:
                 return self._end_or_bump(committed=False)
         return None
 
@@ -310,11 +317,11 @@ class ProducerTransactions:
             return self._to_own("ADD_PARTITIONS_TO_TXN", self._add_body(self._to_add))
         if self._offsets:
             return self._offsets_request(self._offsets[0])
-        if self.state is TransactionState.COMMITTING and is_flushed:
+        if self.state is TransactionManagerState.COMMITTING and is_flushed:
             return self._end_or_bump(committed=True)
         return None
 
-    def _offsets_request(self, group: PendingOffsets) -> TransactionRequest | None:
+    def _offsets_request(self, group: OffsetsToCommit) -> TransactionRequest | None:
         pid, epoch = self.id_and_epoch
         if self.rules.adds_partitions_first and not group.is_added:
             body = AddOffsetsToTxnRequest(
@@ -348,7 +355,7 @@ class ProducerTransactions:
             )
             return self._to_own("END_TXN", body)
         if self._needs_epoch:
-            self.state = TransactionState.INITIALIZING
+            self.state = TransactionManagerState.INITIALIZING
             return self._to_own("INIT_PRODUCER_ID", self._init_body())
         self._ended()
         return None
@@ -451,7 +458,7 @@ class ProducerTransactions:
             self.id_and_epoch = IdAndEpoch(response.producer_id, response.producer_epoch)
             self._must_bump = False
         if self._needs_epoch:
-            self.state = TransactionState.INITIALIZING
+            self.state = TransactionManagerState.INITIALIZING
         else:
             self._ended()
 
@@ -477,7 +484,7 @@ class ProducerTransactions:
         self._must_bump |= error is Error.UNKNOWN_PRODUCER_ID
         if self.may_drain:
             self._abortable(error)
-        elif self.state is TransactionState.INITIALIZING:
+        elif self.state is TransactionManagerState.INITIALIZING:
             self._must_bump = True
             self._abortable(error)
         elif self.is_aborting and self._is_needed(response):
@@ -494,15 +501,15 @@ class ProducerTransactions:
         self._attempts += 1
 
     def _abortable(self, error: Error) -> None:
-        self.state = TransactionState.ABORTABLE_ERROR
+        self.state = TransactionManagerState.ABORTABLE_ERROR
         self.error = error
 
     def _end(self, error: Error) -> None:
-        self.state = TransactionState.FATAL_ERROR
+        self.state = TransactionManagerState.FATAL_ERROR
         self.error = error
 
     def _ended(self) -> None:
-        self.state = TransactionState.READY
+        self.state = TransactionManagerState.READY
         self.rules = self._offered
         self._has_begun = self._must_bump = False
         self._added.clear()

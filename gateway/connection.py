@@ -30,7 +30,7 @@ from brokertwin.gateway.limits import GatewayLimits
 from brokertwin.gateway.listeners import GatewayListener
 from brokertwin.gateway.protocol.frames import (
     SIZE_BYTES,
-    Request,
+    RequestFrame,
     api_key_of,
     decode_request,
     encode_sized_response,
@@ -85,7 +85,7 @@ class _Produced(NamedTuple):
     Its batches are kept because the response may name single records.
     """
 
-    request: Request
+    request: RequestFrame
     future: asyncio.Future[EngineResponse]
     watch: Stopwatch
     writes: list[PendingWrite]
@@ -360,14 +360,14 @@ class BrokerConnection(asyncio.Protocol):
         if not self._writable.is_set():
             await self._writable.wait()
 
-    async def _about_users(self, request: Request) -> EngineResponse:
+    async def _about_users(self, request: RequestFrame) -> EngineResponse:
         edge_request = self._edge_request(request)
         engine, users = self._context.engine, self._context.users
         return EngineResponse(
             await scram_users.respond(engine, users, request.api_key, edge_request)
         )
 
-    async def _about_settings(self, request: Request, watch: Stopwatch) -> EngineResponse:
+    async def _about_settings(self, request: RequestFrame, watch: Stopwatch) -> EngineResponse:
         """Process changes of settings, and loggers."""
         edge_request = self._edge_request(request)
         watch.stop(self._loop.time())
@@ -394,7 +394,7 @@ class BrokerConnection(asyncio.Protocol):
             self._late.cancel()
         await self._writable.wait()
 
-    def _edge_request(self, request: Request) -> EdgeRequest:
+    def _edge_request(self, request: RequestFrame) -> EdgeRequest:
         traits = api_of_key(request.api_key).traits
         if Trait.BINDS_CONNECTION in traits:
             self._reports_end = True
@@ -411,7 +411,7 @@ class BrokerConnection(asyncio.Protocol):
             self.listener.known_as if Trait.NAMES_BROKERS in traits else "",
         )
 
-    async def _produce(self, request: Request, watch: Stopwatch) -> None:
+    async def _produce(self, request: RequestFrame, watch: Stopwatch) -> None:
         """Submit a Produce request; its response follows earlier ones."""
         writes = edge_fields.store_batches(
             self._context.engine, self.broker, request.version, request.body
@@ -442,7 +442,7 @@ class BrokerConnection(asyncio.Protocol):
             await self._progress.wait()
 
     async def _submit_in_turn(
-        self, request: Request, watch: Stopwatch, writes: list[PendingWrite]
+        self, request: RequestFrame, watch: Stopwatch, writes: list[PendingWrite]
     ) -> EngineResponse:
         """Submit requests in the order of arrival, even if their writes end in another order."""
         async with self._in_turn:  # first come, first served
@@ -476,7 +476,7 @@ class BrokerConnection(asyncio.Protocol):
 
     async def _reply(
         self,
-        request: Request,
+        request: RequestFrame,
         outcome: EngineResponse,
         watch: Stopwatch,
         writes: Sequence[PendingWrite] = (),
@@ -518,7 +518,7 @@ class BrokerConnection(asyncio.Protocol):
         if limit is not None:
             self._count(limit, watch)
 
-    def _refusal(self, request: Request, why: Body) -> Body:
+    def _refusal(self, request: RequestFrame, why: Body) -> Body:
         """Return the error response of a dead letter. Raises ClosedError."""
         if why.get("reason") == Reason.BROKER_STOPPED:
             raise ClosedError(f"broker {self.broker} is stopped")
@@ -536,7 +536,7 @@ class BrokerConnection(asyncio.Protocol):
         if throttle_ms > 0:
             self._muted_until = self._loop.time() + throttle_ms / 1000
 
-    def _send(self, request: Request, body: Body) -> None:
+    def _send(self, request: RequestFrame, body: Body) -> None:
         """Send a response, or `-1 UNKNOWN_SERVER_ERROR` if it cannot be encoded.
 
         As in Kafka, the request's changes stay in effect. Raises ClosedError.
@@ -568,11 +568,11 @@ def _take_note(future: asyncio.Future[EngineResponse]) -> None:
         future.exception()
 
 
-def _has_records(request: Request) -> bool:
+def _has_records(request: RequestFrame) -> bool:
     return Trait.HAS_RECORDS in api_of_key(request.api_key).traits
 
 
-def _check_served(request: Request, release: Release | None) -> None:
+def _check_served(request: RequestFrame, release: Release | None) -> None:
     """Reject what ApiVersions does not list. Raises ClosedError."""
     api = api_versions.SERVED.get(request.api_key)
     is_served = api is not None and api.versions[0] <= request.version <= api.versions[1]
@@ -581,7 +581,7 @@ def _check_served(request: Request, release: Release | None) -> None:
         raise ClosedError(f"unsupported version {request.version} of {name}")
 
 
-def _why_closed(request: Request) -> str:
+def _why_closed(request: RequestFrame) -> str:
     """Return why a connection is closed without a response."""
     if _has_records(request):
         return "a Produce request with acks 0 was refused"

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from brokertwin.gateway.engine.engine import NOT_KEPT, Body
-from brokertwin.gateway.protocol.frames import Request
+from brokertwin.gateway.protocol.frames import RequestFrame
 from brokertwin.gateway.protocol.schema import API_NAMES, MESSAGES
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import Reason
@@ -44,7 +44,7 @@ def error_of(refusal: Body, api_key: int) -> Error:
     )
 
 
-def error_response(request: Request, error: int) -> Body | None:
+def error_response(request: RequestFrame, error: int) -> Body | None:
     """Return the body of an error response, or None if the API has none."""
     if has_own_code(request):
         return {**_EMPTY, "errorCode": int(error)}
@@ -56,7 +56,7 @@ def error_response(request: Request, error: int) -> Body | None:
     return items_in_error(listed_items(request.body, repeated) or (), repeated, error)
 
 
-def has_own_code(request: Request) -> bool:
+def has_own_code(request: RequestFrame) -> bool:
     """True if the response has an error code for the whole request."""
     message = MESSAGES[f"{API_NAMES[request.api_key]}Response"]
     return any(
@@ -64,7 +64,7 @@ def has_own_code(request: Request) -> bool:
     )
 
 
-def repeated_list_of(request: Request) -> RepeatedList | None:
+def repeated_list_of(request: RequestFrame) -> RepeatedList | None:
     """Return how the response repeats a list of the request, or None."""
     repeated = api_of_key(request.api_key).repeated
     return next((each for each in repeated if listed_items(request.body, each) is not None), None)

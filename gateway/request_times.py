@@ -15,7 +15,7 @@ Source: `ClientRequestQuotaManager`, `RequestHandlerHelper`, `RequestChannel.Req
 from collections.abc import Callable
 
 from brokertwin.gateway.bounded_rates import BoundedRates, RequestLimit
-from brokertwin.gateway.protocol.frames import Request
+from brokertwin.gateway.protocol.frames import RequestFrame
 from brokertwin.state.core.kafka_apis import PRODUCE, Trait, api_of_key
 
 PERCENT = 100
@@ -68,7 +68,7 @@ class RequestTimes:
         self._limit_of = limit_of
         self._rates = BoundedRates()
 
-    def limit(self, broker: int, principal: str, request: Request) -> RequestLimit | None:
+    def limit(self, broker: int, principal: str, request: RequestFrame) -> RequestLimit | None:
         """Return the quota for a request, or None if there is none or the API is exempt."""
         found = self._limit_of(broker, principal, request.header["clientId"])
         return None if found is None or _is_exempt(request) else found
@@ -87,7 +87,7 @@ class RequestTimes:
         return self._rates.wait_ms(broker, limit.shared_by, percent, limit.rate, now_ms)
 
 
-def _is_exempt(request: Request) -> bool:
+def _is_exempt(request: RequestFrame) -> bool:
     if request.api_key == PRODUCE.key:
         return bool(request.body["acks"] == 0)
     return Trait.QUOTA_EXEMPT in api_of_key(request.api_key).traits

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from brokertwin.kafka_io.kafka_clients import ClientProperties
-from brokertwin.kafka_io.topic_reader import Row, read_all, without_repeats
+from brokertwin.kafka_io.topic_reader import TopicRow, read_all, without_repeats
 from brokertwin.kafka_io.topics import REQUESTS, full_name
 from brokertwin.state.core import outputs
 
@@ -12,7 +12,7 @@ from brokertwin.state.core import outputs
 class JobExchanges(NamedTuple):
     """Rows of `requests` by partition and offset, and values of `responses` by event id."""
 
-    requests: list[Row]
+    requests: list[TopicRow]
     answers: dict[str, bytes | None]
 
 

@@ -38,7 +38,7 @@ NO_LEADER_YET = frozenset(
 )
 
 
-class Row(NamedTuple):
+class TopicRow(NamedTuple):
     """A row of a topic. `id` is its header, by which repeats are dropped."""
 
     partition: int
@@ -126,7 +126,7 @@ def read_all(
     topic: str,
     first: Mapping[int, int] | None = None,
     observe: Callable[[int], None] = lambda _: None,
-) -> Iterator[Row]:
+) -> Iterator[TopicRow]:
     """Yield every row that is in the topic now, in offset order within a partition.
 
     Args:
@@ -174,7 +174,7 @@ def is_end(message: Message) -> bool:
     return error is not None
 
 
-def without_repeats(rows: Iterator[Row]) -> Iterator[Row]:
+def without_repeats(rows: Iterator[TopicRow]) -> Iterator[TopicRow]:
     """Drop rows whose id has already occurred, as readers of these topics must."""
     seen: set[str] = set()
     for row in rows:
@@ -183,11 +183,11 @@ def without_repeats(rows: Iterator[Row]) -> Iterator[Row]:
             yield row
 
 
-def row_of(message: Message) -> Row:
+def row_of(message: Message) -> TopicRow:
     """Convert a confluent-kafka message."""
     headers = dict(message.headers() or [])
     row_id = headers.get(ID_HEADER) or b""
-    return Row(
+    return TopicRow(
         partition=message.partition() or 0,
         offset=message.offset() or 0,
         timestamp=message.timestamp()[1],

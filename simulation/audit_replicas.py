@@ -21,7 +21,7 @@ from brokertwin.state.cluster import image
 from brokertwin.state.cluster.image import Partition, Topic
 from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from brokertwin.state.logs.log import Log, batches_from, log_key
 
 Place = tuple[str, int]
@@ -152,7 +152,7 @@ class ReplicaAudit:
             return None
         return found.producer_id, found.base_sequence, found.locator
 
-    def _tables(self, broker: int) -> Tables:
+    def _tables(self, broker: int) -> CellTables:
         return self._cluster.cells[self._cluster.cell_of(broker)].tables
 
 

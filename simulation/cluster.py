@@ -21,7 +21,7 @@ from brokertwin.simulation.reach import Reach
 from brokertwin.state.access.authorizer import CLASS_NAME
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cell.check import Checker, hold
-from brokertwin.state.cell.delivery import AtOnce, DeliverySchedule, RandomDelivery
+from brokertwin.state.cell.delivery import AtOnce, DeliveryOrder, RandomDelivery
 from brokertwin.state.cell.output_rows import Rows
 from brokertwin.state.core import outputs
 from brokertwin.state.core.events import Kind
@@ -261,7 +261,7 @@ class LocalCluster(SimulatedCluster):
         if before != now:
             self.differing.append(f"{[row.value for row in before]}, then {now}")
 
-    def _schedule(self) -> DeliverySchedule:
+    def _schedule(self) -> DeliveryOrder:
         """Return the schedule of events since the last commit, also when reprocessed."""
         commits = self.cells[CLUSTER].tables.commits if self.cells else 0
         if commits != self._commits:

@@ -12,7 +12,7 @@ from brokertwin.clients.connect.converters import decode_value, encode_value
 from brokertwin.clients.connect.file_stream import FileStream
 from brokertwin.clients.connect.offsets import offset_key, offset_record, position_of
 from brokertwin.clients.connect.submitted_records import SubmittedRecords
-from brokertwin.clients.connect.work import TaskId
+from brokertwin.clients.connect.work import ConnectTaskId
 from brokertwin.clients.consumer_client import ConsumerClient
 from brokertwin.clients.consumer_config import ConsumerConfig
 from brokertwin.clients.consumer_events import ConsumerFailed
@@ -22,7 +22,7 @@ from brokertwin.clients.messages import ProducerRecord, size_of
 from brokertwin.clients.producer_client import ProducerClient
 from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.clients.producer_events import RecordFailed
-from brokertwin.clients.transactions import ProducerTransactions, TransactionState
+from brokertwin.clients.transactions import ProducerTransactions, TransactionManagerState
 from brokertwin.simulation.actors import REQUEST_MS, Actor, ActorDriver
 from brokertwin.simulation.cluster import HEARTBEAT_MS, SESSION_MS, TRANSACTION_MS
 from brokertwin.simulation.contents import Naming
@@ -266,7 +266,13 @@ class ExactSourceTask(_SourceTask):
     """
 
     def __init__(
-        self, actor: Actor, name: str, stream: FileStream, item: TaskId, group: str, generation: int
+        self,
+        actor: Actor,
+        name: str,
+        stream: FileStream,
+        item: ConnectTaskId,
+        group: str,
+        generation: int,
     ) -> None:
         super().__init__(actor, name, stream, transactional_id=f"{group}-{item}")
         self._connector = item.connector
@@ -282,12 +288,15 @@ class ExactSourceTask(_SourceTask):
         """Start the next transaction after the previous one."""
         self._writer.client.events()
         state = self._transactions.state
-        self.is_busy = state in (TransactionState.IN_TRANSACTION, TransactionState.COMMITTING)
-        if state in (TransactionState.ABORTABLE_ERROR, TransactionState.FATAL_ERROR):
+        self.is_busy = state in (
+            TransactionManagerState.IN_TRANSACTION,
+            TransactionManagerState.COMMITTING,
+        )
+        if state in (TransactionManagerState.ABORTABLE_ERROR, TransactionManagerState.FATAL_ERROR):
             self._end(has_failed=True)
         elif self.is_stopping and not self.is_busy:
             self._end()
-        elif state is TransactionState.READY and self._find_position(now):
+        elif state is TransactionManagerState.READY and self._find_position(now):
             if self._configs.generations.get(self._connector) != self._generation:
                 self._end(has_failed=True)
             elif self._knows_topics(now):

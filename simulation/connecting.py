@@ -8,10 +8,10 @@ from functools import partial
 from typing import NamedTuple
 
 from brokertwin.clients.connect.config_log import Config, ConfigLog, Record, connector_record
-from brokertwin.clients.connect.connect_protocol import Protocol
+from brokertwin.clients.connect.connect_protocol import ConnectProtocol
 from brokertwin.clients.connect.file_stream import CONVERTERS, ISOLATION, ConnectorKind, file_stream
 from brokertwin.clients.connect.herder import Command, Herder, StartWork, StopWork, WriteConfigs
-from brokertwin.clients.connect.work import TaskId
+from brokertwin.clients.connect.work import ConnectTaskId
 from brokertwin.clients.connect.worker_coordinator import WorkerCoordinator, WorkerSettings
 from brokertwin.clients.consumer_coordinator import ClientMemberState
 from brokertwin.clients.log_client import LogClient
@@ -82,7 +82,7 @@ class WorkerActor(Actor):
         settings = WorkerSettings(
             group_id=GROUP,
             url=f"http://{name}",
-            connect_protocol=Protocol.EAGER if is_eager else Protocol.SESSIONED,
+            connect_protocol=ConnectProtocol.EAGER if is_eager else ConnectProtocol.SESSIONED,
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=HEARTBEAT_MS,
             rebalance_timeout_ms=2 * SESSION_MS,
@@ -103,8 +103,8 @@ class WorkerActor(Actor):
         self._writes = self.driver_of(self._writer.client, self._writer.sockets)
         self._backlog: list[Record] = []
         self._given: dict[str, Config] = {}
-        self._tasks: dict[TaskId, _Running] = {}
-        self._again: dict[TaskId, tuple[int, StartWork]] = {}
+        self._tasks: dict[ConnectTaskId, _Running] = {}
+        self._again: dict[ConnectTaskId, tuple[int, StartWork]] = {}
         self._begun = 0
 
     @property
@@ -147,7 +147,7 @@ class WorkerActor(Actor):
         """Write missing or changed configurations; changes are written by the connector's owner."""
         for config in connectors(now - START_MS, is_exact=self._is_exact):
             name, there = config["name"], self._log.connectors.get(config["name"])
-            is_mine = there is None or TaskId(name) in self._herder.running
+            is_mine = there is None or ConnectTaskId(name) in self._herder.running
             if is_mine and there != config and self._given.get(name) != config:
                 self._given[name] = config
                 self._backlog.append(connector_record(name, config))
@@ -195,7 +195,7 @@ class WorkerActor(Actor):
             task = SourceTask(self, name, stream)
         self._tasks[item] = _Running(task, start)
 
-    def _stop(self, item: TaskId, now: int) -> None:
+    def _stop(self, item: ConnectTaskId, now: int) -> None:
         if item in self._tasks:
             self._tasks[item].task.stop(now)
         else:

@@ -20,7 +20,7 @@ from brokertwin.clients.fetcher import FetchSettings, OffsetReset
 from brokertwin.clients.fetching_client import CONSUMER_NETWORK
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.record_audit import SendOutcome
-from brokertwin.clients.transactions import TransactionState
+from brokertwin.clients.transactions import TransactionManagerState
 from brokertwin.simulation.actors import REQUEST_MS, Actor, ActorContext
 from brokertwin.simulation.cluster import HEARTBEAT_MS, SESSION_MS
 from brokertwin.simulation.plan import PASSING, TOPICS, ClientPlan, FaultKind, Role
@@ -155,7 +155,7 @@ class CopierActor(MemberActor):
     @property
     def is_at_rest(self) -> bool:
         """True if no transaction is open."""
-        is_ready = self._writer.transactions.state is TransactionState.READY
+        is_ready = self._writer.transactions.state is TransactionManagerState.READY
         return self.is_over or (is_ready and not self._writer.transaction)
 
     def _take(self, at: TopicPartition, offset: int, name: str) -> None:
@@ -166,10 +166,10 @@ class CopierActor(MemberActor):
         self._writer.hear()
         transactions = self._writer.transactions
         match transactions.state:
-            case TransactionState.ABORTABLE_ERROR:
+            case TransactionManagerState.ABORTABLE_ERROR:
                 self._wants = SendOutcome.GIVEN_UP
                 self._writer.end(self._wants)
-            case TransactionState.READY:
+            case TransactionManagerState.READY:
                 if self._writer.transaction:
                     self._writer.ended(self._wants)
                     if self._wants is SendOutcome.GIVEN_UP:
@@ -230,7 +230,7 @@ class MixedActor(CopierActor):
         self._next_step_at = 0
 
     def _work(self, now: int) -> int:
-        if self._writer.transactions.state is not TransactionState.IN_TRANSACTION:
+        if self._writer.transactions.state is not TransactionManagerState.IN_TRANSACTION:
             return super()._work(now)
         if now < self._next_step_at:
             return self._next_step_at - now

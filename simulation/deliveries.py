@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from random import Random
 
 from brokertwin.simulation.reach import Reach
-from brokertwin.state.cell.delivery import DeliverySchedule, Step
+from brokertwin.state.cell.delivery import DeliveryOrder, Step
 from brokertwin.state.core.decision import FollowedPartition, ReplicaAnswer, Sent
 from brokertwin.state.core.records import Record
 
@@ -41,7 +41,7 @@ class Draws:
 class Counted:
     """A schedule that counts messages."""
 
-    def __init__(self, schedule: DeliverySchedule, reached: Counter[Reach]) -> None:
+    def __init__(self, schedule: DeliveryOrder, reached: Counter[Reach]) -> None:
         self._schedule = schedule
         self._reached = reached
 

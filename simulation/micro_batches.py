@@ -25,7 +25,7 @@ from brokertwin.simulation.reach import Reach
 from brokertwin.state.cell import resharding
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cell.check import ViolationError, hold
-from brokertwin.state.cell.delivery import AtOnce, DeliverySchedule
+from brokertwin.state.cell.delivery import AtOnce, DeliveryOrder
 from brokertwin.state.core import outputs
 from brokertwin.state.core.layers import Base
 from brokertwin.state.core.outputs import Output
@@ -89,7 +89,7 @@ class JobCluster(SimulatedCluster):
             settings, self._columns[name], read_base=read_base, make_schedule=self._schedule
         )
 
-    def _schedule(self) -> DeliverySchedule:
+    def _schedule(self) -> DeliveryOrder:
         return Counted(AtOnce(), self.reached)
 
     def _read_base(self, name: str, table: str, packed: bytes) -> Base:

@@ -5,7 +5,7 @@ from brokertwin.clients.producer_client import ProducerClient
 from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.clients.producer_events import RecordAcked
 from brokertwin.clients.record_audit import SendOutcome, SentRecord
-from brokertwin.clients.transactions import ProducerTransactions, TransactionState
+from brokertwin.clients.transactions import ProducerTransactions, TransactionManagerState
 from brokertwin.simulation.actors import REQUEST_MS, Actor, ActorContext
 from brokertwin.simulation.cluster import TRANSACTION_MS
 from brokertwin.simulation.plan import PASSING, ClientPlan, FaultKind
@@ -206,16 +206,16 @@ class TransactionsActor(Actor):
     @property
     def is_at_rest(self) -> bool:
         """True if no transaction is open."""
-        return self._writer.transactions.state is TransactionState.READY or self.is_over
+        return self._writer.transactions.state is TransactionManagerState.READY or self.is_over
 
     def _work(self, now: int) -> int:
         self._writer.hear()
         state = self._writer.transactions.state
-        if state is TransactionState.ABORTABLE_ERROR:
+        if state is TransactionManagerState.ABORTABLE_ERROR:
             self._end(SendOutcome.GIVEN_UP)
-        elif state is TransactionState.IN_TRANSACTION and now >= self._next_at:
+        elif state is TransactionManagerState.IN_TRANSACTION and now >= self._next_at:
             self._go_on(now)
-        elif state is TransactionState.READY:
+        elif state is TransactionManagerState.READY:
             if self._writer.transaction:
                 self._writer.ended(self._wants)
             if now >= self._next_at and not self.is_ending:
@@ -226,8 +226,8 @@ class TransactionsActor(Actor):
     def _has_work(self) -> bool:
         """True if it continues by itself; otherwise its producer's events wake it."""
         state = self._writer.transactions.state
-        is_ready = state is TransactionState.READY and not self.is_ending
-        return is_ready or state is TransactionState.IN_TRANSACTION
+        is_ready = state is TransactionManagerState.READY and not self.is_ending
+        return is_ready or state is TransactionManagerState.IN_TRANSACTION
 
     def _begin(self, now: int) -> None:
         self._writer.begin()

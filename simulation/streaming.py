@@ -18,7 +18,7 @@ from brokertwin.clients.streams.stores import KeyValueStore
 from brokertwin.clients.streams.stream_thread import StreamThread, ThreadState
 from brokertwin.clients.streams.streams_config import Guarantee, StreamsConfig
 from brokertwin.clients.streams.topology import Topology
-from brokertwin.clients.transactions import TransactionState
+from brokertwin.clients.transactions import TransactionManagerState
 from brokertwin.simulation.actors import REQUEST_MS, Actor, ActorContext, ActorDriver
 from brokertwin.simulation.audit_work import NO_GENERATION
 from brokertwin.simulation.cluster import HEARTBEAT_MS, SESSION_MS, TRANSACTION_MS
@@ -98,7 +98,7 @@ class StreamsActor(Actor):
     def is_at_rest(self) -> bool:
         """True if all tasks are running and all work is committed."""
         thread, transactions = self._thread, self._thread.producer.transactions
-        is_ready = transactions is None or transactions.state is TransactionState.READY
+        is_ready = transactions is None or transactions.state is TransactionManagerState.READY
         tasks = thread.tasks.values()
         is_done = not any(task.processed or task.queued for task in tasks)
         return self.is_over or (thread.state is ThreadState.RUNNING and is_ready and is_done)

@@ -13,7 +13,7 @@ from brokertwin.state.cell import overview
 from brokertwin.state.cluster import broker_configs, image
 from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.settings import BrokerSettings
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from brokertwin.state.logs.log import Log, log_key
 from brokertwin.state.replication import fetchers, network
 from brokertwin.state.replication.leader import Leadership
@@ -26,7 +26,7 @@ NO_REPLICA = -1
 
 def replicas(columns: Columns) -> Iterator[Row]:
     """Yield the followers of each partition as its leader knows them."""
-    tables = Tables(columns)
+    tables = CellTables(columns)
     for key in tables.replication.keys(""):
         broker, part, *place = key.split("/")
         leadership = tables.replication.get(key, Leadership) if part == "leading" else None
@@ -50,7 +50,7 @@ def replicas(columns: Columns) -> Iterator[Row]:
 
 def fetched(columns: Columns) -> Iterator[Row]:
     """Yield the partitions that each running broker copies, with their fetcher threads."""
-    tables = Tables(columns)
+    tables = CellTables(columns)
     brokers = {int(key.split("/", 1)[0]) for key in tables.logs.keys("")}
     for broker in brokers:
         if network.is_stopped(tables.cluster, broker):
@@ -78,9 +78,9 @@ def log_ends(cells: Cells, without_ends: Collection[str] = ()) -> dict[tuple[str
 
     `without_ends` are names or ids of topics whose log ends are not known.
     """
-    clusters: dict[str, list[Tables]] = {}
+    clusters: dict[str, list[CellTables]] = {}
     for cell, columns in cells.items():
-        clusters.setdefault(cluster_of(cell), []).append(Tables(columns))
+        clusters.setdefault(cluster_of(cell), []).append(CellTables(columns))
     names = {
         topic.topic_id: topic.name
         for tables in clusters.values()

@@ -17,7 +17,7 @@ from brokertwin.state.core import pending
 from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from brokertwin.state.core.records import TransactionMetadata
-from brokertwin.state.core.tables import Table, Tables
+from brokertwin.state.core.tables import CellTables, Table
 from brokertwin.state.eras import zookeeper_producer_ids
 from brokertwin.state.fetch.fetch_session_counts import Evictions
 from brokertwin.state.fetch.session_items import CachedFetchPartition, FetchSession
@@ -31,7 +31,7 @@ from brokertwin.state.groups.share_group import ShareGroup, ShareGroupMember
 from brokertwin.state.groups.simple_assignor import SIMPLE
 from brokertwin.state.groups.streams_group import StreamsGroup, StreamsMember
 from brokertwin.state.logs.log import Log
-from brokertwin.state.logs.producer import Producer
+from brokertwin.state.logs.producer import ProducerStateEntry
 from brokertwin.state.transactions import transactional_ids
 
 Row = dict[str, Any]
@@ -187,7 +187,7 @@ def _logs(columns: Columns) -> Iterator[Row]:
 
 def _producers(columns: Columns) -> Iterator[Row]:
     names = {log["topicId"]: log["topic"] for log in _logs(columns)}
-    for key, producer in _items(columns, "producers", "producer", Producer):
+    for key, producer in _items(columns, "producers", "producer", ProducerStateEntry):
         broker, _, topic_id, partition, producer_id = key.split("/")
         last = producer.batches[-1] if producer.batches else None
         yield {
@@ -208,7 +208,7 @@ def _producers(columns: Columns) -> Iterator[Row]:
 def _producer_batches(columns: Columns) -> Iterator[Row]:
     """Yield the remembered batches of each producer, at most five, for duplicates."""
     names = {log["topicId"]: log["topic"] for log in _logs(columns)}
-    for key, producer in _items(columns, "producers", "producer", Producer):
+    for key, producer in _items(columns, "producers", "producer", ProducerStateEntry):
         broker, _, topic_id, partition, producer_id = key.split("/")
         for batch in producer.batches:
             yield {
@@ -285,7 +285,7 @@ def _clients(columns: Columns) -> Iterator[Row]:
 
 def _groups(columns: Columns) -> Iterator[Row]:
     offsets = Counter(row.group for row in committed_offsets.rows(columns.get("groups", b"")))
-    tables = Tables(columns)
+    tables = CellTables(columns)
     for key, written in _items(columns, "groups", "group", STORED_GROUP):
         broker, group_id = _broker_of(key), written.group_id
         group = groups.find_in_tables(tables, broker, group_id)
@@ -303,7 +303,7 @@ def _groups(columns: Columns) -> Iterator[Row]:
 
 
 def _members(columns: Columns) -> Iterator[Row]:
-    tables = Tables(columns)
+    tables = CellTables(columns)
     for key, written in _items(columns, "groups", "group", STORED_GROUP):
         broker = _broker_of(key)
         group = groups.find_in_tables(tables, broker, written.group_id)

@@ -25,8 +25,8 @@ from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.gateway.faults import failures
 from brokertwin.gateway.faults.failures import RequestedFetchPartition
 from brokertwin.gateway.faults.fault import Effect, Fault
-from brokertwin.gateway.faults.injection import NO_ACKS, FaultSet, Injection, Plan
-from brokertwin.gateway.protocol.frames import Request
+from brokertwin.gateway.faults.injection import NO_ACKS, FaultSet, InjectedFaults, Plan
+from brokertwin.gateway.protocol.frames import RequestFrame
 from brokertwin.state.cluster import failed_dirs, image
 from brokertwin.state.cluster.image import Topic
 from brokertwin.state.core import outputs
@@ -190,7 +190,7 @@ class FaultyEngine(LocalEngine):
         return future
 
     def _enter(self, request: EdgeRequest, document: Body) -> _Future:
-        wanted = Request(request.header, request.body)
+        wanted = RequestFrame(request.header, request.body)
         injection = self.faults.inject(wanted, request.broker, self)
         if injection is None:
             future = super().submit(request)
@@ -200,7 +200,7 @@ class FaultyEngine(LocalEngine):
         _when_done(future, lambda done: _note(document, done))
         return future
 
-    def _inject(self, request: EdgeRequest, injection: Injection) -> _Future:
+    def _inject(self, request: EdgeRequest, injection: InjectedFaults) -> _Future:
         timing = injection.timing_before
         if timing is not None:
             return self._wait_before(request, injection, timing)
@@ -208,7 +208,9 @@ class FaultyEngine(LocalEngine):
         timing = injection.timing_after
         return future if timing is None else self._late(future, timing)
 
-    def _wait_before(self, request: EdgeRequest, injection: Injection, timing: Fault) -> _Future:
+    def _wait_before(
+        self, request: EdgeRequest, injection: InjectedFaults, timing: Fault
+    ) -> _Future:
         """Process a request after a wait, and then later ones of its connection in order."""
         future, connection = self._future(), request.connection
         behind = self._behind.setdefault(connection, deque())
@@ -225,9 +227,9 @@ class FaultyEngine(LocalEngine):
         self._after(timing, open_gate)
         return future
 
-    def _process(self, request: EdgeRequest, injection: Injection) -> _Future:
+    def _process(self, request: EdgeRequest, injection: InjectedFaults) -> _Future:
         """Process what the faults leave of a request, and change its response."""
-        wanted = Request(request.header, request.body)
+        wanted = RequestFrame(request.header, request.body)
         plan = injection.plan(wanted, request.broker, self)
         self._forget_refused(plan.refused)
         lost = self._future()
@@ -266,7 +268,9 @@ class FaultyEngine(LocalEngine):
         topic = image.topic_by_id(self._cell.tables.metadata, CONTROLLER, topic_id)
         return topic.name if topic is not None else None
 
-    def fetched(self, request: Request, broker: int | None) -> Iterator[RequestedFetchPartition]:
+    def fetched(
+        self, request: RequestFrame, broker: int | None
+    ) -> Iterator[RequestedFetchPartition]:
         """Yield the partitions of a Fetch: named ones, and those of its session."""
         body, version = request.body, request.version
         yield from failures.named_in_fetch(body, version, self.name_of)
@@ -312,7 +316,7 @@ class FaultyEngine(LocalEngine):
 
 
 def _planned(
-    plan: Plan, injection: Injection, request: EdgeRequest, outcome: EngineResponse
+    plan: Plan, injection: InjectedFaults, request: EdgeRequest, outcome: EngineResponse
 ) -> EngineResponse:
     """Return the response according to the plan."""
     if outcome.response is None:

@@ -19,7 +19,7 @@ from brokertwin.cli.options import (
 from brokertwin.cli.output import say, show_json, show_table
 
 if TYPE_CHECKING:
-    from brokertwin.cli.broker.cluster_requests import Outcome
+    from brokertwin.cli.broker.cluster_requests import PartitionResult
     from brokertwin.sinks.state_rows import Row
 
 TIMEOUT_S = 60.0
@@ -270,7 +270,7 @@ def reassign(
     _show_outcomes(requests.reassigned(response), as_json)
 
 
-def _show_outcomes(outcomes: "list[Outcome]", as_json: bool) -> None:
+def _show_outcomes(outcomes: "list[PartitionResult]", as_json: bool) -> None:
     """Print the result for each partition; exits with code 1 if one was refused."""
     from brokertwin.cli.broker.cluster_requests import FINE
 

@@ -98,7 +98,7 @@ class Access:
     def _status_of_job(self) -> "dict[str, list[Row]]":
         from brokertwin.kafka_io.placement import cluster_of
         from brokertwin.state.cell import overview
-        from brokertwin.state.core.tables import Tables
+        from brokertwin.state.core.tables import CellTables
         from brokertwin.streaming.checkpoint import facts, state_reader
 
         settings = settings_of(self.config, checkpoint=self.checkpoint, prefix=self.prefix)
@@ -106,7 +106,7 @@ class Access:
         known = facts.read(settings.checkpoint_dir)
         assert known is not None, "a job with cells has facts"
         name = _one_of(list(known.brokers), self.cluster)
-        tables = [Tables(cells[cell]) for cell in cells if cluster_of(cell) == name]
+        tables = [CellTables(cells[cell]) for cell in cells if cluster_of(cell) == name]
         return {
             "brokers": overview.brokers(tables, known.brokers[name]),
             "partitions": overview.partitions(tables),

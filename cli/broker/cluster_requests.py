@@ -22,7 +22,7 @@ class Place(NamedTuple):
     partition: int
 
 
-class Outcome(NamedTuple):
+class PartitionResult(NamedTuple):
     """Result for a partition."""
 
     place: Place
@@ -87,7 +87,7 @@ def reassignment(wanted: dict[Place, list[int] | None]) -> dict[str, Any]:
     return {"timeoutMs": TIMEOUT_MS, "topics": topics}
 
 
-def elected(response: dict[str, Any]) -> list[Outcome]:
+def elected(response: dict[str, Any]) -> list[PartitionResult]:
     """Return the results of an election. Raises UserError if the whole request was refused."""
     _check(response)
     return [
@@ -97,7 +97,7 @@ def elected(response: dict[str, Any]) -> list[Outcome]:
     ]
 
 
-def reassigned(response: dict[str, Any]) -> list[Outcome]:
+def reassigned(response: dict[str, Any]) -> list[PartitionResult]:
     """Return the results of a reassignment. Raises UserError if the whole request was refused."""
     _check(response)
     return [
@@ -116,8 +116,8 @@ def _check(response: dict[str, Any]) -> None:
         )
 
 
-def _outcome(place: Place, result: dict[str, Any]) -> Outcome:
-    return Outcome(place, Error(result["errorCode"]), result["errorMessage"])
+def _outcome(place: Place, result: dict[str, Any]) -> PartitionResult:
+    return PartitionResult(place, Error(result["errorCode"]), result["errorMessage"])
 
 
 def _by_topic(places: Iterable[Place]) -> list[tuple[str, list[Place]]]:

@@ -100,14 +100,14 @@ def _examined(
     jobs: int,
     patience: float,
 ) -> "Report":
-    from brokertwin.testing.exam.examination import Choices, check_is_empty, examine
+    from brokertwin.testing.exam.examination import ExamOptions, check_is_empty, examine
     from brokertwin.testing.exam.model import selected
     from brokertwin.testing.exam.reports import report_of
     from brokertwin.testing.exam.site import look
     from brokertwin.testing.exam.versions import notes_of
 
     chosen = list(selected(only))
-    choices = Choices(jobs, patience, notes_of(version) if version else ())
+    choices = ExamOptions(jobs, patience, notes_of(version) if version else ())
     names = {name for _, scenario in chosen for name in scenario.settings}
     site = look(_address(broker), names)
     if not yes:

@@ -85,7 +85,7 @@ def command(
     from brokertwin.gateway.faults import fault_file
     from brokertwin.testing.auditor.exam import Exam
     from brokertwin.testing.auditor.plans import faults_of
-    from brokertwin.testing.auditor.workload import Work
+    from brokertwin.testing.auditor.workload import WorkKind
 
     unknown = sorted(set(work.split(",")) - set(WORKS))
     if unknown:
@@ -95,7 +95,7 @@ def command(
     else:
         chosen = {f"seed-{each}": faults_of(each) for each in range(seed, seed + plans)}
     with _broker(broker) as at:
-        exam = Exam(at, client, [Work(each) for each in work.split(",")], count, timeout_s)
+        exam = Exam(at, client, [WorkKind(each) for each in work.split(",")], count, timeout_s)
         if _calm(exam):
             raise typer.Exit(BROKEN)
         is_broken = False

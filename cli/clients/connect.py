@@ -27,7 +27,7 @@ JOIN_S = 60.0
 TRACE_LINES = 1
 
 
-class Kind(StrEnum):
+class ConnectMode(StrEnum):
     """Standalone, or a member of a worker group."""
 
     STANDALONE = "standalone"
@@ -42,7 +42,7 @@ Files = Annotated[
     ),
 ]
 WorkerKind = Annotated[
-    Kind,
+    ConnectMode,
     typer.Option(
         "--worker",
         help="standalone: one worker that stores positions in a file. distributed: a member of a"
@@ -72,7 +72,7 @@ ShowThreads = Annotated[
 
 def command(
     files: Files,
-    worker: WorkerKind = Kind.STANDALONE,
+    worker: WorkerKind = ConnectMode.STANDALONE,
     workers: Workers = 1,
     timeout: Idle = None,
     threads: ShowThreads = False,
@@ -92,7 +92,7 @@ def command(
     from brokertwin.clients.connect.file_stream import ConnectorConfigError
     from brokertwin.clients.connect.worker_config import connection_properties
 
-    if worker is Kind.STANDALONE and workers > 1:
+    if worker is ConnectMode.STANDALONE and workers > 1:
         raise UserError(
             "A standalone worker has no group: --workers is not allowed.",
             "Add --worker distributed.",
@@ -141,7 +141,7 @@ def _worker_config(properties: dict[str, str]) -> "WorkerConfig":
 
 
 def _made(
-    kind: Kind,
+    kind: ConnectMode,
     kafka: "ClientProperties",
     known: "WorkerConfig",
     connectors: list[dict[str, str]],
@@ -150,7 +150,7 @@ def _made(
     from brokertwin.clients.io.connect.distributed import DistributedWorker
     from brokertwin.clients.io.connect.standalone import StandaloneWorker
 
-    if kind is Kind.STANDALONE:
+    if kind is ConnectMode.STANDALONE:
         return StandaloneWorker(kafka, known, connectors, "worker 1")
     return DistributedWorker(kafka, known, connectors, f"worker {at}")
 

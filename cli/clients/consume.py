@@ -36,7 +36,7 @@ READ_AHEAD = 1_000
 JOIN_S = 40.0
 
 
-class Protocol(StrEnum):
+class ConsumeProtocol(StrEnum):
     """Group protocol: classic, KIP-848 (consumer), or KIP-932 (share)."""
 
     CLASSIC = "classic"
@@ -81,7 +81,7 @@ Members = Annotated[
     int, typer.Option("--members", min=1, help="Number of members; each runs in its own thread.")
 ]
 ProtocolOption = Annotated[
-    Protocol,
+    ConsumeProtocol,
     typer.Option(
         "--protocol",
         help="group.protocol. classic: a member assigns partitions. consumer: the coordinator does"
@@ -173,7 +173,7 @@ def command(
     topics: Topics = None,
     include: Include = None,
     members: Members = 1,
-    protocol: ProtocolOption = Protocol.CLASSIC,
+    protocol: ProtocolOption = ConsumeProtocol.CLASSIC,
     assignor: Assignors = None,
     remote_assignor: RemoteAssignor = None,
     acknowledge: AcknowledgeOption = Acknowledge.ACCEPT,
@@ -206,7 +206,7 @@ def command(
     from brokertwin.clients.fetcher import FetchSettings, OffsetReset
 
     _check_wanted(topics, include, protocol)
-    is_shared = protocol is Protocol.SHARE
+    is_shared = protocol is ConsumeProtocol.SHARE
     _check_assignor(protocol, assignor)
     unknown_there = (assignor, remote_assignor, include, instance_id, from_beginning)
     is_former = era is not None or trace
@@ -251,23 +251,23 @@ def _read(
     reading.tell()
 
 
-def _check_wanted(topics: list[str] | None, include: str | None, protocol: Protocol) -> None:
+def _check_wanted(topics: list[str] | None, include: str | None, protocol: ConsumeProtocol) -> None:
     """Check the topics or the pattern. Raises UserError."""
     if bool(topics) == bool(include):
         raise UserError(
             "`brokertwin consume` needs either topics or --include.",
             "Name topics, or pass a pattern: --include 'orders-.*'.",
         )
-    if include and protocol is Protocol.CLASSIC:
+    if include and protocol is ConsumeProtocol.CLASSIC:
         try:
             re.compile(include)
         except re.error as error:
             raise UserError(f"Invalid regular expression {include!r}: {error}.") from None
 
 
-def _check_assignor(protocol: Protocol, assignor: list[Assignor] | None) -> None:
+def _check_assignor(protocol: ConsumeProtocol, assignor: list[Assignor] | None) -> None:
     """Check that the protocol has assignors. Raises UserError."""
-    if protocol is Protocol.CONSUMER and assignor:
+    if protocol is ConsumeProtocol.CONSUMER and assignor:
         raise UserError(
             "Cannot combine --assignor with --protocol consumer: the broker assigns partitions.",
             "Pass --remote-assignor uniform or --remote-assignor range instead.",

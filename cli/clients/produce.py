@@ -172,7 +172,7 @@ def command(
 
     _check_threads(threads, transactional_id, trace)
     kafka = accessible(settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config))
-    told = Told(as_json)
+    told = ProduceResults(as_json)
     settings = msgspec.structs.replace(
         _defaults(era, acks, linger_ms),
         batch_size=batch_size,
@@ -228,7 +228,7 @@ def _producer(
     compression: Compression,
     era: "Era | None",
     is_traced: bool,
-    shared: "Told | None",
+    shared: "ProduceResults | None",
 ) -> "Producer | SharedProducer":
     """Return a producer for one thread or, with `shared` for its results, for several."""
     from brokertwin.clients.eras import metadata_settings
@@ -253,7 +253,7 @@ def _send(
     messages: "Iterable[ProducerRecord]",
     partition: int | None,
     size: int | None,
-    told: "Told",
+    told: "ProduceResults",
 ) -> None:
     """Send messages, in transactions of `size` if the producer has transactions."""
     from brokertwin.clients.io.producer import TransactionError
@@ -276,7 +276,7 @@ def _in_transactions(
     messages: "Iterable[ProducerRecord]",
     partition: int | None,
     size: int | None,
-    told: "Told",
+    told: "ProduceResults",
 ) -> None:
     """Send messages in transactions of `size`; Ctrl-C and errors abort the open one."""
     from brokertwin.clients.io.producer import BlockedError
@@ -308,7 +308,7 @@ def _longest_ms(config: "ProducerConfig") -> int:
     return config.delivery_ms + config.request_timeout_ms
 
 
-class Told:
+class ProduceResults:
     """Results of records."""
 
     def __init__(self, as_json: bool) -> None:
@@ -347,7 +347,7 @@ def _message(line: bytes, separator: str | None) -> "ProducerRecord":
     return ProducerRecord(key, value) if found else ProducerRecord(None, line)
 
 
-def _lines(files: list[str], producer: "Producer", told: Told) -> Iterator[bytes]:
+def _lines(files: list[str], producer: "Producer", told: ProduceResults) -> Iterator[bytes]:
     """Yield the lines; sends batches that are due while it waits for the next line."""
     lines: queue.Queue[bytes | UserError | None] = queue.Queue(READ_AHEAD)
     reader = threading.Thread(target=_read, args=(files, lines, producer), daemon=True)

@@ -26,7 +26,7 @@ from brokertwin.wording import counted
 if TYPE_CHECKING:
     import pandas as pd
 
-    from brokertwin.kafka_io.topic_reader import Row
+    from brokertwin.kafka_io.topic_reader import TopicRow
     from brokertwin.settings import Settings
     from brokertwin.sinks.checks import Checked
     from brokertwin.sinks.suites import Document
@@ -303,10 +303,10 @@ def _topic(
 
     client = client_properties(settings)
 
-    def whole(topic: str) -> "Iterable[Row]":
+    def whole(topic: str) -> "Iterable[TopicRow]":
         return read_all(client, full_name(settings.prefix, topic))
 
-    def part(topic: str) -> "Iterable[Row]":
+    def part(topic: str) -> "Iterable[TopicRow]":
         name = full_name(settings.prefix, topic)
         partitions = partitions_of(client, name)
         begin = _places("--from", limits[0], partitions)

@@ -120,7 +120,7 @@ def state_of(
     """
     from brokertwin.gateway.records.job_cleaner import CellState, JobState
     from brokertwin.kafka_io.topics import REQUESTS, full_name
-    from brokertwin.state.core.tables import Tables
+    from brokertwin.state.core.tables import CellTables
     from brokertwin.streaming.checkpoint import checkpoint_log, state_reader
     from brokertwin.streaming.job import job
 
@@ -128,7 +128,7 @@ def state_of(
     batch = checkpoint_log.committed(checkpoint)
     placed = {cell: each for each in job.placements(settings) for cell in each.cells}
     found = [
-        CellState(placed[cell], cell, Tables(columns, partial(bases.read, cell)))
+        CellState(placed[cell], cell, CellTables(columns, partial(bases.read, cell)))
         for cell, columns in state_reader.read_stored(checkpoint, batch, session).items()
     ]
     ends = checkpoint_log.end_offsets(checkpoint, batch)

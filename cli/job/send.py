@@ -13,7 +13,7 @@ from rich.progress import Progress
 
 from brokertwin.cli.options import AsJson, Bootstrap, ConfigFile, KafkaConfig, Prefix, settings_of
 from brokertwin.cli.output import err, out, show_json, show_table, warn
-from brokertwin.cli.recordings.recordings import Job, Told, check_answers, hand_over
+from brokertwin.cli.recordings.recordings import Job, SendResult, check_answers, hand_over
 from brokertwin.errors import UserError
 from brokertwin.wording import counted
 
@@ -207,7 +207,7 @@ def _recording(
     bar: Progress,
     is_waited: bool,
     is_checked: bool,
-) -> Told:
+) -> SendResult:
     """Send a recording, or compare one that was sent; counts refused exchanges."""
     from brokertwin.recordings.formats.lines import STDIN
     from brokertwin.recordings.formats.pipeline import FileReading
@@ -280,7 +280,7 @@ def produce(
     write_all(client, full_name(prefix, REQUESTS), rows, delivered)
 
 
-def _show(tally: Tally, seconds: float, as_json: bool, told: Told | None) -> None:
+def _show(tally: Tally, seconds: float, as_json: bool, told: SendResult | None) -> None:
     refused = sum(tally.refused.values())
     if as_json:
         report = {"sent": tally.sent, "refused": dict(tally.refused), "seconds": seconds}

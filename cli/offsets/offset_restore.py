@@ -9,7 +9,7 @@ from brokertwin.wording import counted
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from brokertwin.cli.offsets.offset_sources import Source
+    from brokertwin.cli.offsets.offset_sources import OffsetSource
     from brokertwin.kafka_io.kafka_clients import ClientProperties
     from brokertwin.state.groups.offset_records import OffsetKey
     from brokertwin.state.observed.offset_plan import OffsetStep
@@ -87,7 +87,7 @@ class Restore(NamedTuple):
 
 
 def warn_of_other_logs(
-    source: "Source", target: "ClientProperties", committed: "Mapping[OffsetKey, int]"
+    source: "OffsetSource", target: "ClientProperties", committed: "Mapping[OffsetKey, int]"
 ) -> None:
     """Warn if offsets of one cluster are to be committed to another one whose logs differ.
 

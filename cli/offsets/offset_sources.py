@@ -46,7 +46,7 @@ def client_of(bootstrap: str, kafka_config: Path | None) -> "ClientProperties":
     return client_properties(settings)
 
 
-class Source(NamedTuple):
+class OffsetSource(NamedTuple):
     """A directory of `offsets import`, a file, or a cluster's address."""
 
     text: str

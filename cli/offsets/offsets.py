@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from brokertwin.cli.offsets import offset_cleaning, offset_restore, offset_shares
-from brokertwin.cli.offsets.offset_sources import Source, client_of, ms_of, progress, write_csv
+from brokertwin.cli.offsets.offset_sources import (
+    OffsetSource,
+    client_of,
+    ms_of,
+    progress,
+    write_csv,
+)
 from brokertwin.cli.options import AsJson, KafkaConfig, group
 from brokertwin.cli.output import say, say_at, show_json, show_table
 from brokertwin.errors import UserError
@@ -131,7 +137,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show committed offsets, now or at a given time."""
-    committed = Source(source, kafka_config).committed(groups or (), ms_of("--at", at))
+    committed = OffsetSource(source, kafka_config).committed(groups or (), ms_of("--at", at))
     rows = [(*_words(key), committed[key]) for key in sorted(committed)]
     _show(("group", "topic", "partition", "offset"), rows, as_json)
 
@@ -187,7 +193,7 @@ def history(
     wanted = _directions(only or ())
     moves = [
         move
-        for move in Source(source, kafka_config).moves()
+        for move in OffsetSource(source, kafka_config).moves()
         if move.key.group == group_id
         and (topic is None or move.key.topic == topic)
         and move.direction in wanted
@@ -222,7 +228,7 @@ def diff(
         raise UserError(f"TIME {then} is after LATER {later}.", "Pass the earlier time first.")
     before: dict[OffsetKey, int] = {}
     after: dict[OffsetKey, int] = {}
-    for move in Source(source, kafka_config).moves(last_ms):
+    for move in OffsetSource(source, kafka_config).moves(last_ms):
         if first_ms is None or move.row.timestamp <= first_ms:
             move.note_in(before)
         move.note_in(after)
@@ -286,7 +292,7 @@ def export(
             "--dry-run, --back, --by-time and --to-config have no effect without --to.",
             "Add --to HOST:PORT, or leave them out.",
         )
-    found, until_ms = Source(source, kafka_config), ms_of("--at", at)
+    found, until_ms = OffsetSource(source, kafka_config), ms_of("--at", at)
     if parquet_file is not None:
         _write_history(found, parquet_file, groups or (), until_ms)
         return
@@ -305,7 +311,7 @@ def export(
 
 
 def _write_history(
-    source: Source, file: Path, groups: Collection[str], until_ms: int | None
+    source: OffsetSource, file: Path, groups: Collection[str], until_ms: int | None
 ) -> None:
     """Write every commit of these groups, or of all, up to a time."""
     need("`brokertwin offsets export --parquet`", "pyarrow")

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from brokertwin.kafka_io.kafka_clients import ClientProperties
     from brokertwin.recordings.explain.story import TimelineEntry
     from brokertwin.streaming.live.read_back import Row
-    from brokertwin.streaming.live.tables import Table
+    from brokertwin.streaming.live.tables import EntityTable
 
 BATCH, TIME = "batch_", "_ms"
 """Beginning of the columns with a producer's batches; end of the columns with times."""
@@ -51,7 +51,7 @@ def show_rows(
     return [_entry(finding, explained) for finding in found.findings]
 
 
-def _shown(table: "Table", row: "Row") -> dict[str, Any]:
+def _shown(table: "EntityTable", row: "Row") -> dict[str, Any]:
     """A row in the table's order, with times in UTC and its batches as one column."""
     from brokertwin.recordings.history.words import moment
 

@@ -37,7 +37,7 @@ class Job(NamedTuple):
     placed: "Placement"
 
 
-class Told(NamedTuple):
+class SendResult(NamedTuple):
     """Result of sending a recording.
 
     Attributes:
@@ -110,7 +110,7 @@ def hand_over(
     tally: "Tally",
     bar: Progress,
     is_waited: bool,
-) -> tuple["Handover", Told]:
+) -> tuple["Handover", SendResult]:
     """Send a recording with its ids and wait for the job's responses.
 
     Raises:
@@ -131,7 +131,7 @@ def hand_over(
     tally.sent += len(wanted)
     patience_s, why = _patience(job, is_waited)
     if not patience_s:
-        return prepared, Told([], len(wanted), why)
+        return prepared, SendResult([], len(wanted), why)
     waiting = bar.add_task("waiting for responses", total=len(wanted))
     answers = handover.wait_for_responses(
         job.client,
@@ -143,11 +143,11 @@ def hand_over(
     )
     if not answers and wanted:
         why = f"no job responded within {patience_s:.0f} s. {LATER}"
-        return prepared, Told([], len(wanted), why)
-    return prepared, Told(prepared.compared(answers), len(wanted) - len(answers))
+        return prepared, SendResult([], len(wanted), why)
+    return prepared, SendResult(prepared.compared(answers), len(wanted) - len(answers))
 
 
-def check_answers(job: Job, history: "Recording", bar: Progress) -> tuple["Handover", Told]:
+def check_answers(job: Job, history: "Recording", bar: Progress) -> tuple["Handover", SendResult]:
     """Compare a job's responses so far with a recording that was sent before."""
     from brokertwin.streaming.job import handover
 
@@ -155,7 +155,7 @@ def check_answers(job: Job, history: "Recording", bar: Progress) -> tuple["Hando
     answers = handover.all_responses(job.client, job.settings.prefix)
     wanted = prepared.wanted()
     found = {name: answer for name, answer in answers.items() if name in wanted}
-    return prepared, Told(prepared.compared(found), len(wanted) - len(found))
+    return prepared, SendResult(prepared.compared(found), len(wanted) - len(found))
 
 
 def _prepared(job: Job, history: "Recording", bar: Progress) -> "Handover":

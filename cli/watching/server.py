@@ -31,7 +31,7 @@ from brokertwin.errors import UserError
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-    from brokertwin.cli.watching.sources import Source
+    from brokertwin.cli.watching.sources import StatusSource
 
 LOOPBACK = "127.0.0.1"
 OPTION = "--http-listen"
@@ -68,7 +68,7 @@ def listen_address(text: str, option: str = OPTION) -> tuple[str, int]:
     return host.strip("[]") or LOOPBACK, int(port)
 
 
-def app(source: "Source") -> "WSGIApplication":
+def app(source: "StatusSource") -> "WSGIApplication":
     """Return the WSGI application."""
     metrics = make_wsgi_app(registry(source.status))
     page = (resources.files("brokertwin.cli.watching") / "page.html").read_bytes()

@@ -89,7 +89,7 @@ class Pulse:
         return not (is_late and self.phase is Phase.RUNNING)
 
 
-class Source(Protocol):
+class StatusSource(Protocol):
     """Source of the document; the server calls it in its own threads."""
 
     pulse: Pulse

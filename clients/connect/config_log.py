@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 
 from brokertwin.clients.connect.leader import KnownConfigs
-from brokertwin.clients.connect.work import TaskId
+from brokertwin.clients.connect.work import ConnectTaskId
 
 CONNECTOR, TASK, COMMIT, TARGET_STATE = "connector-", "task-", "commit-", "target-state-"
 FENCING = "tasks-fencing-"
@@ -51,14 +51,14 @@ class ConfigLog:
     def __init__(self) -> None:
         self.offset = -1
         self.connectors: dict[str, Config] = {}
-        self.tasks: dict[TaskId, Config] = {}
+        self.tasks: dict[ConnectTaskId, Config] = {}
         self.inconsistent: set[str] = set()
         self.generations: dict[str, int] = {}
         self.pending_fencing: set[str] = set()
         self.fenced_counts: dict[str, int] = {}
         self.passed_over = 0
         self._counts: dict[str, int] = {}
-        self._deferred: dict[str, dict[TaskId, Config]] = {}
+        self._deferred: dict[str, dict[ConnectTaskId, Config]] = {}
         self._target_states: dict[str, str] = {}
 
     @property
@@ -70,7 +70,7 @@ class ConfigLog:
     def tasks_of(self, connector: str) -> list[Config]:
         """The task configurations of a connector, in order."""
         wanted = range(self._counts.get(connector, 0))
-        return [self.tasks[TaskId(connector, at)] for at in wanted]
+        return [self.tasks[ConnectTaskId(connector, at)] for at in wanted]
 
     def is_started(self, connector: str) -> bool:
         """Whether the connector is neither paused nor stopped."""
@@ -99,7 +99,7 @@ class ConfigLog:
         elif key.startswith(TASK) and body is not None:
             name, _, number = key.removeprefix(TASK).rpartition("-")
             deferred = self._deferred.setdefault(name, {})
-            deferred[TaskId(name, int(number))] = _config(body)
+            deferred[ConnectTaskId(name, int(number))] = _config(body)
 
     def _connector(self, name: str, body: dict[str, Any] | None) -> None:
         if body is not None:
@@ -118,7 +118,7 @@ class ConfigLog:
         self.generations[name] = self.offset - 1
         self.pending_fencing.add(name)
         deferred = self._deferred.pop(name, {})
-        wanted = {TaskId(name, at) for at in range(count)}
+        wanted = {ConnectTaskId(name, at) for at in range(count)}
         old = {item: config for item, config in self.tasks.items() if item.connector == name}
         found = {item: config for item, config in (old | deferred).items() if item in wanted}
         for item in old:

@@ -10,7 +10,7 @@ from enum import IntEnum, StrEnum
 
 import msgspec
 
-from brokertwin.clients.connect.work import TaskId, connectors_first
+from brokertwin.clients.connect.work import ConnectTaskId, connectors_first
 from brokertwin.state.core.java_hashes import hash_order
 from brokertwin.state.core.wire.generated.connect_protocol import (
     ConnectAssignment,
@@ -22,7 +22,7 @@ from brokertwin.state.core.wire.primitives import Reader
 NO_DELAY = 0
 
 
-class Protocol(StrEnum):
+class ConnectProtocol(StrEnum):
     """Protocols by their names in JoinGroup."""
 
     EAGER = "default"
@@ -32,12 +32,12 @@ class Protocol(StrEnum):
     @property
     def version(self) -> int:
         """The version field of its messages."""
-        return list(Protocol).index(self)
+        return list(ConnectProtocol).index(self)
 
     @property
-    def spoken(self) -> list["Protocol"]:
+    def spoken(self) -> list["ConnectProtocol"]:
         """The protocols in a worker's JoinGroup, most preferred first."""
-        return list(Protocol)[self.version :: -1]
+        return list(ConnectProtocol)[self.version :: -1]
 
 
 class AssignmentError(IntEnum):
@@ -60,8 +60,8 @@ class Assignment(msgspec.Struct, frozen=True, kw_only=True):
     leader: str = ""
     leader_url: str = ""
     config_offset: int = -1
-    assigned: tuple[TaskId, ...] = ()
-    revoked: tuple[TaskId, ...] = ()
+    assigned: tuple[ConnectTaskId, ...] = ()
+    revoked: tuple[ConnectTaskId, ...] = ()
     delay_ms: int = NO_DELAY
 
     @property
@@ -78,7 +78,7 @@ class WorkerState(msgspec.Struct, frozen=True):
     assignment: Assignment | None = None
 
 
-def encode_state(state: WorkerState, protocol: Protocol) -> bytes:
+def encode_state(state: WorkerState, protocol: ConnectProtocol) -> bytes:
     """Encode a worker's state for one of its protocols."""
     assignment = state.assignment
     return ConnectWorkerState(
@@ -96,11 +96,11 @@ def decode_state(data: bytes) -> WorkerState:
     return WorkerState(found.url, found.config_offset, assignment)
 
 
-def encode_assignment(assignment: Assignment, protocol: Protocol) -> bytes:
+def encode_assignment(assignment: Assignment, protocol: ConnectProtocol) -> bytes:
     """Encode an assignment; the eager protocol has no delay or revoked items."""
     connectors = [item.connector for item in assignment.assigned if item.is_connector]
     tasks = [item for item in assignment.assigned if not item.is_connector]
-    in_order = [TaskId(name) for name in hash_order(connectors, len(connectors))]
+    in_order = [ConnectTaskId(name) for name in hash_order(connectors, len(connectors))]
     return ConnectAssignment(
         error=assignment.error,
         leader=assignment.leader,
@@ -127,14 +127,14 @@ def decode_assignment(data: bytes) -> Assignment:
     )
 
 
-def _by_connector(items: Iterable[TaskId]) -> list[ConnectorTasks]:
+def _by_connector(items: Iterable[ConnectTaskId]) -> list[ConnectorTasks]:
     by_connector: dict[str, list[int]] = {}
     for connector, task in items:
         by_connector.setdefault(connector, []).append(task)
     return [ConnectorTasks(*each) for each in by_connector.items()]
 
 
-def _items(found: list[ConnectorTasks] | None) -> tuple[TaskId, ...]:
+def _items(found: list[ConnectorTasks] | None) -> tuple[ConnectTaskId, ...]:
     """Return connectors before tasks, in Kafka's order; null is an empty list."""
-    items = [TaskId(each.connector, task) for each in found or () for task in each.tasks]
+    items = [ConnectTaskId(each.connector, task) for each in found or () for task in each.tasks]
     return tuple(connectors_first(items))

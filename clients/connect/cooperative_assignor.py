@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from brokertwin.clients.backoff import ExponentialBackoff
-from brokertwin.clients.connect.work import TaskId
+from brokertwin.clients.connect.work import ConnectTaskId
 from brokertwin.state.core.java_hashes import hash_order
 
 MAX_DELAY_MS = 300_000
@@ -27,15 +27,15 @@ MAX_DELAY_MS = 300_000
 REVOKING_BASE = 40
 NO_GENERATION = -1
 
-Loads = dict[str, dict[TaskId, None]]
+Loads = dict[str, dict[ConnectTaskId, None]]
 """The work of each worker, in assignment order."""
 
 
 class ClusterAssignment(NamedTuple):
     """Assigned and revoked work by worker, and the delay in ms before all rejoin."""
 
-    assigned: dict[str, list[TaskId]]
-    revoked: dict[str, list[TaskId]]
+    assigned: dict[str, list[ConnectTaskId]]
+    revoked: dict[str, list[ConnectTaskId]]
     delay_ms: int
 
 
@@ -44,10 +44,10 @@ class CooperativeAssignor:
 
     def __init__(self, max_delay_ms: int = MAX_DELAY_MS) -> None:
         self._max_delay_ms = max_delay_ms
-        self._previous: set[TaskId] = set()
+        self._previous: set[ConnectTaskId] = set()
         self._previous_members: set[str] = set()
         self._previous_generation = NO_GENERATION
-        self._revoked_before: set[TaskId] = set()
+        self._revoked_before: set[ConnectTaskId] = set()
         self._has_revoked = False
         self._revocations_in_a_row = 0
         self._candidates: dict[str, None] = {}
@@ -59,8 +59,8 @@ class CooperativeAssignor:
     def assign(
         self,
         now: int,
-        configured: Iterable[TaskId],
-        members: Mapping[str, Iterable[TaskId]],
+        configured: Iterable[ConnectTaskId],
+        members: Mapping[str, Iterable[ConnectTaskId]],
         *,
         generation: int,
         last_completed: int,
@@ -95,7 +95,11 @@ class CooperativeAssignor:
         return ClusterAssignment(assigned, revoked, self._delay)
 
     def _remember(
-        self, loads: Loads, revoked: dict[str, list[TaskId]], lost: set[TaskId], generation: int
+        self,
+        loads: Loads,
+        revoked: dict[str, list[ConnectTaskId]],
+        lost: set[ConnectTaskId],
+        generation: int,
     ) -> None:
         taken = {item for items in revoked.values() for item in items}
         self._previous = {item for load in loads.values() for item in load} - taken | lost
@@ -105,7 +109,9 @@ class CooperativeAssignor:
 
     # Lost work
 
-    def _look_after_lost(self, now: int, lost: list[TaskId], loads: Loads) -> list[TaskId]:
+    def _look_after_lost(
+        self, now: int, lost: list[ConnectTaskId], loads: Loads
+    ) -> list[ConnectTaskId]:
         """Return the lost work to assign now; candidates receive theirs here."""
         if not lost and not self._has_revoked:
             self._reset_delay()
@@ -127,7 +133,7 @@ class CooperativeAssignor:
         self._scheduled = now + self._delay
         return []
 
-    def _to_candidates(self, lost: list[TaskId], loads: Loads) -> list[TaskId]:
+    def _to_candidates(self, lost: list[ConnectTaskId], loads: Loads) -> list[ConnectTaskId]:
         """Assign to workers that joined empty; returns the rest."""
         here = [name for name in self._candidates if name in loads]
         if not here:
@@ -144,7 +150,11 @@ class CooperativeAssignor:
     # Balance
 
     def _balance(
-        self, now: int, known: set[TaskId], loads: Loads, revoked: dict[str, list[TaskId]]
+        self,
+        now: int,
+        known: set[ConnectTaskId],
+        loads: Loads,
+        revoked: dict[str, list[ConnectTaskId]],
     ) -> None:
         """Revoke work above the share of each worker, unless delayed."""
         if self._delay:
@@ -167,23 +177,25 @@ class CooperativeAssignor:
             revoked[name] += items
 
 
-def _kinds(items: Iterable[TaskId]) -> tuple[list[TaskId], list[TaskId]]:
+def _kinds(items: Iterable[ConnectTaskId]) -> tuple[list[ConnectTaskId], list[ConnectTaskId]]:
     """Split into connectors and tasks, which are balanced separately."""
     known = list(items)
     connectors = [item for item in known if item.is_connector]
     return connectors, [item for item in known if not item.is_connector]
 
 
-def _duplicated(loads: Loads) -> set[TaskId]:
-    seen: set[TaskId] = set()
-    twice: set[TaskId] = set()
+def _duplicated(loads: Loads) -> set[ConnectTaskId]:
+    seen: set[ConnectTaskId] = set()
+    twice: set[ConnectTaskId] = set()
     for load in loads.values():
         twice |= seen & load.keys()
         seen |= load.keys()
     return twice
 
 
-def _take(loads: Loads, is_taken: Callable[[TaskId], bool]) -> dict[str, list[TaskId]]:
+def _take(
+    loads: Loads, is_taken: Callable[[ConnectTaskId], bool]
+) -> dict[str, list[ConnectTaskId]]:
     """Remove items from all loads; returns them by worker."""
     taken = {name: [item for item in load if is_taken(item)] for name, load in loads.items()}
     for name, items in taken.items():
@@ -192,11 +204,11 @@ def _take(loads: Loads, is_taken: Callable[[TaskId], bool]) -> dict[str, list[Ta
     return taken
 
 
-def _over_share(known: set[TaskId], loads: Loads) -> set[TaskId]:
+def _over_share(known: set[ConnectTaskId], loads: Loads) -> set[ConnectTaskId]:
     """The work above each worker's share; the earliest is revoked first."""
     if not known or not any(loads.values()):
         return set()
-    over: set[TaskId] = set()
+    over: set[ConnectTaskId] = set()
     for at, kind in enumerate(_kinds(known)):
         share, extra = divmod(len(kind), len(loads))
         running = [_kinds(load)[at] for load in loads.values()]
@@ -211,7 +223,7 @@ def _over_share(known: set[TaskId], loads: Loads) -> set[TaskId]:
     return over
 
 
-def _deal_out(loads: Loads, items: list[TaskId]) -> None:
+def _deal_out(loads: Loads, items: list[ConnectTaskId]) -> None:
     """Assign each item to a least loaded worker, by kind."""
     for at, kind in enumerate(_kinds(items)):
         by_name = {name: len(_kinds(loads[name])[at]) for name in sorted(loads)}

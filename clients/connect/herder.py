@@ -31,7 +31,7 @@ from brokertwin.clients.connect.file_stream import (
     file_stream,
     task_configs,
 )
-from brokertwin.clients.connect.work import TaskId
+from brokertwin.clients.connect.work import ConnectTaskId
 from brokertwin.clients.connect.worker_coordinator import WorkerCoordinator
 from brokertwin.clients.consumer_coordinator import ClientMemberState
 
@@ -39,14 +39,14 @@ from brokertwin.clients.consumer_coordinator import ClientMemberState
 class StartWork(NamedTuple):
     """Start a connector or a task."""
 
-    item: TaskId
+    item: ConnectTaskId
     config: Config
 
 
 class StopWork(NamedTuple):
     """Stop a connector or a task; `stopped` has to follow."""
 
-    item: TaskId
+    item: ConnectTaskId
 
 
 class WriteConfigs(NamedTuple):
@@ -58,7 +58,7 @@ class WriteConfigs(NamedTuple):
 class Fail(NamedTuple):
     """Report a connector with an invalid configuration."""
 
-    item: TaskId
+    item: ConnectTaskId
     reason: str
 
 
@@ -67,7 +67,7 @@ class Fence(NamedTuple):
 
     connector: str
     generation: int
-    tasks: list[TaskId]
+    tasks: list[ConnectTaskId]
 
 
 Command = StartWork | StopWork | WriteConfigs | Fail | Fence
@@ -86,12 +86,12 @@ class Herder:
         """`is_exact`: sources write each record once."""
         self.coordinator = coordinator
         self.log = log
-        self.running: dict[TaskId, Config] = {}
-        self._stopping: set[TaskId] = set()
+        self.running: dict[ConnectTaskId, Config] = {}
+        self._stopping: set[ConnectTaskId] = set()
         self._written: dict[str, list[Config]] = {}
-        self._failed: dict[TaskId, Config] = {}
+        self._failed: dict[ConnectTaskId, Config] = {}
         self._is_exact = is_exact
-        self._begun: dict[TaskId, int] = {}
+        self._begun: dict[ConnectTaskId, int] = {}
         self._fencing: dict[str, int] = {}
 
     def tick(self) -> list[Command]:
@@ -104,7 +104,7 @@ class Herder:
             commands += self._look_at_generations()
         return commands
 
-    def stopped(self, item: TaskId) -> None:
+    def stopped(self, item: ConnectTaskId) -> None:
         """Record that work has ended."""
         self._stopping.discard(item)
         self.running.pop(item, None)
@@ -130,19 +130,19 @@ class Herder:
         self.coordinator.stopped(item for item in items if item not in self.running)
         return self._stop(item for item in items if item in self.running)
 
-    def _stop(self, items: Iterable[TaskId]) -> list[Command]:
+    def _stop(self, items: Iterable[ConnectTaskId]) -> list[Command]:
         wanted = [item for item in items if item not in self._stopping]
         self._stopping.update(wanted)
         return [StopWork(item) for item in wanted]
 
-    def _wanted(self) -> dict[TaskId, Config] | None:
+    def _wanted(self) -> dict[ConnectTaskId, Config] | None:
         """The work to run with its configuration; None while unknown."""
         assignment = self.coordinator.assignment
         if assignment is None:
             return {}
         if assignment.has_failed or self.log.offset < assignment.config_offset:
             return None
-        configs: dict[TaskId, Config] = {}
+        configs: dict[ConnectTaskId, Config] = {}
         for item in assignment.assigned:
             connectors, tasks = self.log.connectors, self.log.tasks
             config = connectors.get(item.connector) if item.is_connector else tasks.get(item)
@@ -151,7 +151,7 @@ class Herder:
                 configs[item] = config
         return configs
 
-    def _waits_for_fencing(self, item: TaskId) -> bool:
+    def _waits_for_fencing(self, item: ConnectTaskId) -> bool:
         is_pending = not item.is_connector and item.connector in self.log.pending_fencing
         return is_pending and self._is_exact_source(item.connector)
 
@@ -164,7 +164,7 @@ class Herder:
         except ConnectorConfigError:
             return False
 
-    def _change(self, wanted: dict[TaskId, Config]) -> list[Command]:
+    def _change(self, wanted: dict[ConnectTaskId, Config]) -> list[Command]:
         other = [
             item
             for item, config in self.running.items()
@@ -180,7 +180,7 @@ class Herder:
                 commands.append(StartWork(item, config))
         return commands
 
-    def _generation(self, item: TaskId) -> int:
+    def _generation(self, item: ConnectTaskId) -> int:
         """The generation of an exactly-once source task, else 0."""
         if item.is_connector or not self._is_exact_source(item.connector):
             return 0
@@ -207,7 +207,7 @@ class Herder:
             if had == 0 or had == has == 1:
                 commands += self.fenced(name, generation)
             else:
-                tasks = [TaskId(name, at) for at in range(had)]
+                tasks = [ConnectTaskId(name, at) for at in range(had)]
                 commands.append(Fence(name, generation, tasks))
         return commands
 

@@ -12,7 +12,7 @@ import msgspec
 from brokertwin.clients.connect.connect_protocol import (
     Assignment,
     AssignmentError,
-    Protocol,
+    ConnectProtocol,
     WorkerState,
     decode_state,
     encode_assignment,
@@ -23,7 +23,7 @@ from brokertwin.clients.connect.cooperative_assignor import (
     CooperativeAssignor,
 )
 from brokertwin.clients.connect.eager_assignor import assign_eagerly
-from brokertwin.clients.connect.work import TaskId, work_of
+from brokertwin.clients.connect.work import ConnectTaskId, work_of
 
 
 class KnownConfigs(msgspec.Struct, frozen=True):
@@ -33,7 +33,7 @@ class KnownConfigs(msgspec.Struct, frozen=True):
     task_counts: dict[str, int] = {}
 
     @property
-    def work(self) -> list[TaskId]:
+    def work(self) -> list[ConnectTaskId]:
         """All connectors and tasks."""
         return work_of(self.task_counts)
 
@@ -47,7 +47,7 @@ class ConnectLeader:
     def assign(
         self,
         now: int,
-        protocol: Protocol,
+        protocol: ConnectProtocol,
         leader: str,
         members: Mapping[str, bytes],
         known: KnownConfigs,
@@ -67,7 +67,7 @@ class ConnectLeader:
         if known.offset < offset:
             failed = _with(base, error=AssignmentError.CONFIG_MISMATCH)
             return dict.fromkeys(members, encode_assignment(failed, protocol))
-        if protocol is Protocol.EAGER:
+        if protocol is ConnectProtocol.EAGER:
             given = assign_eagerly(known.work, members)
             made = {m: _with(base, assigned=tuple(items)) for m, items in given.items()}
         else:

@@ -13,7 +13,7 @@ import msgspec
 
 from brokertwin.clients.connect.config_log import Record
 from brokertwin.clients.connect.file_stream import FileStream
-from brokertwin.clients.connect.work import TaskId
+from brokertwin.clients.connect.work import ConnectTaskId
 
 
 class WorkStatus(StrEnum):
@@ -47,7 +47,12 @@ def position_of(value: bytes | None) -> int:
 
 
 def status_record(
-    item: TaskId, state: WorkStatus, *, worker_id: str, generation: int, trace: str | None = None
+    item: ConnectTaskId,
+    state: WorkStatus,
+    *,
+    worker_id: str,
+    generation: int,
+    trace: str | None = None,
 ) -> Record:
     """Return the status record of a connector or task."""
     kind = "connector" if item.is_connector else "task"

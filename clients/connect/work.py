@@ -11,7 +11,7 @@ CONNECTOR = -1
 """Task number of the connector itself (`CONNECTOR_TASK`)."""
 
 
-class TaskId(NamedTuple):
+class ConnectTaskId(NamedTuple):
     """A task of a connector, or the connector; sorts by name, then number."""
 
     connector: str
@@ -26,12 +26,14 @@ class TaskId(NamedTuple):
         return self.connector if self.is_connector else f"{self.connector}-{self.task}"
 
 
-def work_of(task_counts: dict[str, int]) -> list[TaskId]:
+def work_of(task_counts: dict[str, int]) -> list[ConnectTaskId]:
     """All connectors in order, then all tasks; `task_counts` by connector."""
-    tasks = [TaskId(name, at) for name in sorted(task_counts) for at in range(task_counts[name])]
-    return [*(TaskId(name) for name in sorted(task_counts)), *tasks]
+    tasks = [
+        ConnectTaskId(name, at) for name in sorted(task_counts) for at in range(task_counts[name])
+    ]
+    return [*(ConnectTaskId(name) for name in sorted(task_counts)), *tasks]
 
 
-def connectors_first(items: Iterable[TaskId]) -> list[TaskId]:
+def connectors_first(items: Iterable[ConnectTaskId]) -> list[ConnectTaskId]:
     """Sort connectors before tasks, keeping the order of each."""
     return sorted(items, key=lambda item: not item.is_connector)

@@ -10,10 +10,10 @@ from enum import StrEnum
 
 import msgspec
 
-from brokertwin.clients.connect.connect_protocol import Protocol
+from brokertwin.clients.connect.connect_protocol import ConnectProtocol
 from brokertwin.clients.connect.cooperative_assignor import MAX_DELAY_MS
 from brokertwin.clients.connect.file_stream import ConnectorConfigError
-from brokertwin.clients.connect.work import TaskId
+from brokertwin.clients.connect.work import ConnectTaskId
 
 DEFAULTS_OF_CONNECTORS = ("value.converter", "value.converter.schemas.enable")
 """Worker settings that connectors inherit."""
@@ -50,12 +50,12 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_interval_ms: int = 3_000
     rebalance_timeout_ms: int = 60_000
     scheduled_rebalance_max_delay_ms: int = MAX_DELAY_MS
-    connect_protocol: Protocol = Protocol.SESSIONED
+    connect_protocol: ConnectProtocol = ConnectProtocol.SESSIONED
     exactly_once_source_support: Support = Support.DISABLED
     consumer_isolation_level: str = "read_uncommitted"
     of_connectors: dict[str, str] = {}
 
-    def transactional_id(self, item: TaskId) -> str:
+    def transactional_id(self, item: ConnectTaskId) -> str:
         """The transactional id of an exactly-once source task (KIP-618)."""
         return f"{self.group_id}-{item}"
 
@@ -66,7 +66,10 @@ def connection_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 _CONNECTION = re.compile(r"(producer\.|consumer\.)?(security|sasl|ssl)\.")
-_PROTOCOLS = {"eager": Protocol.EAGER, **{str(each): each for each in list(Protocol)[1:]}}
+_PROTOCOLS = {
+    "eager": ConnectProtocol.EAGER,
+    **{str(each): each for each in list(ConnectProtocol)[1:]},
+}
 
 
 def worker_config(properties: Mapping[str, str]) -> tuple[WorkerConfig, list[str]]:

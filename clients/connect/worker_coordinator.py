@@ -25,14 +25,14 @@ import msgspec
 from brokertwin.clients import consumer_requests as requests
 from brokertwin.clients.connect.connect_protocol import (
     Assignment,
-    Protocol,
+    ConnectProtocol,
     WorkerState,
     decode_assignment,
     encode_state,
 )
 from brokertwin.clients.connect.cooperative_assignor import MAX_DELAY_MS, NO_GENERATION
 from brokertwin.clients.connect.leader import ConnectLeader, KnownConfigs
-from brokertwin.clients.connect.work import TaskId
+from brokertwin.clients.connect.work import ConnectTaskId
 from brokertwin.clients.consumer_config import ConsumerConfig
 from brokertwin.clients.consumer_coordinator import JOINED, ClassicMembership, ClientMemberState
 from brokertwin.clients.log_client import assign_all
@@ -49,7 +49,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     group_id: str
     url: str = ""
-    connect_protocol: Protocol = Protocol.SESSIONED
+    connect_protocol: ConnectProtocol = ConnectProtocol.SESSIONED
     session_timeout_ms: int = 10_000
     heartbeat_interval_ms: int = 3_000
     rebalance_timeout_ms: int = 60_000
@@ -70,7 +70,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
 class RevokedWork(NamedTuple):
     """Work to stop; the worker does not join until `stopped` is called."""
 
-    items: list[TaskId]
+    items: list[ConnectTaskId]
 
 
 class WorkerCoordinator(ClassicMembership):
@@ -89,7 +89,7 @@ class WorkerCoordinator(ClassicMembership):
         self.settings = settings
         self.known = KnownConfigs()
         self.assignment: Assignment | None = None
-        self.stopping: set[TaskId] = set()
+        self.stopping: set[ConnectTaskId] = set()
         self.is_ready = False
         self.taken: list[RevokedWork] = []
         self._leader = ConnectLeader(settings.scheduled_rebalance_max_delay_ms)
@@ -115,7 +115,7 @@ class WorkerCoordinator(ClassicMembership):
         self._rejoin(now)
         self.tick(now)
 
-    def stopped(self, items: Iterable[TaskId]) -> None:
+    def stopped(self, items: Iterable[ConnectTaskId]) -> None:
         """Record that the owner has stopped work."""
         self.stopping.difference_update(items)
 
@@ -148,7 +148,7 @@ class WorkerCoordinator(ClassicMembership):
             super()._rejoin(now)
 
     def _prepare(self, now: int) -> bool:
-        if self.generation.protocol == Protocol.EAGER:
+        if self.generation.protocol == ConnectProtocol.EAGER:
             self._stop_all()
         self._rejoin_at = None
         return not self.stopping
@@ -158,7 +158,7 @@ class WorkerCoordinator(ClassicMembership):
             self._stop(self.assignment.assigned)
         self.assignment = None
 
-    def _stop(self, items: Iterable[TaskId]) -> None:
+    def _stop(self, items: Iterable[ConnectTaskId]) -> None:
         wanted = list(items)
         if wanted:
             self.stopping.update(wanted)
@@ -186,7 +186,7 @@ class WorkerCoordinator(ClassicMembership):
             return
         given = self._leader.assign(
             self._now,
-            Protocol(self.generation.protocol),
+            ConnectProtocol(self.generation.protocol),
             self.generation.member_id,
             {each.member_id: base64.b64decode(each.metadata) for each in joined.members},
             self.known,

@@ -24,7 +24,7 @@ from brokertwin.clients.io.records import decode_records
 from brokertwin.clients.io.sasl import Exchange, SaslAuthenticationError, SaslRequest, exchange
 from brokertwin.clients.io.security import ClientSecurity
 from brokertwin.clients.partitions import Node
-from brokertwin.gateway.protocol.frames import Request, decode_response, encode_request
+from brokertwin.gateway.protocol.frames import RequestFrame, decode_response, encode_request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
 from brokertwin.state.core.wire.primitives import MalformedError
@@ -200,7 +200,7 @@ class ClientConnection:
             "correlationId": LOGIN_ID,
             "clientId": self._client_id,
         }
-        frame = encode_request(Request(header, login_request.body))
+        frame = encode_request(RequestFrame(header, login_request.body))
         self.in_flight[LOGIN_ID] = key, login_request.version
         self._out += SIZE.pack(len(frame)) + frame
 

@@ -22,7 +22,11 @@ from brokertwin.clients.producer_batch import ProducerBatch
 from brokertwin.clients.producer_client import ProducerClient
 from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.clients.producer_events import RecordAcked, RecordFailed
-from brokertwin.clients.transactions import ProducerTransactions, TransactionState, WrongStateError
+from brokertwin.clients.transactions import (
+    ProducerTransactions,
+    TransactionManagerState,
+    WrongStateError,
+)
 from brokertwin.state.core.errors import Error, error_name
 
 INIT_MS = 60_000
@@ -53,7 +57,7 @@ class TransactionError(Exception):
         error: Kafka's error.
     """
 
-    def __init__(self, state: TransactionState, error: Error) -> None:
+    def __init__(self, state: TransactionManagerState, error: Error) -> None:
         super().__init__(f"{state}: {error_name(error)}")
         self.state = state
         self.error = error
@@ -167,12 +171,12 @@ class Producer:
     def _wait_ready(self, timeout_ms: int) -> None:
         known = self._transactions
         ends = {
-            TransactionState.READY,
-            TransactionState.ABORTABLE_ERROR,
-            TransactionState.FATAL_ERROR,
+            TransactionManagerState.READY,
+            TransactionManagerState.ABORTABLE_ERROR,
+            TransactionManagerState.FATAL_ERROR,
         }
         self._driver.turn_until(lambda: known.state in ends, timeout_ms)
-        if known.state is not TransactionState.READY:
+        if known.state is not TransactionManagerState.READY:
             raise TransactionError(known.state, known.error)
 
     def turn(self, timeout_ms: int) -> list[RecordAcked | RecordFailed]:

@@ -21,7 +21,7 @@ from brokertwin.clients.io.security import Kafka, security_of
 from brokertwin.clients.network import Connect
 from brokertwin.clients.partitions import Node
 from brokertwin.clients.producer_batch import ProducerBatch
-from brokertwin.gateway.protocol.frames import Request, encode_request
+from brokertwin.gateway.protocol.frames import RequestFrame, encode_request
 from brokertwin.state.core.schema import render
 from brokertwin.state.core.wire.primitives import MalformedError
 
@@ -171,7 +171,7 @@ class SocketNetwork:
             "correlationId": send.request_id,
             "clientId": self._client_id,
         }
-        frame = encode_request(Request(header, body))
+        frame = encode_request(RequestFrame(header, body))
         if send.expects_response:
             connection.in_flight[send.request_id] = (key, send.version)
         try:

@@ -50,7 +50,7 @@ from brokertwin.clients.streams.streams_config import StreamsConfig
 from brokertwin.clients.streams.streams_protocol import ACTIVE, HostInfo
 from brokertwin.clients.streams.task import StreamTask, TaskOutput, TaskState, TaskStores
 from brokertwin.clients.streams.topology import Topology
-from brokertwin.clients.transactions import TransactionState
+from brokertwin.clients.transactions import TransactionManagerState
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import Uuid
 
@@ -339,12 +339,12 @@ class StreamThread:
     @property
     def _may_work(self) -> bool:
         transactions = self.producer.transactions
-        ready = (TransactionState.READY, TransactionState.IN_TRANSACTION)
+        ready = (TransactionManagerState.READY, TransactionManagerState.IN_TRANSACTION)
         return transactions is None or transactions.state in ready
 
     def _begin_transaction(self) -> None:
         transactions = self.producer.transactions
-        if transactions is not None and transactions.state is TransactionState.READY:
+        if transactions is not None and transactions.state is TransactionManagerState.READY:
             transactions.begin()
 
     def _write(self, now: int) -> None:
@@ -370,7 +370,7 @@ class StreamThread:
             self.messages.pop(event.record_id, None)
             failed = event if isinstance(event, RecordFailed) else failed
         transactions = self.producer.transactions
-        ended = (TransactionState.ABORTABLE_ERROR, TransactionState.FATAL_ERROR)
+        ended = (TransactionManagerState.ABORTABLE_ERROR, TransactionManagerState.FATAL_ERROR)
         has_failed = transactions is not None and transactions.state in ended
         if (failed is not None or has_failed) and not self._is_starting_over:
             self._give_up()
@@ -409,7 +409,7 @@ class StreamThread:
             return
         transactions = self.producer.transactions
         if transactions is not None:
-            if transactions.state is TransactionState.READY:
+            if transactions.state is TransactionManagerState.READY:
                 self._committed(is_stored=True)
         elif self.producer.producer.is_idle:
             self.producer.producer.linger()
@@ -460,13 +460,13 @@ class StreamThread:
                 self._is_starting_over = False
             return
         match transactions.state:
-            case TransactionState.IN_TRANSACTION | TransactionState.ABORTABLE_ERROR:
+            case TransactionManagerState.IN_TRANSACTION | TransactionManagerState.ABORTABLE_ERROR:
                 transactions.abort()
-            case TransactionState.FATAL_ERROR if transactions.error in MIGRATED:
+            case TransactionManagerState.FATAL_ERROR if transactions.error in MIGRATED:
                 self.producer = self._new_producer()
-            case TransactionState.FATAL_ERROR:
+            case TransactionManagerState.FATAL_ERROR:
                 self._die(transactions.error.name)
-            case TransactionState.READY:
+            case TransactionManagerState.READY:
                 self._is_starting_over = False
 
     # Closing

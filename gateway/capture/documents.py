@@ -22,7 +22,7 @@ import structlog
 from brokertwin.gateway.admin import client_metrics
 from brokertwin.gateway.protocol.codec import Body
 from brokertwin.gateway.protocol.frames import MINIMAL_HEADER_BYTES, decode_request, decode_response
-from brokertwin.gateway.protocol.primitives import NUMBERS, Reader
+from brokertwin.gateway.protocol.primitives import NUMBERS, FrameReader
 from brokertwin.gateway.records import records
 from brokertwin.state.access.redaction import redact_exchange
 from brokertwin.state.core.events import Kind
@@ -106,7 +106,7 @@ class CapturedExchange:
         self.not_read("request", len(frame), reason)
         if len(frame) < MINIMAL_HEADER_BYTES:
             return
-        reader = Reader(frame)
+        reader = FrameReader(frame)
         self.api_key = reader.number(NUMBERS["int16"])
         self.version = reader.number(NUMBERS["int16"])
         self.correlation_id = reader.number(NUMBERS["int32"])

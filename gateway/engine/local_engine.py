@@ -45,7 +45,7 @@ from brokertwin.state.core.kafka_apis import api_of_key
 from brokertwin.state.core.outputs import Output, Position
 from brokertwin.state.core.records import ConfigChanged, LineLogged
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from brokertwin.state.replication import network
 
 OUTPUT_BYTES_MAX = 64 * 1024 * 1024
@@ -126,7 +126,7 @@ class LocalEngine:
     """Always 0, because requests are processed at once."""
 
     @property
-    def tables(self) -> Tables:
+    def tables(self) -> CellTables:
         """State of the cluster, read only."""
         return self._cell.tables
 

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from brokertwin.errors import UserError
 from brokertwin.gateway.engine.engine import EngineResponse, ResponseRow
 from brokertwin.kafka_io.kafka_clients import ClientProperties
-from brokertwin.kafka_io.topic_reader import Row, consumer, first_and_end, row_of
+from brokertwin.kafka_io.topic_reader import TopicRow, consumer, first_and_end, row_of
 from brokertwin.kafka_io.topics import KAFKA_TIMEOUT_S, full_name
 from brokertwin.state.core import outputs
 from brokertwin.state.core.outputs import BROKER_CHANGES, BrokerChange
@@ -141,7 +141,7 @@ class ResponseReader(threading.Thread):
             _log.error("invalid response row", offset=row.offset, error=str(failure))
             return None
 
-    def _found(self, row: Row) -> Found | None:
+    def _found(self, row: TopicRow) -> Found | None:
         """Decode a row for this gateway, or return None. Raises msgspec.MsgspecError."""
         if row.id.startswith(BROKER_CHANGES):
             change = self._change_decoder.decode(row.value or b"")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from brokertwin.gateway import refusals
 from brokertwin.gateway.engine.engine import Body
-from brokertwin.gateway.protocol.frames import Request
+from brokertwin.gateway.protocol.frames import RequestFrame
 from brokertwin.gateway.protocol.schema import API_NAMES, MESSAGES
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.kafka_apis import FETCH, OFFSET_FETCH, api_of_key
@@ -59,7 +59,7 @@ class Parts(NamedTuple):
     rest: list[Any]
 
 
-def mirror_of(request: Request) -> RepeatedList | None:
+def mirror_of(request: RequestFrame) -> RepeatedList | None:
     """Return how a response repeats the topics of its request; None if it does not."""
     if request.api_key == OFFSET_FETCH.key and request.body.get("groups"):
         return _OFFSETS_OF_GROUPS
@@ -120,7 +120,7 @@ def _partition_of(item: Any, mirror: RepeatedList) -> int | None:
     return None
 
 
-def whole(request: Request, error: int) -> Body:
+def whole(request: RequestFrame, error: int) -> Body:
     """Return the response with the error in every error code.
 
     As in Kafka, a Fetch that fails as a whole names no partitions.
@@ -137,12 +137,12 @@ def whole(request: Request, error: int) -> Body:
     return filled(request, body)
 
 
-def part(request: Request, failing: list[Any], mirror: RepeatedList, error: int) -> Body:
+def part(request: RequestFrame, failing: list[Any], mirror: RepeatedList, error: int) -> Body:
     """Return the error response for a part of a request."""
     return filled(request, refusals.items_in_error(failing, mirror, error))
 
 
-def filled(request: Request, body: Body) -> Body:
+def filled(request: RequestFrame, body: Body) -> Body:
     """Add empty lists for all missing lists of the response's version."""
     message = MESSAGES[f"{API_NAMES[request.api_key]}Response"]
     lists = [f.name for f in message.fields if f.is_array and request.version in f.versions]

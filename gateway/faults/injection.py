@@ -22,7 +22,7 @@ from brokertwin.gateway.faults.fault import (
     Fault,
     FaultSpec,
 )
-from brokertwin.gateway.protocol.frames import Request
+from brokertwin.gateway.protocol.frames import RequestFrame
 from brokertwin.gateway.refusals import listed_items
 from brokertwin.state.core.kafka_apis import FETCH, METADATA, PRODUCE
 
@@ -40,7 +40,9 @@ class Knowledge(Protocol):
     def topic_names(self) -> list[str] | None:
         """Return all topics; None if they are not known."""
 
-    def fetched(self, request: Request, broker: int | None) -> Iterable[RequestedFetchPartition]:
+    def fetched(
+        self, request: RequestFrame, broker: int | None
+    ) -> Iterable[RequestedFetchPartition]:
         """Return the partitions of a Fetch: those that it names, and those of its session."""
 
 
@@ -94,8 +96,8 @@ class FaultSet:
             fault.release()
 
     def inject(
-        self, request: Request, broker: int | None, knowledge: Knowledge
-    ) -> "Injection | None":
+        self, request: RequestFrame, broker: int | None, knowledge: Knowledge
+    ) -> "InjectedFaults | None":
         """Select the faults of a request and count them; None if there is none.
 
         Args:
@@ -106,12 +108,12 @@ class FaultSet:
         if not self.faults:
             return None
         found = [self._first(kinds, request, broker, knowledge) for kinds in _KINDS]
-        return Injection(*found) if any(found) else None
+        return InjectedFaults(*found) if any(found) else None
 
     def _first(
         self,
         kinds: frozenset[Effect],
-        request: Request,
+        request: RequestFrame,
         broker: int | None,
         knowledge: Knowledge,
     ) -> Fault | None:
@@ -128,7 +130,7 @@ class FaultSet:
 _KINDS = (OUTCOMES, TIMINGS, THROTTLES)
 
 
-def is_for(fault: Fault, request: Request, broker: int | None, knowledge: Knowledge) -> bool:
+def is_for(fault: Fault, request: RequestFrame, broker: int | None, knowledge: Knowledge) -> bool:
     """True if a request passes the filter of a fault."""
     spec, api_key = fault.spec, request.api_key
     if fault.api_key is None:
@@ -151,7 +153,7 @@ def is_for(fault: Fault, request: Request, broker: int | None, knowledge: Knowle
     return bool(parts and parts.failing)
 
 
-def _is_for_metadata(fault: Fault, request: Request, knowledge: Knowledge) -> bool:
+def _is_for_metadata(fault: Fault, request: RequestFrame, knowledge: Knowledge) -> bool:
     """True if the request has topics, because a response without them has no error code."""
     wanted = _spelled_out(request, knowledge)
     if _wants_all(wanted):
@@ -160,12 +162,12 @@ def _is_for_metadata(fault: Fault, request: Request, knowledge: Knowledge) -> bo
     return bool(parts and parts.failing)
 
 
-def _wants_all(request: Request) -> bool:
+def _wants_all(request: RequestFrame) -> bool:
     topics = request.body["topics"]
     return topics is None or (request.version == 0 and not topics)
 
 
-def _spelled_out(request: Request, knowledge: Knowledge) -> Request:
+def _spelled_out(request: RequestFrame, knowledge: Knowledge) -> RequestFrame:
     """Expand a Metadata request for all topics to their names, if they are known."""
     names = knowledge.topic_names() if _wants_all(request) else None
     if names is None:
@@ -173,7 +175,7 @@ def _spelled_out(request: Request, knowledge: Knowledge) -> Request:
     return request._replace(body={**request.body, "topics": [{"name": name} for name in names]})
 
 
-def _split(fault: Fault, request: Request, knowledge: Knowledge) -> failures.Parts | None:
+def _split(fault: Fault, request: RequestFrame, knowledge: Knowledge) -> failures.Parts | None:
     """Split a request's items by the filter; None if the API has no topics."""
     mirror = failures.mirror_of(request)
     if mirror is None:
@@ -195,7 +197,7 @@ class Plan(NamedTuple):
     respond: Callable[[Body | None], Body | None]
 
 
-class Injection(NamedTuple):
+class InjectedFaults(NamedTuple):
     """Faults of one request: at most one of each kind."""
 
     outcome: Fault | None
@@ -225,7 +227,7 @@ class Injection(NamedTuple):
         """Reported throttle time."""
         return 0 if self.throttle is None else self.throttle.spec.ms or 0
 
-    def plan(self, request: Request, broker: int | None, knowledge: Knowledge) -> Plan:
+    def plan(self, request: RequestFrame, broker: int | None, knowledge: Knowledge) -> Plan:
         """Return the processing of the request.
 
         A Produce with acks 0 that fails has no response: its connection must be closed.
@@ -245,7 +247,7 @@ class Injection(NamedTuple):
         return plan._replace(respond=throttled)
 
 
-def _failed(fault: Fault, request: Request, broker: int | None, knowledge: Knowledge) -> Plan:
+def _failed(fault: Fault, request: RequestFrame, broker: int | None, knowledge: Knowledge) -> Plan:
     """Return an error; only the rest of the request is processed."""
     api_key = request.api_key
     if api_key == METADATA.key:
@@ -267,12 +269,12 @@ def _failed(fault: Fault, request: Request, broker: int | None, knowledge: Knowl
     return Plan({**request.body, mirror.request_list: parts.rest}, refused, merged)
 
 
-def _all_refused(request: Request, response: Body) -> Plan:
+def _all_refused(request: RequestFrame, response: Body) -> Plan:
     is_one_way = request.api_key == PRODUCE.key and request.body.get("acks") == NO_ACKS
     return Plan(None, request.body, lambda _: None if is_one_way else response)
 
 
-def _failed_metadata(fault: Fault, request: Request, knowledge: Knowledge) -> Plan:
+def _failed_metadata(fault: Fault, request: RequestFrame, knowledge: Knowledge) -> Plan:
     """Process Metadata for brokers; topics get the error and are not created."""
     if _wants_all(request):
         return Plan(
@@ -295,7 +297,9 @@ def _failed_metadata(fault: Fault, request: Request, knowledge: Knowledge) -> Pl
     return Plan({**request.body, "topics": parts.rest}, {}, with_errors)
 
 
-def _failed_fetch(fault: Fault, request: Request, broker: int | None, knowledge: Knowledge) -> Plan:
+def _failed_fetch(
+    fault: Fault, request: RequestFrame, broker: int | None, knowledge: Knowledge
+) -> Plan:
     """Process the session; its partitions get the error and no records.
 
     If the Fetch itself is rejected, it fails as a whole.

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from brokertwin.gateway.protocol.primitives import Reader
+from brokertwin.gateway.protocol.primitives import FrameReader
 from brokertwin.gateway.protocol.reading import Read, reader_of
-from brokertwin.gateway.protocol.schema import MESSAGES, Message
+from brokertwin.gateway.protocol.schema import MESSAGES, MessageSchema
 from brokertwin.gateway.protocol.writing import Write, writer_of
 
 Body = dict[str, Any]
@@ -26,7 +26,7 @@ class Codec(NamedTuple):
     `read` raises MalformedError, `write` NotEncodableError.
     """
 
-    read: Callable[[Reader], Body]
+    read: Callable[[FrameReader], Body]
     write: Write
 
 
@@ -38,7 +38,7 @@ def message_codec(name: str, version: int) -> Codec:
     """
     function = message_reader(name, version)
 
-    def read(reader: Reader) -> Body:
+    def read(reader: FrameReader) -> Body:
         body: Body
         body, reader.position = function(reader.data, reader.position)
         return body
@@ -62,7 +62,7 @@ def message_writer(name: str, version: int) -> Write:
     return writer_of(title, message.fields, version, version in message.flexible)
 
 
-def _message(name: str, version: int) -> Message:
+def _message(name: str, version: int) -> MessageSchema:
     message = MESSAGES[name]
     if version not in message.versions:
         raise KeyError(f"{name} has no version {version}")

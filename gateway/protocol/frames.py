@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from brokertwin.gateway.protocol.codec import Body, message_reader, message_writer
-from brokertwin.gateway.protocol.primitives import Reader
+from brokertwin.gateway.protocol.primitives import FrameReader
 from brokertwin.gateway.protocol.reading import Read
 from brokertwin.gateway.protocol.schema import API_NAMES, MESSAGES
 from brokertwin.gateway.protocol.writing import Write
@@ -25,7 +25,7 @@ MINIMAL_HEADER_BYTES = _MINIMAL_HEADER.size
 """API key, version and correlation id."""
 
 
-class Request(NamedTuple):
+class RequestFrame(NamedTuple):
     """A request: `header` as in the request log, and the body."""
 
     header: dict[str, Any]
@@ -92,7 +92,7 @@ def _form(api_key: int, version: int) -> _Form:
     )
 
 
-def decode_request(frame: bytes) -> Request:
+def decode_request(frame: bytes) -> RequestFrame:
     """Decode the request in a frame.
 
     Raises:
@@ -100,7 +100,7 @@ def decode_request(frame: bytes) -> Request:
         MalformedError: the bytes are no request.
     """
     if len(frame) < MINIMAL_HEADER_BYTES:
-        raise Reader(frame).truncated(MINIMAL_HEADER_BYTES)
+        raise FrameReader(frame).truncated(MINIMAL_HEADER_BYTES)
     api_key, version, correlation_id = _MINIMAL_HEADER.unpack_from(frame)
     try:
         name, read_header, read_body = _asking(api_key, version)
@@ -108,7 +108,7 @@ def decode_request(frame: bytes) -> Request:
         raise UnsupportedError(api_key, version, correlation_id) from None
     header, at = read_header(frame, 0)
     header["requestApiKeyName"] = name
-    return Request(header, read_body(frame, at)[0])
+    return RequestFrame(header, read_body(frame, at)[0])
 
 
 @lru_cache(maxsize=1024)
@@ -119,7 +119,7 @@ def _asking(api_key: int, version: int) -> tuple[str, Read, Read]:
     return form.name, header, message_reader(form.request, version)
 
 
-def encode_request(request: Request) -> bytes:
+def encode_request(request: RequestFrame) -> bytes:
     """Encode a request's frame. Raises NotEncodableError, KeyError as `_form`."""
     form = _form(request.api_key, request.version)
     out = bytearray()

@@ -30,7 +30,7 @@ class NotEncodableError(ValueError):
     """A body does not match its schema; the text names the field."""
 
 
-class Reader:
+class FrameReader:
     """Reads a message sequentially.
 
     Every method raises MalformedError for truncated or invalid bytes.

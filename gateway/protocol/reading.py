@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from brokertwin.gateway.protocol.code import FORMATS, Code, form_of, is_flexible, runs
-from brokertwin.gateway.protocol.primitives import Reader
+from brokertwin.gateway.protocol.primitives import FrameReader
 from brokertwin.gateway.protocol.schema import Field
 from brokertwin.state.core.wire.primitives import STRING_BYTES_MAX, MalformedError, uuid_of
 
@@ -28,7 +28,7 @@ def reader_of(title: str, fields: Sequence[Field], version: int, flexible: bool)
 
 
 def _uvarint(data: bytes, position: int) -> tuple[int, int]:
-    reader = Reader(data, position)
+    reader = FrameReader(data, position)
     return reader.uvarint(), reader.position
 
 
@@ -56,7 +56,7 @@ def _tags(
     data: bytes, position: int, body: dict[str, Any], known: dict[int, tuple[str, Read]]
 ) -> int:
     """Read tagged fields into a body; skip unknown ones."""
-    reader = Reader(data, position)
+    reader = FrameReader(data, position)
     for _ in range(reader.uvarint()):
         tag, size = reader.uvarint(), reader.uvarint()
         if size > reader.remaining:

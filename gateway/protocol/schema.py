@@ -41,7 +41,7 @@ class Field(NamedTuple):
     flexible: Versions | None
 
 
-class Message(NamedTuple):
+class MessageSchema(NamedTuple):
     """A request, a response or a header."""
 
     name: str
@@ -61,9 +61,9 @@ def parse_versions(text: str) -> Versions:
     return Versions(int(first), int(last or first))
 
 
-def message_of(name: str, found: dict[str, Any]) -> Message:
+def message_of(name: str, found: dict[str, Any]) -> MessageSchema:
     """A message by its entry in the data file."""
-    return Message(
+    return MessageSchema(
         name=name,
         api_key=found.get("apiKey", -1),
         versions=parse_versions(found["versions"]),
@@ -110,13 +110,13 @@ def _default(kind: str, is_array: bool, given: Any) -> Any:
     return int(given, 0) if isinstance(given, str) and given else (given or 0)
 
 
-def _load() -> dict[str, Message]:
+def _load() -> dict[str, MessageSchema]:
     file = resources.files("brokertwin.state.core.wire") / "schemas.json"
     document = json.loads(file.read_text(encoding="utf-8"))
     return {name: message_of(name, found) for name, found in document["messages"].items()}
 
 
-MESSAGES: dict[str, Message] = _load()
+MESSAGES: dict[str, MessageSchema] = _load()
 """Message name to schema."""
 
 API_NAMES: dict[int, str] = {

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from brokertwin.gateway.engine.engine import Body
 from brokertwin.gateway.faults import failures
 from brokertwin.gateway.faults.failures import RequestedFetchPartition
-from brokertwin.gateway.protocol.frames import Request
+from brokertwin.gateway.protocol.frames import RequestFrame
 from brokertwin.state.core.kafka_apis import CREATE_TOPICS, FETCH, METADATA
 from brokertwin.state.core.schema import ZERO_UUID
 
@@ -36,7 +36,9 @@ class Learned:
         """Return None: a proxy does not know all topics."""
         return None
 
-    def fetched(self, request: Request, broker: int | None) -> Iterator[RequestedFetchPartition]:
+    def fetched(
+        self, request: RequestFrame, broker: int | None
+    ) -> Iterator[RequestedFetchPartition]:
         """Yield the partitions that a Fetch names, and those of its session."""
         yield from failures.named_in_fetch(request.body, request.version, self.name_of)
         key = broker, request.body.get("sessionId", 0)
@@ -45,7 +47,7 @@ class Learned:
             name = self.name_of(topic) if field == "topicId" else topic
             yield RequestedFetchPartition(name, identity, partition)
 
-    def learn(self, request: Request, broker: int | None, response: Body) -> None:
+    def learn(self, request: RequestFrame, broker: int | None, response: Body) -> None:
         """Note topic ids, and the partitions of a fetch session."""
         if request.api_key in (METADATA.key, CREATE_TOPICS.key):
             for topic in response["topics"] or ():
@@ -55,7 +57,7 @@ class Learned:
         elif request.api_key == FETCH.key and response.get("sessionId"):
             self._learn_session(request, broker, response["sessionId"])
 
-    def _learn_session(self, request: Request, broker: int | None, session_id: int) -> None:
+    def _learn_session(self, request: RequestFrame, broker: int | None, session_id: int) -> None:
         body, key = request.body, (broker, session_id)
         places = self._sessions.pop(key, {})
         if body.get("sessionEpoch") == FULL_FETCH_EPOCH:

@@ -16,7 +16,7 @@ EXCHANGES_KEPT = 10_000
 """Maximum number of kept exchanges; the oldest is dropped."""
 
 
-class SeenExchanges:
+class KeptExchanges:
     """Keeps the last exchanges as documents, and passes them to a recorder.
 
     Attributes:
@@ -64,7 +64,7 @@ class FaultProxy(Proxy):
     ) -> None:
         self.faults = faults
         self.learned = Learned()
-        self.seen = SeenExchanges(recorder)
+        self.seen = KeptExchanges(recorder)
         super().__init__(listen, bootstrap, self.seen, advertise, tls, limits)
 
     def _relay(self, target: RelayTarget, name: str, client: Pipe, broker: Pipe) -> Relay:

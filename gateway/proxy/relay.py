@@ -24,9 +24,9 @@ from brokertwin.gateway.capture.relay import (
 )
 from brokertwin.gateway.capture.rewriting import may_have_addresses
 from brokertwin.gateway.faults.fault import Effect, Fault
-from brokertwin.gateway.faults.injection import FaultSet, Injection, Plan
+from brokertwin.gateway.faults.injection import FaultSet, InjectedFaults, Plan
 from brokertwin.gateway.protocol.frames import (
-    Request,
+    RequestFrame,
     decode_request,
     encode_request,
     encode_response,
@@ -57,7 +57,7 @@ class _Slot:
     """
 
     exchange: CapturedExchange
-    injection: Injection | None = None
+    injection: InjectedFaults | None = None
     plan: Plan | None = None
     is_copy: bool = False
     is_end: bool = False
@@ -112,13 +112,15 @@ class FaultRelay(Relay):
             await self._pass_time(injection.timing_before)
         await self._inject(exchange, frame, injection)
 
-    def _injection(self, exchange: CapturedExchange) -> Injection | None:
+    def _injection(self, exchange: CapturedExchange) -> InjectedFaults | None:
         if exchange.request is None or exchange.header is None:
             return None
-        request = Request(exchange.header, exchange.request)
+        request = RequestFrame(exchange.header, exchange.request)
         return self._host.faults.inject(request, self._target.node_id, self._host.learned)
 
-    async def _inject(self, exchange: CapturedExchange, frame: bytes, injection: Injection) -> None:
+    async def _inject(
+        self, exchange: CapturedExchange, frame: bytes, injection: InjectedFaults
+    ) -> None:
         request, is_one_way = decode_request(frame), exchange.is_one_way
         plan = injection.plan(request, self._target.node_id, self._host.learned)
         slot = _Slot(exchange, injection, plan)
@@ -194,7 +196,7 @@ class FaultRelay(Relay):
         slot.ended = ended
         changed: bytes | bytearray = frame
         if exchange.response is not None and exchange.request is not None:
-            request = Request(exchange.header or {}, exchange.request)
+            request = RequestFrame(exchange.header or {}, exchange.request)
             self._host.learned.learn(request, self._target.node_id, exchange.response)
             if slot.plan is not None and slot.injection is not None and _changes(slot.injection):
                 exchange.response = slot.plan.respond(exchange.response)
@@ -298,6 +300,6 @@ class FaultRelay(Relay):
         self._outbox.clear()
 
 
-def _changes(injection: Injection) -> bool:
+def _changes(injection: InjectedFaults) -> bool:
     """True if the broker's response changes."""
     return injection.effect is Effect.FAIL or injection.throttle is not None

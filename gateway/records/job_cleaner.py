@@ -29,7 +29,7 @@ from brokertwin.kafka_io.topic_writer import reason_of
 from brokertwin.kafka_io.topics import KAFKA_TIMEOUT_S, REQUESTS, full_name, writer_configuration
 from brokertwin.state.cluster import broker_configs
 from brokertwin.state.core.settings import BrokerSettings
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 
 MOVED_MAX = 4_096
 """Maximum of batches moved by a pass. Unmoved, they would keep the beginning of `data` alive."""
@@ -45,7 +45,7 @@ class CellState(NamedTuple):
 
     placed: Placement
     cell: str
-    tables: Tables
+    tables: CellTables
 
 
 class JobState(NamedTuple):

@@ -26,7 +26,7 @@ from brokertwin.state.cluster import broker_configs, image, retention_limits
 from brokertwin.state.core.events import LogMark
 from brokertwin.state.core.records import Batch, LogCleaned
 from brokertwin.state.core.settings import BrokerSettings
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from brokertwin.state.logs import cleaner, control_batches
 from brokertwin.state.logs.cleaner import (
     CleanableRange,
@@ -146,7 +146,7 @@ class _TooManyError(Exception):
 
 
 def due(
-    tables: Tables, brokers: list[int], given: BrokerSettings, now: int
+    tables: CellTables, brokers: list[int], given: BrokerSettings, now: int
 ) -> Iterator[CleaningPass]:
     """Yield the passes due at `now` (ms since 1970); `given` are the brokers' settings."""
     for broker in brokers:
@@ -164,7 +164,7 @@ def due(
                     yield CleaningPass(broker, log, range_, rules, cleaner.log_mark(log))
 
 
-def waits_for_time(tables: Tables, brokers: list[int], given: BrokerSettings) -> bool:
+def waits_for_time(tables: CellTables, brokers: list[int], given: BrokerSettings) -> bool:
     """True if a topic is also compacted by the age of its records."""
     for broker in brokers:
         settings = broker_configs.settings_of(tables.metadata, broker, broker, given)
@@ -206,7 +206,7 @@ class OnePass:
 
     def __init__(
         self,
-        tables: Tables,
+        tables: CellTables,
         store: Bytes,
         due: CleaningPass,
         now: int,

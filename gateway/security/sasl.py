@@ -33,7 +33,12 @@ from brokertwin.gateway.admin import api_versions
 from brokertwin.gateway.admin.api_versions import SASL_APIS
 from brokertwin.gateway.admin.features import Features
 from brokertwin.gateway.engine.engine import Body, now_ms
-from brokertwin.gateway.protocol.frames import Request, api_key_of, decode_request, encode_response
+from brokertwin.gateway.protocol.frames import (
+    RequestFrame,
+    api_key_of,
+    decode_request,
+    encode_response,
+)
 from brokertwin.gateway.security import oauthbearer, plain, scram
 from brokertwin.gateway.security.credentials import Credentials
 from brokertwin.gateway.security.delegation_tokens import TokenLogin, Tokens
@@ -236,7 +241,7 @@ class SaslAuthentication(Authentication):
             self._state = SaslState.VERSIONS
         return SaslStep(response)
 
-    def _handshake(self, request: Request) -> SaslStep:
+    def _handshake(self, request: RequestFrame) -> SaslStep:
         mechanism = self._mechanism = request.body["mechanism"]
         is_served = mechanism in self._settings.mechanisms
         code = Error.NONE if is_served else Error.UNSUPPORTED_SASL_MECHANISM
@@ -260,7 +265,7 @@ class SaslAuthentication(Authentication):
             return SaslStep(None, self._failure(error), True)
         return SaslStep(response)
 
-    async def _authenticate(self, request: Request) -> SaslStep:
+    async def _authenticate(self, request: RequestFrame) -> SaslStep:
         if request.api_key != SASL_AUTHENTICATE.key:
             name = request.header["requestApiKeyName"]
             body = refusals.error_response(request, Error.ILLEGAL_SASL_STATE)
@@ -352,7 +357,7 @@ class SaslAuthentication(Authentication):
         self._expires = self._clock() + self._lifetime_ms / 1000 if ends else None
 
 
-def _not_now(request: Request) -> SaslStep:
+def _not_now(request: RequestFrame) -> SaslStep:
     """Return the response if there is nothing to authenticate."""
     body: Body = {"errorCode": Error.ILLEGAL_SASL_STATE, "mechanisms": []}
     if request.api_key == SASL_AUTHENTICATE.key:
@@ -360,5 +365,5 @@ def _not_now(request: Request) -> SaslStep:
     return SaslStep(_encoded(request, body))
 
 
-def _encoded(request: Request, body: Body) -> bytearray:
+def _encoded(request: RequestFrame, body: Body) -> bytearray:
     return encode_response(request.api_key, request.version, request.header["correlationId"], body)

@@ -13,7 +13,7 @@ import msgspec
 from brokertwin.kafka_io import placement
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.kafka_io.placement import Placement
-from brokertwin.kafka_io.topic_reader import Row, read_all
+from brokertwin.kafka_io.topic_reader import TopicRow, read_all
 from brokertwin.kafka_io.topics import REQUESTS, full_name
 from brokertwin.recordings.replay import local
 from brokertwin.recordings.replay.plan import ReplayPlan
@@ -69,7 +69,7 @@ def given(client: ClientProperties, prefix: str, cluster: str | None) -> JobChoi
     return JobChoices(placed, list(_at_the_cells_time(mine, placed)), positions)
 
 
-def _at_the_cells_time(rows: Iterable[Row], placed: Placement) -> Iterable[bytes]:
+def _at_the_cells_time(rows: Iterable[TopicRow], placed: Placement) -> Iterable[bytes]:
     for row in rows:
         document = row.value or b""
         event = decode_event(document)

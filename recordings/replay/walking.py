@@ -11,7 +11,7 @@ from brokertwin.recordings.replay.picks import NOWHERE, Pick, own_picks
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core.events import Event
 from brokertwin.state.core.outputs import Output
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 
 EVENTS_SINCE = 16
 
@@ -42,7 +42,7 @@ class WalkingCell:
         self._kept: KeptWalk | None = None
 
     @property
-    def tables(self) -> Tables:
+    def tables(self) -> CellTables:
         """The current tables; read only."""
         return self._now().tables
 

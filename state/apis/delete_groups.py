@@ -55,7 +55,7 @@ _MAY_HAVE_NODE = (Error.NONE, Error.GROUP_ID_NOT_FOUND)
 """Results of groups that may still have a node in ZooKeeper."""
 
 
-class ToZookeeper(msgspec.Struct):
+class PendingGroupDeletions(msgspec.Struct):
     """Results of the group coordinator, pending deletion by ZooKeeper."""
 
     errors: dict[str, Error]
@@ -74,7 +74,7 @@ def handle(machine: Machine, request: Request) -> Decision:
     nodes_request = DeleteGroupsRequest(groups_names=may_have_node)
     timeout_ms = machine.settings.request_timeout_ms
     return zookeeper_offsets.forward(
-        machine, API.key, nodes_request, timeout_ms, ToZookeeper(errors)
+        machine, API.key, nodes_request, timeout_ms, PendingGroupDeletions(errors)
     )
 
 
@@ -83,12 +83,12 @@ def resume(
 ) -> Decision:
     """Delete the groups after their nodes in ZooKeeper."""
     nodes = {each.group_id for each in response.results if each.error_code == Error.NONE}
-    return _delete(broker, decode_item(waiting.state, ToZookeeper).errors, nodes)
+    return _delete(broker, decode_item(waiting.state, PendingGroupDeletions).errors, nodes)
 
 
 def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
     """Respond when the controller has exceeded the request timeout."""
-    errors = decode_item(waiting.state, ToZookeeper).errors
+    errors = decode_item(waiting.state, PendingGroupDeletions).errors
     results = []
     for group_id, error in errors.items():
         code = Error.COORDINATOR_NOT_AVAILABLE if error in _MAY_HAVE_NODE else error

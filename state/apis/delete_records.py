@@ -63,7 +63,7 @@ class Deleted(msgspec.Struct, array_like=True):
     offset: int
 
 
-class DeleteState(msgspec.Struct, array_like=True):
+class DelayedDeleteRecords(msgspec.Struct, array_like=True):
     """A request that waits for replicas: results and pending deletions."""
 
     topics: list[DeleteRecordsTopicResult]
@@ -79,7 +79,7 @@ def handle(broker: Broker, request: Request) -> Decision:
             wanted.setdefault(named.name, {})[each.partition_index] = each.offset
     denied = broker.denied_topics(request, Operation.DELETE, wanted)
     records: list[Record] = []
-    state = DeleteState([], [])
+    state = DelayedDeleteRecords([], [])
     for name, offsets in wanted.items():
         results: list[DeleteRecordsPartitionResult] = []
         state.topics.append(DeleteRecordsTopicResult(name=name, partitions=results))
@@ -101,7 +101,7 @@ def handle(broker: Broker, request: Request) -> Decision:
 
 def ready(broker: Broker, waiting: PendingRequest) -> bool:
     """Return whether no deletion is pending; store the final results."""
-    state = decode_item(waiting.state, DeleteState)
+    state = decode_item(waiting.state, DelayedDeleteRecords)
     if _note(broker, state):
         pending.keep_state(broker.tables.pending, waiting.event_id, msgspec.msgpack.encode(state))
     return not state.deleted
@@ -109,12 +109,12 @@ def ready(broker: Broker, waiting: PendingRequest) -> bool:
 
 def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
     """Respond; deletions that are still pending have timed out."""
-    state = decode_item(waiting.state, DeleteState)
+    state = decode_item(waiting.state, DelayedDeleteRecords)
     return Decision(response=DeleteRecordsResponse(topics=state.topics))
 
 
 def _wait_or_respond(
-    broker: Broker, state: DeleteState, records: list[Record], deadline: int
+    broker: Broker, state: DelayedDeleteRecords, records: list[Record], deadline: int
 ) -> Decision:
     """Wait for lagging replicas; the leader reaches the offset at once."""
     pending = []
@@ -136,7 +136,7 @@ def _wait_or_respond(
     )
 
 
-def _note(broker: Broker, state: DeleteState) -> bool:
+def _note(broker: Broker, state: DelayedDeleteRecords) -> bool:
     """Store the results that are final by now; return whether there are any."""
     pending = []
     for each in state.deleted:
@@ -159,7 +159,7 @@ def _note(broker: Broker, state: DeleteState) -> bool:
     return is_any_decided
 
 
-def _result_of(state: DeleteState, deleted: Deleted) -> DeleteRecordsPartitionResult:
+def _result_of(state: DelayedDeleteRecords, deleted: Deleted) -> DeleteRecordsPartitionResult:
     topic_at, partition_at = deleted.response_place
     return state.topics[topic_at].partitions[partition_at]
 

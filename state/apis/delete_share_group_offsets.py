@@ -37,7 +37,7 @@ from brokertwin.state.groups.share_states import PartitionsByTopic
 NOTHING = "There is no offset information to delete."
 
 
-class DeleteState(msgspec.Struct):
+class PendingShareDeletion(msgspec.Struct):
     """A request that waits for share coordinators.
 
     Attributes:
@@ -66,7 +66,7 @@ def handle(broker: Broker, request: Request) -> Decision:
         return _refuse(error, ERROR_MESSAGES[error])
     names = [topic.topic_name for topic in body.topics]
     denied = broker.denied_topics(request, Operation.READ, names)
-    state = DeleteState(body.group_id)
+    state = PendingShareDeletion(body.group_id)
     state.denied = [
         _failed(each, Error.TOPIC_AUTHORIZATION_FAILED) for each in names if each in denied
     ]
@@ -98,7 +98,9 @@ def _failed(
     )
 
 
-def _sort_out(broker: Broker, group: ShareGroup, names: list[str], state: DeleteState) -> None:
+def _sort_out(
+    broker: Broker, group: ShareGroup, names: list[str], state: PendingShareDeletion
+) -> None:
     for name in names:
         topic = broker.topic_by_name(name)
         if topic is None:
@@ -111,7 +113,7 @@ def _sort_out(broker: Broker, group: ShareGroup, names: list[str], state: Delete
             state.refused.append(_failed(name, Error.UNKNOWN_TOPIC_OR_PARTITION, NOTHING))
 
 
-def _go_on(broker: Broker, state: DeleteState, after: int) -> Decision:
+def _go_on(broker: Broker, state: PendingShareDeletion, after: int) -> Decision:
     """Query the next share coordinator, or respond after the last one."""
     message = share_offsets.next_delete_request(broker, state.group_id, state.places, after)
     if message is not None:
@@ -123,7 +125,7 @@ def _go_on(broker: Broker, state: DeleteState, after: int) -> Decision:
     return Decision(response=_response(state), records=records)
 
 
-def _error(state: DeleteState, topic_id: Uuid) -> int:
+def _error(state: PendingShareDeletion, topic_id: Uuid) -> int:
     """Return the error of a topic whose states are not all deleted, else 0."""
     if topic_id in state.errors:
         return state.errors[topic_id]
@@ -131,7 +133,7 @@ def _error(state: DeleteState, topic_id: Uuid) -> int:
     return Error.NONE if is_gone else Error.COORDINATOR_NOT_AVAILABLE
 
 
-def _response(state: DeleteState) -> DeleteShareGroupOffsetsResponse:
+def _response(state: PendingShareDeletion) -> DeleteShareGroupOffsetsResponse:
     """List denied, then deleted topics in hash map order, then the others."""
     gone: list[DeleteShareGroupOffsetsResponseTopic] = []
     failed: list[DeleteShareGroupOffsetsResponseTopic] = []
@@ -149,7 +151,7 @@ def resume(
     broker: Broker, waiting: PendingRequest, message: Message, response: ShareGroupStateResponse
 ) -> Decision:
     """Continue with the next share coordinator."""
-    state = decode_item(waiting.state, DeleteState)
+    state = decode_item(waiting.state, PendingShareDeletion)
     for topic_id, results in share_offsets.results_by_partition(response).items():
         for partition, result in results.items():
             if result.error:
@@ -161,7 +163,7 @@ def resume(
 
 def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
     """Respond after a timeout; the pending topics can be requested again."""
-    return Decision(response=_response(decode_item(waiting.state, DeleteState)))
+    return Decision(response=_response(decode_item(waiting.state, PendingShareDeletion)))
 
 
 API: Api = Api(

@@ -95,7 +95,7 @@ class Refused(msgspec.Struct, array_like=True):
     error: int
 
 
-class FetchState(msgspec.Struct, array_like=True):
+class DelayedFetch(msgspec.Struct, array_like=True):
     """A pending fetch as stored; a consumer has the replica id -1."""
 
     context: FetchContext
@@ -154,7 +154,7 @@ class Fetch(msgspec.Struct, gc=False):
         """Encode the fetch as a `FetchState`."""
         limits = self.limits
         readable = [Readable(place.cached.requested, place.topic_id) for place in self.places]
-        state = FetchState(
+        state = DelayedFetch(
             self.context,
             readable,
             self.refused,
@@ -310,7 +310,7 @@ def _prefer(broker: Broker, place: FetchPlace, rack_id: str) -> None:
 
 def _fetch_of(broker: Broker, waiting: PendingRequest) -> Fetch:
     """Restore a pending fetch with its session's changes in the meantime."""
-    state = decode_item(waiting.state, FetchState)
+    state = decode_item(waiting.state, DelayedFetch)
     cache, session_id = _cache(broker), state.context.session_id
     if state.context.kind is INCREMENTAL and cache.session(session_id):
         refused = {item.requested.identity for item in state.refused}

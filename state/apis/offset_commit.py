@@ -100,7 +100,7 @@ def _topic(
     return OffsetCommitResponseTopic(name=wanted.name, partitions=partitions)
 
 
-class ToZookeeper(msgspec.Struct):
+class PendingZookeeperCommit(msgspec.Struct):
     """A request that waits for ZooKeeper: rejected and forwarded topics."""
 
     refused: list[OffsetCommitResponseTopic]
@@ -175,7 +175,7 @@ def _write_to_zookeeper(
         API.key,
         body,
         broker.settings.offsets_commit_timeout_ms,
-        ToZookeeper(refused, requested),
+        PendingZookeeperCommit(refused, requested),
         request.version,
     )
 
@@ -185,20 +185,23 @@ def resume(
 ) -> Decision:
     """Respond: ZooKeeper has stored the offsets."""
     version = waiting.header.request_api_version
-    responses = Answers(_refused(decode_item(waiting.state, ToZookeeper), version))
+    responses = Answers(_refused(decode_item(waiting.state, PendingZookeeperCommit), version))
     responses.merge(response.topics)
     return Decision(response=OffsetCommitResponse(topics=responses.topics))
 
 
 def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
     """Respond when ZooKeeper's time is up."""
-    state, version = decode_item(waiting.state, ToZookeeper), waiting.header.request_api_version
+    state, version = (
+        decode_item(waiting.state, PendingZookeeperCommit),
+        waiting.header.request_api_version,
+    )
     responses = Answers(_refused(state, version))
     responses.merge(_failed(state.asked, version, Error.COORDINATOR_NOT_AVAILABLE))
     return Decision(response=OffsetCommitResponse(topics=responses.topics))
 
 
-def _refused(state: ToZookeeper, version: int) -> list[OffsetCommitResponseTopic]:
+def _refused(state: PendingZookeeperCommit, version: int) -> list[OffsetCommitResponseTopic]:
     """Return rejected topics; old checkpoints have both name and id."""
     return [_topic(each, version, each.partitions) for each in state.refused]
 

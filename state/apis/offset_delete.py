@@ -64,7 +64,7 @@ class _Answer(NamedTuple):
     error: Error
 
 
-class ToZookeeper(msgspec.Struct):
+class PendingOffsetDeletions(msgspec.Struct):
     """The response that waits for ZooKeeper.
 
     `is_known` is set if the coordinator has the group.
@@ -102,14 +102,14 @@ def handle(machine: Machine, request: Request) -> Decision:
     subscribed = kind_of(group).subscribed_topics(group) if group is not None else set()
     refused, decided = _split_partitions(broker, request, subscribed)
     if is_elsewhere:
-        state = ToZookeeper(_response(refused, decided), group is not None)
+        state = PendingOffsetDeletions(_response(refused, decided), group is not None)
         return _forward_to_zookeeper(broker, body.group_id, decided, state)
     records = _tombstones(broker, body.group_id, decided)
     return Decision(records=records, response=_response(refused, decided))
 
 
 def _forward_to_zookeeper(
-    broker: Broker, group_id: str, decided: list[_Answer], state: ToZookeeper
+    broker: Broker, group_id: str, decided: list[_Answer], state: PendingOffsetDeletions
 ) -> Decision:
     topics: dict[str, list[OffsetDeleteRequestPartition]] = {}
     for each in decided:
@@ -130,7 +130,7 @@ def resume(
     _broker: Broker, waiting: PendingRequest, _message: Message, response: OffsetDeleteResponse
 ) -> Decision:
     """Respond: ZooKeeper has deleted the nodes."""
-    state = decode_item(waiting.state, ToZookeeper)
+    state = decode_item(waiting.state, PendingOffsetDeletions)
     is_missing = response.error_code != Error.NONE and not state.is_known
     return Decision(response=response if is_missing else state.response)
 

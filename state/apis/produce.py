@@ -74,7 +74,7 @@ MAGIC = 2
 ZSTD_VERSION = 7
 
 
-class Outcome(msgspec.Struct, gc=False):
+class AppendResult(msgspec.Struct, gc=False):
     """A partition's response, and the record of its append, if any.
 
     Followers must have the log up to `required_offset`; 0 without followers.
@@ -414,7 +414,7 @@ def _produce(
     topic: Topic | None,
     produced: PartitionProduceData,
     unverified: dict[tuple[str, int], Error],
-) -> Outcome:
+) -> AppendResult:
     version = request.header.request_api_version
     if topic is None:
         by_id = version >= TOPIC_IDS_SINCE
@@ -441,7 +441,7 @@ def _produce(
 
 def _refusal(
     broker: Broker, request: Request, topic: Topic, produced: PartitionProduceData
-) -> Outcome | None:
+) -> AppendResult | None:
     """Return why a partition takes no batch, or None."""
     if topic.name in INTERNAL_TOPICS and request.header.client_id != ADMIN_CLIENT_ID:
         return _refused(produced, Error.INVALID_TOPIC_EXCEPTION)
@@ -476,7 +476,7 @@ def _record_set_error(version: int, produced: PartitionProduceData) -> Error:
 
 def _append(
     broker: Broker, topic: Topic, tail: PartitionTail, produced: PartitionProduceData
-) -> Outcome:
+) -> AppendResult:
     batch, log, rules = produced.batches[0], tail.log, tail.topic_rules or broker.rules_of(topic)
     if batch.base_offset != 0:
         return _failed(produced, log, Error.INVALID_RECORD)
@@ -519,7 +519,7 @@ def _refused_records(
     produced: PartitionProduceData,
     error: Error,
     rules: record_validation.RecordRules,
-) -> Outcome:
+) -> AppendResult:
     text = TIMESTAMP_TEXT if error is Error.INVALID_TIMESTAMP else None
     outcome = _failed(produced, log, error, text)
     outcome.answer.refused_records = RefusedRecords(
@@ -530,7 +530,7 @@ def _refused_records(
 
 def _accepted(
     broker: Broker, tail: LogTail, produced: PartitionProduceData, takes_append_time: bool
-) -> Outcome:
+) -> AppendResult:
     batch, log = produced.batches[0], tail.log  # the batch is not shared with other requests
     offset = batch.base_offset = log.log_end_offset
     batch.partition_leader_epoch = log.leader_epoch
@@ -546,14 +546,14 @@ def _accepted(
     )
     record = BatchAppended(log.topic_id, log.partition, batch)
     required = 0 if tail.is_only_replica else offset + batch.last_offset_delta + 1
-    return Outcome(response, record, required)
+    return AppendResult(response, record, required)
 
 
 def _repeated(
     tail: LogTail, produced: PartitionProduceData, duplicate: producers.RememberedBatch
-) -> Outcome:
+) -> AppendResult:
     """Repeat the response; the append time is the batch's timestamp."""
-    return Outcome(
+    return AppendResult(
         PartitionProduceResponse(
             index=produced.index,
             base_offset=duplicate.first_offset,
@@ -564,23 +564,23 @@ def _repeated(
     )
 
 
-def _refused(produced: PartitionProduceData, error: Error, text: str | None = None) -> Outcome:
+def _refused(produced: PartitionProduceData, error: Error, text: str | None = None) -> AppendResult:
     """Return an error without a log start offset: the log is not read."""
     response = PartitionProduceResponse(
         index=produced.index, error_code=int(error), error_message=text
     )
-    return Outcome(response)
+    return AppendResult(response)
 
 
 def _failed(
     produced: PartitionProduceData, log: Log, error: Error, text: str | None = None
-) -> Outcome:
+) -> AppendResult:
     outcome = _refused(produced, error, text)
     outcome.answer.log_start_offset = log.log_start_offset
     return outcome
 
 
-def _not_leader(topic: Topic, produced: PartitionProduceData) -> Outcome:
+def _not_leader(topic: Topic, produced: PartitionProduceData) -> AppendResult:
     outcome = _refused(produced, Error.NOT_LEADER_OR_FOLLOWER)
     outcome.answer.current_leader = leader_of(topic.partitions[produced.index])
     return outcome

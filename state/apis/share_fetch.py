@@ -86,7 +86,7 @@ class Shown(msgspec.Struct, array_like=True):
         return self.topic_id, self.answer.partition_index
 
 
-class FetchState(msgspec.Struct, array_like=True):
+class DelayedShareFetch(msgspec.Struct, array_like=True):
     """A pending request.
 
     Attributes:
@@ -216,7 +216,7 @@ def _open(broker: Broker, request: Request, effects: Decision) -> list[TopicPart
     return [each.place for each in session.partitions]
 
 
-def _state(broker: Broker, request: Request, places: list[TopicPartitionId]) -> FetchState:
+def _state(broker: Broker, request: Request, places: list[TopicPartitionId]) -> DelayedShareFetch:
     body: ShareFetchRequest = request.body
     max_bytes = min(body.max_bytes, broker.settings.fetch_max_bytes)
     read = ShareRead(
@@ -231,10 +231,12 @@ def _state(broker: Broker, request: Request, places: list[TopicPartitionId]) -> 
     )
     deadline = broker.now + max(body.max_wait_ms, 0)
     gives_up_at = broker.now + broker.settings.request_timeout_ms
-    return FetchState(read, body.share_session_epoch, [], 0, [], deadline, gives_up_at)
+    return DelayedShareFetch(read, body.share_session_epoch, [], 0, [], deadline, gives_up_at)
 
 
-def _begin(broker: Broker, request: Request, state: FetchState, messages: list[Message]) -> None:
+def _begin(
+    broker: Broker, request: Request, state: DelayedShareFetch, messages: list[Message]
+) -> None:
     """Select fetchable partitions and load missing share partitions."""
     body: ShareFetchRequest = request.body
     places, state.read.places = state.read.places, []
@@ -278,11 +280,11 @@ def _rotated(places: list[TopicPartitionId], epoch: int) -> list[TopicPartitionI
     return places[at:] + places[:at]
 
 
-def _show(broker: Broker, state: FetchState, place: TopicPartitionId, error: Error) -> None:
+def _show(broker: Broker, state: DelayedShareFetch, place: TopicPartitionId, error: Error) -> None:
     state.shown.append(Shown(place[0], share_reads.error_response(broker, place, error)))
 
 
-def _try(broker: Broker, request: Asked, state: FetchState, looks: bool = True) -> Decision:
+def _try(broker: Broker, request: Asked, state: DelayedShareFetch, looks: bool = True) -> Decision:
     """Respond if there are enough records and no pending writes, or wait.
 
     Then pending requests for the same partitions are checked again, even before share coordinators
@@ -304,7 +306,7 @@ def _try(broker: Broker, request: Asked, state: FetchState, looks: bool = True) 
     return decision
 
 
-def _wait(broker: Broker, state: FetchState) -> Decision:
+def _wait(broker: Broker, state: DelayedShareFetch) -> Decision:
     deadline = state.deadline
     if state.questions and (state.is_read or deadline <= broker.now):
         deadline = state.gives_up_at
@@ -312,7 +314,7 @@ def _wait(broker: Broker, state: FetchState) -> Decision:
     return Decision(condition=Condition(deadline, logs, msgspec.msgpack.encode(state)))
 
 
-def _respond(broker: Broker, request: Asked, state: FetchState) -> Decision:
+def _respond(broker: Broker, request: Asked, state: DelayedShareFetch) -> Decision:
     """Build the response with the session's partitions and all results."""
     read, shown = state.read, state.shown
     if state.is_lost:
@@ -362,7 +364,7 @@ def _in_order(
     return {place: by_place[place] for place in ordered}
 
 
-def _throttle_ms(broker: Broker, request: Asked, state: FetchState) -> int:
+def _throttle_ms(broker: Broker, request: Asked, state: DelayedShareFetch) -> int:
     """Return the throttle time of a consumer above its quota, in ms."""
     limit = quota_rates.fetch_limit(broker, request.principal, request.header.client_id)
     if limit is None:
@@ -390,7 +392,7 @@ def _is_shown(broker: Broker, read: ShareRead, is_open: bool, each: Shown) -> bo
     return session.select(each.place, has_records, has_error)
 
 
-def _release(broker: Broker, state: FetchState) -> Decision:
+def _release(broker: Broker, state: DelayedShareFetch) -> Decision:
     """Release acquired records because the connection has ended.
 
     Pending requests for them are checked after this one ends: many connections may end at once.
@@ -529,8 +531,8 @@ def complete(broker: Broker, waiting: PendingRequest) -> Decision:
     return _try(broker, waiting, state)
 
 
-def _state_of(waiting: PendingRequest) -> FetchState:
-    return decode_item(waiting.state, FetchState)
+def _state_of(waiting: PendingRequest) -> DelayedShareFetch:
+    return decode_item(waiting.state, DelayedShareFetch)
 
 
 API = Api(

@@ -76,7 +76,7 @@ from brokertwin.state.groups import groups
 from brokertwin.state.groups.group_rules import OffsetCommitCheck
 from brokertwin.state.groups.kinds import kind_of
 from brokertwin.state.logs import producer as producers
-from brokertwin.state.logs.producer import Producer
+from brokertwin.state.logs.producer import ProducerStateEntry
 from brokertwin.state.replication import internal_logs
 from brokertwin.state.transactions import transaction_verification as verifications
 from brokertwin.state.transactions import transactional_offsets
@@ -275,10 +275,10 @@ def _write_error(broker: Broker, body: TxnOffsetCommitRequest) -> Error:
     return Error.INVALID_PRODUCER_EPOCH if is_old else Error.NONE
 
 
-def _known(broker: Broker, body: TxnOffsetCommitRequest) -> Producer | None:
+def _known(broker: Broker, body: TxnOffsetCommitRequest) -> ProducerStateEntry | None:
     """Return the producer's state in the group's partition."""
     key = producers.producer_key(broker.id, *_place(broker, body), body.producer_id)
-    return broker.tables.producers.get(key, Producer)
+    return broker.tables.producers.get(key, ProducerStateEntry)
 
 
 def _is_open(broker: Broker, body: TxnOffsetCommitRequest) -> bool:

@@ -40,7 +40,7 @@ from brokertwin.state.core.wire.generated.write_txn_markers import (
 from brokertwin.state.logs import control_batches
 from brokertwin.state.logs import producer as producers
 from brokertwin.state.logs.log import Log
-from brokertwin.state.logs.producer import Producer
+from brokertwin.state.logs.producer import ProducerStateEntry
 from brokertwin.state.replication import copying
 from brokertwin.state.transactions import transaction_verification as verifications
 from brokertwin.state.transactions import transactional_offsets
@@ -89,7 +89,7 @@ class _Writer:
         self.records: list[Record] = []
         self._broker = broker
         self._ends: dict[tuple[Uuid, int], int] = {}
-        self._producers: dict[tuple[Uuid, int, int], Producer] = {}
+        self._producers: dict[tuple[Uuid, int, int], ProducerStateEntry] = {}
 
     def write(self, marker: WritableTxnMarker, name: str, index: int) -> Error:
         """Write a marker to one partition, or return an error."""
@@ -170,12 +170,14 @@ class _Writer:
             producers.update(known, batch)
         return error
 
-    def _known(self, place: tuple[Uuid, int], producer_id: int) -> Producer:
+    def _known(self, place: tuple[Uuid, int], producer_id: int) -> ProducerStateEntry:
         """Copy the producer's state, including this request's markers."""
         known = self._producers.get((*place, producer_id))
         if known is None:
             key = producers.producer_key(self._broker.id, *place, producer_id)
-            stored = self._broker.tables.producers.get(key, Producer) or Producer()
+            stored = (
+                self._broker.tables.producers.get(key, ProducerStateEntry) or ProducerStateEntry()
+            )
             known = self._producers[(*place, producer_id)] = msgspec.structs.replace(stored)
         return known
 

@@ -88,7 +88,7 @@ from brokertwin.state.core.streams_records import (
     StreamsGroupTargetAssignmentMetadataWritten,
     StreamsGroupTopologyWritten,
 )
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from brokertwin.state.eras import zookeeper_producer_ids
 from brokertwin.state.groups import (
     committed_offsets,
@@ -141,7 +141,7 @@ KEEPS_TAILS: frozenset[type] = frozenset(
 with the appends."""
 
 
-def apply(tables: Tables, machine: int, record: Record) -> SealedSegment | None:
+def apply(tables: CellTables, machine: int, record: Record) -> SealedSegment | None:
     """Write a record into the tables of `machine`.
 
     Returns:
@@ -150,14 +150,14 @@ def apply(tables: Tables, machine: int, record: Record) -> SealedSegment | None:
     return APPLIERS[type(record)](tables, machine, record)
 
 
-def _topic_created(tables: Tables, machine: int, record: TopicCreated) -> None:
+def _topic_created(tables: CellTables, machine: int, record: TopicCreated) -> None:
     image.apply_topic_created(tables.metadata, machine, record)
     for partition, replicas in enumerate(record.replicas):
         if machine in replicas:
             log.create(tables.logs, machine, record.topic_id, record.name, partition)
 
 
-def _partitions_added(tables: Tables, machine: int, record: PartitionsAdded) -> None:
+def _partitions_added(tables: CellTables, machine: int, record: PartitionsAdded) -> None:
     topic = image.topic_by_id(tables.metadata, machine, record.topic_id)
     assert topic is not None, record.topic_id
     first = len(topic.partitions)
@@ -167,7 +167,7 @@ def _partitions_added(tables: Tables, machine: int, record: PartitionsAdded) -> 
             log.create(tables.logs, machine, record.topic_id, topic.name, partition)
 
 
-def _topic_removed(tables: Tables, machine: int, record: TopicRemoved) -> None:
+def _topic_removed(tables: CellTables, machine: int, record: TopicRemoved) -> None:
     topic = image.topic_by_id(tables.metadata, machine, record.topic_id)
     if topic is None:
         return
@@ -181,7 +181,7 @@ def _topic_removed(tables: Tables, machine: int, record: TopicRemoved) -> None:
     retention_limits.forget_rolling_rules(tables.metadata)
 
 
-def _partition_loaded(tables: Tables, machine: int, record: PartitionLoaded) -> None:
+def _partition_loaded(tables: CellTables, machine: int, record: PartitionLoaded) -> None:
     loading.apply_loaded(tables, machine, record, apply)
 
 
@@ -192,7 +192,7 @@ _GIVEN = {
 """The place of the settings of a type of resources."""
 
 
-def _config_changed(tables: Tables, machine: int, record: ConfigChanged) -> None:
+def _config_changed(tables: CellTables, machine: int, record: ConfigChanged) -> None:
     if record.resource_type == config_changes.BROKER:
         broker_configs.apply_changed(tables.metadata, machine, record)
     elif record.resource_type in _GIVEN:
@@ -204,31 +204,33 @@ def _config_changed(tables: Tables, machine: int, record: ConfigChanged) -> None
     retention_limits.forget_rolling_rules(tables.metadata)
 
 
-def _acl_added(tables: Tables, machine: int, record: AccessControlEntryAdded) -> None:
+def _acl_added(tables: CellTables, machine: int, record: AccessControlEntryAdded) -> None:
     authorizer.apply_added(tables.metadata, image.machine_prefix(machine), record)
 
 
-def _acl_removed(tables: Tables, machine: int, record: AccessControlEntryRemoved) -> None:
+def _acl_removed(tables: CellTables, machine: int, record: AccessControlEntryRemoved) -> None:
     authorizer.apply_removed(tables.metadata, image.machine_prefix(machine), record)
 
 
-def _token_written(tables: Tables, machine: int, record: DelegationTokenWritten) -> None:
+def _token_written(tables: CellTables, machine: int, record: DelegationTokenWritten) -> None:
     delegation_tokens.apply_written(tables.metadata, image.machine_prefix(machine), record)
 
 
-def _token_removed(tables: Tables, machine: int, record: DelegationTokenRemoved) -> None:
+def _token_removed(tables: CellTables, machine: int, record: DelegationTokenRemoved) -> None:
     delegation_tokens.apply_removed(tables.metadata, image.machine_prefix(machine), record)
 
 
-def _quota_altered(tables: Tables, machine: int, record: ClientQuotaAltered) -> None:
+def _quota_altered(tables: CellTables, machine: int, record: ClientQuotaAltered) -> None:
     client_quotas.apply_altered(tables.metadata, machine, record)
 
 
-def _feature_changed(tables: Tables, machine: int, record: FeatureLevelChanged) -> None:
+def _feature_changed(tables: CellTables, machine: int, record: FeatureLevelChanged) -> None:
     broker_configs.apply_feature(tables.metadata, machine, record)
 
 
-def _batch_appended(tables: Tables, machine: int, record: BatchAppended) -> SealedSegment | None:
+def _batch_appended(
+    tables: CellTables, machine: int, record: BatchAppended
+) -> SealedSegment | None:
     tail = tail_of(tables, machine, record.topic_id, record.partition)
     assert tail is not None, record
     if tail.rules is None:
@@ -244,7 +246,7 @@ def _batch_appended(tables: Tables, machine: int, record: BatchAppended) -> Seal
     return tail.take(record.batch)
 
 
-def _is_cleaned(tables: Tables, machine: int, topic_id: Uuid) -> bool:
+def _is_cleaned(tables: CellTables, machine: int, topic_id: Uuid) -> bool:
     """Whether a log cleaner passes over a topic's logs; it needs the whole index."""
     topic = image.topic_by_id(tables.metadata, machine, topic_id) if tables.may_clean else None
     if topic is None:
@@ -253,27 +255,27 @@ def _is_cleaned(tables: Tables, machine: int, topic_id: Uuid) -> bool:
     return retention_limits.cleaning_of(topic, settings) is not None
 
 
-def _producers_expired(tables: Tables, machine: int, record: ProducersExpired) -> None:
+def _producers_expired(tables: CellTables, machine: int, record: ProducersExpired) -> None:
     producer.expire(tables.producers, machine, record)
 
 
-def _producer_noted(tables: Tables, machine: int, record: ProducerNoted) -> None:
+def _producer_noted(tables: CellTables, machine: int, record: ProducerNoted) -> None:
     producer.note_producer(tables.producers, machine, record)
 
 
-def _log_start_moved(tables: Tables, machine: int, record: LogStartMoved) -> None:
+def _log_start_moved(tables: CellTables, machine: int, record: LogStartMoved) -> None:
     place = (machine, record.topic_id, record.partition)
     deleted_times.note(tables.logs, machine, record)
     moved = log.move_start(tables.logs, *place, record.log_start_offset)
     rolling.delete(tables.logs, machine, moved, record.segments_deleted_to)
 
 
-def _log_cleaned(tables: Tables, machine: int, record: LogCleaned) -> None:
+def _log_cleaned(tables: CellTables, machine: int, record: LogCleaned) -> None:
     rules = retention_limits.rolling_rules_in(tables, machine, record.topic_id)
     cleaner.apply_cleaned(tables.logs, machine, record, rules)
 
 
-def _high_watermark_moved(tables: Tables, machine: int, record: HighWatermarkMoved) -> None:
+def _high_watermark_moved(tables: CellTables, machine: int, record: HighWatermarkMoved) -> None:
     key = log.log_key(machine, record.topic_id, record.partition)
     changed = tables.logs.change(key, log.Log)
     if record.high_watermark < changed.high_watermark:
@@ -282,7 +284,7 @@ def _high_watermark_moved(tables: Tables, machine: int, record: HighWatermarkMov
         log.raise_high_watermark(changed, record.high_watermark)
 
 
-def _log_truncated(tables: Tables, machine: int, record: LogTruncated) -> None:
+def _log_truncated(tables: CellTables, machine: int, record: LogTruncated) -> None:
     place = (machine, record.topic_id, record.partition)
     rules = retention_limits.rolling_rules_in(tables, machine, record.topic_id)
     cut = tables.logs.change(log.log_key(*place), log.Log)
@@ -290,100 +292,104 @@ def _log_truncated(tables: Tables, machine: int, record: LogTruncated) -> None:
     truncation.truncate(tables, *place, record.log_end_offset)
 
 
-def _log_started_anew(tables: Tables, machine: int, record: LogStartedAnew) -> None:
+def _log_started_anew(tables: CellTables, machine: int, record: LogStartedAnew) -> None:
     truncation.restart_at(tables, machine, record.topic_id, record.partition, record.offset)
 
 
-def _log_taken(tables: Tables, machine: int, record: LogTaken) -> None:
+def _log_taken(tables: CellTables, machine: int, record: LogTaken) -> None:
     taking.take(tables, machine, record.topic_id, record.partition, record.items)
 
 
-def _log_placed(tables: Tables, machine: int, record: LogPlaced) -> None:
+def _log_placed(tables: CellTables, machine: int, record: LogPlaced) -> None:
     key = log.log_key(machine, record.topic_id, record.partition)
     tables.logs.change(key, log.Log).directory = record.directory
 
 
-def _replicas_assigned(tables: Tables, machine: int, record: ReplicasAssigned) -> None:
+def _replicas_assigned(tables: CellTables, machine: int, record: ReplicasAssigned) -> None:
     image.apply_replicas_assigned(tables.metadata, machine, record)
 
 
-def _without_state(_tables: Tables, _machine: int, _record: Record) -> None:
+def _without_state(_tables: CellTables, _machine: int, _record: Record) -> None:
     """Change nothing: the record is for readers of the history, or of rows."""
 
 
-def _registration_changed(tables: Tables, machine: int, record: BrokerRegistrationChanged) -> None:
+def _registration_changed(
+    tables: CellTables, machine: int, record: BrokerRegistrationChanged
+) -> None:
     image.apply_registration_changed(tables.metadata, machine, record)
 
 
-def _registered(tables: Tables, machine: int, record: BrokerRegistered) -> None:
+def _registered(tables: CellTables, machine: int, record: BrokerRegistered) -> None:
     image.apply_registered(tables.metadata, machine, record)
 
 
-def _unregistered(tables: Tables, machine: int, record: BrokerUnregistered) -> None:
+def _unregistered(tables: CellTables, machine: int, record: BrokerUnregistered) -> None:
     image.apply_unregistered(tables.metadata, machine, record)
 
 
-def _offset_committed(tables: Tables, machine: int, record: OffsetCommitted) -> None:
+def _offset_committed(tables: CellTables, machine: int, record: OffsetCommitted) -> None:
     transactional_offsets.apply_committed(tables.groups, machine, record)
     committed_offsets.apply_committed(tables.groups, machine, record)
 
 
-def _offset_deleted(tables: Tables, machine: int, record: OffsetDeleted) -> None:
+def _offset_deleted(tables: CellTables, machine: int, record: OffsetDeleted) -> None:
     transactional_offsets.apply_deleted(tables.groups, machine, record)
     committed_offsets.apply_deleted(tables.groups, machine, record)
 
 
-def _offsets_pending(tables: Tables, machine: int, record: TransactionalOffsetsWritten) -> None:
+def _offsets_pending(tables: CellTables, machine: int, record: TransactionalOffsetsWritten) -> None:
     transactional_offsets.apply_written(tables.groups, machine, record)
 
 
-def _offsets_ended(tables: Tables, machine: int, record: TransactionalOffsetsEnded) -> None:
+def _offsets_ended(tables: CellTables, machine: int, record: TransactionalOffsetsEnded) -> None:
     transactional_offsets.apply_ended(tables.groups, machine, record)
 
 
-def _group_written(tables: Tables, machine: int, record: GroupMetadataWritten) -> None:
+def _group_written(tables: CellTables, machine: int, record: GroupMetadataWritten) -> None:
     groups.apply_metadata(tables, machine, record)
 
 
-def _group_removed(tables: Tables, machine: int, record: GroupRemoved) -> None:
+def _group_removed(tables: CellTables, machine: int, record: GroupRemoved) -> None:
     groups.drop(tables, machine, record.group_id)
 
 
-def _block_allocated(tables: Tables, machine: int, record: ProducerIdBlockAllocated) -> None:
+def _block_allocated(tables: CellTables, machine: int, record: ProducerIdBlockAllocated) -> None:
     producer_ids.apply_allocated(tables.metadata, machine, record)
 
 
-def _block_received(tables: Tables, machine: int, record: ProducerIdBlockReceived) -> None:
+def _block_received(tables: CellTables, machine: int, record: ProducerIdBlockReceived) -> None:
     producer_ids.apply_received(tables.metadata, machine, record)
 
 
-def _block_written(tables: Tables, _machine: int, record: ProducerIdBlockWritten) -> None:
+def _block_written(tables: CellTables, _machine: int, record: ProducerIdBlockWritten) -> None:
     zookeeper_producer_ids.apply_written(tables.metadata, record)
 
 
-def _id_issued(tables: Tables, machine: int, record: ProducerIdIssued) -> None:
+def _id_issued(tables: CellTables, machine: int, record: ProducerIdIssued) -> None:
     producer_ids.apply_issued(tables.metadata, machine, record)
 
 
-def _metadata_written(tables: Tables, machine: int, record: TransactionMetadataWritten) -> None:
+def _metadata_written(tables: CellTables, machine: int, record: TransactionMetadataWritten) -> None:
     transactional_ids.apply_written(tables.transactions, machine, record)
 
 
-def _markers_written(tables: Tables, machine: int, record: TransactionMarkersWritten) -> None:
+def _markers_written(tables: CellTables, machine: int, record: TransactionMarkersWritten) -> None:
     transactional_ids.apply_markers(tables.transactions, machine, record)
 
 
-def _transactional_id_expired(tables: Tables, machine: int, record: TransactionalIdExpired) -> None:
+def _transactional_id_expired(
+    tables: CellTables, machine: int, record: TransactionalIdExpired
+) -> None:
     transactional_ids.apply_expired(tables.transactions, machine, record)
 
 
-Applier = Callable[[Tables, int, Any], SealedSegment | None]
+Applier = Callable[[CellTables, int, Any], SealedSegment | None]
 
 
 def _closing(applier: Applier) -> Applier:
     """Return an applier after which the ends of logs are looked up again."""
 
-    def apply_and_close(tables: Tables, machine: int, record: Any) -> SealedSegment | None:
+    def apply_and_close(tables: CellTables, machine: int, record: Any) -> SealedSegment | None:
         pushed_out = applier(tables, machine, record)
         tables.tails.clear()
         return pushed_out
@@ -394,7 +400,7 @@ def _closing(applier: Applier) -> Applier:
 def _counted(applier: Applier) -> Applier:
     """Return an applier that also counts the record in the controller's log."""
 
-    def apply_and_count(tables: Tables, machine: int, record: Any) -> SealedSegment | None:
+    def apply_and_count(tables: CellTables, machine: int, record: Any) -> SealedSegment | None:
         pushed_out = applier(tables, machine, record)
         if machine == CONTROLLER:
             metadata_log.count(tables.metadata)

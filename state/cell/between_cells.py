@@ -33,7 +33,7 @@ from typing import Any
 import msgspec
 
 from brokertwin.state.apis.registry import BUILT
-from brokertwin.state.cell.delivery import DeliverySchedule, Step, arrives
+from brokertwin.state.cell.delivery import DeliveryOrder, Step, arrives
 from brokertwin.state.cell.output_rows import Rows
 from brokertwin.state.core.decision import (
     CONTROLLER,
@@ -169,7 +169,7 @@ class Outward:
 
     def __init__(
         self,
-        inner: DeliverySchedule,
+        inner: DeliveryOrder,
         table: Table,
         settings: CellSettings,
         event: Event | None,

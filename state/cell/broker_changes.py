@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from brokertwin.state.cell import between_cells, handover, replicas_of
 from brokertwin.state.cell.between_cells import Outward, RegistrationEvent
 from brokertwin.state.cell.causes import Cause
-from brokertwin.state.cell.delivery import DeliverySchedule, undelayed
+from brokertwin.state.cell.delivery import DeliveryOrder, undelayed
 from brokertwin.state.cell.effects import RecordEffects
 from brokertwin.state.cell.output_rows import EventRefusedError, Rows
 from brokertwin.state.cluster.machines import Broker, Controller, Machine
@@ -24,7 +24,7 @@ from brokertwin.state.core.records import (
     Record,
 )
 from brokertwin.state.core.settings import CellSettings
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from brokertwin.state.eras import high_watermark_truncation
 from brokertwin.state.replication import (
     checkpoints,
@@ -42,15 +42,15 @@ from brokertwin.state.replication.registrations import BrokerControlState
 class BrokerChanges(ABC):
     """The part of the loop about brokers; `CellLoop` is the whole loop."""
 
-    _tables: Tables
+    _tables: CellTables
     _settings: CellSettings
     _rows: Rows
     _effects: RecordEffects
     _event: Event | None
     _now: int
     _event_time: int
-    _here: DeliverySchedule
-    _delivery: DeliverySchedule
+    _here: DeliveryOrder
+    _delivery: DeliveryOrder
     _brokers: dict[int, Broker]
     """Cached brokers; a change of their settings clears them."""
     _outward: Outward | None

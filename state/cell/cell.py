@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from brokertwin.state.cell import between_cells, expiry
-from brokertwin.state.cell.delivery import AtOnce, DeliverySchedule
+from brokertwin.state.cell.delivery import AtOnce, DeliveryOrder
 from brokertwin.state.cell.output_rows import Rows
 from brokertwin.state.cell.requests import refusal_for
 from brokertwin.state.cell.run import CellLoop
@@ -35,7 +35,7 @@ from brokertwin.state.core.layers import DamagedError
 from brokertwin.state.core.outputs import Output, Position
 from brokertwin.state.core.pending import NO_DEADLINE
 from brokertwin.state.core.settings import CellSettings
-from brokertwin.state.core.tables import COLUMN_OF, MORE, ReadBaseOf, Tables
+from brokertwin.state.core.tables import COLUMN_OF, MORE, CellTables, ReadBaseOf
 
 STATE_VERSION = 6
 """The version of the state row; `upgrades.py` has the step from each former version."""
@@ -76,13 +76,13 @@ class Cell:
         settings: CellSettings,
         columns: Mapping[str, bytes] | None = None,
         make_rows: Callable[[CellSettings], Rows] = Rows,
-        make_schedule: Callable[[], DeliverySchedule] = AtOnce,
+        make_schedule: Callable[[], DeliveryOrder] = AtOnce,
         read_base: ReadBaseOf | None = None,
     ) -> None:
         self._settings = settings
         self._make_rows = make_rows
         self._make_schedule = make_schedule
-        self.tables = Tables(columns, read_base)
+        self.tables = CellTables(columns, read_base)
         meta = (columns or {}).get("meta")
         self.meta = msgspec.msgpack.decode(meta, type=Meta) if meta else Meta()
         self._since_commit: list[tuple[bytes, Position]] = []

@@ -25,7 +25,7 @@ from brokertwin.state.core.check import (
 )
 from brokertwin.state.core.decision import PendingRequest
 from brokertwin.state.core.pending import NO_DEADLINE, Pending
-from brokertwin.state.core.tables import TABLE_NAMES, Tables
+from brokertwin.state.core.tables import TABLE_NAMES, CellTables
 from brokertwin.state.fetch import check as fetch
 from brokertwin.state.fetch.session_items import Active, CachedFetchPartition, FetchSession
 from brokertwin.state.fetch.shards import ShardLayout
@@ -140,7 +140,7 @@ class Checker:
         self._since_begun: Keys | None = None
         """Items touched in the checked cell, and `_not_seen` before it; None for all."""
         self._not_seen: Keys | None = None
-        self._tables: Tables | None = None
+        self._tables: CellTables | None = None
 
     def begin(self, cell: Cell) -> None:
         """Start with a cell before its first event, in the state of the former cell's last commit.
@@ -183,7 +183,7 @@ def _joined(one: Keys | None, other: Keys | None) -> Keys | None:
     return one
 
 
-def _kinds(tables: Tables, brokers: list[int], touched: Touched) -> Violations:
+def _kinds(tables: CellTables, brokers: list[int], touched: Touched) -> Violations:
     for name in TABLE_NAMES:
         table = tables[name]
         for key in touched.keys(name, table):
@@ -206,7 +206,7 @@ def _read(name: str, key: str) -> tuple[int | None, list[str]]:
     return machine_of(key), wrong
 
 
-def _quiet_partitions(tables: Tables, touched: Touched) -> Violations:
+def _quiet_partitions(tables: CellTables, touched: Touched) -> Violations:
     """Check that partitions a session does not look at have no news."""
     if not touched.has("fetch_sessions", *fetch.KINDS) and not touched.has("logs", "log"):
         return
@@ -236,7 +236,7 @@ def _of_cached(key: str) -> tuple[str, str, str, str]:
     return f"{broker}/active/{session_id}", f"{broker}/session/{session_id}", session_id, identity
 
 
-def _waits(tables: Tables, touched: Touched) -> Violations:
+def _waits(tables: CellTables, touched: Touched) -> Violations:
     """Check that nothing pending waits only for a missing log or session."""
     is_gone = touched.is_gone("logs", tables.logs, "log")
     is_gone = is_gone or touched.is_gone("fetch_sessions", tables.fetch_sessions, "session")
@@ -254,7 +254,7 @@ def _waits(tables: Tables, touched: Touched) -> Violations:
             yield f"somebody waits for {watched}, which is not there"
 
 
-def _goes_on(tables: Tables, wait: Pending, is_session: bool, has_topic: bool) -> bool:
+def _goes_on(tables: CellTables, wait: Pending, is_session: bool, has_topic: bool) -> bool:
     """Whether something pending resumes without the log or session that is gone.
 
     A session can be closed or evicted. Another broker can lead a partition of an existing topic
@@ -269,14 +269,14 @@ def _goes_on(tables: Tables, wait: Pending, is_session: bool, has_topic: bool) -
     return any(_is_there(tables, each) for each in wait.logs)
 
 
-def _has_topic(tables: Tables, watched: str) -> bool:
+def _has_topic(tables: CellTables, watched: str) -> bool:
     """Whether the topic of a log still exists."""
     broker = machine_of(watched)
     assert broker is not None, watched
     return image.topic_by_id(tables.metadata, broker, topic_id_of(watched)) is not None
 
 
-def _is_there(tables: Tables, watched: str) -> bool:
+def _is_there(tables: CellTables, watched: str) -> bool:
     return watched in tables.logs or watched in tables.fetch_sessions
 
 

@@ -36,7 +36,7 @@ Step = MetadataRead | Sent
 """A delivery."""
 
 
-class DeliverySchedule(Protocol):
+class DeliveryOrder(Protocol):
     """The interface between the loop of a cell and a delivery."""
 
     def publish(self, record: Record, brokers: Iterable[int]) -> None:

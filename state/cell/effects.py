@@ -25,7 +25,7 @@ from brokertwin.state.core.records import (
 )
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.settings import CellSettings
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from brokertwin.state.fetch import fetch_session
 from brokertwin.state.fetch.session_items import Watchers, watchers_key
 from brokertwin.state.groups.group_rows import GROUP_RECORD_TYPES
@@ -59,7 +59,7 @@ class RecordEffects:
 
     now = 0
 
-    def __init__(self, tables: Tables, settings: CellSettings, rows: Rows) -> None:
+    def __init__(self, tables: CellTables, settings: CellSettings, rows: Rows) -> None:
         self._tables = tables
         self._sessions = tables.fetch_sessions
         self._settings = settings

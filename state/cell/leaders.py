@@ -27,7 +27,7 @@ from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.events import Move, Reason, Refusal
 from brokertwin.state.core.records import PartitionAltered, PartitionChanged, PartitionTaken
 from brokertwin.state.core.schema import Uuid
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from brokertwin.state.logs import log, producer
 from brokertwin.state.replication.copying import Place
 from brokertwin.state.transactions import transaction_verification as verifications
@@ -87,7 +87,7 @@ def _taken(leader: Broker, place: Place, keys: dict[str, list[str]]) -> Partitio
     return PartitionTaken(*place, items)
 
 
-def apply_taken(tables: Tables, machine: int, record: PartitionTaken) -> None:
+def apply_taken(tables: CellTables, machine: int, record: PartitionTaken) -> None:
     """Give the leader's items to the new leader."""
     if "logs" in record.items:
         log.remove(tables.logs, machine, record.topic_id, record.partition)
@@ -101,7 +101,7 @@ def apply_taken(tables: Tables, machine: int, record: PartitionTaken) -> None:
         transactional_offsets.index(tables.groups, machine, f"{machine}/{key}")
 
 
-def apply_changed(tables: Tables, machine: int, record: PartitionChanged) -> None:
+def apply_changed(tables: CellTables, machine: int, record: PartitionChanged) -> None:
     """Begin the new leader's epoch; the former leader drops its items."""
     if machine == record.former_leader:
         _drop(tables, machine, record)
@@ -111,7 +111,7 @@ def apply_changed(tables: Tables, machine: int, record: PartitionChanged) -> Non
         log.begin_epoch(tables.logs.change(log_key, log.Log), record.leader_epoch)
 
 
-def apply_altered(tables: Tables, machine: int, record: PartitionAltered) -> None:
+def apply_altered(tables: CellTables, machine: int, record: PartitionAltered) -> None:
     """Apply a change of a partition; a broker has a log exactly if it is a replica."""
     topic = image.topic_by_id(tables.metadata, machine, record.topic_id)
     assert topic is not None, record.topic_id
@@ -130,13 +130,13 @@ def apply_altered(tables: Tables, machine: int, record: PartitionAltered) -> Non
         log.begin_epoch(tables.logs.change(key, log.Log), now.leader_epoch)
 
 
-def _drop_replica(tables: Tables, machine: int, topic_id: Uuid, partition: int) -> None:
+def _drop_replica(tables: CellTables, machine: int, topic_id: Uuid, partition: int) -> None:
     log.remove(tables.logs, machine, topic_id, partition)
     producer.remove_partition(tables.producers, machine, topic_id, partition)
     verifications.forget_partition(tables.in_flight, machine, topic_id, partition)
 
 
-def _drop(tables: Tables, machine: int, record: PartitionChanged) -> None:
+def _drop(tables: CellTables, machine: int, record: PartitionChanged) -> None:
     loading.forget(tables, machine, record.topic_id, record.partition)
     keys = _keys_of(tables, machine, record.topic_id, record.partition)
     for name, of_table in keys.items():
@@ -149,7 +149,9 @@ def _drop(tables: Tables, machine: int, record: PartitionChanged) -> None:
         log.create(tables.logs, machine, record.topic_id, topic.name, record.partition)
 
 
-def _keys_of(tables: Tables, machine: int, topic_id: Uuid, partition: int) -> dict[str, list[str]]:
+def _keys_of(
+    tables: CellTables, machine: int, topic_id: Uuid, partition: int
+) -> dict[str, list[str]]:
     """Return the keys of a machine's items of a partition, by table."""
     prefix, place = f"{machine}/", (topic_id, partition)
     found = {

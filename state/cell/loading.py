@@ -24,17 +24,17 @@ from brokertwin.state.core.records import (
     Record,
 )
 from brokertwin.state.core.schema import Uuid
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from brokertwin.state.groups import committed_offsets
 from brokertwin.state.logs.log import Log, batches_from, log_key
 from brokertwin.state.replication import internal_logs
 from brokertwin.state.share import state_store
 from brokertwin.state.transactions import transactional_ids, transactional_offsets
 
-Apply = Callable[[Tables, int, Record], object]
+Apply = Callable[[CellTables, int, Record], object]
 
 
-def apply_loaded(tables: Tables, machine: int, record: PartitionLoaded, apply: Apply) -> None:
+def apply_loaded(tables: CellTables, machine: int, record: PartitionLoaded, apply: Apply) -> None:
     """Replace a coordinator's state of a partition by the content of the log."""
     forget(tables, machine, record.topic_id, record.partition)
     log = tables.logs.get(log_key(machine, record.topic_id, record.partition), Log)
@@ -46,12 +46,12 @@ def apply_loaded(tables: Tables, machine: int, record: PartitionLoaded, apply: A
             apply(tables, machine, written)
 
 
-def apply_unloaded(tables: Tables, machine: int, record: PartitionUnloaded) -> None:
+def apply_unloaded(tables: CellTables, machine: int, record: PartitionUnloaded) -> None:
     """Drop a coordinator's state of a partition."""
     forget(tables, machine, record.topic_id, record.partition)
 
 
-def forget(tables: Tables, machine: int, topic_id: Uuid, partition: int) -> None:
+def forget(tables: CellTables, machine: int, topic_id: Uuid, partition: int) -> None:
     """Drop a coordinator's state of a partition."""
     keys = coordinated_keys(tables, machine, topic_id, partition)
     for key in keys.get("groups", []):
@@ -61,13 +61,13 @@ def forget(tables: Tables, machine: int, topic_id: Uuid, partition: int) -> None
             tables[name].drop(key)
 
 
-def knows_any(tables: Tables, machine: int, topic_id: Uuid, partition: int) -> bool:
+def knows_any(tables: CellTables, machine: int, topic_id: Uuid, partition: int) -> bool:
     """Whether a coordinator has any state of a partition."""
     return any(coordinated_keys(tables, machine, topic_id, partition).values())
 
 
 def coordinated_keys(
-    tables: Tables, machine: int, topic_id: Uuid, partition: int
+    tables: CellTables, machine: int, topic_id: Uuid, partition: int
 ) -> dict[str, list[str]]:
     """Return the keys of a coordinator's state of a partition, by table."""
     topic = image.topic_by_id(tables.metadata, machine, topic_id)

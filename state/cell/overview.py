@@ -12,7 +12,7 @@ from typing import Any
 from brokertwin.state.cluster import failed_dirs, image
 from brokertwin.state.cluster.image import Partition, Topic
 from brokertwin.state.core.decision import CONTROLLER
-from brokertwin.state.core.tables import Table, Tables
+from brokertwin.state.core.tables import CellTables, Table
 from brokertwin.state.logs import log
 from brokertwin.state.logs.log import Log
 from brokertwin.state.replication import network
@@ -24,7 +24,7 @@ RUNNING, STOPPED, STARTING = "running", "stopped", "starting"
 ISOLATED, SEVERED = "isolated", "severed"
 
 
-def brokers(cells: Sequence[Tables], ids: Sequence[int]) -> list[Row]:
+def brokers(cells: Sequence[CellTables], ids: Sequence[int]) -> list[Row]:
     """Return the brokers of a cluster with their states and numbers of partitions."""
     partitions = [partition for topic in _topics(cells) for partition in topic.partitions]
     return [
@@ -39,7 +39,7 @@ def brokers(cells: Sequence[Tables], ids: Sequence[int]) -> list[Row]:
     ]
 
 
-def partitions(cells: Sequence[Tables]) -> list[Row]:
+def partitions(cells: Sequence[CellTables]) -> list[Row]:
     """Return the partitions of a cluster, by topic and number.
 
     `logs` has a row for each replica with a log, `lag` is the greatest lag among them. The leader's
@@ -52,7 +52,7 @@ def partitions(cells: Sequence[Tables]) -> list[Row]:
     ]
 
 
-def _partition(cells: Sequence[Tables], topic: Topic, number: int, partition: Partition) -> Row:
+def _partition(cells: Sequence[CellTables], topic: Topic, number: int, partition: Partition) -> Row:
     logs = {
         broker: found
         for broker in partition.replicas
@@ -86,7 +86,7 @@ def _replica(broker: int, found: Log, leaders_end: int) -> Row:
     }
 
 
-def _log(cells: Sequence[Tables], broker: int, topic: Topic, number: int) -> Log | None:
+def _log(cells: Sequence[CellTables], broker: int, topic: Topic, number: int) -> Log | None:
     """Return a broker's log from its cell."""
     key = log.log_key(broker, topic.topic_id, number)
     return next((tables.logs.get(key, Log) for tables in cells if key in tables.logs), None)
@@ -96,7 +96,7 @@ def _is_starting(table: Table, broker: int) -> bool:
     return network.is_starting(table, broker) or network.registering_by(table, broker) > 0
 
 
-def _state_of(cells: Sequence[Tables], broker: int) -> str:
+def _state_of(cells: Sequence[CellTables], broker: int) -> str:
     states = {
         STARTING: _is_starting,
         STOPPED: network.is_stopped,
@@ -110,6 +110,6 @@ def _state_of(cells: Sequence[Tables], broker: int) -> str:
     return f"{RUNNING}, without {', '.join(failed)}" if failed else RUNNING
 
 
-def _topics(cells: Sequence[Tables]) -> list[Topic]:
+def _topics(cells: Sequence[CellTables]) -> list[Topic]:
     """Return the topics as the controller knows them."""
     return [topic for tables in cells for topic in image.all_topics(tables.metadata, CONTROLLER)]

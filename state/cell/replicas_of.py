@@ -8,7 +8,7 @@ their broker. The broker's memory is lost.
 from brokertwin.state.cluster.coordinators import COORDINATED
 from brokertwin.state.cluster.machines import Machine
 from brokertwin.state.core import pending
-from brokertwin.state.core.tables import IN_MEMORY, Tables
+from brokertwin.state.core.tables import IN_MEMORY, CellTables
 from brokertwin.state.replication import checkpoints
 from brokertwin.state.replication.copying import Place
 
@@ -36,7 +36,7 @@ def coordinated(machine: Machine, broker: int) -> list[Place]:
     ]
 
 
-def forget(tables: Tables, broker: int) -> None:
+def forget(tables: CellTables, broker: int) -> None:
     """Drop a broker's memory: sessions, timers, its knowledge of followers."""
     for name in IN_MEMORY:
         for key in tables[name].keys(f"{broker}/"):

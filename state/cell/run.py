@@ -20,7 +20,7 @@ from brokertwin.state.cell.apply import METADATA_RECORDS
 from brokertwin.state.cell.between_cells import Outward
 from brokertwin.state.cell.broker_events import HANDLERS
 from brokertwin.state.cell.causes import TIME_UP, Replied
-from brokertwin.state.cell.delivery import AtOnce, DeliverySchedule, HeldBack, MetadataRead, arrives
+from brokertwin.state.cell.delivery import AtOnce, DeliveryOrder, HeldBack, MetadataRead, arrives
 from brokertwin.state.cell.effects import RecordEffects
 from brokertwin.state.cell.output_rows import EventRefusedError, Rows
 from brokertwin.state.cell.requests import api_of, internal_request
@@ -57,7 +57,7 @@ from brokertwin.state.core.records import (
 )
 from brokertwin.state.core.schema import Body
 from brokertwin.state.core.settings import CellSettings
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from brokertwin.state.eras import leader_and_isr
 from brokertwin.state.fetch import fetch_session, session_items
 from brokertwin.state.fetch.shards import ShardLayout
@@ -82,10 +82,10 @@ class CellLoop(Resuming):
 
     def __init__(
         self,
-        tables: Tables,
+        tables: CellTables,
         settings: CellSettings,
         rows: Rows,
-        schedule: DeliverySchedule | None = None,
+        schedule: DeliveryOrder | None = None,
     ) -> None:
         self._tables = tables
         self._settings = settings

@@ -18,12 +18,12 @@ from brokertwin.state.cluster.image import Topic, TopicName, machine_prefix
 from brokertwin.state.core import pending
 from brokertwin.state.core.check import ALL, Touched, Violations, by_kind, kind_of, machine_of
 from brokertwin.state.core.decision import CONTROLLER
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from brokertwin.state.logs.log import Log, log_key
 
 
 def check(
-    tables: Tables,
+    tables: CellTables,
     brokers: Sequence[int],
     has_controller: bool = True,
     absent: Iterable[int] = (),
@@ -45,7 +45,7 @@ def check(
 
 
 def _images(
-    tables: Tables, held_here: Sequence[int], has_controller: bool, absent: Iterable[int]
+    tables: CellTables, held_here: Sequence[int], has_controller: bool, absent: Iterable[int]
 ) -> Violations:
     machines = [CONTROLLER, *held_here] if has_controller else [*held_here]
     topics = {machine: image.all_topics(tables.metadata, machine) for machine in machines}
@@ -78,7 +78,7 @@ def _group_alike(topics: dict[int, list[Topic]]) -> Alike:
 
 
 def _images_agree(
-    tables: Tables, first: int, others: list[int], topics: dict[int, list[Topic]]
+    tables: CellTables, first: int, others: list[int], topics: dict[int, list[Topic]]
 ) -> Violations:
     """Brokers have the same metadata as the first machine."""
     levels, settings = features.changed(tables.metadata, first), _settings(tables, first)
@@ -95,14 +95,14 @@ def _images_agree(
             yield f"broker {broker} has the settings {found}, not {settings}"
 
 
-def _settings(tables: Tables, machine: int) -> list[dict[str, dict[str, str]]]:
+def _settings(tables: CellTables, machine: int) -> list[dict[str, dict[str, str]]]:
     """A machine's dynamic settings of each kind; empty if no machine has any."""
     if by_kind(tables.metadata).keys().isdisjoint(given_configs.KINDS):
         return []
     return [given_configs.everything(tables.metadata, machine, k) for k in given_configs.KINDS]
 
 
-def _image(tables: Tables, machine: int, topics: list[Topic]) -> Violations:
+def _image(tables: CellTables, machine: int, topics: list[Topic]) -> Violations:
     table, prefix = tables.metadata, machine_prefix(machine)
     by_id = {topic.topic_id: topic.name for topic in topics}
     names = f"{prefix}/name/"
@@ -126,7 +126,7 @@ def _partitions(prefix: str, topics: list[Topic]) -> Violations:
                 yield f"{prefix}: {topic.name}-{number} has the replicas {partition}"
 
 
-def _logs(tables: Tables, alike: Alike) -> Violations:
+def _logs(tables: CellTables, alike: Alike) -> Violations:
     """Each broker has the logs of its replicas."""
     wanted: dict[str, int | None] = {}
     for members, topics in alike:
@@ -155,7 +155,7 @@ def _log_mismatch(key: str, is_wanted: bool) -> str:
     return f"{key} is a replica without a log" if is_wanted else f"{key} is a log without a replica"
 
 
-def _logs_touched(tables: Tables, touched: Touched) -> Violations:
+def _logs_touched(tables: CellTables, touched: Touched) -> Violations:
     """Check touched logs alone; the images have not changed."""
     for key in touched.keys("logs", tables.logs):
         if kind_of(key) != "log":

@@ -14,7 +14,7 @@ from brokertwin.state.core.bounded_cache import bounded_cache
 from brokertwin.state.core.errors import NONE, Error
 from brokertwin.state.core.java_hashes import hash_map_order, java_hash
 from brokertwin.state.core.schema import Uuid
-from brokertwin.state.core.tables import KEYS_KEPT, Tables
+from brokertwin.state.core.tables import KEYS_KEPT, CellTables
 
 GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
@@ -80,7 +80,7 @@ def has_followers(machine: Machine, topic_name: str, key: str) -> bool:
     return len(topic.partitions[partition_for(key, len(topic.partitions))].replicas) > 1
 
 
-def leads(tables: Tables, broker: int, topic_name: str, key: str) -> bool:
+def leads(tables: CellTables, broker: int, topic_name: str, key: str) -> bool:
     """True if a broker leads the partition of `key`, or the topic does not exist."""
     topic = image.topic_by_name(tables.metadata, broker, topic_name)
     if topic is None:

@@ -3,7 +3,7 @@
 from brokertwin.state.cluster import image, retention_limits
 from brokertwin.state.cluster.topic_rules import TopicRules
 from brokertwin.state.core.schema import Uuid
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from brokertwin.state.logs.log import UNSEALED, Log, log_key
 from brokertwin.state.logs.log_tail import LogTail
 
@@ -21,13 +21,17 @@ class PartitionTail(LogTail):
     topic_rules: TopicRules | None
 
 
-def tail_of(tables: Tables, machine: int, topic_id: Uuid, partition: int) -> PartitionTail | None:
+def tail_of(
+    tables: CellTables, machine: int, topic_id: Uuid, partition: int
+) -> PartitionTail | None:
     """The end of a log, or None if the machine does not have the log."""
     found: PartitionTail | None = tables.tails.get((machine, topic_id, partition))
     return found or _opened(tables, machine, topic_id, partition)
 
 
-def _opened(tables: Tables, machine: int, topic_id: Uuid, partition: int) -> PartitionTail | None:
+def _opened(
+    tables: CellTables, machine: int, topic_id: Uuid, partition: int
+) -> PartitionTail | None:
     log = tables.logs.get(log_key(machine, topic_id, partition), Log)
     if log is None:
         return None

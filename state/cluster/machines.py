@@ -26,7 +26,7 @@ from brokertwin.state.core.decision import CONTROLLER, Request
 from brokertwin.state.core.errors import NONE, Error
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from brokertwin.state.logs import log
 from brokertwin.state.logs.log import Log
 
@@ -70,7 +70,7 @@ class Machine:
     Look-ups in the image are cached until `forget`; `topics_seen` has topics by id.
     """
 
-    def __init__(self, machine: int, tables: Tables, settings: CellSettings, now: int) -> None:
+    def __init__(self, machine: int, tables: CellTables, settings: CellSettings, now: int) -> None:
         self.id = machine
         self.tables = tables
         self.cell = settings
@@ -311,7 +311,7 @@ class Broker(Machine):
     def __init__(
         self,
         broker: int,
-        tables: Tables,
+        tables: CellTables,
         settings: CellSettings,
         now: int,
         event_time: int | None = None,
@@ -399,7 +399,7 @@ class Broker(Machine):
 class Controller(Machine):
     """The controller: topics, brokers and producer id blocks."""
 
-    def __init__(self, tables: Tables, settings: CellSettings, now: int) -> None:
+    def __init__(self, tables: CellTables, settings: CellSettings, now: int) -> None:
         super().__init__(CONTROLLER, tables, settings, now)
 
     def is_of_epoch(self, broker: int, epoch: int) -> bool:

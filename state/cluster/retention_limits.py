@@ -12,7 +12,7 @@ from brokertwin.state.cluster.image import INTERNAL_TOPICS, Topic
 from brokertwin.state.configs.topic_configs import value_of
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.settings import BrokerSettings
-from brokertwin.state.core.tables import Table, Tables
+from brokertwin.state.core.tables import CellTables, Table
 from brokertwin.state.logs.cleaner import CleaningRules
 from brokertwin.state.logs.log_segments import RollingRules
 from brokertwin.state.logs.retention import RetentionLimits
@@ -58,7 +58,7 @@ def cleaning_of(topic: Topic, settings: BrokerSettings) -> CleaningRules | None:
     )
 
 
-def rolling_rules_in(tables: Tables, machine: int, topic_id: Uuid) -> RollingRules:
+def rolling_rules_in(tables: CellTables, machine: int, topic_id: Uuid) -> RollingRules:
     """Rolling rules of a topic on a broker, cached until a setting changes."""
     given = tables.given
     derived = tables.metadata.derived

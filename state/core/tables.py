@@ -337,7 +337,7 @@ def row_columns(tables: Mapping[str, bytes]) -> dict[str, bytes]:
     return columns
 
 
-class Tables:
+class CellTables:
     """The tables of one cell."""
 
     def __init__(
@@ -412,10 +412,10 @@ class Tables:
         self.commit()
         return row_columns({name: table.stored() for name, table in self._tables.items()})
 
-    def copy(self) -> "Tables":
+    def copy(self) -> "CellTables":
         """Commit; a copy of the tables that shares the items' bytes."""
         self.commit()
-        twin = Tables.__new__(Tables)
+        twin = CellTables.__new__(CellTables)
         twin._adopt({name: table.copy() for name, table in self._tables.items()})
         twin.given, twin.may_clean = self.given, self.may_clean
         return twin

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from brokertwin.state.core.decision import FollowedPartition
 from brokertwin.state.core.records import LineLogged
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from brokertwin.state.logs.log import Log, log_key
 
 _PURGATORIES = {"PRODUCE": "producer", "FETCH": "fetch"}
@@ -21,7 +21,7 @@ _PURGATORIES = {"PRODUCE": "producer", "FETCH": "fetch"}
 
 
 def unblocked(
-    tables: Tables, watched: str, log_key: str, completed: Mapping[str, int]
+    tables: CellTables, watched: str, log_key: str, completed: Mapping[str, int]
 ) -> Iterator[LineLogged]:
     """Lines for the requests completed, by API, after a change of a log or a session."""
     log = tables.logs.get(log_key, Log)
@@ -47,7 +47,7 @@ class NewFetch(NamedTuple):
 
 
 def followed(
-    tables: Tables, broker: int, fetches: Sequence[NewFetch], running: Collection[str] = ()
+    tables: CellTables, broker: int, fetches: Sequence[NewFetch], running: Collection[str] = ()
 ) -> Iterator[LineLogged]:
     """Lines for partitions that a broker begins to follow; `running` are its threads."""
     for each in fetches:

@@ -6,7 +6,7 @@ from brokertwin.state.cluster.coordinators import GROUP_TOPIC, leads
 from brokertwin.state.core import pending
 from brokertwin.state.core.check import ALL, Touched, Violations, by_kind, machine_of
 from brokertwin.state.core.kafka_apis import JOIN_GROUP, SYNC_GROUP
-from brokertwin.state.core.tables import Tables, escape
+from brokertwin.state.core.tables import CellTables, escape
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.classic_group import ClassicGroup
 from brokertwin.state.groups.committed_offsets import CommittedPartitions
@@ -16,7 +16,7 @@ LIVE_KINDS = ("live-group", "live-streams")
 """Kinds of group items in the table `live_groups`."""
 
 
-def check(tables: Tables, brokers: Sequence[int], touched: Touched = ALL) -> Violations:
+def check(tables: CellTables, brokers: Sequence[int], touched: Touched = ALL) -> Violations:
     """Check the groups that some brokers coordinate."""
     has_groups = touched.has("groups") or touched.has("live_groups", *LIVE_KINDS)
     is_led = touched.has("metadata", "topic") or touched.has("cluster", "network")
@@ -34,7 +34,7 @@ GroupsOfBroker = list[tuple[str, groups.Group, bool]]
 """The groups of a broker: id, group, and whether the broker serves it."""
 
 
-def _groups_of(tables: Tables, broker: int) -> GroupsOfBroker:
+def _groups_of(tables: CellTables, broker: int) -> GroupsOfBroker:
     found: GroupsOfBroker = []
     ids = {*groups.stored_ids(tables, broker), *groups.live_ids(tables, broker)}
     for group_id in sorted(ids):
@@ -44,7 +44,7 @@ def _groups_of(tables: Tables, broker: int) -> GroupsOfBroker:
     return found
 
 
-def _is_loaded(tables: Tables, broker: int, group_id: str, group: groups.Group) -> bool:
+def _is_loaded(tables: CellTables, broker: int, group_id: str, group: groups.Group) -> bool:
     """True if a broker coordinates the group and has loaded it."""
     if not leads(tables, broker, GROUP_TOPIC, group_id):
         return False
@@ -52,7 +52,7 @@ def _is_loaded(tables: Tables, broker: int, group_id: str, group: groups.Group) 
     return not is_classic or groups.find_live(tables, broker, group_id) is not None
 
 
-def _groups(tables: Tables, known: dict[int, GroupsOfBroker]) -> Violations:
+def _groups(tables: CellTables, known: dict[int, GroupsOfBroker]) -> Violations:
     for broker, found in known.items():
         timers = set(pending.timers_of(tables.pending, f"{groups.TIMER}/{broker}/"))
         written = groups.stored_ids(tables, broker)
@@ -72,7 +72,7 @@ def _groups(tables: Tables, known: dict[int, GroupsOfBroker]) -> Violations:
             yield f"timer {name} of broker {broker} has no live group"
 
 
-def _pending_requests(tables: Tables, brokers: Sequence[int]) -> Violations:
+def _pending_requests(tables: CellTables, brokers: Sequence[int]) -> Violations:
     """Check that pending joins and syncs belong to members and vice versa."""
     waiting_ids: set[str] = set()
     for key in by_kind(tables.live_groups).get(LIVE_KINDS[0], ()):
@@ -100,7 +100,7 @@ def _waiting_ids(group: ClassicGroup) -> set[str]:
     return {each for m in members for each in (m.join_id, m.sync_id) if each}
 
 
-def _offsets(tables: Tables) -> Violations:
+def _offsets(tables: CellTables) -> Violations:
     table = tables.groups
     kinds = by_kind(table)
     indexed = set()

@@ -23,7 +23,7 @@ from brokertwin.state.core.group_records import (
 from brokertwin.state.core.records import (
     Record,
 )
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.consumer_group import (
     LEAVE_EPOCH,
@@ -111,7 +111,7 @@ def group_tombstones(
     ]
 
 
-def apply_metadata(tables: Tables, broker: int, record: ConsumerGroupMetadataWritten) -> None:
+def apply_metadata(tables: CellTables, broker: int, record: ConsumerGroupMetadataWritten) -> None:
     """Store a group epoch, or delete the group."""
     if record.epoch is None:
         groups.drop_stored(tables.groups, broker, record.group_id)
@@ -120,7 +120,9 @@ def apply_metadata(tables: Tables, broker: int, record: ConsumerGroupMetadataWri
     group.group_epoch, group.metadata_hash = record.epoch, record.metadata_hash
 
 
-def apply_member(tables: Tables, broker: int, record: ConsumerGroupMemberMetadataWritten) -> None:
+def apply_member(
+    tables: CellTables, broker: int, record: ConsumerGroupMemberMetadataWritten
+) -> None:
     """Store a member's metadata, or delete the member."""
     group = _group(tables, broker, record.group_id)
     if record.metadata is None:
@@ -131,7 +133,7 @@ def apply_member(tables: Tables, broker: int, record: ConsumerGroupMemberMetadat
 
 
 def apply_target_metadata(
-    tables: Tables, broker: int, record: ConsumerGroupTargetAssignmentMetadataWritten
+    tables: CellTables, broker: int, record: ConsumerGroupTargetAssignmentMetadataWritten
 ) -> None:
     group = _group(tables, broker, record.group_id)
     epoch = record.assignment_epoch
@@ -140,7 +142,7 @@ def apply_target_metadata(
 
 
 def apply_target(
-    tables: Tables, broker: int, record: ConsumerGroupTargetAssignmentMemberWritten
+    tables: CellTables, broker: int, record: ConsumerGroupTargetAssignmentMemberWritten
 ) -> None:
     group = _group(tables, broker, record.group_id)
     if record.topic_partitions is None:
@@ -150,7 +152,7 @@ def apply_target(
 
 
 def apply_current(
-    tables: Tables, broker: int, record: ConsumerGroupCurrentMemberAssignmentWritten
+    tables: CellTables, broker: int, record: ConsumerGroupCurrentMemberAssignmentWritten
 ) -> None:
     """Store a member's assignment; a tombstone means that it has left."""
     group = _group(tables, broker, record.group_id)
@@ -173,7 +175,9 @@ def apply_current(
     )
 
 
-def apply_regex(tables: Tables, broker: int, record: ConsumerGroupRegularExpressionWritten) -> None:
+def apply_regex(
+    tables: CellTables, broker: int, record: ConsumerGroupRegularExpressionWritten
+) -> None:
     """Store or delete the topics of a regular expression."""
     group = _group(tables, broker, record.group_id)
     if record.resolved is None:
@@ -182,5 +186,5 @@ def apply_regex(tables: Tables, broker: int, record: ConsumerGroupRegularExpress
         group.resolved[record.regular_expression] = record.resolved
 
 
-def _group(tables: Tables, broker: int, group_id: str) -> ConsumerGroup:
+def _group(tables: CellTables, broker: int, group_id: str) -> ConsumerGroup:
     return groups.change_stored(tables.groups, broker, group_id, ConsumerGroup)

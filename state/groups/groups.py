@@ -39,7 +39,7 @@ from brokertwin.state.core.group_records import (
     GroupMetadata,
     GroupMetadataWritten,
 )
-from brokertwin.state.core.tables import Table, Tables, cached_key, escape, unescape
+from brokertwin.state.core.tables import CellTables, Table, cached_key, escape, unescape
 from brokertwin.state.groups.classic_group import ClassicGroup
 from brokertwin.state.groups.classic_records import restored
 from brokertwin.state.groups.consumer_group import ConsumerGroup
@@ -108,33 +108,33 @@ def create_unwritten(broker: Broker, group_id: str) -> None:
     save(broker.tables, broker.id, group)
 
 
-def find_in_tables(tables: Tables, broker: int, group_id: str) -> Group | None:
+def find_in_tables(tables: CellTables, broker: int, group_id: str) -> Group | None:
     """Like `find`, for callers without a `Broker`."""
     return find_live(tables, broker, group_id) or _restored(tables, broker, group_id)
 
 
-def find_live(tables: Tables, broker: int, group_id: str) -> ClassicGroup | None:
+def find_live(tables: CellTables, broker: int, group_id: str) -> ClassicGroup | None:
     """Return the live classic group, read-only; None if only records exist."""
     return tables.live_groups.get(_live_key(broker, group_id), ClassicGroup)
 
 
-def live_ids(tables: Tables, broker: int) -> list[str]:
+def live_ids(tables: CellTables, broker: int) -> list[str]:
     """Return the ids of the live classic groups of a broker, in key order."""
     return _ids(tables.live_groups, _live_key(broker, ""))
 
 
-def timed_ids(tables: Tables, broker: int) -> list[str]:
+def timed_ids(tables: CellTables, broker: int) -> list[str]:
     """Return the ids of groups of any kind that have timers, sorted."""
     names = pending.timers_of(tables.pending, f"{TIMER}/{broker}/")
     return sorted({timer_of(name)[0] for name in names})
 
 
-def stored_ids(tables: Tables, broker: int) -> list[str]:
+def stored_ids(tables: CellTables, broker: int) -> list[str]:
     """Return the ids of the groups with records, sorted."""
     return sorted(_ids(tables.groups, _written_key(broker, "")))
 
 
-def change(tables: Tables, broker: int, group_id: str) -> ClassicGroup | None:
+def change(tables: CellTables, broker: int, group_id: str) -> ClassicGroup | None:
     """Return a classic group for modification.
 
     A restored group is live only after `save`.
@@ -146,12 +146,12 @@ def change(tables: Tables, broker: int, group_id: str) -> ClassicGroup | None:
     return restored_group if isinstance(restored_group, ClassicGroup) else None
 
 
-def save(tables: Tables, broker: int, group: ClassicGroup) -> None:
+def save(tables: CellTables, broker: int, group: ClassicGroup) -> None:
     """Store a live classic group, replacing the previous one."""
     tables.live_groups.put(_live_key(broker, group.group_id), group)
 
 
-def unload(tables: Tables, broker: int, group_id: str) -> None:
+def unload(tables: CellTables, broker: int, group_id: str) -> None:
     """Remove a live classic group and its timers. Its records stay."""
     group = find_live(tables, broker, group_id)
     if group is None:
@@ -162,13 +162,13 @@ def unload(tables: Tables, broker: int, group_id: str) -> None:
     tables.live_groups.drop(_live_key(broker, group_id))
 
 
-def stop_timers(tables: Tables, broker: int, group_id: str) -> None:
+def stop_timers(tables: CellTables, broker: int, group_id: str) -> None:
     """Stop all timers of a group without reading its members."""
     for name in pending.timers_of(tables.pending, f"{TIMER}/{broker}/{escape(group_id)}/"):
         set_timer(tables, broker, group_id, name, None)
 
 
-def drop(tables: Tables, broker: int, group_id: str) -> None:
+def drop(tables: CellTables, broker: int, group_id: str) -> None:
     """Remove a group: its durable state, its live state and its timers."""
     unload(tables, broker, group_id)
     tables.groups.drop(_written_key(broker, group_id))
@@ -206,12 +206,14 @@ def ensure(table: Table, broker: int, group_id: str) -> None:
         table.put(_written_key(broker, group_id), StoredClassicGroup(group_id))
 
 
-def apply_metadata(tables: Tables, broker: int, record: GroupMetadataWritten) -> None:
+def apply_metadata(tables: CellTables, broker: int, record: GroupMetadataWritten) -> None:
     stored = StoredClassicGroup(record.group_id, record.metadata)
     tables.groups.put(_written_key(broker, record.group_id), stored)
 
 
-def set_timer(tables: Tables, broker: int, group_id: str, timer: str, deadline: int | None) -> None:
+def set_timer(
+    tables: CellTables, broker: int, group_id: str, timer: str, deadline: int | None
+) -> None:
     """Set or stop a timer of a group.
 
     Args:
@@ -251,7 +253,7 @@ def resync(member_id: str) -> str:
     return _RESYNC + escape(member_id)
 
 
-def has_timer(tables: Tables, broker: int, group_id: str, timer: str) -> bool:
+def has_timer(tables: CellTables, broker: int, group_id: str, timer: str) -> bool:
     return pending.timer_of(tables.pending, _timer_name(broker, group_id, timer)) is not None
 
 
@@ -280,7 +282,7 @@ def timer_member(timer: str) -> str:
     return unescape(member)
 
 
-def _restored(tables: Tables, broker: int, group_id: str) -> Group | None:
+def _restored(tables: CellTables, broker: int, group_id: str) -> Group | None:
     stored = find_stored(tables.groups, broker, group_id)
     if isinstance(stored, StoredClassicGroup):
         return restored(group_id, stored.metadata)

@@ -16,7 +16,7 @@ from brokertwin.state.core.group_records import (
     ShareMemberMetadata,
 )
 from brokertwin.state.core.records import Record
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.assignments import in_hash_order
 from brokertwin.state.groups.consumer_group import LEAVE_EPOCH, ConsumerMemberState
@@ -64,7 +64,7 @@ def tombstones(group: ShareGroup) -> list[Record]:
     ]
 
 
-def apply_metadata(tables: Tables, broker: int, record: ShareGroupMetadataWritten) -> None:
+def apply_metadata(tables: CellTables, broker: int, record: ShareGroupMetadataWritten) -> None:
     """Store a group epoch, or delete the group."""
     if record.epoch is None:
         groups.drop_stored(tables.groups, broker, record.group_id)
@@ -73,7 +73,7 @@ def apply_metadata(tables: Tables, broker: int, record: ShareGroupMetadataWritte
     group.group_epoch, group.metadata_hash = record.epoch, record.metadata_hash
 
 
-def apply_member(tables: Tables, broker: int, record: ShareGroupMemberMetadataWritten) -> None:
+def apply_member(tables: CellTables, broker: int, record: ShareGroupMemberMetadataWritten) -> None:
     """Store a member's metadata, or delete the member."""
     group = _group(tables, broker, record.group_id)
     if record.metadata is None:
@@ -84,7 +84,7 @@ def apply_member(tables: Tables, broker: int, record: ShareGroupMemberMetadataWr
 
 
 def apply_target_metadata(
-    tables: Tables, broker: int, record: ShareGroupTargetAssignmentMetadataWritten
+    tables: CellTables, broker: int, record: ShareGroupTargetAssignmentMetadataWritten
 ) -> None:
     group = _group(tables, broker, record.group_id)
     epoch = record.assignment_epoch
@@ -93,7 +93,7 @@ def apply_target_metadata(
 
 
 def apply_target(
-    tables: Tables, broker: int, record: ShareGroupTargetAssignmentMemberWritten
+    tables: CellTables, broker: int, record: ShareGroupTargetAssignmentMemberWritten
 ) -> None:
     group = _group(tables, broker, record.group_id)
     if record.topic_partitions is None:
@@ -103,7 +103,7 @@ def apply_target(
 
 
 def apply_current(
-    tables: Tables, broker: int, record: ShareGroupCurrentMemberAssignmentWritten
+    tables: CellTables, broker: int, record: ShareGroupCurrentMemberAssignmentWritten
 ) -> None:
     """Store a member's assignment; a tombstone means that it has left."""
     group = _group(tables, broker, record.group_id)
@@ -120,7 +120,7 @@ def apply_current(
 
 
 def apply_state_partitions(
-    tables: Tables, broker: int, record: ShareGroupStatePartitionMetadataWritten
+    tables: CellTables, broker: int, record: ShareGroupStatePartitionMetadataWritten
 ) -> None:
     """Store which partitions have share state."""
     group = _group(tables, broker, record.group_id)
@@ -130,5 +130,5 @@ def apply_state_partitions(
     group.deleting = metadata.deleting if metadata is not None else {}
 
 
-def _group(tables: Tables, broker: int, group_id: str) -> ShareGroup:
+def _group(tables: CellTables, broker: int, group_id: str) -> ShareGroup:
     return groups.change_stored(tables.groups, broker, group_id, ShareGroup)

@@ -17,7 +17,7 @@ from brokertwin.state.core.streams_records import (
     StreamsMemberAssignment,
     StreamsMemberMetadata,
 )
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from brokertwin.state.groups import groups, streams_live
 from brokertwin.state.groups.consumer_group import LEAVE_EPOCH
 from brokertwin.state.groups.consumer_group_records import NO_ASSIGNMENT
@@ -73,7 +73,7 @@ def tombstones(group: StreamsGroup) -> list[Record]:
     ]
 
 
-def apply_metadata(tables: Tables, broker: int, record: StreamsGroupMetadataWritten) -> None:
+def apply_metadata(tables: CellTables, broker: int, record: StreamsGroupMetadataWritten) -> None:
     """Store a group epoch, or delete the group."""
     if record.epoch is None:
         groups.set_timer(tables, broker, record.group_id, groups.INITIAL, None)
@@ -86,7 +86,9 @@ def apply_metadata(tables: Tables, broker: int, record: StreamsGroupMetadataWrit
     group.last_assignment_configs = record.last_assignment_configs
 
 
-def apply_member(tables: Tables, broker: int, record: StreamsGroupMemberMetadataWritten) -> None:
+def apply_member(
+    tables: CellTables, broker: int, record: StreamsGroupMemberMetadataWritten
+) -> None:
     """Store a member's metadata, or delete the member."""
     group = _group(tables, broker, record.group_id)
     if record.metadata is None:
@@ -96,14 +98,14 @@ def apply_member(tables: Tables, broker: int, record: StreamsGroupMemberMetadata
     group.put(msgspec.structs.replace(member, **msgspec.structs.asdict(record.metadata)))
 
 
-def apply_topology(tables: Tables, broker: int, record: StreamsGroupTopologyWritten) -> None:
+def apply_topology(tables: CellTables, broker: int, record: StreamsGroupTopologyWritten) -> None:
     """Store the topology; its tombstone follows that of the group."""
     if record.topology is not None:
         _group(tables, broker, record.group_id).topology = record.topology
 
 
 def apply_target_metadata(
-    tables: Tables, broker: int, record: StreamsGroupTargetAssignmentMetadataWritten
+    tables: CellTables, broker: int, record: StreamsGroupTargetAssignmentMetadataWritten
 ) -> None:
     group = _group(tables, broker, record.group_id)
     epoch = record.assignment_epoch
@@ -112,7 +114,7 @@ def apply_target_metadata(
 
 
 def apply_target(
-    tables: Tables, broker: int, record: StreamsGroupTargetAssignmentMemberWritten
+    tables: CellTables, broker: int, record: StreamsGroupTargetAssignmentMemberWritten
 ) -> None:
     group = _group(tables, broker, record.group_id)
     if record.tasks is None:
@@ -122,7 +124,7 @@ def apply_target(
 
 
 def apply_current(
-    tables: Tables, broker: int, record: StreamsGroupCurrentMemberAssignmentWritten
+    tables: CellTables, broker: int, record: StreamsGroupCurrentMemberAssignmentWritten
 ) -> None:
     """Store a member's assignment; a tombstone means that it has left."""
     group = _group(tables, broker, record.group_id)
@@ -142,5 +144,5 @@ def apply_current(
     )
 
 
-def _group(tables: Tables, broker: int, group_id: str) -> StreamsGroup:
+def _group(tables: CellTables, broker: int, group_id: str) -> StreamsGroup:
     return groups.change_stored(tables.groups, broker, group_id, StreamsGroup)

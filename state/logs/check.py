@@ -25,7 +25,7 @@ from brokertwin.state.logs.log import (
 )
 from brokertwin.state.logs.log_segments import NO_TIMESTAMP
 from brokertwin.state.logs.log_transactions import NO_OFFSET
-from brokertwin.state.logs.producer import BATCHES_KEPT, Producer, sequence_after
+from brokertwin.state.logs.producer import BATCHES_KEPT, ProducerStateEntry, sequence_after
 
 OF_A_LOG = ("chunk", "sealed", "aborted", "rolled")
 """Kinds of items that belong to a log, in the table `logs`."""
@@ -224,7 +224,7 @@ def _producers(log_key: str, log: Log | None, producers: Table) -> Violations:
         if log is None:
             yield f"{key} belongs to no log"
             continue
-        producer = producers.get(key, Producer)
+        producer = producers.get(key, ProducerStateEntry)
         assert producer is not None, key
         if producer.has_open_transaction:
             number = int(key.rpartition("/")[2])
@@ -240,7 +240,7 @@ def _producers(log_key: str, log: Log | None, producers: Table) -> Violations:
         yield f"{log_key} lacks producer {number}'s transaction since {offset}"
 
 
-def _producer(producer: Producer, log: Log) -> Violations:
+def _producer(producer: ProducerStateEntry, log: Log) -> Violations:
     batches = producer.batches
     if len(batches) > BATCHES_KEPT:
         yield f"{len(batches)} batches are remembered, more than {BATCHES_KEPT}"

@@ -39,7 +39,7 @@ from brokertwin.state.logs.log import (
     sealed_segments,
 )
 from brokertwin.state.logs.log_segments import RollingRules
-from brokertwin.state.logs.producer import Producer, producer_key
+from brokertwin.state.logs.producer import ProducerStateEntry, producer_key
 
 NO_OFFSET = -1
 
@@ -142,7 +142,7 @@ def last_records(
     found = {}
     for producer_id in producer_ids:
         key = producer_key(broker, log.topic_id, log.partition, producer_id)
-        producer = table.get(key, Producer)
+        producer = table.get(key, ProducerStateEntry)
         if producer is not None:
             offset = producer.batches[-1].last_offset if producer.batches else NO_OFFSET
             found[producer_id] = LastRecord(offset, producer.producer_epoch)

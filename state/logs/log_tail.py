@@ -21,7 +21,7 @@ from brokertwin.state.logs.log import (
     chunk_key,
 )
 from brokertwin.state.logs.log_segments import NO_TIMESTAMP, ActiveSegment, RollingRules
-from brokertwin.state.logs.producer import NO_PRODUCER_ID, Producer, producer_key
+from brokertwin.state.logs.producer import NO_PRODUCER_ID, ProducerStateEntry, producer_key
 
 
 class LogTail:
@@ -64,14 +64,14 @@ class LogTail:
         self.is_only_replica = is_only_replica
         self._is_changed = False
         self._chunk: Chunk | None = None
-        self._known: dict[int, Producer] = {}
-        self._written: dict[int, Producer] = {}
+        self._known: dict[int, ProducerStateEntry] = {}
+        self._written: dict[int, ProducerStateEntry] = {}
 
-    def producer(self, producer_id: int) -> Producer | None:
+    def producer(self, producer_id: int) -> ProducerStateEntry | None:
         """The state of a producer. Do not change it."""
         found = self._written.get(producer_id) or self._known.get(producer_id)
         if found is None:
-            found = self._producers.get(self._producer_key(producer_id), Producer)
+            found = self._producers.get(self._producer_key(producer_id), ProducerStateEntry)
             if found is not None:
                 self._known[producer_id] = found
         return found
@@ -153,9 +153,9 @@ class LogTail:
         self._logs.put(self._chunk_key(number), chunk)
         return chunk
 
-    def _writable(self, producer_id: int) -> Producer:
+    def _writable(self, producer_id: int) -> ProducerStateEntry:
         key = self._producer_key(producer_id)
-        found = self._written[producer_id] = self._producers.ensure(key, Producer)
+        found = self._written[producer_id] = self._producers.ensure(key, ProducerStateEntry)
         return found
 
     def _chunk_key(self, number: int) -> str:

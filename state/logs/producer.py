@@ -86,7 +86,7 @@ class RememberedBatch(msgspec.Struct, array_like=True, gc=False):
         return self.last_offset - self.offset_delta
 
 
-class Producer(msgspec.Struct, omit_defaults=True):
+class ProducerStateEntry(msgspec.Struct, omit_defaults=True):
     """State of one producer id on one partition; `last_timestamp` is in ms since 1970.
 
     `coordinator_epoch` is that of the last marker, `current_txn_first_offset` the first offset of
@@ -161,7 +161,7 @@ def sequence_before(sequence: int, count: int) -> int:
 
 
 def check(
-    producer: Producer | None,
+    producer: ProducerStateEntry | None,
     batch: Batch,
     rules: SequenceRules = KAFKA_RULES,
     verification: Verification | None = None,
@@ -192,7 +192,7 @@ def check(
     return SequenceCheck(Error.INVALID_TXN_STATE) if is_open else ACCEPTED
 
 
-def is_ongoing(producer: Producer | None, producer_epoch: int) -> bool:
+def is_ongoing(producer: ProducerStateEntry | None, producer_epoch: int) -> bool:
     """True if a producer has an open transaction in this epoch."""
     return (
         producer is not None
@@ -201,7 +201,9 @@ def is_ongoing(producer: Producer | None, producer_epoch: int) -> bool:
     )
 
 
-def _may_be_first(known: Producer | None, batch: Batch, verification: Verification) -> bool:
+def _may_be_first(
+    known: ProducerStateEntry | None, batch: Batch, verification: Verification
+) -> bool:
     """True if the sequence can be that of a transaction's first batch."""
     is_new = known is None or not known.batches
     if verification.is_v2 and is_new and batch.base_sequence != 0:
@@ -209,7 +211,9 @@ def _may_be_first(known: Producer | None, batch: Batch, verification: Verificati
     return batch.base_sequence <= verification.lowest_sequence
 
 
-def check_marker(producer: Producer | None, batch: Batch, transaction_version: int) -> Error:
+def check_marker(
+    producer: ProducerStateEntry | None, batch: Batch, transaction_version: int
+) -> Error:
     """Error of an end marker: 47 INVALID_PRODUCER_EPOCH, 52 TRANSACTION_COORDINATOR_FENCED."""
     if producer is None or batch.end_marker is None:
         return NONE
@@ -224,7 +228,7 @@ def check_marker(producer: Producer | None, batch: Batch, transaction_version: i
     return NONE
 
 
-def _duplicate_of(producer: Producer, batch: Batch) -> RememberedBatch | None:
+def _duplicate_of(producer: ProducerStateEntry, batch: Batch) -> RememberedBatch | None:
     last = (batch.base_sequence + batch.last_offset_delta) % (SEQUENCE_MAX + 1)
     for remembered in producer.batches:
         if remembered.last_sequence == last and remembered.first_sequence == batch.base_sequence:
@@ -233,7 +237,7 @@ def _duplicate_of(producer: Producer, batch: Batch) -> RememberedBatch | None:
 
 
 def check_sequence(
-    producer: Producer, batch: Batch, rules: SequenceRules = KAFKA_RULES
+    producer: ProducerStateEntry, batch: Batch, rules: SequenceRules = KAFKA_RULES
 ) -> SequenceCheck:
     """Check the sequence of a batch that is not a duplicate."""
     is_newer = batch.producer_epoch > producer.producer_epoch
@@ -259,20 +263,20 @@ def append(table: Table, broker: int, topic_id: Uuid, partition: int, batch: Bat
     if batch.producer_id == NO_PRODUCER_ID:
         return
     key = producer_key(broker, topic_id, partition, batch.producer_id)
-    update(table.ensure(key, Producer), batch)
+    update(table.ensure(key, ProducerStateEntry), batch)
 
 
 def note_producer(table: Table, broker: int, record: ProducerNoted) -> None:
     """Remember a producer's write on a machine that has no log."""
     key = producer_key(broker, record.topic_id, record.partition, record.producer_id)
-    producer = table.ensure(key, Producer)
+    producer = table.ensure(key, ProducerStateEntry)
     producer.producer_epoch = record.producer_epoch
     producer.last_timestamp = record.timestamp
     if record.coordinator_epoch != NO_COORDINATOR_EPOCH:
         producer.coordinator_epoch = record.coordinator_epoch
 
 
-def update(producer: Producer, batch: Batch) -> None:
+def update(producer: ProducerStateEntry, batch: Batch) -> None:
     """Update a producer's state with a batch or a marker."""
     if producer.producer_epoch != batch.producer_epoch:
         producer.producer_epoch = batch.producer_epoch
@@ -297,16 +301,18 @@ def update(producer: Producer, batch: Batch) -> None:
 
 def of_partition(
     table: Table, broker: int, topic_id: Uuid, partition: int
-) -> list[tuple[int, Producer]]:
+) -> list[tuple[int, ProducerStateEntry]]:
     """A partition's producers, sorted by id."""
     prefix = _prefix(broker, topic_id, partition)
-    found = [(int(key.rsplit("/", 1)[1]), p) for key, p in table.items(prefix, Producer)]
+    found = [(int(key.rsplit("/", 1)[1]), p) for key, p in table.items(prefix, ProducerStateEntry)]
     return sorted(found, key=lambda entry: entry[0])
 
 
-def all_producers(table: Table, broker: int) -> Iterator[tuple[tuple[Uuid, int, int], Producer]]:
+def all_producers(
+    table: Table, broker: int
+) -> Iterator[tuple[tuple[Uuid, int, int], ProducerStateEntry]]:
     """A broker's producers by topic id, partition and producer id."""
-    for key, producer in table.items(f"{broker}/producer/", Producer):
+    for key, producer in table.items(f"{broker}/producer/", ProducerStateEntry):
         _, _, topic_id, partition, producer_id = key.split("/")
         yield (topic_id, int(partition), int(producer_id)), producer
 
@@ -320,7 +326,7 @@ def expire(table: Table, broker: int, record: ProducersExpired) -> None:
 def forget_from(table: Table, broker: int, topic_id: Uuid, partition: int, offset: int) -> None:
     """Forget batches and transactions from `offset` on."""
     for key in table.keys(_prefix(broker, topic_id, partition)):
-        producer = table.change(key, Producer)
+        producer = table.change(key, ProducerStateEntry)
         producer.batches = [each for each in producer.batches if each.last_offset < offset]
         if producer.current_txn_first_offset >= offset:
             producer.current_txn_first_offset = NO_OFFSET

@@ -11,13 +11,13 @@ from brokertwin.state.core.records import ProducersExpired
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.tables import Table
 from brokertwin.state.logs import producer as producers
-from brokertwin.state.logs.producer import Producer
+from brokertwin.state.logs.producer import ProducerStateEntry
 
 IDS_MAX = 10_000
 """Producer ids in one record, so that it stays far below the limit of a row."""
 
 
-def is_expired(producer: Producer, now: int, expiration_ms: int) -> bool:
+def is_expired(producer: ProducerStateEntry, now: int, expiration_ms: int) -> bool:
     """True if a check at `now` (ms since 1970) drops the producer; never in a transaction."""
     is_silent = now - producer.last_timestamp >= expiration_ms
     return is_silent and not producer.has_open_transaction

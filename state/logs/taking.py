@@ -9,7 +9,7 @@ of the sealed segments, the rest of the index, and the producers.
 from collections.abc import Mapping
 
 from brokertwin.state.core.schema import Uuid
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs import producer
 
@@ -21,7 +21,7 @@ Items = Mapping[str, Mapping[str, bytes]]
 
 
 def items(
-    tables: Tables, broker: int, topic_id: Uuid, partition: int
+    tables: CellTables, broker: int, topic_id: Uuid, partition: int
 ) -> dict[str, dict[str, bytes]]:
     """All items of a log on a broker."""
     place = f"{topic_id}/{partition}"
@@ -38,7 +38,7 @@ def items(
     return found
 
 
-def take(tables: Tables, broker: int, topic_id: Uuid, partition: int, taken: Items) -> None:
+def take(tables: CellTables, broker: int, topic_id: Uuid, partition: int, taken: Items) -> None:
     """Replace a broker's log with its leader's."""
     log_key = logs.log_key(broker, topic_id, partition)
     directory = tables.logs.change(log_key, logs.Log).directory

@@ -7,14 +7,14 @@ its sealed part is restarted.
 """
 
 from brokertwin.state.core.schema import Uuid
-from brokertwin.state.core.tables import Table, Tables
+from brokertwin.state.core.tables import CellTables, Table
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs import log_transactions, producer
 from brokertwin.state.logs.log import Chunk, Log, chunk_key, log_key
 from brokertwin.state.logs.log_segments import NO_TIMESTAMP
 
 
-def truncate(tables: Tables, broker: int, topic_id: Uuid, partition: int, offset: int) -> None:
+def truncate(tables: CellTables, broker: int, topic_id: Uuid, partition: int, offset: int) -> None:
     """Drop everything from `offset` on, and lower the high watermark to it.
 
     At the log end this drops leader epochs in which this broker led and wrote nothing.
@@ -59,7 +59,9 @@ def _read_transactions(table: Table, broker: int, log: Log, offset: int) -> None
             log_transactions.replay_batch(log.transactions, batch.header())
 
 
-def restart_at(tables: Tables, broker: int, topic_id: Uuid, partition: int, offset: int) -> None:
+def restart_at(
+    tables: CellTables, broker: int, topic_id: Uuid, partition: int, offset: int
+) -> None:
     """Replace the log with an empty one at `offset`, without producers."""
     former = tables.logs.change(log_key(broker, topic_id, partition), Log)
     logs.remove(tables.logs, broker, topic_id, partition)

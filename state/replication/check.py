@@ -9,7 +9,7 @@ from brokertwin.state.core import pending
 from brokertwin.state.core.check import ALL, KEYS_KNOWN, Touched, Violations, by_kind
 from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.schema import Uuid
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from brokertwin.state.logs.log import Log, batches_from, log_key
 from brokertwin.state.replication.leader import Leadership
 from brokertwin.state.replication.throttles import THROTTLE_TIMER
@@ -17,7 +17,7 @@ from brokertwin.state.replication.throttles import THROTTLE_TIMER
 KINDS = ("leading", "held", "checkpointed")
 
 
-def check(tables: Tables, touched: Touched = ALL) -> Violations:
+def check(tables: CellTables, touched: Touched = ALL) -> Violations:
     """Check every partition with several replicas, and the state of their leaders."""
     is_known = not touched.has("metadata", "topic")
     for topic, number in _touched(tables, touched) if is_known else _all(tables):
@@ -28,13 +28,13 @@ def check(tables: Tables, touched: Touched = ALL) -> Violations:
         yield from _kept(tables)
 
 
-def _all(tables: Tables) -> Iterator[tuple[Topic, int]]:
+def _all(tables: CellTables) -> Iterator[tuple[Topic, int]]:
     for topic in image.all_topics(tables.metadata, CONTROLLER):
         for number in range(len(topic.partitions)):
             yield topic, number
 
 
-def _touched(tables: Tables, touched: Touched) -> Iterator[tuple[Topic, int]]:
+def _touched(tables: CellTables, touched: Touched) -> Iterator[tuple[Topic, int]]:
     """Partitions with a touched log; none in a cell without a controller."""
     places = {tuple(key.split("/", 4)[2:4]) for key in touched.keys("logs", tables.logs)}
     for topic_id, number in sorted(places):
@@ -43,7 +43,7 @@ def _touched(tables: Tables, touched: Touched) -> Iterator[tuple[Topic, int]]:
             yield topic, int(number)
 
 
-def _kept(tables: Tables) -> Violations:
+def _kept(tables: CellTables) -> Violations:
     """Volatile items belong to an existing timer, log or topic."""
     kinds = by_kind(tables.replication)
     for key in kinds.get("leading", []):
@@ -58,7 +58,7 @@ def _kept(tables: Tables) -> Violations:
             yield f"{key} belongs to no log"
 
 
-def _replicas(tables: Tables, topic: Topic, number: int) -> Violations:
+def _replicas(tables: CellTables, topic: Topic, number: int) -> Violations:
     """Committed records are on every in-sync replica, and are equal on all replicas."""
     partition, name = topic.partitions[number], f"{topic.name}-{number}"
     if _is_led_from_lost_dir(tables, partition):
@@ -91,7 +91,7 @@ def _replicas(tables: Tables, topic: Topic, number: int) -> Violations:
                 yield from _agree(tables, name, (partition.leader, leader_log), (each, log))
 
 
-def _is_led_from_lost_dir(tables: Tables, partition: Partition) -> bool:
+def _is_led_from_lost_dir(tables: CellTables, partition: Partition) -> bool:
     """True if a broker leads although the controller knows that its log directory has failed.
 
     Brokers that registered by a request are exempt. They may register again, or report a directory
@@ -103,7 +103,9 @@ def _is_led_from_lost_dir(tables: Tables, partition: Partition) -> bool:
     return image.is_replica_offline(tables.metadata, CONTROLLER, partition, leader)
 
 
-def _agree(tables: Tables, name: str, one: tuple[int, Log], other: tuple[int, Log]) -> Violations:
+def _agree(
+    tables: CellTables, name: str, one: tuple[int, Log], other: tuple[int, Log]
+) -> Violations:
     """Both replicas have the same batches below their high watermarks."""
     start = max(log.log_start_offset for _, log in (one, other))
     end = min(log.high_watermark for _, log in (one, other))
@@ -127,7 +129,7 @@ def _led(key: str) -> tuple[int, Uuid, int]:
     return int(broker), topic_id, int(number)
 
 
-def _leadership(tables: Tables, key: str) -> Violations:
+def _leadership(tables: CellTables, key: str) -> Violations:
     """A leader's state belongs to a partition that it leads, and has its replicas."""
     broker, topic_id, number = _led(key)
     leadership = tables.replication.get(key, Leadership)

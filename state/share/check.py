@@ -2,14 +2,14 @@
 
 from brokertwin.state.core.check import ALL, Touched, Violations, by_kind
 from brokertwin.state.core.pending import timer_of
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from brokertwin.state.share import share_partitions
 from brokertwin.state.share.in_flight import NO_LOCK, TERMINAL, RecordState
 from brokertwin.state.share.share_partition import SharePartition, ShareStatus
 from brokertwin.state.share.state_store import KIND, ShareState
 
 
-def check(tables: Tables, touched: Touched = ALL) -> Violations:
+def check(tables: CellTables, touched: Touched = ALL) -> Violations:
     """Check states in `groups` and share partitions in `shares`."""
     if touched.has("groups", KIND):
         yield from _states(tables)
@@ -18,7 +18,7 @@ def check(tables: Tables, touched: Touched = ALL) -> Violations:
         yield from _partitions(tables)
 
 
-def _partitions(tables: Tables) -> Violations:
+def _partitions(tables: CellTables) -> Violations:
     for key in by_kind(tables.shares).get(share_partitions.KIND, []):
         share = tables.shares.get(key, SharePartition)
         assert share is not None, key
@@ -53,7 +53,7 @@ def _in_flight(share: SharePartition) -> Violations:
         yield f"count of done records is {share.done_count}, should be {done}"
 
 
-def _states(tables: Tables) -> Violations:
+def _states(tables: CellTables) -> Violations:
     for key in by_kind(tables.groups).get(KIND, []):
         state = tables.groups.get(key, ShareState)
         assert state is not None, key

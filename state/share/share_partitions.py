@@ -24,7 +24,7 @@ from brokertwin.state.core.decision import Decision, Message
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Record
 from brokertwin.state.core.schema import Uuid
-from brokertwin.state.core.tables import Tables, escape, unescape
+from brokertwin.state.core.tables import CellTables, escape, unescape
 from brokertwin.state.core.wire.generated.read_share_group_state import ReadShareGroupStateResponse
 from brokertwin.state.core.wire.generated.shared import (
     ReadShareGroupStateRequest,
@@ -300,7 +300,7 @@ def forget(broker: Broker, share_key: ShareKey) -> None:
     pending.set_timer(broker.tables.pending, _timer(broker, share_key), None)
 
 
-def forget_topic(tables: Tables, machine: int, topic_id: Uuid) -> None:
+def forget_topic(tables: CellTables, machine: int, topic_id: Uuid) -> None:
     """Remove the share partitions of a deleted topic."""
     for key in tables.shares.keys(f"{machine}/{KIND}/"):
         name = key.split("/", 2)[2]

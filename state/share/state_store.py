@@ -19,7 +19,7 @@ from brokertwin.state.cluster.machines import Broker, Machine
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.share_records import ShareSnapshot, ShareStateWritten, ShareUpdate
-from brokertwin.state.core.tables import Table, Tables, escape, unescape
+from brokertwin.state.core.tables import CellTables, Table, escape, unescape
 from brokertwin.state.share.state_batches import combined
 
 KIND = "share-state"
@@ -117,7 +117,7 @@ def update_record(broker: Broker, share_key: ShareKey, update: ShareUpdate) -> S
     return ShareStateWritten(*share_key, snapshot, None if is_snapshot else update)
 
 
-def apply_written(tables: Tables, broker: int, record: ShareStateWritten) -> None:
+def apply_written(tables: CellTables, broker: int, record: ShareStateWritten) -> None:
     """Store a state, or delete it."""
     key = _key(broker, record.group_id, record.topic_id, record.partition)
     if record.snapshot is None:
@@ -132,7 +132,7 @@ def apply_written(tables: Tables, broker: int, record: ShareStateWritten) -> Non
     tables.groups.put(key, state)
 
 
-def _counted(tables: Tables, broker: int, updates: int, update: ShareUpdate | None) -> int:
+def _counted(tables: CellTables, broker: int, updates: int, update: ShareUpdate | None) -> int:
     """Return the number of updates; initialization does not reset it."""
     if update is not None:
         return updates + 1

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from brokertwin.state.cluster.coordinators import TRANSACTION_TOPIC, leads
 from brokertwin.state.core import pending
 from brokertwin.state.core.check import ALL, Touched, Violations, by_kind, machine_of
-from brokertwin.state.core.tables import Tables, escape
+from brokertwin.state.core.tables import CellTables, escape
 from brokertwin.state.logs.log import log_key
 from brokertwin.state.transactions import transactional_ids
 from brokertwin.state.transactions.producer_ids import ProducerIds
@@ -14,7 +14,7 @@ from brokertwin.state.transactions.transactional_offsets import PendingOffsets, 
 from brokertwin.state.transactions.transactions import PREPARED, TransactionState
 
 
-def check(tables: Tables, brokers: Sequence[int], touched: Touched = ALL) -> Violations:
+def check(tables: CellTables, brokers: Sequence[int], touched: Touched = ALL) -> Violations:
     has_ids = touched.has("transactions") or touched.has("metadata", "topic", "producer-ids")
     if has_ids or touched.has_timer(transactional_ids.TIMER) or touched.has("cluster", "network"):
         for broker in brokers:
@@ -29,7 +29,7 @@ def check(tables: Tables, brokers: Sequence[int], touched: Touched = ALL) -> Vio
         yield from _verifications(tables)
 
 
-def _verifications(tables: Tables) -> Violations:
+def _verifications(tables: CellTables) -> Violations:
     for key in by_kind(tables.in_flight).get("verifications", []):
         item = tables.in_flight.get(key, Verifications)
         _, _, topic_id, partition = key.split("/")
@@ -40,7 +40,7 @@ def _verifications(tables: Tables) -> Violations:
             yield f"{key} has no log"
 
 
-def _ids(tables: Tables, broker: int) -> Violations:
+def _ids(tables: CellTables, broker: int) -> Violations:
     """Check ids and timers.
 
     A prepared id has no timer if its markers were fenced, as in Kafka.
@@ -63,7 +63,7 @@ def _ids(tables: Tables, broker: int) -> Violations:
         yield f"broker {broker} has a timer of the unknown transactional id {name!r}"
 
 
-def _pending(tables: Tables) -> Violations:
+def _pending(tables: CellTables) -> Violations:
     table, kinds = tables.groups, by_kind(tables.groups)
     pending: set[tuple[str, int, str]] = set()
     for key in kinds.get("pending", []):

@@ -15,7 +15,7 @@ from brokertwin.sinks import state_rows
 from brokertwin.sinks.state_rows import Columns, ItemKind
 from brokertwin.state.cell import overview
 from brokertwin.state.cluster.image import INTERNAL_TOPICS
-from brokertwin.state.core.tables import Table, Tables
+from brokertwin.state.core.tables import CellTables, Table
 
 SHOWN_MAX = 20
 NOBODY = -1
@@ -68,7 +68,7 @@ def census(cells: Mapping[str, Columns]) -> Census:
         (cluster, row)
         for cluster in sorted({cluster_of(cell) for cell in cells})
         for row in overview.partitions(
-            [Tables(columns) for cell, columns in cells.items() if cluster_of(cell) == cluster]
+            [CellTables(columns) for cell, columns in cells.items() if cluster_of(cell) == cluster]
         )
     ]
     shrunk = [

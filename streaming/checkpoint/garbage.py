@@ -17,7 +17,7 @@ import msgspec
 from brokertwin.kafka_io.locators import Locator
 from brokertwin.state.core.outputs import SegmentKey
 from brokertwin.state.core.records import Batch
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from brokertwin.state.logs import log as logs
 
 NOT_DECIDED = "requests that the job has not read"
@@ -97,7 +97,7 @@ def _cut(partition: int, extent: Extent, need: Need | None) -> Cut:
     return Cut(partition, extent.start, max(below, extent.start), extent.end, held_by)
 
 
-def needed_by_logs(cluster: str, tables: Tables) -> Iterator[Need]:
+def needed_by_logs(cluster: str, tables: CellTables) -> Iterator[Need]:
     """Yield the rows referenced by index entries of the state."""
     for broker, log in _logs(tables):
         by = _log_name(cluster, log)
@@ -107,7 +107,7 @@ def needed_by_logs(cluster: str, tables: Tables) -> Iterator[Need]:
                 yield Need(locator, by)
 
 
-def named_segments(cluster: str, tables: Tables) -> dict[SegmentKey, NamedSegment]:
+def named_segments(cluster: str, tables: CellTables) -> dict[SegmentKey, NamedSegment]:
     """The sealed segments of the state; uses the lowest log start of replicas."""
     found: dict[SegmentKey, NamedSegment] = {}
     for broker, log in _logs(tables):
@@ -134,7 +134,7 @@ def needed_by_event(document: bytes) -> Iterator[Need]:
             yield Need(locator, NOT_DECIDED)
 
 
-def _logs(tables: Tables) -> Iterator[tuple[int, logs.Log]]:
+def _logs(tables: CellTables) -> Iterator[tuple[int, logs.Log]]:
     """Yield every log in the state with its broker."""
     for key in tables.logs.keys(prefix=""):
         broker, kind, _ = key.split("/", 2)

@@ -27,7 +27,7 @@ from brokertwin.kafka_io.topics import (
 )
 from brokertwin.settings import Settings
 from brokertwin.state.core.outputs import SEGMENTS, SegmentKey
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from brokertwin.streaming.checkpoint import checkpoint_log, facts, garbage, state_reader
 from brokertwin.streaming.checkpoint.garbage import Cut, Extent, NamedSegment, Need
 from brokertwin.wording import counted
@@ -42,7 +42,7 @@ Observer = Callable[[str, int], None]
 class _State(NamedTuple):
     """A committed state: tables by cluster, and positions in `requests`."""
 
-    tables: list[tuple[str, Tables]]
+    tables: list[tuple[str, CellTables]]
     read: dict[int, int]
 
 
@@ -96,7 +96,9 @@ class Sources:
         cells = state_reader.read_cells(self._checkpoint, batch, session)
         placed = placement.read(self._client, self._settings.prefix)
         clusters = {cell: each.cluster for each in placed.values() for cell in each.cells}
-        tables = [(clusters.get(cell, cell), Tables(columns)) for cell, columns in cells.items()]
+        tables = [
+            (clusters.get(cell, cell), CellTables(columns)) for cell, columns in cells.items()
+        ]
         ends = checkpoint_log.end_offsets(self._checkpoint, batch)
         return _State(tables, ends[full_name(self._settings.prefix, REQUESTS)])
 

@@ -20,7 +20,7 @@ from brokertwin.sinks import snapshot_store
 from brokertwin.sinks.snapshot_store import SnapshotManifest
 from brokertwin.sinks.stored_states import in_this_version
 from brokertwin.state.cell.cell import STATE_VERSION, state_columns
-from brokertwin.state.core.tables import Tables, columns_of_tables
+from brokertwin.state.core.tables import CellTables, columns_of_tables
 from brokertwin.streaming.checkpoint import facts, garbage, resharding, store_writer
 from brokertwin.streaming.checkpoint.facts import JobFacts
 from brokertwin.streaming.checkpoint.snapshots import CONFIGURATION
@@ -174,7 +174,7 @@ def _check_place(checkpoint: Path) -> None:
 def _check_leaves_nothing(former: JobFacts, cells: Cells) -> None:
     """Reject other topics if the state references rows of the old ones."""
     for name, columns in cells.items():
-        tables, cluster = Tables(columns), cluster_of(name)
+        tables, cluster = CellTables(columns), cluster_of(name)
         need = next(garbage.needed_by_logs(cluster, tables), None)
         if need is not None or garbage.named_segments(cluster, tables):
             raise UserError(

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from brokertwin.kafka_io.placement import cluster_of
-from brokertwin.kafka_io.topic_reader import Row
+from brokertwin.kafka_io.topic_reader import TopicRow
 from brokertwin.state.core import outputs
 from brokertwin.state.groups import offset_records
 
@@ -31,7 +31,7 @@ DISTANCES = ("offsetGap", "sequenceGap", "committedBack", "highWatermarkBack", "
 Flat = dict[str, Any]
 
 
-def distinct(rows: Iterable[Row]) -> Iterator[Row]:
+def distinct(rows: Iterable[TopicRow]) -> Iterator[TopicRow]:
     """Yield rows without repeats of the same id and value."""
     seen: set[tuple[str, bytes | None]] = set()
     for row in rows:
@@ -40,7 +40,7 @@ def distinct(rows: Iterable[Row]) -> Iterator[Row]:
             yield row
 
 
-def requests(rows: Iterable[Row], responses: Iterable[Row]) -> list[Flat]:
+def requests(rows: Iterable[TopicRow], responses: Iterable[TopicRow]) -> list[Flat]:
     """Flatten events, each with its number of responses."""
     answers: Counter[str] = Counter()
     newest = 0
@@ -73,7 +73,7 @@ def requests(rows: Iterable[Row], responses: Iterable[Row]) -> list[Flat]:
     return found
 
 
-def responses(rows: Iterable[Row], requests: Iterable[Row]) -> list[Flat]:
+def responses(rows: Iterable[TopicRow], requests: Iterable[TopicRow]) -> list[Flat]:
     """Flatten responses, each with its number of requests.
 
     Leaves out rows about broker changes.
@@ -193,7 +193,7 @@ class RowLogs:
                 del self._sequences[key]
 
 
-def records(rows: Iterable[Row], logs: RowLogs | None = None) -> list[Flat]:
+def records(rows: Iterable[TopicRow], logs: RowLogs | None = None) -> list[Flat]:
     """Flatten the history, each record with its gaps to earlier ones.
 
     `logs` has the state before the first row, and is updated.
@@ -222,7 +222,7 @@ def records(rows: Iterable[Row], logs: RowLogs | None = None) -> list[Flat]:
     return found
 
 
-def offsets(rows: Iterable[Row], cluster: str) -> list[Flat]:
+def offsets(rows: Iterable[TopicRow], cluster: str) -> list[Flat]:
     """Flatten committed offsets; other keys are left out."""
     found = []
     for row in distinct(rows):
@@ -248,7 +248,7 @@ def offsets(rows: Iterable[Row], cluster: str) -> list[Flat]:
     return found
 
 
-def _document(row: Row) -> Flat:
+def _document(row: TopicRow) -> Flat:
     try:
         found = msgspec.json.decode(row.value or b"{}")
     except msgspec.DecodeError:
@@ -256,7 +256,7 @@ def _document(row: Row) -> Flat:
     return found if isinstance(found, dict) else {}
 
 
-Reader = Callable[[str], Iterable[Row]]
+Reader = Callable[[str], Iterable[TopicRow]]
 """Yields the rows of a topic, named without the prefix."""
 
 

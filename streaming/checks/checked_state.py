@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from brokertwin.kafka_io.placement import cluster_of
-from brokertwin.kafka_io.topic_reader import Row as TopicRow
+from brokertwin.kafka_io.topic_reader import TopicRow as TopicRow
 from brokertwin.sinks import state_rows
 from brokertwin.sinks.offsets_snapshot import SnapshotRow
 from brokertwin.sinks.state_rows import Columns, ItemKind, Row

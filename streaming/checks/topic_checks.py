@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition
 
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.kafka_io.topic_reader import (
-    Row,
+    TopicRow,
     consumer,
     first_and_end,
     offsets_at,
@@ -43,7 +43,7 @@ REMEMBERED_MAX = 100_000
 The oldest are dropped, as are requests `OVERDUE_MS` older than the newest response.
 """
 
-Read = Callable[[str, Mapping[int, int]], Iterable[Row]]
+Read = Callable[[str, Mapping[int, int]], Iterable[TopicRow]]
 """Yields the rows of a topic, named without the prefix, from given offsets."""
 
 
@@ -92,14 +92,14 @@ class TopicRows:
             found["records"] = checked_rows.records(rows[outputs.RECORDS], self._logs)
         return {kind: found[kind] for kind in self._kinds}
 
-    def _new(self, topic: str) -> list[Row]:
+    def _new(self, topic: str) -> list[TopicRow]:
         positions = self._positions[topic]
         rows = list(self._read(topic, positions))
         for row in rows:
             positions[row.partition] = max(positions.get(row.partition, 0), row.offset + 1)
         return [row for row in rows if not self._is_repeat(topic, row)]
 
-    def _is_repeat(self, topic: str, row: Row) -> bool:
+    def _is_repeat(self, topic: str, row: TopicRow) -> bool:
         """Whether id and value were seen: Spark's sink is at-least-once."""
         key = (topic, row.id, hash(row.value))
         if key in self._seen:
@@ -109,13 +109,13 @@ class TopicRows:
             self._seen.popitem(last=False)
         return False
 
-    def _requests(self, rows: list[Row]) -> list[Flat]:
+    def _requests(self, rows: list[TopicRow]) -> list[Flat]:
         """The new requests; those before the first look are only remembered."""
         found = checked_rows.requests(rows, ())
         self._known_requests.update((str(each["id"]), each) for each in found)
         return [each for each in found if each["offset"] >= self._first.get(each["partition"], 0)]
 
-    def _responses(self, rows: list[Row], requests: list[Flat]) -> list[Flat]:
+    def _responses(self, rows: list[TopicRow], requests: list[Flat]) -> list[Flat]:
         """The new responses; adds their requests to `requests`."""
         found = checked_rows.responses(rows, ())
         listed = {id(each) for each in requests}
@@ -158,7 +158,7 @@ def rows_from_now(client: ClientProperties, prefix: str, kinds: Collection[str])
         UserError: a topic does not exist, or Kafka does not respond.
     """
 
-    def read(topic: str, first: Mapping[int, int]) -> Iterable[Row]:
+    def read(topic: str, first: Mapping[int, int]) -> Iterable[TopicRow]:
         return read_all(client, full_name(prefix, topic), first)
 
     begins, before = {}, {}

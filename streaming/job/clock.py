@@ -19,7 +19,7 @@ from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.kafka_io.placement import Placement
 from brokertwin.kafka_io.topic_reader import (
     ID_HEADER,
-    Row,
+    TopicRow,
     consumer,
     is_end,
     partitions_of,
@@ -155,7 +155,7 @@ class JobClock(threading.Thread):
             return LONGEST_WAIT_S
         return min(max(min(found) - now_ms(), 0) / 1000, LONGEST_WAIT_S)
 
-    def _note(self, row: Row) -> None:
+    def _note(self, row: TopicRow) -> None:
         """Set a cell's deadline; rows that are no timers of this job are skipped."""
         cell = (row.key or b"").decode("utf-8", "replace")
         if row.value is None or cell not in self._cells:

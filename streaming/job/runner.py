@@ -25,7 +25,7 @@ from brokertwin.settings import Settings
 from brokertwin.state.cell.cell import STATE_VERSION
 from brokertwin.state.core import pending
 from brokertwin.state.core.settings import BrokerSettings
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from brokertwin.streaming.checkpoint import (
     checkpoint_log,
     damaged_files,
@@ -431,4 +431,4 @@ def waits(settings: Settings, session: "Callable[[], SparkSession]") -> bool:
     if checkpoint_log.committed(settings.checkpoint_dir) == checkpoint_log.NONE:
         return False
     cells = state_reader.read_cells(settings.checkpoint_dir, session=session)
-    return any(pending.awaits_deadline(Tables(columns).pending) for columns in cells.values())
+    return any(pending.awaits_deadline(CellTables(columns).pending) for columns in cells.values())

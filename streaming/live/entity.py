@@ -39,7 +39,7 @@ ALARM_MS = 1_000
 """When an entity with waiting exchanges is called again: in the next micro-batch."""
 
 
-class Arrival(msgspec.Struct, array_like=True, frozen=True):
+class EntityArrival(msgspec.Struct, array_like=True, frozen=True):
     """The part of an exchange for an entity, and the identity of the exchange.
 
     Attributes:
@@ -62,7 +62,7 @@ class SeenExchanges(msgspec.Struct, array_like=True):
     floor: int = 0
     blocks: dict[int, bytes] = field(default_factory=dict)
 
-    def new_ones(self, arrivals: Iterable[Arrival], event_time: int) -> list[Arrival]:
+    def new_ones(self, arrivals: Iterable[EntityArrival], event_time: int) -> list[EntityArrival]:
         """Return those that are neither late nor repeated, in the order of the responses."""
         sets: dict[int, set[int]] = {}
         found = []
@@ -131,7 +131,7 @@ class LiveEntity:
             self.machine = _machines(type(self.machine)).decode(self._entity.machine)
 
     def handle(
-        self, arrivals: Sequence[Arrival], facts: ClusterFacts, now: int
+        self, arrivals: Sequence[EntityArrival], facts: ClusterFacts, now: int
     ) -> list[EntityFinding]:
         """Take exchanges, and those that need not wait any longer; return the findings.
 

@@ -29,7 +29,7 @@ class FactRow(NamedTuple):
     value: Any
 
 
-class Span(NamedTuple):
+class LogSpan(NamedTuple):
     """The lines of a broker in a source: first and last ms, and the last micro-batch with one."""
 
     first: int
@@ -49,7 +49,7 @@ class ClusterFacts(msgspec.Struct):
     """
 
     known: KnownFacts = field(default_factory=KnownFacts)
-    spans: dict[int, dict[str, Span]] = field(default_factory=dict)
+    spans: dict[int, dict[str, LogSpan]] = field(default_factory=dict)
     places: dict[int, dict[str, None]] = field(default_factory=dict)
     addresses: dict[str, int] = field(default_factory=dict)
     listeners: dict[str, None] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class ClusterFacts(msgspec.Struct):
             self.listeners[key] = None
         elif row.what == "span":
             broker, _, source = key.partition(" ")
-            self._span(int(broker), source, Span(*value))
+            self._span(int(broker), source, LogSpan(*value))
 
     def has(self, what: str, key: str, value: str) -> bool:
         """Return whether a fact that is no span is known."""
@@ -85,7 +85,7 @@ class ClusterFacts(msgspec.Struct):
             return value in known.groups.get(int(number), ())
         return value in self.places.get(int(number), {})
 
-    def _span(self, broker: int, source: str, new: Span) -> None:
+    def _span(self, broker: int, source: str, new: LogSpan) -> None:
         """Widen a span; a broker's log is covered where all of its sources are read."""
         sources = self.spans.setdefault(broker, {})
         sources[source] = widened(sources.get(source, new), new)
@@ -105,16 +105,16 @@ class ClusterFacts(msgspec.Struct):
         return max((each.last for each in every), default=0)
 
 
-def widened(former: Span, new: Span) -> Span:
+def widened(former: LogSpan, new: LogSpan) -> LogSpan:
     """The span of both."""
-    return Span(
+    return LogSpan(
         min(former.first, new.first),
         max(former.last, new.last),
         max(former.read_at, new.read_at),
     )
 
 
-def _alive(spans: Iterable[Span], now: int) -> list[Span]:
+def _alive(spans: Iterable[LogSpan], now: int) -> list[LogSpan]:
     return [each for each in spans if each.read_at >= now - ALIVE_MS]
 
 
@@ -144,7 +144,7 @@ def learned(
         if not facts.has(what, key, value):
             yield FactRow(cluster, what, key, value)
     for broker, span in new.logs.items():
-        read = Span(*span, now)
+        read = LogSpan(*span, now)
         former = facts.spans.get(broker, {}).get(source, read)
         yield FactRow(cluster, "span", f"{broker} {source}", widened(former, read))
 

@@ -15,7 +15,7 @@ import msgspec
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.recordings.history.entity import EntityKey
 from brokertwin.streaming.live import findings, tables
-from brokertwin.streaming.live.entity import ALARM_MS, Arrival, LiveEntity
+from brokertwin.streaming.live.entity import ALARM_MS, EntityArrival, LiveEntity
 from brokertwin.streaming.live.fact_topic import FactStore, fact_topic
 from brokertwin.streaming.live.facts import ClusterFacts, FactRow, learned
 from brokertwin.streaming.live.halves import CONNECTION, Connection
@@ -216,7 +216,7 @@ def route(
         return
     found = _exchange_decoder.decode(value)
     for kind, name, part in routes(found.exchange, facts.get(cluster, ClusterFacts())):
-        yield cluster, kind, name, _encoder.encode(Arrival(found.number, part))
+        yield cluster, kind, name, _encoder.encode(EntityArrival(found.number, part))
 
 
 class Handled(NamedTuple):
@@ -340,7 +340,7 @@ class Bucket:
 _encoder = msgspec.msgpack.Encoder()
 _exchange_decoder = msgspec.msgpack.Decoder(ReadExchange)
 _half_decoder = msgspec.msgpack.Decoder(Half)
-_arrival_decoder = msgspec.msgpack.Decoder(Arrival)
+_arrival_decoder = msgspec.msgpack.Decoder(EntityArrival)
 _bucket_decoder = msgspec.msgpack.Decoder(list[tuple[str, str, bytes, int]])
 
 

@@ -12,7 +12,7 @@ from brokertwin.streaming.live import operator, tables
 from brokertwin.streaming.live.modes import KeyMode
 from brokertwin.streaming.live.operator import Bucket
 from brokertwin.streaming.live.query import LiveQuery
-from brokertwin.streaming.live.tables import Table
+from brokertwin.streaming.live.tables import EntityTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -108,7 +108,7 @@ def _decoded(frames: "Iterable[pd.DataFrame]") -> "Iterator[pd.DataFrame]":
             yield pd.DataFrame(dict(zip(columns, map(list, zip(*rows, strict=True)), strict=True)))
 
 
-def rows_of(state: "DataFrame", table: Table) -> "DataFrame":
+def rows_of(state: "DataFrame", table: EntityTable) -> "DataFrame":
     """The rows of a table: the cluster and the columns of the table."""
     from pyspark.sql import functions as f
 
@@ -116,7 +116,7 @@ def rows_of(state: "DataFrame", table: Table) -> "DataFrame":
     return found.select("cluster", f"`{table.column}`.*")
 
 
-def _write(table: Table, rows: Any, directory: Path, batch: int) -> Path:
+def _write(table: EntityTable, rows: Any, directory: Path, batch: int) -> Path:
     import pyarrow.parquet as pq
 
     target = directory / table.name

@@ -28,7 +28,7 @@ BATCH = (
 """A batch that a broker keeps of a producer."""
 
 
-class Table(NamedTuple):
+class EntityTable(NamedTuple):
     """A table of entity rows.
 
     Attributes:
@@ -51,7 +51,7 @@ class Table(NamedTuple):
         return f"STRUCT<{', '.join(f'{name}: {kind}' for name, kind in self.columns.items())}>"
 
 
-SESSIONS = Table(
+SESSIONS = EntityTable(
     "sessions",
     "session",
     {
@@ -65,7 +65,7 @@ SESSIONS = Table(
     },
     ("broker", "session_id"),
 )
-PRODUCERS = Table(
+PRODUCERS = EntityTable(
     "producers",
     "producer",
     {
@@ -80,7 +80,7 @@ PRODUCERS = Table(
     },
     ("producer_id", "topic", "partition"),
 )
-TRANSACTIONS = Table(
+TRANSACTIONS = EntityTable(
     "transactions",
     "transaction",
     {
@@ -98,7 +98,7 @@ TRANSACTIONS = Table(
     },
     ("transactional_id",),
 )
-GROUPS = Table(
+GROUPS = EntityTable(
     "groups",
     "group",
     {
@@ -111,7 +111,7 @@ GROUPS = Table(
     },
     ("group_id",),
 )
-OFFSETS = Table(
+OFFSETS = EntityTable(
     "offsets",
     "offset",
     {
@@ -126,7 +126,7 @@ OFFSETS = Table(
     },
     ("group_id", "topic", "partition"),
 )
-CLIENTS = Table(
+CLIENTS = EntityTable(
     "clients",
     "client",
     {"client": "STRING", "requests": "BIGINT", "refused": "BIGINT", "connections": "INT"},
@@ -140,7 +140,7 @@ BY_NAME = {each.name: each for each in TABLES}
 class Row(NamedTuple):
     """The row of an entity: its table and values."""
 
-    table: Table
+    table: EntityTable
     values: Values
 
 
@@ -277,7 +277,7 @@ _ROWS: dict[str, Callable[[EntityKey, Any], Row | None]] = {
 _encoder = msgspec.json.Encoder(order="deterministic")
 
 
-class TopicRow(NamedTuple):
+class EntityTopicRow(NamedTuple):
     """A row of a table's topic; a value of None deletes the key (a tombstone)."""
 
     table: str
@@ -285,13 +285,13 @@ class TopicRow(NamedTuple):
     value: bytes | None
 
 
-def changes(cluster: str, before: Row | None, after: Row | None) -> Iterator[TopicRow]:
+def changes(cluster: str, before: Row | None, after: Row | None) -> Iterator[EntityTopicRow]:
     """The topic row of an entity's change; none if its row is the same."""
     shown = after or before
     if shown is not None and before != after and shown.table.has_topic:
         key = {"cluster": cluster, **{name: shown.values[name] for name in shown.table.keys}}
         value = _encoder.encode({"cluster": cluster, **after.values}) if after else None
-        yield TopicRow(shown.table.name, _encoder.encode(key), value)
+        yield EntityTopicRow(shown.table.name, _encoder.encode(key), value)
 
 
 STATE_SCHEMA = ", ".join(["entity BINARY", *(f"{each.column} {each.struct}" for each in TABLES)])

@@ -26,12 +26,12 @@ from brokertwin.testing.auditor.workload import (
     PRODUCER,
     SUCCESSOR,
     ZOMBIE,
-    Evidence,
     Log,
-    Names,
-    Role,
+    ProcessRole,
+    RunEvidence,
+    RunNames,
     Statement,
-    Work,
+    WorkKind,
     environment,
     statements,
 )
@@ -73,7 +73,7 @@ class Exam(NamedTuple):
 
     broker: str
     command: Sequence[str]
-    works: Collection[Work]
+    works: Collection[WorkKind]
     records: int
     timeout_s: float
 
@@ -84,12 +84,12 @@ class Exam(NamedTuple):
             UserError: the command cannot be started, or the broker does not work.
         """
         run = f"exam-client-{secrets.token_hex(4)}"
-        names = Names(run, f"{run}-group", f"{run}-id")
+        names = RunNames(run, f"{run}-group", f"{run}-id")
         cluster = ClusterLogs(self.broker, names)
         with cluster, KafkaProxy(self.broker, [*standing_faults(), *faults]) as proxy:
             with _Processes(self, names, proxy.bootstrap) as processes:
                 committed, late = self._work(processes, cluster)
-            evidence = Evidence(
+            evidence = RunEvidence(
                 topic=names.topic,
                 count=self.records,
                 roles=processes.roles,
@@ -115,13 +115,13 @@ class Exam(NamedTuple):
         wait_until(lambda: processes.has_begun(ZOMBIE), deadline)
         for role in (SUCCESSOR, MEMBERS[1]):
             processes.start(role)
-        writers = [role for role in processes.roles if role.work is not Work.CONSUME]
+        writers = [role for role in processes.roles if role.work is not WorkKind.CONSUME]
         wait_until(lambda: not processes.running(writers), deadline)
         late = processes.kill(writers)
-        if Work.TRANSACT in self.works:
+        if WorkKind.TRANSACT in self.works:
             cluster.end_transactions()
         committed = cluster.read("read_committed")
-        members = [role for role in processes.roles if role.work is Work.CONSUME]
+        members = [role for role in processes.roles if role.work is WorkKind.CONSUME]
         wanted = {name for log in committed.values() for _, name in log}
         deadline = time.monotonic() + self.timeout_s
         wait_until(lambda: wanted <= processes.read() or not processes.running(members), deadline)
@@ -133,11 +133,11 @@ class Exam(NamedTuple):
 class _Processes:
     """Processes of a run, in a `with`; their lines are read by threads."""
 
-    def __init__(self, exam: Exam, names: Names, bootstrap: str) -> None:
+    def __init__(self, exam: Exam, names: RunNames, bootstrap: str) -> None:
         self._exam = exam
         self._names = names
         self._bootstrap = bootstrap
-        self._running: dict[Role, subprocess.Popen[str]] = {}
+        self._running: dict[ProcessRole, subprocess.Popen[str]] = {}
         self._lines: dict[str, list[str]] = {}
         self._readers: list[threading.Thread] = []
         self._errors: dict[str, Path] = {}
@@ -163,11 +163,11 @@ class _Processes:
         self._directory.cleanup()
 
     @property
-    def roles(self) -> list[Role]:
+    def roles(self) -> list[ProcessRole]:
         """The processes that were started."""
         return list(self._running)
 
-    def start(self, role: Role) -> None:
+    def start(self, role: ProcessRole) -> None:
         """Start a process, if the client can do its work. Raises UserError."""
         exam = self._exam
         if role.work not in exam.works:
@@ -210,23 +210,23 @@ class _Processes:
             if verb == "read"
         }
 
-    def has_begun(self, role: Role) -> bool:
+    def has_begun(self, role: ProcessRole) -> bool:
         """True if a process has made a statement, has ended, or was not started."""
         return bool(self.statements().get(role.name)) or not self.running([role])
 
-    def running(self, roles: Sequence[Role]) -> list[Role]:
+    def running(self, roles: Sequence[ProcessRole]) -> list[ProcessRole]:
         """Return the processes that have not ended."""
         return [role for role in roles if role in self._running and self._is_alive(role)]
 
-    def _is_alive(self, role: Role) -> bool:
+    def _is_alive(self, role: ProcessRole) -> bool:
         return self._running[role].poll() is None
 
-    def terminate(self, roles: Sequence[Role]) -> None:
+    def terminate(self, roles: Sequence[ProcessRole]) -> None:
         """Send SIGTERM."""
         for role in self.running(roles):
             self._running[role].send_signal(signal.SIGTERM)
 
-    def kill(self, roles: Sequence[Role]) -> list[str]:
+    def kill(self, roles: Sequence[ProcessRole]) -> list[str]:
         """Kill processes that have not ended, with their children; return their names."""
         killed = self.running(roles)
         for role in killed:

@@ -33,7 +33,7 @@ class Violation(NamedTuple):
     text: str
 
 
-class Seen(NamedTuple):
+class SeenExchange(NamedTuple):
     """An exchange; times are in ms since 1970, `end` is when the response was sent."""
 
     time: int
@@ -45,13 +45,13 @@ class Seen(NamedTuple):
     is_delivered: bool
 
 
-def seen(documents: Iterable[Mapping[str, Any]]) -> list[Seen]:
+def seen(documents: Iterable[Mapping[str, Any]]) -> list[SeenExchange]:
     """Convert documents; requests without a response have an empty one, not delivered."""
     found = []
     for each in documents:
         header, response = each["requestHeader"], each.get("response")
         found.append(
-            Seen(
+            SeenExchange(
                 each["time"],
                 each["time"] + each.get("responseTime", 0.0),
                 header.get("clientId") or "",
@@ -64,7 +64,7 @@ def seen(documents: Iterable[Mapping[str, Any]]) -> list[Seen]:
     return sorted(found, key=lambda each: each.time)
 
 
-def commits_back(exchanges: Iterable[Seen]) -> Iterator[Violation]:
+def commits_back(exchanges: Iterable[SeenExchange]) -> Iterator[Violation]:
     """Report offsets that a member commits below its earlier ones of the same generation."""
     newest: dict[tuple[Any, ...], tuple[int, float]] = {}
     for each in exchanges:
@@ -89,7 +89,7 @@ def commits_back(exchanges: Iterable[Seen]) -> Iterator[Violation]:
                     newest[key] = part["committedOffset"], each.end
 
 
-def committed(exchanges: Iterable[Seen]) -> dict[int, int]:
+def committed(exchanges: Iterable[SeenExchange]) -> dict[int, int]:
     """Return the greatest accepted offset of each partition of the run's only topic."""
     found: dict[int, int] = {}
     for each in exchanges:
@@ -112,7 +112,7 @@ def _accepted(response: Mapping[str, Any]) -> set[tuple[str, int]]:
     }
 
 
-def owned_twice(exchanges: Iterable[Seen]) -> Iterator[Violation]:
+def owned_twice(exchanges: Iterable[SeenExchange]) -> Iterator[Violation]:
     """Report partitions of two members: in one generation, or in reports of a consumer group.
 
     A classic group's assignment is the work of the leader's client. In a consumer group, each
@@ -137,7 +137,7 @@ def owned_twice(exchanges: Iterable[Seen]) -> Iterator[Violation]:
             yield from _reports(each, owners)
 
 
-def _reports(each: Seen, owners: dict[tuple[str, str, int], str]) -> Iterator[Violation]:
+def _reports(each: SeenExchange, owners: dict[tuple[str, str, int], str]) -> Iterator[Violation]:
     body, member = each.request, each.request["memberId"]
     topics = body.get("topicPartitions")
     is_over = body["memberEpoch"] < 0 or each.response.get("errorCode") in FENCED_MEMBER
@@ -155,7 +155,7 @@ def _reports(each: Seen, owners: dict[tuple[str, str, int], str]) -> Iterator[Vi
             yield Violation("owners", f"{topic}-{partition} is owned by {before} and {member}")
 
 
-def after_fencing(exchanges: Iterable[Seen]) -> Iterator[Violation]:
+def after_fencing(exchanges: Iterable[SeenExchange]) -> Iterator[Violation]:
     """Report requests of a producer or member that was told before that it is fenced."""
     fenced: dict[tuple[Any, ...], tuple[float, int]] = {}
     for each in exchanges:
@@ -173,7 +173,7 @@ def after_fencing(exchanges: Iterable[Seen]) -> Iterator[Violation]:
                 fenced.setdefault(identity, (each.end, fences[0]))
 
 
-def fenced_count(exchanges: Iterable[Seen]) -> int:
+def fenced_count(exchanges: Iterable[SeenExchange]) -> int:
     """Return how many producers were told that they have an old epoch."""
     return len(
         {
@@ -186,7 +186,7 @@ def fenced_count(exchanges: Iterable[Seen]) -> int:
     )
 
 
-def _identities(each: Seen) -> list[tuple[Any, ...]]:
+def _identities(each: SeenExchange) -> list[tuple[Any, ...]]:
     """Return kind, client, and the id and epoch that a fenced client must give up."""
     if each.api in WRITES:
         return [
@@ -202,7 +202,7 @@ def _identities(each: Seen) -> list[tuple[Any, ...]]:
     return []
 
 
-def _fences(each: Seen, code: int) -> bool:
+def _fences(each: SeenExchange, code: int) -> bool:
     """True if an error is final for the identity in the request.
 
     INVALID_PRODUCER_EPOCH of a Produce only aborts the transaction (KIP-588).

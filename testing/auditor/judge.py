@@ -17,14 +17,14 @@ from collections.abc import Iterator
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.record_audit import RecordAudit, SendOutcome, SentRecord
 from brokertwin.testing.auditor import exchanges
-from brokertwin.testing.auditor.exchanges import Seen, Violation
-from brokertwin.testing.auditor.workload import PRODUCER, ZOMBIE, Evidence, Work, planned
+from brokertwin.testing.auditor.exchanges import SeenExchange, Violation
+from brokertwin.testing.auditor.workload import PRODUCER, ZOMBIE, RunEvidence, WorkKind, planned
 
 GROUP = "members"
 SHOWN = 5
 
 
-def judge(evidence: Evidence) -> list[Violation]:
+def judge(evidence: RunEvidence) -> list[Violation]:
     """Return the broken promises of a run."""
     seen = exchanges.seen(evidence.exchanges)
     audit, found = _records(evidence)
@@ -44,7 +44,7 @@ def judge(evidence: Evidence) -> list[Violation]:
     ]
 
 
-def _records(evidence: Evidence) -> tuple[RecordAudit, list[Violation]]:
+def _records(evidence: RunEvidence) -> tuple[RecordAudit, list[Violation]]:
     texts: list[str] = []
     audit = RecordAudit(texts.append)
     members: dict[str, list[str]] = {}
@@ -76,7 +76,7 @@ def _records(evidence: Evidence) -> tuple[RecordAudit, list[Violation]]:
     return audit, [Violation("records", text) for text in texts]
 
 
-def _unacknowledged(evidence: Evidence, audit: RecordAudit) -> Iterator[Violation]:
+def _unacknowledged(evidence: RunEvidence, audit: RecordAudit) -> Iterator[Violation]:
     """Report records that the producer gave up."""
     missing = [
         name
@@ -91,9 +91,11 @@ def _some(names: list[str]) -> str:
     return f"{len(names)} records ({', '.join(names[:SHOWN])})"
 
 
-def _reading(evidence: Evidence, audit: RecordAudit, seen: list[Seen]) -> Iterator[Violation]:
+def _reading(
+    evidence: RunEvidence, audit: RecordAudit, seen: list[SeenExchange]
+) -> Iterator[Violation]:
     """Report visible records that no member has read."""
-    if not any(role.work is Work.CONSUME for role in evidence.roles):
+    if not any(role.work is WorkKind.CONSUME for role in evidence.roles):
         return
     ends = exchanges.committed(seen)
     missing = []

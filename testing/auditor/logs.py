@@ -17,7 +17,7 @@ from brokertwin.clients.partitions import TopicPartition
 from brokertwin.errors import UserError
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.kafka_io.topics import quiet
-from brokertwin.testing.auditor.workload import PARTITIONS, Log, Names
+from brokertwin.testing.auditor.workload import PARTITIONS, Log, RunNames
 
 TIMEOUT_S = 30.0
 FETCH_WAIT_MS = 20
@@ -35,7 +35,7 @@ class ClusterLogs:
         UserError: the topic cannot be created.
     """
 
-    def __init__(self, address: str, names: Names) -> None:
+    def __init__(self, address: str, names: RunNames) -> None:
         self._client: dict[str, Any] = quiet(ClientProperties({"bootstrap.servers": address}))
         self._names = names
         self._admin = AdminClient(self._client)

@@ -25,7 +25,7 @@ RECORDS_PER_TRANSACTION = 10
 PLACEHOLDER = "{bootstrap}"
 
 
-class Work(StrEnum):
+class WorkKind(StrEnum):
     """Kinds of work, in `EXAM_WORK`."""
 
     PRODUCE = "produce"
@@ -33,14 +33,14 @@ class Work(StrEnum):
     CONSUME = "consume"
 
 
-class Role(NamedTuple):
+class ProcessRole(NamedTuple):
     """A process of a run; its name is its client id and the prefix of its records."""
 
     name: str
-    work: Work
+    work: WorkKind
 
 
-class Names(NamedTuple):
+class RunNames(NamedTuple):
     """Names of a run in the cluster."""
 
     topic: str
@@ -48,10 +48,10 @@ class Names(NamedTuple):
     transactional_id: str
 
 
-PRODUCER = Role("producer", Work.PRODUCE)
-ZOMBIE = Role("zombie", Work.TRANSACT)
-SUCCESSOR = Role("successor", Work.TRANSACT)
-MEMBERS = (Role("member-1", Work.CONSUME), Role("member-2", Work.CONSUME))
+PRODUCER = ProcessRole("producer", WorkKind.PRODUCE)
+ZOMBIE = ProcessRole("zombie", WorkKind.TRANSACT)
+SUCCESSOR = ProcessRole("successor", WorkKind.TRANSACT)
+MEMBERS = (ProcessRole("member-1", WorkKind.CONSUME), ProcessRole("member-2", WorkKind.CONSUME))
 ROLES = (PRODUCER, ZOMBIE, SUCCESSOR, *MEMBERS)
 """The successor has the zombie's transactional id and fences it."""
 
@@ -72,12 +72,12 @@ class Statement(NamedTuple):
     words: tuple[str, ...]
 
 
-def count_for(work: Work, count: int) -> int:
+def count_for(work: WorkKind, count: int) -> int:
     """Return `EXAM_COUNT`: records to produce, or transactions."""
-    return count if work is Work.PRODUCE else max(1, count // RECORDS_PER_TRANSACTION)
+    return count if work is WorkKind.PRODUCE else max(1, count // RECORDS_PER_TRANSACTION)
 
 
-def environment(role: Role, names: Names, bootstrap: str, count: int) -> dict[str, str]:
+def environment(role: ProcessRole, names: RunNames, bootstrap: str, count: int) -> dict[str, str]:
     """Return the variables of a process."""
     return {
         "EXAM_BOOTSTRAP": bootstrap,
@@ -91,15 +91,15 @@ def environment(role: Role, names: Names, bootstrap: str, count: int) -> dict[st
     }
 
 
-def planned(roles: Iterable[Role], count: int) -> Iterator[PlannedRecord]:
+def planned(roles: Iterable[ProcessRole], count: int) -> Iterator[PlannedRecord]:
     """Yield the records that processes send, in their order for each process."""
     for role in roles:
         number = count_for(role.work, count)
-        if role.work is Work.PRODUCE:
+        if role.work is WorkKind.PRODUCE:
             for index in range(number):
                 name = f"{role.name}-{index}"
                 yield PlannedRecord(name, role.name, "", index % PARTITIONS)
-        elif role.work is Work.TRANSACT:
+        elif role.work is WorkKind.TRANSACT:
             for transaction in range(number):
                 for index in range(PER_TRANSACTION):
                     name = f"{role.name}-{transaction}-{index}"
@@ -123,7 +123,7 @@ Log = list[tuple[int, str]]
 """Offsets and values of the records of a partition."""
 
 
-class Evidence(msgspec.Struct, kw_only=True):
+class RunEvidence(msgspec.Struct, kw_only=True):
     """All that is known about a run.
 
     Attributes:
@@ -140,7 +140,7 @@ class Evidence(msgspec.Struct, kw_only=True):
 
     topic: str
     count: int
-    roles: list[Role]
+    roles: list[ProcessRole]
     statements: dict[str, list[Statement]]
     exchanges: list[dict[str, object]]
     logs: dict[TopicPartition, Log]

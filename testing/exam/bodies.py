@@ -22,7 +22,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from brokertwin.gateway.protocol.frames import Request, encode_request
+from brokertwin.gateway.protocol.frames import RequestFrame, encode_request
 from brokertwin.testing.exam import batches
 from brokertwin.testing.exam.model import KEYS
 
@@ -118,7 +118,7 @@ class World:
             "correlationId": RAW_CORRELATION_ID,
             "clientId": given.get("clientId", CLIENT_ID),
         }
-        data = encode_request(Request(header, self.value(given.get("body") or {})))
+        data = encode_request(RequestFrame(header, self.value(given.get("body") or {})))
         key = given.get("key", header["requestApiKey"])
         version = given.get("sentVersion", header["requestApiVersion"])
         return struct.pack(">hh", key, version) + data[4:]

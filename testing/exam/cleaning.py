@@ -8,7 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from brokertwin.testing.exam.connection import ClosedError, Connection, UnreadableError
+from brokertwin.testing.exam.connection import (
+    BrokerClosedError,
+    ExamConnection,
+    UndecodableResponseError,
+)
 from brokertwin.testing.exam.site import Site
 
 CLEANING_S = 60.0
@@ -27,8 +31,8 @@ def clean(site: Site, prefix: str) -> None:
     """Delete groups and topics with a prefix, if the brokers claim the APIs."""
     for address in site.brokers.values():
         deadline = time.monotonic() + CLEANING_S
-        with suppress(OSError, ClosedError, UnreadableError):
-            connection = Connection(address, _until(deadline))
+        with suppress(OSError, BrokerClosedError, UndecodableResponseError):
+            connection = ExamConnection(address, _until(deadline))
             try:
                 _Cleaning(connection, site, prefix).run()
             finally:
@@ -38,7 +42,7 @@ def clean(site: Site, prefix: str) -> None:
 class _Cleaning:
     """Cleaning through one broker, which deletes the groups that it coordinates."""
 
-    def __init__(self, connection: Connection, site: Site, prefix: str) -> None:
+    def __init__(self, connection: ExamConnection, site: Site, prefix: str) -> None:
         self._connection, self._site, self._prefix = connection, site, prefix
 
     def run(self) -> None:

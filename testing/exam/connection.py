@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from brokertwin.gateway.edge_fields import Address
-from brokertwin.gateway.protocol.frames import Request, encode_request, read_response
+from brokertwin.gateway.protocol.frames import RequestFrame, encode_request, read_response
 from brokertwin.state.core.wire.primitives import MalformedError
 from brokertwin.testing.exam.bodies import CLIENT_ID
 from brokertwin.testing.exam.model import KEYS
@@ -19,11 +19,11 @@ CONNECT_S = 10.0
 FRAME_BYTES_MAX = 100 * 1024 * 1024
 
 
-class ClosedError(Exception):
+class BrokerClosedError(Exception):
     """The broker has closed the connection."""
 
 
-class UnreadableError(Exception):
+class UndecodableResponseError(Exception):
     """A response cannot be decoded, or belongs to another request."""
 
 
@@ -35,7 +35,7 @@ class Pending(NamedTuple):
     correlation_id: int
 
 
-class Connection:
+class ExamConnection:
     """A connection to a broker.
 
     Args:
@@ -71,7 +71,7 @@ class Connection:
             "correlationId": self._count,
             "clientId": CLIENT_ID,
         }
-        frame = encode_request(Request(header, body))
+        frame = encode_request(RequestFrame(header, body))
         self.send_bytes(_SIZE.pack(len(frame)) + frame)
         if has_response:
             self.pending.append(Pending(api, version, self._count))
@@ -86,7 +86,7 @@ class Connection:
         try:
             self._socket.sendall(data)
         except (ConnectionError, BrokenPipeError):
-            raise ClosedError from None
+            raise BrokerClosedError from None
 
     def receive(self, is_strict: bool = True) -> Any:
         """Return the response to the oldest pending request.
@@ -106,7 +106,7 @@ class Connection:
         """Return the next frame. Raises ClosedError, TimeoutError, UnreadableError."""
         (size,) = _SIZE.unpack(self._exactly(_SIZE.size))
         if not 0 <= size <= FRAME_BYTES_MAX:
-            raise UnreadableError(f"a response of {size} bytes")
+            raise UndecodableResponseError(f"a response of {size} bytes")
         return self._exactly(size)
 
     def is_silent(self, for_ms: int) -> bool:
@@ -122,9 +122,9 @@ class Connection:
             try:
                 part = self._socket.recv(size - len(found))
             except ConnectionError:
-                raise ClosedError from None
+                raise BrokerClosedError from None
             if not part:
-                raise ClosedError
+                raise BrokerClosedError
             found += part
         return bytes(found)
 
@@ -140,10 +140,16 @@ def decoded(request: Pending, frame: bytes, is_strict: bool = True) -> Any:
     try:
         found, body, end = read_response(KEYS[request.api], request.version, frame)
     except (MalformedError, IndexError, struct.error) as error:
-        raise UnreadableError(f"{request.api} v{request.version} cannot be read: {error}") from None
+        raise UndecodableResponseError(
+            f"{request.api} v{request.version} cannot be read: {error}"
+        ) from None
     if found != request.correlation_id:
-        raise UnreadableError(f"correlation id {found} in place of {request.correlation_id}")
+        raise UndecodableResponseError(
+            f"correlation id {found} in place of {request.correlation_id}"
+        )
     if is_strict and end != len(frame):
         rest = len(frame) - end
-        raise UnreadableError(f"{rest} bytes after the {request.api} v{request.version} response")
+        raise UndecodableResponseError(
+            f"{rest} bytes after the {request.api} v{request.version} response"
+        )
     return body

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from brokertwin.errors import UserError
 from brokertwin.testing.exam.cleaning import clean
-from brokertwin.testing.exam.model import Scenario, Subject
+from brokertwin.testing.exam.model import ExamSubject, Scenario
 from brokertwin.testing.exam.player import Played, play
 from brokertwin.testing.exam.site import Site
 from brokertwin.testing.exam.verdicts import Outcome, Result, VersionNote, judged, not_played
@@ -19,10 +19,10 @@ JOBS = 4
 INTERNAL = "__"
 """Prefix of Kafka's internal topics."""
 
-Chosen = Sequence[tuple[Subject, Scenario]]
+Chosen = Sequence[tuple[ExamSubject, Scenario]]
 
 
-class Choices(NamedTuple):
+class ExamOptions(NamedTuple):
     """Options of an exam.
 
     Attributes:
@@ -52,7 +52,7 @@ def check_is_empty(site: Site) -> None:
 def examine(
     chosen: Chosen,
     site: Site,
-    choices: Choices | None = None,
+    choices: ExamOptions | None = None,
     seen: Callable[[Result], None] = lambda _: None,
 ) -> list[Result]:
     """Examine a broker.
@@ -66,7 +66,7 @@ def examine(
     Returns:
         The results in the order of `chosen`.
     """
-    choices = choices or Choices()
+    choices = choices or ExamOptions()
     results: dict[str, Result] = {}
 
     def note(result: Result) -> None:
@@ -87,13 +87,13 @@ def examine(
 
 
 def play_all(
-    chosen: Chosen, site: Site, choices: Choices
-) -> Iterator[tuple[Subject, Scenario, Played]]:
+    chosen: Chosen, site: Site, choices: ExamOptions
+) -> Iterator[tuple[ExamSubject, Scenario, Played]]:
     """Play scenarios, several at a time, and delete what they created."""
     run = f"{PREFIX}{secrets.token_hex(3)}-"
     prefixes = {scenario.name: f"{run}{at:03d}-" for at, (_, scenario) in enumerate(chosen)}
 
-    def played(each: tuple[Subject, Scenario]) -> tuple[Subject, Scenario, Played]:
+    def played(each: tuple[ExamSubject, Scenario]) -> tuple[ExamSubject, Scenario, Played]:
         subject, scenario = each
         return subject, scenario, play(scenario, site, prefixes[scenario.name], choices.patience)
 

@@ -25,7 +25,7 @@ RETRIED = (14, 15, 16)
 """Codes of requests that a client sends again: the coordinator is loading, absent or elsewhere."""
 
 
-class Severity(StrEnum):
+class ExamSeverity(StrEnum):
     """Severity of a deviation."""
 
     DATA = "loses data"
@@ -160,7 +160,7 @@ class Scenario(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     rule: str
     source: str
-    severity: Severity
+    severity: ExamSeverity
     steps: list[Step]
     golden: list[Observation] = []
     kip: str = ""
@@ -178,7 +178,7 @@ class Scenario(msgspec.Struct, frozen=True, omit_defaults=True):
         return found - {("ApiVersions", version) for version in range(100)}
 
 
-class Subject(msgspec.Struct, frozen=True, omit_defaults=True):
+class ExamSubject(msgspec.Struct, frozen=True, omit_defaults=True):
     """Scenarios about one subject.
 
     Attributes:
@@ -195,25 +195,25 @@ class Subject(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 @cache
-def subjects() -> tuple[Subject, ...]:
+def subjects() -> tuple[ExamSubject, ...]:
     """Return all subjects, in the order of their files' names."""
     folder = resources.files(FILES)
     files = sorted(each.name for each in folder.iterdir() if each.name.endswith(SUFFIX))
     return tuple(read(folder.joinpath(name).read_bytes()) for name in files)
 
 
-def read(data: bytes) -> Subject:
+def read(data: bytes) -> ExamSubject:
     """Decode the file of a subject. Raises msgspec.ValidationError."""
-    return msgspec.json.decode(gzip.decompress(data), type=Subject)
+    return msgspec.json.decode(gzip.decompress(data), type=ExamSubject)
 
 
-def written(subject: Subject) -> bytes:
+def written(subject: ExamSubject) -> bytes:
     """Encode the file of a subject; equal subjects have equal bytes."""
     document = json.dumps(msgspec.to_builtins(subject), separators=(",", ":"))
     return gzip.compress(document.encode(), mtime=0)
 
 
-def selected(names: Iterable[str] = ()) -> Iterator[tuple[Subject, Scenario]]:
+def selected(names: Iterable[str] = ()) -> Iterator[tuple[ExamSubject, Scenario]]:
     """Yield scenarios with their subjects.
 
     Args:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from html import escape
 
-from brokertwin.testing.exam.model import Severity
+from brokertwin.testing.exam.model import ExamSeverity
 from brokertwin.testing.exam.reports import PLAYED, Report, Score, printable, shown, total
 from brokertwin.testing.exam.verdicts import Deviation, Outcome, Result
 
@@ -50,7 +50,7 @@ pre { overflow-wrap: anywhere; white-space: pre-wrap; margin: 0; max-height: 16r
   dd { margin-bottom: .3rem; } }
 """
 
-TONES = {Severity.DATA: "bad", Severity.CLIENTS: "bad", Severity.COSMETIC: "warn"}
+TONES = {ExamSeverity.DATA: "bad", ExamSeverity.CLIENTS: "bad", ExamSeverity.COSMETIC: "warn"}
 
 
 def page(report: Report) -> str:
@@ -78,7 +78,7 @@ def page(report: Report) -> str:
 
 def _tiles(whole: Score, deviating: Sequence[Result]) -> str:
     tiles = [(whole.percent, "of played scenarios agree", "good" if not deviating else "bad")]
-    for severity in Severity:
+    for severity in ExamSeverity:
         count = sum(
             any(each.severity is severity for each in result.unexplained) for result in deviating
         )
@@ -116,7 +116,7 @@ def _section(title: str, results: Sequence[Result]) -> str:
 
 def _scenario(result: Result) -> str:
     severities = {each.severity for each in result.deviations}
-    worst = next(each for each in Severity if each in severities)
+    worst = next(each for each in ExamSeverity if each in severities)
     source = escape(", ".join(part for part in (result.kip, result.source) if part))
     shown_ones = "".join(map(_deviation, result.deviations[:DEVIATIONS_SHOWN]))
     more = len(result.deviations) - DEVIATIONS_SHOWN

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.testing.exam.bodies import RAW_CORRELATION_ID, MissingError, World, at_path
 from brokertwin.testing.exam.connection import (
-    ClosedError,
-    Connection,
+    BrokerClosedError,
+    ExamConnection,
     Pending,
-    UnreadableError,
+    UndecodableResponseError,
     decoded,
 )
 from brokertwin.testing.exam.model import RETRIED, Do, Observation, Scenario, Step, Until
@@ -26,7 +26,7 @@ NAMES_TRIED = 200
 """Names tried until the home broker coordinates one."""
 
 
-class Exchange(NamedTuple):
+class ExamExchange(NamedTuple):
     """A request and the body of its response, for reports."""
 
     api: str
@@ -46,7 +46,7 @@ class Played(NamedTuple):
     """
 
     observations: list[Observation]
-    exchanges: list[Exchange | None]
+    exchanges: list[ExamExchange | None]
     ended: str
     elapsed_s: float
 
@@ -90,12 +90,12 @@ class Player:
         nodes = list(site.brokers)
         nodes = [site.home, *(node for node in nodes if node != site.home)]
         self.observations: list[Observation] = []
-        self.exchanges: list[Exchange | None] = []
+        self.exchanges: list[ExamExchange | None] = []
         self._scenario, self._site, self._sleep = scenario, site, sleep
         self._deadline = time.monotonic() + scenario.limit_s * patience
         self._world = World(prefix, int((time.time() - BEFORE_S) * 1000), nodes)
         self._normal = Normalizer(self._world)
-        self._connections: dict[str, Connection] = {}
+        self._connections: dict[str, ExamConnection] = {}
         self._sent: dict[str, list[tuple[Step, Any]]] = {}
 
     def close(self) -> None:
@@ -108,11 +108,11 @@ class Player:
         for number, step in enumerate(self._scenario.steps):
             try:
                 self._take(number, step)
-            except ClosedError:
+            except BrokerClosedError:
                 return f"{_described(step)}: the broker closed the connection"
             except TimeoutError:
                 return f"{_described(step)}: no response in time"
-            except (UnreadableError, SetupError, MissingError, OSError) as error:
+            except (UndecodableResponseError, SetupError, MissingError, OSError) as error:
                 return f"{_described(step)}: {error}"
         return ""
 
@@ -148,7 +148,7 @@ class Player:
             view = self._scenario.steps[number].view
             normal = self._normal.response(response, view)
             self.observations.append(Observation(label, response=normal))
-            self.exchanges.append(Exchange(step.api, step.version, body, response))
+            self.exchanges.append(ExamExchange(step.api, step.version, body, response))
 
     def _called(self, step: Step, body: Any) -> Any:
         connection, until = self._connection(step), step.until
@@ -186,7 +186,7 @@ class Player:
         try:
             self._connection(step).receive_frame()
             value = "response"
-        except ClosedError:
+        except BrokerClosedError:
             value = "closed"
         self._observe(step, value)
 
@@ -201,7 +201,7 @@ class Player:
     def _close(self, step: Step) -> None:
         self._connections.pop(step.on).close()
 
-    def _connection(self, step: Step) -> Connection:
+    def _connection(self, step: Step) -> ExamConnection:
         if step.on not in self._connections:
             number = step.broker
             home = self._site.brokers[self._site.home]
@@ -210,12 +210,12 @@ class Player:
             self._connections[step.on] = self._connected(address)
         return self._connections[step.on]
 
-    def _connected(self, address: Address) -> Connection:
+    def _connected(self, address: Address) -> ExamConnection:
         """Connect; a broker that has crashed may come back."""
         limit = time.monotonic() + RESTART_S
         while True:
             try:
-                return Connection(address, lambda: self._deadline)
+                return ExamConnection(address, lambda: self._deadline)
             except ConnectionRefusedError:
                 if time.monotonic() > limit:
                     raise

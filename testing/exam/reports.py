@@ -9,7 +9,7 @@ import msgspec
 
 from brokertwin.errors import UserError
 from brokertwin.state.core.errors import Error
-from brokertwin.testing.exam.model import Severity, subjects
+from brokertwin.testing.exam.model import ExamSeverity, subjects
 from brokertwin.testing.exam.verdicts import Deviation, Key, Outcome, Result, keys_of, last_name
 
 PLAYED = frozenset({Outcome.AGREES, Outcome.DEVIATES, Outcome.EXPLAINED})
@@ -156,9 +156,9 @@ def _case(suite: ElementTree.Element, result: Result, baseline: set[Key]) -> Non
         failure.text = printable("\n".join(map(described, failing)))
 
 
-def worst_of(deviations: Iterable[Deviation]) -> Severity:
+def worst_of(deviations: Iterable[Deviation]) -> ExamSeverity:
     """Return the worst severity of some deviations."""
-    order = list(Severity)
+    order = list(ExamSeverity)
     return min((each.severity for each in deviations), key=order.index)
 
 

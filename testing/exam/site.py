@@ -10,7 +10,11 @@ from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.protocol.schema import MESSAGES
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from brokertwin.testing.exam.bodies import CLIENT_ID
-from brokertwin.testing.exam.connection import ClosedError, Connection, UnreadableError
+from brokertwin.testing.exam.connection import (
+    BrokerClosedError,
+    ExamConnection,
+    UndecodableResponseError,
+)
 from brokertwin.testing.exam.model import KEYS, Scenario
 
 LOOK_S = 15.0
@@ -18,7 +22,7 @@ BROKER_RESOURCE = 4
 UNSUPPORTED_VERSION = 35
 """A broker that does not know ApiVersions v3 responds in v0 (KIP-511)."""
 
-FAILURES = (OSError, ClosedError, UnreadableError)
+FAILURES = (OSError, BrokerClosedError, UndecodableResponseError)
 
 
 class Site(NamedTuple):
@@ -89,7 +93,7 @@ def look(address: Address, settings: Iterable[str]) -> Site:
     """
     deadline = time.monotonic() + LOOK_S
     try:
-        connection = Connection(address, lambda: deadline)
+        connection = ExamConnection(address, lambda: deadline)
         try:
             return _look(connection, address, settings)
         finally:
@@ -102,7 +106,7 @@ def look(address: Address, settings: Iterable[str]) -> Site:
         ) from None
 
 
-def _look(connection: Connection, address: Address, settings: Iterable[str]) -> Site:
+def _look(connection: ExamConnection, address: Address, settings: Iterable[str]) -> Site:
     claims, features = _claims(connection, address)
     site = Site({}, -1, claims, features, {}, [], [])
     version = site.version("Metadata", 12) or 0
@@ -125,18 +129,18 @@ def _look(connection: Connection, address: Address, settings: Iterable[str]) -> 
 
 
 def _claims(
-    connection: Connection, address: Address
+    connection: ExamConnection, address: Address
 ) -> tuple[dict[str, tuple[int, int]], dict[str, int]]:
     names = {key: name for name, key in KEYS.items()}
     body = {"clientSoftwareName": CLIENT_ID, "clientSoftwareVersion": "1"}
     try:
         response = connection.call("ApiVersions", 3, body, is_strict=False)
         is_known = response["errorCode"] != UNSUPPORTED_VERSION
-    except (ClosedError, UnreadableError):
+    except (BrokerClosedError, UndecodableResponseError):
         is_known = False
     if not is_known:
         deadline = time.monotonic() + LOOK_S
-        older = Connection(address, lambda: deadline)
+        older = ExamConnection(address, lambda: deadline)
         response = older.call("ApiVersions", 0, {}, is_strict=False)
         older.close()
     claims = {
@@ -150,7 +154,7 @@ def _claims(
     return claims, features
 
 
-def _settings(connection: Connection, site: Site, names: Iterable[str]) -> dict[str, str]:
+def _settings(connection: ExamConnection, site: Site, names: Iterable[str]) -> dict[str, str]:
     version = site.version("DescribeConfigs", 4)
     wanted = sorted(set(names))
     if version is None or not wanted:
@@ -169,7 +173,7 @@ def _settings(connection: Connection, site: Site, names: Iterable[str]) -> dict[
     return found
 
 
-def _groups(connection: Connection, site: Site) -> list[str]:
+def _groups(connection: ExamConnection, site: Site) -> list[str]:
     version = site.version("ListGroups", 4)
     if version is None:
         return []

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from brokertwin.recordings.replay.comparison import compare, keyed
-from brokertwin.testing.exam.model import KEYS, Observation, Scenario, Severity, Subject
+from brokertwin.testing.exam.model import KEYS, ExamSeverity, ExamSubject, Observation, Scenario
 from brokertwin.testing.exam.normal import TEXTS, order_of
 from brokertwin.testing.exam.player import Played
 
@@ -46,7 +46,7 @@ class Deviation(msgspec.Struct, frozen=True, omit_defaults=True):
     path: str
     expected: Any
     got: Any
-    severity: Severity
+    severity: ExamSeverity
     api: str = ""
     version: int = 0
     request: Any = None
@@ -89,7 +89,7 @@ class VersionNote(msgspec.Struct, frozen=True):
 
 
 def judged(
-    subject: Subject, scenario: Scenario, played: Played, notes: Iterable[VersionNote] = ()
+    subject: ExamSubject, scenario: Scenario, played: Played, notes: Iterable[VersionNote] = ()
 ) -> Result:
     """Compare the results of a scenario with its golden responses.
 
@@ -116,7 +116,7 @@ def judged(
     )
 
 
-def not_played(subject: Subject, scenario: Scenario, outcome: Outcome, reason: str) -> Result:
+def not_played(subject: ExamSubject, scenario: Scenario, outcome: Outcome, reason: str) -> Result:
     """Return the result of a scenario that does not apply."""
     return Result(
         subject.name,
@@ -164,8 +164,8 @@ def _differences(
     return [(each.path, each.expected, each.got) for each in outcome.differences]
 
 
-def _severity(given: Severity, path: str) -> Severity:
-    return Severity.COSMETIC if last_name(path) in TEXTS else given
+def _severity(given: ExamSeverity, path: str) -> ExamSeverity:
+    return ExamSeverity.COSMETIC if last_name(path) in TEXTS else given
 
 
 def last_name(path: str) -> str:
@@ -216,10 +216,10 @@ def new_deviations(results: Iterable[Result], baseline: Collection[Key]) -> list
     ]
 
 
-EXIT_CODES: Mapping[Severity, int] = {
-    Severity.COSMETIC: 3,
-    Severity.CLIENTS: 4,
-    Severity.DATA: 5,
+EXIT_CODES: Mapping[ExamSeverity, int] = {
+    ExamSeverity.COSMETIC: 3,
+    ExamSeverity.CLIENTS: 4,
+    ExamSeverity.DATA: 5,
 }
 """Exit codes by the worst severity; 0 without deviations."""
 

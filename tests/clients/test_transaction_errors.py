@@ -13,8 +13,8 @@ from brokertwin.clients.transaction_rules import (
 )
 from brokertwin.clients.transactions import (
     ProducerTransactions,
+    TransactionManagerState,
     TransactionRequest,
-    TransactionState,
 )
 from brokertwin.state.core.errors import RETRIABLE, Error
 from brokertwin.state.core.schema import Body
@@ -36,7 +36,7 @@ from brokertwin.state.core.wire.generated.shared import (
 )
 from brokertwin.state.core.wire.generated.txn_offset_commit import TxnOffsetCommitResponse
 
-State = TransactionState
+State = TransactionManagerState
 ORDERS = TopicPartition("orders", 0)
 ABORTABLE = Error.TRANSACTION_ABORTABLE
 A_DAY = 86_400_000

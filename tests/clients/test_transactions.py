@@ -17,14 +17,18 @@ from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_client import ProducerClient
 from brokertwin.clients.producer_config import ProducerConfig, ProducerConfigError, checked
 from brokertwin.clients.producer_events import RecordAcked, RecordFailed
-from brokertwin.clients.transactions import ProducerTransactions, TransactionState, WrongStateError
+from brokertwin.clients.transactions import (
+    ProducerTransactions,
+    TransactionManagerState,
+    WrongStateError,
+)
 from brokertwin.state.core.errors import Error
 from tests.support.bench_network import World, records_of
 from tests.support.examples import examples
 
 TOPIC = "orders"
 PARTITIONS = 3
-State = TransactionState
+State = TransactionManagerState
 
 
 @pytest.fixture(params=[1, 2])

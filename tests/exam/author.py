@@ -15,13 +15,13 @@ Values that a broker chooses are references (`Ref`); nothing is sent here.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from brokertwin.testing.exam.model import Do, Scenario, Severity, Step, Subject, Until, View
+from brokertwin.testing.exam.model import Do, ExamSeverity, ExamSubject, Scenario, Step, Until, View
 
 RETRY = [14, 15, 16]
 CONCURRENT = [14, 15, 16, 51]
 """Also while the markers of the last transaction are written."""
 
-DATA, CLIENTS, COSMETIC = Severity.DATA, Severity.CLIENTS, Severity.COSMETIC
+DATA, CLIENTS, COSMETIC = ExamSeverity.DATA, ExamSeverity.CLIENTS, ExamSeverity.COSMETIC
 
 
 class Expr:
@@ -155,7 +155,7 @@ class Author:
         assert rule.endswith(".") and name not in self._cases, name
         self._cases[name] = " ".join(rule.split()), play, {**self._defaults, **fields}
 
-    def subject(self, kafka: str) -> Subject:
+    def subject(self, kafka: str) -> ExamSubject:
         """Return the subject without goldens."""
         from tests.exam.script import Script
 
@@ -164,7 +164,7 @@ class Author:
             script = Script()
             play(script)
             scenarios.append(Scenario(name=name, rule=rule, steps=script.steps, **fields))
-        return Subject(self.name, self.title, kafka, scenarios)
+        return ExamSubject(self.name, self.title, kafka, scenarios)
 
 
 class Steps:

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.protocol.frames import decode_response, encode_response
 from brokertwin.gateway.protocol.schema import API_NAMES, MESSAGES
-from brokertwin.testing.exam.examination import Choices, examine
-from brokertwin.testing.exam.model import Do, Scenario, Subject, selected
+from brokertwin.testing.exam.examination import ExamOptions, examine
+from brokertwin.testing.exam.model import Do, ExamSubject, Scenario, selected
 from brokertwin.testing.exam.site import look
 from brokertwin.testing.exam.verdicts import Outcome, Result
 from tests.support.gateways import running_gateway
@@ -239,7 +239,7 @@ def planted(broker: Address, plant: Plant) -> Iterator[Address]:
         proxy.close()
 
 
-def about(api: str) -> list[tuple[Subject, Scenario]]:
+def about(api: str) -> list[tuple[ExamSubject, Scenario]]:
     """Return quick scenarios that compare a response of an API, from all subjects."""
     found = [
         (subject, scenario)
@@ -257,7 +257,7 @@ def about(api: str) -> list[tuple[Subject, Scenario]]:
 def found_by(broker: Address, plant: Plant) -> list[Result]:
     """Return the deviating scenarios for a planted deviation."""
     with planted(broker, plant) as address:
-        results = examine(about(plant.api), look(address, []), Choices(8, patience=0.6))
+        results = examine(about(plant.api), look(address, []), ExamOptions(8, patience=0.6))
     return [each for each in results if each.outcome is Outcome.DEVIATES]
 
 

@@ -21,8 +21,8 @@ from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
 from brokertwin.state.core.errors import Error
 from brokertwin.testing.exam import model
-from brokertwin.testing.exam.examination import Choices, play_all
-from brokertwin.testing.exam.model import Observation, Scenario, Subject
+from brokertwin.testing.exam.examination import ExamOptions, play_all
+from brokertwin.testing.exam.model import ExamSubject, Observation, Scenario
 from brokertwin.testing.exam.player import codes
 from brokertwin.testing.exam.site import look
 from tests.exam.subjects import AUTHORS
@@ -107,7 +107,7 @@ def _address(text: str) -> Address:
 
 
 def _played(
-    chosen: Sequence[tuple[Subject, Scenario]], address: Address
+    chosen: Sequence[tuple[ExamSubject, Scenario]], address: Address
 ) -> tuple[dict[str, list[Observation]], int]:
     site = look(address, [])
     goldens: dict[str, list[Observation]] = {}
@@ -117,7 +117,7 @@ def _played(
             _say(f"NOT CLAIMED {subject.name}/{scenario.name}: {reason}")
             bad.add(f"{subject.name}/{scenario.name}")
     for _ in range(2):
-        for subject, scenario, shown in play_all(chosen, site, Choices(patience=3)):
+        for subject, scenario, shown in play_all(chosen, site, ExamOptions(patience=3)):
             name = f"{subject.name}/{scenario.name}"
             former = goldens.setdefault(name, shown.observations)
             if shown.ended:
@@ -131,7 +131,7 @@ def _played(
     return {name: found for name, found in goldens.items() if name not in bad}, len(bad)
 
 
-def _write(draft: Subject, goldens: Mapping[str, list[Observation]], is_listed: bool) -> None:
+def _write(draft: ExamSubject, goldens: Mapping[str, list[Observation]], is_listed: bool) -> None:
     before, scenarios = known(draft.name), []
     for scenario in draft.scenarios:
         golden = goldens.get(f"{draft.name}/{scenario.name}")

@@ -14,7 +14,7 @@ from crc32c import crc32c
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.admin.api_versions import SERVED
-from brokertwin.gateway.protocol.frames import Request, decode_request, encode_request
+from brokertwin.gateway.protocol.frames import RequestFrame, decode_request, encode_request
 from brokertwin.gateway.records import records
 from brokertwin.kafka_io import properties
 from brokertwin.kafka_io.placement import Placement
@@ -79,7 +79,7 @@ def frames() -> list[bytes]:
             place = header["requestApiKey"], header["requestApiVersion"]
             if header["requestApiKey"] in SERVED and place not in found:
                 with contextlib.suppress(Exception):  # a body as events have it: without bytes
-                    found[place] = encode_request(Request(header, document["request"]))
+                    found[place] = encode_request(RequestFrame(header, document["request"]))
     return list(found.values())
 
 

@@ -16,7 +16,7 @@ from kafka.protocol.api_message import ApiMessage
 
 from brokertwin.gateway.protocol.codec import message_codec
 from brokertwin.gateway.protocol.frames import (
-    Request,
+    RequestFrame,
     UnsupportedError,
     decode_request,
     decode_response,
@@ -25,8 +25,8 @@ from brokertwin.gateway.protocol.frames import (
     encode_sized_response,
 )
 from brokertwin.gateway.protocol.primitives import (
+    FrameReader,
     NotEncodableError,
-    Reader,
     uuid_bytes,
     write_uvarint,
 )
@@ -109,12 +109,12 @@ def framed(name: str, version: int, body: dict[str, Any]) -> bytes:
         "correlationId": 7,
         "clientId": "a client",
     }
-    return encode_request(Request(header, body))
+    return encode_request(RequestFrame(header, body))
 
 
 def check_round_trip(name: str, version: int, body: dict[str, Any]) -> bytes:
     written = encoded(name, version, body)
-    reader = Reader(written)
+    reader = FrameReader(written)
     assert message_codec(name, version).read(reader) == body
     assert reader.remaining == 0
     return written
@@ -155,14 +155,14 @@ def test_any_values_round_trip_and_truncated_data_is_malformed(data: st.DataObje
     if written:
         end = data.draw(st.integers(0, len(written) - 1), label="end")
         with pytest.raises(MalformedError):
-            message_codec(name, version).read(Reader(written[:end]))
+            message_codec(name, version).read(FrameReader(written[:end]))
 
 
 def test_omitted_fields_get_their_defaults() -> None:
     for name in MESSAGES:
         for version in versions_of(name):
             written = encoded(name, version, {})
-            body = message_codec(name, version).read(Reader(written))
+            body = message_codec(name, version).read(FrameReader(written))
             assert encoded(name, version, body) == written, f"{name} {version}"
 
 
@@ -217,7 +217,7 @@ def test_recorded_exchanges_round_trip(capture: Path) -> None:
             continue  # the end of a connection
         header, body = line["requestHeader"], line["request"]
         key, version = header["requestApiKey"], header["requestApiVersion"]
-        frame = encode_request(Request(header, body))
+        frame = encode_request(RequestFrame(header, body))
         found = decode_request(frame)
         assert found.header == header
         assert key == PRODUCE or found.body == body
@@ -251,12 +251,12 @@ def test_every_api_of_kafka_exists_in_all_its_versions() -> None:
 def test_varint_is_read_as_written(value: int) -> None:
     out = bytearray()
     write_uvarint(out, value)
-    assert Reader(bytes(out)).uvarint() == value
+    assert FrameReader(bytes(out)).uvarint() == value
 
 
 def test_unterminated_varint_is_malformed() -> None:
     with pytest.raises(MalformedError, match="longer than 5 bytes"):
-        Reader(b"\xff" * 9).uvarint()
+        FrameReader(b"\xff" * 9).uvarint()
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_unterminated_varint_is_malformed() -> None:
 )
 def test_huge_length_allocates_no_memory(version: int, length: bytes) -> None:
     with pytest.raises(MalformedError):
-        message_codec("MetadataRequest", version).read(Reader(length + b"\0" * 8))
+        message_codec("MetadataRequest", version).read(FrameReader(length + b"\0" * 8))
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -273,11 +273,11 @@ def test_string_longer_than_an_int16_length_is_malformed(version: int) -> None:
     body = {"transactionalId": "x" * 32_767, "transactionTimeoutMs": 1}
     written = encoded("InitProducerIdRequest", version, body)
     codec = message_codec("InitProducerIdRequest", version)
-    assert codec.read(Reader(written)) == body
+    assert codec.read(FrameReader(written)) == body
     if version == 2:  # flexible from this version on
         longer = b"\x81\x80\2" + b"x" * 32_768 + written[-5:]
         with pytest.raises(MalformedError, match="32768 bytes at byte 3; 32767 at most"):
-            codec.read(Reader(longer))
+            codec.read(FrameReader(longer))
 
 
 def test_unknown_tags_are_skipped() -> None:
@@ -287,7 +287,7 @@ def test_unknown_tags_are_skipped() -> None:
     written = encoded("MetadataRequest", 9, body)
     assert written.endswith(b"\0")
     tagged = written[:-1] + b"\1\x63\3abc"
-    assert message_codec("MetadataRequest", 9).read(Reader(tagged)) == body
+    assert message_codec("MetadataRequest", 9).read(FrameReader(tagged)) == body
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from brokertwin.gateway.admin.api_versions import SERVED
-from brokertwin.gateway.protocol.frames import Request, decode_request, encode_request
+from brokertwin.gateway.protocol.frames import RequestFrame, decode_request, encode_request
 from brokertwin.gateway.protocol.schema import API_NAMES
 from brokertwin.state.core.events import Reason
 from brokertwin.state.core.wire.primitives import MalformedError
@@ -61,7 +61,7 @@ def requests(draw: st.DrawFn) -> bytes:
         "correlationId": draw(st.integers(-(2**31), 2**31 - 1)),
         "clientId": draw(st.none() | st.text(max_size=5)),
     }
-    return encode_request(Request(header, body))
+    return encode_request(RequestFrame(header, body))
 
 
 @st.composite

@@ -3,7 +3,7 @@
 import pytest
 
 from brokertwin.gateway.admin.api_versions import SERVED
-from brokertwin.gateway.protocol.frames import Request, decode_response, encode_response
+from brokertwin.gateway.protocol.frames import RequestFrame, decode_response, encode_response
 from brokertwin.gateway.protocol.schema import API_NAMES
 from brokertwin.gateway.refusals import error_of, error_response, has_own_code
 from brokertwin.state.core.errors import Error
@@ -35,7 +35,7 @@ def test_every_request_has_an_error_response() -> None:
 
 def check_refused(key: int, version: int) -> None:
     body = full_body(f"{API_NAMES[key]}Request", version, is_null=False)
-    request = Request({"requestApiKey": key, "requestApiVersion": version}, body)
+    request = RequestFrame({"requestApiKey": key, "requestApiVersion": version}, body)
     response = error_response(request, Error.UNKNOWN_SERVER_ERROR)
     assert response is not None, f"the connection would be closed: {key} {version}"
     written = encode_response(key, version, 5, response)

@@ -3,7 +3,7 @@
 import pytest
 
 from brokertwin.gateway.bounded_rates import RateLimit, RequestLimit
-from brokertwin.gateway.protocol.frames import Request
+from brokertwin.gateway.protocol.frames import RequestFrame
 from brokertwin.gateway.request_times import RequestTimes, Stopwatch
 from brokertwin.state.cluster.quota_rates import QuotaWindows
 
@@ -22,8 +22,8 @@ def taken(seconds: float, now: float) -> Stopwatch:
     return watch
 
 
-def asked(api_key: int = METADATA, client_id: str = "c", **body: object) -> Request:
-    return Request({"requestApiKey": api_key, "clientId": client_id}, body)
+def asked(api_key: int = METADATA, client_id: str = "c", **body: object) -> RequestFrame:
+    return RequestFrame({"requestApiKey": api_key, "clientId": client_id}, body)
 
 
 def test_request_time_excludes_waiting() -> None:
@@ -57,7 +57,7 @@ def test_client_above_its_quota_waits_until_the_rate_is_allowed() -> None:
 @pytest.mark.parametrize(
     "request_of", [asked(PRODUCE, acks=0), asked(WRITE_TXN_MARKERS), asked(client_id="")]
 )
-def test_unlimited_client_is_not_measured(request_of: Request) -> None:
+def test_unlimited_client_is_not_measured(request_of: RequestFrame) -> None:
     times = RequestTimes(limit_of)
     assert times.limit(1, "User:a", request_of) is None
     assert times.limit(1, "User:a", asked(PRODUCE, acks=1)) is not None

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brokertwin.gateway.protocol.reading import reader_of
-from brokertwin.gateway.protocol.schema import Message, message_of
+from brokertwin.gateway.protocol.schema import MessageSchema, message_of
 from brokertwin.gateway.protocol.writing import writer_of
 from brokertwin.state.core.wire import generated
 from brokertwin.state.core.wire.primitives import MalformedError, Reader
-from brokertwin.state.core.wire.rows import Row, RowKey
+from brokertwin.state.core.wire.rows import RowKey, VersionedRow
 from tests.support.bodies import bodies_of
 from tests.support.examples import examples
 from tests.wire.methods import snake
@@ -26,7 +26,7 @@ NULL_STRUCT = "classicMemberMetadata"
 """A tagged struct whose null Kafka writes as 0, and the gateway as -1."""
 
 
-def kinds() -> dict[str, type[Row | RowKey]]:
+def kinds() -> dict[str, type[VersionedRow | RowKey]]:
     modules = [
         importlib.import_module(f"{generated.__name__}.{module.name}")
         for module in pkgutil.iter_modules(generated.__path__)
@@ -39,7 +39,7 @@ KINDS = kinds()
 VERSIONS = [
     (name, version)
     for name, kind in KINDS.items()
-    for version in range(kind.VERSIONS[1] + 1 if issubclass(kind, Row) else 1)
+    for version in range(kind.VERSIONS[1] + 1 if issubclass(kind, VersionedRow) else 1)
 ]
 
 
@@ -49,7 +49,7 @@ def snaked(value: Any) -> Any:
     return [snaked(each) for each in value] if isinstance(value, list) else value
 
 
-def written(message: Message, version: int, body: dict[str, Any]) -> bytes:
+def written(message: MessageSchema, version: int, body: dict[str, Any]) -> bytes:
     out = bytearray()
     writer_of("a row", message.fields, version, version in message.flexible)(out, body)
     return bytes(out)
@@ -74,10 +74,12 @@ def test_both_codecs_agree(name: str, version: int, data: st.DataObject) -> None
     assert read(bytes(out), 0) == (body, len(out))
 
 
-@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if issubclass(kind, Row)])
+@pytest.mark.parametrize(
+    "name", [name for name, kind in KINDS.items() if issubclass(kind, VersionedRow)]
+)
 def test_cut_rows_and_unknown_versions_are_refused(name: str) -> None:
     kind = KINDS[name]
-    assert issubclass(kind, Row)
+    assert issubclass(kind, VersionedRow)
     newest = kind.VERSIONS[1]
     encoded = kind().encoded(newest)
     assert kind.decoded(encoded) == kind()

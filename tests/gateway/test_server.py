@@ -22,7 +22,7 @@ from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.engine.engine import EdgeRequest, EngineResponse
 from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.gateway.limits import GatewayLimits
-from brokertwin.gateway.protocol.frames import Request, decode_response, encode_request
+from brokertwin.gateway.protocol.frames import RequestFrame, decode_response, encode_request
 from brokertwin.gateway.server import Gateway
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.core.api import NotBuilt
@@ -343,7 +343,9 @@ def test_unsupported_api_is_not_listed_and_closes_the_connection(client: Client)
         assert listed[key]["maxVersion"] == SERVED[key].versions[1]
     header = {"requestApiKey": NOT_BUILT, "requestApiVersion": 0, "correlationId": 1}
     version = KAFKA_APIS[NOT_BUILT].last
-    frame = encode_request(Request({**header, "requestApiVersion": version, "clientId": "x"}, {}))
+    frame = encode_request(
+        RequestFrame({**header, "requestApiVersion": version, "clientId": "x"}, {})
+    )
     client.send_frame(frame)
     assert client.is_closed()
 

@@ -6,13 +6,13 @@ from typing import Any
 
 from brokertwin.clients.connect.connect_protocol import (
     Assignment,
-    Protocol,
+    ConnectProtocol,
     WorkerState,
     decode_assignment,
     encode_state,
 )
 from brokertwin.clients.connect.leader import ConnectLeader, KnownConfigs
-from brokertwin.clients.connect.work import TaskId
+from brokertwin.clients.connect.work import ConnectTaskId
 
 ROUNDS = 12
 DELAYS_MS = (0, 1, 30, 5_000, 300_000)
@@ -24,13 +24,15 @@ class Workers:
 
     def __init__(self, seed: int) -> None:
         self.chance = Random(seed)
-        self.protocol = self.chance.choice([*[Protocol.SESSIONED] * 3, Protocol.COMPATIBLE])
+        self.protocol = self.chance.choice(
+            [*[ConnectProtocol.SESSIONED] * 3, ConnectProtocol.COMPATIBLE]
+        )
         if self.chance.random() < 0.1:
-            self.protocol = Protocol.EAGER
+            self.protocol = ConnectProtocol.EAGER
         self.max_delay_ms = self.chance.choice(DELAYS_MS)
         self.leader = ConnectLeader(self.max_delay_ms)
         self.now, self.round, self.generation, self.completed = 1_000_000, 0, 1, -1
-        self.running: dict[str, list[TaskId]] = {}
+        self.running: dict[str, list[ConnectTaskId]] = {}
         self.task_counts: dict[str, int] = {}
         self.offset = 0
         self.behind: set[str] = set()
@@ -94,7 +96,7 @@ class Workers:
             self.delays.append(each.delay_ms)
             if each.has_failed or self.chance.random() < 0.08:
                 continue
-            kept = [] if self.protocol is Protocol.EAGER else self.running[name]
+            kept = [] if self.protocol is ConnectProtocol.EAGER else self.running[name]
             kept = [item for item in kept if item not in each.revoked]
             self.running[name] = list(dict.fromkeys([*each.assigned, *kept]))
         if self.chance.random() < 0.05 and len(self.running) > 1:

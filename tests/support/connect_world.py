@@ -15,10 +15,10 @@ from functools import partial
 
 from brokertwin.clients.client_loop import ClientLoop
 from brokertwin.clients.connect.config_log import ConfigLog, Record, connector_record
-from brokertwin.clients.connect.connect_protocol import Protocol
+from brokertwin.clients.connect.connect_protocol import ConnectProtocol
 from brokertwin.clients.connect.file_stream import ConnectorKind
 from brokertwin.clients.connect.herder import Fail, Herder, StartWork, StopWork, WriteConfigs
-from brokertwin.clients.connect.work import TaskId
+from brokertwin.clients.connect.work import ConnectTaskId
 from brokertwin.clients.connect.worker_coordinator import WorkerCoordinator, WorkerSettings
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.timeline import Timeline
@@ -76,7 +76,7 @@ class Worker:
         self.herder = Herder(coordinator, self.log)
         self.failures: list[str] = []
         self._play = play
-        self._ending: dict[TaskId, int] = {}
+        self._ending: dict[ConnectTaskId, int] = {}
         self._seen = 0
 
     def turn(self) -> None:
@@ -102,7 +102,7 @@ class Worker:
                     self._play.injected["moves"] += 1
 
     @property
-    def running(self) -> set[TaskId]:
+    def running(self) -> set[ConnectTaskId]:
         """Connectors and tasks that it runs."""
         return set(self.herder.running)
 
@@ -110,7 +110,7 @@ class Worker:
 class ConnectWorld:
     """Events, and violations of the invariants."""
 
-    def __init__(self, protocol: Protocol = Protocol.SESSIONED) -> None:
+    def __init__(self, protocol: ConnectProtocol = ConnectProtocol.SESSIONED) -> None:
         self.protocol = protocol
         self.world = World(brokers=BROKERS)
         self.world.bench.topic(CONFIGS, 1)
@@ -242,7 +242,7 @@ class ConnectWorld:
     def _check(self) -> None:
         """Check that no two workers known to the coordinator run the same work."""
         here = self._members_of_group()
-        owners: Counter[TaskId] = Counter()
+        owners: Counter[ConnectTaskId] = Counter()
         for worker in self.workers:
             if worker.coordinator.generation.member_id in here:
                 owners.update(worker.running)
@@ -288,7 +288,7 @@ class ConnectWorld:
     def is_at_rest(self) -> bool:
         """Whether all that is configured is run once, with as many tasks as it is to have."""
         running = [item for worker in self.workers for item in worker.running]
-        wanted = {TaskId(name) for name in self.wanted} | {
-            TaskId(name, at) for name, tasks in self.wanted.items() for at in range(tasks)
+        wanted = {ConnectTaskId(name) for name in self.wanted} | {
+            ConnectTaskId(name, at) for name, tasks in self.wanted.items() for at in range(tasks)
         }
         return len(running) == len(set(running)) and set(running) == wanted

@@ -15,7 +15,7 @@ from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.gateway.engine.persistence import JournalOptions
 from brokertwin.gateway.limits import GatewayLimits
-from brokertwin.gateway.protocol.frames import Request, decode_response, encode_request
+from brokertwin.gateway.protocol.frames import RequestFrame, decode_response, encode_request
 from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.server import Gateway
 from brokertwin.state.configs.broker_config import parse
@@ -148,7 +148,7 @@ class Client:
             "correlationId": self._count,
             "clientId": self.name,
         }
-        self.send_frame(encode_request(Request(header, body or {})))
+        self.send_frame(encode_request(RequestFrame(header, body or {})))
         return self._count
 
     def send_frame(self, frame: bytes) -> None:

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Any
 
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from brokertwin.state.groups import groups
 from tests.support.machine import Bench
 
@@ -136,7 +136,7 @@ class GroupBench(Bench):
         return self.send(api, version, body, requestHeader=header)
 
 
-def check_groups(tables: Tables, broker: int = 1) -> None:
+def check_groups(tables: CellTables, broker: int = 1) -> None:
     """Check the groups, the data derived from their members, and their timers."""
     prefix = f"timer/group/{broker}/"
     timers = {key.removeprefix(prefix) for key in tables.pending.keys(prefix)}

@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 from brokertwin.kafka_io import topics
 from brokertwin.kafka_io.kafka_clients import client_properties
 from brokertwin.kafka_io.placement import cluster_of
-from brokertwin.kafka_io.topic_reader import Row, read_all, without_repeats
+from brokertwin.kafka_io.topic_reader import TopicRow, read_all, without_repeats
 from brokertwin.settings import Settings, load
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core import outputs
@@ -108,11 +108,11 @@ class JobBench:
         """Write events of a cluster."""
         self.produce((event.document for event in events), cluster.encode())
 
-    def rows(self, topic: str) -> list[Row]:
+    def rows(self, topic: str) -> list[TopicRow]:
         """Return the topic's records as a reader sees them: repeats are dropped by id."""
         return list(without_repeats(iter(self.all_rows(topic))))
 
-    def all_rows(self, topic: str) -> list[Row]:
+    def all_rows(self, topic: str) -> list[TopicRow]:
         """Every row of the topic."""
         return list(read_all(self.client, topics.full_name(self.prefix, topic)))
 
@@ -132,7 +132,7 @@ class JobBench:
             fixed.incarnation if fixed is not None else 0,
         )
 
-    def taken(self) -> list[Row]:
+    def taken(self) -> list[TopicRow]:
         """The rows of `requests` that belong to a committed micro-batch."""
         committed = checkpoint_log.committed(self.checkpoint)
         ends = checkpoint_log.end_offsets(self.checkpoint, committed)
@@ -140,7 +140,7 @@ class JobBench:
         rows = self.all_rows(topics.REQUESTS)
         return [row for row in rows if row.offset < of_requests.get(row.partition, 0)]
 
-    def replayed(self, name: str, rows: Iterable[Row]) -> list[Output]:
+    def replayed(self, name: str, rows: Iterable[TopicRow]) -> list[Output]:
         """What one cell in this process gives for rows of the request topic."""
         cell = Cell(self.cell_settings(name))
         found: list[Output] = []

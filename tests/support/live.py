@@ -14,7 +14,7 @@ from brokertwin.recordings.history.entity import EntityKey
 from brokertwin.recordings.history.exchange import RecordedExchange
 from brokertwin.recordings.history.finding import EntityFinding
 from brokertwin.streaming.live import operator
-from brokertwin.streaming.live.entity import Arrival, LiveEntity
+from brokertwin.streaming.live.entity import EntityArrival, LiveEntity
 from brokertwin.streaming.live.fact_topic import FactsInMemory
 from brokertwin.streaming.live.facts import learned
 from brokertwin.streaming.live.findings import FoundOnly
@@ -56,11 +56,11 @@ class LiveMachines:
         self.now += TRIGGER_MS
         facts = self.facts.read()
         self.facts.write(list(learned(CLUSTER, SOURCE, exchanges, facts[CLUSTER], self.now)))
-        arrivals: dict[EntityKey, list[Arrival]] = defaultdict(list)
+        arrivals: dict[EntityKey, list[EntityArrival]] = defaultdict(list)
         for each in exchanges:
             number = abs(hash(each.line.place))
             for kind, name, part in routes(each, facts[CLUSTER]):
-                arrivals[EntityKey(kind, name)].append(Arrival(number, part))
+                arrivals[EntityKey(kind, name)].append(EntityArrival(number, part))
         for key, own in arrivals.items():
             self._handle(key, own)
 
@@ -70,7 +70,7 @@ class LiveMachines:
         for key in list(self.states):
             self._handle(key, [])
 
-    def _handle(self, key: EntityKey, arrivals: Sequence[Arrival]) -> None:
+    def _handle(self, key: EntityKey, arrivals: Sequence[EntityArrival]) -> None:
         entity = LiveEntity(key, self.states.get(key))
         found = entity.handle(arrivals, self.facts.read()[CLUSTER], self.now)
         self.found |= {each.id: each for each in found}

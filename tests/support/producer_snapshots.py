@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterable
 
 from brokertwin.state.core.crc32c import crc32c
-from brokertwin.state.logs.producer import NO_OFFSET, NO_SEQUENCE, Producer
+from brokertwin.state.logs.producer import NO_OFFSET, NO_SEQUENCE, ProducerStateEntry
 
 VERSION = 1
 
@@ -28,14 +28,14 @@ def file_name(offset: int) -> str:
     return f"{offset:020d}.snapshot"
 
 
-def encode(producers: Iterable[tuple[int, Producer]]) -> bytes:
+def encode(producers: Iterable[tuple[int, ProducerStateEntry]]) -> bytes:
     """Return the bytes of a snapshot of these producers, in the given order."""
     entries = [_entry(*each) for each in producers]
     body = _COUNT.pack(len(entries)) + b"".join(entries)
     return _PREFIX.pack(VERSION, crc32c(body)) + body
 
 
-def _entry(producer_id: int, producer: Producer) -> bytes:
+def _entry(producer_id: int, producer: ProducerStateEntry) -> bytes:
     last = producer.batches[-1] if producer.batches else None
     return _ENTRY.pack(
         producer_id,

@@ -21,7 +21,7 @@ from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.clients.sender import SenderRequest
 from brokertwin.clients.transaction_rules import FEATURE, NEWEST, rules_of
-from brokertwin.clients.transactions import ProducerTransactions, TransactionState
+from brokertwin.clients.transactions import ProducerTransactions, TransactionManagerState
 from brokertwin.state.core.schema import render
 from tests.support.bench_network import records_of
 from tests.support.network import (
@@ -37,7 +37,7 @@ from tests.support.network import (
     Wire,
 )
 
-State = TransactionState
+State = TransactionManagerState
 GROUP = "billing"
 TICK_MS = 10
 FENCED_AFTER_MS = 30_000

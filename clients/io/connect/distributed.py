@@ -29,7 +29,7 @@ from brokertwin.clients.connect.herder import (
     WriteConfigs,
 )
 from brokertwin.clients.connect.offsets import WorkStatus, status_record
-from brokertwin.clients.connect.work import TaskId
+from brokertwin.clients.connect.work import ConnectTaskId
 from brokertwin.clients.connect.worker_config import Support, WorkerConfig
 from brokertwin.clients.connect.worker_coordinator import WorkerCoordinator, WorkerSettings
 from brokertwin.clients.driver import ClientDriver
@@ -84,7 +84,7 @@ class DistributedWorker:
         self._given = {connector["name"]: connector for connector in connectors}
         self._is_exact = config.exactly_once_source_support is Support.ENABLED
         self._store = TopicStore(kafka, config.offset_storage_topic, is_committed=self._is_exact)
-        self._reported_failures: set[TaskId] = set()
+        self._reported_failures: set[ConnectTaskId] = set()
         self._fencing = Fencing(overridden(kafka, "producer."), config)
 
     def run(self, is_over: Callable[[], bool], look: Callable[[Threads], None]) -> None:
@@ -136,7 +136,9 @@ class DistributedWorker:
                 self._do(herder.fenced(connector, generation), herder, driver, producer)
             else:
                 herder.not_fenced(connector)
-                self._write_status(producer, herder, TaskId(connector, 0), WorkStatus.FAILED, error)
+                self._write_status(
+                    producer, herder, ConnectTaskId(connector, 0), WorkStatus.FAILED, error
+                )
         producer.turn(0)
         driver.turn(TURN_MS)
 
@@ -191,7 +193,7 @@ class DistributedWorker:
         self,
         producer: Producer,
         herder: Herder,
-        item: TaskId,
+        item: ConnectTaskId,
         state: WorkStatus,
         trace: str | None = None,
     ) -> None:
@@ -202,7 +204,7 @@ class DistributedWorker:
         )
         producer.send(self._config.status_storage_topic, ProducerRecord(*record))
 
-    def _run_of(self, item: TaskId, config: Config) -> Run | None:
+    def _run_of(self, item: ConnectTaskId, config: Config) -> Run | None:
         if item.is_connector:
             return None
         try:

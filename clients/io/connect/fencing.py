@@ -8,7 +8,7 @@ open transaction is aborted. Fencing has its own thread, so that the leader's he
 import threading
 from queue import Empty, SimpleQueue
 
-from brokertwin.clients.connect.work import TaskId
+from brokertwin.clients.connect.work import ConnectTaskId
 from brokertwin.clients.connect.worker_config import WorkerConfig
 from brokertwin.clients.io.producer import Producer, TransactionError
 from brokertwin.clients.io.sasl import SaslAuthenticationError
@@ -27,7 +27,7 @@ class Fencing:
         self._config = config
         self._ended: SimpleQueue[Ended] = SimpleQueue()
 
-    def begin(self, connector: str, generation: int, tasks: list[TaskId]) -> None:
+    def begin(self, connector: str, generation: int, tasks: list[ConnectTaskId]) -> None:
         """Start to fence tasks that precede a generation of a connector."""
         args = (connector, generation, tasks)
         name = f"fencing-{connector}"
@@ -42,7 +42,7 @@ class Fencing:
             except Empty:
                 return found
 
-    def _run(self, connector: str, generation: int, tasks: list[TaskId]) -> None:
+    def _run(self, connector: str, generation: int, tasks: list[ConnectTaskId]) -> None:
         try:
             for task in tasks:
                 self._fence(self._config.transactional_id(task))

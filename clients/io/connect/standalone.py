@@ -14,7 +14,7 @@ from brokertwin.clients.connect.file_stream import (
     file_stream,
     task_configs,
 )
-from brokertwin.clients.connect.work import TaskId
+from brokertwin.clients.connect.work import ConnectTaskId
 from brokertwin.clients.connect.worker_config import WorkerConfig
 from brokertwin.clients.io.connect.stores import OffsetFileStore, Store
 from brokertwin.clients.io.connect.tasks import run_sink, run_source
@@ -42,11 +42,13 @@ class StandaloneWorker:
         self._kafka = kafka
         self._config = config
         self._store = OffsetFileStore(Path(config.offset_storage_file_filename))
-        self._work: dict[TaskId, FileStream] = {}
+        self._work: dict[ConnectTaskId, FileStream] = {}
         for connector in connectors:
             for at, task in enumerate(task_configs(connector)):
                 stream = file_stream(task, config.of_connectors)
-                self._work[TaskId(stream.name)] = self._work[TaskId(stream.name, at)] = stream
+                self._work[ConnectTaskId(stream.name)] = self._work[
+                    ConnectTaskId(stream.name, at)
+                ] = stream
 
     def run(self, is_over: Callable[[], bool], look: Callable[[Threads], None]) -> None:
         """Run until `is_over`; calls `look` repeatedly."""

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable
 from functools import partial
 
-from brokertwin.clients.connect.work import TaskId
+from brokertwin.clients.connect.work import ConnectTaskId
 
 Run = Callable[[Callable[[], bool], Callable[[int], None]], None]
 """The work of a task: runs until `is_over`, and reports lines to `moved`."""
@@ -23,13 +23,13 @@ class Threads:
     """
 
     def __init__(self, name: str) -> None:
-        self.failed: dict[TaskId, str] = {}
-        self.moved: dict[TaskId, int] = {}
+        self.failed: dict[ConnectTaskId, str] = {}
+        self.moved: dict[ConnectTaskId, int] = {}
         self._name = name
-        self._over: dict[TaskId, threading.Event] = {}
-        self._threads: dict[TaskId, threading.Thread] = {}
+        self._over: dict[ConnectTaskId, threading.Event] = {}
+        self._threads: dict[ConnectTaskId, threading.Thread] = {}
 
-    def start(self, item: TaskId, run: Run | None) -> None:
+    def start(self, item: ConnectTaskId, run: Run | None) -> None:
         """Start a task; without `run` it has no thread."""
         over = self._over[item] = threading.Event()
         if run is None:
@@ -40,11 +40,11 @@ class Threads:
         self._threads[item] = thread
         thread.start()
 
-    def stop(self, item: TaskId) -> None:
+    def stop(self, item: ConnectTaskId) -> None:
         """Stop a task; `ended` reports when it has ended."""
         self._over[item].set()
 
-    def ended(self) -> list[TaskId]:
+    def ended(self) -> list[ConnectTaskId]:
         """Return the stopped tasks that ended since the last call."""
         found = [
             item for item, over in self._over.items() if over.is_set() and not self._is_alive(item)
@@ -56,7 +56,7 @@ class Threads:
         return found
 
     @property
-    def running(self) -> list[TaskId]:
+    def running(self) -> list[ConnectTaskId]:
         """Started work that has neither ended nor failed."""
         return [item for item in list(self._over) if item not in self.failed]
 
@@ -71,14 +71,14 @@ class Threads:
         """Whether no work is left, failed work included."""
         return not self._over
 
-    def _is_alive(self, item: TaskId) -> bool:
+    def _is_alive(self, item: ConnectTaskId) -> bool:
         return item in self._threads and self._threads[item].is_alive()
 
-    def _run(self, item: TaskId, run: Run, over: threading.Event) -> None:
+    def _run(self, item: ConnectTaskId, run: Run, over: threading.Event) -> None:
         try:
             run(over.is_set, partial(self._moved, item))
         except Exception:  # noqa: BLE001 - a failure ends its task only
             self.failed[item] = traceback.format_exc(limit=-3)
 
-    def _moved(self, item: TaskId, count: int) -> None:
+    def _moved(self, item: ConnectTaskId, count: int) -> None:
         self.moved[item] = self.moved.get(item, 0) + count

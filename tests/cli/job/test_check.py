@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from brokertwin.kafka_io.topic_reader import ID_HEADER
 from brokertwin.sinks import offsets_snapshot, snapshot_store
 from brokertwin.state.core.records import OffsetCommitted, TransactionMetadata
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from brokertwin.state.groups import offset_records
 from tests.support import made_checkpoints
 from tests.support.console import brokertwin
@@ -71,7 +71,7 @@ def test_a_producer_id_given_twice_in_a_checkpoint_has_exit_code_3(tmp_path: Pat
     assert (good.returncode, good.stderr) == (0, "state after micro-batch 0\n")
     kinds = [line.partition(":")[0] for line in good.stdout.splitlines()]
     assert kinds == ["sessions", "producers", "producer-ids", "groups", "logs"]
-    tables = Tables(cells["default"])
+    tables = CellTables(cells["default"])
     [key] = tables.transactions.keys("1/id/")
     tables.transactions.put(f"{key}-too", tables.transactions.get(key, TransactionMetadata))
     made_checkpoints.made(tmp_path / "wrong", {**cells["default"], **tables.columns()})

@@ -5,7 +5,7 @@ import pytest
 from brokertwin.clients.connect.connect_protocol import (
     Assignment,
     AssignmentError,
-    Protocol,
+    ConnectProtocol,
     WorkerState,
     decode_assignment,
     decode_state,
@@ -15,12 +15,12 @@ from brokertwin.clients.connect.connect_protocol import (
 from brokertwin.clients.connect.cooperative_assignor import ClusterAssignment, CooperativeAssignor
 from brokertwin.clients.connect.eager_assignor import assign_eagerly
 from brokertwin.clients.connect.leader import ConnectLeader, KnownConfigs
-from brokertwin.clients.connect.work import TaskId, work_of
+from brokertwin.clients.connect.work import ConnectTaskId, work_of
 
 TWO_AND_TWO = work_of({"sink": 2, "source": 2})
 
 
-def named(items: list[TaskId]) -> list[str]:
+def named(items: list[ConnectTaskId]) -> list[str]:
     return [str(item) for item in items]
 
 
@@ -48,7 +48,7 @@ class Group:
     def __init__(self, max_delay_ms: int = 60_000) -> None:
         self.assignor = CooperativeAssignor(max_delay_ms)
         self.now, self.generation = 0, 0
-        self.running: dict[str, list[TaskId]] = {}
+        self.running: dict[str, list[ConnectTaskId]] = {}
         self.work = TWO_AND_TWO
 
     def rebalance(self, now: int) -> ClusterAssignment:
@@ -123,7 +123,7 @@ def test_example_5_a_deleted_connector_is_revoked_at_once() -> None:
     group.work = work_of({"source": 2})
     found = group.rebalance(100)
     taken = {item for items in found.revoked.values() for item in items}
-    assert taken == {TaskId("sink"), TaskId("sink", 0), TaskId("sink", 1)}
+    assert taken == {ConnectTaskId("sink"), ConnectTaskId("sink", 0), ConnectTaskId("sink", 1)}
 
 
 def test_example_6_duplicate_tasks_are_revoked_from_both() -> None:
@@ -137,8 +137,8 @@ def test_example_6_duplicate_tasks_are_revoked_from_both() -> None:
     assert sum(first in items for items in again.assigned.values()) == 1
 
 
-@pytest.mark.parametrize("protocol", list(Protocol))
-def test_example_7_a_lagging_leader_assigns_nothing(protocol: Protocol) -> None:
+@pytest.mark.parametrize("protocol", list(ConnectProtocol))
+def test_example_7_a_lagging_leader_assigns_nothing(protocol: ConnectProtocol) -> None:
     said = {
         "w1": encode_state(WorkerState("http://w1", 4), protocol),
         "w2": encode_state(WorkerState("http://w2", 7), protocol),
@@ -157,39 +157,39 @@ def test_example_7_a_lagging_leader_assigns_nothing(protocol: Protocol) -> None:
 
 def test_example_8_the_bytes() -> None:
     state = WorkerState("http://w1", 5)
-    assert encode_state(state, Protocol.EAGER).hex() == (
+    assert encode_state(state, ConnectProtocol.EAGER).hex() == (
         "0000" "0009" + b"http://w1".hex() + "0000000000000005"
     )  # fmt: skip
-    assert encode_state(state, Protocol.SESSIONED).hex() == (
+    assert encode_state(state, ConnectProtocol.SESSIONED).hex() == (
         "0002" "0009" + b"http://w1".hex() + "0000000000000005" "ffffffff"
     )  # fmt: skip
     given = Assignment(
         leader="w1",
         leader_url="u",
         config_offset=5,
-        assigned=(TaskId("sink"), TaskId("sink", 1)),
-        revoked=(TaskId("x", 0),),
+        assigned=(ConnectTaskId("sink"), ConnectTaskId("sink", 1)),
+        revoked=(ConnectTaskId("x", 0),),
         delay_ms=9,
     )
     items = "000000010004" + b"sink".hex() + "00000002ffffffff00000001"
     revoked = "000000010001" + b"x".hex() + "0000000100000000"
     head = "00000002" + b"w1".hex() + "0001" + b"u".hex() + "0000000000000005"
-    assert encode_assignment(given, Protocol.EAGER).hex() == "0000" + head + items
+    assert encode_assignment(given, ConnectProtocol.EAGER).hex() == "0000" + head + items
     compatible = "0001" + head + items + revoked + "00000009"
-    assert encode_assignment(given, Protocol.COMPATIBLE).hex() == compatible
+    assert encode_assignment(given, ConnectProtocol.COMPATIBLE).hex() == compatible
 
 
 def test_encoded_assignments_and_states_are_decoded() -> None:
-    for protocol in Protocol:
+    for protocol in ConnectProtocol:
         given = Assignment(
             version=protocol.version, leader="w", leader_url="u", assigned=tuple(TWO_AND_TWO)
         )
         assert decode_assignment(encode_assignment(given, protocol)) == given
-        inner = None if protocol is Protocol.EAGER else given
+        inner = None if protocol is ConnectProtocol.EAGER else given
         state = WorkerState("u", 3, inner)
         assert decode_state(encode_state(state, protocol)) == state
 
 
 def test_a_worker_lists_its_preferred_protocol_first() -> None:
-    assert Protocol.SESSIONED.spoken == ["sessioned", "compatible", "default"]
-    assert Protocol.EAGER.spoken == ["default"]
+    assert ConnectProtocol.SESSIONED.spoken == ["sessioned", "compatible", "default"]
+    assert ConnectProtocol.EAGER.spoken == ["default"]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from brokertwin.clients.connect.config_log import ConfigLog, connector_record, task_records
-from brokertwin.clients.connect.connect_protocol import Assignment, Protocol
+from brokertwin.clients.connect.connect_protocol import Assignment, ConnectProtocol
 from brokertwin.clients.connect.converters import (
     ConversionError,
     decode_value,
@@ -34,7 +34,7 @@ from brokertwin.clients.connect.offsets import (
     status_record,
 )
 from brokertwin.clients.connect.submitted_records import SubmittedRecords
-from brokertwin.clients.connect.work import TaskId
+from brokertwin.clients.connect.work import ConnectTaskId
 from brokertwin.clients.connect.worker_config import worker_config
 from brokertwin.clients.connect.worker_coordinator import WorkerCoordinator, WorkerSettings
 from brokertwin.clients.consumer_coordinator import ClientMemberState
@@ -75,7 +75,7 @@ def test_example_15_tasks_apply_from_their_commit() -> None:
     log = read(*made)
     assert log.known.task_counts == {"copy": 2}
     assert log.known.offset == 4  # as Kafka's workers tell it
-    assert log.tasks[TaskId("copy", 1)]["task.class"].endswith("FileStreamSinkTask")
+    assert log.tasks[ConnectTaskId("copy", 1)]["task.class"].endswith("FileStreamSinkTask")
     assert log.tasks_of("copy") == task_configs(SINK)
 
 
@@ -135,7 +135,7 @@ def test_invalid_configurations_are_reported(changes: dict[str, Any], said: str)
 def test_a_task_starts_with_its_configuration_and_restarts_on_change() -> None:
     log = read(connector_record("copy", SINK), *task_records("copy", [SINK]))
     coordinator = WorkerCoordinator(WorkerSettings(group_id="g"), SubscriptionState())
-    herder, item = Herder(coordinator, log), TaskId("copy", 0)
+    herder, item = Herder(coordinator, log), ConnectTaskId("copy", 0)
     coordinator.assignment = Assignment(config_offset=4, assigned=(item,))
     assert herder.tick() == []
     changed = {**SINK, "file": "other.txt"}
@@ -161,7 +161,7 @@ def committed(log: ConfigLog, count: int) -> None:
 
 def herder_of(log: ConfigLog, *, leads: bool) -> Herder:
     coordinator = WorkerCoordinator(WorkerSettings(group_id="g"), SubscriptionState())
-    items = (TaskId("lines", 0), TaskId("lines", 1))
+    items = (ConnectTaskId("lines", 0), ConnectTaskId("lines", 1))
     coordinator.assignment = Assignment(config_offset=log.offset, assigned=items)
     coordinator.state, coordinator.is_leader = ClientMemberState.STABLE, leads
     return Herder(coordinator, log, is_exact=True)
@@ -182,7 +182,7 @@ def test_example_21_the_leader_fences_a_generation_before_the_next_starts() -> N
     [write] = leader.tick()  # none has run yet: nothing to fence
     assert leader.tick() == []
     take_written(leader, [write])
-    items = [TaskId("lines", 0), TaskId("lines", 1)]
+    items = [ConnectTaskId("lines", 0), ConnectTaskId("lines", 1)]
     assert [each.item for each in follower.tick() if isinstance(each, StartWork)] == items
     assert (log.fenced_counts, log.pending_fencing) == ({"lines": 2}, set())
 
@@ -227,7 +227,7 @@ def test_tasks_restart_with_each_generation() -> None:
     committed(log, 1)
     leader = herder_of(log, leads=True)
     take_written(leader, leader.tick())
-    item = TaskId("lines", 0)
+    item = ConnectTaskId("lines", 0)
     assert [type(each) for each in leader.tick()] == [StartWork]
     committed(log, 1)
     [write] = leader.fenced("lines", log.generations["lines"])
@@ -300,12 +300,14 @@ def test_positions_and_states_in_kafkas_own_json() -> None:
     stream = file_stream(SOURCE)
     assert offset_record(stream, 12) == (b'["lines",{"filename":"in.txt"}]', b'{"position":12}')
     assert (position_of(b'{"position":12}'), position_of(None)) == (12, 0)
-    told = status_record(TaskId("lines", 0), WorkStatus.RUNNING, worker_id="w:1", generation=3)
+    told = status_record(
+        ConnectTaskId("lines", 0), WorkStatus.RUNNING, worker_id="w:1", generation=3
+    )
     body = b'{"state":"RUNNING","trace":null,"worker_id":"w:1","generation":3}'
     assert told == (b"status-task-lines-0", body)
-    assert status_record(TaskId("lines"), WorkStatus.FAILED, worker_id="w:1", generation=3)[0] == (
-        b"status-connector-lines"
-    )
+    assert status_record(ConnectTaskId("lines"), WorkStatus.FAILED, worker_id="w:1", generation=3)[
+        0
+    ] == (b"status-connector-lines")
 
 
 def test_a_workers_settings_have_kafkas_names() -> None:
@@ -321,9 +323,9 @@ def test_a_workers_settings_have_kafkas_names() -> None:
         }
     )
     assert (known.group_id, known.session_timeout_ms, unknown) == ("g", 6_000, ["surprise"])
-    assert known.connect_protocol is Protocol.EAGER
+    assert known.connect_protocol is ConnectProtocol.EAGER
     assert known.of_connectors == {"value.converter": STRING}
-    assert known.transactional_id(TaskId("lines", 0)) == "g-lines-0"
+    assert known.transactional_id(ConnectTaskId("lines", 0)) == "g-lines-0"
     for wrong in ({"session.timeout.ms": "long"}, {"heartbeat.interval.ms": "10000"}):
         with pytest.raises(ConnectorConfigError):
             worker_config(wrong)

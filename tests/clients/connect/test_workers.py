@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokertwin.clients.connect.connect_protocol import Protocol
-from brokertwin.clients.connect.work import TaskId
+from brokertwin.clients.connect.connect_protocol import ConnectProtocol
+from brokertwin.clients.connect.work import ConnectTaskId
 from brokertwin.clients.consumer_coordinator import ClientMemberState
 from brokertwin.clients.timeline import Timeline
 from tests.support.connect_world import (
@@ -30,7 +30,7 @@ ALL = (*Step, Step.WAIT, Step.WAIT, Step.START, Step.SUBMIT)
 STEPS = st.sampled_from(ALL)
 SCHEDULES = st.lists(st.tuples(STEPS, st.integers(0, 11)), min_size=10, max_size=40)
 JOINED: Schedule = [(Step.START, 0), (Step.SUBMIT, 1), (Step.WAIT, 4), (Step.START, 0)]
-PROTOCOLS = (Protocol.EAGER, Protocol.SESSIONED)
+PROTOCOLS = (ConnectProtocol.EAGER, ConnectProtocol.SESSIONED)
 SEEDS = (9, 18)
 """Seeds of schedules that notice rules broken on purpose."""
 
@@ -39,7 +39,7 @@ PAGE = ROOT / "docs" / "systems" / "connect.md"
 happened: Counter[str] = Counter()
 
 
-def play(protocol: Protocol, schedule: Schedule) -> ConnectWorld:
+def play(protocol: ConnectProtocol, schedule: Schedule) -> ConnectWorld:
     world = ConnectWorld(protocol)
     world.play(JOINED + schedule)
     world.settle()
@@ -50,7 +50,9 @@ def play(protocol: Protocol, schedule: Schedule) -> ConnectWorld:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @settings(max_examples=examples(10))
 @given(SCHEDULES)
-def test_no_task_runs_twice_and_all_tasks_restart(protocol: Protocol, schedule: Schedule) -> None:
+def test_no_task_runs_twice_and_all_tasks_restart(
+    protocol: ConnectProtocol, schedule: Schedule
+) -> None:
     assert play(protocol, schedule).violations == []
 
 
@@ -69,7 +71,7 @@ def test_schedules_detect_known_bugs(seed: int) -> None:
 def test_all_faults_occurred() -> None:
     """Counted over the schedules above and one for each kind."""
     faults = [(Step.CUT, 1), (Step.MUTE, 0), (Step.PAUSE, 0), (Step.WAIT, 4), (Step.CRASH, 0)]
-    play(Protocol.SESSIONED, faults)
+    play(ConnectProtocol.SESSIONED, faults)
     assert {fault for fault in FAULTS if not happened[fault]} == set()
 
 
@@ -175,7 +177,7 @@ def test_example_14_task_counts_change_while_others_continue() -> None:
     moves = world.injected["moves"]
     world.submit("sink", 1)
     world.settle()
-    assert TaskId("source", 0) in before
+    assert ConnectTaskId("source", 0) in before
     assert world.violations == []
     assert world.injected["moves"] - moves <= 8
 

@@ -18,7 +18,7 @@ from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_client import ProducerClient
 from brokertwin.clients.producer_config import ProducerConfig
-from brokertwin.clients.transactions import ProducerTransactions, TransactionState
+from brokertwin.clients.transactions import ProducerTransactions, TransactionManagerState
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
@@ -29,7 +29,7 @@ from tests.support.socket_records import read_committed
 
 pytestmark = pytest.mark.clients
 
-State = TransactionState
+State = TransactionManagerState
 FEATURE = "transaction.version"
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",

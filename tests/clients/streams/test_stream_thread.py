@@ -9,7 +9,7 @@ from brokertwin.clients.streams import stream_thread
 from brokertwin.clients.streams.applications import table_join, word_count
 from brokertwin.clients.streams.layout import TaskId
 from brokertwin.clients.streams.stream_thread import ThreadState
-from brokertwin.clients.transactions import TransactionState
+from brokertwin.clients.transactions import TransactionManagerState
 from brokertwin.state.core.errors import Error
 from tests.support.streams_world import SESSION_MS, StreamsWorld
 from tests.support.topologies import copying
@@ -159,7 +159,7 @@ def test_example_16_a_fenced_thread_cannot_commit() -> None:
     made.run(2_000)
     thread = made.threads[name]
     assert thread.producer.transactions is not None
-    assert thread.producer.transactions.state is TransactionState.IN_TRANSACTION
+    assert thread.producer.transactions.state is TransactionManagerState.IN_TRANSACTION
     made.pause(name)
     made.start("b")
     made.run_until(lambda: made.all_run())

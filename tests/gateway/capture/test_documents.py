@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from brokertwin.gateway.capture.documents import CapturedExchange, End
-from brokertwin.gateway.protocol.frames import Request, encode_request, encode_response
+from brokertwin.gateway.protocol.frames import RequestFrame, encode_request, encode_response
 from brokertwin.gateway.protocol.schema import API_NAMES, MESSAGES
 from brokertwin.gateway.records import records
 from brokertwin.state.access.redaction import HIDDEN_BYTES, may_hold_credentials
@@ -64,10 +64,10 @@ def test_document_is_encoded_to_the_bytes_of_the_wire(data: st.DataObject) -> No
     version = data.draw(st.integers(first, last), label="version")
     request = data.draw(bodies(f"{API_NAMES[key]}Request", version), label="request")
     response = data.draw(bodies(f"{API_NAMES[key]}Response", version), label="response")
-    sent = encode_request(Request(header(key, version), request))
+    sent = encode_request(RequestFrame(header(key, version), request))
     answered = bytes(encode_response(key, version, 7, response))
     found = document(sent, answered)
-    assert encode_request(Request(found["requestHeader"], found["request"])) == sent
+    assert encode_request(RequestFrame(found["requestHeader"], found["request"])) == sent
     assert bytes(encode_response(key, version, 7, found["response"])) == answered
     assert "reason" not in found
 
@@ -84,7 +84,7 @@ def test_exchanges_are_restored_from_their_documents(capture: Path) -> None:
         version = recorded["requestHeader"]["requestApiVersion"]
         if key in WITH_RECORDS:
             continue
-        request = encode_request(Request(recorded["requestHeader"], recorded["request"]))
+        request = encode_request(RequestFrame(recorded["requestHeader"], recorded["request"]))
         response = bytes(encode_response(key, version, 7, recorded["response"]))
         made = exchange(request, response, recorded["principal"])
         made.time, made.connection = recorded["time"], recorded["connection"]
@@ -97,7 +97,7 @@ def produce(acks: int, data: bytes | None) -> bytes:
     partition = {"index": 3, "records": data}
     topics = [{"name": "t", "partitionData": [partition]}]
     body = {"transactionalId": None, "acks": acks, "timeoutMs": 1, "topicData": topics}
-    return encode_request(Request(header(PRODUCE, 9), body))
+    return encode_request(RequestFrame(header(PRODUCE, 9), body))
 
 
 def test_record_set_is_shown_as_headers_of_whole_batches() -> None:
@@ -114,7 +114,7 @@ def test_record_set_is_shown_as_headers_of_whole_batches() -> None:
 def test_record_set_of_a_fetch_response_is_shown_as_headers() -> None:
     partition = {"partitionIndex": 0, "highWatermark": 9, "records": batch(b"a")}
     response = {"responses": [{"topic": "t", "partitions": [partition]}]}
-    sent = encode_request(Request(header(FETCH, 12), {}))
+    sent = encode_request(RequestFrame(header(FETCH, 12), {}))
     found = document(sent, bytes(encode_response(FETCH, 12, 7, response)))
     shown = found["response"]["responses"][0]["partitions"][0]
     assert shown["recordsSizeInBytes"] == len(batch(b"a"))
@@ -139,7 +139,7 @@ def test_missing_response_differs_from_a_null_response() -> None:
 
 
 def test_frame_of_a_document() -> None:
-    sent = encode_request(Request(header(METADATA, 12), {"topics": None}))
+    sent = encode_request(RequestFrame(header(METADATA, 12), {"topics": None}))
     found = document(sent, None, broker=4)
     assert (found["time"], found["responseTime"], found["broker"]) == (1000, 2.5, 4)
     assert (found["connection"], found["principal"]) == ("c1", "User:a")
@@ -166,7 +166,7 @@ def test_any_bytes_become_a_document(frame: bytes) -> None:
 
 
 def test_undecodable_response_keeps_the_request() -> None:
-    sent = encode_request(Request(header(METADATA, 12), {"topics": None}))
+    sent = encode_request(RequestFrame(header(METADATA, 12), {"topics": None}))
     found = document(sent, b"\0\0\0\7\xff\xff")
     assert found["request"]["topics"] is None
     assert "response" not in found
@@ -175,14 +175,16 @@ def test_undecodable_response_keeps_the_request() -> None:
 
 def test_unsupported_api_versions_request_has_a_version_0_response() -> None:
     body = {"clientSoftwareName": "x", "clientSoftwareVersion": "1"}
-    request = encode_request(Request(header(API_VERSIONS, 4), body))
+    request = encode_request(RequestFrame(header(API_VERSIONS, 4), body))
     refused = {"errorCode": 35, "apiKeys": [{"apiKey": 18, "minVersion": 0, "maxVersion": 3}]}
     found = document(request, bytes(encode_response(API_VERSIONS, 0, 7, refused)))
     assert found["response"] == refused
 
 
 def test_document_contains_no_token() -> None:
-    sent = encode_request(Request(header(SASL_AUTHENTICATE, 2), {"authBytes": b"\0a\0hunter2"}))
+    sent = encode_request(
+        RequestFrame(header(SASL_AUTHENTICATE, 2), {"authBytes": b"\0a\0hunter2"})
+    )
     response = {
         "errorCode": 0,
         "errorMessage": None,

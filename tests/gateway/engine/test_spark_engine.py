@@ -32,7 +32,7 @@ from brokertwin.gateway.engine.spark_engine import OTHER_CELLS, THROTTLE_MAX_MS,
 from brokertwin.gateway.protocol.frames import decode_response
 from brokertwin.kafka_io import placement, topics
 from brokertwin.kafka_io.kafka_clients import ClientProperties
-from brokertwin.kafka_io.topic_reader import ID_HEADER, Row, consumer, is_end, row_of
+from brokertwin.kafka_io.topic_reader import ID_HEADER, TopicRow, consumer, is_end, row_of
 from brokertwin.kafka_io.topic_writer import NewRow, write_all
 from brokertwin.kafka_io.topics import full_name
 from brokertwin.state.apis.registry import BUILT
@@ -103,7 +103,7 @@ class HandDrivenJob:
             producer.poll(0)
         producer.flush()
 
-    def _rows(self, row: Row) -> list[Output]:
+    def _rows(self, row: TopicRow) -> list[Output]:
         position = Position(row.partition, row.offset, row.timestamp, row.key)
         found = self._cell.handle(row.value or b"", position)
         return [output for output in found if output.topic == outputs.RESPONSES]

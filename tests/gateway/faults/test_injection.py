@@ -9,8 +9,8 @@ from brokertwin.errors import UserError
 from brokertwin.gateway.faults import injection
 from brokertwin.gateway.faults.failures import RequestedFetchPartition
 from brokertwin.gateway.faults.fault import Effect, Fault, FaultSpec
-from brokertwin.gateway.faults.injection import FaultSet, Injection
-from brokertwin.gateway.protocol.frames import Request
+from brokertwin.gateway.faults.injection import FaultSet, InjectedFaults
+from brokertwin.gateway.protocol.frames import RequestFrame
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
 
@@ -26,22 +26,24 @@ class Known:
     def topic_names(self) -> list[str] | None:
         return None
 
-    def fetched(self, request: Request, broker: int | None) -> Iterator[RequestedFetchPartition]:
+    def fetched(
+        self, request: RequestFrame, broker: int | None
+    ) -> Iterator[RequestedFetchPartition]:
         if request.body.get("sessionId") == 9:
             yield RequestedFetchPartition("orders", ("topic", "orders"), 1)
 
 
-def request(api: str, client: str = "mine", version: int = 9, **body: Any) -> Request:
+def request(api: str, client: str = "mine", version: int = 9, **body: Any) -> RequestFrame:
     header = {"requestApiKey": KEYS[api], "requestApiVersion": version, "clientId": client}
-    return Request({**header, "requestApiKeyName": api}, body)
+    return RequestFrame({**header, "requestApiKeyName": api}, body)
 
 
-def produce(*topics: str, acks: int = -1) -> Request:
+def produce(*topics: str, acks: int = -1) -> RequestFrame:
     data = [{"name": topic, "partitionData": [{"index": 0}]} for topic in topics]
     return request("PRODUCE", acks=acks, topicData=data)
 
 
-def inject(faults: FaultSet, wanted: Request, broker: int | None = 1) -> Injection | None:
+def inject(faults: FaultSet, wanted: RequestFrame, broker: int | None = 1) -> InjectedFaults | None:
     return faults.inject(wanted, broker, Known())
 
 

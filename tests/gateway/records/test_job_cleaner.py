@@ -20,7 +20,7 @@ from brokertwin.gateway.records.job_cleaner import CellState, JobCleaner, JobSta
 from brokertwin.kafka_io import topics
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core.outputs import DEAD_LETTERS, SEGMENTS, Position
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs.log import Log
 from brokertwin.streaming.checkpoint import garbage
@@ -101,7 +101,7 @@ class Compacted:
                     self.letters.append(made.value)
         assert writer.flush(PATIENCE_S) == 0
         (placed,) = job.placements(self.bench.settings)
-        return JobState([CellState(placed, "a", Tables(self.cell.columns()))], dict(self._read))
+        return JobState([CellState(placed, "a", CellTables(self.cell.columns()))], dict(self._read))
 
     def cleaner(self) -> JobCleaner:
         return JobCleaner(self.bench.client, self.bench.prefix, self.bench.broker_settings)

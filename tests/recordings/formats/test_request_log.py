@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from brokertwin.gateway.protocol.codec import message_codec
-from brokertwin.gateway.protocol.primitives import Reader
+from brokertwin.gateway.protocol.primitives import FrameReader
 from brokertwin.gateway.protocol.schema import API_NAMES, MESSAGES
 from brokertwin.recordings.formats.pipeline import FileReading
 from brokertwin.recordings.formats.request_log import host_of
@@ -71,7 +71,7 @@ def test_bodies_are_those_of_the_schema_except_for_record_sets(run: str) -> None
             codec = message_codec(name + kind, document.header.request_api_version)
             sent = bytearray()
             codec.write(sent, logged)
-            assert codec.read(Reader(bytes(sent))) == with_record_sets(logged), document.place
+            assert codec.read(FrameReader(bytes(sent))) == with_record_sets(logged), document.place
     assert without_schema.keys() <= CONTROLLERS_ALONE
 
 

@@ -13,7 +13,7 @@ from brokertwin.state.configs.config_keys import InvalidConfigError
 from brokertwin.state.core import outputs
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import RecordEntry
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from tests.support.machine import Bench
 from tests.support.recorded import exchanges, replay
 
@@ -128,7 +128,7 @@ def test_replayed_records_give_the_same_acls() -> None:
     create(bench, acl("a"), acl("a", operation=Operation.WRITE), acl("b", resourcePatternType=4))
     deleted = {"filters": [{**EVERYTHING, "operation": int(Operation.WRITE)}]}
     bench.request("DELETE_ACLS", 3, deleted, principal="User:admin")
-    tables = Tables()
+    tables = CellTables()
     for row in bench.of(outputs.RECORDS):
         entry = msgspec.json.decode(row.value or b"", type=RecordEntry)
         apply(tables, entry.machine, entry.record)

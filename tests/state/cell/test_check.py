@@ -15,7 +15,7 @@ from brokertwin.state.groups.classic_group import ClassicGroup
 from brokertwin.state.groups.committed_offsets import CommittedPartitions
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs.log import Log
-from brokertwin.state.logs.producer import Producer, RememberedBatch
+from brokertwin.state.logs.producer import ProducerStateEntry, RememberedBatch
 from brokertwin.state.transactions import transactional_ids
 from brokertwin.state.transactions.transactional_offsets import PendingOffsets
 from tests.support.histories import heard, seeded
@@ -69,9 +69,9 @@ def _log(bench: Bench) -> Log:
     return bench.cell.tables.logs.change(key, Log)
 
 
-def _producer(bench: Bench) -> Producer:
+def _producer(bench: Bench) -> ProducerStateEntry:
     (key,) = bench.cell.tables.producers.keys("1/producer/")
-    return bench.cell.tables.producers.change(key, Producer)
+    return bench.cell.tables.producers.change(key, ProducerStateEntry)
 
 
 def _session(bench: Bench) -> FetchSession:

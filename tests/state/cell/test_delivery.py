@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from brokertwin.state.cell.delivery import (
     AtOnce,
-    DeliverySchedule,
+    DeliveryOrder,
     HeldBack,
     MetadataRead,
     RandomDelivery,
@@ -29,7 +29,7 @@ def message(sender: int, receiver: int, number: int) -> Message:
     return Message(sender, receiver, 27, Nothing(), context=str(number))
 
 
-def delivered(schedule: DeliverySchedule) -> list[MetadataRead | Message]:
+def delivered(schedule: DeliveryOrder) -> list[MetadataRead | Message]:
     found = []
     while (step := schedule.next()) is not None:
         found.append(step)

@@ -22,14 +22,14 @@ from brokertwin.state.cell import effects, run
 from brokertwin.state.cell.apply import apply
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cell.check import check, hold
-from brokertwin.state.cell.delivery import AtOnce, DeliverySchedule, RandomDelivery
+from brokertwin.state.cell.delivery import AtOnce, DeliveryOrder, RandomDelivery
 from brokertwin.state.core import outputs
 from brokertwin.state.core.decision import Decision
 from brokertwin.state.core.errors import Error, error_name
 from brokertwin.state.core.events import Reason
 from brokertwin.state.core.outputs import Output, Position
 from brokertwin.state.core.records import Record, RecordEntry
-from brokertwin.state.core.tables import Table, Tables, columns_of_tables
+from brokertwin.state.core.tables import CellTables, Table, columns_of_tables
 from brokertwin.state.logs import log as logs
 from tests.support.histories import Story, heard, seeded, stories
 from tests.support.sources import ROOT
@@ -226,7 +226,7 @@ def test_records_replayed_after_a_checkpoint_give_the_same_durable_state(
     checkpoint = live.columns()
     later = decide(live, story.documents[place:], place)
     for columns, replayed in (({}, rows + later), (checkpoint, later)):
-        tables = Tables({name: columns.get(name, b"") for name in DURABLE})
+        tables = CellTables({name: columns.get(name, b"") for name in DURABLE})
         tables.given = story.settings.broker_settings
         tables.may_clean = story.settings.may_clean
         for row in flat(replayed):
@@ -275,9 +275,7 @@ def test_every_request_is_answered_pending_dropped_or_a_dead_letter(story: Story
 # Any order of delivery
 
 
-def decide_as_drawn(
-    seed: int, schedule: Callable[[Callable[[int], int]], DeliverySchedule]
-) -> None:
+def decide_as_drawn(seed: int, schedule: Callable[[Callable[[int], int]], DeliveryOrder]) -> None:
     """Decide a history of several brokers; a drawn order controls the delivery of messages."""
     story, source = seeded(seed), random.Random(seed)
     cell, rows = Cell(story.settings), []

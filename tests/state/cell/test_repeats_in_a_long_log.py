@@ -140,7 +140,7 @@ class Log:
         """Return the logs, producers, offsets and sessions covered by the rules."""
         tables = self.bench.cell.tables
         found: dict[str, Any] = {
-            key: tables.producers.get(key, producers.Producer)
+            key: tables.producers.get(key, producers.ProducerStateEntry)
             for key in tables.producers.keys("1/producer/")
         }
         for client in range(CLIENTS):

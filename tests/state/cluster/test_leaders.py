@@ -17,7 +17,7 @@ from brokertwin.state.core.events import Reason
 from brokertwin.state.core.outputs import Position
 from brokertwin.state.core.records import RecordEntry
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from tests.support.histories import CLUSTER, histories
 from tests.support.machine import Bench, header
 
@@ -316,7 +316,7 @@ def histories_with_moves(draw: st.DrawFn) -> list[bytes]:
 @given(histories_with_moves())
 def test_records_of_moves_are_replayed_to_the_same_logs(documents: list[bytes]) -> None:
     live = Cell(SETTINGS)
-    replayed = Tables()
+    replayed = CellTables()
     for offset, document in enumerate(documents):
         for row in live.handle(document, Position(0, offset)):
             if row.topic == outputs.RECORDS:

@@ -13,7 +13,7 @@ from brokertwin.state.core.outputs import Output
 from brokertwin.state.core.records import PartitionAltered
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs.log import Chunk, Log, chunk_key, log_key
-from brokertwin.state.logs.producer import Producer, producer_key
+from brokertwin.state.logs.producer import ProducerStateEntry, producer_key
 from brokertwin.state.replication import copying
 from tests.support.histories import heard, seeded
 from tests.support.machine import Bench, header
@@ -40,7 +40,7 @@ def compare(cell: Cell) -> int:
             assert tables.logs.get(key, Chunk) is tail._chunk, key
         for producer_id, known in {**tail._known, **tail._written}.items():
             key = producer_key(*place, producer_id)
-            assert tables.producers.get(key, Producer) is known, key
+            assert tables.producers.get(key, ProducerStateEntry) is known, key
         tables.tails.clear()
         fresh = tail_of(tables, *place)
         assert fresh is not None

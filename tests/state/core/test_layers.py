@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from brokertwin.state.core import layers
 from brokertwin.state.core.layers import CHANGES_PART, Base, LayeredColumn, flat, is_layered
-from brokertwin.state.core.tables import Table, Tables
+from brokertwin.state.core.tables import CellTables, Table
 from tests.state.core.test_tables import CHANGES, Thing, content, make
 
 MANY = 40
@@ -122,7 +122,7 @@ def test_base_never_changes_and_copies_are_independent() -> None:
 
 
 def test_bases_are_read_by_the_given_function() -> None:
-    tables, names = Tables(), list[str]()
+    tables, names = CellTables(), list[str]()
     for number in range(MANY):
         tables.groups.put(f"1/{number}", Thing(number))
 
@@ -130,7 +130,7 @@ def test_bases_are_read_by_the_given_function() -> None:
         names.append(name)
         return Base(packed)
 
-    again = Tables(tables.stored(), read)
+    again = CellTables(tables.stored(), read)
     assert names == []
     assert again.groups.get("1/7", Thing) == Thing(7)
     assert again.stored() == tables.stored()

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from brokertwin.state.core import pending
 from brokertwin.state.core.decision import PendingRequest
 from brokertwin.state.core.events import RequestHeader
-from brokertwin.state.core.tables import Table, Tables
+from brokertwin.state.core.tables import CellTables, Table
 
 
 def waits(event_id: str, deadline: int, *logs: str) -> PendingRequest:
@@ -37,7 +37,7 @@ STEPS = st.lists(
 @given(STEPS)
 def test_deadlines_fire_in_order_of_time_and_name(steps: list[tuple[str, str, int]]) -> None:
     """Compared with a dictionary, over any number of micro-batches."""
-    tables, expected = Tables(), dict[str, int]()
+    tables, expected = CellTables(), dict[str, int]()
     for verb, name, deadline in steps:
         table = tables.pending
         if verb == "wait" and name not in expected:
@@ -53,7 +53,7 @@ def test_deadlines_fire_in_order_of_time_and_name(steps: list[tuple[str, str, in
             pending.set_timer(table, name, None)
             expected.pop(f"timer/{name}", None)
         elif verb == "store":
-            tables = Tables(tables.columns())
+            tables = CellTables(tables.columns())
     assert fired(tables.pending) == sorted((time, name) for name, time in expected.items())
 
 
@@ -84,10 +84,10 @@ def test_old_deadlines_are_removed_from_the_heap() -> None:
 
 
 def test_watchers_keep_their_order_after_a_micro_batch() -> None:
-    tables = Tables()
+    tables = CellTables()
     for name in ("c", "a", "b"):
         pending.add(tables.pending, waits(name, 5, "log"))
-    tables = Tables(tables.columns())
+    tables = CellTables(tables.columns())
     pending.take(tables.pending, "a")
     assert pending.watchers(tables.pending, "log") == ["c", "b"]
     assert msgspec.msgpack.decode(tables.columns()["waiting"]).keys() == {

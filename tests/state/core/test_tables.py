@@ -14,8 +14,8 @@ from brokertwin.state.core.tables import (
     KEYS_KEPT,
     MORE,
     TABLE_NAMES,
+    CellTables,
     Table,
-    Tables,
     cached_key,
     columns_of_tables,
     decode_item,
@@ -29,32 +29,32 @@ class Thing(msgspec.Struct):
 
 
 def test_item_is_restored_from_the_column() -> None:
-    tables = Tables()
+    tables = CellTables()
     tables.logs.put("1/a", Thing(1, ["x"]))
     tables.commit()
-    again = Tables(tables.columns())
+    again = CellTables(tables.columns())
     assert again.logs.get("1/a", Thing) == Thing(1, ["x"])
     assert set(tables.columns()) == {*COLUMN_OF.values(), MORE}
 
 
 def test_tables_without_a_column_are_in_more() -> None:
-    tables = Tables()
+    tables = CellTables()
     assert tables.columns()[MORE] == b""
     for name in TABLE_NAMES:
         tables[name].put("1/a", Thing(1, [name]))
     for columns in (tables.columns(), tables.stored()):
-        again = Tables(columns)
+        again = CellTables(columns)
         assert [again[name].get("1/a", Thing) for name in TABLE_NAMES] == [
             Thing(1, [name]) for name in TABLE_NAMES
         ]
 
 
 def test_untouched_table_returns_its_bytes() -> None:
-    tables = Tables()
+    tables = CellTables()
     tables.logs.put("1/a", Thing(1))
     tables.commit()
     columns = tables.columns()
-    again = Tables(columns)
+    again = CellTables(columns)
     again.groups.put("1/g", Thing(2))
     again.commit()
     assert again.columns()["logs"] is columns["logs"]
@@ -66,7 +66,7 @@ def test_changing_a_missing_item_raises() -> None:
 
 
 def test_failed_encoding_leaves_every_table_unchanged() -> None:
-    tables = Tables()
+    tables = CellTables()
     tables.logs.put("1/a", Thing(1))
     tables.commit()
     before = tables.columns()

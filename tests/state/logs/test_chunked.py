@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from brokertwin.state.logs.chunked import CHUNK_ENTRIES, ChunkedList, Span
 
 
@@ -17,13 +17,13 @@ STEPS = st.lists(
 )
 
 
-def numbers_in(tables: Tables, span: Span) -> ChunkedList[int]:
+def numbers_in(tables: CellTables, span: Span) -> ChunkedList[int]:
     return ChunkedList(tables.logs, "1/n/", span, Numbers)
 
 
 @given(STEPS)
 def test_it_behaves_like_a_list(steps: list[tuple[str, int]]) -> None:
-    tables, span, expected, value = Tables(), Span(), list[int](), 0
+    tables, span, expected, value = CellTables(), Span(), list[int](), 0
     for verb, amount in steps:
         numbers = numbers_in(tables, span)
         if verb == "add":
@@ -36,7 +36,7 @@ def test_it_behaves_like_a_list(steps: list[tuple[str, int]]) -> None:
             numbers.drop_below(numbers.first_where(lambda n, bound=bound: n >= bound))
             expected = [n for n in expected if n >= bound]
         else:
-            tables = Tables(tables.columns())
+            tables = CellTables(tables.columns())
         numbers = numbers_in(tables, span)
         assert list(numbers) == expected
         assert len(numbers) == len(expected)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from brokertwin.state.cell.expiry import last_check
 from brokertwin.state.core import outputs
 from brokertwin.state.logs import producer_expiry
-from brokertwin.state.logs.producer import Producer
+from brokertwin.state.logs.producer import ProducerStateEntry
 from brokertwin.state.logs.producer_expiry import is_expired
 from tests.support.machine import START, Bench, header
 
@@ -38,7 +38,7 @@ def orders(**settings: Any) -> Bench:
 
 
 def test_example_15_producer_expires_a_day_after_its_last_timestamp() -> None:
-    silent = Producer(producer_epoch=0, last_timestamp=0)
+    silent = ProducerStateEntry(producer_epoch=0, last_timestamp=0)
     assert not is_expired(silent, 86_399_999, DAY)
     assert is_expired(silent, 86_400_000, DAY)
 

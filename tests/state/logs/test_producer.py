@@ -10,7 +10,7 @@ from brokertwin.state.logs import producer
 from brokertwin.state.logs.producer import (
     BATCHES_KEPT,
     SEQUENCE_MAX,
-    Producer,
+    ProducerStateEntry,
     SequenceCheck,
     producer_key,
     sequence_after,
@@ -41,9 +41,9 @@ class Partition:
         self.end = 0
 
     @property
-    def known(self) -> Producer | None:
+    def known(self) -> ProducerStateEntry | None:
         key = producer_key(1, TOPIC_ID, 0, PRODUCER_ID)
-        return self.table.get(key, Producer)
+        return self.table.get(key, ProducerStateEntry)
 
     def check(self, sequence: int, count: int = 1, epoch: int = 0) -> SequenceCheck:
         return producer.check(self.known, batch(sequence, count, epoch))
@@ -90,7 +90,7 @@ def test_example_9_the_greatest_sequence_wraps_to_0() -> None:
 
 def test_example_10_a_batch_can_wrap() -> None:
     wrapping = batch(2147483637, count=21, offset=2000)
-    known = Producer()
+    known = ProducerStateEntry()
     producer.update(known, wrapping)
     assert known.batches[-1].last_sequence == 9
     assert wrapping.last_offset == 2020

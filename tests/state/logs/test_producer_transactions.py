@@ -8,7 +8,12 @@ import pytest
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Batch, EndMarker
 from brokertwin.state.logs import control_batches, producer
-from brokertwin.state.logs.producer import KAFKA_RULES, Producer, SequenceRules, Verification
+from brokertwin.state.logs.producer import (
+    KAFKA_RULES,
+    ProducerStateEntry,
+    SequenceRules,
+    Verification,
+)
 
 PRODUCER_ID = 1
 UNVERIFIED = SequenceRules(verifies=False)
@@ -36,7 +41,7 @@ class Known:
     """State of one producer, without verification."""
 
     def __init__(self) -> None:
-        self.producer = Producer()
+        self.producer = ProducerStateEntry()
 
     def produce(self, sequence: int, epoch: int = 0, offset: int = 0, **kind: bool) -> Error:
         written = batch(sequence, epoch, offset, **kind)
@@ -70,7 +75,9 @@ def test_example_13_abort_in_a_new_epoch_drops_batches_and_transaction() -> None
     known.produce(0)
     assert known.producer.has_open_transaction
     assert known.end(1, is_commit=False) is Error.NONE
-    assert known.producer == Producer(producer_epoch=1, last_timestamp=7, coordinator_epoch=0)
+    assert known.producer == ProducerStateEntry(
+        producer_epoch=1, last_timestamp=7, coordinator_epoch=0
+    )
     assert known.produce(0, epoch=1, is_transactional=False) is Error.NONE
     again = producer.check_sequence(known.producer, batch(2, epoch=1))
     assert again.error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -142,7 +149,7 @@ def verified(lowest_sequence: int, is_v2: bool = False) -> Verification:
 def test_first_batch_of_a_transaction_must_be_verified() -> None:
     assert producer.check(None, batch(0)).error is Error.INVALID_TXN_STATE
     assert producer.check(None, batch(0), KAFKA_RULES, verified(0)).error is Error.NONE
-    known = Producer()
+    known = ProducerStateEntry()
     producer.update(known, batch(0))
     assert producer.check(known, batch(1)).error is Error.NONE
     newer = producer.check(known, batch(0, epoch=1))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from brokertwin.state.core.records import LogCleaned
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from brokertwin.state.logs import (
     check,
     cleaner,
@@ -154,7 +154,7 @@ def plain(segments: list[list[int]], sizes: list[int]) -> list[list[int]]:
 def test_truncated_log_continues_in_the_segment_of_its_end(
     sizes: list[int], offset: int, more: list[int]
 ) -> None:
-    tables, offset = Tables(), min(offset, len(sizes))
+    tables, offset = CellTables(), min(offset, len(sizes))
     partition = Partition(tables.logs)
     for size in sizes:
         partition.append(1, size, rules=CUTS)

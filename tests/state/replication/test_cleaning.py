@@ -16,7 +16,7 @@ from brokertwin.state.core.records import (
     TransactionalIdExpired,
 )
 from brokertwin.state.core.share_records import ShareSnapshot, ShareStateWritten, ShareUpdate
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs.log import StoredBatch, batches_from
 from brokertwin.state.replication import cleaning, internal_logs
@@ -168,7 +168,7 @@ def loaded(brokers: Coordinators, kind: int) -> Iterator[dict[str, bytes]]:
         yield items(tables, broker)
 
 
-def items(tables: Tables, broker: int) -> dict[str, bytes]:
+def items(tables: CellTables, broker: int) -> dict[str, bytes]:
     prefix = f"{broker}/"
     return {
         key.removeprefix(prefix): tables[name].encoded(key)

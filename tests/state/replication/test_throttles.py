@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.cluster.quota_rates import QuotaRate, QuotaSample, QuotaWindows
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from brokertwin.state.replication import throttles
 from brokertwin.state.replication.throttles import Side
 from tests.support.examples import examples
@@ -275,7 +275,7 @@ def test_cluster_without_limits_counts_nothing() -> None:
 
 def broker_of(samples: list[QuotaSample], now: int, limit: int) -> Broker:
     bench = Bench(leader_replication_throttled_rate=limit)
-    tables = Tables()
+    tables = CellTables()
     tables.quotas.put("1/rate/leader.replication", QuotaRate(samples))
     return Broker(1, tables, bench.settings, now)
 

@@ -17,7 +17,7 @@ from brokertwin.state.core.records import (
     ProducerIdIssued,
 )
 from brokertwin.state.core.settings import CellSettings
-from brokertwin.state.core.tables import Table, Tables
+from brokertwin.state.core.tables import CellTables, Table
 from brokertwin.state.core.wire.generated.allocate_producer_ids import AllocateProducerIdsResponse
 from brokertwin.state.core.wire.generated.init_producer_id import (
     InitProducerIdRequest,
@@ -34,7 +34,7 @@ class IdBroker:
     """A broker whose requests to the controller get explicit responses."""
 
     def __init__(self) -> None:
-        self.tables = Tables()
+        self.tables = CellTables()
         self.settings = CellSettings(name="c", cluster="c")
         self.now = 1_000
 

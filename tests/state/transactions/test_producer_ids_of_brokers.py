@@ -18,7 +18,7 @@ from brokertwin.state.cluster.machines import Broker, Controller
 from brokertwin.state.core.decision import CONTROLLER, Decision, Message, Request
 from brokertwin.state.core.events import Choices, RequestHeader
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from brokertwin.state.core.wire.generated.allocate_producer_ids import AllocateProducerIdsResponse
 from brokertwin.state.core.wire.generated.init_producer_id import (
     InitProducerIdRequest,
@@ -73,7 +73,7 @@ class _Lossy(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.tables = Tables()
+        self.tables = CellTables()
         self.settings = CellSettings(
             name="c", cluster="c", brokers=list(BROKERS), broker_settings=self.broker_settings
         )

@@ -14,7 +14,7 @@ from brokertwin.sinks import snapshot_store
 from brokertwin.state.cell.between_cells import Count
 from brokertwin.state.cell.cell import STATE_VERSION
 from brokertwin.state.core import outputs
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from brokertwin.streaming.checkpoint import checkpoint_log, facts, snapshots, state_reader
 from brokertwin.streaming.checkpoint.restore import RestoreTarget, command, restore
 from brokertwin.streaming.job import runner
@@ -141,7 +141,7 @@ def test_another_prefix_is_rejected_if_former_batches_are_needed(
 
 
 def test_another_prefix_is_rejected_with_rows_in_flight_between_cells(tmp_path: Path) -> None:
-    tables = Tables(bench().cell.columns())
+    tables = CellTables(bench().cell.columns())
     tables.cluster.put("told/b", Count(5, 2))
     tables.commit()
     columns = {**bench().cell.columns(), **tables.columns()}
@@ -193,7 +193,7 @@ def test_another_number_of_cells_has_other_keys_and_a_higher_incarnation(tmp_pat
     assert command(found, Path("new")).endswith("--brokers default=1,2 --cells 2")
     (former,) = state_reader.read_cells(tmp_path / "former").values()
     one, two = state_reader.read_cells(tmp_path / "new").values()
-    assert Tables(one).metadata.keys("") == Tables(former).metadata.keys("")
-    assert Tables(two).metadata.keys("") == []
+    assert CellTables(one).metadata.keys("") == CellTables(former).metadata.keys("")
+    assert CellTables(two).metadata.keys("") == []
     with pytest.raises(UserError, match="3 cells but only 2 brokers"):
         restore(shot.path, tmp_path / "other", RestoreTarget(cells=3))

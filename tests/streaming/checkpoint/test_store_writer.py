@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from brokertwin.errors import UserError
 from brokertwin.state.core import layers
 from brokertwin.state.core.layers import LayeredColumn
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from brokertwin.streaming.checkpoint import checkpoint_log, state_reader, store_files, store_writer
 from brokertwin.streaming.checkpoint.store_files import NotReadable
 from brokertwin.streaming.job.kept_bases import KeptBases
@@ -96,7 +96,7 @@ def test_one_table_is_opened_and_its_base_read_once(
     bases, kept = KeptBases(), []
     for _ in range(2):
         (columns,) = state_reader.read_stored(tmp_path / "checkpoint").values()
-        tables = Tables({**columns, "groups": b"\xc1"}, partial(bases.read, "default"))
+        tables = CellTables({**columns, "groups": b"\xc1"}, partial(bases.read, "default"))
         assert tables.logs.keys("1/log/")
         kept.append(bases._kept["default", "logs"])
     assert kept[0] is kept[1]

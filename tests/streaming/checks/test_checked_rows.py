@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from brokertwin.kafka_io.topic_reader import Row
+from brokertwin.kafka_io.topic_reader import TopicRow
 from brokertwin.sinks import suites
 from brokertwin.state.core import outputs
 from brokertwin.streaming.checks import checked_rows
@@ -13,34 +13,34 @@ from tests.support.machine import START, Bench, header
 from tests.support.state_items import something_of_every_kind
 
 
-def rows_of(bench: Bench, topic: str) -> list[Row]:
+def rows_of(bench: Bench, topic: str) -> list[TopicRow]:
     """Return the output rows of a bench's cell for a topic."""
     given = [row for row in bench.rows if row.topic == topic]
-    return [Row(0, n, START + n, row.key, row.value, row.id) for n, row in enumerate(given)]
+    return [TopicRow(0, n, START + n, row.key, row.value, row.id) for n, row in enumerate(given)]
 
 
-def record(number: int, **fields: Any) -> Row:
+def record(number: int, **fields: Any) -> TopicRow:
     entry = {"machine": 1, "time": START, "eventId": "r", "record": fields}
-    return Row(0, number, START, b"a", msgspec.json.encode(entry), f"a/0/{number}/0")
+    return TopicRow(0, number, START, b"a", msgspec.json.encode(entry), f"a/0/{number}/0")
 
 
-def batch(number: int, base_offset: int, sequence: int = -1, count: int = 2) -> Row:
+def batch(number: int, base_offset: int, sequence: int = -1, count: int = 2) -> TopicRow:
     told = {"baseOffset": base_offset, "lastOffsetDelta": count - 1, "baseSequence": sequence}
     told |= {"producerId": 7, "producerEpoch": 0}
     return record(number, type="BatchAppended", topicId="T", partition=0, batch=told)
 
 
-def commit(number: int, offset: int) -> Row:
+def commit(number: int, offset: int) -> TopicRow:
     place = {"groupId": "g", "topic": "t", "partition": 0}
     return record(number, type="OffsetCommitted", offset=offset, **place)
 
 
-def group(number: int, generation: int, members: int = 1) -> Row:
+def group(number: int, generation: int, members: int = 1) -> TopicRow:
     known = {"generation": generation, "members": [{}] * members}
     return record(number, type="GroupMetadataWritten", groupId="g", metadata=known)
 
 
-def found(name: str, *rows: Row) -> list[Any]:
+def found(name: str, *rows: TopicRow) -> list[Any]:
     return [row[name] for row in checked_rows.records(rows)]
 
 
@@ -84,7 +84,7 @@ def test_a_commit_may_decrease_only_across_generations() -> None:
     assert found("committedBack", group(0, 1, 0), commit(1, 9), commit(2, 4)) == [0, 0, 0]
 
 
-def high_watermark(number: int, value: int) -> Row:
+def high_watermark(number: int, value: int) -> TopicRow:
     return record(number, type="HighWatermarkMoved", topicId="T", partition=0, highWatermark=value)
 
 
@@ -94,11 +94,11 @@ def test_a_high_watermark_that_goes_back_is_located() -> None:
     assert found("highWatermarkBack", high_watermark(0, 5), cut, high_watermark(2, 4)) == [0, 0, 0]
 
 
-def issued(number: int, producer_id: int, cell: bytes = b"a") -> Row:
+def issued(number: int, producer_id: int, cell: bytes = b"a") -> TopicRow:
     return record(number, type="ProducerIdIssued", producerId=producer_id)._replace(key=cell)
 
 
-def block(number: int, first: int) -> Row:
+def block(number: int, first: int) -> TopicRow:
     return record(number, type="ProducerIdBlockReceived", first=first, size=1000)
 
 
@@ -114,14 +114,14 @@ def test_a_producer_id_that_is_given_twice_is_located() -> None:
     assert found("idsGivenBefore", block(0, 500), block(1, 2000), block(2, 1200)) == [0, 0, 500]
 
 
-def event(name: str, at: int) -> Row:
+def event(name: str, at: int) -> TopicRow:
     document = {"id": name, "cluster": "a", "broker": 1, "requestHeader": {"requestApiKey": 3}}
-    return Row(0, at, START + at, b"a", msgspec.json.encode(document), name)
+    return TopicRow(0, at, START + at, b"a", msgspec.json.encode(document), name)
 
 
-def answer(name: str, at: int, error: str | None = None) -> Row:
+def answer(name: str, at: int, error: str | None = None) -> TopicRow:
     document = {"id": name, "cluster": "a", "broker": 1, "responseTime": 1, "error": error}
-    return Row(0, at, START + at, None, msgspec.json.encode(document), name)
+    return TopicRow(0, at, START + at, None, msgspec.json.encode(document), name)
 
 
 def test_responses_are_counted_and_missing_ones_become_overdue() -> None:

@@ -5,19 +5,19 @@ from collections.abc import Callable, Mapping
 import msgspec
 import pytest
 
-from brokertwin.kafka_io.topic_reader import Row
+from brokertwin.kafka_io.topic_reader import TopicRow
 from brokertwin.sinks import checks, suites
 from brokertwin.sinks.offsets_snapshot import SnapshotRow
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core.outputs import Position
 from brokertwin.state.core.records import OffsetCommitted, TransactionMetadata
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from brokertwin.state.fetch.session_items import FetchSession
 from brokertwin.state.groups import offset_records
 from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
 from brokertwin.state.groups.consumer_group import ConsumerGroup
 from brokertwin.state.logs.log import Log
-from brokertwin.state.logs.producer import Producer
+from brokertwin.state.logs.producer import ProducerStateEntry
 from brokertwin.state.transactions.producer_ids import NextBlock, ProducerIds
 from brokertwin.streaming.checks import checked_state
 from tests.support import histories
@@ -89,27 +89,27 @@ def test_the_states_of_random_histories_meet_every_expectation(seed: int) -> Non
             before = cells
 
 
-def first(tables: Tables, table: str, kind: str) -> str:
+def first(tables: CellTables, table: str, kind: str) -> str:
     keys = getattr(tables, table).keys("")
     return next(key for key in keys if key.split("/")[1] == kind)
 
 
-def session_epoch(tables: Tables) -> None:
+def session_epoch(tables: CellTables) -> None:
     key = first(tables, "fetch_sessions", "session")
     tables.fetch_sessions.change(key, FetchSession).epoch = 0
 
 
-def session_size(tables: Tables) -> None:
+def session_size(tables: CellTables) -> None:
     key = first(tables, "fetch_sessions", "session")
     tables.fetch_sessions.change(key, FetchSession).cached_size += 1
 
 
-def _producer(tables: Tables) -> Producer:
+def _producer(tables: CellTables) -> ProducerStateEntry:
     key = next(key for key in tables.producers.keys("") if key.endswith("/0/9"))
-    return tables.producers.change(key, Producer)
+    return tables.producers.change(key, ProducerStateEntry)
 
 
-def batches(tables: Tables) -> None:
+def batches(tables: CellTables) -> None:
     producer = _producer(tables)
     last = producer.batches[-1]
     following = msgspec.structs.replace(
@@ -120,41 +120,41 @@ def batches(tables: Tables) -> None:
     producer.batches.append(following)
 
 
-def sequences(tables: Tables) -> None:
+def sequences(tables: CellTables) -> None:
     del _producer(tables).batches[2]
 
 
-def id_given_twice(tables: Tables) -> None:
+def id_given_twice(tables: CellTables) -> None:
     key = first(tables, "transactions", "id")
     known = tables.transactions.get(key, TransactionMetadata)
     assert known is not None
     tables.transactions.put(f"{key}-too", known)
 
 
-def id_before_it_is_issued(tables: Tables) -> None:
+def id_before_it_is_issued(tables: CellTables) -> None:
     tables.metadata.change("1/producer-ids", ProducerIds).next_id -= 1
 
 
-def blocks_that_overlap(tables: Tables) -> None:
+def blocks_that_overlap(tables: CellTables) -> None:
     end = tables.metadata.change("1/producer-ids", ProducerIds).current.end
     key = first(tables, "metadata", "producer-ids").replace("1/", "controller/", 1)
     tables.metadata.put(key, NextBlock(end - 1, 1))
 
 
-def group_epoch(tables: Tables) -> None:
+def group_epoch(tables: CellTables) -> None:
     tables.groups.change("1/group/h", ConsumerGroup).group_epoch = 0
 
 
-def group_state(tables: Tables) -> None:
+def group_state(tables: CellTables) -> None:
     group = tables.live_groups.change("1/live-group/i", ClassicGroup)
     group.state = ClassicGroupState.EMPTY
 
 
-def group_leader(tables: Tables) -> None:
+def group_leader(tables: CellTables) -> None:
     tables.live_groups.change("1/live-group/i", ClassicGroup).leader_id = "another"
 
 
-def high_watermark(tables: Tables) -> None:
+def high_watermark(tables: CellTables) -> None:
     log = tables.logs.change(first(tables, "logs", "log"), Log)
     log.high_watermark = log.log_end_offset + 1
 
@@ -176,9 +176,9 @@ def high_watermark(tables: Tables) -> None:
     ],
 )
 def test_a_violation_planted_in_the_state_is_found(
-    good: Cells, plant: Callable[[Tables], None], kind: str, columns: str
+    good: Cells, plant: Callable[[CellTables], None], kind: str, columns: str
 ) -> None:
-    tables = Tables(good["bench"])
+    tables = CellTables(good["bench"])
     plant(tables)
     assert unmet(kind, {"bench": tables.columns()}) == [columns]
 
@@ -192,7 +192,7 @@ def test_a_high_watermark_that_goes_back_is_found(good: Cells) -> None:
 
 
 def test_a_new_leader_epoch_may_have_a_lower_high_watermark(good: Cells) -> None:
-    tables = Tables(good["bench"])
+    tables = CellTables(good["bench"])
     for key in tables.logs.keys("1/log/"):
         log = tables.logs.change(key, Log)
         log.high_watermark, log.leader_epoch = 0, log.leader_epoch + 1
@@ -202,17 +202,17 @@ def test_a_new_leader_epoch_may_have_a_lower_high_watermark(good: Cells) -> None
 ENDS = {0: 10, 1: 0}
 
 
-def committed(group: str, offset: int | None, event: int, partition: int = 0) -> Row:
+def committed(group: str, offset: int | None, event: int, partition: int = 0) -> TopicRow:
     key, value = offset_records.committed(OffsetCommitted(group, "t", 0, offset or 0, -1, "", 5))
     given = None if offset is None else value
-    return Row(0, event, 5, key, given, f"a/{partition}/{event}/0")
+    return TopicRow(0, event, 5, key, given, f"a/{partition}/{event}/0")
 
 
 def stored(group: str, offset: int) -> SnapshotRow:
     return SnapshotRow("a", group, "t", 0, offset, -1, "", 5, -1)
 
 
-def differences(snapshot: list[SnapshotRow], *topic: Row) -> dict[str, str | None]:
+def differences(snapshot: list[SnapshotRow], *topic: TopicRow) -> dict[str, str | None]:
     found = checked_state.snapshot_and_topic("a", snapshot, topic, ENDS)
     assert {tuple(row) for row in found} <= {suites.COLUMNS["snapshot-topics"]}
     return {row["group"]: row["difference"] for row in found}

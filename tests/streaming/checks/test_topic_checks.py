@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from brokertwin.kafka_io.topic_reader import Row
+from brokertwin.kafka_io.topic_reader import TopicRow
 from brokertwin.sinks import checks
 from brokertwin.state.core import outputs
 from brokertwin.streaming.checks import topic_checks
@@ -23,13 +23,13 @@ class Topics:
     """Topics of one partition that grow."""
 
     def __init__(self) -> None:
-        self.rows: dict[str, list[Row]] = {REQUESTS: [], RESPONSES: [], RECORDS: []}
+        self.rows: dict[str, list[TopicRow]] = {REQUESTS: [], RESPONSES: [], RECORDS: []}
 
-    def add(self, topic: str, *rows: Row) -> None:
+    def add(self, topic: str, *rows: TopicRow) -> None:
         there = self.rows[topic]
         there += [row._replace(offset=len(there) + n) for n, row in enumerate(rows)]
 
-    def read(self, topic: str, first: Mapping[int, int]) -> Iterable[Row]:
+    def read(self, topic: str, first: Mapping[int, int]) -> Iterable[TopicRow]:
         return self.rows[topic][first.get(0, 0) :]
 
     def looked_at(self, *kinds: str) -> TopicRows:

@@ -16,7 +16,7 @@ from brokertwin.state.cell.between_cells import Count
 from brokertwin.state.core import outputs
 from brokertwin.state.core.events import BETWEEN_CELLS
 from brokertwin.state.core.settings import BrokerSettings
-from brokertwin.state.core.tables import Tables
+from brokertwin.state.core.tables import CellTables
 from brokertwin.state.logs.log import Log
 from brokertwin.streaming.checkpoint import checkpoint_log, resharding, snapshots, state_reader
 from brokertwin.streaming.checkpoint.restore import RestoreTarget, restore
@@ -91,10 +91,10 @@ class Cluster:
         rows = [msgspec.json.decode(row.value or b"") for row in self.bench.all_rows("requests")]
         return [row for row in rows if row.get("kind") in BETWEEN_CELLS]
 
-    def tables(self) -> dict[str, Tables]:
+    def tables(self) -> dict[str, CellTables]:
         """The state of each cell."""
         cells = state_reader.read_cells(self.bench.checkpoint)
-        return {name: Tables(columns) for name, columns in cells.items()}
+        return {name: CellTables(columns) for name, columns in cells.items()}
 
 
 def errors_of_appends(answer: dict[str, Any]) -> list[int]:

@@ -72,9 +72,9 @@ def test_an_entity_keeps_ids_of_a_bounded_time_and_number(monkeypatch: pytest.Mo
     seen = SeenExchanges()
     one = exchanges[0]
 
-    def at(time: int, number: int) -> entity.Arrival:
+    def at(time: int, number: int) -> entity.EntityArrival:
         line = msgspec.structs.replace(one.line, time=time, end=time)
-        return entity.Arrival(number, msgspec.structs.replace(one, line=line))
+        return entity.EntityArrival(number, msgspec.structs.replace(one, line=line))
 
     begin = 1_000_000
     assert len(seen.new_ones([at(begin, 1), at(begin, 2), at(begin, 1)], begin)) == 2

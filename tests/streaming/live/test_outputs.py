@@ -20,7 +20,7 @@ from tests.streaming.live.test_operator import CAPTURE, audited, lines_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from brokertwin.kafka_io.topic_reader import Row
+    from brokertwin.kafka_io.topic_reader import TopicRow
 
 QUERY, OTHER_QUERY = "one", "other"
 
@@ -37,7 +37,7 @@ def live_query(bootstrap: str, prefix: str, directory: Path) -> LiveQuery:
     return made
 
 
-def rows(live: LiveQuery, name: str) -> "list[Row]":
+def rows(live: LiveQuery, name: str) -> "list[TopicRow]":
     """The committed rows of a topic."""
     return list(read_all(live.client, live.topic(name)))
 

@@ -11,7 +11,7 @@ from brokertwin.gateway.faults.fault import FaultSpec
 from brokertwin.testing import KafkaBroker
 from brokertwin.testing.auditor.exam import Exam, error_in
 from brokertwin.testing.auditor.plans import faults_of
-from brokertwin.testing.auditor.workload import Work
+from brokertwin.testing.auditor.workload import WorkKind
 from tests.support.patience import PATIENCE_S
 from tests.support.sources import ROOT
 
@@ -42,7 +42,9 @@ def broker() -> Iterator[KafkaBroker]:
         yield broker
 
 
-def exam(broker: KafkaBroker, *words: str, works: tuple[Work, ...] = (Work.PRODUCE,)) -> Exam:
+def exam(
+    broker: KafkaBroker, *words: str, works: tuple[WorkKind, ...] = (WorkKind.PRODUCE,)
+) -> Exam:
     return Exam(broker.bootstrap, words, works, 4, PATIENCE_S)
 
 
@@ -84,7 +86,7 @@ def test_the_error_of_a_process_is_the_last_line_that_names_one() -> None:
 @pytest.mark.parametrize("name", ["confluent", "kafka_python"])
 def test_real_clients_keep_all_promises_under_a_plan(broker: KafkaBroker, name: str) -> None:
     adapter = Path(ROOT, "examples", "exam_client", f"{name}.py")
-    real = exam(broker, sys.executable, str(adapter), works=tuple(Work))
+    real = exam(broker, sys.executable, str(adapter), works=tuple(WorkKind))
     verdict = real._replace(records=60).run(faults_of(1))
     assert verdict.violations == []
     assert verdict.hits > 0

@@ -7,19 +7,21 @@ from brokertwin.clients.consumer_protocol import encode_assignment
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.state.core.errors import Error
 from brokertwin.testing.auditor import exchanges
-from brokertwin.testing.auditor.exchanges import GRACE_MS, Seen
+from brokertwin.testing.auditor.exchanges import GRACE_MS, SeenExchange
 
 Body = dict[str, Any]
 
 
 def exchange(
     at: int, api: str, request: Body, response: Body, client: str = "a", is_delivered: bool = True
-) -> Seen:
+) -> SeenExchange:
     """An exchange whose response is sent 5 ms after the request."""
-    return Seen(at, at + 5, client, api, request, response, is_delivered)
+    return SeenExchange(at, at + 5, client, api, request, response, is_delivered)
 
 
-def commit(at: int, offset: int, generation: int = 1, error: int = 0, member: str = "m") -> Seen:
+def commit(
+    at: int, offset: int, generation: int = 1, error: int = 0, member: str = "m"
+) -> SeenExchange:
     def body(**fields: int) -> list[Body]:
         return [{"name": "orders", "partitions": [{"partitionIndex": 0, **fields}]}]
 
@@ -53,7 +55,7 @@ def test_the_greatest_accepted_commit_of_each_partition_is_found() -> None:
     assert exchanges.committed([commit(0, 4), commit(10, 3, generation=2), refused]) == {0: 4}
 
 
-def sync(at: int, member: str, partition: int, generation: int = 1) -> Seen:
+def sync(at: int, member: str, partition: int, generation: int = 1) -> SeenExchange:
     assigned = encode_assignment([TopicPartition("orders", partition)])
     return exchange(
         at,
@@ -73,7 +75,9 @@ def test_a_partition_of_two_members_in_one_generation_is_reported() -> None:
     assert found.text == "orders-0 is assigned to m and n in generation 1"
 
 
-def heartbeat(at: int, member: str, *partitions: int, epoch: int = 1, error: int = 0) -> Seen:
+def heartbeat(
+    at: int, member: str, *partitions: int, epoch: int = 1, error: int = 0
+) -> SeenExchange:
     owned = [{"topicId": "T", "partitions": list(partitions)}]
     request = {
         "groupId": "billing",
@@ -98,7 +102,7 @@ def test_a_partition_that_two_members_report_is_reported() -> None:
     assert found.text == "T-0 is owned by m and n"
 
 
-def end(at: int, epoch: int = 0, error: int = 0, is_delivered: bool = True) -> Seen:
+def end(at: int, epoch: int = 0, error: int = 0, is_delivered: bool = True) -> SeenExchange:
     request = {"transactionalId": "t", "producerId": 7, "producerEpoch": epoch, "committed": True}
     response = {"errorCode": error}
     return exchange(at, "END_TXN", request, response, is_delivered=is_delivered)

@@ -14,8 +14,8 @@ from brokertwin.testing.auditor.workload import (
     PARTITIONS,
     PRODUCER,
     ZOMBIE,
-    Evidence,
     Log,
+    RunEvidence,
     Statement,
     planned,
     statements,
@@ -31,7 +31,7 @@ def place(partition: int) -> TopicPartition:
     return TopicPartition(TOPIC, partition)
 
 
-def kept() -> Evidence:
+def kept() -> RunEvidence:
     """A run in which the client wrote, aborted, committed and read everything as planned."""
     logs: dict[TopicPartition, Log] = {place(number): [] for number in range(PARTITIONS)}
     committed: dict[TopicPartition, Log] = {place(number): [] for number in range(PARTITIONS)}
@@ -51,7 +51,7 @@ def kept() -> Evidence:
         MEMBERS[0].name: read,
     }
     told = {name: list(statements(each)) for name, each in lines.items()}
-    return Evidence(
+    return RunEvidence(
         topic=TOPIC,
         count=COUNT,
         roles=ROLES,
@@ -89,18 +89,18 @@ def test_records_that_the_client_gave_up_may_be_in_the_log() -> None:
     assert [each.promise for each in judge(run)] == ["progress"]
 
 
-def lose_a_record(run: Evidence) -> None:
+def lose_a_record(run: RunEvidence) -> None:
     """`producer-3` is in no log."""
     del run.logs[place(0)][1], run.committed[place(0)][1]
     run.statements[MEMBERS[0].name].remove(Statement("read", ("0", "1", "producer-3")))
 
 
-def repeat_a_record(run: Evidence) -> None:
+def repeat_a_record(run: RunEvidence) -> None:
     for log in (run.logs, run.committed):
         log[place(1)].append((99, "producer-1"))
 
 
-def swap_two_records(run: Evidence) -> None:
+def swap_two_records(run: RunEvidence) -> None:
     for log in (run.logs, run.committed):
         first, second = log[place(2)][:2]
         log[place(2)][:2] = [(first[0], second[1]), (second[0], first[1])]
@@ -108,36 +108,36 @@ def swap_two_records(run: Evidence) -> None:
     run.statements[MEMBERS[0].name] = [each for each in told if each.words[0] != "2"]
 
 
-def hide_a_part_of_a_transaction(run: Evidence) -> None:
+def hide_a_part_of_a_transaction(run: RunEvidence) -> None:
     run.committed[place(1)] = [e for e in run.committed[place(1)] if e[1] != "zombie-0-1"]
 
 
-def show_an_aborted_record(run: Evidence) -> None:
+def show_an_aborted_record(run: RunEvidence) -> None:
     run.statements[MEMBERS[0].name].append(Statement("read", ("2", "12", "zombie-2-0")))
 
 
-def skip_a_record(run: Evidence) -> None:
+def skip_a_record(run: RunEvidence) -> None:
     run.statements[MEMBERS[0].name].remove(Statement("read", ("0", "0", "producer-0")))
 
 
-def stop_reading(run: Evidence) -> None:
+def stop_reading(run: RunEvidence) -> None:
     told = run.statements[MEMBERS[0].name]
     run.statements[MEMBERS[0].name] = [each for each in told if each.words[0] != "1"]
 
 
-def give_up(run: Evidence) -> None:
+def give_up(run: RunEvidence) -> None:
     run.statements[PRODUCER.name].remove(Statement("acked", ("producer-4",)))
 
 
-def hang(run: Evidence) -> None:
+def hang(run: RunEvidence) -> None:
     run.late.append(PRODUCER.name)
 
 
-def go_back(run: Evidence) -> None:
+def go_back(run: RunEvidence) -> None:
     run.exchanges.append({**commit_of_partition_0(3), "time": 10})
 
 
-def assign_twice(run: Evidence) -> None:
+def assign_twice(run: RunEvidence) -> None:
     assignment = base64.b64encode(encode_assignment([place(0)])).decode()
     for member in ("m", "n"):
         run.exchanges.append(
@@ -150,7 +150,7 @@ def assign_twice(run: Evidence) -> None:
         )
 
 
-def go_on_after_fencing(run: Evidence) -> None:
+def go_on_after_fencing(run: RunEvidence) -> None:
     for time in (0, 10_000):
         run.exchanges.append(
             {
@@ -162,11 +162,11 @@ def go_on_after_fencing(run: Evidence) -> None:
         )
 
 
-def fail(run: Evidence) -> None:
+def fail(run: RunEvidence) -> None:
     run.gave_up[MEMBERS[0].name] = "KafkaError"
 
 
-def read_an_unknown_record(run: Evidence) -> None:
+def read_an_unknown_record(run: RunEvidence) -> None:
     run.statements[MEMBERS[0].name].append(Statement("read", ("0", "50", "stranger")))
 
 

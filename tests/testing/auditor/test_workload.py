@@ -4,15 +4,15 @@ from brokertwin.testing.auditor.workload import (
     MEMBERS,
     PRODUCER,
     ZOMBIE,
-    Names,
     PlannedRecord,
+    RunNames,
     Statement,
     environment,
     planned,
     statements,
 )
 
-NAMES = Names("topic", "group", "id")
+NAMES = RunNames("topic", "group", "id")
 
 
 def test_a_process_learns_its_work_from_variables() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.edge_fields import Address
-from brokertwin.testing.exam.examination import PREFIX, Choices, check_is_empty, examine
+from brokertwin.testing.exam.examination import PREFIX, ExamOptions, check_is_empty, examine
 from brokertwin.testing.exam.model import selected
 from brokertwin.testing.exam.site import Site, look
 from brokertwin.testing.exam.verdicts import Outcome, Result
@@ -29,7 +29,7 @@ def settings_of(names: tuple[str, ...] = ()) -> set[str]:
 
 def examined(address: Address, *names: str, **choices: int) -> list[Result]:
     site = look(address, settings_of(names))
-    given = Choices(patience=PATIENCE, **choices)
+    given = ExamOptions(patience=PATIENCE, **choices)
     return examine(list(selected(names)), site, given)
 
 

@@ -7,14 +7,14 @@ import msgspec
 import pytest
 
 from brokertwin.errors import UserError
-from brokertwin.testing.exam.model import Severity
+from brokertwin.testing.exam.model import ExamSeverity
 from brokertwin.testing.exam.pages import page
 from brokertwin.testing.exam.reports import as_json, as_junit, baseline, report_of, total
 from brokertwin.testing.exam.verdicts import Deviation, Outcome, Result, keys_of
 from tests.support.browsers import DARK, LIGHT, assert_fits, seen
 
 DEVIATION = Deviation(
-    "produce", "a.errorCode", 0, 45, Severity.DATA, "Produce", 9, {"topic": "<b>\x00"}
+    "produce", "a.errorCode", 0, 45, ExamSeverity.DATA, "Produce", 9, {"topic": "<b>\x00"}
 )
 RESULTS = [
     Result("idempotence", "one", "A rule.", "Class", "KIP-98", Outcome.AGREES),

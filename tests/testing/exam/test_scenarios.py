@@ -8,7 +8,15 @@ import pytest
 
 from brokertwin.gateway.protocol.schema import MESSAGES, Field
 from brokertwin.testing.exam import model
-from brokertwin.testing.exam.model import Do, Scenario, Subject, read, selected, subjects, written
+from brokertwin.testing.exam.model import (
+    Do,
+    ExamSubject,
+    Scenario,
+    read,
+    selected,
+    subjects,
+    written,
+)
 from tests.exam.subjects import AUTHORS
 
 BYTES_MAX = 200_000
@@ -48,7 +56,7 @@ def test_names_and_rules_are_unique() -> None:
 
 
 @pytest.mark.parametrize("subject", subjects(), ids=lambda each: each.name)
-def test_a_scenario_has_rule_source_and_golden_of_each_labelled_step(subject: Subject) -> None:
+def test_a_scenario_has_rule_source_and_golden_of_each_labelled_step(subject: ExamSubject) -> None:
     for scenario in subject.scenarios:
         labels = [step.label for step in scenario.steps if step.label]
         assert [each.label for each in scenario.golden] == labels, scenario.name
@@ -81,7 +89,7 @@ def _asked(scenario: Scenario) -> list[object]:
 
 
 @pytest.mark.parametrize("subject", subjects(), ids=lambda each: each.name)
-def test_requests_only_have_fields_of_their_message(subject: Subject) -> None:
+def test_requests_only_have_fields_of_their_message(subject: ExamSubject) -> None:
     for scenario in subject.scenarios:
         for step in scenario.steps:
             if step.do in (Do.CALL, Do.SEND):

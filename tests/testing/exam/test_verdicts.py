@@ -4,8 +4,15 @@ from typing import Any
 
 import msgspec
 
-from brokertwin.testing.exam.model import KEYS, Observation, Scenario, Severity, Step, Subject
-from brokertwin.testing.exam.player import Exchange, Played
+from brokertwin.testing.exam.model import (
+    KEYS,
+    ExamSeverity,
+    ExamSubject,
+    Observation,
+    Scenario,
+    Step,
+)
+from brokertwin.testing.exam.player import ExamExchange, Played
 from brokertwin.testing.exam.verdicts import (
     ENDED,
     Outcome,
@@ -20,15 +27,15 @@ from brokertwin.testing.exam.verdicts import (
 GOLDEN = {"responses": [{"name": "a", "partitionResponses": [{"index": 0, "errorCode": 0}]}]}
 
 
-def scenario(golden: Any = GOLDEN, severity: Severity = Severity.DATA) -> Scenario:
+def scenario(golden: Any = GOLDEN, severity: ExamSeverity = ExamSeverity.DATA) -> Scenario:
     steps = [Step(label="produce", api="Produce", version=9)]
     return Scenario("idem", "A rule.", "Class", severity, steps, [Observation("produce", golden)])
 
 
 def result(got: Any, notes: Any = (), ended: str = "", **known: Any) -> Result:
     examined = scenario(**known)
-    subject = Subject("idempotence", "Idempotent producers", "4.3.1", [examined])
-    exchange = Exchange("Produce", 9, {"acks": -1, "data": b"\x01"}, got)
+    subject = ExamSubject("idempotence", "Idempotent producers", "4.3.1", [examined])
+    exchange = ExamExchange("Produce", 9, {"acks": -1, "data": b"\x01"}, got)
     observations = [] if got is None else [Observation("produce", response=got)]
     return judged(subject, examined, Played(observations, [exchange], ended, 0.5), notes)
 
@@ -45,7 +52,7 @@ def test_equal_responses_agree() -> None:
 def test_a_deviation_has_path_values_and_request() -> None:
     (found,) = result(with_code(45)).deviations
     assert found.path == "responses[a].partitionResponses[0].errorCode"
-    assert (found.expected, found.got, found.severity) == (0, 45, Severity.DATA)
+    assert (found.expected, found.got, found.severity) == (0, 45, ExamSeverity.DATA)
     assert (found.api, found.version, found.request) == (
         "Produce",
         9,
@@ -63,7 +70,7 @@ def test_lists_are_compared_by_key() -> None:
 def test_a_message_is_cosmetic() -> None:
     golden = {"errorCode": 1, "errorMessage": "one"}
     (found,) = result({"errorCode": 1, "errorMessage": "other"}, golden=golden).deviations
-    assert found.severity is Severity.COSMETIC
+    assert found.severity is ExamSeverity.COSMETIC
 
 
 def test_a_scenario_that_ends_early_deviates_once() -> None:
@@ -88,12 +95,12 @@ def test_only_deviations_outside_the_baseline_are_new() -> None:
 
 def test_exit_code_is_that_of_the_worst_severity() -> None:
     assert exit_code([]) == 0
-    worst = {Severity.COSMETIC: 3, Severity.CLIENTS: 4, Severity.DATA: 5}
+    worst = {ExamSeverity.COSMETIC: 3, ExamSeverity.CLIENTS: 4, ExamSeverity.DATA: 5}
     for severity, code in worst.items():
         assert exit_code(result(with_code(1), severity=severity).deviations) == code
     both = [
         *result(with_code(1)).deviations,
-        *result(with_code(1), severity=Severity.COSMETIC).deviations,
+        *result(with_code(1), severity=ExamSeverity.COSMETIC).deviations,
     ]
     assert exit_code(both) == 5
 

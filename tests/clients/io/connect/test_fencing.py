@@ -18,7 +18,7 @@ from brokertwin.clients.connect.config_log import (
     fencing_record,
     task_records,
 )
-from brokertwin.clients.connect.work import TaskId
+from brokertwin.clients.connect.work import ConnectTaskId
 from brokertwin.clients.connect.worker_config import Support, WorkerConfig
 from brokertwin.clients.io.connect.distributed import DistributedWorker
 from brokertwin.clients.io.connect.logs import create_topics, read_whole
@@ -76,7 +76,7 @@ def worker(copy: Copy, config: WorkerConfig, connector: Config) -> Iterator[Dist
         thread.join(PATIENCE_S)
 
 
-def begun(copy: Copy, config: WorkerConfig, task: TaskId) -> Producer:
+def begun(copy: Copy, config: WorkerConfig, task: ConnectTaskId) -> Producer:
     """A task of the generation before: its lines are sent and not committed."""
     settings = ProducerConfig(transactional_id=config.transactional_id(task))
     producer = Producer(copy.bootstrap, settings)
@@ -98,7 +98,7 @@ def test_example_22_all_tasks_of_the_previous_generation_are_fenced(copy: Copy) 
     ]
     messages = [ProducerRecord(key, value) for key, value in before]
     written(copy.bootstrap, config.config_storage_topic, messages)
-    zombies = [begun(copy, config, TaskId("lines", at)) for at in range(2)]
+    zombies = [begun(copy, config, ConnectTaskId("lines", at)) for at in range(2)]
     copy.grow(10)
     with worker(copy, config, connector):
         wait_until(lambda: copy.found(is_committed=True) == copy.expected, "the lines are copied")
