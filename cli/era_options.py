@@ -17,15 +17,15 @@ EraOption = Annotated[
     Era | None,
     typer.Option(
         "--era",
-        help="Rules and defaults of a former Kafka version; requests stay those of today.",
+        help="Rules and defaults of a former Kafka version; API versions do not change.",
     ),
 ]
 Trace = Annotated[
     bool,
     typer.Option(
         "--trace",
-        help="Print log lines of that time on standard error: metadata, connections, batches,"
-        " fetch sessions.",
+        help="Print log lines like those of former Kafka clients on standard error: metadata,"
+        " connections, batches, fetch sessions.",
     ),
 ]
 BrokerEra = Annotated[
@@ -40,8 +40,8 @@ BrokerTrace = Annotated[
     bool,
     typer.Option(
         "--trace",
-        help="With --engine local: print log lines of that time on standard error: fetch sessions,"
-        " fetcher threads, copied records, completed requests.",
+        help="With --engine local: print log lines like those of former brokers on standard error:"
+        " fetch sessions, fetcher threads, replicated records, completed requests.",
     ),
 ]
 

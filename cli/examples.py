@@ -62,7 +62,10 @@ EXAMPLES = {
         "brokertwin explain partition orders-0 broker-*.log.gz controller-*.log.gz --errors",
         "brokertwin explain partition orders-0 --job --prefix shop",
     ),
-    "explain group": ("brokertwin explain group billing recording.jsonl.gz --errors",),
+    "explain group": (
+        "brokertwin explain group billing recording.jsonl.gz --errors",
+        "brokertwin explain group billing --live live --bootstrap kafka:9092",
+    ),
     "explain session": ("brokertwin explain session 1996149028 recording.jsonl.gz",),
     "explain error": (
         "brokertwin explain error OUT_OF_ORDER_SEQUENCE_NUMBER",
@@ -192,8 +195,13 @@ EXAMPLES = {
         "brokertwin proxy --broker kafka:9092 --faults faults.toml",
         "brokertwin proxy --broker kafka:9092 --listen localhost:0 --control 9405",
     ),
+    "exam-client": (
+        "brokertwin exam-client --plans 3 -- python examples/exam_client/confluent.py",
+        "brokertwin exam-client --broker kafka:9092 --plan exam-client-seed-7.json -- ./adapter",
+    ),
     "top": (
         "brokertwin run --http-listen 9404",
+        "brokertwin live --topic shop=shop-requests --http-listen 9404",
         "brokertwin top",
         "brokertwin top gateway-1:9405 --once --json",
     ),

@@ -50,6 +50,7 @@ COMMANDS = {
     "connect": "Run Kafka Connect workers that copy files to topics and topics to files.",
     "gateway": "Serve unmodified Kafka clients.",
     "proxy": "Inject faults between clients and a Kafka cluster, or the fixture.",
+    "exam-client": "Examine a Kafka client under faults: does it keep Kafka's promises?",
     "cluster": "Show brokers and replicas; stop brokers, elect leaders, reassign partitions.",
     "credentials": "Manage the users of a gateway: a file with password hashes.",
     "capture": "Record the requests and responses between clients and a real Kafka.",
@@ -71,7 +72,10 @@ FAMILIES = {
     "offsets": {"offsets"},
     "job": {"run", "send", "state", "snapshot", "query", "check", "dead-letters", "gc"},
     "clients": {"consume", "produce", "streams", "connect"},
-    "broker": {"kafka", "gateway", "proxy", "cluster", "credentials", "exam", "simulate"},
+    "broker": {
+        *("kafka", "gateway", "proxy", "exam", "exam-client", "cluster", "credentials"),
+        "simulate",
+    },
     "watching": {"live", "top"},
 }
 """Package of `cli` to its commands; all others are modules of `cli` itself."""

@@ -75,10 +75,14 @@ class Losses:
         if at.topic == RETAINED and written_at in self._denied and now in self._denied:
             self._violate(f"{name} is acknowledged at {now}; writing is denied")
 
+    def is_recreated(self, topic: str) -> bool:
+        """True if the topic is deleted and created again."""
+        return topic == PASSING
+
     def may_be_gone(self, at: TopicPartition, offset: int, written_at: int) -> bool:
         """True if a record may be lost; offset -1 is unknown and may be any."""
         is_old = at.topic == RETAINED and written_at < self._old_before
-        return at.topic == PASSING or offset < self._below[at] or is_old
+        return self.is_recreated(at.topic) or offset < self._below[at] or is_old
 
     def hold(self, logs: Mapping[TopicPartition, Sequence[tuple[int, str]]]) -> None:
         """Check at the end that deleted records are gone."""

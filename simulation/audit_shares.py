@@ -21,8 +21,8 @@ from typing import Any
 import msgspec
 
 from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.record_audit import RecordAudit, SendOutcome
 from brokertwin.clients.share_session import AcknowledgeType
-from brokertwin.simulation.audit_records import RecordAudit, SendOutcome
 from brokertwin.simulation.edge import SimulatedConnection, SimulatedRequest
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import Uuid

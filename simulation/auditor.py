@@ -1,6 +1,6 @@
 """The auditor, which compares what clients saw with the guarantees of a Kafka cluster.
 
-records (`audit_records.py`)        each acknowledged record is read once, at its offset and in its
+records (`clients/record_audit`)    each acknowledged record is read once, at its offset and in its
                                     producer's order; one that certainly failed is not; an offset
                                     has the same record for all readers; a transaction is atomic
 groups (`audit_groups.py`)          a committed offset is the last one, or one in flight with it; a
@@ -18,11 +18,11 @@ here                                high watermarks, last stable offsets and log
 
 from typing import Any
 
+from brokertwin.clients.record_audit import RecordAudit
 from brokertwin.simulation.audit_denials import DenialAudit
 from brokertwin.simulation.audit_epochs import EpochAudit
 from brokertwin.simulation.audit_groups import GroupAudit
 from brokertwin.simulation.audit_losses import Losses
-from brokertwin.simulation.audit_records import RecordAudit
 from brokertwin.simulation.audit_shares import Shares
 from brokertwin.simulation.audit_work import Work
 from brokertwin.simulation.clock import VirtualClock

@@ -19,9 +19,9 @@ from brokertwin.clients.consumer_requests import NO_GENERATION
 from brokertwin.clients.fetcher import FetchSettings, OffsetReset
 from brokertwin.clients.fetching_client import CONSUMER_NETWORK
 from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.record_audit import SendOutcome
 from brokertwin.clients.transactions import TransactionState
 from brokertwin.simulation.actors import REQUEST_MS, Actor, ActorContext
-from brokertwin.simulation.audit_records import SendOutcome
 from brokertwin.simulation.cluster import HEARTBEAT_MS, SESSION_MS
 from brokertwin.simulation.plan import PASSING, TOPICS, ClientPlan, FaultKind, Role
 from brokertwin.simulation.producing import ABORTS, PAUSE_MAX_MS, PAUSE_MIN_MS, RecordProducer
@@ -29,6 +29,9 @@ from brokertwin.simulation.sockets import Sockets
 
 POLL_MS, IDLE_MS = 150, 500
 """Time to process records, and time until the next poll without records."""
+
+PLAIN = 0.7
+"""Probability that a transaction with offsets has a commit without transaction beside it."""
 
 NETWORK = msgspec.structs.replace(CONSUMER_NETWORK, request_timeout_ms=REQUEST_MS)
 
@@ -214,11 +217,11 @@ class CopierActor(MemberActor):
 
 
 class MixedActor(CopierActor):
-    """Commits offsets of `orders` in transactions, and in each of them without it.
+    """Commits offsets of `orders` in transactions, and inside of most of them without.
 
-    A transaction commits where it began to read, the other commit where it ended, so that they
-    differ and no record is missed. Then it continues at the group's committed offsets, which it
-    requests while the transaction is open. It writes to `payments`, beside other transactions.
+    With such a commit the transaction's is where it began to read, so that they differ and no
+    record is missed. Then it continues at the group's committed offsets, which it requests while
+    the transaction is open. It writes to `orders`, beside other transactions.
     """
 
     def __init__(self, place: ActorContext, plan: ClientPlan, name: str) -> None:
@@ -240,6 +243,7 @@ class MixedActor(CopierActor):
             aborts = self.chance.random() < ABORTS
             self._wants = SendOutcome.GIVEN_UP if aborts else SendOutcome.ACKED
             self._writer.end(self._wants)
+            self._next_at = now + self.chance.randint(IDLE_MS, 2 * IDLE_MS)
         return PAUSE_MIN_MS
 
     def _copy(self) -> None:
@@ -250,10 +254,13 @@ class MixedActor(CopierActor):
         if not read or self.is_ending:
             return
         self._writer.begin()
-        if self._knows_topics():
-            self._writer.write("payments", self.chance.randrange(self.place.plan.partitions))
+        for partition in range(self.place.plan.partitions):
+            self._writer.write("orders", partition)
         first = {at: offset for at, offset, _ in reversed(read)}
+        offsets = {at: offset + 1 for at, offset, _ in read}
+        self._plain = {}
+        if self.chance.random() < PLAIN:
+            self._plain, offsets = offsets, first
         group = self.client.coordinator.generation
-        self._writer.transactions.send_offsets(self.plan.group, first, group)
-        self._plain = {at: offset + 1 for at, offset, _ in read}
+        self._writer.transactions.send_offsets(self.plan.group, offsets, group)
         self._next_step_at = self.place.clock.now + self.chance.randint(PAUSE_MIN_MS, PAUSE_MAX_MS)

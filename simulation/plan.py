@@ -252,7 +252,7 @@ def draw(seed: int) -> RunPlan:
     engine = chance.choices(list(EngineKind), (3, 2))[0]
     brokers = chance.choices((1, 2, 3), (2, 1, 4))[0]
     is_job = engine is EngineKind.JOB
-    cells = chance.choice((1, brokers, brokers)) if is_job else 1
+    cells = chance.choice((1, 1, brokers)) if is_job else 1
     wider = Random(f"{seed}/wider")
     protocol = Random(f"{seed}/protocol")
     is_small = brokers > 1 and Random(f"{seed}/fetches").random() < SMALL_FETCHES

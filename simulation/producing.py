@@ -4,9 +4,9 @@ from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_client import ProducerClient
 from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.clients.producer_events import RecordAcked
+from brokertwin.clients.record_audit import SendOutcome, SentRecord
 from brokertwin.clients.transactions import ProducerTransactions, TransactionState
 from brokertwin.simulation.actors import REQUEST_MS, Actor, ActorContext
-from brokertwin.simulation.audit_records import SendOutcome, SentRecord
 from brokertwin.simulation.cluster import TRANSACTION_MS
 from brokertwin.simulation.plan import PASSING, ClientPlan, FaultKind
 from brokertwin.simulation.sockets import Sockets

@@ -8,10 +8,10 @@ from functools import partial
 
 import msgspec
 
+from brokertwin.clients.record_audit import SendOutcome
 from brokertwin.simulation.actors import Actor, ActorContext
 from brokertwin.simulation.admin import SimulatedAdmin
 from brokertwin.simulation.applications import ApplicationEffects, internal_topics
-from brokertwin.simulation.audit_records import SendOutcome
 from brokertwin.simulation.audit_replicas import ReplicaAudit
 from brokertwin.simulation.auditor import Auditor
 from brokertwin.simulation.clock import VirtualClock

@@ -83,8 +83,12 @@ NOT_TYPED = {
     **{
         the_command(
             "docker/README.md", f"docker compose -f docker/compose.yaml exec {words}"
-        ).text: Elsewhere("no docker", "tests/test_docker.py", "check")
-        for words in ("job brokertwin query", "job brokertwin check")
+        ).text: Elsewhere("no docker", "tests/test_docker.py", word)
+        for words, word in (
+            ("job brokertwin query", "compose.yaml"),
+            ("job brokertwin check", "check"),
+            ("live brokertwin explain", "explain"),
+        )
     },
     "make demo": Elsewhere("its test types it", "tests/cli/test_demo.py", "make demo"),
     "make fast": Elsewhere("it runs these tests", "Makefile", "fast"),

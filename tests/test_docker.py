@@ -4,6 +4,7 @@ The image's own steps are run, those of Debian left out: what `COPY` brings goes
 directory, what `pip install` says is done in an environment that has nothing else.
 """
 
+import json
 import os
 import shlex
 import signal
@@ -12,13 +13,16 @@ import sys
 import tomllib
 from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 import yaml
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from brokertwin.cli.main import load
+from brokertwin.cli.watching import live
 from brokertwin.settings import Settings, default_home
+from tests.support.commits import commit
 from tests.support.environments import environment_with, install
 from tests.support.images import Ignored, context_files, copy_context, steps
 from tests.support.patience import PATIENCE_S, wait_until
@@ -108,8 +112,9 @@ def test_mounted_and_written_directories_belong_to_the_image_user() -> None:
     environment = dict(step.argument.split("=") for step in STEPS if step.instruction == "ENV")
     home = environment["BROKERTWIN_HOME"]
     settings = Settings(home=Path(home))
-    mounted = {volume.partition(":")[2] for volume in COMPOSE["services"]["job"]["volumes"]}
-    assert mounted == {str(settings.checkpoint_dir.parent), str(settings.snapshots_dir.parent)}
+    mounted = {volume.partition(":")[2] for of in OURS.values() for volume in of.get("volumes", ())}
+    of_job = {str(settings.checkpoint_dir.parent), str(settings.snapshots_dir.parent)}
+    assert mounted == of_job | {str(live.home(settings, live.PREFIX).parent)}
     assert mounted | {home} <= set(words)
     (volumes,) = [step.argument for step in STEPS if step.instruction == "VOLUME"]
     assert mounted == set(volumes.split())
@@ -138,7 +143,7 @@ def test_service_is_built_from_this_repository_and_calls_an_existing_command(ser
 
 
 def test_volumes_and_services_named_by_a_service_exist() -> None:
-    assert set(OURS) == {"job", "gateway"}
+    assert set(OURS) == {"job", "gateway", "capture", "live"}
     volumes = set()
     for service in COMPOSE["services"].values():
         for place in (volume.partition(":")[0] for volume in service.get("volumes", ())):
@@ -179,7 +184,23 @@ def test_the_jobs_metrics_are_served_where_compose_publishes_them() -> None:
     assert f"http://localhost:{outside}/metrics" in (ROOT / "docker" / "README.md").read_text()
     scraped = yaml.safe_load((ROOT / "docker" / "prometheus.yaml").read_text(encoding="utf-8"))
     (targets,) = scraped["scrape_configs"][0]["static_configs"]
-    assert targets == {"targets": [f"job:{inside}"]}
+    (audited,) = OURS["live"]["ports"]
+    assert arguments("live")["http_listen"] == f"0.0.0.0:{audited.rpartition(':')[2]}"
+    assert targets == {"targets": [f"job:{inside}", f"live:{audited.rpartition(':')[2]}"]}
+    (rules,) = scraped["rule_files"]
+    assert f"./{rules}:/etc/prometheus/{rules}:ro" in COMPOSE["services"]["prometheus"]["volumes"]
+
+
+def test_the_live_audit_reads_what_clients_and_kafka_exchange_through_the_capture() -> None:
+    captured, audited = arguments("capture"), arguments("live")
+    (published,) = OURS["capture"]["ports"]
+    host, outside, inside = published.split(":")
+    assert (host, outside) == ("127.0.0.1", inside), "metadata has the port that it listens on"
+    assert captured["listen"] == f"0.0.0.0:{inside}"
+    assert captured["advertise"] == "localhost"
+    assert captured["broker"] == OURS["capture"]["environment"]["BROKERTWIN_BOOTSTRAP"]
+    assert live.sources_of(audited["topic"]) == {captured["topic"]: "shop"}
+    assert inside in _exposed()
 
 
 def test_grafana_is_provisioned_with_the_dashboard_and_prometheus() -> None:
@@ -192,9 +213,69 @@ def test_grafana_is_provisioned_with_the_dashboard_and_prometheus() -> None:
     (published,) = COMPOSE["services"]["prometheus"]["ports"]
     assert source["url"] == f"http://prometheus:{published.rpartition(':')[2]}"
     (provider,) = provisioned["./grafana/dashboards.yaml"]["providers"]
-    shown = PurePosixPath(places["./grafana.json"])
-    assert provider["options"]["path"] == str(shown.parent)
-    assert provisioned["./grafana.json"]["panels"]
+    for name in ("./grafana.json", "./grafana-live.json"):
+        shown = PurePosixPath(places[name])
+        assert provider["options"]["path"] == str(shown.parent)
+        assert provisioned[name]["panels"]
+
+
+class Composed:
+    """Starts compose's own commands, with free ports of this machine and a Kafka of the test.
+
+    Attributes:
+        ports: port in compose to the one here.
+        environment: of the commands.
+    """
+
+    def __init__(self, kafka: str, directory: Path, *ports: str) -> None:
+        self.ports = {port: str(free_port()) for port in ports}
+        self._kafka, self._directory = kafka, directory
+        (directory / "jars").symlink_to(default_home() / "jars")
+        self.environment = {
+            **os.environ,
+            "BROKERTWIN_HOME": str(directory),
+            "BROKERTWIN_BOOTSTRAP": kafka,
+            "BROKERTWIN_PREFIX": "compose",
+        }
+        self._running: list[subprocess.Popen[bytes]] = []
+
+    def _here(self, words: list[str]) -> list[str]:
+        text = "\0".join(words).replace("kafka:19092", self._kafka)
+        for port, free in self.ports.items():
+            text = text.replace(f":{port}", f":{free}").replace(f", {port})", f", {free})")
+        return text.split("\0")
+
+    def start(self, service: str, probe: str) -> None:
+        """Start a service, and wait until the probe of a service succeeds."""
+        command = [sys.executable, "-m", "brokertwin", *self._here(OURS[service]["command"])]
+        with (self._directory / f"{service}.log").open("wb") as log:
+            process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
+        self._running.append(process)
+        words = self._here(shlex.split(OURS[probe]["healthcheck"]["test"]))[1:]
+        probed = [sys.executable, *words]
+
+        def is_well() -> bool:
+            assert process.poll() is None, (self._directory / f"{service}.log").read_text()
+            return subprocess.run(probed, capture_output=True, check=False).returncode == 0
+
+        wait_until(is_well)
+
+    def call(self, *words: str) -> str:
+        """Run a command to its end; its output."""
+        command = [sys.executable, "-m", "brokertwin", *words]
+        done = subprocess.run(
+            command, env=self.environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def stop(self) -> None:
+        """Stop the services, the last one first."""
+        for process in self._running[::-1]:
+            process.send_signal(signal.SIGTERM)
+        codes = [process.wait(PATIENCE_S) for process in self._running]
+        logs = [file.read_text() for file in self._directory.glob("*.log")]
+        assert codes == [0] * len(codes), logs
 
 
 @pytest.mark.spark
@@ -203,41 +284,54 @@ def test_grafana_is_provisioned_with_the_dashboard_and_prometheus() -> None:
 def test_the_commands_of_compose_start_a_job_and_a_gateway_that_work_together(
     kafka: str, tmp_path: Path
 ) -> None:
-    """With ports that are free on this machine, and a Kafka of the test."""
-    ports = {port: str(free_port()) for port in ("9404", "9192")}
-
-    def here(words: list[str]) -> list[str]:
-        text = "\0".join(words)
-        for port, free in ports.items():
-            text = text.replace(f":{port}", f":{free}")
-        return text.split("\0")
-
-    (tmp_path / "jars").symlink_to(default_home() / "jars")
-    environment = {**os.environ, "BROKERTWIN_HOME": str(tmp_path), "BROKERTWIN_BOOTSTRAP": kafka}
-    environment["BROKERTWIN_PREFIX"] = "compose"
-    probe = [sys.executable, *here(shlex.split(OURS["job"]["healthcheck"]["test"]))[1:]]
-    running = []
+    composed = Composed(kafka, tmp_path, "9404", "9192")
     try:
         for service in ("job", "gateway"):
-            command = [sys.executable, "-m", "brokertwin", *here(OURS[service]["command"])]
-            with (tmp_path / f"{service}.log").open("wb") as log:
-                running.append(subprocess.Popen(command, env=environment, stderr=log))
-            wait_until(
-                lambda: subprocess.run(probe, capture_output=True, check=False).returncode == 0
-            )
-        gateway = f"localhost:{ports['9192']}"
-        client = AdminClient({"bootstrap.servers": gateway})
+            composed.start(service, "job")
+        client = AdminClient({"bootstrap.servers": f"localhost:{composed.ports['9192']}"})
+        wait_until(lambda: client.list_topics(timeout=PATIENCE_S).brokers)
         (created,) = client.create_topics([NewTopic("orders", 1, 1)]).values()
         assert created.result(PATIENCE_S) is None
-        asked = [sys.executable, "-m", "brokertwin", "check", "--on", "state"]
-        done = subprocess.run(asked, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        composed.call("check", "--on", "state")
     finally:
-        for process in running[::-1]:
-            process.send_signal(signal.SIGTERM)
-        codes = [process.wait(PATIENCE_S) for process in running]
-    assert codes == [0, 0], [file.read_text() for file in tmp_path.glob("*.log")]
+        composed.stop()
     assert len(list((tmp_path / "snapshots" / "compose").glob("*/snapshot.json"))) == 1
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.processes
+def test_the_commands_of_compose_report_an_offset_that_a_client_moved_back(
+    own_kafka: str, tmp_path: Path
+) -> None:
+    composed = Composed(own_kafka, tmp_path, "9404", "9292")
+    through = f"localhost:{composed.ports['9292']}"
+    try:
+        for service in ("capture", "live"):
+            composed.start(service, service)
+        client = AdminClient({"bootstrap.servers": through})
+        (created,) = client.create_topics([NewTopic("orders", 1, 1)]).values()
+        assert created.result(PATIENCE_S) is None
+        for offset in (9, 4):
+            commit(through, "billing", "orders", offset)
+
+        def metrics() -> str:
+            with urlopen(f"http://localhost:{composed.ports['9404']}/metrics") as response:
+                return str(response.read(), "utf-8")
+
+        counted = (
+            'brokertwin_live_findings_total{client="rdkafka",cluster="shop",kind="offset-back"}'
+        )
+        wait_until(lambda: f"{counted} 1.0" in metrics())
+        shown = composed.call("top", f"localhost:{composed.ports['9404']}", "--once")
+        assert "live live  running" in shown
+        assert "offset-back" in shown
+        told = composed.call("explain", "group", "billing", "--live", "live", "--json")
+        kinds = {json.loads(line)["kind"] for line in told.splitlines()}
+        assert {"groups", "offsets", "offset-back"} <= kinds
+    finally:
+        composed.stop()
+    assert list((tmp_path / "live" / "live" / "findings").glob("*.parquet"))
 
 
 def _exposed() -> list[str]:

@@ -29,11 +29,11 @@ LAYERS: dict[str, set[str]] = {
     "recordings": {"recordings", "state", "sinks", "kafka_io"},
     "streaming": {"streaming", "state", "sinks", "kafka_io", "recordings"},
     "tables": {"tables", "state", "sinks", "kafka_io", "recordings", "streaming"},
-    "testing": {"testing", "gateway", "state", "recordings"},
+    "testing": {"testing", "gateway", "state", "clients", "kafka_io", "recordings"},
     "simulation": {"simulation", "clients", "state"},
     "cli": {
         *{"cli", "state", "clients", "clients.io", "sinks", "kafka_io", "gateway"},
-        *{"recordings", "streaming", "tables", "testing", "simulation"},
+        *{"recordings", "streaming", "tables", "simulation", "testing"},
     },
     "brokertwin": {"cli"},  # __main__ alone; importing the package loads nothing
 }

@@ -32,19 +32,21 @@ Version = Annotated[
     typer.Option(
         "--version",
         metavar="3.9.1|4.4.0",
-        help="Deviations that the notes on this Kafka version explain do not count.",
+        help="Accept the known deviations of this Kafka version.",
     ),
 ]
 Baseline = Annotated[
     Path | None,
-    typer.Option("--baseline", metavar="FILE", help="Earlier JSON report; only new ones fail."),
+    typer.Option(
+        "--baseline", metavar="FILE", help="Earlier --json report; only new deviations fail."
+    ),
 ]
 Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write a JSON report.")]
 Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML.")]
 Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write an HTML page.")]
-Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Scenarios at the same time.")]
+Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Number of scenarios to run in parallel.")]
 Patience = Annotated[
-    float, typer.Option("--patience", min=0.1, help="Factor for time limits, for slow brokers.")
+    float, typer.Option("--patience", min=0.1, help="Multiply all time limits, for slow brokers.")
 ]
 Listed = Annotated[bool, typer.Option("--list", help="Print the scenarios and their rules.")]
 
@@ -62,12 +64,14 @@ def command(
     patience: Patience = 1.0,
     listed: Listed = False,
 ) -> None:
-    """Examine whether a broker responds like Apache Kafka 4.3.1.
+    """Compare the responses of a broker with those of Apache Kafka 4.3.1.
 
-    Sends short scenarios of raw requests and compares the responses with those of a real Kafka.
-    Scenarios with an API that the broker does not claim in ApiVersions are not played. Topics and
-    groups have the prefix brokertwin-exam- and are deleted at the end. Exit codes: 0 no deviation,
-    3 cosmetic ones, 4 some that break clients, 5 some that lose data.
+    Plays short scenarios of raw requests. A scenario is skipped if the broker's ApiVersions
+    response lacks one of its APIs. Use a cluster for tests: topics and groups have the prefix
+    brokertwin-exam- and are deleted at the end.
+
+    The exit code is that of the worst new deviation: 0 none, 3 cosmetic, 4 breaks clients, 5 loses
+    data.
     """
     from brokertwin.testing.exam.model import selected
     from brokertwin.testing.exam.reports import baseline as read_baseline
@@ -75,12 +79,12 @@ def command(
 
     chosen = list(selected(only or ()))
     if not chosen:
-        raise UserError(f"No scenario has the name {', '.join(only or ())}.", "Try --list.")
+        raise UserError(f"No scenario matches --only {', '.join(only or ())}.", "See --list.")
     if listed:
         show_table(["scenario", "rule"], [(each.name, each.rule) for _, each in chosen])
         return
     if broker is None:
-        raise UserError("No broker is named.", "Pass HOST:PORT.")
+        raise UserError("The broker is missing.", "Pass HOST:PORT, like localhost:9092.")
     known = read_baseline(_read(baseline)) if baseline else set()
     report = _examined(broker, only or (), version, yes, jobs, patience)
     _show(report, known)

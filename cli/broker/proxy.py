@@ -1,4 +1,4 @@
-"""`brokertwin proxy`: faults between clients and a Kafka cluster."""
+"""`brokertwin proxy`: inject faults between clients and a Kafka cluster."""
 
 import asyncio
 import signal
@@ -11,6 +11,7 @@ import typer
 from brokertwin.cli.options import ConfigFile, KafkaConfig, address, settings_of
 from brokertwin.cli.output import say
 from brokertwin.errors import UserError
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     import ssl
@@ -29,8 +30,8 @@ Listen = Annotated[
     typer.Option(
         "--listen",
         metavar="HOST:PORT",
-        help="Address for clients in place of --broker. Other brokers of the cluster get the"
-        " following ports. Port 0: any free port.",
+        help="Address for clients, in place of --broker. Other brokers of the cluster get the next"
+        " ports. Port 0: any free port.",
     ),
 ]
 Advertise = Annotated[
@@ -48,8 +49,8 @@ Control = Annotated[
     typer.Option(
         OPTION,
         metavar="[HOST:]PORT",
-        help="HTTP control: add, list, release and delete faults, list requests. 9405 means"
-        " 127.0.0.1:9405. There is no authentication. Port 0: any free port.",
+        help="Serve HTTP without authentication to change faults and list requests. 9405 means"
+        " 127.0.0.1:9405. Port 0: any free port.",
     ),
 ]
 Out = Annotated[
@@ -74,21 +75,20 @@ def command(
 ) -> None:
     """Inject faults between clients and a Kafka cluster.
 
-    Connect clients to --listen. The proxy relays everything to the cluster at --broker and rewrites
-    broker addresses. Faults come from a file (--faults), or from a test suite through HTTP
-    (--control).
+    Connect clients to --listen. The proxy relays requests to the cluster at --broker and replaces
+    the broker addresses in responses. Faults come from a file (--faults) or over HTTP (--control).
 
     Effects: **fail** returns an error, **lose** drops the response, **cut** closes the connection,
-    **duplicate** sends the request twice, **delay** and **hold** keep the response or the request
-    back, **throttle** reports a throttle time. A fault selects requests by api, client, broker,
-    topic and partition, and among them by nth, times and probability with a seed. A file:
+    **duplicate** sends the request twice, **delay** and **hold** delay the response or the request,
+    **throttle** reports a throttle time. Filters: api, client, broker, topic, partition. Of the
+    matching requests, nth, times and probability select those that are affected. A file:
 
         [[faults]]     # the response of the third Produce request is lost
         effect = "lose"
         api = "PRODUCE"
         nth = 3
 
-        [[faults]]     # 5 % of the commits fail, always the same ones
+        [[faults]]     # 5 % of the commits fail; the seed repeats the choice
         effect = "fail"
         api = "OFFSET_COMMIT"
         error = "COORDINATOR_LOAD_IN_PROGRESS"
@@ -96,8 +96,9 @@ def command(
         seed = 7
         times = "all"
 
-    SIGINT or SIGTERM stops the proxy. If --kafka-config sets a security.protocol with SSL, the
-    proxy connects to brokers with TLS. Clients authenticate themselves.
+    Ctrl-C or SIGTERM stops the proxy and prints how many requests each fault affected. If
+    --kafka-config sets a security.protocol with SSL, the proxy connects to brokers with TLS. Logins
+    with SASL are relayed.
     """
     from brokertwin.cli.watching.server import listen_address
     from brokertwin.gateway.faults import fault_file
@@ -106,7 +107,8 @@ def command(
 
     if faults is None and control is None:
         raise UserError(
-            "`brokertwin proxy` needs faults.", "Pass --faults FILE, --control PORT, or both."
+            "`brokertwin proxy` has no faults to inject.",
+            "Pass --faults FILE, --control PORT, or both.",
         )
     specs = fault_file.read(faults) if faults is not None else []
     settings = settings_of(config, kafka_config=kafka_config)
@@ -114,17 +116,19 @@ def command(
     if settings.kafka_config is not None:
         tls = ClientProperties(properties.read(settings.kafka_config)).ssl_context()
     at = listen_address(control, OPTION) if control is not None else None
-    ways = _Ways(address("--listen", listen), address("--broker", broker), advertise, tls, at)
+    endpoints = _Endpoints(
+        address("--listen", listen), address("--broker", broker), advertise, tls, at
+    )
     check_reachable(broker, patience_s=0)
     sink = None
     if out is not None:
         from brokertwin.gateway.capture.sinks import FileSink
 
         sink = FileSink(out)
-    asyncio.run(_serve(ways, specs, sink))
+    asyncio.run(_serve(endpoints, specs, sink))
 
 
-class _Ways(NamedTuple):
+class _Endpoints(NamedTuple):
     """Addresses and TLS of the proxy."""
 
     listen: "Address"
@@ -134,7 +138,7 @@ class _Ways(NamedTuple):
     control: tuple[str, int] | None
 
 
-async def _serve(ways: _Ways, specs: "list[FaultSpec]", sink: "FileSink | None") -> None:
+async def _serve(endpoints: _Endpoints, specs: "list[FaultSpec]", sink: "FileSink | None") -> None:
     """Relay until a signal arrives, then show the faults."""
     from brokertwin.cli.watching.server import served
     from brokertwin.gateway.capture.recorder import Recorder
@@ -147,7 +151,9 @@ async def _serve(ways: _Ways, specs: "list[FaultSpec]", sink: "FileSink | None")
         loop.add_signal_handler(number, ended.set)
     recorder = Recorder(sink) if sink is not None else None
     faults = FaultSet(specs)
-    proxy = FaultProxy(ways.listen, ways.broker, faults, recorder, ways.advertise, ways.tls)
+    proxy = FaultProxy(
+        endpoints.listen, endpoints.broker, faults, recorder, endpoints.advertise, endpoints.tls
+    )
 
     def documents() -> list[bytes]:
         async def found() -> list[bytes]:
@@ -157,12 +163,12 @@ async def _serve(ways: _Ways, specs: "list[FaultSpec]", sink: "FileSink | None")
 
     with ExitStack() as stack:
         await proxy.start()
-        if ways.control is not None:
-            option = f"{OPTION} {ways.control[1]}"
-            served_at = served(app(faults, documents), option, *ways.control)
+        if endpoints.control is not None:
+            option = f"{OPTION} {endpoints.control[1]}"
+            served_at = served(app(faults, documents), option, *endpoints.control)
             say(f"control at {stack.enter_context(served_at)}")
-        host, port = proxy.addresses[ways.broker]
-        say(f"listening on {host}:{port}, {len(faults.faults)} faults")
+        host, port = proxy.addresses[endpoints.broker]
+        say(f"listening on {host}:{port}, {counted(len(faults.faults), 'fault')}")
         await ended.wait()
         shown = faults.faults
         await proxy.close()

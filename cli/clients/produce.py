@@ -52,7 +52,7 @@ class Acks(StrEnum):
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Topic to write to.")]
 Files = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[FILE…]", help="Files with lines; default, and -: standard input."),
+    typer.Argument(metavar="[FILE…]", help="Files with lines; - and default: standard input."),
 ]
 Separator = Annotated[
     str | None,
@@ -79,8 +79,8 @@ AvailabilityMs = Annotated[
         "--availability-timeout-ms",
         min=0,
         metavar="MS",
-        help="Avoid brokers that delay lines without a key for longer than this; 0: use any broker"
-        " (partitioner.availability.timeout.ms).",
+        help="partitioner.availability.timeout.ms: for lines without a key, avoid brokers that do"
+        " not accept batches for this long; 0: use all brokers.",
     ),
 ]
 BatchSize = Annotated[int, typer.Option("--batch-size", min=1, metavar="BYTES", help="batch.size")]
@@ -124,7 +124,7 @@ Threads = Annotated[
         "--threads",
         min=1,
         metavar="N",
-        help="Send from N threads that share the producer; the order of lines is then not kept.",
+        help="Send from N threads that share the producer. The order of lines is lost.",
     ),
 ]
 MaxBlockMs = Annotated[
@@ -155,13 +155,13 @@ def command(
     kafka_config: KafkaConfig = None,
     config: ConfigFile = None,
 ) -> None:
-    """Send lines to a topic of any Kafka; Ctrl-C or the end of input sends pending records.
+    """Send lines to a topic of any Kafka.
 
-    Each line is a record. The producer is brokertwin's own and idempotent by default, as Kafka's:
-    acknowledged records are in the log once and in order. With --transactional-id, read_committed
-    consumers see all records of a transaction or none, and Ctrl-C aborts the open one. --json
-    prints a line for each record: its partition and offset, or the error. Exits with code 1 if a
-    record failed.
+    Each line is a record. The producer is idempotent by default: acknowledged records are in the
+    log once and in order. Ctrl-C sends pending records and exits. With --transactional-id,
+    read_committed consumers see all records of a transaction or none, and Ctrl-C aborts the open
+    transaction. --json prints the partition and offset of each record, or its error. Exits with
+    code 1 if a record failed.
     """
     import msgspec
 

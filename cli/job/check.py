@@ -65,17 +65,22 @@ Source = Annotated[
     typer.Argument(
         metavar="[SOURCE]",
         help="A snapshot, a directory of snapshots (the newest is checked), or a Parquet file with"
-        " --suite. For items of the state also a checkpoint or recordings. Default: the job's own"
-        " snapshots or checkpoint.",
+        " --suite. With --on sessions to state also a checkpoint or recordings. Default: the job's"
+        " own snapshots or checkpoint.",
     ),
 ]
-OnOption = Annotated[On, typer.Option("--on", help="What to check.")]
+OnOption = Annotated[
+    On,
+    typer.Option(
+        "--on", help="Snapshot, topic or part of the state to check; state: all its parts."
+    ),
+]
 Suite = Annotated[
     str,
     typer.Option(
         "--suite",
         metavar="default|FILE",
-        help="Use the built-in suite or your own (great-expectations JSON or YAML).",
+        help="Built-in suite, or a file with your own (great-expectations JSON or YAML).",
     ),
 ]
 From = Annotated[
@@ -102,7 +107,9 @@ WithTopics = Annotated[
         "--with-topics", help="Also compare a snapshot with the job's topics of committed offsets."
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON line for each finding.")]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print a JSON line for each failed expectation.")
+]
 
 
 def command(
@@ -122,19 +129,16 @@ def command(
     config: ConfigFile = None,
     as_json: Json = False,
 ) -> None:
-    """Check a job's snapshots, topics and state against expectations.
+    """Find gaps, duplicates and wrong values in a job's snapshots, topics and state.
 
-    In a snapshot: columns, value ranges, one row for each partition, and with --with-topics the
-    same offsets as in the compacted topics. In topics: unique ids, one response for each request,
-    contiguous offsets and sequence numbers, high watermarks and committed offsets that do not move
-    back, producer ids given once.
+    **snapshot**: columns, value ranges, one row for each group and partition. **Topics**: unique
+    ids, one response for each request, no gaps in offsets and sequence numbers, no high watermark
+    or committed offset that moved back, no producer id issued twice.
 
-    In the state: fetch sessions with an epoch and all their partitions, at most five contiguous
-    batches for each producer, disjoint producer ids, groups that fit their members, offsets of
-    logs in order. --on state checks all of these. Your own suites get the same columns.
+    **State**: fetch sessions, at most five batches for each producer and partition, producer ids
+    that do not overlap, groups that fit their members, log start <= high watermark <= log end.
 
-    Exits with code 3 if a critical expectation fails, with code 1 if another one fails, otherwise
-    with 0.
+    The exit code is 3 if a critical expectation fails, 1 if another one fails, otherwise 0.
     """
     need("`brokertwin check`", "great_expectations", "pandas", "pyarrow")
     from brokertwin.sinks import checks
@@ -183,11 +187,14 @@ def _refuse(
         )
     if on is On.STATE and has_suite:
         raise UserError(
-            "--suite fits one kind of items, but --on state checks several.",
-            "Pass one of them to --on: sessions, producers, producer-ids, groups or logs.",
+            "Cannot combine --suite with --on state, which uses several suites.",
+            "Pass one of its parts to --on: sessions, producers, producer-ids, groups or logs.",
         )
     if on is not On.SNAPSHOT and with_topics:
-        raise UserError("--with-topics needs a snapshot.", f"Leave out --on {on}.")
+        raise UserError(
+            f"Cannot combine --with-topics with --on {on}: it compares a snapshot.",
+            f"Leave out --on {on}.",
+        )
 
 
 @contextmanager

@@ -8,7 +8,14 @@ import typer
 
 from brokertwin.cli.options import AsJson, BrokerConfig, group
 from brokertwin.cli.output import out, show_json, show_table
-from brokertwin.cli.recordings.sources import Checkpoint, Where, source_of, with_source
+from brokertwin.cli.recordings.sources import (
+    Checkpoint,
+    LiveTopics,
+    Where,
+    kafka_of,
+    source_of,
+    with_source,
+)
 from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
@@ -176,10 +183,16 @@ def _command(name: str, about: _About) -> "Callable[..., None]":
         errors: Errors = False,
         client: Client = None,
         checkpoint: Checkpoint = None,
+        live: LiveTopics = None,
         as_json: AsJson = False,
     ) -> None:
-        if checkpoint is not None:
-            _refuse_beside_checkpoint(where, errors, client)
+        if live is not None:
+            if checkpoint is not None:
+                raise UserError("Cannot combine --live with --checkpoint.")
+            _refuse_beside("--live", where, errors, client)
+            _show_live(name, key, where, live, as_json)
+        elif checkpoint is not None:
+            _refuse_beside("--checkpoint", where, errors, client)
             _show_stored(name, key, checkpoint, as_json)
         else:
             _tell(about.tell(where, key), errors, client, as_json)
@@ -254,14 +267,22 @@ def _show_states(where: Where, place: str, broker_config: Path | None, as_json: 
         _say(f"{place} did not change the state.")
 
 
-def _refuse_beside_checkpoint(where: Where, errors: bool, client: str | None) -> None:
+def _refuse_beside(option: str, where: Where, errors: bool, client: str | None) -> None:
     if not where.is_nowhere():
-        raise UserError("Cannot combine --checkpoint with a recording.", "Leave out one of them.")
+        raise UserError(f"Cannot combine {option} with a recording.", "Leave out one of them.")
     if errors or client is not None:
         raise UserError(
-            "Cannot combine --checkpoint with --errors or --client: a checkpoint has no requests.",
+            f"Cannot combine {option} with --errors or --client: there are no requests.",
             "Leave out --errors and --client, or pass a recording.",
         )
+
+
+def _show_live(subject: str, key: str, where: Where, prefix: str, as_json: bool) -> None:
+    """Print the rows and findings in the topics of a live audit."""
+    from brokertwin.cli.recordings.live_subjects import show_rows
+
+    client = kafka_of(where.settings())
+    _show_all(show_rows(client, prefix, subject, key, as_json), as_json)
 
 
 def _show_stored(subject: str, key: str, checkpoint: Path, as_json: bool) -> None:

@@ -49,8 +49,8 @@ Broker = Annotated[
     typer.Option(
         "--broker",
         metavar="ID",
-        help="The broker of these logs. By default it is found by the addresses in Metadata"
-        " responses, names before the lines (kafka-1  |), or the file's name (broker-1.log).",
+        help="Id of the broker that wrote the logs. Default: found by addresses in Metadata"
+        " responses, names before the lines (kafka-1  |), or the file name (broker-1.log).",
     ),
 ]
 TimeZone = Annotated[
@@ -58,7 +58,7 @@ TimeZone = Annotated[
     typer.Option(
         "--time-zone",
         metavar="NAME",
-        help="Zone of times without one, like Europe/Berlin: that of the JVM that wrote the log.",
+        help="Time zone of the JVM that wrote the log, like Europe/Berlin, for times without one.",
     ),
 ]
 Batches = Annotated[
@@ -91,8 +91,8 @@ Out = Annotated[
     typer.Option(
         "--out",
         metavar="FILE|-",
-        help="Destination of the JSON lines, by default standard output. A file that ends in .gz"
-        " is compressed.",
+        help="File for the JSON lines; - is standard output. A name that ends in .gz is"
+        " compressed.",
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite --out if it is not empty.")]

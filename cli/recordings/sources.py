@@ -71,6 +71,16 @@ Checkpoint = Annotated[
     ),
 ]
 
+LiveTopics = Annotated[
+    str | None,
+    typer.Option(
+        "--live",
+        metavar="PREFIX",
+        help="Show the current rows and the findings in the topics that `live --prefix PREFIX`"
+        " writes at --bootstrap, instead of the timeline of a recording.",
+    ),
+]
+
 
 class Where(NamedTuple):
     """The user's options for the source of exchanges."""

@@ -2,9 +2,12 @@
 
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import tzinfo
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -12,6 +15,7 @@ from brokertwin.cli.options import (
     AsJson,
     Bootstrap,
     ConfigFile,
+    HttpListen,
     KafkaConfig,
     settings_of,
 )
@@ -20,7 +24,13 @@ from brokertwin.errors import UserError
 from brokertwin.streaming.live.modes import KeyMode
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from brokertwin.cli.watching.live_source import LiveSource
+    from brokertwin.settings import Settings
+    from brokertwin.streaming.live.query import LiveQuery
     from brokertwin.streaming.live.runner import LiveProgress
+    from brokertwin.streaming.live.snapshots import SnapshotEvery
 
 DEFAULT = "default"
 PREFIX = "live"
@@ -95,6 +105,7 @@ def command(
     trigger: Trigger = "10 seconds",
     available_now: AvailableNow = False,
     time_zone: TimeZone = "UTC",
+    http_listen: HttpListen = None,
     master: Master = None,
     spark_conf: SparkConf = None,
     kafka_config: KafkaConfig = None,
@@ -128,30 +139,87 @@ def command(
         spark_conf=tuple(spark_conf) if spark_conf else None,
         kafka_config=kafka_config,
     )
-    home = settings.home / "live" / prefix
+    directory = home(settings, prefix)
     query = LiveQuery(
         client=client_properties(settings),
         prefix=prefix,
         sources=sources,
-        checkpoint=checkpoint or home / "checkpoint",
+        checkpoint=checkpoint or directory / "checkpoint",
         mode=key,
         trigger=trigger,
         shuffle_partitions=settings.shuffle_partitions,
         rows_max=settings.max_offsets_per_trigger,
         is_available_now=available_now,
     )
-    zone, every = zone_of(time_zone), SnapshotEvery(snapshot_every)
+    how = _How(tables or directory, SnapshotEvery(snapshot_every), zone_of(time_zone), as_json)
     check_start(settings)
-    with runner.prepared(query, say):
+    stop = threading.Event()
+    with runner.prepared(query, say), _watched(query, http_listen, stop) as watched:
         session = spark_session(settings, say)
+        _heed_signals(stop)
         try:
-            observe = show_json_progress if as_json else show_progress
-            runner.run(session, query, tables or home, every, zone, _stopping(), observe)
-        except runner.LiveFailed as error:
-            say(str(error))
-            raise typer.Exit(1) from None
+            _run(session, query, how, stop, watched)
         finally:
+            watched.pulse.stopping()
             session.stop()
+
+
+class _How(NamedTuple):
+    """Directory of Parquet files and their interval, time zone of lines, form of progress."""
+
+    tables: Path
+    every: "SnapshotEvery"
+    zone: tzinfo
+    as_json: bool
+
+
+def _run(
+    session: "SparkSession",
+    query: "LiveQuery",
+    how: _How,
+    stop: threading.Event,
+    watched: "LiveSource",
+) -> None:
+    """Run the query until it ends. Exits if it fails."""
+    from brokertwin.streaming.live import runner
+
+    show = show_json_progress if how.as_json else show_progress
+
+    def observe(progress: "LiveProgress") -> None:
+        show(progress)
+        watched.observe(progress)
+
+    beat, found = watched.pulse.beat, watched.found
+    try:
+        runner.run(session, query, how.tables, how.every, how.zone, stop, observe, found, beat)
+    except runner.LiveFailed as error:
+        say(str(error))
+        raise typer.Exit(1) from None
+
+
+@contextmanager
+def _watched(
+    query: "LiveQuery", http_listen: str | None, stop: threading.Event
+) -> "Iterator[LiveSource]":
+    """Yield the status, served over HTTP if there is an address."""
+    from brokertwin.cli.watching.live_source import KEPT, LiveSource
+
+    source = LiveSource(query.prefix, stop)
+    if http_listen is None:
+        yield source
+        return
+    from brokertwin.cli.watching.server import OPTION, app, listen_address, served
+    from brokertwin.streaming.live.read_back import newest_findings
+
+    with served(app(source), f"{OPTION} {http_listen}", *listen_address(http_listen)) as url:
+        say(f"status page at {url}")
+        source.earlier(newest_findings(query.client, query.prefix, KEPT))
+        yield source
+
+
+def home(settings: "Settings", prefix: str) -> Path:
+    """The default directory of a live audit: its checkpoint and its Parquet files."""
+    return settings.home / "live" / prefix
 
 
 def sources_of(values: list[str]) -> dict[str, str]:
@@ -167,9 +235,8 @@ def sources_of(values: list[str]) -> dict[str, str]:
     return found
 
 
-def _stopping() -> threading.Event:
-    """An event that SIGTERM and SIGINT set; a second signal ends at once."""
-    stop = threading.Event()
+def _heed_signals(stop: threading.Event) -> None:
+    """Let SIGTERM and SIGINT set an event; a second signal ends at once."""
 
     def handle(number: int, _frame: FrameType | None) -> None:
         stop.set()
@@ -177,7 +244,6 @@ def _stopping() -> threading.Event:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, handle)
-    return stop
 
 
 def show_progress(progress: "LiveProgress") -> None:

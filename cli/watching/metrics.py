@@ -1,4 +1,4 @@
-"""The status of a job or a gateway as Prometheus metrics, named in `METRICS`."""
+"""The status of a job, a live audit or a gateway as Prometheus metrics, named in `METRICS`."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
@@ -30,7 +30,7 @@ METRICS: dict[str, Described] = {
     "brokertwin_info": Described(
         "Always 1; labels identify the process", ("kind", "name", "version")
     ),
-    "brokertwin_ready": Described("1 while the job's query runs, or the gateway serves"),
+    "brokertwin_ready": Described("1 while the query runs, or the gateway serves"),
     "brokertwin_start_time_seconds": Described("Start time, in seconds since 1970"),
     "brokertwin_answers_total": Described("Responses since the start", ("api",)),
     "brokertwin_errors_total": Described(
@@ -42,7 +42,7 @@ METRICS: dict[str, Described] = {
     "brokertwin_batch_time_seconds": Described(
         "End of the newest micro-batch, in seconds since 1970"
     ),
-    "brokertwin_lag_events": Described("Unread events in `requests` after the newest micro-batch"),
+    "brokertwin_lag_events": Described("Unread events of its topics after the newest micro-batch"),
     "brokertwin_rows_total": Described("Rows since the start", ("topic",)),
     "brokertwin_dead_letters_total": Described("Dead letters since the start", ("reason",)),
     "brokertwin_state_bytes": Described(
@@ -64,6 +64,13 @@ METRICS: dict[str, Described] = {
     "brokertwin_checks_total": Described("Checks since the start: met, unmet, failed", ("result",)),
     "brokertwin_check_batch": Described("Micro-batch of the newest check"),
     "brokertwin_check_findings": Described("Failed expectations of the newest check"),
+    "brokertwin_live_findings_total": Described(
+        "Findings since the start, without those withdrawn at once", ("kind", "cluster", "client")
+    ),
+    "brokertwin_live_lines_total": Described("Lines and documents read since the start"),
+    "brokertwin_live_exchanges_total": Described("Exchanges read since the start"),
+    "brokertwin_live_damaged_lines_total": Described("Lines that could not be read"),
+    "brokertwin_live_state_rows": Described("Rows of Spark's state: entities, or buckets of them"),
     "brokertwin_gateway_connections": Described("Open connections"),
     "brokertwin_gateway_waiting": Described("Connections with a pending request"),
     "brokertwin_gateway_failed_authentications_total": Described(
@@ -129,6 +136,7 @@ def values_of(status: Status) -> dict[str, Labelled]:
     """Return the values of all metrics except histograms."""
     found = dict(_of_all(status))
     found |= _of_job(status)
+    found |= _of_live(status)
     found |= _of_gateway(status)
     found |= _of_state(status)
     return found
@@ -182,6 +190,30 @@ def _of_job(status: Status) -> dict[str, Labelled]:
         "brokertwin_state_bytes": _one(job.state_bytes),
         "brokertwin_fetch_session_partitions_cached": _one(job.fetch_session_partitions),
         "brokertwin_fetch_session_evictions_total": _one(job.fetch_session_evictions),
+    }
+
+
+def _of_live(status: Status) -> dict[str, Labelled]:
+    live = status.live
+    if live is None:
+        return {}
+    found: dict[str, Labelled] = {
+        "brokertwin_live_findings_total": {
+            (each.kind, each.cluster, each.client): each.count for each in live.findings
+        },
+        "brokertwin_live_lines_total": _one(live.counts.get("lines", 0)),
+        "brokertwin_live_exchanges_total": _one(live.counts.get("exchanges", 0)),
+        "brokertwin_live_damaged_lines_total": _one(live.counts.get("damaged", 0)),
+    }
+    if live.batch < 0:
+        return found
+    return found | {
+        "brokertwin_batch": _one(live.batch),
+        "brokertwin_batch_events": _one(live.batch_rows),
+        "brokertwin_batch_seconds": _one(live.batch_seconds),
+        "brokertwin_batch_time_seconds": _one(live.batch_time_ms / 1000),
+        "brokertwin_lag_events": _one(live.lag),
+        "brokertwin_live_state_rows": _one(live.state_rows),
     }
 
 

@@ -1,4 +1,4 @@
-"""The status of a job or a gateway, as shown by the page, `top` and Prometheus."""
+"""The status of a job, a live audit or a gateway, as shown by the page, `top` and Prometheus."""
 
 from enum import StrEnum
 
@@ -134,12 +134,75 @@ class OfGateway(msgspec.Struct, frozen=True):
     times: dict[str, AnswerTimes] = {}
 
 
+class LiveFinding(msgspec.Struct, frozen=True):
+    """A finding of a live audit, as the topic of findings has it.
+
+    Attributes:
+        id: a later document with the same id replaces it.
+        cluster: its cluster.
+        severity: `error`, `warning`, `info`.
+        kind: `offset-back`.
+        subject: `group billing`.
+        what: a sentence.
+        cause: a sentence about the cause; "" if it is unknown.
+        clients: the clients that are affected.
+        to: time of the last evidence, in ms since 1970.
+        withdrawn: whether later exchanges have disproved it.
+    """
+
+    id: str
+    cluster: str
+    severity: str
+    kind: str
+    subject: str
+    what: str
+    cause: str
+    clients: list[str]
+    to: float
+    withdrawn: bool = False
+
+
+class FindingCount(msgspec.Struct, frozen=True):
+    """Number of findings of a kind, in a cluster, of a client."""
+
+    kind: str
+    cluster: str
+    client: str
+    count: int
+
+
+class OfLive(msgspec.Struct, frozen=True):
+    """Status of a live audit; its numbers are those of the newest micro-batch.
+
+    Attributes:
+        batch: its number; -1 before the first.
+        batch_time_ms: when its end was observed; -1 before the first.
+        batch_rows: rows of topics in it.
+        batch_seconds: its duration.
+        lag: rows of the topics that are not yet read.
+        state_rows: rows of Spark's state.
+        counts: lines, exchanges and damaged lines since the start.
+        findings: since the start.
+        newest: the newest findings, the newest first.
+    """
+
+    batch: int = -1
+    batch_time_ms: int = -1
+    batch_rows: int = 0
+    batch_seconds: float = 0.0
+    lag: int = 0
+    state_rows: int = 0
+    counts: dict[str, int] = {}
+    findings: list[FindingCount] = []
+    newest: list[LiveFinding] = []
+
+
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """Status of a process.
 
     Attributes:
-        kind: `job` or `gateway`.
-        name: the job's prefix, or the gateway's cluster.
+        kind: `job`, `live` or `gateway`.
+        name: the prefix of a job or a live audit, or the gateway's cluster.
         version: of brokertwin.
         phase: current phase.
         time_ms: current time, in ms since 1970.
@@ -149,6 +212,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         errors: by API and error, since the start; a response can have several.
         points: the last points, oldest first.
         job: set for a job.
+        live: set for a live audit.
         gateway: set for a gateway.
         state: contents of the state; None for a gateway of a job, and before a first micro-batch.
         state_time_ms: when it was read; -1 if it was not.
@@ -166,6 +230,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     errors: dict[str, dict[str, int]]
     points: list[Point]
     job: OfJob | None = None
+    live: OfLive | None = None
     gateway: OfGateway | None = None
     state: Census | None = None
     state_time_ms: int = -1

@@ -1,4 +1,4 @@
-"""`brokertwin top`: live status of a job or a gateway on the terminal, read over HTTP."""
+"""`brokertwin top`: status of a job, a live audit or a gateway on the terminal, read over HTTP."""
 
 import time
 import urllib.error
@@ -37,9 +37,9 @@ Counted = dict[tuple[str, ...], int]
 def command(
     where: Where = DEFAULT, once: Once = False, interval: Interval = 2.0, as_json: AsJson = False
 ) -> None:
-    """Watch a job or a gateway: batch time, lag, rate, errors by API, groups, sessions, ISR.
+    """Watch a job, a live audit or a gateway: batch time, lag, rate, errors, groups, findings.
 
-    The job or gateway must have been started with --http-listen, which also serves this status as
+    It must have been started with --http-listen, which also serves this status as
     a web page. Ctrl-C ends the command. --json prints one line for each refresh: the document at
     /status.json.
     """
@@ -79,7 +79,7 @@ def _looks(where: str, once: bool, interval: float) -> "Iterator[tuple[bytes, St
             except msgspec.MsgspecError as error:
                 raise UserError(
                     f"{where} does not serve this version's /status.json: {error}.",
-                    "Check that it is a brokertwin job or gateway of the same version.",
+                    "Check that it is a brokertwin job, live audit or gateway of the same version.",
                 ) from None
             if once:
                 return
@@ -97,7 +97,7 @@ def _fetched(url: str, where: str) -> bytes:
         reason = getattr(error, "reason", None) or error
         raise UserError(
             f"Cannot reach {where}: {getattr(reason, 'strerror', None) or reason}.",
-            "Start `brokertwin run` or `brokertwin gateway` with --http-listen 9404.",
+            "Start `brokertwin run`, `live` or `gateway` with --http-listen 9404.",
         ) from None
 
 
@@ -108,7 +108,7 @@ def screen(status: "Status", before: "Status | None" = None) -> RenderableType:
         status: the document.
         before: the previous document, to show growth.
     """
-    parts = [_figures(status), *_traffic(status, before), *_state(status)]
+    parts = [_figures(status), *_traffic(status, before), *_state(status), *_live_parts(status)]
     return Group(_head(status), *(each for part in parts for each in ("", part)))
 
 
@@ -125,7 +125,7 @@ def _head(status: "Status") -> Text:
 
 def _figures(status: "Status") -> Table:
     values: dict[str, str] = {"rate": f"{status.rate:,.1f}/s"}
-    job, gateway = status.job, status.gateway
+    job, live, gateway = status.job, status.live, status.gateway
     if job is not None:
         values |= {
             "batch": f"{job.batch}" if job.batch >= 0 else "-",
@@ -134,6 +134,15 @@ def _figures(status: "Status") -> Table:
             "lag": f"{job.lag:,}",
             "state": size_text(job.state_bytes),
             "dead letters": f"{sum(job.dead_letters.values()):,}",
+        }
+    if live is not None:
+        values |= {
+            "batch": f"{live.batch}" if live.batch >= 0 else "-",
+            "batch time": f"{live.batch_seconds:.2f} s",
+            "ended": _clock(live.batch_time_ms) if live.batch >= 0 else "-",
+            "lag": f"{live.lag:,}",
+            "exchanges": f"{live.counts.get('exchanges', 0):,}",
+            "damaged lines": f"{live.counts.get('damaged', 0):,}",
         }
     if gateway is not None:
         values |= {
@@ -151,11 +160,29 @@ def _traffic(status: "Status", before: "Status | None") -> Iterator[RenderableTy
     errors = _errors(status)
     was = before if before is not None and before.started_ms == status.started_ms else None
     former = _single(was.answers) if was else None
-    yield _counts(("API", "responses"), answers, former)
+    if status.live is None:
+        yield _counts(("API", "responses"), answers, former)
     if errors:
         yield _counts(("API", "error", "count"), errors, _errors(was) if was else None)
     if status.job is not None and status.job.dead_letters:
         yield _counts(("dead letter", "count"), _single(status.job.dead_letters), None)
+
+
+def _live_parts(status: "Status") -> Iterator[RenderableType]:
+    """Format counts of findings, and the newest findings."""
+    live = status.live
+    if live is None:
+        return
+    if live.findings:
+        found: Counted = {
+            (each.kind, each.cluster, each.client): each.count for each in live.findings
+        }
+        yield _counts(("finding", "cluster", "client", "count"), found, None)
+    if not live.newest:
+        yield Text("no findings")
+        return
+    rows = [[_clock(int(each.to)), each.cluster, each.what] for each in live.newest[:ROWS_MAX]]
+    yield _table(["newest", "cluster", "finding"], rows)
 
 
 def _single(counts: Mapping[str, int]) -> Counted:

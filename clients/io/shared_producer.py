@@ -1,10 +1,10 @@
-"""A producer for several threads, with a sender thread of its own.
+"""A producer that several threads share; a separate thread sends.
 
     with SharedProducer("localhost:9092", ProducerConfig(), on_result) as producer:
         producer.send("orders", ProducerRecord(b"key", b"value"))     # from any thread
         producer.flush(30_000)
 
-    user threads     wait for metadata and for room, add records, wake the sender
+    user threads     wait for metadata and for buffer memory, add records, wake the sender
     sender thread    connects, sends, receives, applies metadata, wakes the waiting threads
 
 One lock guards the client. The sender releases it while it waits for the network.
@@ -38,7 +38,7 @@ from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.clients.producer_events import RecordAcked, RecordFailed
 
 OnResult = Callable[[RecordAcked | RecordFailed], None]
-"""Receives the result of each record, on the sender thread; must not call the producer."""
+"""Called on the sender thread with the result of each record. Must not call the producer."""
 
 
 class Monitor(Protocol):
@@ -71,7 +71,7 @@ class WakeableNetwork(ClientNetwork, Protocol):
 
 
 class SharedProducer:
-    """One producer for any number of threads; it creates no topics. Times in ms.
+    """A producer for any number of threads. It creates no topics. Times are in ms.
 
     `metadata`, `network`, `clock` and `monitor` are for tests.
     """
@@ -123,8 +123,8 @@ class SharedProducer:
     def wait_on_metadata(self, topic: str, partition: int | None = None) -> MetadataKnown:
         """Wait until the topic, and the partition if given, is known.
 
-        Raises BlockedError after `max.block.ms`, for an error of the topic, and when the producer
-        is closed.
+        Raises BlockedError after `max.block.ms`, if the topic has an error, and if the producer is
+        closed.
         """
         wait = MetadataWait(self.client.metadata, topic, partition, self._max_block_ms)
         with self._changed:
@@ -151,10 +151,10 @@ class SharedProducer:
         )
 
     def send(self, topic: str, message: ProducerRecord, partition: int | None = None) -> int:
-        """Add a record; returns the id that its result refers to.
+        """Add a record and return its id; `on_result` receives its result with this id.
 
-        Waits for the topic's metadata, then for room in `buffer.memory`, together for at most
-        `max.block.ms`. Raises BlockedError, and the error that ended the sender.
+        Waits for the topic's metadata, then for free `buffer.memory`, for at most `max.block.ms`
+        in total. Raises BlockedError, and the error that ended the sender.
         """
         until = self._clock() + self._max_block_ms
         self.wait_on_metadata(topic, partition)
@@ -185,8 +185,8 @@ class SharedProducer:
     def flush(self, timeout_ms: int) -> list[RecordAcked | RecordFailed]:
         """Wait until all records are finished, for at most `timeout_ms`.
 
-        Returns nothing: `on_result` has received the results. Raises the error that ended the
-        sender.
+        Returns an empty list, because `on_result` receives the results. Raises the error that
+        ended the sender.
         """
         with self._changed:
             self.client.producer.flush()
@@ -225,7 +225,7 @@ class SharedProducer:
             self._end()
 
     def _report(self) -> None:
-        """Report results, and wake the threads that wait for metadata, room or results."""
+        """Report results, and wake the threads that wait for metadata, memory or results."""
         with self._changed:
             for event in self.client.events():
                 self._messages.pop(event.record_id, None)

@@ -83,10 +83,13 @@ async def respond(engine: BrokerEngine, request: EdgeRequest) -> EngineResponse:
 
 async def _may(engine: BrokerEngine, request: EdgeRequest) -> bool:
     """Check the permission with a harmless request to the engine."""
-    name = str(request.broker) if request.header["requestApiKey"] == DESCRIBE else ""
-    harmless = {"resourceType": BROKER, "resourceName": name, "configs": []}
-    harmless["configurationKeys"] = ["broker.id"]
-    body = request.body | {"resources": [harmless], "validateOnly": True}
+    if request.header["requestApiKey"] == DESCRIBE:
+        harmless = {"resourceName": str(request.broker), "configurationKeys": ["broker.id"]}
+        body = dict(request.body)
+    else:
+        harmless = {"resourceName": "", "configs": []}
+        body = request.body | {"validateOnly": True}
+    body["resources"] = [{"resourceType": BROKER, **harmless}]
     submitted = await engine.submit(request._replace(body=body))
     response = submitted.response or {}
     found = [*response.get("results", ()), *response.get("responses", ())]

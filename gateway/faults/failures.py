@@ -1,4 +1,4 @@
-"""Error responses in any version, for all or a part of a request.
+"""Error responses in any version, for a whole request or a part of it.
 
 Errors are in the `errorCode` fields of Kafka's schemas: for the whole response, for each topic or
 partition, or both (`gateway/refusals.py`). If only a part of a request fails, the rest is
@@ -60,7 +60,7 @@ class Parts(NamedTuple):
 
 
 def mirror_of(request: Request) -> RepeatedList | None:
-    """Return how the response repeats the topics of a request, or None."""
+    """Return how a response repeats the topics of its request; None if it does not."""
     if request.api_key == OFFSET_FETCH.key and request.body.get("groups"):
         return _OFFSETS_OF_GROUPS
     return refusals.repeated_list_of(request)
@@ -89,8 +89,8 @@ def split(
     for item in items or ():
         named = _topic_of(item, mirror, name_of) or topic
         if mirror.inner is None:
-            is_meant = named is not None and has_place(named, _partition_of(item, mirror))
-            (parts.failing if is_meant else parts.rest).append(item)
+            is_selected = named is not None and has_place(named, _partition_of(item, mirror))
+            (parts.failing if is_selected else parts.rest).append(item)
             continue
         field_name = mirror.inner.request_list
         inner = split(item[field_name], mirror.inner, has_place, name_of, named)
@@ -195,15 +195,17 @@ def named_in_fetch(body: Body, version: int, name_of: NameOf) -> Iterator[Reques
 
 
 def put_into_fetch(response: Body, failing: list[RequestedFetchPartition], error: int) -> Body:
-    """Replace partitions of a Fetch response by the error."""
+    """Replace partitions of a Fetch response with the error."""
     field = failing[0].identity[0]
-    meant = {(place.identity[1], place.partition) for place in failing}
+    selected = {(place.identity[1], place.partition) for place in failing}
     topics: dict[str, list[Body]] = {}
     for topic in response["responses"]:
-        kept = [p for p in topic["partitions"] if (topic[field], p["partitionIndex"]) not in meant]
+        kept = [
+            p for p in topic["partitions"] if (topic[field], p["partitionIndex"]) not in selected
+        ]
         if kept:
             topics.setdefault(topic[field], []).extend(kept)
-    for topic_identity, partition in sorted(meant):
+    for topic_identity, partition in sorted(selected):
         failed = {"partitionIndex": partition, "errorCode": int(error), "highWatermark": -1}
         topics.setdefault(topic_identity, []).append(failed)
     responses = [{field: name, "partitions": partitions} for name, partitions in topics.items()]
@@ -221,7 +223,7 @@ def put_into_metadata(response: Body, failing: list[Body], error: int) -> Body:
 
 
 def put_into_all_metadata(response: Body, has_place: HasPlace, error: int) -> Body:
-    """Replace topics of a Metadata response by the error."""
+    """Replace topics of a Metadata response with the error."""
     failing = [topic for topic in response["topics"] if has_place(topic["name"], None)]
     rest = [topic for topic in response["topics"] if topic not in failing]
     return put_into_metadata({**response, "topics": rest}, failing, error)

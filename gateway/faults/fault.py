@@ -26,7 +26,7 @@ from brokertwin.state.core.kafka_apis import (
 )
 
 OF_THE_CONNECTION = frozenset({API_VERSIONS.key, SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key})
-"""APIs that only a fault with their name affects; the test broker accepts none for them."""
+"""APIs that only a fault with their name affects. The test broker has no faults for them."""
 
 WAIT_S = 10.0
 INT16_MIN, INT16_MAX = -(2**15), 2**15 - 1
@@ -72,7 +72,7 @@ class FaultSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
             " and send no response. cut: close the connection without processing it. duplicate:"
             " process it twice and send the second response. delay, hold: process it and send the"
             " response after `ms`, or when the fault is released. throttle: report `ms` as throttle"
-            " time and read the connection's next request afterwards."
+            " time and delay the connection's next request by it."
         ),
     ]
     api: Annotated[
@@ -89,7 +89,7 @@ class FaultSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
         bool,
         Meta(
             description="lose: close the connection. Otherwise the client waits until its timeout,"
-            " and this connection gets no response any more."
+            " and this connection receives no further responses."
         ),
     ] = True
     before: Annotated[
@@ -101,11 +101,11 @@ class FaultSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
     )
     topic: Annotated[
         str | None,
-        Meta(description="Only requests that name this topic; fail: only it fails."),
+        Meta(description="Only requests with this topic; fail: return the error for it only."),
     ] = None
     partition: Annotated[int | None, Meta(description="With `topic`: only this partition.")] = None
     nth: Annotated[
-        _Count, Meta(description="First affected one of the matching requests, from 1.")
+        _Count, Meta(description="Number of the first matching request to affect, from 1.")
     ] = 1
     times: Annotated[
         _Count | Literal["all"],
@@ -182,7 +182,7 @@ class Fault:
         )
 
     def chooses(self) -> bool:
-        """Count a matching request; return whether it is one of the chosen ones."""
+        """Count a matching request; return True if `nth` and `probability` select it."""
         self.matches += 1
         is_drawn = self.spec.probability >= 1 or self._random.random() < self.spec.probability
         return is_drawn and self.matches >= self.spec.nth
@@ -208,7 +208,7 @@ class Fault:
                 raise TimeoutError(f"{self}: {self.hits} of {hits} hits within {timeout_s} s")
 
     def release(self) -> None:
-        """Affect no further request; held ones continue, in order."""
+        """End the fault; held requests continue, in order."""
         with self._changed:
             self._is_stopped = True
             held, self._held = self._held, []
@@ -267,11 +267,13 @@ def _check(fault: Fault) -> None:
     has_time = effect in (Effect.DELAY, Effect.THROTTLE)
     if (spec.ms is None) == has_time:
         wanted = "requires ms" if has_time else "accepts no ms"
-        raise UserError(f"The effect {effect} {wanted}.", "ms belongs to delay and throttle.")
+        raise UserError(f"The effect {effect} {wanted}.", "Only delay and throttle accept ms.")
     if spec.before and effect not in TIMINGS:
-        raise UserError(f"The effect {effect} accepts no before.", "It belongs to delay and hold.")
+        raise UserError(
+            f"The effect {effect} accepts no before.", "Only delay and hold accept before."
+        )
     if not spec.closes and effect is not Effect.LOSE:
-        raise UserError(f"The effect {effect} accepts no closes.", "It belongs to lose.")
+        raise UserError(f"The effect {effect} accepts no closes.", "Only lose accepts closes.")
     if spec.partition is not None and spec.topic is None:
         raise UserError(f"partition={spec.partition} requires a topic.", "Pass topic as well.")
     key = fault.api_key
@@ -308,7 +310,9 @@ def error_of(error: str | int) -> int:
             raise UserError(f"Kafka has no error {error}.", _did_you_mean(near))
         error = Error[error.upper()]
     if error == Error.NONE or not INT16_MIN <= error <= INT16_MAX:
-        raise UserError(f"{error} is not an error code.")
+        raise UserError(
+            f"{error} is not an error code of Kafka.", "Pass a name like REQUEST_TIMED_OUT."
+        )
     return error
 
 

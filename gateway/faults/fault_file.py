@@ -75,6 +75,11 @@ def _entry(document: Any, number: int, origin: str) -> FaultSpec:
         raise UserError(f"{origin}, fault {number}: {error.message}", error.hint) from None
 
 
+def text_of(specs: list[FaultSpec]) -> str:
+    """Return faults as the text of a JSON file."""
+    return json.dumps({LIST: msgspec.to_builtins(specs)}, indent=2) + "\n"
+
+
 def schema() -> dict[str, Any]:
     """Return the JSON schema of a document with the list `faults`."""
     (ref,), definitions = msgspec.json.schema_components([FaultSpec], ref_template="#/$defs/{name}")

@@ -1,8 +1,8 @@
 """Selection of a request's faults, and their effects.
 
 A `FaultSet` selects at most one fault of each kind for a request: an outcome (fail, lose, cut,
-duplicate), a time (delay, hold) and a throttle. The `Injection` says which body the broker
-processes and how its response changes. The test broker and the proxy carry it out.
+duplicate), a time (delay, hold) and a throttle. The `Injection` has the body that the broker
+processes, and changes its response. The test broker and the proxy apply it.
 """
 
 import threading
@@ -152,7 +152,7 @@ def is_for(fault: Fault, request: Request, broker: int | None, knowledge: Knowle
 
 
 def _is_for_metadata(fault: Fault, request: Request, knowledge: Knowledge) -> bool:
-    """Without topics in the request there is no place for an error."""
+    """True if the request has topics, because a response without them has no error code."""
     wanted = _spelled_out(request, knowledge)
     if _wants_all(wanted):
         return True

@@ -3,9 +3,9 @@
 | request | effect and response |
 |---|---|
 | `POST /faults` | add the faults in the body; 201 and a list of their statuses |
-| `GET /faults` | list the faults in force and those that are over |
+| `GET /faults` | list the active faults and those that have ended |
 | `GET /faults/1` | status of one fault; `?hits=1&timeoutMs=5000` waits for hits |
-| `POST /faults/1/release` | affect no further request; held ones continue |
+| `POST /faults/1/release` | end the fault; held requests continue |
 | `DELETE /faults/1`, `DELETE /faults` | release and remove one fault, or all |
 | `GET /requests` | the last exchanges and pending ones; `?api=PRODUCE&client=id` selects |
 | `GET /schema` | JSON schema of the body of `POST /faults` |
@@ -40,7 +40,7 @@ class _Reply(NamedTuple):
 
 
 class _Refused(Exception):
-    """A request that is answered with an error."""
+    """An HTTP request that is rejected."""
 
     def __init__(self, status: HTTPStatus, error: str, hint: str = "") -> None:
         super().__init__(error)
@@ -56,7 +56,7 @@ def app(faults: FaultSet, documents: Callable[[], list[bytes]]) -> "WSGIApplicat
     """
     control = _Control(faults, documents)
 
-    def answer(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+    def respond(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         try:
             reply = control.reply(environ)
         except UserError as error:
@@ -68,7 +68,7 @@ def app(faults: FaultSet, documents: Callable[[], list[bytes]]) -> "WSGIApplicat
         start_response(f"{reply.status.value} {reply.status.phrase}", headers)
         return [body]
 
-    return answer
+    return respond
 
 
 class _Control:
@@ -154,7 +154,7 @@ def _number(query: dict[str, str], name: str, default: int) -> int:
 
 
 def _json(environ: "WSGIEnvironment") -> Any:
-    """Return the body of a request. Raises _Refused."""
+    """Return the decoded body of a request. Raises _Refused."""
     length = environ.get("CONTENT_LENGTH") or "0"
     if not length.isdecimal() or int(length) > BODY_BYTES_MAX:
         raise _Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The limit is {BODY_BYTES_MAX} bytes.")

@@ -1,4 +1,4 @@
-"""The proxy with faults: a local port for each broker, as `gateway/capture/proxy.py` opens them."""
+"""Proxy that injects faults: a local port for each broker, like `gateway/capture/proxy.py`."""
 
 import asyncio
 import ssl
@@ -13,11 +13,11 @@ from brokertwin.gateway.proxy.learned import Learned
 from brokertwin.gateway.proxy.relay import FaultRelay
 
 EXCHANGES_KEPT = 10_000
-"""Maximum of remembered exchanges; the oldest is dropped."""
+"""Maximum number of kept exchanges; the oldest is dropped."""
 
 
 class SeenExchanges:
-    """The last exchanges as documents, also written to a recorder if there is one.
+    """Keeps the last exchanges as documents, and passes them to a recorder.
 
     Attributes:
         documents: lines of JSON, in order of completion.

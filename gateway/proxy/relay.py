@@ -1,7 +1,7 @@
 """Relay of one client connection that injects faults.
 
 A request is decoded before it is forwarded. Responses go through the outbox, in the order of their
-requests: those of the broker, error responses made here, and the ends of the connection.
+requests: those of the broker, error responses of the relay, and the end of the connection.
 """
 
 import asyncio
@@ -95,7 +95,7 @@ class FaultRelay(Relay):
         return len(self._outbox)
 
     async def _pass_request(self, exchange: CapturedExchange, frame: bytes) -> None:
-        """Decode a request, and forward what its faults leave."""
+        """Decode a request, apply its faults and forward it."""
         self._read_request(exchange, frame)
         if self._muted_until:
             await asyncio.sleep(self._muted_until - self._loop.time())
@@ -143,7 +143,7 @@ class FaultRelay(Relay):
             await self._silence()
 
     async def _forward_copy(self, exchange: CapturedExchange, frame: bytes) -> None:
-        """Forward a request whose response the client does not get."""
+        """Forward the first copy of a duplicated request; its response is dropped."""
         copy = self._exchange()
         copy.time, copy.started = exchange.time, exchange.started
         copy.fault = exchange.fault
@@ -219,13 +219,13 @@ class FaultRelay(Relay):
         self._pass_by(slot)
 
     def _pass_by(self, slot: _Slot | None) -> None:
-        """Let the outbox go on after an exchange that is recorded already."""
+        """Skip an exchange in the outbox that is already recorded."""
         if slot is not None:
             slot.is_passed = True
             slot.frame.set_result(b"")
 
     def _encoded(self, exchange: CapturedExchange) -> bytearray | None:
-        """Encode a response made here; None if the connection ends instead."""
+        """Encode a response of the relay; None if the connection ends instead."""
         if exchange.response is None:
             return None
         key, version, number = exchange.api_key, exchange.version, exchange.correlation_id
@@ -236,7 +236,7 @@ class FaultRelay(Relay):
             return None
 
     async def _responses(self) -> None:
-        """Receive responses and send them; ends with the broker, or by a fault."""
+        """Receive and send responses until the broker or a fault ends the connection."""
         receiver = self._loop.create_task(super()._responses())
         sender = self._loop.create_task(self._send_all())
         try:

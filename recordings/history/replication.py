@@ -1,15 +1,15 @@
 """Replication of a partition: leader, in-sync replicas, log end offsets, high watermark.
 
-    a follower's Fetch         its LEO; a new leader epoch
-    Fetch responses            the leader's HW, compared with the rule
+    Fetch of a follower        its LEO; a new leader epoch
+    Fetch responses            the leader's HW, compared with the computed one
     Produce responses          the leader's LEO
-    AlterPartition             the ISR; a requested one counts for the HW at once
+    AlterPartition             the ISR; a requested ISR affects the HW at once
     Metadata responses         replicas, leaders, the ISR
     errors with currentLeader  a new leader
     BrokerHeartbeat            brokers that the controller removes from the ISR (`brokers`)
 
-An exchange has two moments: a broker's thread took the request, and the response was made. They are
-taken in the order of their times.
+An exchange has two moments: a broker thread takes the request, and the response is made. Moments
+are handled in the order of their times.
 
 Source: `Partition`, `ReplicaManager.fetchMessages`, `FetchManager` in Kafka.
 """
@@ -72,11 +72,11 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
         known: its state.
         topic_id: id of its topic; a topic of the same name with another id is a new one.
         former_ids: ids of deleted topics of this name.
-        moments: moments of exchanges that were taken, in order.
-        before: place of a Fetch that was not pending to the HW before it.
+        moments: moments that are not handled yet, in order.
+        before: HW before each Fetch that was not pending, by the place of the Fetch.
         moves: times of the last moves of the HW, in ms since 1970, and its former values.
         open: differences that may be races.
-        agreed: number of HWs equal to the rule.
+        agreed: number of HWs equal to the computed one.
         adopted: number of HWs adopted because a fact was missing.
         sampled: number of samples.
         led_by: the leader in the last sample.
@@ -127,7 +127,7 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
         return super().step(part, known)
 
     def expire(self, now: float, known: KnownFacts) -> list[EntityFinding]:
-        """Also report a difference that is no race."""
+        """Also report differences that cannot be races."""
         found = super().expire(now, known)
         if not self.moments:
             due = self.due(now - WAIT_MS - self.LOOKAHEAD_MS)
@@ -165,7 +165,7 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
             yield from at.settle()
 
     def _is_mine(self, exchange: RecordedExchange) -> bool:
-        """Return whether an exchange is about this topic, not about a deleted one of its name."""
+        """Return False if an exchange is about a deleted topic of the same name."""
         named = {each.get("topicId", ZERO_UUID) for each in (exchange.request, exchange.response)}
         for topic_id in named - {ZERO_UUID, self.topic_id}:
             if topic_id in self.former_ids:
@@ -205,7 +205,7 @@ RESPONDED = {
     "ALTER_PARTITION": ("topics", "partitions", "partitionIndex"),
     "DESCRIBE_TOPIC_PARTITIONS": ("topics", "partitions", "partitionIndex"),
 }
-"""API to the names of its topics, of their partitions, and of the partitions' numbers."""
+"""API to the field names of its topics, their partitions, and the partition number."""
 
 METADATA_APIS = ("METADATA", "DESCRIBE_TOPIC_PARTITIONS")
 
@@ -220,7 +220,7 @@ def _requested(
 def _responded(
     exchange: RecordedExchange, known: KnownFacts
 ) -> Iterator[tuple[Place, dict[str, Any]]]:
-    """The parts of a response, by partition; metadata without topic ids is left out."""
+    """The parts of a response, by partition, without metadata that has no topic ids."""
     names, body = RESPONDED.get(exchange.line.api), exchange.response
     if exchange.line.api in METADATA_APIS:
         topics = [
@@ -246,7 +246,7 @@ def _parts(
 
 
 def _partitions_in(exchange: RecordedExchange, known: KnownFacts) -> Iterable[EntityKey]:
-    """The partitions of an exchange; those with unexpected fields have a key of their own."""
+    """The partitions of an exchange; exchanges with unexpected fields have the key `? API`."""
     api = exchange.line.api
     try:
         if api in REQUESTS:

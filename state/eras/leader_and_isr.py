@@ -5,8 +5,8 @@ Source: seeds 003 and 004; `ReplicaManager.becomeLeaderOrFollower` until Kafka 3
 command; the other brokers receive metadata alone (UpdateMetadata). A broker returns
 
     11 STALE_CONTROLLER_EPOCH       the command is of an older controller (for all partitions), or
-                                    its leader epoch is not above the broker's, so a repeated
-                                    command is a no-op
+                                    its leader epoch is not above the broker's; a repeated
+                                    command is therefore a no-op
     3 UNKNOWN_TOPIC_OR_PARTITION    the broker has no replica of the partition
 
 Then it becomes leader of its partitions before it becomes follower of the others.

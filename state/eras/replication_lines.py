@@ -3,9 +3,9 @@
 Source: seed 004; `ReplicaManager.tryCompleteDelayedProduce`, `ReplicaFetcherThread` in Kafka 0.10.
 Enabled by `brokertwin.trace.replication`. Each line is a LineLogged in the topic `records`:
 
-    whenever a partition has changed: how many of its pending requests were completed
-    for each fetch response: the bytes received and appended, and the high watermark
-    for partitions with a new leader: the fetcher threads that start, and the first fetch offsets
+    a partition changed           number of its pending requests that were completed
+    a fetch response arrived      bytes received and appended, and the high watermark
+    partitions have a new leader  fetcher threads that start, and the first fetch offsets
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ def unblocked(
 
 
 class NewFetch(NamedTuple):
-    """A partition that a follower begins to fetch, and the thread that does it."""
+    """A partition that a follower begins to fetch, and its fetcher thread."""
 
     log: Log
     thread: str
@@ -49,7 +49,7 @@ class NewFetch(NamedTuple):
 def followed(
     tables: Tables, broker: int, fetches: Sequence[NewFetch], running: Collection[str] = ()
 ) -> Iterator[LineLogged]:
-    """Lines for partitions that a broker begins to follow; `running` are threads that it has."""
+    """Lines for partitions that a broker begins to follow; `running` are its threads."""
     for each in fetches:
         key = log_key(broker, each.log.topic_id, each.log.partition)
         yield from unblocked(tables, key, key, {})

@@ -1,7 +1,7 @@
 """Broker settings of former Kafka versions: their rules and their defaults.
 
-Source: seeds 000 to 004; `KafkaConfig` in Kafka 0.10.1 and 2.0. Rules without a setting stay those
-of today.
+Source: seeds 000 to 004; `KafkaConfig` in Kafka 0.10.1 and 2.0. Rules without a setting are those
+of Kafka 4.3.
 """
 
 from collections.abc import Mapping

@@ -12,7 +12,8 @@ The nodes are /consumers/GROUP/offsets/TOPIC/PARTITION; here the controller's ma
 
 An offset expires by its age alone. A group's node is deleted with its last offset.
 
-A broker forwards a request, and its client waits; `ToZookeeper` in each API has the results so far.
+A broker forwards a request, and the client's request stays pending. `ToZookeeper` in each API has
+the results so far.
 """
 
 from collections.abc import Iterable
@@ -65,7 +66,7 @@ def forward(
     state: msgspec.Struct,
     version: int | None = None,
 ) -> Decision:
-    """Send a request to ZooKeeper; `state` is for the response after it."""
+    """Send a request to ZooKeeper; `state` is needed later to build the client's response."""
     message = Message(broker.id, CONTROLLER, api_key, body, version=version)
     deadline = broker.event_time + timeout_ms
     return Decision(

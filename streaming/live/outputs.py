@@ -9,7 +9,7 @@ The driver collects the rows: they are those of changed entities, some hundred b
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 RETRY_S = 0.5
+Found = Callable[[Sequence[bytes]], None]
 Headers = dict[str, str | bytes | None]
 
 
@@ -49,11 +50,15 @@ class LiveOutputs:
     Args:
         query: its settings.
         tables: directory of Parquet files; None for none.
+        found: called with the findings of a micro-batch after they are committed, as in the topic.
     """
 
-    def __init__(self, query: LiveQuery, tables: Path | None) -> None:
+    def __init__(
+        self, query: LiveQuery, tables: Path | None, found: Found = lambda _: None
+    ) -> None:
         self._query = query
         self._tables = tables
+        self._found = found
         self._producer = Producer(
             {
                 **writer_configuration(query.client),
@@ -93,6 +98,7 @@ class LiveOutputs:
         self._produce(PROGRESS, b"live", msgspec.json.encode(progress), {})
         self._commit_transaction()
         self._done = progress
+        self._found([row.value for row in rows if row.topic == FINDINGS and row.value])
 
     def _produce(self, topic: str, key: bytes, value: bytes | None, headers: Headers) -> None:
         name = self._query.topic(topic)

@@ -18,7 +18,7 @@ from brokertwin.streaming.job import measures
 from brokertwin.streaming.job.session import stop_query
 from brokertwin.streaming.live import query as plan
 from brokertwin.streaming.live.operator import LiveFunctions
-from brokertwin.streaming.live.outputs import LiveOutputs
+from brokertwin.streaming.live.outputs import Found, LiveOutputs
 from brokertwin.streaming.live.query import FACTS, LiveQuery
 from brokertwin.streaming.live.snapshots import SnapshotEvery, write_snapshot
 
@@ -42,6 +42,7 @@ class LiveProgress(msgspec.Struct, frozen=True):
         batch: its number.
         rows: number of its rows.
         seconds: its duration.
+        lag: number of rows of the topics that are not yet read.
         entities: number of rows in Spark's state.
         state_bytes: memory that Spark's state store uses.
         counts: lines, exchanges, damaged lines and findings since the start.
@@ -51,6 +52,7 @@ class LiveProgress(msgspec.Struct, frozen=True):
     batch: int
     rows: int
     seconds: float
+    lag: int
     entities: int
     state_bytes: int
     counts: dict[str, int]
@@ -130,6 +132,8 @@ def run(
     zone: tzinfo = UTC,
     stop: threading.Event | None = None,
     observe: Observer = lambda _: None,
+    found: Found = lambda _: None,
+    look: Callable[[], None] = lambda: None,
 ) -> None:
     """Run the query until it is stopped, or to the end of the topics.
 
@@ -141,6 +145,8 @@ def run(
         zone: time zone of lines that name none.
         stop: set to stop it.
         observe: called after each micro-batch.
+        found: called with the findings of each micro-batch, as in the topic.
+        look: called regularly while the query runs.
 
     Raises:
         LiveFailed: the query failed.
@@ -149,7 +155,7 @@ def run(
     functions = LiveFunctions(
         query.client, query.topic(FACTS), zone, lambda new: counts.add(dict(new))
     )
-    outputs = LiveOutputs(query, tables)
+    outputs = LiveOutputs(query, tables, found)
 
     def write(rows: "DataFrame", batch: int) -> None:
         if tables is not None and every is not None and every.is_due(batch):
@@ -158,7 +164,7 @@ def run(
 
     started = plan.start(session, query, functions, write)
     try:
-        _watch(started, stop or threading.Event(), lambda: dict(counts.value), observe)
+        _watch(started, stop or threading.Event(), lambda: dict(counts.value), observe, look)
     finally:
         stop_query(started)
 
@@ -174,10 +180,12 @@ def _watch(
     stop: threading.Event,
     counts: Callable[[], dict[str, int]],
     observe: Observer,
+    look: Callable[[], None],
 ) -> None:
     """Report progress until the query ends or has to stop. Raises LiveFailed."""
     seen = -1
     while query.isActive and not stop.wait(POLL_S):
+        look()
         seen = _report(query, seen, counts, observe)
     failure = query.exception()
     if failure is not None:
@@ -202,6 +210,7 @@ def _progress_of(report: Mapping[str, Any], counts: dict[str, int]) -> LiveProgr
         batch=report["batchId"],
         rows=report["numInputRows"],
         seconds=report["durationMs"].get("triggerExecution", 0) / 1000,
+        lag=measures.progress_of(report, {}).lag,
         entities=sum(each["numRowsTotal"] for each in state),
         state_bytes=sum(each["memoryUsedBytes"] for each in state),
         counts=counts,

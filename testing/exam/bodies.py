@@ -50,8 +50,8 @@ class World:
     """The values that expressions refer to.
 
     Args:
-        prefix: of all names.
-        time: of the scenario, in ms since 1970.
+        prefix: prefix of all names.
+        time: time of the scenario, in ms since 1970.
         nodes: node ids of the brokers, the home broker first if only one is used.
     """
 

@@ -1,4 +1,4 @@
-"""Deletes what an exam created: groups with their members, configurations of groups, topics.
+"""Deletes the groups, configurations of groups and topics of an exam.
 
 Transactional ids cannot be deleted; brokers drop idle ones after transactional.id.expiration.ms.
 """
@@ -20,11 +20,11 @@ KINDS = {
     "share": ("ShareGroupDescribe", "ShareGroupHeartbeat", 1),
     "streams": ("StreamsGroupDescribe", "StreamsGroupHeartbeat", 0),
 }
-"""Types of groups: how they are described, how their members leave, and the newest version."""
+"""Group type to the API that describes it, the API that its members leave with, and its version."""
 
 
 def clean(site: Site, prefix: str) -> None:
-    """Delete groups and topics with a prefix, as far as the brokers claim the APIs."""
+    """Delete groups and topics with a prefix, if the brokers claim the APIs."""
     for address in site.brokers.values():
         deadline = time.monotonic() + CLEANING_S
         with suppress(OSError, ClosedError, UnreadableError):
@@ -36,7 +36,7 @@ def clean(site: Site, prefix: str) -> None:
 
 
 class _Cleaning:
-    """Cleans through one broker: it deletes the groups that it coordinates."""
+    """Cleaning through one broker, which deletes the groups that it coordinates."""
 
     def __init__(self, connection: Connection, site: Site, prefix: str) -> None:
         self._connection, self._site, self._prefix = connection, site, prefix
@@ -46,11 +46,11 @@ class _Cleaning:
         groups = self._groups()
         for group, kind in groups:
             self._empty(group, kind)
-        for some in _some([group for group, _ in groups]):
-            self._call("DeleteGroups", 2, {"groupsNames": some})
+        for chunk in _chunks([group for group, _ in groups]):
+            self._call("DeleteGroups", 2, {"groupsNames": chunk})
         self._delete_configs()
-        for some in _some(self._topics()):
-            self._call("DeleteTopics", 5, {"topicNames": some, "timeoutMs": 30_000})
+        for chunk in _chunks(self._topics()):
+            self._call("DeleteTopics", 5, {"topicNames": chunk, "timeoutMs": 30_000})
 
     def _call(self, api: str, most: int, body: Any) -> Any:
         """Return the response, or an empty one if the API is not claimed."""
@@ -115,5 +115,5 @@ def _until(deadline: float) -> Callable[[], float]:
     return lambda: deadline
 
 
-def _some(names: Sequence[str]) -> Iterable[Sequence[str]]:
+def _chunks(names: Sequence[str]) -> Iterable[Sequence[str]]:
     return (names[at : at + AT_ONCE] for at in range(0, len(names), AT_ONCE))

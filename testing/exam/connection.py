@@ -1,4 +1,4 @@
-"""A blocking connection that speaks in request and response bodies."""
+"""A blocking connection for request and response bodies."""
 
 import select
 import socket
@@ -39,8 +39,8 @@ class Connection:
     """A connection to a broker.
 
     Args:
-        address: the broker's.
-        deadline: when reading ends, in seconds of the monotonic clock.
+        address: address of the broker.
+        deadline: returns the end of all reads and writes, in seconds of the monotonic clock.
 
     Raises:
         OSError: the broker cannot be reached.
@@ -92,16 +92,15 @@ class Connection:
         """Return the response to the oldest pending request.
 
         Args:
-            is_strict: refuse bytes after the response, which clients ignore.
+            is_strict: reject bytes after the response. Clients ignore them.
 
         Raises:
             ClosedError: the broker closed the connection.
-            UnreadableError: the response is not one of this request.
-            TimeoutError: it does not come in time.
+            UnreadableError: the response cannot be decoded or belongs to another request.
+            TimeoutError: the deadline has passed.
         """
-        asked = self.pending.popleft()
-        frame = self.receive_frame()
-        return decoded(asked, frame, is_strict)
+        request = self.pending.popleft()
+        return decoded(request, self.receive_frame(), is_strict)
 
     def receive_frame(self) -> bytes:
         """Return the next frame. Raises ClosedError, TimeoutError, UnreadableError."""
@@ -111,7 +110,7 @@ class Connection:
         return self._exactly(size)
 
     def is_silent(self, for_ms: int) -> bool:
-        """Whether nothing can be read for a time."""
+        """True if nothing can be read for a time."""
         ready = select.poll()
         ready.register(self._socket, select.POLLIN)
         return not ready.poll(for_ms)
@@ -136,15 +135,15 @@ class Connection:
         self._socket.settimeout(left)
 
 
-def decoded(asked: Pending, frame: bytes, is_strict: bool = True) -> Any:
+def decoded(request: Pending, frame: bytes, is_strict: bool = True) -> Any:
     """Return the body of a response. Raises UnreadableError."""
     try:
-        found, body, end = read_response(KEYS[asked.api], asked.version, frame)
+        found, body, end = read_response(KEYS[request.api], request.version, frame)
     except (MalformedError, IndexError, struct.error) as error:
-        raise UnreadableError(f"{asked.api} v{asked.version} cannot be read: {error}") from None
-    if found != asked.correlation_id:
-        raise UnreadableError(f"correlation id {found} in place of {asked.correlation_id}")
+        raise UnreadableError(f"{request.api} v{request.version} cannot be read: {error}") from None
+    if found != request.correlation_id:
+        raise UnreadableError(f"correlation id {found} in place of {request.correlation_id}")
     if is_strict and end != len(frame):
         rest = len(frame) - end
-        raise UnreadableError(f"{rest} bytes after the {asked.api} v{asked.version} response")
+        raise UnreadableError(f"{rest} bytes after the {request.api} v{request.version} response")
     return body

@@ -1,4 +1,4 @@
-"""Plays all scenarios that apply to a broker, judges them, and cleans up."""
+"""Plays all scenarios that apply to a broker, compares the results, and cleans up."""
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
@@ -13,20 +13,20 @@ from brokertwin.testing.exam.site import Site
 from brokertwin.testing.exam.verdicts import Outcome, Result, VersionNote, judged, not_played
 
 PREFIX = "brokertwin-exam-"
-"""Of all names that an exam creates."""
+"""Prefix of all names that an exam creates."""
 
 JOBS = 4
 INTERNAL = "__"
-"""How the names of Kafka's internal topics begin."""
+"""Prefix of Kafka's internal topics."""
 
 Chosen = Sequence[tuple[Subject, Scenario]]
 
 
 class Choices(NamedTuple):
-    """How an exam is run.
+    """Options of an exam.
 
     Attributes:
-        jobs: scenarios at the same time.
+        jobs: number of scenarios in parallel.
         patience: factor for all time limits.
         notes: version notes that explain deviations.
     """
@@ -37,15 +37,15 @@ class Choices(NamedTuple):
 
 
 def check_is_empty(site: Site) -> None:
-    """Raise UserError if a cluster has topics or groups of others."""
+    """Raise UserError if a cluster has other topics or groups."""
     topics = [name for name in site.topics if not name.startswith((PREFIX, INTERNAL))]
     groups = [name for name in site.groups if not name.startswith(PREFIX)]
     if topics or groups:
         names = ", ".join([*topics, *groups][:3])
         raise UserError(
             f"The cluster has {len(topics)} topics and {len(groups)} groups already: {names}, ….",
-            "The exam only touches names with its own prefix, but loads the brokers. Pass --yes"
-            " to run it here.",
+            f"Pass --yes to run the exam here. It creates only names with the prefix {PREFIX}, but"
+            " loads the brokers.",
         )
 
 

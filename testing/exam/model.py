@@ -1,4 +1,4 @@
-"""Scenarios of the exam: requests, golden responses and the rule they examine.
+"""Scenarios of the exam: requests, golden responses and the rule that they test.
 
 A scenario is data. `python -m tests.exam.record` writes the files with the responses of a real
 Kafka; the exam only reads them.
@@ -26,7 +26,7 @@ RETRIED = (14, 15, 16)
 
 
 class Severity(StrEnum):
-    """What a deviation costs."""
+    """Severity of a deviation."""
 
     DATA = "loses data"
     CLIENTS = "breaks clients"
@@ -34,7 +34,7 @@ class Severity(StrEnum):
 
 
 class Do(StrEnum):
-    """What a step does."""
+    """Action of a step."""
 
     CALL = "call"
     """Send a request and receive its response."""
@@ -59,10 +59,10 @@ class Do(StrEnum):
 
 
 class Until(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A condition for which a request is repeated: the value at `path` is one of `values`.
+    """Condition that ends the repetition of a request: the value at `path` is one of `values`.
 
-    With `is_not`, it is none of them. A missing value fulfils no condition. Values may be
-    expressions.
+    With `is_not`, it is none of them. If the value is missing, the condition is false. Values may
+    be expressions.
     """
 
     path: str
@@ -71,12 +71,12 @@ class Until(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class View(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What of a response is compared.
+    """The compared part of a response.
 
     Attributes:
-        own: lists from which only elements with names of this scenario are taken.
-        only: if not empty, the only leaves that are taken.
-        without: names of fields that are left out.
+        own: lists; only their elements with names of this scenario are compared.
+        only: names of the compared fields; empty: all.
+        without: names of fields that are not compared.
     """
 
     own: list[str] = []
@@ -88,24 +88,24 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     """A step of a scenario.
 
     Attributes:
-        do: what it does.
-        label: describes it in reports; only steps with a label are compared.
-        on: the connection; the empty name is the default one.
-        api: in the form of Kafka's message schemas.
-        version: of the API.
-        body: the request, with the expressions of `bodies.py`; of RAW, an expression of bytes.
-        retry: the request is repeated while the response has one of these codes.
-        until: the request is repeated until this holds.
-        follow: fields of the body that a repeated request takes from the last response.
-        view: what is compared.
-        ms: duration of WAIT and SILENT.
-        name: of TOPIC and COORDINATOR, without the prefix.
-        partitions: of TOPIC.
-        replicas: of TOPIC: for each partition, numbers of brokers, the leader first.
-        configs: of TOPIC.
-        key_type: of COORDINATOR: 0 group, 1 transaction.
-        broker: number of the broker that a new connection leads to, from 1; 0: the home broker.
-        is_bare: RAW: the bytes get no size field.
+        do: the action.
+        label: description in reports; only steps with a label are compared.
+        on: name of the connection; empty: the default connection.
+        api: name in Kafka's message schemas, like `CreateTopics`.
+        version: version of the API.
+        body: the request, with the expressions of `bodies.py`; RAW: an expression of bytes.
+        retry: error codes; the request is repeated while the response has one of them.
+        until: the request is repeated until this is true.
+        follow: fields of the body that a repeated request copies from the last response.
+        view: the compared part of the response; None: all of it.
+        ms: WAIT, SILENT: duration.
+        name: TOPIC, COORDINATOR: name without the prefix.
+        partitions: TOPIC: number of partitions.
+        replicas: TOPIC: for each partition, numbers of brokers, the leader first.
+        configs: TOPIC: topic configurations.
+        key_type: COORDINATOR: 0 group, 1 transaction.
+        broker: number of the broker to connect to, from 1; 0: the home broker.
+        is_bare: RAW: send the bytes without a size field.
         has_no_response: SEND: Produce with acks 0.
     """
 
@@ -131,7 +131,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a labelled step showed: a normalised response, or a value."""
+    """Result of a labelled step: a normalized response, or a value."""
 
     label: str
     response: Any = None
@@ -139,17 +139,17 @@ class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Scenario(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Requests and what Kafka responds.
+    """Requests, and the responses of Kafka to them.
 
     Attributes:
         name: unique in its subject.
         rule: one sentence.
         source: the class in Kafka that implements the rule.
-        severity: of a deviation, except in a text, which is cosmetic.
-        steps: in order.
-        golden: what the labelled steps showed with Kafka 4.3.1.
-        kip: the Kafka Improvement Proposal, if there is one.
-        brokers: how many brokers it needs.
+        severity: severity of a deviation; deviations in texts are always cosmetic.
+        steps: steps in order.
+        golden: results of the labelled steps with Kafka 4.3.1.
+        kip: Kafka Improvement Proposal; empty if there is none.
+        brokers: number of brokers that it needs.
         is_single: it needs a cluster of one broker.
         settings: broker settings that the golden depends on.
         features: finalized feature levels that it needs, at least.
@@ -179,7 +179,7 @@ class Scenario(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Subject(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The scenarios of a subject.
+    """Scenarios about one subject.
 
     Attributes:
         name: the name of its file.

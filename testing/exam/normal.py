@@ -1,4 +1,4 @@
-"""Normalised responses: equal for all brokers that follow the same rules.
+"""Normalized responses: equal for all brokers that follow the same rules.
 
 Masked fields (`recordings/replay/masking.py`) are removed. Generated ids, names and times become
 symbols in order of appearance: `<pid1>`, `<id a>`, `<t0+5>`. Lists without an order are sorted.
@@ -36,7 +36,7 @@ SYMBOLS = {
     "clientInstanceId": "instance",
     "preferredReadReplica": "node",
 }
-"""Fields with generated values to the class of their symbol."""
+"""Name of a field with generated values to the class of its symbols."""
 
 UNCHANGED: Mapping[str, tuple[Any, ...]] = {
     "session": (0,),
@@ -44,7 +44,7 @@ UNCHANGED: Mapping[str, tuple[Any, ...]] = {
     "member": ("",),
     "node": (-1,),
 }
-"""Values that say there is none."""
+"""Values that mean "none" and are not replaced by symbols."""
 
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 TIMES = frozenset(
@@ -61,33 +61,32 @@ TIMES = frozenset(
     }
 )
 TIMES_OF_SCENARIO_MS = 4000
-"""Times nearer to the scenario's are those of its records; others are the broker's."""
+"""Times within this distance of the scenario's are those of its records."""
 
 EPOCHS = frozenset({"memberEpoch", "groupEpoch", "assignmentEpoch"})
-"""Epochs of groups, which count from the first one of the scenario: a coordinator bumps them when
-it learns of a new topic, too."""
+"""Epochs of groups, relative to the first one of the scenario, because a coordinator also bumps
+them when it learns of a new topic."""
 
 UNSORTED = frozenset({"records", "flags", "synonyms", "apiKeys"})
-"""Lists that keep their order. All others are sorted, because brokers keep them in maps by
-generated ids, or in no order."""
+"""Lists that keep their order. All others are sorted: their order depends on generated ids."""
 
 NULL_AS_EMPTY = frozenset({"abortedTransactions", "records", "recordErrors"})
 LEFT_OUT = frozenset(
     {"rack", "rackId", "logDir", "tokenId", "hmac", "throttleTimeMs", "coordinatorEpoch"}
 )
-"""Fields of the site or of the moment, besides the masked ones."""
+"""Further fields that are not compared, because they depend on the site or the time."""
 
 TEXTS = frozenset({"errorMessage", "batchIndexErrorMessage", "statusDetail"})
-"""Fields with texts for people; a deviation in them is cosmetic."""
+"""Fields with error messages; a deviation in them is cosmetic."""
 
 _EPOCH = re.compile(r"(epoch )\(\d+\)")
 _LONG_NUMBER = re.compile(r"(?<!\d)\d{10,}(?!\d)")
 _SHORTEST = 8
-"""Symbols of shorter texts are not searched for inside other texts."""
+"""Shorter texts are not replaced by their symbols inside other texts."""
 
 
 class Normalizer:
-    """Normalises the responses of one scenario.
+    """Normalizes the responses of one scenario.
 
     Args:
         world: the scenario's names, ids and time.
@@ -102,7 +101,7 @@ class Normalizer:
             self._symbols["node", node] = f"<node{place}>"
 
     def response(self, body: Any, view: View | None = None) -> Any:
-        """Return a decoded response as it is compared."""
+        """Normalize a decoded response."""
         self._learn()
         found = masked(body)
         if view is not None:
@@ -110,12 +109,12 @@ class Normalizer:
         return self._value(found, "")
 
     def value(self, value: Any) -> Any:
-        """Return a single value as it is compared."""
+        """Normalize a single value."""
         self._learn()
         return self._value(value, "")
 
     def _learn(self) -> None:
-        """Take the scenario's own ids as symbols."""
+        """Add symbols for the scenario's own ids."""
         for short, known in self._world.topic_ids.items():
             self._symbols["id", known] = f"<id {short}>"
         for label, known in self._world.uuids.items():
@@ -217,7 +216,7 @@ def _text_of(value: Any) -> str:
 
 
 def _viewed(body: Any, view: View, world: World) -> Any:
-    """Return what the view takes of a response."""
+    """Return the part of a response that a view selects."""
     if isinstance(body, list):
         return [_viewed(each, view, world) for each in body]
     if not isinstance(body, dict):

@@ -1,4 +1,4 @@
-"""Plays a scenario on real sockets and observes the responses."""
+"""Sends the requests of a scenario and observes the responses."""
 
 import time
 from collections.abc import Callable
@@ -36,11 +36,11 @@ class Exchange(NamedTuple):
 
 
 class Played(NamedTuple):
-    """What a scenario showed.
+    """Results of a scenario.
 
     Attributes:
-        observations: of the labelled steps, in order.
-        exchanges: the requests behind the observations; None without a request.
+        observations: results of the labelled steps, in order.
+        exchanges: request of each observation; None for bytes and connections.
         ended: why the scenario stopped before its last step; empty if it did not.
         elapsed_s: duration.
     """
@@ -63,9 +63,9 @@ def play(
     Args:
         scenario: the scenario.
         site: the examined brokers.
-        prefix: of all names that it creates.
+        prefix: prefix of all names that it creates.
         patience: factor for the time limit, for slow brokers.
-        sleep: waits for seconds.
+        sleep: waits for a number of seconds.
     """
     player = Player(scenario, site, prefix, patience, sleep)
     began = time.monotonic()
@@ -104,7 +104,7 @@ class Player:
             each.close()
 
     def run(self) -> str:
-        """Take all steps; return why it ended early, or an empty text."""
+        """Run all steps; return why the scenario ended early, or an empty text."""
         for number, step in enumerate(self._scenario.steps):
             try:
                 self._take(number, step)
@@ -136,9 +136,9 @@ class Player:
 
     def _respond(self, number: int, step: Step) -> None:
         if step.do is Do.RECEIVE:
-            asked, response = self._receive(step)
-            step = step if step.api else asked[0]
-            body = asked[1]
+            sent, response = self._receive(step)
+            step = step if step.api else sent[0]
+            body = sent[1]
         else:
             body = self._world.value(step.body or {})
             response = self._called(step, body)
@@ -173,8 +173,8 @@ class Player:
     def _receive(self, step: Step) -> tuple[tuple[Step, Any], Any]:
         connection = self._connection(step)
         if step.api:
-            asked = Pending(step.api, step.version, RAW_CORRELATION_ID)
-            return (step, None), decoded(asked, connection.receive_frame())
+            pending = Pending(step.api, step.version, RAW_CORRELATION_ID)
+            return (step, None), decoded(pending, connection.receive_frame())
         return self._sent[step.on].pop(0), connection.receive()
 
     def _raw(self, step: Step) -> None:
@@ -229,7 +229,7 @@ class Player:
     # Set-up
 
     def _setup_call(self, api: str, most: int, body: Any) -> Any:
-        """Send a request of the set-up in the newest claimed version."""
+        """Send a request in the newest version that the broker claims."""
         version = self._site.version(api, most)
         if version is None:
             raise SetupError(f"{api} is not claimed")
@@ -267,10 +267,10 @@ class Player:
         body = {"topics": [topic], "timeoutMs": 20_000}
         (created,) = self._setup_call("CreateTopics", 7, body)["topics"]
         if created["errorCode"]:
-            raise SetupError(f"CreateTopics responds {created['errorCode']}")
+            raise SetupError(f"CreateTopics returned error {created['errorCode']}")
 
     def _serves(self, step: Step, name: str) -> bool:
-        """Whether the home broker leads by now all partitions that it should lead."""
+        """True if the home broker leads all partitions that it should lead."""
         led = [p for p in range(step.partitions) if not step.replicas or step.replicas[p][0] == 1]
         places = [{"partitionIndex": place, "timestamp": -1} for place in led]
         body = {"replicaId": -1, "topics": [{"name": name, "partitions": places}]}
@@ -296,7 +296,7 @@ class Player:
             if found["errorCode"] == 0:
                 return bool(found["nodeId"] == self._site.home) or len(self._site.brokers) == 1
             if found["errorCode"] not in RETRIED:
-                raise SetupError(f"FindCoordinator responds {found['errorCode']}")
+                raise SetupError(f"FindCoordinator returned error {found['errorCode']}")
             self._wait(POLL_S)
 
 
@@ -315,7 +315,7 @@ def codes(response: Any) -> set[int]:
 
 
 def holds(until: Until, response: Any) -> bool:
-    """Whether the value at the path is as wanted."""
+    """True if the value at the path fulfils a condition."""
     try:
         found = at_path(response, until.path)
     except MissingError:

@@ -30,7 +30,7 @@ class Score(msgspec.Struct, frozen=True):
 
     @property
     def played(self) -> int:
-        """Number of scenarios that the broker was asked."""
+        """Number of scenarios that were played."""
         return self.agrees + self.deviates + self.explained
 
     @property
@@ -43,13 +43,13 @@ class Score(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """An exam.
+    """Report of an exam.
 
     Attributes:
-        broker: its address.
-        kafka: the version that the goldens are from.
-        scores: by subject.
-        results: of all scenarios.
+        broker: address of the examined broker.
+        kafka: version of Kafka that the golden responses are from.
+        scores: scores by subject.
+        results: results of all scenarios.
         elapsed_s: duration.
     """
 

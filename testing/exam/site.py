@@ -22,14 +22,14 @@ FAILURES = (OSError, ClosedError, UnreadableError)
 
 
 class Site(NamedTuple):
-    """What is known of the brokers before the exam.
+    """Facts about the brokers before the exam.
 
     Attributes:
         brokers: addresses by node id, in the order of the ids.
         home: node id of the broker that scenarios for one broker talk to.
         claims: API names to the first and the last claimed version.
         features: finalized feature levels.
-        settings: those of the broker that scenarios depend on.
+        settings: broker settings that scenarios depend on.
         topics: names of all topics.
         groups: names of all groups.
     """
@@ -68,7 +68,7 @@ class Site(NamedTuple):
         return ""
 
     def other_settings(self, scenario: Scenario) -> str:
-        """Return the settings that make the golden inapplicable; empty without any."""
+        """Return the settings that differ from those of the scenario; empty if none does."""
         found = [
             f"{name} is {self.settings[name]}, not {value}"
             for name, value in scenario.settings.items()
@@ -78,10 +78,10 @@ class Site(NamedTuple):
 
 
 def look(address: Address, settings: Iterable[str]) -> Site:
-    """Connect to a broker and return what it says about itself.
+    """Connect to a broker and return its facts.
 
     Args:
-        address: of a broker.
+        address: address of a broker.
         settings: names of broker settings to describe.
 
     Raises:
@@ -98,7 +98,7 @@ def look(address: Address, settings: Iterable[str]) -> Site:
         raise UserError(
             f"{address.host}:{address.port} does not respond to ApiVersions and Metadata:"
             f" {str(error) or type(error).__name__}.",
-            "Name the host and port of a Kafka listener without TLS and SASL.",
+            "Pass the host and port of a Kafka listener without TLS and SASL.",
         ) from None
 
 

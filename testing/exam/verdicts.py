@@ -1,4 +1,4 @@
-"""Deviations from golden responses, and what they mean."""
+"""Deviations from golden responses, with severities and version notes."""
 
 from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
@@ -33,11 +33,11 @@ class Deviation(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         step: label of the step; `ENDED` if the scenario stopped.
         path: of the field, like `topics[a].partitions[0].errorCode`.
-        expected: in the golden response.
-        got: in the response of the examined broker.
-        severity: what it costs.
-        api: of the request.
-        version: of the API.
+        expected: value in the golden response.
+        got: value in the response of the examined broker.
+        severity: severity of the deviation.
+        api: API of the request.
+        version: version of the API.
         request: the request's body, with bytes as text.
         note: the version note that explains it.
     """
@@ -54,7 +54,7 @@ class Deviation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Result(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The result of a scenario; `reason` says why it was not played."""
+    """Result of a scenario; `reason` explains why it was not played."""
 
     subject: str
     scenario: str
@@ -76,7 +76,7 @@ class VersionNote(msgspec.Struct, frozen=True):
     """Why a former or later Kafka deviates.
 
     Attributes:
-        versions: of Kafka, like `3.9.1`.
+        versions: versions of Kafka, like `3.9.1`.
         scenarios: names of scenarios.
         note: one sentence.
         paths: the last names of deviating fields, or `ENDED`; empty: any.
@@ -91,13 +91,13 @@ class VersionNote(msgspec.Struct, frozen=True):
 def judged(
     subject: Subject, scenario: Scenario, played: Played, notes: Iterable[VersionNote] = ()
 ) -> Result:
-    """Compare what a scenario showed with its golden.
+    """Compare the results of a scenario with its golden responses.
 
     Args:
-        subject: the scenario's.
+        subject: subject of the scenario.
         scenario: the scenario.
-        played: what it showed.
-        notes: of the examined version of Kafka.
+        played: results of its steps.
+        notes: version notes on the examined Kafka.
     """
     deviations = [_noted(each, scenario.name, notes) for each in _deviations(scenario, played)]
     outcome = Outcome.AGREES
@@ -149,7 +149,7 @@ def _deviations(scenario: Scenario, played: Played) -> list[Deviation]:
                 )
             )
     if played.ended:
-        ended = Deviation(ENDED, ENDED, "the scenario goes on", played.ended, scenario.severity)
+        ended = Deviation(ENDED, ENDED, "the scenario continues", played.ended, scenario.severity)
         found.append(ended)
     return found
 

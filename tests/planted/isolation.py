@@ -1,6 +1,6 @@
 """Rules of replication and isolation that are broken on purpose.
 
-They concern in-sync sets, the last stable offset, and the order of commits.
+They concern in-sync sets, offsets of open transactions, and the order of commits.
 """
 
 from tests.planted.planting import Planted
@@ -24,15 +24,8 @@ PLANTED_ISOLATION: tuple[Planted, ...] = (
         "refused-too-few",
         "an append is refused while too few are in sync",
         "brokertwin.state.apis.produce",
-        "if is_for_all and copying.has_too_few_in_sync(",
-        "if False and copying.has_too_few_in_sync(",
-    ),
-    Planted(
-        "first-open",
-        "the last stable offset is that of the first open transaction",
-        "brokertwin.state.logs.log",
-        "self.transactions[0].first_offset",
-        "self.transactions[-1].first_offset",
+        "    if is_short and request.body.acks == ALL_IN_SYNC:\n",
+        "    if False:\n",
     ),
     Planted(
         "order-of-commits",

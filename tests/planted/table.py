@@ -91,6 +91,13 @@ PLANTED: tuple[Planted, ...] = (
         "        return self.high_watermark",
     ),
     Planted(
+        "level-of-reader",
+        "read_committed readers end at the last stable offset",
+        "brokertwin.state.logs.log",
+        "return self.last_stable_offset if is_committed_only else self.high_watermark",
+        "return self.high_watermark",
+    ),
+    Planted(
         "open-by-producer",
         "a marker ends the transaction of its own producer",
         "brokertwin.state.logs.log_transactions",
@@ -173,9 +180,9 @@ PLANTED: tuple[Planted, ...] = (
     Planted(
         "high-watermark-at-once",
         "the high watermark does not rise with the append",
-        "brokertwin.state.logs.log",
-        "    if is_only_replica:\n",
-        "    if batch:\n",
+        "brokertwin.state.logs.log_tail",
+        "        if self.is_only_replica:\n",
+        "        if batch:\n",
     ),
     Planted(
         "too-few-in-sync",
@@ -383,8 +390,8 @@ PLANTED: tuple[Planted, ...] = (
         "leader-appends",
         "who does not lead a partition appends nothing to it",
         "brokertwin.state.apis.produce",
-        "    if log is None or topic.partitions[produced.index].leader != broker.id:\n",
-        "    if log is None:\n",
+        "    if tail is None or topic.partitions[produced.index].leader != broker.id:\n",
+        "    if tail is None:\n",
     ),
     Planted(
         "repeats-between-cells",

@@ -3,8 +3,8 @@
 import pytest
 
 from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.record_audit import RecordAudit, SendOutcome, SentRecord
 from brokertwin.simulation.audit_losses import EVERYBODY, Losses
-from brokertwin.simulation.audit_records import RecordAudit, SendOutcome, SentRecord
 from brokertwin.simulation.plan import PASSING
 
 AT, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)

@@ -6,8 +6,8 @@ import pytest
 
 from brokertwin.clients.client_loop import Send
 from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.record_audit import RecordAudit, SendOutcome, SentRecord
 from brokertwin.clients.share_session import AcknowledgeType
-from brokertwin.simulation.audit_records import RecordAudit, SendOutcome, SentRecord
 from brokertwin.simulation.audit_shares import Shares
 from brokertwin.simulation.edge import SimulatedConnection, SimulatedRequest
 from brokertwin.state.core.errors import Error

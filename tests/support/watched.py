@@ -1,4 +1,4 @@
-"""Documents of a job and a gateway for the views; their servers and readers."""
+"""Documents of a job, a live audit and a gateway for the views; their servers and readers."""
 
 import urllib.request
 
@@ -7,9 +7,12 @@ import msgspec
 from brokertwin.cli.watching.sources import Pulse
 from brokertwin.cli.watching.status import (
     AnswerTimes,
+    FindingCount,
+    LiveFinding,
     OfChecks,
     OfGateway,
     OfJob,
+    OfLive,
     OfSnapshots,
     Phase,
     Point,
@@ -84,6 +87,44 @@ GATEWAY = Status(
         times={"METADATA": AnswerTimes([0.001, 0.01], [4, 2, 1], 0.25)},
     ),
 )
+
+LIVE = Status(
+    kind="live",
+    name="audited",
+    version="0.1.0",
+    phase=Phase.RUNNING,
+    time_ms=NOW_MS,
+    started_ms=STARTED_MS,
+    rate=2310.0,
+    answers={},
+    errors={},
+    points=[Point(STARTED_MS + 10_000 * n, 2000 + 10 * n, 3 + n / 10, 7 * n) for n in range(6)],
+    live=OfLive(
+        batch=5,
+        batch_time_ms=NOW_MS - 700,
+        batch_rows=23_100,
+        batch_seconds=3.5,
+        lag=35,
+        state_rows=64,
+        counts={"lines": 138_700, "exchanges": 138_600, "damaged": 3},
+        findings=[
+            FindingCount("offset-back", "shop", "billing-1", 2),
+            FindingCount("producer-fenced", "bank", "", 1),
+        ],
+        newest=[
+            LiveFinding(
+                "bank 2", "bank", "error", "producer-fenced", "producer orders-tx",
+                "Another client fenced producer orders-tx.",
+                "client second's INIT_PRODUCER_ID bumped the epoch", ["first"], NOW_MS - 2000.0,
+            ),
+            LiveFinding(
+                "shop 1", "shop", "warning", "offset-back", "group billing",
+                "The offset of orders-0 moved back from 120 to 0.", "", ["billing-1"],
+                NOW_MS - 9000.0,
+            ),
+        ],
+    ),
+)  # fmt: skip
 
 
 class Shown:

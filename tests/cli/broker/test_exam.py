@@ -63,8 +63,8 @@ def test_a_version_is_judged_with_its_notes(gateway: Running) -> None:
     ("words", "message"),
     [
         (["nowhere"], "Invalid address 'nowhere'"),
-        (["--only", "nothing"], "No scenario has the name nothing"),
-        ([], "No broker is named"),
+        (["--only", "nothing"], "No scenario matches --only nothing"),
+        ([], "The broker is missing"),
         (["localhost:1", "--version", "0.8"], "There are no notes on Kafka 0.8"),
         (["localhost:1", "--baseline", "/no/file"], "Cannot read /no/file"),
     ],

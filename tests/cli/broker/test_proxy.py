@@ -115,7 +115,7 @@ def test_the_node_example_passes_in_front_of_a_real_kafka(kafka: str, tmp_path: 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "needs faults. Pass --faults FILE, --control PORT, or both"),
+        ([], "has no faults to inject. Pass --faults FILE, --control PORT, or both"),
         (["--faults", "missing.toml"], "Cannot read the faults in missing.toml"),
         (["--control", "host:"], "Invalid value of --control: 'host:'"),
         (["--control", "0", "--listen", "x"], "Invalid value of --listen"),

@@ -115,8 +115,14 @@ def test_a_snapshot_is_compared_with_the_topic_of_its_cluster(
         (("here.parquet", "--suite", "typo.yaml"), "expect_column_valeus not found"),
         (("here.parquet", "--on", "records"), "with --on records, which checks topics"),
         (("--from", "3"), "--from and --to are offsets in a topic, but no topic is checked."),
-        (("here.parquet", "--on", "state", "--suite", "typo.yaml"), "--on state checks several"),
-        (("--on", "logs", "--with-topics"), "--with-topics needs a snapshot."),
+        (
+            ("here.parquet", "--on", "state", "--suite", "typo.yaml"),
+            "Cannot combine --suite with --on state",
+        ),
+        (
+            ("--on", "logs", "--with-topics"),
+            "Cannot combine --with-topics with --on logs: it compares a snapshot.",
+        ),
         (("list.json",), "Cannot read list.json as a Parquet file"),
         (("nowhere",), "There is no snapshot in nowhere."),
     ],

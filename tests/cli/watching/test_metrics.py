@@ -6,9 +6,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from brokertwin.cli.watching.metrics import METRICS, registry
 from brokertwin.cli.watching.status import OfJob, Phase, Status
-from tests.support.watched import GATEWAY, JOB
+from tests.support.watched import GATEWAY, JOB, LIVE
 
 GATEWAY_ONLY = {name for name in METRICS if name.startswith("brokertwin_gateway_")}
+LIVE_ONLY = {name for name in METRICS if name.startswith("brokertwin_live_")}
 
 
 def samples(made: CollectorRegistry) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -26,9 +27,10 @@ def names(status: Status) -> set[str]:
     return {f.name + ("_total" if f.type == "counter" else "") for f in families}
 
 
-def test_a_job_and_a_gateway_together_have_every_metric_of_the_table() -> None:
-    assert names(JOB) == METRICS.keys() - GATEWAY_ONLY
-    assert names(GATEWAY) | names(JOB) == METRICS.keys()
+def test_a_job_a_live_audit_and_a_gateway_together_have_every_metric_of_the_table() -> None:
+    assert names(JOB) == METRICS.keys() - GATEWAY_ONLY - LIVE_ONLY
+    assert names(LIVE) >= LIVE_ONLY | {"brokertwin_lag_events", "brokertwin_batch_seconds"}
+    assert names(GATEWAY) | names(JOB) | names(LIVE) == METRICS.keys()
     assert not names(GATEWAY) & {"brokertwin_lag_events", "brokertwin_batch"}
 
 
@@ -42,6 +44,15 @@ def test_the_numbers_are_the_documents() -> None:
     assert found["brokertwin_under_replicated_partitions", ()] == 2
     assert found["brokertwin_batch_time_seconds", ()] == 1_700_000_061.0
     assert found["brokertwin_ready", ()] == 1
+
+
+def test_findings_are_counted_by_kind_cluster_and_client() -> None:
+    found = samples(registry(lambda: LIVE))
+    labels = (("client", "billing-1"), ("cluster", "shop"), ("kind", "offset-back"))
+    assert found["brokertwin_live_findings_total", labels] == 2
+    assert found["brokertwin_live_exchanges_total", ()] == 138_600
+    assert found["brokertwin_live_damaged_lines_total", ()] == 3
+    assert found["brokertwin_batch_seconds", ()] == 3.5
 
 
 def test_answer_times_are_a_histogram_whose_classes_add_up() -> None:

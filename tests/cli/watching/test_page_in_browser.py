@@ -1,4 +1,4 @@
-"""The page of a job and of a gateway in a browser: filled, as wide as a screen, light and dark."""
+"""The pages of a job, a live audit and a gateway fit a browser, light and dark."""
 
 from pathlib import Path
 
@@ -7,14 +7,14 @@ import pytest
 from brokertwin.cli.watching.server import app, served
 from brokertwin.cli.watching.status import Status
 from tests.support import browsers
-from tests.support.watched import GATEWAY, JOB, Shown
+from tests.support.watched import GATEWAY, JOB, LIVE, Shown
 
 WIDTHS = (390, 1280)
 
 
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", [browsers.LIGHT, browsers.DARK], ids=["light", "dark"])
-@pytest.mark.parametrize("status", [JOB, GATEWAY], ids=lambda status: status.kind)
+@pytest.mark.parametrize("status", [JOB, LIVE, GATEWAY], ids=lambda status: status.kind)
 def test_the_page_is_filled_and_fits(status: Status, scheme: int, tmp_path: Path) -> None:
     with served(app(Shown(status)), "--http-listen 0", "127.0.0.1", 0) as url:
         found = browsers.seen_at(url, tmp_path, WIDTHS, scheme)
@@ -25,5 +25,9 @@ def test_the_page_is_filled_and_fits(status: Status, scheme: int, tmp_path: Path
         said = each["all"]
         assert status.name in said
         assert "Nothing answers any more" not in said
-        shown = of_job if status is JOB else ("localhost:9093", "METADATA", "12")
+        shown = {
+            "job": of_job,
+            "live": ("138,600", "offset-back", "fenced producer orders-tx", "bumped the epoch"),
+            "gateway": ("localhost:9093", "METADATA", "12"),
+        }[status.kind]
         assert [word for word in shown if word not in said] == [], said

@@ -13,7 +13,7 @@ from brokertwin.cli.watching.server import app as pages
 from brokertwin.cli.watching.server import served
 from brokertwin.cli.watching.status import Status
 from brokertwin.errors import UserError
-from tests.support.watched import GATEWAY, JOB, Shown
+from tests.support.watched import GATEWAY, JOB, LIVE, Shown
 
 
 def text_of(status: Status, before: Status | None = None) -> str:
@@ -39,6 +39,17 @@ def test_a_gateway_is_shown_with_its_brokers_and_logins() -> None:
     for part in ("gateway local  running", "engine local", "failed logins", "METADATA"):
         assert part in text, part
     assert "error" not in text
+
+
+def test_live_audit_is_shown_with_its_newest_findings_in_eighty_columns() -> None:
+    text = text_of(LIVE)
+    for part in (
+        "live audited  running", "3.50 s", "138,600", "damaged lines", "offset-back", "billing-1",
+        "Another client fenced producer orders-tx.",
+    ):  # fmt: skip
+        assert part in text, part
+    assert "responses" not in text
+    assert max(map(len, text.splitlines())) <= 80
 
 
 def test_top_shows_growth_since_the_last_refresh() -> None:

@@ -100,10 +100,15 @@ class SlowNetwork:
 
 
 class Users:
-    """Threads, the producer that they share, and its brokers; time starts at 0."""
+    """Threads, the producer that they share, and its brokers; time starts at 0.
+
+    Time passes while the users, the sender and the test's own thread wait. It stops when all users
+    have ended, so the sender does nothing more before the test closes it.
+    """
 
     def __init__(self, users: int, *, partitions: int = 3, **config: Any) -> None:
-        self.time = VirtualTime(threads=users + 1)
+        self.time = VirtualTime(threads=users + 2)
+        self.ended = 0
         self.bench = Bench(brokers=(0,))
         if partitions:
             self.bench.topic(TOPIC, partitions)
@@ -135,6 +140,8 @@ class Users:
         threads = [threading.Thread(target=self._user, args=(act,)) for act in acts]
         for each in threads:
             each.start()
+        with self.time:
+            assert self.time.wait_for(lambda: self.ended == len(threads))
         for each in threads:
             each.join(PATIENCE_S)
             assert not each.is_alive()
@@ -147,6 +154,8 @@ class Users:
                 act()
             except Exception as error:  # noqa: BLE001 - `run` raises it
                 self.errors.append(error)
+            with self.time:
+                self.ended += 1
 
 
 def test_eight_threads_wait_for_one_metadata_request_and_later_messages_do_not_wait() -> None:

@@ -1,14 +1,16 @@
-"""Audit of records: fate of sent records, and reads."""
+"""Audit of records: outcomes that clients report, compared with the logs.
+
+The simulator and `testing/auditor` use it.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from typing import Protocol
 
 import msgspec
 
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.simulation.audit_losses import Losses
-from brokertwin.simulation.plan import PASSING
 
 Log = Sequence[tuple[int, str]]
 """Offsets and names of the records of a partition."""
@@ -37,6 +39,34 @@ class SentRecord(msgspec.Struct):
     written_at: int = 0
 
 
+class PossibleLosses(Protocol):
+    """Records that may be missing from the logs."""
+
+    def is_recreated(self, topic: str) -> bool:
+        """True if the topic is deleted and created again, so offsets repeat."""
+
+    def may_be_gone(self, at: TopicPartition, offset: int, written_at: int) -> bool:
+        """True if a record may be missing; offset -1 is unknown."""
+
+    def hold(self, logs: Mapping[TopicPartition, Log]) -> None:
+        """Check at the end that deleted records are gone."""
+
+
+class NoLosses:
+    """Losses of a cluster that keeps everything."""
+
+    def is_recreated(self, topic: str) -> bool:
+        """Return False."""
+        return False
+
+    def may_be_gone(self, at: TopicPartition, offset: int, written_at: int) -> bool:
+        """Return False."""
+        return False
+
+    def hold(self, logs: Mapping[TopicPartition, Log]) -> None:
+        """Require nothing."""
+
+
 class RecordAudit:
     """Records by name, transactions by name, and reads.
 
@@ -47,13 +77,15 @@ class RecordAudit:
         read_by: records read by each group.
     """
 
-    def __init__(self, violate: Callable[[str], None], losses: Losses | None = None) -> None:
+    def __init__(
+        self, violate: Callable[[str], None], losses: PossibleLosses | None = None
+    ) -> None:
         self.sent: dict[str, SentRecord] = {}
         self.transactions: dict[str, SendOutcome] = {}
         self.running: set[str] = set()
         self.read_by: dict[str, set[str]] = defaultdict(set)
         self._violate = violate
-        self._losses = losses or Losses(violate)
+        self._losses = losses or NoLosses()
         self._at: dict[tuple[TopicPartition, int], str] = {}
         self._read_committed: set[str] = set()
 
@@ -72,7 +104,7 @@ class RecordAudit:
     ) -> None:
         """Check a record read by a member; `is_committed`: with read_committed."""
         self.read_by[group].add(name)
-        if at.topic == PASSING:
+        if self._losses.is_recreated(at.topic):
             return
         before = self._at.setdefault((at, offset), name)
         if before != name:

@@ -3,7 +3,7 @@
 import pytest
 
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.simulation.audit_records import Log, RecordAudit, SendOutcome, SentRecord
+from brokertwin.clients.record_audit import Log, RecordAudit, SendOutcome, SentRecord
 
 AT = TopicPartition("orders", 0)
 

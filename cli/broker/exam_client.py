@@ -1,0 +1,157 @@
+"""`brokertwin exam-client`: does a client keep Kafka's promises under faults?"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from brokertwin.cli.options import address
+from brokertwin.cli.output import out, say
+from brokertwin.errors import UserError
+
+if TYPE_CHECKING:
+    from brokertwin.gateway.faults.fault import FaultSpec
+    from brokertwin.testing.auditor.exam import Exam, Verdict
+
+BROKEN = 1
+ZOMBIE = "zombie"
+"""Process that is fenced, so it ends with an error."""
+
+WORKS = ("produce", "transact", "consume")
+EVERYTHING = ",".join(WORKS)
+
+Command = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="-- COMMAND…",
+        help="Adapter with its arguments. {bootstrap} becomes the address of the proxy.",
+    ),
+]
+Broker = Annotated[
+    str | None,
+    typer.Option(
+        "--broker", metavar="HOST:PORT", help="A broker of a cluster; default: a gateway here."
+    ),
+]
+Plans = Annotated[int, typer.Option("--plans", min=1, help="Number of fault plans.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of the first plan; others follow.")]
+PlanFile = Annotated[
+    Path | None,
+    typer.Option("--plan", metavar="FILE", help="Play this fault file instead of seeds."),
+]
+Count = Annotated[int, typer.Option("--count", min=1, help="Records of the producer.")]
+Works = Annotated[
+    str, typer.Option("--work", metavar="WORK,…", help=f"Kinds of work: {', '.join(WORKS)}.")
+]
+Keep = Annotated[
+    Path | None,
+    typer.Option("--keep", metavar="DIR", help="Directory for failing plans; default: this one."),
+]
+TimeoutS = Annotated[
+    float,
+    typer.Option("--timeout", metavar="S", help="Seconds for writers, and then for readers."),
+]
+
+
+def command(
+    client: Command,
+    broker: Broker = None,
+    plans: Plans = 5,
+    seed: Seed = 1,
+    plan: PlanFile = None,
+    count: Count = 100,
+    work: Works = EVERYTHING,
+    keep: Keep = None,
+    timeout_s: TimeoutS = 60.0,
+) -> None:
+    """Examine a client under faults: does it keep Kafka's promises?
+
+    COMMAND is an *adapter*: a small program that produces, transacts or consumes with the client.
+    It learns its work from variables EXAM_… and prints the client's results
+    (docs/exam_client.md).
+
+    The first run has no faults; it must succeed. Then each seed gives a fault plan for the proxy
+    between client and broker: lost responses, cut connections, delays, retriable errors. A failing
+    plan is shrunk and kept as a fault file, which `--plan` plays again.
+
+    Promises: acknowledged records are in the log once and in order; transactions are atomic;
+    commits do not go back; no partition has two owners; a fenced client stops sending; every
+    process ends without an error, because all trouble passes.
+
+    Exit codes: 0 all promises kept, 1 a promise broken, 2 usage.
+    """
+    from brokertwin.gateway.faults import fault_file
+    from brokertwin.testing.auditor.exam import Exam
+    from brokertwin.testing.auditor.plans import faults_of
+    from brokertwin.testing.auditor.workload import Work
+
+    unknown = sorted(set(work.split(",")) - set(WORKS))
+    if unknown:
+        raise UserError(f"Invalid --work: {unknown[0]}.", f"Use some of {', '.join(WORKS)}.")
+    if plan is not None:
+        chosen = {plan.stem: fault_file.read(plan)}
+    else:
+        chosen = {f"seed-{each}": faults_of(each) for each in range(seed, seed + plans)}
+    with _broker(broker) as at:
+        exam = Exam(at, client, [Work(each) for each in work.split(",")], count, timeout_s)
+        if _calm(exam):
+            raise typer.Exit(BROKEN)
+        is_broken = False
+        for name, faults in chosen.items():
+            verdict = exam.run(faults)
+            _show(name, faults, verdict)
+            if verdict.violations:
+                is_broken = True
+                if plan is None:
+                    _keep(exam, faults, (keep or Path()) / f"exam-client-{name}.json")
+    if is_broken:
+        raise typer.Exit(BROKEN)
+
+
+@contextmanager
+def _broker(given: str | None) -> Iterator[str]:
+    """Provide the address of a broker: the given one, or a gateway in this process."""
+    if given is not None:
+        from brokertwin.kafka_io.kafka_clients import check_reachable
+
+        address("--broker", given)
+        check_reachable(given, patience_s=0)
+        yield given
+        return
+    from brokertwin.testing import KafkaBroker
+
+    with KafkaBroker() as gateway:
+        yield gateway.bootstrap
+
+
+def _calm(exam: "Exam") -> bool:
+    """Run without faults; return whether a promise is broken. Raises UserError."""
+    verdict = exam.run([])
+    failed = {name: text for name, text in verdict.gave_up.items() if name != ZOMBIE}
+    if failed:
+        name, text = next(iter(failed.items()))
+        raise UserError(
+            f"The adapter fails as {name} without faults:\n{text}", "See docs/exam_client.md."
+        )
+    _show("calm", [], verdict)
+    return bool(verdict.violations)
+
+
+def _show(name: str, faults: "list[FaultSpec]", verdict: "Verdict") -> None:
+    facts = f"{len(faults)} faults, {verdict.hits} hits, {verdict.requests} requests"
+    out.print(f"{name}: {facts}, {verdict.fenced} fenced", highlight=False, soft_wrap=True)
+    for each in verdict.violations:
+        out.print(f"  broken: {each.promise}: {each.text}", highlight=False, markup=False)
+
+
+def _keep(exam: "Exam", faults: "list[FaultSpec]", path: Path) -> None:
+    """Shrink a failing plan and write it to a file."""
+    from brokertwin.gateway.faults import fault_file
+    from brokertwin.testing.auditor.plans import shrink
+
+    say(f"shrinking {len(faults)} faults")
+    fewer = shrink(faults, lambda some: bool(exam.run(some).violations))
+    path.write_text(fault_file.text_of(fewer), encoding="utf-8")
+    out.print(f"  {len(fewer)} faults are enough: --plan {path}", highlight=False, soft_wrap=True)

@@ -1,0 +1,13 @@
+"""Audit of any Kafka client under faults: `brokertwin exam-client`.
+
+    plan (seed) -> proxy with faults -> processes of the client -> evidence -> violations
+
+workload    what the processes of a client have to do, and the lines they print
+plans       fault plans from seeds, and shrinking of a failing one
+exchanges   promises that requests and responses show: commits, owners, fencing
+judge       all promises: records and transactions against the logs, and `exchanges`
+logs        topics before and after a run: create, read, delete
+exam        a run: broker, proxy, processes
+
+`workload`, `plans`, `exchanges` and `judge` are pure. docs/exam_client.md describes the protocol.
+"""

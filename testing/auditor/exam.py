@@ -1,0 +1,256 @@
+"""A run of a client under a fault plan: proxy, processes, evidence, verdict."""
+
+import os
+import secrets
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.errors import UserError
+from brokertwin.gateway.faults.fault import FaultSpec
+from brokertwin.testing.auditor import exchanges
+from brokertwin.testing.auditor.exchanges import Violation
+from brokertwin.testing.auditor.judge import judge
+from brokertwin.testing.auditor.logs import ClusterLogs
+from brokertwin.testing.auditor.plans import standing_faults
+from brokertwin.testing.auditor.workload import (
+    MEMBERS,
+    PLACEHOLDER,
+    PRODUCER,
+    SUCCESSOR,
+    ZOMBIE,
+    Evidence,
+    Log,
+    Names,
+    Role,
+    Statement,
+    Work,
+    environment,
+    statements,
+)
+from brokertwin.testing.proxy import KafkaProxy
+
+POLL_S = 0.05
+CLOSE_S = 20.0
+"""Time for a member to close after SIGTERM."""
+
+
+class Verdict(NamedTuple):
+    """Outcome of a run.
+
+    Attributes:
+        violations: broken promises.
+        hits: number of injected faults.
+        requests: number of requests.
+        fenced: number of clients that were told that they are fenced.
+        gave_up: processes that exited with an error, and its text.
+    """
+
+    violations: list[Violation]
+    hits: int
+    requests: int
+    fenced: int
+    gave_up: dict[str, str]
+
+
+class Exam(NamedTuple):
+    """What all runs have in common.
+
+    Attributes:
+        broker: address of a broker, `host:port`.
+        command: the adapter with its arguments; `{bootstrap}` is replaced by the address.
+        works: kinds of work that the adapter can do.
+        records: number of records of the producer.
+        timeout_s: time for the writers, and then for the readers.
+    """
+
+    broker: str
+    command: Sequence[str]
+    works: Collection[Work]
+    records: int
+    timeout_s: float
+
+    def run(self, faults: Sequence[FaultSpec]) -> Verdict:
+        """Play a plan and judge the client.
+
+        Raises:
+            UserError: the command cannot be started, or the broker does not work.
+        """
+        run = f"exam-client-{secrets.token_hex(4)}"
+        names = Names(run, f"{run}-group", f"{run}-id")
+        cluster = ClusterLogs(self.broker, names)
+        with cluster, KafkaProxy(self.broker, [*standing_faults(), *faults]) as proxy:
+            with _Processes(self, names, proxy.bootstrap) as processes:
+                committed, late = self._work(processes, cluster)
+            evidence = Evidence(
+                topic=names.topic,
+                count=self.records,
+                roles=processes.roles,
+                statements=processes.statements(),
+                exchanges=proxy.requests(),
+                logs=cluster.read("read_uncommitted"),
+                committed=committed,
+                late=late,
+                gave_up=processes.gave_up,
+            )
+            hits = sum(fault.hits for fault in proxy.faults[len(standing_faults()) :])
+        fenced = exchanges.fenced_count(exchanges.seen(evidence.exchanges))
+        requests = len(evidence.exchanges)
+        return Verdict(judge(evidence), hits, requests, fenced, processes.gave_up)
+
+    def _work(
+        self, processes: "_Processes", cluster: ClusterLogs
+    ) -> tuple[dict[TopicPartition, Log], list[str]]:
+        """Let all processes work; return the visible records and the names of late processes."""
+        deadline = time.monotonic() + self.timeout_s
+        for role in (MEMBERS[0], PRODUCER, ZOMBIE):
+            processes.start(role)
+        wait_until(lambda: processes.has_begun(ZOMBIE), deadline)
+        for role in (SUCCESSOR, MEMBERS[1]):
+            processes.start(role)
+        writers = [role for role in processes.roles if role.work is not Work.CONSUME]
+        wait_until(lambda: not processes.running(writers), deadline)
+        late = processes.kill(writers)
+        if Work.TRANSACT in self.works:
+            cluster.end_transactions()
+        committed = cluster.read("read_committed")
+        members = [role for role in processes.roles if role.work is Work.CONSUME]
+        wanted = {name for log in committed.values() for _, name in log}
+        deadline = time.monotonic() + self.timeout_s
+        wait_until(lambda: wanted <= processes.read() or not processes.running(members), deadline)
+        processes.terminate(members)
+        wait_until(lambda: not processes.running(members), time.monotonic() + CLOSE_S)
+        return committed, late + processes.kill(members)
+
+
+class _Processes:
+    """Processes of a run, in a `with`; their lines are read by threads."""
+
+    def __init__(self, exam: Exam, names: Names, bootstrap: str) -> None:
+        self._exam = exam
+        self._names = names
+        self._bootstrap = bootstrap
+        self._running: dict[Role, subprocess.Popen[str]] = {}
+        self._lines: dict[str, list[str]] = {}
+        self._readers: list[threading.Thread] = []
+        self._errors: dict[str, Path] = {}
+        self._directory = tempfile.TemporaryDirectory(prefix="exam-client-")
+        self.gave_up: dict[str, str] = {}
+
+    def __enter__(self) -> "_Processes":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill(list(self._running))
+        for reader in self._readers:
+            reader.join()
+        for role, process in self._running.items():
+            if process.returncode > 0:  # below 0: ended by a signal of this exam
+                text = self._errors[role.name].read_text(errors="replace")
+                self.gave_up[role.name] = error_in(text)
+        self._directory.cleanup()
+
+    @property
+    def roles(self) -> list[Role]:
+        """The processes that were started."""
+        return list(self._running)
+
+    def start(self, role: Role) -> None:
+        """Start a process, if the client can do its work. Raises UserError."""
+        exam = self._exam
+        if role.work not in exam.works:
+            return
+        words = [word.replace(PLACEHOLDER, self._bootstrap) for word in exam.command]
+        variables = environment(role, self._names, self._bootstrap, exam.records)
+        path = self._errors[role.name] = Path(self._directory.name, role.name)
+        try:
+            with path.open("w") as stderr:
+                process = subprocess.Popen(
+                    words,
+                    env={**os.environ, **variables},
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=stderr,
+                    text=True,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise UserError(
+                f"Cannot start {words[0]}: {error.strerror}.",
+                "Pass the command of an adapter after `--`.",
+            ) from None
+        self._running[role] = process
+        lines = self._lines[role.name] = []
+        reader = threading.Thread(target=_read, args=(process, lines), daemon=True)
+        reader.start()
+        self._readers.append(reader)
+
+    def statements(self) -> dict[str, list[Statement]]:
+        """Return the statements of each process so far."""
+        return {name: list(statements(list(lines))) for name, lines in self._lines.items()}
+
+    def read(self) -> set[str]:
+        """Return the names of records that members have read."""
+        return {
+            words[-1]
+            for lines in self.statements().values()
+            for verb, words in lines
+            if verb == "read"
+        }
+
+    def has_begun(self, role: Role) -> bool:
+        """True if a process has made a statement, has ended, or was not started."""
+        return bool(self.statements().get(role.name)) or not self.running([role])
+
+    def running(self, roles: Sequence[Role]) -> list[Role]:
+        """Return the processes that have not ended."""
+        return [role for role in roles if role in self._running and self._is_alive(role)]
+
+    def _is_alive(self, role: Role) -> bool:
+        return self._running[role].poll() is None
+
+    def terminate(self, roles: Sequence[Role]) -> None:
+        """Send SIGTERM."""
+        for role in self.running(roles):
+            self._running[role].send_signal(signal.SIGTERM)
+
+    def kill(self, roles: Sequence[Role]) -> list[str]:
+        """Kill processes that have not ended, with their children; return their names."""
+        killed = self.running(roles)
+        for role in killed:
+            os.killpg(self._running[role].pid, signal.SIGKILL)
+            self._running[role].wait()
+        return [role.name for role in killed]
+
+
+def _read(process: subprocess.Popen[str], lines: list[str]) -> None:
+    assert process.stdout is not None
+    with process.stdout:
+        lines.extend(process.stdout)
+
+
+def error_in(text: str) -> str:
+    """Return the last line of an output that names an error, or else the last line."""
+    lines = text.splitlines() or ["no message"]
+    return next((each for each in reversed(lines) if "error" in each.lower()), lines[-1]).strip()
+
+
+def wait_until(condition: Callable[[], bool], deadline: float) -> bool:
+    """Wait for a condition until a monotonic time; return whether it holds."""
+    while not condition():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(POLL_S)
+    return True

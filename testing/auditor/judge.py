@@ -1,0 +1,110 @@
+"""The judge of a run: promises of a client, compared with logs, requests and responses.
+
+records    an acknowledged record is in the log once, in its producer's order; no record is there
+           twice; readers read what is there; a transaction is visible to read_committed as a whole
+           or not at all, as its producer was told
+commits    no committed offset goes back within a generation; none passes a record that no member
+           has read
+owners     a partition has one member in a generation
+fencing    no request of a producer or member that knows it is fenced
+progress   each process ends in time without an error (the zombie may fail), all records of the
+           producer are acknowledged, and the members read all that is visible: plans have only
+           trouble that passes
+"""
+
+from collections.abc import Iterator
+
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.record_audit import RecordAudit, SendOutcome, SentRecord
+from brokertwin.testing.auditor import exchanges
+from brokertwin.testing.auditor.exchanges import Seen, Violation
+from brokertwin.testing.auditor.workload import PRODUCER, ZOMBIE, Evidence, Work, planned
+
+GROUP = "members"
+SHOWN = 5
+
+
+def judge(evidence: Evidence) -> list[Violation]:
+    """Return the broken promises of a run."""
+    seen = exchanges.seen(evidence.exchanges)
+    audit, found = _records(evidence)
+    return [
+        *found,
+        *exchanges.commits_back(seen),
+        *exchanges.owned_twice(seen),
+        *exchanges.after_fencing(seen),
+        *_unacknowledged(evidence, audit),
+        *_reading(evidence, audit, seen),
+        *(Violation("progress", f"{name} did not end in time") for name in evidence.late),
+        *(
+            Violation("progress", f"{name} gave up: {text}")
+            for name, text in evidence.gave_up.items()
+            if name != ZOMBIE.name
+        ),
+    ]
+
+
+def _records(evidence: Evidence) -> tuple[RecordAudit, list[Violation]]:
+    texts: list[str] = []
+    audit = RecordAudit(texts.append)
+    members: dict[str, list[str]] = {}
+    for record in planned(evidence.roles, evidence.count):
+        at = TopicPartition(evidence.topic, record.partition)
+        audit.sent[record.name] = SentRecord(record.producer, record.transaction, at)
+        audit.sent[record.name].outcome = SendOutcome.IN_DOUBT
+        if record.transaction:
+            members.setdefault(record.transaction, []).append(record.name)
+    for process, lines in evidence.statements.items():
+        for verb, words in lines:
+            if verb == "read":
+                at = TopicPartition(evidence.topic, int(words[0]))
+                audit.read(GROUP, at, int(words[1]), words[2], is_committed=True)
+            elif verb == "acked" and words[0] in audit.sent:
+                audit.acked(words[0], -1)
+            elif verb in ("committed", "aborted"):
+                transaction = f"{process}-{words[0]}"
+                is_committed = verb == "committed"
+                outcome = SendOutcome.ACKED if is_committed else SendOutcome.GIVEN_UP
+                audit.transactions[transaction] = outcome
+                for name in members.get(transaction, ()) if is_committed else ():
+                    audit.acked(name, -1)
+    unknown = sorted({name for names in audit.read_by.values() for name in names} - set(audit.sent))
+    if unknown:
+        texts.append(f"{unknown[0]} was read, which no process sent")
+    else:
+        audit.hold(evidence.logs, evidence.committed)
+    return audit, [Violation("records", text) for text in texts]
+
+
+def _unacknowledged(evidence: Evidence, audit: RecordAudit) -> Iterator[Violation]:
+    """Report records that the producer gave up."""
+    missing = [
+        name
+        for name, sent in audit.sent.items()
+        if sent.producer == PRODUCER.name and sent.outcome is not SendOutcome.ACKED
+    ]
+    if missing:
+        yield Violation("progress", f"{_some(missing)} of the producer not acknowledged")
+
+
+def _some(names: list[str]) -> str:
+    return f"{len(names)} records ({', '.join(names[:SHOWN])})"
+
+
+def _reading(evidence: Evidence, audit: RecordAudit, seen: list[Seen]) -> Iterator[Violation]:
+    """Report visible records that no member has read."""
+    if not any(role.work is Work.CONSUME for role in evidence.roles):
+        return
+    ends = exchanges.committed(seen)
+    missing = []
+    for at, log in evidence.committed.items():
+        for offset, name in log:
+            if name in audit.read_by[GROUP]:
+                continue
+            if offset < ends.get(at.partition, -1):
+                text = f"{name} at {offset} of partition {at.partition} was not read"
+                yield Violation("commits", f"{text}, but {ends[at.partition]} is committed")
+            else:
+                missing.append(name)
+    if missing:
+        yield Violation("progress", f"{_some(missing)} are visible and were not read")

@@ -1,0 +1,99 @@
+"""The cluster of a run, without the proxy: its topic, the end of its transactions, its logs."""
+
+from contextlib import closing, suppress
+from typing import Any, Literal
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+)
+from confluent_kafka import TopicPartition as Place
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.errors import UserError
+from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.kafka_io.topics import quiet
+from brokertwin.testing.auditor.workload import PARTITIONS, Log, Names
+
+TIMEOUT_S = 30.0
+FETCH_WAIT_MS = 20
+"""The end of an empty partition is known after this time."""
+
+
+class ClusterLogs:
+    """The topic, group and transactional id of a run; in a `with`, which deletes them.
+
+    Args:
+        address: host and port of a broker.
+        names: names of the run.
+
+    Raises:
+        UserError: the topic cannot be created.
+    """
+
+    def __init__(self, address: str, names: Names) -> None:
+        self._client: dict[str, Any] = quiet(ClientProperties({"bootstrap.servers": address}))
+        self._names = names
+        self._admin = AdminClient(self._client)
+
+    def __enter__(self) -> "ClusterLogs":
+        new = NewTopic(self._names.topic, num_partitions=PARTITIONS)
+        try:
+            for future in self._admin.create_topics([new], request_timeout=TIMEOUT_S).values():
+                future.result()
+        except KafkaException as error:
+            raise UserError(
+                f"Cannot create topic {self._names.topic}: {error.args[0].str()}.",
+                "Pass a broker that lets this user create topics.",
+            ) from None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        topics = self._admin.delete_topics([self._names.topic], request_timeout=TIMEOUT_S)
+        groups = self._admin.delete_consumer_groups([self._names.group], request_timeout=TIMEOUT_S)
+        for future in (*topics.values(), *groups.values()):
+            with suppress(KafkaException):  # the group may not exist, or still have a member
+                future.result()
+
+    def end_transactions(self) -> None:
+        """Abort what is open, so that read_committed reads to the end."""
+        producer = Producer({**self._client, "transactional.id": self._names.transactional_id})
+        producer.init_transactions(TIMEOUT_S)
+
+    def read(
+        self, isolation: Literal["read_committed", "read_uncommitted"]
+    ) -> dict[TopicPartition, Log]:
+        """Return the records of each partition, to its end."""
+        found: dict[TopicPartition, Log] = {
+            TopicPartition(self._names.topic, number): [] for number in range(PARTITIONS)
+        }
+        settings = {
+            "group.id": "exam-client-reader",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": FETCH_WAIT_MS,
+            "isolation.level": isolation,
+        }
+        with closing(Consumer({**self._client, **settings})) as reader:
+            reader.assign([Place(*at, OFFSET_BEGINNING) for at in found])
+            open_ones = set(found)
+            while open_ones:
+                message = reader.poll(TIMEOUT_S)
+                if message is None:
+                    raise UserError(
+                        f"Cannot read topic {self._names.topic} to its end in {TIMEOUT_S:.0f} s.",
+                        "Check that the broker is running.",
+                    )
+                number, offset, value = message.partition(), message.offset(), message.value()
+                assert number is not None and offset is not None, "both are known of a message"
+                at = TopicPartition(self._names.topic, number)
+                error = message.error()
+                if error is None:
+                    found[at].append((offset, (value or b"").decode()))
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    open_ones.discard(at)
+        return found

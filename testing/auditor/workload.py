@@ -1,0 +1,149 @@
+"""Work of the processes of a client, and the lines they print.
+
+A process learns its work from environment variables and prints a line for each fact that its client
+reports. It is an *adapter*: a small program for one client library.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from brokertwin.clients.partitions import TopicPartition
+
+PARTITIONS = 3
+PER_TRANSACTION = 3
+"""Records in a transaction."""
+
+ABORTED_EACH = 3
+"""Every third transaction is aborted."""
+
+RECORDS_PER_TRANSACTION = 10
+"""One transaction for so many records of a producer (`--count`)."""
+
+PLACEHOLDER = "{bootstrap}"
+
+
+class Work(StrEnum):
+    """Kinds of work, in `EXAM_WORK`."""
+
+    PRODUCE = "produce"
+    TRANSACT = "transact"
+    CONSUME = "consume"
+
+
+class Role(NamedTuple):
+    """A process of a run; its name is its client id and the prefix of its records."""
+
+    name: str
+    work: Work
+
+
+class Names(NamedTuple):
+    """Names of a run in the cluster."""
+
+    topic: str
+    group: str
+    transactional_id: str
+
+
+PRODUCER = Role("producer", Work.PRODUCE)
+ZOMBIE = Role("zombie", Work.TRANSACT)
+SUCCESSOR = Role("successor", Work.TRANSACT)
+MEMBERS = (Role("member-1", Work.CONSUME), Role("member-2", Work.CONSUME))
+ROLES = (PRODUCER, ZOMBIE, SUCCESSOR, *MEMBERS)
+"""The successor has the zombie's transactional id and fences it."""
+
+
+class PlannedRecord(NamedTuple):
+    """A record that a process sends; `transaction` is "" without one."""
+
+    name: str
+    producer: str
+    transaction: str
+    partition: int
+
+
+class Statement(NamedTuple):
+    """A line of a process: `acked zombie-7`, `read 2 14 zombie-7`."""
+
+    verb: str
+    words: tuple[str, ...]
+
+
+def count_for(work: Work, count: int) -> int:
+    """Return `EXAM_COUNT`: records to produce, or transactions."""
+    return count if work is Work.PRODUCE else max(1, count // RECORDS_PER_TRANSACTION)
+
+
+def environment(role: Role, names: Names, bootstrap: str, count: int) -> dict[str, str]:
+    """Return the variables of a process."""
+    return {
+        "EXAM_BOOTSTRAP": bootstrap,
+        "EXAM_WORK": role.work.value,
+        "EXAM_NAME": role.name,
+        "EXAM_TOPIC": names.topic,
+        "EXAM_PARTITIONS": str(PARTITIONS),
+        "EXAM_GROUP": names.group,
+        "EXAM_TRANSACTIONAL_ID": names.transactional_id,
+        "EXAM_COUNT": str(count_for(role.work, count)),
+    }
+
+
+def planned(roles: Iterable[Role], count: int) -> Iterator[PlannedRecord]:
+    """Yield the records that processes send, in their order for each process."""
+    for role in roles:
+        number = count_for(role.work, count)
+        if role.work is Work.PRODUCE:
+            for index in range(number):
+                name = f"{role.name}-{index}"
+                yield PlannedRecord(name, role.name, "", index % PARTITIONS)
+        elif role.work is Work.TRANSACT:
+            for transaction in range(number):
+                for index in range(PER_TRANSACTION):
+                    name = f"{role.name}-{transaction}-{index}"
+                    partition = (transaction + index) % PARTITIONS
+                    yield PlannedRecord(name, role.name, f"{role.name}-{transaction}", partition)
+
+
+VERBS: Mapping[str, int] = {"acked": 1, "committed": 1, "aborted": 1, "read": 3}
+"""Known lines with the number of their words. Other lines are ignored."""
+
+
+def statements(lines: Iterable[str]) -> Iterator[Statement]:
+    """Parse the lines of a process; lines of other forms are its own output."""
+    for line in lines:
+        verb, *words = line.split() or [""]
+        if VERBS.get(verb) == len(words):
+            yield Statement(verb, tuple(words))
+
+
+Log = list[tuple[int, str]]
+"""Offsets and values of the records of a partition."""
+
+
+class Evidence(msgspec.Struct, kw_only=True):
+    """All that is known about a run.
+
+    Attributes:
+        topic: name of the topic.
+        count: as given for the run (`--count`).
+        roles: processes that were started.
+        statements: process name to its lines, in order.
+        exchanges: requests with responses, as `KafkaProxy.requests()` returns them.
+        logs: the partitions' records at the end.
+        committed: the same, read with read_committed.
+        late: names of processes that did not end in time.
+        gave_up: names of processes that ended with an error, and its text.
+    """
+
+    topic: str
+    count: int
+    roles: list[Role]
+    statements: dict[str, list[Statement]]
+    exchanges: list[dict[str, object]]
+    logs: dict[TopicPartition, Log]
+    committed: dict[TopicPartition, Log]
+    late: list[str] = []
+    gave_up: dict[str, str] = {}

@@ -1,0 +1,55 @@
+"""`brokertwin exam-client`: exit codes, and the file of a failing plan."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from brokertwin.cli.main import app
+from brokertwin.errors import UserError
+from tests.testing.auditor.test_exam import LIAR, PRODUCER
+
+
+def run(*words: str) -> Result:
+    start = ("exam-client", "--work", "produce", "--count", "4", "--plans", "1")
+    return CliRunner().invoke(app, [*start, *words], catch_exceptions=True)
+
+
+def test_a_client_that_keeps_its_promises_ends_with_0(tmp_path: Path) -> None:
+    found = run("--keep", str(tmp_path), "--", sys.executable, "-c", PRODUCER)
+    assert found.exit_code == 0, found.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_broken_promise_ends_with_1_and_keeps_a_shrunk_plan_that_replays(tmp_path: Path) -> None:
+    """The plan of seed 0 loses a Produce response; without idempotence the retry is a repeat."""
+    repeats = PRODUCER.replace('"enable.idempotence": True', '"enable.idempotence": False')
+    client = ("--", sys.executable, "-c", repeats)
+    found = run("--seed", "0", "--keep", str(tmp_path), *client)
+    assert found.exit_code == 1
+    assert "broken: records: producer-0 is in the logs" in found.output
+    plan = tmp_path / "exam-client-seed-0.json"
+    (fault,) = json.loads(plan.read_text())["faults"]
+    assert (fault["effect"], fault["api"]) == ("lose", "PRODUCE")
+    assert run("--plan", str(plan), *client).exit_code == 1
+
+
+def test_a_promise_that_is_broken_without_faults_needs_no_plan(tmp_path: Path) -> None:
+    found = run("--keep", str(tmp_path), "--", sys.executable, "-c", LIAR)
+    assert found.exit_code == 1
+    assert "broken: records: producer-0 was acknowledged" in found.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_adapter_that_fails_without_faults_is_an_error_of_usage() -> None:
+    found = run("--", sys.executable, "-c", "raise SystemExit('no such topic')")
+    assert isinstance(found.exception, UserError)
+    assert "The adapter fails as producer without faults:\nno such topic" in str(found.exception)
+
+
+def test_an_unknown_kind_of_work_is_named() -> None:
+    found = run("--work", "share", "--", "adapter")
+    with pytest.raises(UserError, match="Invalid --work: share"):
+        raise found.exception or AssertionError(found.output)

@@ -1,0 +1,210 @@
+"""The judge: a run in which all promises are kept, and one for each broken promise."""
+
+import base64
+from typing import Any
+
+import pytest
+
+from brokertwin.clients.consumer_protocol import encode_assignment
+from brokertwin.clients.partitions import TopicPartition
+from brokertwin.state.core.errors import Error
+from brokertwin.testing.auditor.judge import judge
+from brokertwin.testing.auditor.workload import (
+    MEMBERS,
+    PARTITIONS,
+    PRODUCER,
+    ZOMBIE,
+    Evidence,
+    Log,
+    Statement,
+    planned,
+    statements,
+)
+
+TOPIC = "exam"
+COUNT = 30
+ROLES = [PRODUCER, ZOMBIE, MEMBERS[0]]
+ABORTED = "zombie-2"
+
+
+def place(partition: int) -> TopicPartition:
+    return TopicPartition(TOPIC, partition)
+
+
+def kept() -> Evidence:
+    """A run in which the client wrote, aborted, committed and read everything as planned."""
+    logs: dict[TopicPartition, Log] = {place(number): [] for number in range(PARTITIONS)}
+    committed: dict[TopicPartition, Log] = {place(number): [] for number in range(PARTITIONS)}
+    for each in planned(ROLES, COUNT):
+        entry = (len(logs[place(each.partition)]), each.name)
+        logs[place(each.partition)].append(entry)
+        if each.transaction != ABORTED:
+            committed[place(each.partition)].append(entry)
+    read = [
+        f"read {at.partition} {offset} {name}"
+        for at, log in committed.items()
+        for offset, name in log
+    ]
+    lines = {
+        PRODUCER.name: [f"acked producer-{number}" for number in range(COUNT)],
+        ZOMBIE.name: ["committed 0", "committed 1", "aborted 2"],
+        MEMBERS[0].name: read,
+    }
+    told = {name: list(statements(each)) for name, each in lines.items()}
+    return Evidence(
+        topic=TOPIC,
+        count=COUNT,
+        roles=ROLES,
+        statements=told,
+        exchanges=[commit_of_partition_0(len(logs[place(0)]))],
+        logs=logs,
+        committed=committed,
+    )
+
+
+def commit_of_partition_0(offset: int) -> dict[str, Any]:
+    def topics(**fields: int) -> list[dict[str, Any]]:
+        return [{"name": TOPIC, "partitions": [{"partitionIndex": 0, **fields}]}]
+
+    return {
+        "time": 0,
+        "requestHeader": {"requestApiKeyName": "OFFSET_COMMIT", "clientId": "member-1"},
+        "request": {
+            "groupId": "g",
+            "memberId": "m",
+            "generationIdOrMemberEpoch": 1,
+            "topics": topics(committedOffset=offset),
+        },
+        "response": {"topics": topics(errorCode=0)},
+    }
+
+
+def test_a_client_that_keeps_all_promises_is_not_accused() -> None:
+    assert judge(kept()) == []
+
+
+def test_records_that_the_client_gave_up_may_be_in_the_log() -> None:
+    run = kept()
+    run.statements[PRODUCER.name] = []
+    assert [each.promise for each in judge(run)] == ["progress"]
+
+
+def lose_a_record(run: Evidence) -> None:
+    """`producer-3` is in no log."""
+    del run.logs[place(0)][1], run.committed[place(0)][1]
+    run.statements[MEMBERS[0].name].remove(Statement("read", ("0", "1", "producer-3")))
+
+
+def repeat_a_record(run: Evidence) -> None:
+    for log in (run.logs, run.committed):
+        log[place(1)].append((99, "producer-1"))
+
+
+def swap_two_records(run: Evidence) -> None:
+    for log in (run.logs, run.committed):
+        first, second = log[place(2)][:2]
+        log[place(2)][:2] = [(first[0], second[1]), (second[0], first[1])]
+    told = run.statements[MEMBERS[0].name]
+    run.statements[MEMBERS[0].name] = [each for each in told if each.words[0] != "2"]
+
+
+def hide_a_part_of_a_transaction(run: Evidence) -> None:
+    run.committed[place(1)] = [e for e in run.committed[place(1)] if e[1] != "zombie-0-1"]
+
+
+def show_an_aborted_record(run: Evidence) -> None:
+    run.statements[MEMBERS[0].name].append(Statement("read", ("2", "12", "zombie-2-0")))
+
+
+def skip_a_record(run: Evidence) -> None:
+    run.statements[MEMBERS[0].name].remove(Statement("read", ("0", "0", "producer-0")))
+
+
+def stop_reading(run: Evidence) -> None:
+    told = run.statements[MEMBERS[0].name]
+    run.statements[MEMBERS[0].name] = [each for each in told if each.words[0] != "1"]
+
+
+def give_up(run: Evidence) -> None:
+    run.statements[PRODUCER.name].remove(Statement("acked", ("producer-4",)))
+
+
+def hang(run: Evidence) -> None:
+    run.late.append(PRODUCER.name)
+
+
+def go_back(run: Evidence) -> None:
+    run.exchanges.append({**commit_of_partition_0(3), "time": 10})
+
+
+def assign_twice(run: Evidence) -> None:
+    assignment = base64.b64encode(encode_assignment([place(0)])).decode()
+    for member in ("m", "n"):
+        run.exchanges.append(
+            {
+                "time": 0,
+                "requestHeader": {"requestApiKeyName": "SYNC_GROUP"},
+                "request": {"groupId": "g", "generationId": 1, "memberId": member},
+                "response": {"errorCode": 0, "assignment": assignment},
+            }
+        )
+
+
+def go_on_after_fencing(run: Evidence) -> None:
+    for time in (0, 10_000):
+        run.exchanges.append(
+            {
+                "time": time,
+                "requestHeader": {"requestApiKeyName": "END_TXN", "clientId": "zombie"},
+                "request": {"transactionalId": "t", "producerId": 7, "producerEpoch": 0},
+                "response": {"errorCode": Error.PRODUCER_FENCED},
+            }
+        )
+
+
+def fail(run: Evidence) -> None:
+    run.gave_up[MEMBERS[0].name] = "KafkaError"
+
+
+def read_an_unknown_record(run: Evidence) -> None:
+    run.statements[MEMBERS[0].name].append(Statement("read", ("0", "50", "stranger")))
+
+
+@pytest.mark.parametrize(
+    ("breaks", "promise", "says"),
+    [
+        (lose_a_record, "records", "producer-3 was acknowledged at -1, and is lost"),
+        (repeat_a_record, "records", "producer-1 is in the logs 2 times"),
+        (swap_two_records, "records", "producer-2 of producer is after producer-5"),
+        (hide_a_part_of_a_transaction, "records", "transaction zombie-0 was committed"),
+        (show_an_aborted_record, "records", "zombie-2-0 was read by read_committed"),
+        (read_an_unknown_record, "records", "stranger was read, which no process sent"),
+        (skip_a_record, "commits", "producer-0 at 0 of partition 0 was not read, but"),
+        (go_back, "commits", "member-1 commits 3 of exam-0 after"),
+        (assign_twice, "owners", "exam-0 is assigned to m and n in generation 1"),
+        (go_on_after_fencing, "fencing", "zombie sends END_TXN 10000 ms after 90"),
+        (stop_reading, "progress", "are visible and were not read"),
+        (give_up, "progress", "1 records (producer-4) of the producer not acknowledged"),
+        (fail, "progress", "member-1 gave up: KafkaError"),
+        (hang, "progress", "producer did not end in time"),
+    ],
+)
+def test_a_broken_promise_is_reported(breaks: Any, promise: str, says: str) -> None:
+    run = kept()
+    breaks(run)
+    found = judge(run)
+    assert [each for each in found if each.promise == promise and says in each.text], found
+
+
+def test_a_zombie_may_end_with_an_error() -> None:
+    run = kept()
+    run.gave_up[ZOMBIE.name] = "ProducerFenced"
+    assert judge(run) == []
+
+
+def test_a_transaction_without_a_statement_must_still_be_atomic() -> None:
+    run = kept()
+    run.statements[ZOMBIE.name] = []
+    assert judge(run) == []
+    hide_a_part_of_a_transaction(run)
+    assert any("of transaction zombie-0" in each.text for each in judge(run))

@@ -1,0 +1,49 @@
+"""Work of the processes: variables, planned records, and parsed lines."""
+
+from brokertwin.testing.auditor.workload import (
+    MEMBERS,
+    PRODUCER,
+    ZOMBIE,
+    Names,
+    PlannedRecord,
+    Statement,
+    environment,
+    planned,
+    statements,
+)
+
+NAMES = Names("topic", "group", "id")
+
+
+def test_a_process_learns_its_work_from_variables() -> None:
+    assert environment(ZOMBIE, NAMES, "localhost:1", 100) == {
+        "EXAM_BOOTSTRAP": "localhost:1",
+        "EXAM_WORK": "transact",
+        "EXAM_NAME": "zombie",
+        "EXAM_TOPIC": "topic",
+        "EXAM_PARTITIONS": "3",
+        "EXAM_GROUP": "group",
+        "EXAM_TRANSACTIONAL_ID": "id",
+        "EXAM_COUNT": "10",
+    }
+
+
+def test_planned_records_are_those_of_writers_in_their_order() -> None:
+    found = list(planned([PRODUCER, ZOMBIE, *MEMBERS], 10))
+    assert found[:2] == [
+        PlannedRecord("producer-0", "producer", "", 0),
+        PlannedRecord("producer-1", "producer", "", 1),
+    ]
+    assert found[10:] == [
+        PlannedRecord("zombie-0-0", "zombie", "zombie-0", 0),
+        PlannedRecord("zombie-0-1", "zombie", "zombie-0", 1),
+        PlannedRecord("zombie-0-2", "zombie", "zombie-0", 2),
+    ]
+
+
+def test_lines_of_other_forms_are_ignored() -> None:
+    lines = ["acked a-1\n", "", "warning: slow", "acked", "read 0 5 a-1\n", "read 0 5"]
+    assert list(statements(lines)) == [
+        Statement("acked", ("a-1",)),
+        Statement("read", ("0", "5", "a-1")),
+    ]
