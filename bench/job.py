@@ -16,7 +16,8 @@ them from the same topic of a real Kafka broker and writes to its own topic:
   packages are installed into `build/peers` on first use.
 
 The rate counts rows after the first fifth, which warms up, by their timestamps in Kafka. Processor
-time of these rows is that of Spark's processes, without Kafka; it depends less on other load.
+time of these rows is that of Spark's processes and of Kafka, where the sink's options save most.
+Spark's engines share a JVM that becomes faster, so compare them in several orders (`--engine`).
 Nothing is printed unless all deciding engines agree on the error and offset of each request.
 """
 
@@ -36,6 +37,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import processors
+import psutil
 from produced import PARTITIONS, REQUESTS_PARTITIONS, request, topic
 from rich.progress import Progress
 from spark_time import spark_time
@@ -115,7 +117,7 @@ class JobMeasured:
     Attributes:
         engine: its name.
         rate: rows per second after the warm-up.
-        spent_us: processor time of Spark's processes for a row, in µs; None without Spark.
+        spent_us: processor time for a row in µs, of Spark and Kafka; None without Spark.
         answers: a hash of its responses.
     """
 
@@ -126,7 +128,7 @@ class JobMeasured:
 
 
 class SpentTime:
-    """Processor time of Spark's processes, read from time to time while an engine runs."""
+    """Processor time of Spark and Kafka, read from time to time while an engine runs."""
 
     def __init__(self) -> None:
         self._at: list[float] = []
@@ -152,7 +154,14 @@ class SpentTime:
     def _follow(self) -> None:
         while not self._is_over.wait(SPENT_POLL_S):
             self._at.append(time.time())
-            self._spent.append(sum(spark_time().values()))
+            self._spent.append(sum(spark_time().values()) + kafka_time())
+
+
+def kafka_time() -> float:
+    """Return the processor time of the Kafka broker below this process, in seconds."""
+    (kafka,) = (each for each in psutil.Process().children() if "kafka.Kafka" in each.cmdline())
+    times = kafka.cpu_times()
+    return times.user + times.system
 
 
 def documents(cluster: str, requests: int) -> Iterator[bytes]:
