@@ -37,8 +37,8 @@ from brokertwin.state.core.wire.generated.streams_group_rows import (
     StreamsGroupTopologyValue,
 )
 from brokertwin.state.core.wire.primitives import MalformedError, Reader
+from brokertwin.state.core.wire.rows import Row as Value
 from brokertwin.state.core.wire.rows import RowKey, kind_of
-from brokertwin.state.core.wire.rows import VersionedRow as Value
 from brokertwin.state.groups import offset_records
 from brokertwin.state.groups.consumer_protocol import assignment_of
 from brokertwin.state.groups.offset_records import OffsetKey

@@ -37,7 +37,7 @@ from brokertwin.state.core.wire.generated.group_rows import (
     GroupMetadataValue,
     MemberMetadata,
 )
-from brokertwin.state.core.wire.rows import Encoded, VersionedRow
+from brokertwin.state.core.wire.rows import Encoded, Row
 from brokertwin.state.groups import offset_records, streams_rows
 from brokertwin.state.groups.row_encoders import Encoder, alike, of_epoch, of_field
 
@@ -89,7 +89,7 @@ def _classic_member(member: GroupMember) -> MemberMetadata:
     return found
 
 
-def _member(record: ConsumerGroupMemberMetadataWritten) -> VersionedRow | None:
+def _member(record: ConsumerGroupMemberMetadataWritten) -> Row | None:
     said = record.metadata
     if said is None:
         return None
@@ -116,7 +116,7 @@ def _of_classic(said: ClassicMemberMetadata | None) -> consumer.ClassicMemberMet
     )
 
 
-def _target(record: ConsumerGroupTargetAssignmentMemberWritten) -> VersionedRow | None:
+def _target(record: ConsumerGroupTargetAssignmentMemberWritten) -> Row | None:
     topics = record.topic_partitions
     if topics is None:
         return None
@@ -124,7 +124,7 @@ def _target(record: ConsumerGroupTargetAssignmentMemberWritten) -> VersionedRow 
     return consumer.ConsumerGroupTargetAssignmentMemberValue(topic_partitions=parts)
 
 
-def _current(record: ConsumerGroupCurrentMemberAssignmentWritten) -> VersionedRow | None:
+def _current(record: ConsumerGroupCurrentMemberAssignmentWritten) -> Row | None:
     has = record.assignment
     if has is None:
         return None
@@ -151,7 +151,7 @@ def _with_epochs(
     ]
 
 
-def _share_target(record: ShareGroupTargetAssignmentMemberWritten) -> VersionedRow | None:
+def _share_target(record: ShareGroupTargetAssignmentMemberWritten) -> Row | None:
     topics = record.topic_partitions
     if topics is None:
         return None
@@ -159,7 +159,7 @@ def _share_target(record: ShareGroupTargetAssignmentMemberWritten) -> VersionedR
     return share.ShareGroupTargetAssignmentMemberValue(topic_partitions=parts)
 
 
-def _share_current(record: ShareGroupCurrentMemberAssignmentWritten) -> VersionedRow | None:
+def _share_current(record: ShareGroupCurrentMemberAssignmentWritten) -> Row | None:
     has = record.assignment
     if has is None:
         return None
@@ -173,7 +173,7 @@ def _share_current(record: ShareGroupCurrentMemberAssignmentWritten) -> Versione
     )
 
 
-def _state_partitions(record: ShareGroupStatePartitionMetadataWritten) -> VersionedRow | None:
+def _state_partitions(record: ShareGroupStatePartitionMetadataWritten) -> Row | None:
     known = record.metadata
     if known is None:
         return None

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from brokertwin.state.core.wire.rows import RowKey, VersionedRow
+from brokertwin.state.core.wire.rows import Row, RowKey
 
 T = TypeVar("T")
 
@@ -14,7 +14,7 @@ class Encoder(NamedTuple):
     """Makes the row of a record: its key, and the value or None."""
 
     key: type[RowKey]
-    value: Callable[[Any], VersionedRow | None]
+    value: Callable[[Any], Row | None]
 
 
 def alike(source: object, kind: type[T]) -> T:
@@ -22,16 +22,16 @@ def alike(source: object, kind: type[T]) -> T:
     return msgspec.convert(source, kind, from_attributes=True)
 
 
-def of_field(name: str, kind: type[VersionedRow]) -> Callable[[Any], VersionedRow | None]:
+def of_field(name: str, kind: type[Row]) -> Callable[[Any], Row | None]:
     """The value has the fields of a field of the record, which is None in a tombstone."""
 
-    def value(record: Any) -> VersionedRow | None:
+    def value(record: Any) -> Row | None:
         found = getattr(record, name)
         return None if found is None else alike(found, kind)
 
     return value
 
 
-def of_epoch(name: str, kind: type[VersionedRow]) -> Callable[[Any], VersionedRow | None]:
+def of_epoch(name: str, kind: type[Row]) -> Callable[[Any], Row | None]:
     """The value has the fields of the record, whose epoch is None in a tombstone."""
     return lambda record: None if getattr(record, name) is None else alike(record, kind)

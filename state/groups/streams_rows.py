@@ -13,11 +13,11 @@ from brokertwin.state.core.streams_records import (
     TopicInfo,
 )
 from brokertwin.state.core.wire.generated import streams_group_rows as streams
-from brokertwin.state.core.wire.rows import VersionedRow
+from brokertwin.state.core.wire.rows import Row
 from brokertwin.state.groups.row_encoders import Encoder, alike, of_epoch
 
 
-def _epoch(record: StreamsGroupMetadataWritten) -> VersionedRow | None:
+def _epoch(record: StreamsGroupMetadataWritten) -> Row | None:
     if record.epoch is None:
         return None
     return streams.StreamsGroupMetadataValue(
@@ -30,7 +30,7 @@ def _epoch(record: StreamsGroupMetadataWritten) -> VersionedRow | None:
     )
 
 
-def _member(record: StreamsGroupMemberMetadataWritten) -> VersionedRow | None:
+def _member(record: StreamsGroupMemberMetadataWritten) -> Row | None:
     said = record.metadata
     if said is None:
         return None
@@ -48,7 +48,7 @@ def _member(record: StreamsGroupMemberMetadataWritten) -> VersionedRow | None:
     )
 
 
-def _target(record: StreamsGroupTargetAssignmentMemberWritten) -> VersionedRow | None:
+def _target(record: StreamsGroupTargetAssignmentMemberWritten) -> Row | None:
     tasks = record.tasks
     if tasks is None:
         return None
@@ -63,7 +63,7 @@ def _target_tasks(tasks: Tasks) -> list[streams.StreamsGroupTargetTaskIds]:
     return [streams.StreamsGroupTargetTaskIds(part, sorted(tasks[part])) for part in sorted(tasks)]
 
 
-def _current(record: StreamsGroupCurrentMemberAssignmentWritten) -> VersionedRow | None:
+def _current(record: StreamsGroupCurrentMemberAssignmentWritten) -> Row | None:
     has = record.assignment
     if has is None:
         return None
@@ -92,7 +92,7 @@ def _passive(tasks: Tasks) -> list[streams.StreamsGroupTaskIds]:
     return [streams.StreamsGroupTaskIds(part, sorted(tasks[part])) for part in sorted(tasks)]
 
 
-def _topology(record: StreamsGroupTopologyWritten) -> VersionedRow | None:
+def _topology(record: StreamsGroupTopologyWritten) -> Row | None:
     if record.topology is None:
         return None
     return streams.StreamsGroupTopologyValue(

@@ -15,7 +15,7 @@ from brokertwin.gateway.protocol.schema import MessageSchema, message_of
 from brokertwin.gateway.protocol.writing import writer_of
 from brokertwin.state.core.wire import generated
 from brokertwin.state.core.wire.primitives import MalformedError, Reader
-from brokertwin.state.core.wire.rows import RowKey, VersionedRow
+from brokertwin.state.core.wire.rows import Row, RowKey
 from tests.support.bodies import bodies_of
 from tests.support.examples import examples
 from tests.wire.methods import snake
@@ -26,7 +26,7 @@ NULL_STRUCT = "classicMemberMetadata"
 """A tagged struct whose null Kafka writes as 0, and the gateway as -1."""
 
 
-def kinds() -> dict[str, type[VersionedRow | RowKey]]:
+def kinds() -> dict[str, type[Row | RowKey]]:
     modules = [
         importlib.import_module(f"{generated.__name__}.{module.name}")
         for module in pkgutil.iter_modules(generated.__path__)
@@ -39,7 +39,7 @@ KINDS = kinds()
 VERSIONS = [
     (name, version)
     for name, kind in KINDS.items()
-    for version in range(kind.VERSIONS[1] + 1 if issubclass(kind, VersionedRow) else 1)
+    for version in range(kind.VERSIONS[1] + 1 if issubclass(kind, Row) else 1)
 ]
 
 
@@ -74,12 +74,10 @@ def test_both_codecs_agree(name: str, version: int, data: st.DataObject) -> None
     assert read(bytes(out), 0) == (body, len(out))
 
 
-@pytest.mark.parametrize(
-    "name", [name for name, kind in KINDS.items() if issubclass(kind, VersionedRow)]
-)
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if issubclass(kind, Row)])
 def test_cut_rows_and_unknown_versions_are_refused(name: str) -> None:
     kind = KINDS[name]
-    assert issubclass(kind, VersionedRow)
+    assert issubclass(kind, Row)
     newest = kind.VERSIONS[1]
     encoded = kind().encoded(newest)
     assert kind.decoded(encoded) == kind()

@@ -64,7 +64,7 @@ class RowKey(RowPart):
         return found
 
 
-class VersionedRow(RowPart):
+class Row(RowPart):
     """A value, or another message that begins with its version.
 
     `VERSIONS` are the first and the last one, and `FLEXIBLE` the first with compact lengths.
