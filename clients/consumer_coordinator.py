@@ -83,7 +83,7 @@ class ClientMemberState(StrEnum):
 JOINED = frozenset({ClientMemberState.COMPLETING_REBALANCE, ClientMemberState.STABLE})
 
 
-class UnacknowledgedCommit(msgspec.Struct):
+class UnackedCommit(msgspec.Struct):
     """An unacknowledged commit; retried until `until`, in ms."""
 
     id: int
@@ -99,7 +99,7 @@ class _Pending(NamedTuple):
 
     api: str
     generation: Generation
-    commit: UnacknowledgedCommit | None = None
+    commit: UnackedCommit | None = None
 
 
 class ClassicMembership:
@@ -146,8 +146,8 @@ class ClassicMembership:
         self._must_rejoin = self._must_prepare = True
         self._rejoin_reason = ""
         self._prepare_until: int | None = None
-        self._prepare_commit: UnacknowledgedCommit | None = None
-        self._commits: list[UnacknowledgedCommit] = []
+        self._prepare_commit: UnackedCommit | None = None
+        self._commits: list[UnackedCommit] = []
         self._attempts = 0
         self._retry_at = self._heartbeat_at = self._session_until = self._poll_until = 0
         self._commit_at: int | None = None
@@ -476,11 +476,9 @@ class ClassicMembership:
 
     def _queue_commit(
         self, now: int, offsets: dict[TopicPartition, int], until: int
-    ) -> UnacknowledgedCommit:
+    ) -> UnackedCommit:
         self._last_id += 1
-        commit = UnacknowledgedCommit(
-            self._last_id, offsets, until, self.subscription.epochs_of(offsets)
-        )
+        commit = UnackedCommit(self._last_id, offsets, until, self.subscription.epochs_of(offsets))
         if offsets:
             self._commits.append(commit)
             self._send_commits(now)
@@ -520,13 +518,13 @@ class ClassicMembership:
             self._end(error)
         self._commit_failed(now, commit, error)
 
-    def _commit_failed(self, now: int, commit: UnacknowledgedCommit, error: Error) -> None:
+    def _commit_failed(self, now: int, commit: UnackedCommit, error: Error) -> None:
         commit.is_in_flight = False
         commit.retry_at = now + self._pause()
         if error not in RETRIABLE_COMMIT or commit.retry_at >= commit.until:
             self._give_up(commit, error)
 
-    def _give_up(self, commit: UnacknowledgedCommit, error: Error) -> None:
+    def _give_up(self, commit: UnackedCommit, error: Error) -> None:
         self._commits.remove(commit)
         self.events.append(CommitFailed(commit.id, error))
 
@@ -571,7 +569,7 @@ class ClassicMembership:
         body: Body,
         *,
         timeout_ms: int | None = None,
-        commit: UnacknowledgedCommit | None = None,
+        commit: UnackedCommit | None = None,
     ) -> None:
         self._last_id += 1
         self._pending[self._last_id] = _Pending(api, self.generation, commit)

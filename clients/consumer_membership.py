@@ -35,7 +35,7 @@ from brokertwin.clients.consumer_coordinator import (
     RETRIABLE,
     ClassicMembership,
     ClientMemberState,
-    UnacknowledgedCommit,
+    UnackedCommit,
 )
 from brokertwin.clients.consumer_events import (
     PartitionsAssigned,
@@ -196,7 +196,7 @@ class ConsumerMembership(ClassicMembership):
             self._reported = None
         super().failed(now, request_id)
 
-    def _commit_failed(self, now: int, commit: UnacknowledgedCommit, error: Error) -> None:
+    def _commit_failed(self, now: int, commit: UnackedCommit, error: Error) -> None:
         """Fail a commit; a deleted topic does not block a rebalance."""
         if commit is self._prepare_commit and error is Error.UNKNOWN_TOPIC_OR_PARTITION:
             self._give_up(commit, error)

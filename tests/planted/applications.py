@@ -14,8 +14,8 @@ APPLICATIONS: tuple[Planted, ...] = (
         "eager-worker-stops",
         "an eager worker stops everything before it joins",
         "brokertwin.clients.connect.worker_coordinator",
-        "        if self.generation.protocol == Protocol.EAGER:\n",
-        "        if self.generation.protocol == Protocol.EAGER and self.is_leader:\n",
+        "        if self.generation.protocol == ConnectProtocol.EAGER:\n",
+        "        if self.generation.protocol == ConnectProtocol.EAGER and self.is_leader:\n",
     ),
     Planted(
         "worker-prepares-again",

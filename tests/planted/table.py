@@ -418,8 +418,8 @@ PLANTED: tuple[Planted, ...] = (
         "client-commit-flushed",
         "a commit waits until every record has its outcome",
         "brokertwin.clients.transactions",
-        "if self.state is TransactionState.COMMITTING and is_flushed:",
-        "if self.state is TransactionState.COMMITTING:",
+        "if self.state is TransactionManagerState.COMMITTING and is_flushed:",
+        "if self.state is TransactionManagerState.COMMITTING:",
     ),
     Planted(
         "client-adds-first",

@@ -208,5 +208,13 @@ BOUNDS = {
     "records of a batch": Bound(("gateway/test_hostile_clients.py",)),
     "in-flight requests to a job": Bound(("gateway/engine/test_spark_engine.py",)),
     "requests queued for a job": Bound(("gateway/engine/test_spark_engine.py",)),
+    "exchanges of an entity that wait for earlier ones": Bound(("streaming/live/test_entity.py",)),
+    "ids of an entity's exchanges, to find repeats": Bound(("streaming/live/test_entity.py",)),
+    "unpaired entries of a Kroxylicious connection": Bound(("streaming/live/test_reading.py",)),
+    "entities": Bound(("streaming/live/test_operator.py",)),
+    "topic ids, transactional producer ids and the places of their offsets": Bound(
+        ("streaming/live/test_facts.py",)
+    ),
+    "snapshots of a table": Bound(("streaming/live/test_outputs.py",)),
 }
 """Collection, as named in docs/limits.md."""

@@ -278,12 +278,10 @@ def test_every_request_is_answered_pending_dropped_or_a_dead_letter(story: Story
 def decide_as_drawn(seed: int, schedule: Callable[[Callable[[int], int]], DeliveryOrder]) -> None:
     """Decide a history of several brokers; a drawn order controls the delivery of messages."""
     story, source = seeded(seed), random.Random(seed)
-    cell, rows = Cell(story.settings), []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run.CellLoop, "_schedule", lambda _: schedule(source.randrange))
-        for offset, document in enumerate(story.documents):
-            rows += cell.handle(document, Position(0, offset))
-            hold(cell)
+    cell, rows = Cell(story.settings, make_schedule=lambda: schedule(source.randrange)), []
+    for offset, document in enumerate(story.documents):
+        rows += cell.handle(document, Position(0, offset))
+        hold(cell)
     assert_all_are_answered(story, cell, rows)
     letters = [msgspec.json.decode(r.value or b"") for r in rows if r.topic == outputs.DEAD_LETTERS]
     assert [letter for letter in letters if letter["reason"] == Reason.FAULT] == []

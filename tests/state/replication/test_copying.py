@@ -2,7 +2,7 @@
 
 import pytest
 
-from brokertwin.state.cell import run
+from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cell.delivery import RandomDelivery
 from brokertwin.state.logs import log as logs_room
 from brokertwin.state.logs.log import Log, log_key
@@ -118,14 +118,14 @@ def test_follower_that_needs_sealed_batches_takes_over_the_log(
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_any_delivery_order_gives_the_same_state(
-    monkeypatch: pytest.MonkeyPatch, bench: Bench, seed: int
-) -> None:
+def test_any_delivery_order_gives_the_same_state(bench: Bench, seed: int) -> None:
     """Messages between the same two machines keep their order."""
     drawn = iter(range(seed, 10**9, 7919))
     topic_id = topic(bench)
-    monkeypatch.setattr(
-        run.CellLoop, "_schedule", lambda _: RandomDelivery(lambda count: next(drawn) % count)
+    bench.cell = Cell(
+        bench.settings,
+        bench.cell.columns(),
+        make_schedule=lambda: RandomDelivery(lambda count: next(drawn) % count),
     )
     for count in (1, 5, 2):
         assert produce(bench, count=count)["errorCode"] == 0
