@@ -207,7 +207,7 @@ def test_it(kafka_broker):
 """
     )
     command = [light_python, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider"]
-    command += ["-W", "ignore:read_text is deprecated:DeprecationWarning"]
+    command += ["-W", "ignore:open_text is deprecated", "-W", "ignore:read_text is deprecated"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 passed" in done.stdout
