@@ -316,6 +316,7 @@ def look_ups(side: Side, name: str, now: int) -> list[Any]:
     return found
 
 
+@pytest.mark.full
 @pytest.mark.compares
 def test_cleaner_leaves_the_same_records_as_kafkas(sides: Sides) -> None:
     now = sides.now

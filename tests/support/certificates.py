@@ -51,6 +51,7 @@ class Authority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "authority")])
         builder = self._builder(self._name, self._key.public_key())
+        builder = builder.add_extension(_MAY_SIGN, critical=True)
         self._certificate = builder.add_extension(
             x509.BasicConstraints(ca=True, path_length=None), critical=True
         ).sign(self._key, hashes.SHA256())
@@ -82,7 +83,7 @@ class Authority:
         self, subject: x509.Name, key: ec.EllipticCurvePublicKey, lasts: datetime.timedelta = VALID
     ) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.UTC)
-        return x509.CertificateBuilder(
+        builder = x509.CertificateBuilder(
             issuer_name=self._name,
             subject_name=subject,
             public_key=key,
@@ -90,6 +91,15 @@ class Authority:
             not_valid_before=now - VALID,
             not_valid_after=now + lasts,
         )
+        own = x509.SubjectKeyIdentifier.from_public_key(key)
+        of_issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        return builder.add_extension(own, critical=False).add_extension(of_issuer, critical=False)
+
+
+_USES = ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment")
+_USES += ("key_agreement", "crl_sign", "encipher_only", "decipher_only")
+_MAY_SIGN = x509.KeyUsage(key_cert_sign=True, **dict.fromkeys(_USES, False))
+"""Usage of an authority's key; Python 3.13 requires it."""
 
 
 def _alternative(host: str) -> x509.GeneralName:
