@@ -79,7 +79,10 @@ POISON = {
     Reason.NOT_JSON: b"{",
     Reason.NOT_UTF8: b'{"id": "\xff"}',
     Reason.TOO_LARGE: b" " * (8 * 1024 * 1024 + 1),
-    Reason.TOO_DEEP: b'{"id":"x","cluster":"bench","request":' + b"[" * 9000 + b"]" * 9000 + b"}",
+    Reason.TOO_DEEP: b'{"id":"x","cluster":"bench","request":'
+    + b"[" * 100_000
+    + b"]" * 100_000
+    + b"}",
     Reason.OUT_OF_RANGE: b'{"id":"x","cluster":"bench","broker":4294967296}',
     Reason.WRONG_TYPE: b'{"id":"x","cluster":"bench","time":"now"}',
     Reason.MISSING_FIELD: b'{"id":"x","cluster":"bench"}',
