@@ -228,7 +228,7 @@ class FaultyEngine(LocalEngine):
         return future
 
     def _process(self, request: EdgeRequest, injection: InjectedFaults) -> _Future:
-        """Process what the faults leave of a request, and change its response."""
+        """Process the rest of a request after its faults, and change its response."""
         wanted = RequestFrame(request.header, request.body)
         plan = injection.plan(wanted, request.broker, self)
         self._forget_refused(plan.refused)

@@ -2,7 +2,7 @@
 
     plan (seed) -> proxy with faults -> processes of the client -> evidence -> violations
 
-workload    what the processes of a client have to do, and the lines they print
+workload    work of the processes of a client, and the lines they print
 plans       fault plans from seeds, and shrinking of a failing one
 exchanges   promises that requests and responses show: commits, owners, fencing
 judge       all promises: records and transactions against the logs, and `exchanges`

@@ -49,7 +49,7 @@ class Verdict(NamedTuple):
         violations: broken promises.
         hits: number of injected faults.
         requests: number of requests.
-        fenced: number of clients that were told that they are fenced.
+        fenced: number of clients that received an error for an old epoch.
         gave_up: processes that exited with an error, and its text.
     """
 

@@ -156,7 +156,7 @@ def _reports(each: SeenExchange, owners: dict[tuple[str, str, int], str]) -> Ite
 
 
 def after_fencing(exchanges: Iterable[SeenExchange]) -> Iterator[Violation]:
-    """Report requests of a producer or member that was told before that it is fenced."""
+    """Report requests of a producer or member after a response that fenced it."""
     fenced: dict[tuple[Any, ...], tuple[float, int]] = {}
     for each in exchanges:
         codes = bodies.errors(each.response)
@@ -174,7 +174,7 @@ def after_fencing(exchanges: Iterable[SeenExchange]) -> Iterator[Violation]:
 
 
 def fenced_count(exchanges: Iterable[SeenExchange]) -> int:
-    """Return how many producers were told that they have an old epoch."""
+    """Return the number of producers that received an error for an old epoch."""
     return len(
         {
             each.client

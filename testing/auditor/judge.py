@@ -1,8 +1,8 @@
 """The judge of a run: promises of a client, compared with logs, requests and responses.
 
 records    an acknowledged record is in the log once, in its producer's order; no record is there
-           twice; readers read what is there; a transaction is visible to read_committed as a whole
-           or not at all, as its producer was told
+           twice; members read all visible records; a transaction is visible to read_committed as a
+           whole or not at all, as the EndTxn response says
 commits    no committed offset goes back within a generation; none passes a record that no member
            has read
 owners     a partition has one member in a generation

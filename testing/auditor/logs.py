@@ -60,7 +60,7 @@ class ClusterLogs:
                 future.result()
 
     def end_transactions(self) -> None:
-        """Abort what is open, so that read_committed reads to the end."""
+        """Abort open transactions, so that read_committed reads to the end."""
         producer = Producer({**self._client, "transactional.id": self._names.transactional_id})
         producer.init_transactions(TIMEOUT_S)
 

@@ -20,7 +20,7 @@ ABORTED_EACH = 3
 """Every third transaction is aborted."""
 
 RECORDS_PER_TRANSACTION = 10
-"""One transaction for so many records of a producer (`--count`)."""
+"""A producer begins a transaction for each 10 records of `--count`."""
 
 PLACEHOLDER = "{bootstrap}"
 
