@@ -13,19 +13,19 @@ from brokertwin.streaming.live.entity import BLOCK_MS, LATE_MS, LiveEntity, Seen
 from brokertwin.streaming.live.facts import ClusterFacts
 from brokertwin.streaming.live.kinds import kept_ms
 from tests.support import audits
-from tests.support.live import LiveMachines, cut, of_entities
+from tests.support.live import LiveMachines, cut
 
 SEEDS = 2
 
 
 def exchanges_of(recording: str) -> list[RecordedExchange]:
     """The exchanges of a recording in the order in which a topic may have them."""
-    return sorted(audits.whole(recording).history.recording.exchanges, key=lambda e: e.line.time)
+    return sorted(audits.whole(recording).history.replication.exchanges, key=lambda e: e.line.time)
 
 
 @pytest.mark.parametrize("recording", audits.RECORDINGS)
 def test_findings_are_those_of_audit_for_any_cut_into_micro_batches(recording: str) -> None:
-    wanted = of_entities(audits.whole(recording).history)
+    wanted = audits.whole(recording).findings
     for seed in range(SEEDS):
         machines = LiveMachines()
         for part in cut(exchanges_of(recording), seed):

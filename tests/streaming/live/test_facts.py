@@ -3,7 +3,7 @@
 import msgspec
 
 from brokertwin.recordings.history.exchange import RecordedExchange, RecordedRequest
-from brokertwin.streaming.live.facts import ALIVE_MS, ClusterFacts, FactRow, learned, offset_id
+from brokertwin.streaming.live.facts import ALIVE_MS, ClusterFacts, FactRow, learned
 
 NOW = 1_800_000_000_000
 
@@ -62,7 +62,6 @@ def test_facts_are_written_once_and_in_any_order() -> None:
         reverse.add(encoded(row))
     assert facts == reverse
     assert facts.known.producers == {7: "tx"}
-    assert facts.known.groups == {7: ["billing"]}
-    assert [*facts.places[7]] == [offset_id("billing", "orders", 3)]
+    assert [*facts.known.places[7]] == [("billing", "orders", 3)]
     again = learned("shop", "x/0", [RecordedExchange(line, body, {})], facts, NOW)
     assert [each.what for each in again] == ["span"]
