@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from brokertwin.cli.main import app
 from brokertwin.errors import UserError
+from tests.exam.planted import planted, put
 from tests.support.gateways import Running, running_gateway
 
 NOT_KAFKA = {"transaction.max.timeout.ms": "900000", "group.min.session.timeout.ms": "6000"}
@@ -47,11 +48,11 @@ def test_a_deviation_has_the_exit_code_of_its_severity_unless_it_is_known(
     gateway: Running, tmp_path: Path
 ) -> None:
     known = tmp_path / "known.json"
-    scenario = "txn_delete_records_of_open_transaction"
-    options = ["--only", scenario, "--yes"]
-    printed = run(gateway.bootstrap, *options, "--json", str(known), code=5)
-    assert f"{scenario} (loses data)" in printed
-    assert "(known)" in run(gateway.bootstrap, *options, "--baseline", str(known))
+    with planted(gateway.addresses[1], put("Fetch", "records", b"")) as broker:
+        options = [f"{broker.host}:{broker.port}", "--only", "txn_commit", "--yes"]
+        printed = run(*options, "--json", str(known), code=5)
+        assert "txn_commit (loses data)" in printed
+        assert "(known)" in run(*options, "--baseline", str(known))
 
 
 def test_a_version_is_judged_with_its_notes(gateway: Running) -> None:

@@ -17,9 +17,6 @@ from tests.support.gateways import Running, client_at, running_gateway
 QUICK = ("idem_in", "txn_commit", "fetch_new", "grp_leave", "cons_join", "off_simple", "meta_by")
 """Beginnings of names of scenarios that need no time."""
 
-KNOWN = {"txn_delete_records_of_open_transaction", "bad_batch_append_time"}
-"""Scenarios in which the gateway deviates from Kafka; docs/exam.md describes them."""
-
 PATIENCE = 5.0
 
 
@@ -94,14 +91,14 @@ def test_a_port_without_a_broker_is_an_error() -> None:
 def test_all_scenarios_at_a_gateway() -> None:
     with running_gateway({"auto.create.topics.enable": "true"}) as running:
         results = examined(running.addresses[1])
-    assert set(deviating(results)) == KNOWN, deviating(results)
+    assert deviating(results) == {}
 
 
 @pytest.mark.clients
 def test_all_scenarios_at_a_cluster_of_gateways() -> None:
     with running_gateway({"auto.create.topics.enable": "true"}, brokers=3) as running:
         results = examined(running.addresses[1])
-    assert set(deviating(results)) == KNOWN, deviating(results)
+    assert deviating(results) == {}
     single = [each for each in results if "one broker" in each.reason]
     assert len(single) < 10
 
