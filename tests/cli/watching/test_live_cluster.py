@@ -27,12 +27,15 @@ from tests.cli.watching.test_live import PREFIX, SOURCE, Kind, LiveBench, kinds
 from tests.support.commands import WAIT_S, kill_tree
 from tests.support.kafka_clusters import kafka_cluster
 from tests.support.log_agents import shipped
-from tests.support.patience import wait_until
+from tests.support.patience import PATIENCE_S, wait_until
 
 TOPIC, PLACE = "orders", TopicPartition("orders", 0)
 GROUP, STATIC_GROUP, TRANSACTIONAL_ID = "billing", "fleet", "orders-tx"
 BEHIND = 1_500
 """Records that the slow consumer leaves."""
+
+LONG_S = 2 * PATIENCE_S
+"""How long Spark may take to start and to run some micro-batches, beside four brokers."""
 
 TRIGGERS_MAX = 2
 SETTINGS = {
@@ -211,7 +214,7 @@ def test_faults_of_real_clients_are_reported_within_two_triggers_and_once(
             clients = ErringClients(",".join(address for _, address in cluster.values()))
             clients.fence_each_other()
             clients.fall_behind()
-            wait_until(lambda: found(live) >= {FENCED, LAG}, "no finding")
+            wait_until(lambda: found(live) >= {FENCED, LAG}, "no finding", LONG_S)
             clients.replace_a_static_member()
             planned = checkpoint_log.planned(live.checkpoint)
             wait_until(lambda: checkpoint_log.planned(live.checkpoint) > planned)
@@ -219,9 +222,10 @@ def test_faults_of_real_clients_are_reported_within_two_triggers_and_once(
             assert killed.returncode == -signal.SIGKILL
             clients.reset_offsets()
             again = live.start("--trigger", "10 seconds")
-            wait_until(lambda: found(live) >= {FENCED, LAG, REPLACED, RESET}, "a finding is lost")
+            every = {FENCED, LAG, REPLACED, RESET}
+            wait_until(lambda: found(live) >= every, "a finding is lost", LONG_S)
     wanted = audited(live, tmp_path)
-    wait_until(lambda: wanted.are_found(live), "live and audit differ")
+    wait_until(lambda: wanted.are_found(live), "live and audit differ", LONG_S)
     checked = live.commands.call("check", "--live", PREFIX, "--on", "state")
     assert checked[0] == 0, checked
     again.send_signal(signal.SIGTERM)
