@@ -37,10 +37,11 @@ class Moment(NamedTuple):
 
 
 class StoredState(NamedTuple):
-    """A state, and a description of its source."""
+    """A state, a description of its source, and topics whose log ends are not known."""
 
     cells: stored_states.Cells
     origin: str
+    without_ends: frozenset[str] = frozenset()
 
 
 class Tables:
@@ -268,7 +269,7 @@ def _of_kept(directory: Path, as_of: int | str | datetime | None) -> StoredState
             "Create another with: brokertwin replay FILE --until … --keep DIR",
         )
     found = kept.read(directory)
-    return StoredState({found.cluster: found.columns}, found.origin)
+    return StoredState({found.cluster: found.columns}, found.origin, found.without_ends)
 
 
 def _of_snapshot(directory: Path, as_of: Moment | None) -> StoredState:
