@@ -11,8 +11,9 @@ from brokertwin.errors import UserError
 from brokertwin.gateway.admin.altered_settings import AlteredSettings
 from brokertwin.gateway.admin.features import Features
 from brokertwin.gateway.admin.releases import Release
-from brokertwin.gateway.connection import BrokerConnection, GatewayContext
+from brokertwin.gateway.connection import BrokerConnection
 from brokertwin.gateway.connection_quotas import Arrival, ConnectionQuotas
+from brokertwin.gateway.context import GatewayContext
 from brokertwin.gateway.edge_fields import Address, Addresses
 from brokertwin.gateway.engine.engine import BrokerEngine
 from brokertwin.gateway.limits import GatewayLimits

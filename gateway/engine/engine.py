@@ -151,8 +151,11 @@ class BrokerEngine(Protocol):
     def codec_of(self, broker: int, topic: Body) -> TopicCodec | None:
         """Return the codec that a topic of a Produce request requires, or None for `producer`."""
 
-    def put(self, data: bytes) -> asyncio.Future[str]:
-        """Start writing the bytes of a batch; the result is their locator or OSError."""
+    def put(self, data: bytes) -> str | asyncio.Future[str]:
+        """Store the bytes of a batch; return their locator, or what has it or OSError later.
+
+        Raises OSError.
+        """
 
     async def get(self, locator: str) -> bytes | None:
         """Return the bytes at a locator, or None if they are lost."""

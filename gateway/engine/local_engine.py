@@ -274,7 +274,10 @@ class LocalEngine:
         """Process a request; the future is done unless the request is pending."""
         event = self._events.request(request)
         self._kept.appended.clear()
-        is_kept = not api_of_key(request.header["requestApiKey"]).only_reads
+        is_kept = (
+            self._persistence is not None
+            and not api_of_key(request.header["requestApiKey"]).only_reads
+        )
         future = self._take(event, is_kept)
         self._forget_refused(request.body)
         return future
@@ -441,15 +444,9 @@ class LocalEngine:
             known = machine.topic_by_id(topic["topicId"])
         return None if known is None else machine.rules_of(known).codec
 
-    def put(self, data: bytes) -> asyncio.Future[str]:
-        """Store the bytes of a batch; the result is their locator or OSError."""
-        assert self._loop is not None, "start() comes first"
-        future: asyncio.Future[str] = self._loop.create_future()
-        try:
-            future.set_result(self._store.put(data))
-        except OSError as error:
-            future.set_exception(error)
-        return future
+    def put(self, data: bytes) -> str | asyncio.Future[str]:
+        """Store the bytes of a batch; return their locator. Raises OSError."""
+        return self._store.put(data)
 
     async def get(self, locator: str) -> bytes | None:
         """Return the bytes at a locator, or None if they are lost."""

@@ -31,6 +31,10 @@ def reader_of(title: str, fields: Sequence[Field], version: int, flexible: bool)
 
 
 def _uvarint(data: bytes, position: int) -> tuple[int, int]:
+    """Read an unsigned varint of several bytes."""
+    second = data[position + 1]
+    if second < 0x80:
+        return data[position] & 0x7F | second << 7, position + 2
     reader = FrameReader(data, position)
     return reader.uvarint(), reader.position
 

@@ -194,7 +194,7 @@ class Cell:
             self._decide(document, position)
 
     def _decide(self, document: Event | bytes, position: Position) -> list[Output]:
-        event = document if type(document) is Event else decode_event(document)
+        event = document if isinstance(document, Event) else decode_event(document)
         if type(event) is Refusal:
             return self._refused(event, document, position, event)
         refusal = self._refusal_of(event)
