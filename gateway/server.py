@@ -148,7 +148,17 @@ class Gateway:
     async def _listen_at(
         self, broker: int, listener: GatewayListener, host: str | None, port: int
     ) -> asyncio.Server:
-        context = GatewayContext(
+        context = self.context(listener)
+        return await asyncio.get_running_loop().create_server(
+            lambda: Arrival(broker, partial(self._accept, context), self._arrivals, listener),
+            host,
+            port,
+            backlog=BACKLOG,
+        )
+
+    def context(self, listener: GatewayListener) -> GatewayContext:
+        """Return what the connections of a listener share."""
+        return GatewayContext(
             self._engine,
             self.addresses,
             self._limits,
@@ -162,12 +172,6 @@ class Gateway:
             self._altered,
             self._users,
             self._release,
-        )
-        return await asyncio.get_running_loop().create_server(
-            lambda: Arrival(broker, partial(self._accept, context), self._arrivals, listener),
-            host,
-            port,
-            backlog=BACKLOG,
         )
 
     def _end_listener(self, broker: int, listener: GatewayListener, server: asyncio.Server) -> None:

@@ -16,9 +16,9 @@ from brokertwin.gateway.engine.local_rows import (
 )
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core import outputs
-from brokertwin.state.core.events import Event, decode_event
 from brokertwin.state.core.outputs import Output, Position
 from brokertwin.state.core.records import RecordEntry
+from tests.support.events import within_a_process
 from tests.support.histories import seeded
 
 STORIES = (3, 9, 51)
@@ -54,15 +54,6 @@ def said(row: Output) -> tuple[Any, ...] | None:
     if row.topic.startswith("offsets."):
         return None
     return row.topic, row.key, row.value
-
-
-def within_a_process(document: bytes) -> Event | bytes:
-    """Return an event with a dictionary as its body, like those of the gateway."""
-    event = decode_event(document)
-    if isinstance(event, Event):
-        event.request = msgspec.json.decode(event.request)
-        return event
-    return document
 
 
 @pytest.mark.parametrize("seed", STORIES)
