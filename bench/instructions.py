@@ -69,14 +69,13 @@ def count(kinds: Iterable[str]) -> dict[str, int]:
     """Count the instructions per event of each kind. Raises CountError."""
     runs = [NONE, *kinds]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        total = dict(zip(runs, pool.map(instructions_of, runs), strict=True))
+        total = dict(zip(runs, pool.map(_counted, runs), strict=True))
     return {kind: round((total[kind] - total[NONE]) / EVENTS) for kind in runs[1:]}
 
 
-def instructions_of(kind: str, script: Path = Path(__file__)) -> int:
-    """Return the instructions of a script that handles the events of a kind. Raises CountError."""
+def _counted(kind: str) -> int:
     options = ("--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null")
-    command = ["valgrind", *options, sys.executable, str(script), "--handle", kind]
+    command = ["valgrind", *options, sys.executable, __file__, "--handle", kind]
     if shutil.which("valgrind") is None:
         raise CountError("valgrind is missing: apt-get install valgrind")
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
