@@ -1,4 +1,4 @@
-"""Unmodified clients and wire scenarios against a running Spark job.
+"""Unmodified clients and scenarios of the exam against a running Spark job.
 
 A request takes about a micro-batch, so `runs` starts clients and scenarios concurrently on one job,
 and the tests check the results.
@@ -19,10 +19,11 @@ import confluent_kafka.admin
 import kafka
 import pytest
 
-from brokertwin.kafka_io import properties
 from brokertwin.state.configs.broker_config import parse
-from tests.conformance.runs import difference
-from tests.conformance.transcript import REGISTRY
+from brokertwin.testing.exam.examination import ExamOptions, examine
+from brokertwin.testing.exam.model import selected
+from brokertwin.testing.exam.site import look
+from brokertwin.testing.exam.verdicts import Outcome, Result
 from tests.gateway.records.test_log_cleaner import LEFT, LEFT_OF_TWO
 from tests.gateway.records.test_log_cleaner import records as left_of
 from tests.gateway.records.test_log_cleaner import write as write_wave
@@ -63,16 +64,14 @@ from tests.support.round_trips import (
     records,
 )
 from tests.support.running_jobs import RunningJob
-from tests.support.sources import ROOT
 from tests.support.time_outs import time_outs
 from tests.support.watched_fetches import WatchedEngine, in_one_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
-CLIENTS, WIRE, FULL_CACHE = CLUSTERS = ("clients", "wire", "full-cache")
+CLIENTS, EXAM = CLUSTERS = ("clients", "exam")
 SETTINGS = {
-    **properties.read(ROOT / "tests" / "conformance" / "broker.properties"),
-    "max.incremental.fetch.session.cache.slots": "8",
+    "auto.create.topics.enable": "true",
     "group.consumer.session.timeout.ms": "45000",
     "group.consumer.heartbeat.interval.ms": "10000",
     "group.consumer.assignment.interval.ms": "100",
@@ -83,16 +82,16 @@ WANTED = records(COUNT)
 SESSION_PARTITIONS, SESSION_POLLS = 200, 50
 SESSION_PATIENCE_S = 300
 LINES = [f"line {number}" for number in range(50)]
-SCENARIOS = {
-    "evict_full_cache_gives_no_session": FULL_CACHE,
-    "cluster_describe": WIRE,
-    "fetch_session_close": WIRE,
-    "grp_member_id_required": WIRE,
-    "idem_sequence_gap": WIRE,
-    "ok_pipelined_in_order": WIRE,
-    "txn_commit": WIRE,
-}
-"""One scenario of each subject, and its cluster."""
+SCENARIOS = (
+    "describe_cluster_errors",
+    "fetch_session_close",
+    "grp_member_id_required",
+    "idem_sequence_gap",
+    "off_several_groups",
+    "pipelined_in_order",
+    "txn_commit",
+)
+"""Scenarios of the exam, one of each subject that clients use most."""
 
 SCENARIO_PATIENCE = 40
 """Factor by which a scenario may be slower than with Kafka."""
@@ -128,10 +127,9 @@ def runs(
     """Run all slow parts concurrently."""
     bootstrap = gateways[CLIENTS].bootstrap
     tasks: dict[str, Callable[[], Any]] = {
-        name: partial(difference, name, *gateways[cluster].addresses[1], SCENARIO_PATIENCE)
-        for name, cluster in SCENARIOS.items()
+        "exam": partial(examined, gateways[EXAM]),
+        "kafka-python": partial(with_kafka_python, bootstrap),
     }
-    tasks["kafka-python"] = partial(with_kafka_python, bootstrap)
     tasks["confluent-kafka"] = partial(with_confluent, bootstrap)
     tasks["console tools"] = partial(with_console_tools, bootstrap)
     tasks["session of kafka-python"] = partial(in_a_session_of_kafka_python, gateways[CLIENTS])
@@ -141,6 +139,14 @@ def runs(
     tasks["five members"] = partial(five_members_of_both_protocols, gateways[CLIENTS], recording)
     with ThreadPoolExecutor(len(tasks)) as pool:
         yield {name: pool.submit(each) for name, each in tasks.items()}
+
+
+def examined(gateway: Running) -> list[Result]:
+    site = look(gateway.addresses[1], ())
+    options = ExamOptions(patience=SCENARIO_PATIENCE, jobs=len(SCENARIOS))
+    return examine(
+        [each for each in selected(SCENARIOS) if each[1].name in SCENARIOS], site, options
+    )
 
 
 def make_topic(bootstrap: str, name: str, partitions: int = 1) -> None:
@@ -352,10 +358,11 @@ def test_consumer_of_200_partitions_stays_in_one_fetch_session(
     assert runs[f"session of {client}"].result() >= SESSION_POLLS
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_scenario_gets_kafkas_responses_from_a_job(runs: dict[str, Future[str]], name: str) -> None:
-    found = runs[name].result()
-    assert not found, found
+def test_scenarios_get_kafkas_responses_from_a_job(runs: dict[str, Future[Any]]) -> None:
+    results: list[Result] = runs["exam"].result()
+    assert {each.scenario: each.deviations for each in results if each.deviations} == {}
+    assert {each.outcome for each in results} == {Outcome.AGREES}
+    assert len(results) >= len(SCENARIOS)
 
 
 def test_partition_has_one_owner_per_epoch_in_a_mixed_group(
@@ -363,11 +370,6 @@ def test_partition_has_one_owner_per_epoch_in_a_mixed_group(
 ) -> None:
     """No offset is lost or decreases; five members join at once, one leaves, one is killed."""
     assert runs["five members"].result() >= 5
-
-
-def test_every_subject_has_a_scenario() -> None:
-    subjects = {scenario["subject"] for scenario in REGISTRY.values()}
-    assert {REGISTRY[name]["subject"] for name in SCENARIOS} == subjects
 
 
 def test_restarted_job_loses_and_repeats_no_records(job: RunningJob, gateway: Running) -> None:

@@ -1,4 +1,4 @@
-"""The scenarios of `tests/conformance` with some fields of their requests changed, or sent again.
+"""The scenarios of the exam with some fields of their requests changed, or sent again.
 
 The changes depend on a seed, the API and the field, not on the order of requests or on responses.
 So two brokers get the same requests. One of the last steps is sent again, like a retry after a lost
@@ -7,26 +7,40 @@ response or a late delivery by the network.
 
 import copy
 import json
+import secrets
 import struct
-import uuid
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
+import msgspec
+
 from brokertwin.gateway.edge_fields import Address
+from brokertwin.gateway.protocol.frames import RequestFrame, encode_request
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
-from tests.conformance import runs, wire
-from tests.conformance.harness import S
-from tests.conformance.transcript import REGISTRY, RETRY, codes
+from brokertwin.testing.exam.bodies import CLIENT_ID
+from brokertwin.testing.exam.model import KEYS, Do, Observation, Scenario, Step, selected
+from brokertwin.testing.exam.normal import TEXTS
+from brokertwin.testing.exam.player import Player, codes
+from brokertwin.testing.exam.site import Site, look
 from tests.support.stepped_clock import SkippingClock
 
 WHOLE = "to its end"
 """How a transcript ends that no odd answer has cut."""
 
-NAMES = [name for name in runs.SCENARIOS if not REGISTRY[name]["optional"]]
-PATIENCE = 0.6
-"""Share of its usual time for a scenario that waits for an event that never comes."""
+SCENARIOS = {
+    scenario.name: scenario
+    for _, scenario in selected()
+    if scenario.brokers == 1
+    and not scenario.is_alone
+    and all(step.do is not Do.SEND for step in scenario.steps)
+}
+"""Scenarios in which no request overtakes another one."""
+
+LIMIT_S = 6.0
+"""Time for a scenario that waits for an event that never comes."""
 
 AS_THEY_ARE = {"CreateTopics", "Metadata", "FindCoordinator", "ApiVersions"}
 """What scenarios begin with."""
@@ -120,11 +134,11 @@ class Changes:
         if api in AS_THEY_ARE:
             return version, body
         body = copy.deepcopy(body)
-        self._walk(body, api, lambda: wire.encode_request(api, version, body, 1, None))
+        self._walk(body, api, lambda: _encoded(api, version, body))
         chance = Random(f"{self._seed} {api} {version}")
         if chance.random() < self._rate:
             other = chance.randint(*VERSIONS[api])
-            if _works(lambda: wire.encode_request(api, other, body, 1, None)):
+            if _works(lambda: _encoded(api, other, body)):
                 self.made[f"{api} v{version} -> v{other}"] = None
                 return other, body
         return version, body
@@ -157,67 +171,79 @@ def _works(encode: Callable[[], object]) -> bool:
     return True
 
 
-class ChangedScenario(S):
-    """A scenario's context that sends what `changes` makes of its requests."""
+def _encoded(api: str, version: int, body: Any) -> bytes:
+    header = {"requestApiKey": KEYS[api], "requestApiVersion": version}
+    return encode_request(RequestFrame({**header, "correlationId": 1, "clientId": CLIENT_ID}, body))
 
-    changes: Changes
-    met: Counter[str]
-    steps: list[Any]
-    clock: SkippingClock | None
 
-    def sleep(self, sec: float) -> None:
+class ChangedPlayer(Player):
+    """A player that sends what `changes` makes of a scenario's requests."""
+
+    def __init__(
+        self, scenario: Scenario, site: Site, changes: Changes, clock: SkippingClock | None
+    ) -> None:
+        prefix = f"changed-{secrets.token_hex(3)}-"
+        super().__init__(scenario, site, prefix, LIMIT_S / scenario.limit_s, time.sleep)
+        self.met = Counter[str]()
+        self._changes, self._clock = changes, clock
+        self._calls: list[tuple[int, Step, Any]] = []
+
+    def _wait(self, seconds: float) -> None:
         """Wait, or have our clock skip the time."""
-        if self.clock is None:
-            super().sleep(sec)
+        if self._clock is not None:
+            self._clock.skipped_ms += int(seconds * 1000)
+            self._deadline -= seconds
+            seconds = SKIPPED_S
+        super()._wait(seconds)
+
+    def _respond(self, number: int, step: Step) -> None:
+        super()._respond(number, step)
+        if step.do is not Do.CALL:
             return
-        self.clock.skipped_ms += int(sec * 1000)
-        self.deadline -= sec
-        super().sleep(SKIPPED_S)
-
-    def call(self, conn: Any, api: str, version: int, body: Any, *how: Any, **named: Any) -> Any:
-        answer = super().call(conn, api, version, body, *how, **named)
-        view = how[1] if len(how) > 1 else named.get("view")
-        self.steps.append((conn, api, version, body, view))
-        last = [step for step in self.steps[-1 - LATE :] if step[1] not in NOT_AGAIN]
-        chosen = self.changes.again(len(self.steps), last)
+        last = [each for each in self._calls[-1 - LATE :] if each[0].api not in NOT_AGAIN]
+        chosen = self._changes.again(len(self._calls), last)
         if chosen is not None:
-            conn, api, version, body, view = chosen
-            self.sleep(LATE_S)
-            self.changes.came_again(len(self.steps), api)
-            self.record(f"again {api} v{version}", self.raw(conn, api, version, body), view)
-        return answer
+            step, body = chosen
+            self._wait(LATE_S)
+            self._changes.came_again(len(self._calls), step.api)
+            response = self._normal.response(super()._called(step, body), step.view)
+            self.observations.append(Observation(f"again {step.api}", response=response))
 
-    def raw(self, conn: Any, api: str, version: int, body: Any, retry: Any = RETRY) -> Any:
-        version, body = self.changes.of(api, version, body)
-        answer = super().raw(conn, api, version, body, retry)
-        self.met.update(f"{api} {code}" for code in codes(answer))
-        return answer
+    def _called(self, step: Step, body: Any) -> Any:
+        self._calls.append((step, body))
+        version, body = self._changes.of(step.api, step.version, body)
+        response = super()._called(msgspec.structs.replace(step, version=version), body)
+        self.met.update(f"{step.api} {code}" for code in codes(response))
+        return response
 
 
 def played(
-    name: str,
-    changes: Changes,
-    address: Address,
-    met: Counter[str],
-    clock: SkippingClock | None = None,
-) -> list[str]:
-    """Return the transcript and how it ended.
+    name: str, changes: Changes, address: Address, clock: SkippingClock | None = None
+) -> tuple[list[str], Counter[str]]:
+    """Play a scenario; return the transcript with its end, and counts of the errors of each API.
 
     Args:
         name: the scenario's.
         changes: the changes of its requests.
         address: the broker's.
-        met: counts the errors of each API.
         clock: our broker's, if its time can be skipped.
     """
-    limit = REGISTRY[name]["limit"]
-    context = ChangedScenario(*address, name, uuid.uuid4().hex[:6], PATIENCE, limit)
-    context.changes, context.met, context.steps, context.clock = changes, met, [], clock
-    ended = WHOLE
+    player = ChangedPlayer(SCENARIOS[name], look(address, ()), changes, clock)
     try:
-        REGISTRY[name]["fn"](context)
-    except (wire.ConnClosed, OSError, RuntimeError, *UNWRITABLE) as error:
+        ended = player.run() or WHOLE
+    except UNWRITABLE as error:
         ended = type(error).__name__
     finally:
-        context.close()
-    return [*json.dumps(context.transcript, indent=1, sort_keys=True).splitlines(), ended]
+        player.close()
+    shown = [msgspec.to_builtins(each) for each in player.observations]
+    shown.append(player._normal.value(ended))
+    return json.dumps(_without_texts(shown), indent=1).splitlines(), player.met
+
+
+def _without_texts(value: Any) -> Any:
+    """Return observations without error messages, which repeat changed values."""
+    if isinstance(value, list):
+        return [_without_texts(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _without_texts(each) for key, each in value.items() if key not in TEXTS}
+    return value

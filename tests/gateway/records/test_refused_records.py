@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from brokertwin.gateway.records import records, refused_records
-from tests.conformance import wire
+from tests.support import wire
 
 NOW = 1_795_382_530_413
 NO_KEY = "Compacted topic cannot accept message without key in topic partition t-0"

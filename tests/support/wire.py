@@ -1,4 +1,4 @@
-"""A small synchronous Kafka client for the conformance scenarios.
+"""A small synchronous Kafka client with a codec of its own.
 
 Every request and response is a plain dict with the lowerCamelCase field names of Kafka's JSON
 message schemas, taken from kafka-python: nothing of the gateway's codec is used.
@@ -8,18 +8,9 @@ import contextlib
 import socket
 import struct
 import time
-from pathlib import Path
 
 from kafka.protocol.schemas.load_json import load_json
 from kafka.record.util import calc_crc32c
-
-ERR = {
-    int(code): name
-    for code, name in (
-        entry.split(":") for entry in (Path(__file__).parent / "errors.txt").read_text().split()
-    )
-}
-"""Kafka's error codes and their names."""
 
 
 # ---- message schemas kafka-python does not carry (KIP-848) ----
@@ -555,25 +546,3 @@ def parse_batches(data):
         out.append(d)
         p += 12 + ln
     return out
-
-
-def assignment(parts, version=0):
-    """ConsumerProtocolAssignment bytes for {topic: [partitions]}"""
-    b = struct.pack(">hi", version, len(parts))
-    for t, ps in sorted(parts.items()):
-        b += (
-            struct.pack(">h", len(t))
-            + t.encode()
-            + struct.pack(">i", len(ps))
-            + b"".join(struct.pack(">i", p) for p in ps)
-        )
-    return b + struct.pack(">i", -1)
-
-
-def subscription(topics, version=0, userdata=None):
-    b = struct.pack(">hi", version, len(topics)) + b"".join(
-        struct.pack(">h", len(t)) + t.encode() for t in topics
-    )
-    return b + (
-        struct.pack(">i", -1) if userdata is None else struct.pack(">i", len(userdata)) + userdata
-    )
