@@ -140,9 +140,11 @@ def _add_refused_records(pending: PendingResponse) -> None:
             if why is None:
                 continue
             place = (topic.get("name", ""), topic.get("topicId", ZERO_UUID), partition["index"])
-            data = [each.data for each in pending.writes if each.place == place]
-            if data:
-                refused_records.add_errors(partition, why, data[-1])
+            writes = [each for each in pending.writes if each.place == place]
+            if writes:
+                seen = writes[-1].partition.get("recordsSeen", {})
+                why["hasAppendTime"] = seen.get("hasAppendTime", False)
+                refused_records.add_errors(partition, why, writes[-1].data)
 
 
 async def _complete_fetch(pending: PendingResponse) -> None:

@@ -1,8 +1,8 @@
 """Record sets: validation of Produce data, and batch headers for events.
 
 Source: `ByteBufferLogInputStream`, `DefaultRecordBatch`, `DefaultRecord`, `LogValidator` in Kafka;
-KIP-98 (magic 2). Bytes are stored as received. Base offset, leader epoch and, with log append time,
-maximum timestamp are set when a batch is read.
+KIP-98 (magic 2). Bytes are stored as received, without a producer's append time flag. Base offset,
+leader epoch and, with log append time, flag and maximum timestamp are set when a batch is read.
 """
 
 import struct
@@ -120,6 +120,9 @@ def parse(data: bytes | None) -> RecordSet:
     if not records.offset_deltas:
         return RecordSet(len(data), batches, error, batch)
     greatest = max(records.timestamp_deltas)
+    if has_append_time_flag(batch):
+        seen = _seen(batch, batches[0], records)
+        return RecordSet(len(data), batches, error, _with_create_time(batch, batches[0]), seen)
     batch = _with_true_timestamp(batch, batches[0], greatest)
     if batches[0]["baseTimestamp"] != batches[0]["maxTimestamp"]:
         batches[0]["greatestDelta"] = records.timestamp_deltas.index(greatest)
@@ -289,6 +292,14 @@ def _with_true_timestamp(batch: bytes, header: dict[str, Any], delta: int) -> by
     return bytes(patched)
 
 
+def _with_create_time(batch: bytes, header: dict[str, Any]) -> bytes:
+    """Clear the append time flag, which only topics with create time accept."""
+    patched = bytearray(batch)
+    patched[ATTRIBUTES_POSITION + 1] &= ~APPEND_TIME_FLAG
+    header["crc"] = set_crc(patched)
+    return bytes(patched)
+
+
 def set_crc(batch: bytearray) -> int:
     """Set the CRC of a batch and return it."""
     crc = crc32c(bytes(memoryview(batch)[CHECKED_FROM:]))
@@ -403,14 +414,14 @@ def as_stored(data: bytes, header: dict[str, Any]) -> bytearray:
 
     Args:
         data: bytes as received.
-        header: batch in the Fetch response. A maximum timestamp other than in the bytes means log
-            append time; the CRC is then recomputed.
+        header: batch in the Fetch response. With log append time, the CRC is recomputed. Batches
+            of former programs have it if their maximum timestamp is not that of the bytes.
     """
     batch = bytearray(data)
     _BASE_OFFSET.pack_into(batch, 0, header["baseOffset"])
     _LEADER_EPOCH.pack_into(batch, LEADER_EPOCH_POSITION, header["partitionLeaderEpoch"])
     (max_timestamp,) = _INT64.unpack_from(batch, MAX_TIMESTAMP_POSITION)
-    if max_timestamp != header["maxTimestamp"]:
+    if header.get("hasAppendTime") or max_timestamp != header["maxTimestamp"]:
         (attributes,) = _INT16.unpack_from(batch, ATTRIBUTES_POSITION)
         _INT16.pack_into(batch, ATTRIBUTES_POSITION, attributes | APPEND_TIME_FLAG)
         _INT64.pack_into(batch, MAX_TIMESTAMP_POSITION, header["maxTimestamp"])

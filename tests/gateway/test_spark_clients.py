@@ -1,6 +1,6 @@
 """Unmodified clients and scenarios of the exam against a running Spark job.
 
-A request takes about a micro-batch, so `runs` starts clients and scenarios concurrently on one job,
+A request takes about a micro-batch, so `runs` starts clients and the exam concurrently on one job,
 and the tests check the results.
 """
 
@@ -20,9 +20,7 @@ import kafka
 import pytest
 
 from brokertwin.state.configs.broker_config import parse
-from brokertwin.testing.exam.examination import ExamOptions, examine
-from brokertwin.testing.exam.model import selected
-from brokertwin.testing.exam.site import look
+from brokertwin.testing.exam.model import subjects
 from brokertwin.testing.exam.verdicts import Outcome, Result
 from tests.gateway.records.test_log_cleaner import LEFT, LEFT_OF_TWO
 from tests.gateway.records.test_log_cleaner import records as left_of
@@ -48,6 +46,7 @@ from tests.gateway.test_mixed_group_clients import (
 )
 from tests.gateway.test_mixed_group_clients import PARTITIONS as GROUP_PARTITIONS
 from tests.support.batches import batch
+from tests.support.exams import deviating, examined
 from tests.support.gateway_processes import gateway as gateway_process
 from tests.support.gateways import Running, produce_body, serving
 from tests.support.kafka_tools import run_tool
@@ -69,9 +68,10 @@ from tests.support.watched_fetches import WatchedEngine, in_one_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
-CLIENTS, EXAM = CLUSTERS = ("clients", "exam")
+CLIENTS, EXAMINED = CLUSTERS = ("clients", "examined")
 SETTINGS = {
     "auto.create.topics.enable": "true",
+    "group.initial.rebalance.delay.ms": "0",
     "group.consumer.session.timeout.ms": "45000",
     "group.consumer.heartbeat.interval.ms": "10000",
     "group.consumer.assignment.interval.ms": "100",
@@ -83,15 +83,11 @@ SESSION_PARTITIONS, SESSION_POLLS = 200, 50
 SESSION_PATIENCE_S = 300
 LINES = [f"line {number}" for number in range(50)]
 SCENARIOS = (
-    "describe_cluster_errors",
-    "fetch_session_close",
-    "grp_member_id_required",
-    "idem_sequence_gap",
-    "off_several_groups",
-    "pipelined_in_order",
-    "txn_commit",
+    *("configs_set_and_delete", "grp_member_id_required", "cons_leave", "fetch_session_close"),
+    *("idem_sequence_gap", "pipelined_in_order", "describe_cluster", "off_simple_commit"),
+    *("share_leave", "streams_leave", "txn_commit", "tv2_end_bumps_epoch"),
 )
-"""Scenarios of the exam, one of each subject that clients use most."""
+"""One scenario of each subject for one broker."""
 
 SCENARIO_PATIENCE = 40
 """Factor by which a scenario may be slower than with Kafka."""
@@ -126,10 +122,15 @@ def runs(
 ) -> Iterator[dict[str, Future[Any]]]:
     """Run all slow parts concurrently."""
     bootstrap = gateways[CLIENTS].bootstrap
-    tasks: dict[str, Callable[[], Any]] = {
-        "exam": partial(examined, gateways[EXAM]),
-        "kafka-python": partial(with_kafka_python, bootstrap),
-    }
+    tasks: dict[str, Callable[[], Any]] = {}
+    tasks["exam"] = partial(
+        examined,
+        gateways[EXAMINED].addresses[1],
+        *SCENARIOS,
+        patience=SCENARIO_PATIENCE,
+        jobs=len(SCENARIOS),
+    )
+    tasks["kafka-python"] = partial(with_kafka_python, bootstrap)
     tasks["confluent-kafka"] = partial(with_confluent, bootstrap)
     tasks["console tools"] = partial(with_console_tools, bootstrap)
     tasks["session of kafka-python"] = partial(in_a_session_of_kafka_python, gateways[CLIENTS])
@@ -139,14 +140,6 @@ def runs(
     tasks["five members"] = partial(five_members_of_both_protocols, gateways[CLIENTS], recording)
     with ThreadPoolExecutor(len(tasks)) as pool:
         yield {name: pool.submit(each) for name, each in tasks.items()}
-
-
-def examined(gateway: Running) -> list[Result]:
-    site = look(gateway.addresses[1], ())
-    options = ExamOptions(patience=SCENARIO_PATIENCE, jobs=len(SCENARIOS))
-    return examine(
-        [each for each in selected(SCENARIOS) if each[1].name in SCENARIOS], site, options
-    )
 
 
 def make_topic(bootstrap: str, name: str, partitions: int = 1) -> None:
@@ -358,11 +351,18 @@ def test_consumer_of_200_partitions_stays_in_one_fetch_session(
     assert runs[f"session of {client}"].result() >= SESSION_POLLS
 
 
-def test_scenarios_get_kafkas_responses_from_a_job(runs: dict[str, Future[Any]]) -> None:
-    results: list[Result] = runs["exam"].result()
-    assert {each.scenario: each.deviations for each in results if each.deviations} == {}
+def test_scenarios_get_kafkas_responses_from_a_job(
+    runs: dict[str, Future[list[Result]]],
+) -> None:
+    results = runs["exam"].result()
+    assert deviating(results) == {}
     assert {each.outcome for each in results} == {Outcome.AGREES}
-    assert len(results) >= len(SCENARIOS)
+    played = {each.scenario for each in results}
+    assert all(
+        played & {scenario.name for scenario in subject.scenarios}
+        for subject in subjects()
+        if subject.name != "cluster"
+    )
 
 
 def test_partition_has_one_owner_per_epoch_in_a_mixed_group(

@@ -1,4 +1,4 @@
-"""The scenarios of the exam with some fields of their requests changed, or sent again.
+"""Scenarios of the exam with some fields of their requests changed, or sent again.
 
 The changes depend on a seed, the API and the field, not on the order of requests or on responses.
 So two brokers get the same requests. One of the last steps is sent again, like a retry after a lost
@@ -20,38 +20,28 @@ import msgspec
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.protocol.frames import RequestFrame, encode_request
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
-from brokertwin.testing.exam.bodies import CLIENT_ID
+from brokertwin.testing.exam.connection import ExamConnection
+from brokertwin.testing.exam.examination import PREFIX
 from brokertwin.testing.exam.model import KEYS, Do, Observation, Scenario, Step, selected
-from brokertwin.testing.exam.normal import TEXTS
 from brokertwin.testing.exam.player import Player, codes
-from brokertwin.testing.exam.site import Site, look
+from brokertwin.testing.exam.site import Site
 from tests.support.stepped_clock import SkippingClock
 
-WHOLE = "to its end"
-"""How a transcript ends that no odd answer has cut."""
+PATIENCE = 0.3
+"""Share of its usual time for a scenario that waits for an event that never comes."""
 
-SCENARIOS = {
-    scenario.name: scenario
-    for _, scenario in selected()
-    if scenario.brokers == 1
-    and not scenario.is_alone
-    and all(step.do is not Do.SEND for step in scenario.steps)
-}
-"""Scenarios in which no request overtakes another one."""
-
-LIMIT_S = 6.0
-"""Time for a scenario that waits for an event that never comes."""
+LIMIT_S = 20
+"""Scenarios with longer limits are left out."""
 
 AS_THEY_ARE = {"CreateTopics", "Metadata", "FindCoordinator", "ApiVersions"}
-"""What scenarios begin with."""
+"""APIs that scenarios begin with."""
 
 TIMES = {"maxWaitMs", "minBytes", "timeoutMs", "sessionTimeoutMs", "rebalanceTimeoutMs"}
 TIMES |= {"transactionTimeoutMs"}
-VERSIONS = {
-    "".join(word.capitalize() for word in api.name.split("_")): (api.first, api.last)
-    for api in KAFKA_APIS.values()
-} | {"AddPartitionsToTxn": (0, 3)}
+VERSIONS = {key: (api.first, api.last) for key, api in KAFKA_APIS.items()}
+VERSIONS[KEYS["AddPartitionsToTxn"]] = (0, 3)
 """A broker's own AddPartitionsToTxn without a transaction Kafka never answers."""
+
 
 AGAIN = "comes again behind step"
 """Marks a repeated request in the description of changes."""
@@ -78,6 +68,23 @@ UNWRITABLE = (struct.error, ValueError, TypeError, LookupError, AttributeError)
 """Exceptions of the codec for an invalid value, and of a scenario for an unexpected response."""
 
 NUMBERS = (-2, -1, 0, 1, 2, 5, 100, 2**15 - 1, 2**31 - 1, -(2**31), 2**63 - 1)
+
+
+def scenarios() -> dict[str, Scenario]:
+    """Return the scenarios that can be changed.
+
+    They have one broker and requests alone, and do not show the settings of the tests' brokers.
+    """
+    return {
+        scenario.name: scenario
+        for _, scenario in selected()
+        if scenario.brokers == 1
+        and not scenario.is_alone
+        and scenario.limit_s <= LIMIT_S
+        and all(step.do is not Do.RAW for step in scenario.steps)
+        and all(step.api != "DescribeConfigs" for step in scenario.steps)
+        and any(step.label and step.api not in AS_THEY_ARE for step in scenario.steps)
+    }
 
 
 def _changed(chance: Random, field: str, value: Any) -> Any:
@@ -120,25 +127,25 @@ class Changes:
         self._again = again
         self.made: dict[str, None] = {}
 
-    def again(self, step: int, last: list[Any]) -> Any:
+    def again(self, step: int, last: list[Step]) -> Step | None:
         """Which of the last steps comes again behind this one; None: none does."""
         chance = Random(f"{self._seed} again {step}")
-        return chance.choice(last) if last and chance.random() < self._again else None
-
-    def came_again(self, step: int, api: str) -> None:
-        """Says that a request was sent again."""
-        self.made[f"{AGAIN} {step}: {api}"] = None
+        if not last or chance.random() >= self._again:
+            return None
+        chosen = chance.choice(last)
+        self.made[f"{AGAIN} {step}: {chosen.api}"] = None
+        return chosen
 
     def of(self, api: str, version: int, body: Any) -> tuple[int, Any]:
         """Return the version and the body to send; only encodable fields are changed."""
         if api in AS_THEY_ARE:
             return version, body
         body = copy.deepcopy(body)
-        self._walk(body, api, lambda: _encoded(api, version, body))
+        self._walk(body, api, lambda: _encode(api, version, body))
         chance = Random(f"{self._seed} {api} {version}")
         if chance.random() < self._rate:
-            other = chance.randint(*VERSIONS[api])
-            if _works(lambda: _encoded(api, other, body)):
+            other = chance.randint(*VERSIONS[KEYS[api]])
+            if _works(lambda: _encode(api, other, body)):
                 self.made[f"{api} v{version} -> v{other}"] = None
                 return other, body
         return version, body
@@ -163,6 +170,11 @@ class Changes:
                 self._walk(part[key], at, encode)
 
 
+def _encode(api: str, version: int, body: Any) -> bytes:
+    header = {"requestApiKey": KEYS[api], "requestApiVersion": version, "correlationId": 1}
+    return encode_request(RequestFrame({**header, "clientId": None}, body))
+
+
 def _works(encode: Callable[[], object]) -> bool:
     try:
         encode()
@@ -171,79 +183,84 @@ def _works(encode: Callable[[], object]) -> bool:
     return True
 
 
-def _encoded(api: str, version: int, body: Any) -> bytes:
-    header = {"requestApiKey": KEYS[api], "requestApiVersion": version}
-    return encode_request(RequestFrame({**header, "correlationId": 1, "clientId": CLIENT_ID}, body))
+class ChangingConnection(ExamConnection):
+    """A connection that sends what `changes` makes of a scenario's requests."""
+
+    changes: Changes
+    met: Counter[str]
+
+    def call(self, api: str, version: int, body: Any, is_strict: bool = True) -> Any:
+        """Send a request and return its response; those of the set-up are not strict."""
+        if not is_strict:
+            super().send(api, version, body)
+            return self.receive(is_strict)
+        response = super().call(api, version, body)
+        self.met.update(f"{api} {code}" for code in codes(response))
+        return response
+
+    def send(self, api: str, version: int, body: Any, has_response: bool = True) -> None:
+        version, body = self.changes.of(api, version, body)
+        super().send(api, version, body, has_response)
 
 
-class ChangedPlayer(Player):
-    """A player that sends what `changes` makes of a scenario's requests."""
+class ChangingPlayer(Player):
+    """Plays a changed scenario; `clock` is the broker's, if its time can be skipped."""
 
-    def __init__(
-        self, scenario: Scenario, site: Site, changes: Changes, clock: SkippingClock | None
-    ) -> None:
-        prefix = f"changed-{secrets.token_hex(3)}-"
-        super().__init__(scenario, site, prefix, LIMIT_S / scenario.limit_s, time.sleep)
-        self.met = Counter[str]()
-        self._changes, self._clock = changes, clock
-        self._calls: list[tuple[int, Step, Any]] = []
+    changes: Changes
+    met: Counter[str]
+    clock: SkippingClock | None = None
+
+    def _connected(self, address: Address) -> ExamConnection:
+        connection = ChangingConnection(address, lambda: self._deadline)
+        connection.changes, connection.met = self.changes, self.met
+        return connection
 
     def _wait(self, seconds: float) -> None:
         """Wait, or have our clock skip the time."""
-        if self._clock is not None:
-            self._clock.skipped_ms += int(seconds * 1000)
-            self._deadline -= seconds
-            seconds = SKIPPED_S
-        super()._wait(seconds)
+        if self.clock is None:
+            super()._wait(seconds)
+            return
+        self.clock.skipped_ms += int(seconds * 1000)
+        self._deadline -= seconds
+        super()._wait(SKIPPED_S)
 
     def _respond(self, number: int, step: Step) -> None:
         super()._respond(number, step)
-        if step.do is not Do.CALL:
-            return
-        last = [each for each in self._calls[-1 - LATE :] if each[0].api not in NOT_AGAIN]
-        chosen = self._changes.again(len(self._calls), last)
+        steps = [each for each in self._scenario.steps[: number + 1] if each.do is Do.CALL]
+        last = [each for each in steps[-1 - LATE :] if each.api not in NOT_AGAIN]
+        chosen = self.changes.again(number, last)
         if chosen is not None:
-            step, body = chosen
             self._wait(LATE_S)
-            self._changes.came_again(len(self._calls), step.api)
-            response = self._normal.response(super()._called(step, body), step.view)
-            self.observations.append(Observation(f"again {step.api}", response=response))
-
-    def _called(self, step: Step, body: Any) -> Any:
-        self._calls.append((step, body))
-        version, body = self._changes.of(step.api, step.version, body)
-        response = super()._called(msgspec.structs.replace(step, version=version), body)
-        self.met.update(f"{step.api} {code}" for code in codes(response))
-        return response
+            once = msgspec.structs.replace(chosen, until=None)
+            response = self._called(once, self._world.value(once.body or {}))
+            normal = self._normal.response(response, chosen.view)
+            self.observations.append(Observation(f"again {chosen.api}", response=normal))
 
 
 def played(
-    name: str, changes: Changes, address: Address, clock: SkippingClock | None = None
-) -> tuple[list[str], Counter[str]]:
-    """Play a scenario; return the transcript with its end, and counts of the errors of each API.
+    scenario: Scenario,
+    changes: Changes,
+    site: Site,
+    met: Counter[str],
+    clock: SkippingClock | None = None,
+) -> list[str]:
+    """Return the observations, and why the scenario ended early or an empty text.
 
     Args:
-        name: the scenario's.
+        scenario: the scenario.
         changes: the changes of its requests.
-        address: the broker's.
+        site: the broker.
+        met: counts the errors of each API.
         clock: our broker's, if its time can be skipped.
     """
-    player = ChangedPlayer(SCENARIOS[name], look(address, ()), changes, clock)
+    prefix = f"{PREFIX}{secrets.token_hex(4)}-"
+    player = ChangingPlayer(scenario, site, prefix, PATIENCE, time.sleep)
+    player.changes, player.met, player.clock = changes, met, clock
     try:
-        ended = player.run() or WHOLE
+        ended = player.run()
     except UNWRITABLE as error:
         ended = type(error).__name__
     finally:
         player.close()
-    shown = [msgspec.to_builtins(each) for each in player.observations]
-    shown.append(player._normal.value(ended))
-    return json.dumps(_without_texts(shown), indent=1).splitlines(), player.met
-
-
-def _without_texts(value: Any) -> Any:
-    """Return observations without error messages, which repeat changed values."""
-    if isinstance(value, list):
-        return [_without_texts(each) for each in value]
-    if isinstance(value, dict):
-        return {key: _without_texts(each) for key, each in value.items() if key not in TEXTS}
-    return value
+    found = json.dumps(msgspec.to_builtins(player.observations), indent=1, sort_keys=True)
+    return [*found.splitlines(), ended]

@@ -1,4 +1,4 @@
-"""A small synchronous Kafka client with a codec of its own.
+"""A small synchronous Kafka client to ask real brokers.
 
 Every request and response is a plain dict with the lowerCamelCase field names of Kafka's JSON
 message schemas, taken from kafka-python: nothing of the gateway's codec is used.

@@ -84,7 +84,7 @@ def accusations(
 def test_a_recording_that_is_cut_gives_no_false_verdict() -> None:
     drawn: Counter[str] = Counter()
 
-    @settings(max_examples=examples(4), deadline=None)
+    @settings(max_examples=examples(3), deadline=None)
     @given(
         st.sampled_from(sorted(SIDES)),
         st.lists(SHARES, min_size=FILES, max_size=FILES),
