@@ -6,7 +6,6 @@ methods may be called from any other thread.
 
 import time
 from collections.abc import Iterable, Mapping
-from types import TracebackType
 from typing import Any
 
 from brokertwin.errors import UserError
@@ -134,12 +133,7 @@ class KafkaBroker(FaultVerbs):
     def __enter__(self) -> "KafkaBroker":
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

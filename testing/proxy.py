@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterable
-from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -61,12 +60,7 @@ class KafkaProxy(FaultVerbs):
     def __enter__(self) -> "KafkaProxy":
         return self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
