@@ -131,9 +131,9 @@ def _value(value: Any, kind: str) -> Any:
     return list(value.items()) if kind == schemas.MAP else value
 
 
-def of_cells(cells: Cells, origin: str = "these cells") -> Tables:
+def of_cells(cells: Cells) -> Tables:
     """Return the tables of cells: name to columns, as in `Cell.columns`."""
-    return Tables(cells, origin)
+    return Tables(cells, "these cells")
 
 
 def read(
@@ -203,21 +203,19 @@ def of_checkpoint(
     checkpoint: Path,
     as_of: Moment | None = None,
     session: "Callable[[], SparkSession] | None" = None,
-    tell: Callable[[str], None] = lambda _: None,
 ) -> Tables:
     """Read the state in a checkpoint.
 
     Args:
         checkpoint: checkpoint of a job that is running, has ended, or was killed.
         as_of: moment; None: the newest batch.
-        session: as in `state_reader.read_cells`, like `tell`.
-        tell: called with how it was read.
+        session: as in `state_reader.read_cells`.
 
     Raises:
         UserError: there is no state, or none at that moment.
     """
     batch = batch_of(checkpoint, as_of)
-    cells = state_reader.read_cells(checkpoint, batch, session, tell)
+    cells = state_reader.read_cells(checkpoint, batch, session)
     return Tables(cells, f"after micro-batch {batch}")
 
 

@@ -7,7 +7,9 @@ Source: seed 000; `FetchSession`, `FetchSessionCache`, `FetchManager` in Kafka.
     0, 0                   full response, tries to create a session          FULL
     S, 0                   closes S, then like (0, 0)                        FULL
     S, -1                  closes S, full response, no session               SESSIONLESS
-    S, e                   continues S if e is its epoch                     INCREMENTAL or ERROR
+    S, e                   continues S if e is its session epoch             INCREMENTAL
+                           another epoch: 71 INVALID_FETCH_SESSION_EPOCH     ERROR
+                           no session S: 70 FETCH_SESSION_ID_NOT_FOUND       ERROR
 
 The id of a session determines its shard of the cache (`shards.py`). Sessions are volatile, so they
 are changed in place, without records.
