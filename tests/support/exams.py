@@ -15,7 +15,7 @@ def examined(
     """Examine a broker; `names` as for `selected`."""
     settings = {name for _, scenario in selected(names) for name in scenario.settings}
     options = ExamOptions(jobs=jobs, patience=patience)
-    return examine(list(selected(names)), look(address, settings), options)
+    return examine(list(selected(names)), look(address, settings, patience), options)
 
 
 def deviating(results: list[Result]) -> dict[str, list[str]]:
