@@ -56,7 +56,7 @@ def keep(
     documents: Sequence[bytes],
     until: str | None,
     begins: "KeptState | None",
-    without_ends: frozenset[str],
+    history: "Recording",
 ) -> None:
     """Write the state of a cell and report it.
 
@@ -67,16 +67,18 @@ def keep(
         documents: its events that the cell has handled.
         until: end of the events, as given by the user.
         begins: the state that the events continue from.
-        without_ends: topics whose log ends are not known.
+        history: the recording.
 
     Raises:
         UserError: see `kept.write`.
     """
     from brokertwin.recordings.replay import kept
+    from brokertwin.recordings.replay.unknown_ends import topics_without_headers
     from brokertwin.recordings.replay.until import requests_in
 
     assert cell is not None
     moment = f" until {until}" if until is not None else ""
     names = [f"{name}{moment}" for name in where.names] if not where.is_nowhere() else []
+    without_ends = topics_without_headers(history.exchanges, begins)
     found = kept.write(directory, cell, names, requests_in(documents), begins, without_ends)
     say(f"wrote the state to {directory}, {found.origin}")

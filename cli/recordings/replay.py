@@ -190,7 +190,6 @@ def command(
     from brokertwin.recordings.replay.documents import response_documents
     from brokertwin.recordings.replay.search import SearchLimits
     from brokertwin.recordings.replay.timing import TOLERANCES
-    from brokertwin.recordings.replay.unknown_ends import topics_without_headers
 
     spark = engine is Engine.SPARK
     _check_output(out, as_json)
@@ -214,9 +213,8 @@ def command(
     history, planned = planned_of(where, compare or is_state, compare)
     documents = _until(planned, until, where.time_zone)
     answers, cell, is_fine = _decide(planned, documents, settings, engine, check)
-    without_ends = topics_without_headers(history.exchanges, begins) if is_state else frozenset()
     if keep is not None:
-        kept_states.keep(keep, cell, where, documents, until, begins, without_ends)
+        kept_states.keep(keep, cell, where, documents, until, begins, history)
     if compare:
         compared = report.compare_all(history.exchanges, planned.schedule, answers, apis)
         _report(history, planned, compared, out, as_json)
@@ -224,7 +222,7 @@ def command(
         is_fine = is_fine and report.is_fine(compared)
     else:
         if kind is not None and cell is not None:
-            _show_state(kind, cell, without_ends, until, all_items, as_json)
+            _show_state(kind, cell, (history, begins), until, all_items, as_json)
         if not is_state or out is not None:
             given = response_documents(history.exchanges, answers, apis)
             _give(given, out, as_json and not is_state)
@@ -407,14 +405,16 @@ def _kind_of(asked: _Asked) -> "ItemKind | None":
 def _show_state(
     kind: "ItemKind",
     cell: "Cell",
-    without_ends: frozenset[str],
+    replayed: "tuple[Recording, KeptState | None]",
     until: str | None,
     all_items: bool,
     as_json: bool,
 ) -> None:
     """Print the items of a kind after the events."""
+    from brokertwin.recordings.replay.unknown_ends import topics_without_headers
     from brokertwin.sinks import state_rows
 
+    without_ends = topics_without_headers(replayed[0].exchanges, replayed[1])
     found = state_rows.rows(kind, {cell.settings.name: cell.columns()}, without_ends)
     shown = state_tables.listed(found, all_items)
     if as_json:

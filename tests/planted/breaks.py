@@ -66,7 +66,7 @@ def _accepting(*errors: Error) -> Callable[..., Any]:
 
 def _first_unstable(found: Log, more: int = 0, *, only_open: bool = False) -> int:
     first = [
-        max(each.first_offset, found.log_start_offset) + more
+        max(each.first_offset, found.start_batch) + more
         for each in found.transactions
         if not only_open or each.last_offset == NO_OFFSET
     ]
@@ -136,12 +136,11 @@ BREAKS: tuple[Break, ...] = (
         0,
     ),
     Break(
-        "truncates-never",
-        "a follower drops what its leader does not have",
+        "transactions-after-truncation",
+        "open transactions are read again after a truncation",
         truncation,
-        "truncate",
+        "_read_transactions",
         lambda *_: None,
-        0,
     ),
     Break(
         "epoch-of-follower",
@@ -149,7 +148,6 @@ BREAKS: tuple[Break, ...] = (
         log,
         "diverging",
         lambda *_: None,
-        47,
     ),
     Break(
         "truncates-to-watermark",
@@ -157,7 +155,6 @@ BREAKS: tuple[Break, ...] = (
         follower,
         "truncation",
         lambda found, _: Truncation(found.high_watermark, True),
-        0,
     ),
     Break(
         "too-few-after-append",
@@ -251,7 +248,6 @@ BREAKS: tuple[Break, ...] = (
         truncation,
         "producer",
         _but(producer, append=lambda *_: None),
-        0,
     ),
     Break(
         "verification",
