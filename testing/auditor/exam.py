@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple
 
 from brokertwin.clients.partitions import TopicPartition
@@ -167,12 +166,7 @@ class _Processes:
     def __enter__(self) -> "_Processes":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill(list(self._running))
         for reader in self._readers:
             reader.join()

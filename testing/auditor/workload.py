@@ -16,9 +16,6 @@ PARTITIONS = 3
 PER_TRANSACTION = 3
 """Records in a transaction."""
 
-ABORTED_EACH = 3
-"""Every third transaction is aborted."""
-
 RECORDS_PER_TRANSACTION = 10
 """A producer begins a transaction for each 10 records of `--count`."""
 
