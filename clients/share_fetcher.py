@@ -174,7 +174,7 @@ class ShareFetcher:
         """
         if self._settings.is_explicit and self.held:
             raise ValueError(f"{len(self.held)} records are not acknowledged")
-        self.acknowledge_all()
+        self.accept_all()
         self._must_acknowledge = True
         taken = self._take(frozenset(assigned), now)
         self._wants_records = not taken
@@ -194,10 +194,10 @@ class ShareFetcher:
             self._renewing[partition, offset] = had
         self._acknowledge(partition, offset, kind, had)
 
-    def acknowledge_all(self, kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
-        """Acknowledge every held record."""
+    def accept_all(self) -> None:
+        """Accept every held record."""
         for partition, offset in list(self.held):
-            self.acknowledge(partition, offset, kind)
+            self.acknowledge(partition, offset, AcknowledgeType.ACCEPT)
 
     def commit(self) -> None:
         """Send acknowledgements now (`commitSync`, `commitAsync`).
@@ -205,7 +205,7 @@ class ShareFetcher:
         In implicit mode all held records are accepted.
         """
         if not self._settings.is_explicit:
-            self.acknowledge_all()
+            self.accept_all()
         self._must_acknowledge = True
 
     def close(self) -> None:

@@ -7,27 +7,23 @@ reason in the log, and no other.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from typing import NamedTuple, cast
 
 import structlog
 
-from brokertwin.gateway import edge_fields, refusals
+from brokertwin.gateway import eager, edge_fields, refusals
 from brokertwin.gateway.admin import altered_settings, api_versions, broker_loggers, client_metrics
-from brokertwin.gateway.admin.altered_settings import AlteredSettings
-from brokertwin.gateway.admin.features import Features
-from brokertwin.gateway.admin.releases import Release
 from brokertwin.gateway.bounded_rates import RequestLimit
-from brokertwin.gateway.edge_fields import Addresses, PendingResponse, PendingWrite
+from brokertwin.gateway.context import GatewayContext
+from brokertwin.gateway.edge_fields import PendingResponse, PendingWrite
 from brokertwin.gateway.engine.engine import (
     Body,
-    BrokerEngine,
     EdgeRequest,
     EngineResponse,
     NoResponseError,
 )
-from brokertwin.gateway.limits import GatewayLimits
-from brokertwin.gateway.listeners import GatewayListener
+from brokertwin.gateway.protocol.frame_buffer import FrameBuffer
 from brokertwin.gateway.protocol.frames import (
     SIZE_BYTES,
     RequestFrame,
@@ -36,15 +32,12 @@ from brokertwin.gateway.protocol.frames import (
     encode_sized_response,
 )
 from brokertwin.gateway.protocol.primitives import NotEncodableError
-from brokertwin.gateway.request_times import RequestTimes, Stopwatch
+from brokertwin.gateway.request_times import Stopwatch
 from brokertwin.gateway.security import delegation_tokens, scram_users
-from brokertwin.gateway.security.credentials import Users
-from brokertwin.gateway.security.delegation_tokens import Tokens
-from brokertwin.gateway.security.denials import RESOURCE_TYPES, DenialLog
-from brokertwin.gateway.traffic import Traffic
+from brokertwin.gateway.security.denials import RESOURCE_TYPES
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import Reason
-from brokertwin.state.core.kafka_apis import Trait, api_of_key
+from brokertwin.state.core.kafka_apis import UPDATE_FEATURES, Trait, api_of_key
 from brokertwin.state.core.wire.primitives import MalformedError
 
 FAREWELL_S = 0.05
@@ -54,29 +47,16 @@ Some clients (kafka-python) discard an unread response when the connection ends.
 """
 
 
+OWN_RESPONSES = frozenset(
+    {*scram_users.NEEDED, *altered_settings.APIS, *broker_loggers.APIS, *delegation_tokens.APIS}
+)
+"""APIs to which the gateway responds itself, at least to some requests."""
+
 _log = structlog.get_logger("brokertwin.gateway")
 
 
 class ClosedError(Exception):
     """The connection must be closed; the message has the reason."""
-
-
-class GatewayContext(NamedTuple):
-    """Objects shared by the connections of a listener."""
-
-    engine: BrokerEngine
-    addresses: Addresses
-    limits: GatewayLimits
-    listener: GatewayListener
-    on_lost: Callable[["BrokerConnection"], None]
-    traffic: Traffic
-    denials: DenialLog
-    features: Features
-    tokens: Tokens
-    times: RequestTimes
-    altered: AlteredSettings
-    users: Users
-    release: Release | None = None
 
 
 class _Produced(NamedTuple):
@@ -118,10 +98,12 @@ class BrokerConnection(asyncio.Protocol):
         self._context = context
         self._loop = asyncio.get_running_loop()
         self.last_active = self._loop.time()
-        self._buffer = bytearray()
+        self._input = FrameBuffer()
+        self._frames = self._input.frames
+        self._is_full = False
         self._host, self._port = "", 0
-        self._frames: deque[bytes] = deque()
         self._frame_there: asyncio.Future[None] | None = None
+        self._begun: Awaitable[None] | None = None
         self._progress = asyncio.Event()
         self._writable = asyncio.Event()
         self._produced: deque[_Produced] = deque()
@@ -156,12 +138,13 @@ class BrokerConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Drop pending responses. Requests that were received are still processed."""
         self._is_lost = True
-        for task in (self._late,) if self._frames else (self._task, self._replies, self._late):
+        has_work = self._frames or self._begun is not None
+        for task in (self._late,) if has_work else (self._task, self._replies, self._late):
             if task is not None:
                 task.cancel()
         self._writable.set()
         self._context.on_lost(self)
-        if not self._frames:
+        if not has_work:
             self._report_end()
 
     def _report_end(self) -> None:
@@ -185,37 +168,43 @@ class BrokerConnection(asyncio.Protocol):
         """Split data into frames; pause reading if enough requests are queued."""
         if self._failure is not None or self._is_aborted:
             return
-        self._buffer += data
-        self._cut()
-        if len(self._frames) >= self._frames_ahead():
+        self._cut(data)
+        self._go_on()
+        if self._is_full:
             self._transport.pause_reading()
 
-    def _frames_ahead(self) -> int:
-        """Return the maximum number of queued frames: 1 before authentication."""
-        return self._context.limits.requests_ahead if self._authentication.is_complete else 1
+    def _cut(self, data: bytes = b"") -> None:
+        """Take complete frames out of the received bytes, only one before authentication."""
+        limits, authentication = self._context.limits, self._authentication
+        most = authentication.frame_bytes_max or limits.frame_bytes
+        ahead = limits.requests_ahead if authentication.is_complete else 1
+        self._input.receive(data, ahead, most)
+        self._is_full = len(self._frames) >= ahead
+        size = self._input.wrong_size
+        if size is not None:
+            self._failure = ClosedError(f"invalid frame size {size}; the limit is {most}")
 
-    def _cut(self) -> None:
-        """Take complete frames out of the buffer, up to the maximum."""
-        buffer = self._buffer
-        most = self._authentication.frame_bytes_max or self._context.limits.frame_bytes
-        while len(buffer) >= SIZE_BYTES and len(self._frames) < self._frames_ahead():
-            size = int.from_bytes(buffer[:SIZE_BYTES], "big", signed=True)
-            if not 0 < size <= most:
-                self._failure = ClosedError(f"invalid frame size {size}; the limit is {most}")
-                buffer.clear()
-                self._wake()
-                return
-            end = SIZE_BYTES + size
-            if len(buffer) < end:
-                return
-            self._frames.append(bytes(buffer[SIZE_BYTES:end]))
-            del buffer[:end]
-            self._wake()
-
-    def _wake(self) -> None:
-        """Wake the task that waits for a frame."""
-        if self._frame_there is not None and not self._frame_there.done():
+    def _go_on(self) -> None:
+        """Handle a frame at once if the task waits for one; the task does what remains."""
+        if self._frame_there is None or self._frame_there.done():
+            return
+        if self._frames and not self._muted_until:
+            self._begun = self._begin(self._take_frame())
+        if self._begun is not None or self._frames or self._failure is not None:
             self._frame_there.set_result(None)
+
+    def _begin(self, frame: bytes) -> Awaitable[None] | None:
+        """Handle a frame up to its first wait; return the rest, if any."""
+        self.is_busy = True
+        try:
+            rest = eager.started(self._handle(frame))
+        except Exception as error:  # noqa: BLE001 (raised in the task)
+            self._failure = error
+            self._frames.clear()
+            return None
+        if rest is None:
+            self._handled()
+        return rest
 
     def close(self, reason: str) -> None:
         """Close the connection and log the reason."""
@@ -264,14 +253,16 @@ class BrokerConnection(asyncio.Protocol):
 
     async def _serve(self) -> None:
         try:
-            while self._frames or not self._is_lost:
-                frame = await self._next_frame()
-                self.is_busy = True
-                if self._muted_until:
-                    await self._unmuted()
-                await self._handle(frame)
-                self.is_busy = bool(self._produced)
-                self.last_active = self._loop.time()
+            while await self._has_work():
+                begun, self._begun = self._begun, None
+                if begun is None:
+                    frame = self._take_frame()
+                    self.is_busy = True
+                    if self._muted_until:
+                        await self._unmuted()
+                    begun = self._handle(frame)
+                await begun
+                self._handled()
                 if self._frames:
                     await asyncio.sleep(0)  # let other connections run
             self._report_end()
@@ -289,17 +280,29 @@ class BrokerConnection(asyncio.Protocol):
             self._log.error("fault", error=f"{type(error).__name__}: {error}", exc_info=error)
         self.close(str(error))
 
-    async def _next_frame(self) -> bytes:
-        while not self._frames:
+    def _handled(self) -> None:
+        self.is_busy = bool(self._produced)
+        self.last_active = self._loop.time()
+
+    async def _has_work(self) -> bool:
+        """Wait for a frame, or for one that `_begin` has begun; return False at the end."""
+        while not self._frames and self._begun is None:
+            if self._is_lost:
+                return False
             if self._failure is not None:
                 raise self._failure
             self._frame_there = self._loop.create_future()
             await self._frame_there
+        return True
+
+    def _take_frame(self) -> bytes:
         frame = self._frames.popleft()
-        if self._buffer and self._failure is None:
-            self._cut()
-        if len(self._frames) < self._frames_ahead():
-            self._transport.resume_reading()
+        if self._is_full:
+            self._is_full = False
+            if self._failure is None:
+                self._cut()
+            if not self._is_full:
+                self._transport.resume_reading()
         return frame
 
     async def _handle(self, frame: bytes) -> None:
@@ -320,26 +323,13 @@ class BrokerConnection(asyncio.Protocol):
             return
         watch = Stopwatch(self._loop.time())
         request = decode_request(frame)
-        if api_key in scram_users.NEEDED:
+        own = self._own_response(request, watch) if api_key in OWN_RESPONSES else None
+        if own is not None:
             await self._produced_done(watch)
-            await self._reply(request, await self._about_users(request), watch)
+            await self._reply(request, await own, watch)
             await self._writable.wait()
             return
-        if api_key in delegation_tokens.APIS:
-            await self._produced_done(watch)
-            is_allowed = self.listener.security.allows_token_requests(self._authentication)
-            edge_request = self._edge_request(request)
-            await self._reply(
-                request, await self._context.tokens.respond(edge_request, is_allowed), watch
-            )
-            await self._writable.wait()
-            return
-        _check_served(request, self._context.release)
-        if api_key in altered_settings.APIS or broker_loggers.names_loggers(api_key, request.body):
-            await self._produced_done(watch)
-            await self._reply(request, await self._about_settings(request, watch), watch)
-            await self._writable.wait()
-            return
+        self._check_served(request)
         if Trait.HAS_RECORDS in traits:
             request.body["requestSizeInBytes"] = len(frame)
             await self._produce(request, watch)
@@ -359,6 +349,27 @@ class BrokerConnection(asyncio.Protocol):
         await self._reply(request, outcome, watch)
         if not self._writable.is_set():
             await self._writable.wait()
+
+    def _own_response(
+        self, request: RequestFrame, watch: Stopwatch
+    ) -> Awaitable[EngineResponse] | None:
+        """Return what responds to a request of `OWN_RESPONSES` in place of the engine."""
+        api_key = request.api_key
+        if api_key in scram_users.NEEDED:
+            return self._about_users(request)
+        if api_key in delegation_tokens.APIS:
+            is_allowed = self.listener.security.allows_token_requests(self._authentication)
+            return self._context.tokens.respond(self._edge_request(request), is_allowed)
+        self._check_served(request)
+        if api_key in altered_settings.APIS or broker_loggers.names_loggers(api_key, request.body):
+            return self._about_settings(request, watch)
+        return None
+
+    def _check_served(self, request: RequestFrame) -> None:
+        """Reject what ApiVersions does not list. Raises ClosedError."""
+        if not api_versions.is_served(request.api_key, request.version, self._context.release):
+            name = request.header["requestApiKeyName"]
+            raise ClosedError(f"unsupported version {request.version} of {name}")
 
     async def _about_users(self, request: RequestFrame) -> EngineResponse:
         edge_request = self._edge_request(request)
@@ -417,11 +428,10 @@ class BrokerConnection(asyncio.Protocol):
             self._context.engine, self.broker, request.version, request.body
         )
         future: asyncio.Future[EngineResponse]
-        if self._produced or not all(write.locator.done() for write in writes):
+        if self._produced or not edge_fields.are_stored(writes):
             future = self._loop.create_task(self._submit_in_turn(request, watch, writes))
             future.add_done_callback(_take_note)
         else:
-            await edge_fields.put_locators(writes)
             future = self._context.engine.submit(self._edge_request(request))
         await self._reply_in_turn(_Produced(request, future, watch, writes))
 
@@ -481,50 +491,63 @@ class BrokerConnection(asyncio.Protocol):
         watch: Stopwatch,
         writes: Sequence[PendingWrite] = (),
     ) -> None:
-        watch.go_on(self._loop.time())
+        now = self._loop.time()
+        watch.go_on(now)
         body, api_key = outcome.response, request.api_key
         if outcome.error is not None:
             body = self._refusal(request, outcome.error)
-        waited_s = self._loop.time() - watch.came
-        errors = self._context.traffic.count(api_key, body, waited_s)
+        errors = self._context.traffic.count(api_key, body, now - watch.came)
         if errors and body is not None and not RESOURCE_TYPES.keys().isdisjoint(errors):
             self._context.denials.look(self._edge_request(request), body)
         if outcome.closes_connection:
-            raise ClosedError(_why_closed(request))
+            name = request.header["requestApiKeyName"]
+            raise ClosedError(f"a request without a response: {name}")
         if body is None:
             self._mute(outcome.mute_ms)
             return
-        engine, addresses = self._context.engine, self._context.addresses
-        if self.listener.is_added and api_key not in edge_fields.ON_EVERY_LISTENER:
-            addresses = {}
         if outcome.error is None:
-            protocol = str(self.listener.security.protocol)
-            pending = PendingResponse(
-                engine, addresses, request.version, request.body, body, writes, protocol
-            )
-            put_bytes = edge_fields.READ_BYTES.get(api_key)
-            if put_bytes is not None:
-                await put_bytes(pending)
-            edge_fields.complete(api_key, pending)
-            await self._context.features.note_response(api_key, body)
+            await self._complete(request, body, writes)
         limit = self._context.times.limit(self.broker, self._authentication.principal, request)
         throttle_ms = body.get("throttleTimeMs", 0)
         if limit is not None:
             throttle_ms = max(throttle_ms, self._count(limit, watch))
         if "throttleTimeMs" in body:
-            throttle_ms = body["throttleTimeMs"] = max(throttle_ms, engine.throttle_ms)
+            throttle_ms = max(throttle_ms, self._context.engine.throttle_ms)
+            body["throttleTimeMs"] = throttle_ms
         self._mute(throttle_ms)
         self._send(request, body)
         if limit is not None:
             self._count(limit, watch)
+
+    async def _complete(
+        self, request: RequestFrame, body: Body, writes: Sequence[PendingWrite]
+    ) -> None:
+        """Fill in what only the gateway knows."""
+        api_key, addresses = request.api_key, self._context.addresses
+        if self.listener.is_added and api_key not in edge_fields.ON_EVERY_LISTENER:
+            addresses = {}
+        pending = PendingResponse(
+            self._context.engine,
+            addresses,
+            request.version,
+            request.body,
+            body,
+            writes,
+            self.listener.security.protocol,
+        )
+        put_bytes = edge_fields.READ_BYTES.get(api_key)
+        if put_bytes is not None:
+            await put_bytes(pending)
+        edge_fields.complete(api_key, pending)
+        if api_key == UPDATE_FEATURES.key:
+            await self._context.features.note_response(body)
 
     def _refusal(self, request: RequestFrame, why: Body) -> Body:
         """Return the error response of a dead letter. Raises ClosedError."""
         if why.get("reason") == Reason.BROKER_STOPPED:
             raise ClosedError(f"broker {self.broker} is stopped")
         body = refusals.error_response(request, refusals.error_of(why, request.api_key))
-        is_one_way = _has_records(request) and request.body["acks"] == 0
-        if body is None or is_one_way:
+        if body is None or request.body.get("acks") == 0:
             raise ClosedError(f"{request.header['requestApiKeyName']}: {why}")
         return body
 
@@ -566,23 +589,3 @@ def _take_note(future: asyncio.Future[EngineResponse]) -> None:
     """Retrieve an exception that no task may await after a disconnect."""
     if not future.cancelled():
         future.exception()
-
-
-def _has_records(request: RequestFrame) -> bool:
-    return Trait.HAS_RECORDS in api_of_key(request.api_key).traits
-
-
-def _check_served(request: RequestFrame, release: Release | None) -> None:
-    """Reject what ApiVersions does not list. Raises ClosedError."""
-    api = api_versions.SERVED.get(request.api_key)
-    is_served = api is not None and api.versions[0] <= request.version <= api.versions[1]
-    if not is_served or (release and not release.offers(request.api_key, request.version)):
-        name = request.header["requestApiKeyName"]
-        raise ClosedError(f"unsupported version {request.version} of {name}")
-
-
-def _why_closed(request: RequestFrame) -> str:
-    """Return why a connection is closed without a response."""
-    if _has_records(request):
-        return "a Produce request with acks 0 was refused"
-    return f"a request without a response: {request.header['requestApiKeyName']}"

@@ -49,12 +49,12 @@ Addresses = dict[int, Address]
 
 
 class PendingWrite(NamedTuple):
-    """Batch that is being stored, with its topic and partition in the event body."""
+    """Batch with its topic and partition in the event body; `locator` is None if it is stored."""
 
     topic: Body
     partition: Body
     data: bytes
-    locator: asyncio.Future[str]
+    locator: asyncio.Future[str] | None
 
     @property
     def place(self) -> tuple[str, str, int]:
@@ -69,7 +69,8 @@ def store_batches(
     """Replace the bytes in a Produce body by batch headers.
 
     Recompresses batches if the engine knows the topic's codec. Returns the writes it has started;
-    `put_locators` completes the body.
+    `put_locators` completes the body. A partition whose batch was not stored gets `56
+    KAFKA_STORAGE_ERROR`.
     """
     writes = []
     for topic in body["topicData"] or ():
@@ -84,23 +85,45 @@ def store_batches(
             if found.error:
                 partition["recordsError"] = int(found.error)
             elif found.data is not None:
-                writes.append(PendingWrite(topic, partition, found.data, engine.put(found.data)))
+                locator = _put(engine, partition, found.data)
+                writes.append(PendingWrite(topic, partition, found.data, locator))
                 if found.seen is not None:
                     partition["recordsSeen"] = found.seen
     return writes
 
 
-async def put_locators(writes: list[PendingWrite]) -> None:
-    """Wait until batches are stored.
+def _put(engine: BrokerEngine, partition: Body, data: bytes) -> asyncio.Future[str] | None:
+    """Store a batch; return its locator if that takes time."""
+    try:
+        locator = engine.put(data)
+    except OSError as failure:
+        _not_stored(partition, failure)
+        return None
+    if not isinstance(locator, str):
+        return locator
+    partition["batches"][0]["locator"] = locator
+    return None
 
-    A partition whose batch was not stored gets `56 KAFKA_STORAGE_ERROR`.
-    """
+
+def _not_stored(partition: Body, failure: OSError) -> None:
+    _log.error("cannot store a batch", error=str(failure))
+    partition["recordsError"] = int(Error.KAFKA_STORAGE_ERROR)
+
+
+def are_stored(writes: list[PendingWrite]) -> bool:
+    """Whether all batches are stored."""
+    return not any(write.locator for write in writes)
+
+
+async def put_locators(writes: list[PendingWrite]) -> None:
+    """Wait until batches are stored."""
     for _topic, partition, _data, locator in writes:
+        if locator is None:
+            continue
         try:
             partition["batches"][0]["locator"] = await locator
         except OSError as failure:
-            _log.error("cannot store a batch", error=str(failure))
-            partition["recordsError"] = int(Error.KAFKA_STORAGE_ERROR)
+            _not_stored(partition, failure)
 
 
 class _UnreadableBytesError(Exception):
@@ -140,9 +163,11 @@ def _add_refused_records(pending: PendingResponse) -> None:
             if why is None:
                 continue
             place = (topic.get("name", ""), topic.get("topicId", ZERO_UUID), partition["index"])
-            data = [each.data for each in pending.writes if each.place == place]
-            if data:
-                refused_records.add_errors(partition, why, data[-1])
+            writes = [each for each in pending.writes if each.place == place]
+            if writes:
+                seen = writes[-1].partition.get("recordsSeen", {})
+                why["hasAppendTime"] = seen.get("hasAppendTime", False)
+                refused_records.add_errors(partition, why, writes[-1].data)
 
 
 async def _complete_fetch(pending: PendingResponse) -> None:
@@ -287,24 +312,24 @@ async def _timestamps(engine: BrokerEngine, batch: Body) -> list[tuple[int, int]
 
 def _put_metadata(pending: PendingResponse) -> None:
     for broker in pending.response["brokers"]:
-        _put(pending.addresses, broker, broker["nodeId"])
+        _put_address(pending.addresses, broker, broker["nodeId"])
 
 
 def _put_coordinators(pending: PendingResponse) -> None:
     response = pending.response
     for coordinator in response.get("coordinators", (response,)):
-        _put(pending.addresses, coordinator, coordinator.get("nodeId", -1))
+        _put_address(pending.addresses, coordinator, coordinator.get("nodeId", -1))
 
 
 def _put_cluster(pending: PendingResponse) -> None:
     for broker in pending.response["brokers"]:
-        _put(pending.addresses, broker, broker["brokerId"])
+        _put_address(pending.addresses, broker, broker["brokerId"])
 
 
 def _put_quorum(pending: PendingResponse) -> None:
     for voter in pending.response.get("nodes", ()):
         for listener in voter["listeners"]:
-            _put(pending.addresses, listener, voter["nodeId"])
+            _put_address(pending.addresses, listener, voter["nodeId"])
 
 
 def _put_settings(pending: PendingResponse) -> None:
@@ -337,7 +362,7 @@ def _placed(pending: PendingResponse, broker: int) -> dict[str, str]:
     }
 
 
-def _put(addresses: Addresses, place: Body, broker: int) -> None:
+def _put_address(addresses: Addresses, place: Body, broker: int) -> None:
     address = addresses.get(broker)
     if address is not None:
         place["host"], place["port"] = address

@@ -11,8 +11,9 @@ from brokertwin.errors import UserError
 from brokertwin.gateway.admin.altered_settings import AlteredSettings
 from brokertwin.gateway.admin.features import Features
 from brokertwin.gateway.admin.releases import Release
-from brokertwin.gateway.connection import BrokerConnection, GatewayContext
+from brokertwin.gateway.connection import BrokerConnection
 from brokertwin.gateway.connection_quotas import Arrival, ConnectionQuotas
+from brokertwin.gateway.context import GatewayContext
 from brokertwin.gateway.edge_fields import Address, Addresses
 from brokertwin.gateway.engine.engine import BrokerEngine
 from brokertwin.gateway.limits import GatewayLimits
@@ -147,7 +148,17 @@ class Gateway:
     async def _listen_at(
         self, broker: int, listener: GatewayListener, host: str | None, port: int
     ) -> asyncio.Server:
-        context = GatewayContext(
+        context = self.context(listener)
+        return await asyncio.get_running_loop().create_server(
+            lambda: Arrival(broker, partial(self._accept, context), self._arrivals, listener),
+            host,
+            port,
+            backlog=BACKLOG,
+        )
+
+    def context(self, listener: GatewayListener) -> GatewayContext:
+        """Return what the connections of a listener share."""
+        return GatewayContext(
             self._engine,
             self.addresses,
             self._limits,
@@ -161,12 +172,6 @@ class Gateway:
             self._altered,
             self._users,
             self._release,
-        )
-        return await asyncio.get_running_loop().create_server(
-            lambda: Arrival(broker, partial(self._accept, context), self._arrivals, listener),
-            host,
-            port,
-            backlog=BACKLOG,
         )
 
     def _end_listener(self, broker: int, listener: GatewayListener, server: asyncio.Server) -> None:

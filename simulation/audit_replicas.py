@@ -5,7 +5,10 @@
 - A leader with fewer in-sync replicas appends nothing: 19 NOT_ENOUGH_REPLICAS, at once. This is
   checked with the local engine, where a request is one event, and without a transaction, which has
   to be verified first.
-- There, a batch that all in-sync replicas have does not time out.
+- There, a batch that all in-sync replicas have does not time out. If a late replica leaves the
+  in-sync set before the timeout, and no broker was severed, no batch times out.
+- A read_committed reader receives no record whose transaction has no marker below the high
+  watermark.
 
 Runs with failing log directories are not checked: their records are away until a restart.
 """
@@ -16,13 +19,13 @@ from typing import Any
 from brokertwin.clients.client_loop import Send
 from brokertwin.simulation.cluster import SimulatedCluster
 from brokertwin.simulation.edge import SimulatedRequest
-from brokertwin.simulation.plan import PASSING, EngineKind
+from brokertwin.simulation.plan import LAG_MS, PASSING, EngineKind
 from brokertwin.state.cluster import image
 from brokertwin.state.cluster.image import Partition, Topic
 from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.tables import CellTables
-from brokertwin.state.logs.log import Log, batches_from, log_key
+from brokertwin.state.logs.log import READ_COMMITTED, Log, batches_from, log_key
 
 Place = tuple[str, int]
 
@@ -30,9 +33,15 @@ Place = tuple[str, int]
 class ReplicaAudit:
     """Looks into the logs of all brokers before and after they respond."""
 
-    def __init__(self, violate: Callable[[str], None], cluster: SimulatedCluster) -> None:
+    def __init__(
+        self,
+        violate: Callable[[str], None],
+        cluster: SimulatedCluster,
+        has_severed_brokers: Callable[[], bool] = bool,
+    ) -> None:
         self._violate = violate
         self._cluster = cluster
+        self._has_severed_brokers = has_severed_brokers
         plan = cluster.plan
         self._is_checked = plan.replicas > 1 and not plan.disks
         self._is_local = self._is_checked and plan.engine is EngineKind.LOCAL
@@ -65,6 +74,9 @@ class ReplicaAudit:
     def on_response(self, request: SimulatedRequest) -> None:
         """Check the batches in a response to Produce or Fetch."""
         api = request.send.api
+        if api == "FETCH" and request.send.body.isolation_level == READ_COMMITTED:
+            for place, each in self._partitions(request, "partitions"):
+                self._hold_ended(request, place, each)
         if not self._is_checked or api not in ("PRODUCE", "FETCH"):
             return
         if api == "PRODUCE":
@@ -109,6 +121,31 @@ class ReplicaAudit:
             text = f"{place[0]}-{place[1]} at {offset} is on {having}; in sync are {in_sync}"
             self._violate(f"{what}: {text}")
 
+    def _hold_ended(self, request: SimulatedRequest, place: Place, each: dict[str, Any]) -> None:
+        """Check that the transactions of received records have ended."""
+        last: dict[int, int] = {}
+        for batch in each.get("batches") or ():
+            if batch["isControl"]:
+                last.pop(batch["producerId"], None)
+            elif batch["isTransactional"]:
+                last[batch["producerId"]] = batch["baseOffset"]
+        broker = request.connection.broker
+        topic = self._topic(broker, place[0]) if last else None
+        if topic is None or place[0] == PASSING:
+            return
+        logs = self._tables(broker).logs
+        log = logs.get(log_key(broker, topic.topic_id, place[1]), Log)
+        first = min(last.values())
+        if log is None or self._batch(broker, topic, place[1], first) is None:
+            return
+        for stored in batches_from(logs, broker, log, first):
+            is_marker = stored.is_control and stored.base_offset < each["highWatermark"]
+            if is_marker and last.get(stored.producer_id, stored.base_offset) < stored.base_offset:
+                del last[stored.producer_id]
+            if not last:
+                return
+        self._violate(f"{request.id} receives {place} at {last}; no marker follows")
+
     def _hold_pending(self, request: SimulatedRequest, place: Place) -> None:
         """Check that an in-sync replica lacks a batch whose request has timed out."""
         broker, topic = request.connection.broker, self._topic(request.connection.broker, place[0])
@@ -124,8 +161,10 @@ class ReplicaAudit:
         for batch in batches_from(tables.logs, broker, log, log.high_watermark):
             identity = self._batch(broker, topic, place[1], batch.base_offset)
             having = self._having(topic, place[1], batch.base_offset, identity)
-            if batch.locator == locator and in_sync <= having:
-                self._violate(f"{request.id} times out; {place} has it on {having}, all in sync")
+            is_late = self._cluster.plan.lag_ms < LAG_MS and not self._has_severed_brokers()
+            if batch.locator == locator and (is_late or in_sync <= having):
+                text = f"{place} has it on {having}, in sync are {in_sync}"
+                self._violate(f"{request.id} times out; {text}")
 
     def _having(self, topic: Topic, number: int, offset: int, identity: object) -> set[int]:
         """Brokers with this batch at an offset."""

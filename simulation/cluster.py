@@ -73,9 +73,10 @@ def settings_of(plan: RunPlan) -> CellSettings:
             offsets_topic_replication_factor=plan.replicas,
             replica_fetch_backoff_ms=300,
             replica_fetch_max_bytes=plan.follower_bytes,
-            replica_lag_time_max_ms=2_500,
+            replica_lag_time_max_ms=plan.lag_ms,
             share_coordinator_write_timeout_ms=2_000,
             transaction_abort_timed_out_transaction_cleanup_interval_ms=500,
+            transaction_partition_verification_enable=plan.verifies,
             transaction_state_log_num_partitions=2,
             brokertwin_transaction_version=plan.transaction_version,
             given={

@@ -16,6 +16,7 @@ from brokertwin.simulation.plan import (
     OF_OPERATORS,
     FaultKind,
     Injection,
+    Role,
     pick,
 )
 from brokertwin.state.core.events import Kind
@@ -39,6 +40,10 @@ _ENDS: dict[FaultKind, tuple[Kind, ...]] = {
     FaultKind.SEVER: (Kind.SEVER_BROKER, Kind.REJOIN_BROKER),
     FaultKind.DISK: (Kind.FAIL_LOG_DIR, Kind.STOP_BROKER, Kind.START_BROKER),
 }
+
+
+FENCED = frozenset({Role.TRANSACTIONS, Role.COPIER, Role.MIXED})
+"""Clients that come back as zombies, if there are any: their producers are fenced."""
 
 
 class Faults:
@@ -139,7 +144,10 @@ class Faults:
             self._cluster.intervene(end, broker)
 
     def _on_client(self, injection: Injection) -> str:
-        actor = pick(self._actors(), injection.whom)
+        actors = self._actors()
+        if injection.fault is FaultKind.ZOMBIE:
+            actors = [each for each in actors if each.plan.role in FENCED] or actors
+        actor = pick(actors, injection.whom)
         if actor is None:
             return ""
         sockets = actor.exposed(injection.whom)

@@ -33,8 +33,15 @@ FETCH_BYTES, SMALL_FETCH_BYTES = 1_048_576, 150
 SMALL_FETCHES = 0.3
 """`replica.fetch.max.bytes`: Kafka's, or small enough for one batch, and its probability."""
 
+LAG_MS, SHORT_LAG_MS = 2_500, 800
+SHORT_LAGS = 0.5
+"""`replica.lag.time.max.ms`, and the probability that leaders often shrink their in-sync sets."""
+
 BEFORE_KIP_890 = 0.3
 """Probability of transactions before KIP-890 (`transaction.version` 1)."""
+
+UNVERIFIED = 0.5
+"""Probability that these are not verified: `transaction.partition.verification.enable`."""
 
 ADMINISTERED = 0.1
 CHANGES_MAX = 3
@@ -184,6 +191,8 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
         is_all_in_sync: whether `min.insync.replicas` is all replicas.
         transaction_version: level of the feature `transaction.version`.
         follower_bytes: `replica.fetch.max.bytes`.
+        lag_ms: `replica.lag.time.max.ms`.
+        verifies: `transaction.partition.verification.enable`.
         is_checked_whole: whether every check covers the whole state.
     """
 
@@ -200,6 +209,8 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     is_all_in_sync: bool = False
     transaction_version: int = 2
     follower_bytes: int = FETCH_BYTES
+    lag_ms: int = LAG_MS
+    verifies: bool = True
     is_checked_whole: bool = False
 
     def has(self, fault: FaultKind) -> bool:
@@ -269,7 +280,10 @@ def draw(seed: int) -> RunPlan:
         is_all_in_sync=wider.random() < ALL_IN_SYNC,
         transaction_version=1 if protocol.random() < BEFORE_KIP_890 else 2,
         follower_bytes=SMALL_FETCH_BYTES if is_small else FETCH_BYTES,
+        lag_ms=SHORT_LAG_MS if Random(f"{seed}/lag").random() < SHORT_LAGS else LAG_MS,
     )
+    if plan.transaction_version == 1 and Random(f"{seed}/unverified").random() < UNVERIFIED:
+        plan = msgspec.structs.replace(plan, verifies=False)
     plan = _administered(plan, Random(f"{seed}/admin"))
     plan = _denied(plan, Random(f"{seed}/acls"))
     plan = _with_disks(plan, Random(f"{seed}/disks"))

@@ -98,7 +98,9 @@ class Simulation:
             self._cluster = JobCluster(plan, self._clock)
             self._cluster.on_batch = self._batch
         self._edge = BrokerEdge(self._cluster, self._clock, plan.seed)
-        self._edge.witness = ReplicaAudit(self._auditor.violate, self._cluster)
+        self._edge.witness = ReplicaAudit(
+            self._auditor.violate, self._cluster, lambda: self._auditor.has_severed_brokers
+        )
         self._place = ActorContext(plan, self._clock, self._edge, self._auditor)
         self._effects = ApplicationEffects(plan, self._place.contents, self._place.files)
         self._admin = SimulatedAdmin(self._cluster, self._clock, self._auditor)

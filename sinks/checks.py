@@ -118,7 +118,7 @@ def gate(document: Document | None) -> Judge:
     return judge
 
 
-def check_snapshot(manifest: Path, suite: Document | None = None, docs: bool = False) -> Checked:
+def check_snapshot(manifest: Path, suite: Document | None = None) -> Checked:
     """Check the snapshot of offsets with a manifest.
 
     Raises SnapshotError if the file does not match its manifest, UserError if great-expectations is
@@ -126,7 +126,7 @@ def check_snapshot(manifest: Path, suite: Document | None = None, docs: bool = F
     """
     described = offsets_snapshot.verify(manifest)
     table = pq.read_table(manifest.with_name(described.file))
-    return check(table.to_pandas(), suite or snapshot_suite(described.row_count), docs)
+    return check(table.to_pandas(), suite or snapshot_suite(described.row_count))
 
 
 def frame_of(rows: Sequence[Mapping[str, Any]], columns: Iterable[str]) -> "pd.DataFrame":

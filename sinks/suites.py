@@ -220,9 +220,34 @@ SNAPSHOT_TOPICS: Document = {
         expect("column_values_to_be_null", column="difference"),
     ],
 }
+
+
+def _of_live(kind: str, *expected: Document) -> Document:
+    return {
+        "name": f"live-{kind}",
+        "expectations": [*known("cluster"), only("keyFits", True), *expected],
+    }
+
+
 OF_TOPICS = {each["name"]: each for each in (REQUESTS, RESPONSES, RECORDS, OFFSETS)}
 """Kind of a topic's rows to its suite; that of a snapshot is in `checks`."""
 OF_STATE = {each["name"]: each for each in (SESSIONS, PRODUCERS, PRODUCER_IDS, GROUPS, LOGS)}
 """Kind of a state's items to its suite."""
+OF_LIVE = {
+    "sessions": _of_live("sessions", between("session_id", 1), between("epoch", 1)),
+    "producers": _of_live(
+        "producers",
+        between("producer_id", 0),
+        between("epoch", 0),
+        between("batches", 1, BATCHES_KEPT),
+        only("sequenceGaps", 0),
+    ),
+    "producer-ids": _of_live(
+        "producer-ids", unique("cluster", "producer_id"), only("state", "open", "none")
+    ),
+    "groups": _of_live("groups", between("members", 0), between("offsets", 0)),
+    "offsets": _of_live("offsets", between("offset", 0), between("partition", 0), topic_length()),
+}
+"""Kind of rows of a live audit to its suite; `streaming/checks/checked_live.py` has the columns."""
 BY_KIND = {**OF_TOPICS, **OF_STATE, SNAPSHOT_TOPICS["name"]: SNAPSHOT_TOPICS}
 """Kind of rows to its suite."""

@@ -10,6 +10,7 @@
 
 from brokertwin.tables.reading import (
     Moment,
+    StoredState,
     Tables,
     batch_of,
     moment_of,
@@ -21,6 +22,7 @@ from brokertwin.tables.reading import (
 
 __all__ = [
     "Moment",
+    "StoredState",
     "Tables",
     "batch_of",
     "moment_of",

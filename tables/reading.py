@@ -37,10 +37,11 @@ class Moment(NamedTuple):
 
 
 class StoredState(NamedTuple):
-    """A state, and a description of its source."""
+    """A state, a description of its source, and topics whose log ends are not known."""
 
     cells: stored_states.Cells
     origin: str
+    without_ends: frozenset[str] = frozenset()
 
 
 class Tables:
@@ -130,9 +131,9 @@ def _value(value: Any, kind: str) -> Any:
     return list(value.items()) if kind == schemas.MAP else value
 
 
-def of_cells(cells: Cells, origin: str = "these cells") -> Tables:
+def of_cells(cells: Cells) -> Tables:
     """Return the tables of cells: name to columns, as in `Cell.columns`."""
-    return Tables(cells, origin)
+    return Tables(cells, "these cells")
 
 
 def read(
@@ -202,21 +203,19 @@ def of_checkpoint(
     checkpoint: Path,
     as_of: Moment | None = None,
     session: "Callable[[], SparkSession] | None" = None,
-    tell: Callable[[str], None] = lambda _: None,
 ) -> Tables:
     """Read the state in a checkpoint.
 
     Args:
         checkpoint: checkpoint of a job that is running, has ended, or was killed.
         as_of: moment; None: the newest batch.
-        session: as in `state_reader.read_cells`, like `tell`.
-        tell: called with how it was read.
+        session: as in `state_reader.read_cells`.
 
     Raises:
         UserError: there is no state, or none at that moment.
     """
     batch = batch_of(checkpoint, as_of)
-    cells = state_reader.read_cells(checkpoint, batch, session, tell)
+    cells = state_reader.read_cells(checkpoint, batch, session)
     return Tables(cells, f"after micro-batch {batch}")
 
 
@@ -268,7 +267,7 @@ def _of_kept(directory: Path, as_of: int | str | datetime | None) -> StoredState
             "Create another with: brokertwin replay FILE --until … --keep DIR",
         )
     found = kept.read(directory)
-    return StoredState({found.cluster: found.columns}, found.origin)
+    return StoredState({found.cluster: found.columns}, found.origin, found.without_ends)
 
 
 def _of_snapshot(directory: Path, as_of: Moment | None) -> StoredState:

@@ -6,8 +6,7 @@ methods may be called from any other thread.
 
 import time
 from collections.abc import Iterable, Mapping
-from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.admin.api_versions import SERVED
@@ -30,16 +29,13 @@ from brokertwin.testing import reading, securing, writing
 from brokertwin.testing.engine import FaultyEngine
 from brokertwin.testing.records import StoredRecord
 from brokertwin.testing.threads import LoopThread
-from brokertwin.testing.verbs import FaultVerbs
+from brokertwin.testing.verbs import POLL_S, FaultVerbs
 from brokertwin.wording import counted
 
 HOST = "127.0.0.1"
 BROKERS_MAX = 100
 DEFAULTS = {"group.initial.rebalance.delay.ms": "0"}
 """Default that differs from Kafka's: a test's first consumer does not wait for others."""
-
-POLL_S = 0.002
-"""Poll interval of received requests."""
 
 
 class KafkaBroker(FaultVerbs):
@@ -91,7 +87,7 @@ class KafkaBroker(FaultVerbs):
             self._engine, Address(HOST, 0), None, limits, self._security, self._release
         )
 
-    def start(self) -> "KafkaBroker":
+    def start(self) -> Self:
         """Listen, and create the initial topics; a `with` does it."""
         self._thread.start()
         try:
@@ -130,22 +126,6 @@ class KafkaBroker(FaultVerbs):
             self._thread.end()
             if self._folder is not None:
                 self._folder.cleanup()
-
-    def __enter__(self) -> "KafkaBroker":
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-    @property
-    def is_running(self) -> bool:
-        """True between `start` and `close`."""
-        return self._thread.is_running
 
     @property
     def bootstrap_servers(self) -> list[str]:
@@ -207,46 +187,8 @@ class KafkaBroker(FaultVerbs):
         """Return a group's committed offsets by topic and partition."""
         return self._call(lambda: reading.committed_offsets(self._engine, group))
 
-    def requests(
-        self,
-        api: str | int | None = None,
-        client: str | None = None,
-        at_least: int = 0,
-        timeout_s: float = WAIT_S,
-    ) -> list[dict[str, Any]]:
-        """Return received requests, oldest first, in the form of Kafka's request log.
-
-        Each also has its `response` (None while pending) and the `fault` that was applied.
-        ApiVersions and SASL requests are not included.
-
-        Args:
-            api: only requests of this API.
-            client: only requests with this client id.
-            at_least: wait for this number of requests.
-            timeout_s: timeout of the wait.
-
-        Raises:
-            TimeoutError: there are fewer requests.
-            UserError: unknown API.
-        """
-        key = None if api is None else api_key_of(api)
-
-        def chosen() -> list[dict[str, Any]]:
-            return [
-                dict(document)
-                for document in self._engine.seen
-                if key in (None, document["requestHeader"]["requestApiKey"])
-                and client in (None, document["requestHeader"].get("clientId"))
-            ]
-
-        deadline = time.monotonic() + timeout_s
-        found = self._call(chosen)
-        while len(found) < at_least:
-            if time.monotonic() >= deadline:
-                raise TimeoutError(f"{len(found)} of {at_least} requests within {timeout_s} s")
-            time.sleep(POLL_S)
-            found = self._call(chosen)
-        return found
+    def _documents(self) -> list[dict[str, Any]]:
+        return self._call(lambda: [dict(document) for document in self._engine.seen])
 
     def leader(self, topic: str, partition: int = 0) -> int:
         """Return the leader of a partition. Raises UserError."""

@@ -6,7 +6,6 @@ request. A request that waits before it is processed delays later ones of its co
 
 import asyncio
 import copy
-import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -31,7 +30,7 @@ from brokertwin.state.cluster import failed_dirs, image
 from brokertwin.state.cluster.image import Topic
 from brokertwin.state.core import outputs
 from brokertwin.state.core.decision import CONTROLLER
-from brokertwin.state.core.events import Kind
+from brokertwin.state.core.events import Kind, Move
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.fetch.fetch_session import SessionCache
 from brokertwin.state.fetch.session_items import FetchSession
@@ -70,7 +69,6 @@ class FaultyEngine(LocalEngine):
         self._held: deque[tuple[EdgeRequest, Body, _Future]] = deque()
         self._behind: dict[str, deque[Callable[[], None]]] = {}
         self._closed_gates: set[str] = set()
-        self._intervention_count = itertools.count(1)
         super().__init__(cluster, brokers, settings, clock=self.now, may_intervene=True)
 
     def now(self) -> int:
@@ -123,8 +121,7 @@ class FaultyEngine(LocalEngine):
 
     def move_leader(self, topic: str, partition: int, leader: int) -> None:
         """Make a broker the leader of a partition. Raises UserError."""
-        move = {"topic": topic, "partition": partition, "leader": leader}
-        self._intervene(Kind.MOVE_LEADER, move=move)
+        self._intervene(Kind.MOVE_LEADER, move=Move(topic, partition, leader))
 
     def fail_log_dir(self, broker: int, directory: str) -> None:
         """Fail a log directory. Raises UserError if the broker does not have it."""
@@ -169,12 +166,9 @@ class FaultyEngine(LocalEngine):
         """Return a topic known to the controller."""
         return image.topic_by_name(self._cell.tables.metadata, CONTROLLER, name)
 
-    def _intervene(self, kind: Kind, **fields: Any) -> None:
-        event_id = f"{self._events.incarnation}-intervention-{next(self._intervention_count)}"
-        frame = {"id": event_id, "cluster": self.cluster, "time": self.now(), "kind": kind}
-        rows = self._handle(
-            msgspec.json.encode({"broker": self.brokers[0], **frame, **fields}), True
-        )
+    def _intervene(self, kind: Kind, broker: int | None = None, **fields: Any) -> None:
+        broker = self.brokers[0] if broker is None else broker
+        rows = self._handle(self._events.intervention(kind, broker, **fields), True)
         letters = [row for row in rows or () if row.topic == outputs.DEAD_LETTERS]
         self._dispatch([row for row in rows or () if row not in letters])
         if letters:

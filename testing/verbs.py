@@ -1,9 +1,15 @@
-"""Faults as methods: shared by the test broker and the proxy."""
+"""What the test broker and the proxy share: their life, received requests, faults as methods."""
 
-from typing import Literal, TypedDict, Unpack
+import time
+from abc import ABC, abstractmethod
+from typing import Any, Literal, Self, TypedDict, Unpack
 
-from brokertwin.gateway.faults.fault import Effect, Fault, FaultSpec
+from brokertwin.gateway.faults.fault import WAIT_S, Effect, Fault, FaultSpec, api_key_of
 from brokertwin.gateway.faults.injection import FaultSet
+from brokertwin.testing.threads import LoopThread
+
+POLL_S = 0.002
+"""Poll interval of a wait."""
 
 
 class Choice(TypedDict, total=False):
@@ -30,14 +36,71 @@ class Choice(TypedDict, total=False):
     name: str
 
 
-class FaultVerbs:
-    """Methods that add a fault and return it.
+class FaultVerbs(ABC):
+    """A server in a thread, usually in a `with`, and methods that add a fault and return it.
 
-    Each accepts `times` (number of affected requests; None: all until `Fault.release`) and the
-    parts of a `Choice`. All raise UserError for an unknown API or a value that does not fit.
+    Each of these accepts `times` (number of affected requests; None: all until `Fault.release`) and
+    the parts of a `Choice`. All raise UserError for an unknown API or a value that does not fit.
     """
 
     _faults: FaultSet
+    _thread: LoopThread
+
+    @abstractmethod
+    def start(self) -> Self:
+        """Listen; a `with` does it."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close all connections."""
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def is_running(self) -> bool:
+        """True between `start` and `close`."""
+        return self._thread.is_running
+
+    @abstractmethod
+    def _documents(self) -> list[dict[str, Any]]:
+        """Return received requests; called in any thread."""
+
+    def requests(
+        self,
+        api: str | int | None = None,
+        client: str | None = None,
+        at_least: int = 0,
+        timeout_s: float = WAIT_S,
+    ) -> list[dict[str, Any]]:
+        """Return received requests, oldest first, in the form of Kafka's request log.
+
+        Each also has its `response` (None while pending) and the `fault` that was applied.
+        ApiVersions and SASL requests are not included at a broker. A proxy keeps the last 10,000;
+        `delivered` is False if the client did not receive the response.
+
+        Args:
+            api: only requests of this API.
+            client: only requests with this client id.
+            at_least: wait for this number of requests.
+            timeout_s: timeout of the wait.
+
+        Raises:
+            TimeoutError: there are fewer requests.
+            UserError: unknown API.
+        """
+        key = None if api is None else api_key_of(api)
+        deadline = time.monotonic() + timeout_s
+        while True:
+            found = [each for each in self._documents() if _is_wanted(each, key, client)]
+            if len(found) >= at_least:
+                return found
+            if time.monotonic() >= deadline:
+                raise TimeoutError(f"{len(found)} of {at_least} requests within {timeout_s} s")
+            time.sleep(POLL_S)
 
     @property
     def faults(self) -> list[Fault]:
@@ -158,3 +221,11 @@ class FaultVerbs:
 
 def _times(times: int | None) -> int | Literal["all"]:
     return "all" if times is None else times
+
+
+def _is_wanted(document: dict[str, Any], api_key: int | None, client: str | None) -> bool:
+    header = document.get("requestHeader", {})
+    return api_key in (None, header.get("requestApiKey")) and client in (
+        None,
+        header.get("clientId"),
+    )

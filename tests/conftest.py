@@ -59,7 +59,7 @@ WAITING = ("tests/gateway/", "tests/testing/")
 """Tests with clients and sockets."""
 LONG = (
     *("tests/cli/job/test_run.py", "tests/streaming/checkpoint/test_restore.py"),
-    *("tests/gateway/test_conformance.py", "tests/gateway/test_transactions.py"),
+    "tests/gateway/test_transactions.py",
     *("tests/test_wheel.py", "tests/test_commands_in_documents.py", "tests/test_docker.py"),
     *("tests/recordings/replay/", "tests/state/cell/test_histories.py"),
     *("tests/streaming/job/test_cluster.py", "tests/gateway/test_schedules_like_kafka.py"),

@@ -36,7 +36,7 @@ PAGES = {name_of(page): page for page in DOCUMENTS if commands(page)}
 
 IN_A_CLONE = {
     *("docs/explain.md", "docs/audit.md", "docs/query.md", "docs/clients.md"),
-    *("README.md", "CONTRIBUTING.md", "examples/README.md", "tests/conformance/README.md"),
+    *("README.md", "CONTRIBUTING.md", "examples/README.md"),
     "checkpoints.example/README.md",
     *("docs/tutorials/audit-a-request-log.md", "docs/tutorials/run-the-job.md"),
 }
@@ -100,9 +100,6 @@ NOT_TYPED = {
         for command in commands(ROOT / "docs/exam.md")
     },
     "make exam-record": Elsewhere("minutes", "tests/testing/exam/test_scenarios.py", "exam-record"),
-    ".venv/bin/python -m tests.conformance.runs HOST:PORT": Elsewhere(
-        "minutes", "tests/gateway/test_conformance.py", "tests.conformance.runs"
-    ),
     the_command("docs/clusters.md", "spark-submit").text: Elsewhere(
         "a standalone cluster", "tests/streaming/job/test_cluster.py", "spark-submit"
     ),
@@ -288,8 +285,6 @@ def test_commands_of_a_page_succeed(reader: Reader, name: str) -> None:
     if name == "docs/tutorials/run-the-job.md":
         assert "orders" in said["brokertwin state logs"]
         assert "by hand" in said["brokertwin state offsets --checkpoint restored"]
-    if name == "tests/conformance/README.md":
-        assert [text.startswith("pass off_simple_commit\n") for text in said.values()] == [True]
 
 
 @pytest.mark.processes

@@ -109,7 +109,7 @@ def _examined(
     chosen = list(selected(only))
     choices = ExamOptions(jobs, patience, notes_of(version) if version else ())
     names = {name for _, scenario in chosen for name in scenario.settings}
-    site = look(_address(broker), names)
+    site = look(_address(broker), names, patience)
     if not yes:
         check_is_empty(site)
     began = time.monotonic()

@@ -19,8 +19,8 @@ BROKEN = 1
 ZOMBIE = "zombie"
 """Process that is fenced, so it ends with an error."""
 
-WORKS = ("produce", "transact", "consume")
-EVERYTHING = ",".join(WORKS)
+WORKS = ("produce", "transact", "consume", "process")
+EVERYTHING = ",".join(WORKS[:3])
 
 Command = Annotated[
     list[str],
@@ -77,8 +77,8 @@ def command(
     plan is shrunk and kept as a fault file, which `--plan` plays again.
 
     Promises: acknowledged records are in the log once and in order; transactions are atomic;
-    commits do not go back; no partition has two owners; a fenced client stops sending; every
-    process ends without an error, because all trouble passes.
+    commits do not go back; no partition has two owners; a fenced client stops sending; processed
+    records are in the output once; every process ends without an error, because all trouble passes.
 
     Exit codes: 0 all promises kept, 1 a promise broken, 2 usage.
     """
@@ -93,7 +93,9 @@ def command(
     if plan is not None:
         chosen = {plan.stem: fault_file.read(plan)}
     else:
-        chosen = {f"seed-{each}": faults_of(each) for each in range(seed, seed + plans)}
+        has_offsets = "process" in work.split(",")
+        seeds = range(seed, seed + plans)
+        chosen = {f"seed-{each}": faults_of(each, has_offsets) for each in seeds}
     with _broker(broker) as at:
         exam = Exam(at, client, [WorkKind(each) for each in work.split(",")], count, timeout_s)
         if _calm(exam):

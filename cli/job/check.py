@@ -55,6 +55,7 @@ class On(StrEnum):
     STATE = "state"
 
 
+ON_LIVE = (On.SESSIONS, On.PRODUCERS, On.PRODUCER_IDS, On.GROUPS, On.OFFSETS)
 ON_TOPICS = (On.REQUESTS, On.RESPONSES, On.RECORDS, On.OFFSETS)
 Part = tuple["pd.DataFrame", "Document"]
 """Rows, and the suite for them."""
@@ -107,6 +108,15 @@ WithTopics = Annotated[
         "--with-topics", help="Also compare a snapshot with the job's topics of committed offsets."
     ),
 ]
+Live = Annotated[
+    str | None,
+    typer.Option(
+        "--live",
+        metavar="PREFIX",
+        help="Check the rows of the live audit with this prefix: sessions, producers, producer-ids,"
+        " groups, offsets, or state for all of them.",
+    ),
+]
 Json = Annotated[
     bool, typer.Option("--json", help="Print a JSON line for each failed expectation.")
 ]
@@ -121,6 +131,7 @@ def command(
     docs: Docs = None,
     cluster: Cluster = None,
     with_topics: WithTopics = False,
+    live: Live = None,
     bootstrap: Bootstrap = None,
     kafka_config: KafkaConfig = None,
     prefix: Prefix = None,
@@ -152,10 +163,14 @@ def command(
         checkpoint=checkpoint,
     )
     given = checks.read_suite(Path(suite)) if suite != BUILT_IN else None
+    if live is not None:
+        _refuse_live(on, source, bool(first or last))
     _refuse(on, source, given is not None, bool(first or last), with_topics)
     with _progress() as doing:
         doing("reading")
-        if on is On.SNAPSHOT:
+        if live is not None:
+            parts = _live(on, settings, live, given)
+        elif on is On.SNAPSHOT:
             parts = _snapshot(source, settings, given, with_topics)
         elif on in ON_TOPICS:
             parts = [_topic(on, settings, cluster, (first, last), given)]
@@ -195,6 +210,17 @@ def _refuse(
             f"Cannot combine --with-topics with --on {on}: it compares a snapshot.",
             f"Leave out --on {on}.",
         )
+
+
+def _refuse_live(on: On, source: Path | None, has_range: bool) -> None:
+    """Raises UserError for options that do not fit --live."""
+    if on not in (*ON_LIVE, On.STATE):
+        raise UserError(
+            f"A live audit has no rows of {on}.",
+            f"Pass --on with {', '.join(ON_LIVE)} or state.",
+        )
+    if source is not None or has_range:
+        raise UserError("--live reads whole topics.", "Leave out SOURCE, --from and --to.")
 
 
 @contextmanager
@@ -270,6 +296,28 @@ def _state(on: On, source: Path, given: "Document | None") -> list[Part]:
             given or suites.OF_STATE[kind],
         )
         for kind in (suites.OF_STATE if on is On.STATE else (on.value,))
+    ]
+
+
+def _live(on: On, settings: "Settings", prefix: str, given: "Document | None") -> list[Part]:
+    """Return the rows in the topics of a live audit, with the suites for them."""
+    from brokertwin.kafka_io.kafka_clients import client_properties
+    from brokertwin.kafka_io.topic_reader import read_all
+    from brokertwin.kafka_io.topics import full_name
+    from brokertwin.sinks import checks, suites
+    from brokertwin.streaming.checks import checked_live
+
+    client = client_properties(settings)
+
+    def read(topic: str) -> "Iterable[TopicRow]":
+        return read_all(client, full_name(prefix, topic))
+
+    return [
+        (
+            checks.frame_of(checked_live.of_kind(kind, read), checked_live.columns(kind)),
+            given or suites.OF_LIVE[kind],
+        )
+        for kind in (suites.OF_LIVE if on is On.STATE else (on.value,))
     ]
 
 

@@ -1,7 +1,6 @@
 """Progress of a running job: a live table on a terminal, lines elsewhere."""
 
 import time
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -39,12 +38,7 @@ class Live:
             self._rich.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

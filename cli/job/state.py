@@ -15,7 +15,7 @@ from brokertwin.wording import counted
 if TYPE_CHECKING:
     from brokertwin.settings import Settings
     from brokertwin.sinks.state_rows import ItemKind, Row
-    from brokertwin.sinks.stored_states import Cells
+    from brokertwin.tables import StoredState
 
 KindArgument = Annotated[
     str | None,
@@ -97,11 +97,12 @@ def command(
     settings = settings_of(config, checkpoint=checkpoint, prefix=prefix, master=master)
     directory = settings.checkpoint_dir
     at = as_of if batch is None else batch
-    cells, when = tables.stored(directory, at) or _of_checkpoint(settings, at, verbose)
+    state = tables.stored(directory, at) or _of_checkpoint(settings, at, verbose)
+    cells, when = state.cells, state.origin
     if checkpoint_files is not None:
         files = counted(broker_files.write(checkpoint_files, cells), "file")
         say(f"wrote {files} below {checkpoint_files}")
-    found = _rows(wanted, cells, key, where)
+    found = _rows(wanted, state, key, where)
     shown = found if key else state_tables.listed(found, all_items)
     if as_json:
         for row in shown:
@@ -110,16 +111,14 @@ def command(
     state_tables.show(wanted or "items", shown, when)
     if wanted is not None and key is not None:
         for part in state_rows.parts_of(wanted):
-            state_tables.show(part, _rows(part, cells, key, None), when)
+            state_tables.show(part, _rows(part, state, key, None), when)
     elif wanted is state_rows.ItemKind.SESSIONS and where is None:
         by_client = state_rows.rows(state_rows.ItemKind.CLIENTS, cells)
         state_tables.show("fetch sessions by client", by_client, when)
     state_tables.tell_hidden(found, shown)
 
 
-def _of_checkpoint(
-    settings: "Settings", at: int | str | None, verbose: bool
-) -> "tuple[Cells, str]":
+def _of_checkpoint(settings: "Settings", at: int | str | None, verbose: bool) -> "StoredState":
     """Return the cells after a committed micro-batch, and a description of it."""
     from brokertwin import tables
     from brokertwin.streaming.checkpoint import state_reader
@@ -130,19 +129,19 @@ def _of_checkpoint(
     tell = say if verbose else lambda _: None
     with session_when_needed(settings, say) as session:
         cells = state_reader.read_cells(directory, batch, session, tell)
-    return cells, f"after micro-batch {batch}"
+    return tables.StoredState(cells, f"after micro-batch {batch}")
 
 
 def _rows(
-    kind: "ItemKind | None", cells: "Cells", key: str | None, where: str | None
+    kind: "ItemKind | None", state: "StoredState", key: str | None, where: str | None
 ) -> "list[Row]":
     """Return the selected rows of a kind, or the counts of all kinds."""
     from brokertwin import tables
     from brokertwin.sinks import state_rows
 
     if kind is None:
-        return state_rows.counts(cells)
-    found = state_rows.rows(kind, cells)
+        return state_rows.counts(state.cells)
+    found = state_rows.rows(kind, state.cells, state.without_ends)
     if where is not None:
-        found = [found[number] for number in tables.of_cells(cells).matching(kind, where)]
+        found = [found[number] for number in tables.Tables(*state).matching(kind, where)]
     return [row for row in found if key is None or state_rows.named(kind, row, key)]

@@ -21,7 +21,7 @@ from brokertwin.errors import UserError
 if TYPE_CHECKING:
     from brokertwin.recordings.explain.story import Subject, TimelineEntry
     from brokertwin.recordings.replay.recording import Exchange, Recording
-    from brokertwin.sinks.stored_states import Cells
+    from brokertwin.tables import StoredState
 
 app = group()
 
@@ -257,7 +257,8 @@ def _show_states(where: Where, place: str, broker_config: Path | None, as_json: 
     from brokertwin.recordings.replay.state_diff import changes
     from brokertwin.sinks.state_rows import WHOLE
 
-    found = changes(*replay.states_around(where, place, broker_config), WHOLE)
+    before, after, without_ends = replay.states_around(where, place, broker_config)
+    found = changes(before, after, WHOLE, without_ends=without_ends)
     if as_json:
         for change in found:
             show_json(change.document)
@@ -290,19 +291,19 @@ def _show_stored(subject: str, key: str, checkpoint: Path, as_json: bool) -> Non
     from brokertwin.cli.job import state_tables
     from brokertwin.recordings.explain.stored import stored
 
-    cells, when = _stored_cells(checkpoint)
-    for kind, rows in stored(subject, key, cells):
+    state = _stored_state(checkpoint)
+    for kind, rows in stored(subject, key, state.cells, state.without_ends):
         if as_json:
             for row in rows:
                 show_json({"kind": kind.value, **row})
         elif rows:
-            state_tables.show(kind.value, rows, when)
+            state_tables.show(kind.value, rows, state.origin)
     if not as_json:
         _say("A checkpoint has no timeline. Add --job to read the job's requests.", "dim")
 
 
-def _stored_cells(directory: Path) -> "tuple[Cells, str]":
-    """Return the cells of a checkpoint, snapshot or `replay --keep` directory, and their time."""
+def _stored_state(directory: Path) -> "StoredState":
+    """Return the state of a checkpoint, snapshot or `replay --keep` directory."""
     from brokertwin import tables
     from brokertwin.streaming.checkpoint import state_reader
 
@@ -310,7 +311,8 @@ def _stored_cells(directory: Path) -> "tuple[Cells, str]":
     if found is not None:
         return found
     batch = state_reader.committed_batch(directory)
-    return state_reader.read_cells(directory, batch), f"after micro-batch {batch}"
+    cells = state_reader.read_cells(directory, batch)
+    return tables.StoredState(cells, f"after micro-batch {batch}")
 
 
 def _exchanges(where: Where) -> "list[Exchange]":

@@ -56,6 +56,7 @@ def keep(
     documents: Sequence[bytes],
     until: str | None,
     begins: "KeptState | None",
+    without_ends: frozenset[str],
 ) -> None:
     """Write the state of a cell and report it.
 
@@ -66,6 +67,7 @@ def keep(
         documents: its events that the cell has handled.
         until: end of the events, as given by the user.
         begins: the state that the events continue from.
+        without_ends: topics whose log ends are not known.
 
     Raises:
         UserError: see `kept.write`.
@@ -76,5 +78,5 @@ def keep(
     assert cell is not None
     moment = f" until {until}" if until is not None else ""
     names = [f"{name}{moment}" for name in where.names] if not where.is_nowhere() else []
-    found = kept.write(directory, cell, names, requests_in(documents), begins)
+    found = kept.write(directory, cell, names, requests_in(documents), begins, without_ends)
     say(f"wrote the state to {directory}, {found.origin}")

@@ -190,6 +190,7 @@ def command(
     from brokertwin.recordings.replay.documents import response_documents
     from brokertwin.recordings.replay.search import SearchLimits
     from brokertwin.recordings.replay.timing import TOLERANCES
+    from brokertwin.recordings.replay.unknown_ends import topics_without_headers
 
     spark = engine is Engine.SPARK
     _check_output(out, as_json)
@@ -213,8 +214,9 @@ def command(
     history, planned = planned_of(where, compare or is_state, compare)
     documents = _until(planned, until, where.time_zone)
     answers, cell, is_fine = _decide(planned, documents, settings, engine, check)
+    without_ends = topics_without_headers(history.exchanges, begins) if is_state else frozenset()
     if keep is not None:
-        kept_states.keep(keep, cell, where, documents, until, begins)
+        kept_states.keep(keep, cell, where, documents, until, begins, without_ends)
     if compare:
         compared = report.compare_all(history.exchanges, planned.schedule, answers, apis)
         _report(history, planned, compared, out, as_json)
@@ -222,7 +224,7 @@ def command(
         is_fine = is_fine and report.is_fine(compared)
     else:
         if kind is not None and cell is not None:
-            _show_state(kind, cell, history, until, all_items, as_json)
+            _show_state(kind, cell, without_ends, until, all_items, as_json)
         if not is_state or out is not None:
             given = response_documents(history.exchanges, answers, apis)
             _give(given, out, as_json and not is_state)
@@ -243,15 +245,19 @@ def _check_output(out: Path | None, as_json: bool) -> None:
 
 def states_around(
     where: Where, place: str, broker_config: Path | None
-) -> "tuple[Columns, Columns]":
-    """Return the tables before and after an exchange of a recording. Raises UserError."""
+) -> "tuple[Columns, Columns, frozenset[str]]":
+    """Return the tables before and after an exchange of a recording.
+
+    The third value has the topics whose log ends are not known. Raises UserError.
+    """
     from brokertwin.recordings.replay.search import LIMITS
+    from brokertwin.recordings.replay.unknown_ends import topics_without_headers
     from brokertwin.recordings.replay.until import events_around
 
     given = functools.partial(_broker_settings, file=broker_config, pairs=None, begins=None)
-    _, planned = _planner(where.cluster or RECORDED, LIMITS, given, None, False)(where)
-    before, after = events_around(planned.documents, place)
-    return planned.state_after(before).columns(), planned.state_after(after).columns()
+    history, planned = _planner(where.cluster or RECORDED, LIMITS, given, None, False)(where)
+    before, after = (planned.state_after(each) for each in events_around(planned.documents, place))
+    return before.columns(), after.columns(), topics_without_headers(history.exchanges)
 
 
 def _planner(
@@ -401,16 +407,14 @@ def _kind_of(asked: _Asked) -> "ItemKind | None":
 def _show_state(
     kind: "ItemKind",
     cell: "Cell",
-    history: "Recording",
+    without_ends: frozenset[str],
     until: str | None,
     all_items: bool,
     as_json: bool,
 ) -> None:
     """Print the items of a kind after the events."""
-    from brokertwin.recordings.replay.unknown_ends import topics_without_headers
     from brokertwin.sinks import state_rows
 
-    without_ends = topics_without_headers(history.exchanges)
     found = state_rows.rows(kind, {cell.settings.name: cell.columns()}, without_ends)
     shown = state_tables.listed(found, all_items)
     if as_json:

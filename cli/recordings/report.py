@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec import structs
 from rich.progress import Progress
 
 from brokertwin.cli.options import AsJson, BrokerConfig
@@ -97,8 +98,7 @@ def command(
             lambda summary: read_files(
                 files, reading, summary, lambda size: bar.advance(task, size)
             ),
-            known=broker_facts(broker_config),
-            is_common=False,
+            known=structs.replace(broker_facts(broker_config), takes_all=True),
         )
     report = _Report(watched, partitions or [])
     checked = report.check(_checkpoints(checkpoints or []))

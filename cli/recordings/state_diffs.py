@@ -44,8 +44,9 @@ def show(
     from brokertwin.recordings.replay.state_diff import changes
     from brokertwin.sinks.state_rows import WHOLE
 
-    before, after = _states(planned_of, where, moments)
-    found = changes(before, after, [kind] if kind is not None else WHOLE, all_items)
+    (before, unknown), (after, others) = _states(planned_of, where, moments)
+    kinds = [kind] if kind is not None else WHOLE
+    found = changes(before, after, kinds, all_items, unknown | others)
     if as_json:
         show_json([change.document for change in found])
         return
@@ -65,25 +66,31 @@ def _states(
     planned_of: "Callable[[Where], tuple[Recording, ReplayPlan]]",
     where: Where,
     moments: tuple[str, str],
-) -> "Iterator[Columns]":
-    """Return the tables after a recording at each moment, or after another recording."""
+) -> "Iterator[tuple[Columns, frozenset[str]]]":
+    """Return the tables after a recording at each moment, or after another recording.
+
+    With each, the topics whose log ends are not known.
+    """
     from brokertwin.recordings.formats.pipeline import zone_of
     from brokertwin.recordings.replay import kept
+    from brokertwin.recordings.replay.unknown_ends import topics_without_headers
     from brokertwin.recordings.replay.until import events_until
 
     planned = functools.cache(planned_of)
     for moment in moments:
         other = Path(moment)
         if kept.is_kept(other):
-            yield kept.read(other).columns
+            found = kept.read(other)
+            yield found.columns, found.without_ends
             continue
-        _, plan = planned(where._replace(files=(other,)) if other.is_file() else where)
+        history, plan = planned(where._replace(files=(other,)) if other.is_file() else where)
         documents: Sequence[bytes] | None = None
         if moment == BEGINNING:
             documents = []
         elif moment != END and not other.is_file():
             documents = events_until(plan.documents, moment, zone_of(where.time_zone), "--diff")
-        yield plan.state_after(documents).columns()
+        without_ends = topics_without_headers(history.exchanges)
+        yield plan.state_after(documents).columns(), without_ends
 
 
 def _rows(found: "Sequence[StateChange]") -> list[tuple[Any, ...]]:

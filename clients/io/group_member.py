@@ -9,7 +9,6 @@ Source: `KafkaConsumer`, `AbstractCoordinator.HeartbeatThread` in Kafka.
 
 import threading
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from brokertwin.clients.consumer_client import ConsumerClient
@@ -59,12 +58,7 @@ class ClientGroupMember(Generic[AnyClient]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

@@ -9,7 +9,6 @@ Source: `KafkaProducer` in Kafka. For one thread; batches are sent in `turn`.
 
 import random
 from collections.abc import Mapping
-from types import TracebackType
 
 from brokertwin.clients.consumer_requests import Generation
 from brokertwin.clients.driver import ClientDriver, ClientNetwork, Clock
@@ -96,12 +95,7 @@ class Producer:
     def __enter__(self) -> "Producer":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def partitions_of(self, topic: str, timeout_ms: int) -> int | None:

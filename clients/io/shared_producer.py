@@ -16,7 +16,6 @@ Source: seed 001 (`synchronized`, `wait` and `notifyAll` in `Metadata`); `Metada
 import random
 import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Protocol
 
 from brokertwin.clients.driver import ClientDriver, ClientNetwork, Clock
@@ -110,12 +109,7 @@ class SharedProducer:
     def __enter__(self) -> "SharedProducer":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # User threads

@@ -17,7 +17,6 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from types import TracebackType
 
 from brokertwin.clients.client_loop import ClientLoop
 from brokertwin.clients.driver import ClientDriver
@@ -173,12 +172,7 @@ class StreamsInstance:
     def __enter__(self) -> "StreamsInstance":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def start_thread(self) -> str:

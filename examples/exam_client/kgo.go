@@ -65,12 +65,12 @@ func transact() {
 	producer := client(kgo.TransactionalID(os.Getenv("EXAM_TRANSACTIONAL_ID")))
 	for number := range count {
 		check(producer.BeginTransaction())
+		var records []*kgo.Record
 		for index := range 3 {
-			producer.Produce(background, record(number+index, number, index), nil)
+			records = append(records, record(number+index, number, index))
 		}
-		check(producer.Flush(background))
 		end, verb := kgo.TryCommit, "committed"
-		if number%3 == 2 {
+		if producer.ProduceSync(background, records...).FirstErr() != nil || number%3 == 2 {
 			end, verb = kgo.TryAbort, "aborted"
 		}
 		check(producer.EndTransaction(background, end))

@@ -113,6 +113,14 @@ def _put_features(body: Body, features: Features) -> None:
         body["finalizedFeatures"] = [e for e in features.finalized if _is_built(e["name"])]
 
 
+def is_served(api_key: int, version: int, release: Release | None) -> bool:
+    """Whether ApiVersions offers a version of an API."""
+    api = SERVED.get(api_key)
+    if api is None or not api.versions[0] <= version <= api.versions[1]:
+        return False
+    return release is None or release.offers(api_key, version)
+
+
 def response_body(version: int, software_name: str, software_version: str) -> Body:
     """Return the body of an ApiVersions response.
 

@@ -37,6 +37,7 @@ OURS = "brokertwin"
 LOGGERS = {ROOT: OURS, "brokertwin.gateway": "brokertwin.gateway"}
 """Names for clients to names of Python loggers."""
 
+APIS = frozenset({DESCRIBE, ALTER})
 LEVELS = {"TRACE": 5, "DEBUG": 10, "INFO": 20, "WARN": 30, "ERROR": 40, "FATAL": 50}
 _DENIALS = {
     Error.TOPIC_AUTHORIZATION_FAILED,
@@ -49,9 +50,9 @@ Why = tuple[Error, str | None]
 
 def names_loggers(api_key: int, body: Body) -> bool:
     """True if a request names a logger."""
-    if api_key not in (DESCRIBE, ALTER):
-        return False
-    return any(each["resourceType"] == BROKER_LOGGER for each in body["resources"])
+    return api_key in APIS and any(
+        each["resourceType"] == BROKER_LOGGER for each in body["resources"]
+    )
 
 
 async def respond(engine: BrokerEngine, request: EdgeRequest) -> EngineResponse:

@@ -7,7 +7,7 @@ then the initial levels of a cluster apply.
 import structlog
 
 from brokertwin.gateway.engine.engine import Body, BrokerEngine, EdgeRequest, NoResponseError
-from brokertwin.state.core.kafka_apis import API_VERSIONS, UPDATE_FEATURES
+from brokertwin.state.core.kafka_apis import API_VERSIONS
 
 _VERSION = 4
 _SOFTWARE = {"clientSoftwareName": "brokertwin-gateway", "clientSoftwareVersion": "1"}
@@ -38,9 +38,9 @@ class Features:
         """Query the engine again."""
         self.finalized = self._engine.known_features() or await self._query()
 
-    async def note_response(self, api_key: int, response: Body) -> None:
-        """Query the engine again after a request that has changed features."""
-        if api_key == UPDATE_FEATURES.key and response["errorCode"] == 0:
+    async def note_response(self, response: Body) -> None:
+        """Query the engine again after an UpdateFeatures that has changed features."""
+        if response["errorCode"] == 0:
             await self.learn()
 
     async def _query(self) -> list[Body] | None:

@@ -11,13 +11,13 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import msgspec
 
 from brokertwin.gateway.bounded_rates import RateLimit, RequestLimit
 from brokertwin.state.configs.codecs import TopicCodec
-from brokertwin.state.core.events import Kind, LogMark
+from brokertwin.state.core.events import REQUEST, Event, Kind, LogMark, RequestHeader
 from brokertwin.state.core.murmur2 import partition_of
 from brokertwin.state.core.records import LogCleaned
 from brokertwin.state.core.settings import BrokerSettings
@@ -151,31 +151,17 @@ class BrokerEngine(Protocol):
     def codec_of(self, broker: int, topic: Body) -> TopicCodec | None:
         """Return the codec that a topic of a Produce request requires, or None for `producer`."""
 
-    def put(self, data: bytes) -> asyncio.Future[str]:
-        """Start writing the bytes of a batch; the result is their locator or OSError."""
+    def put(self, data: bytes) -> str | asyncio.Future[str]:
+        """Store the bytes of a batch; return their locator, or what has it or OSError later.
+
+        Raises OSError.
+        """
 
     async def get(self, locator: str) -> bytes | None:
         """Return the bytes at a locator, or None if they are lost."""
 
     async def segment(self, topic_id: str, partition: int, base_offset: int) -> list[Body] | None:
         """Return the batches of a sealed segment, or None."""
-
-
-class _RequestEvent(msgspec.Struct, rename="camel", gc=False, omit_defaults=True):
-    """Event of a request as written; `Event` is the decoded form."""
-
-    id: str
-    cluster: str
-    time: int
-    broker: int
-    connection: str
-    reply_to: int
-    principal: str
-    host: str
-    nonce: str
-    request_header: Body
-    request: Body
-    listener: str = ""
 
 
 class EventWriter:
@@ -198,56 +184,59 @@ class EventWriter:
         self.reply_to = partition_of(self.incarnation.encode(), responses_partitions)
         self._cluster = cluster
         self._clock = clock or now_ms
-        self._encoder = msgspec.json.Encoder()
         self._count = 0
         self._nonces: list[str] = []
 
-    def request(self, request: EdgeRequest) -> tuple[str, bytes]:
-        """Return id and document of a request's event."""
-        event_id = self._next_id()
-        event = _RequestEvent(
-            event_id,
+    def request(self, request: EdgeRequest) -> Event:
+        """Return a request's event."""
+        header = request.header
+        return Event(
+            self._next_id(),
             self._cluster,
-            self._clock(),
             request.broker,
+            self._clock(),
+            REQUEST,
             self._connection(request.connection),
-            self.reply_to,
             request.principal,
+            False,
             request.host,
-            self._nonce(),
-            request.header,
-            request.body,
             request.listener,
+            self._nonce(),
+            self.reply_to,
+            RequestHeader(
+                header["requestApiKey"],
+                header["requestApiVersion"],
+                header.get("correlationId", 0),
+                header.get("clientId"),
+                header.get("requestApiKeyName", ""),
+            ),
+            cast("msgspec.Raw", request.body),
         )
-        return event_id, self._encoder.encode(event)
 
-    def intervention(self, kind: Kind, broker: int, directory: str) -> tuple[str, bytes]:
-        """Return id and document of an event of `ABOUT_BROKERS`."""
-        event = {"kind": kind, "broker": broker, "replyTo": self.reply_to, "nonce": self._nonce()}
-        return self._write(event | ({"directory": directory} if directory else {}))
+    def intervention(self, kind: Kind, broker: int, **fields: Any) -> Event:
+        """Return an event of `INTERVENTIONS`, with fields of the event."""
+        return self._event(kind, broker, reply_to=self.reply_to, nonce=self._nonce(), **fields)
 
-    def disconnection(self, broker: int, connection: str) -> tuple[str, bytes]:
-        """Return id and document of an event for the end of a connection."""
-        named = self._connection(connection)
-        return self._write({"kind": Kind.DISCONNECT, "broker": broker, "connection": named})
+    def disconnection(self, broker: int, connection: str) -> Event:
+        """Return an event for the end of a connection."""
+        return self._event(Kind.DISCONNECT, broker, connection=self._connection(connection))
 
-    def settings_query(self, broker: int) -> tuple[str, bytes]:
-        """Return id and document of an event that queries the settings for gateways."""
-        event = {"kind": Kind.TELL_SETTINGS, "broker": broker, "replyTo": self.reply_to}
-        return self._write(event)
+    def settings_query(self, broker: int) -> Event:
+        """Return an event that queries the settings for gateways."""
+        return self._event(Kind.TELL_SETTINGS, broker, reply_to=self.reply_to)
 
     def _connection(self, name: str) -> str:
         """Return a name of a connection that is unique among writers."""
         return f"{self.incarnation}-{name}"
 
-    def cleaning(self, broker: int, cleaned: LogCleaned, seen: LogMark) -> tuple[str, bytes]:
-        """Return id and document of an event with the result of a cleaning pass."""
-        event = {"kind": Kind.CLEAN_LOG, "broker": broker, "cleaned": cleaned, "seen": seen}
-        return self._write(event)
+    def cleaning(self, broker: int, cleaned: LogCleaned, seen: LogMark) -> Event:
+        """Return an event with the result of a cleaning pass."""
+        found = msgspec.to_builtins(cleaned)
+        return self._event(Kind.CLEAN_LOG, broker, cleaned=found, seen=seen)
 
-    def tick(self) -> bytes:
-        """Return the document of an event that only advances time."""
-        return self._write({"kind": "tick"})[1]
+    def tick(self) -> Event:
+        """Return an event that only advances time."""
+        return self._event(Kind.TICK)
 
     def _nonce(self) -> str:
         if not self._nonces:
@@ -260,10 +249,8 @@ class EventWriter:
         self._count += 1
         return f"{self.incarnation}-{self._count}"
 
-    def _write(self, fields: Body) -> tuple[str, bytes]:
-        event_id = self._next_id()
-        frame = {"id": event_id, "cluster": self._cluster, "time": self._clock()}
-        return event_id, self._encoder.encode({**frame, **fields})
+    def _event(self, kind: Kind, broker: int = 1, **fields: Any) -> Event:
+        return Event(self._next_id(), self._cluster, broker, self._clock(), kind, **fields)
 
 
 def heed_nothing(*_: object) -> None:

@@ -30,7 +30,13 @@ from brokertwin.gateway.engine.engine import (
 from brokertwin.gateway.engine.freed_memory import FreedMemory, malloc_trim
 from brokertwin.gateway.engine.journal import Journal
 from brokertwin.gateway.engine.journal_snapshot import EngineSnapshot, SegmentKey
-from brokertwin.gateway.engine.local_rows import LocalRecord, LocalResponse, LocalRows
+from brokertwin.gateway.engine.local_rows import (
+    LocalRecord,
+    LocalResponse,
+    LocalRows,
+    LocalSegment,
+    LocalTimer,
+)
 from brokertwin.gateway.engine.persistence import JournalOptions, Persistence
 from brokertwin.gateway.records import log_cleaner
 from brokertwin.gateway.records.batch_store import BatchStore, MemoryStore
@@ -40,7 +46,7 @@ from brokertwin.state.cell.resting import columns_at_rest
 from brokertwin.state.cluster import broker_configs, features, metadata_log
 from brokertwin.state.configs.codecs import TopicCodec
 from brokertwin.state.core import outputs
-from brokertwin.state.core.events import Kind
+from brokertwin.state.core.events import EVENT_BYTES_MAX, Event, Kind, document_of
 from brokertwin.state.core.kafka_apis import api_of_key
 from brokertwin.state.core.outputs import Output, Position
 from brokertwin.state.core.records import ConfigChanged, LineLogged
@@ -179,8 +185,7 @@ class LocalEngine:
             one.cleaned = None
         rows = None
         if one.cleaned is not None and one.is_still_due():
-            _, document = self._events.cleaning(due.broker, one.cleaned, due.mark)
-            rows = self._handle(document, True)
+            rows = self._handle(self._events.cleaning(due.broker, one.cleaned, due.mark), True)
         self._dispatch(rows or [])
         is_taken = any(isinstance(row, LocalRecord) for row in rows or ())
         for locator in one.written if not is_taken else ():
@@ -267,32 +272,33 @@ class LocalEngine:
 
     def submit(self, request: EdgeRequest) -> asyncio.Future[EngineResponse]:
         """Process a request; the future is done unless the request is pending."""
-        event_id, document = self._events.request(request)
+        event = self._events.request(request)
         self._kept.appended.clear()
-        is_kept = not api_of_key(request.header["requestApiKey"]).only_reads
-        future = self._take(event_id, document, is_kept)
+        is_kept = (
+            self._persistence is not None
+            and not api_of_key(request.header["requestApiKey"]).only_reads
+        )
+        future = self._take(event, is_kept)
         self._forget_refused(request.body)
         return future
 
     def disconnected(self, broker: int, connection: str) -> None:
         """Report the end of a connection for which the broker may keep state."""
-        self._dispatch(self._handle(self._events.disconnection(broker, connection)[1], True) or [])
+        self._dispatch(self._handle(self._events.disconnection(broker, connection), True) or [])
 
     def intervene(
         self, kind: Kind, broker: int, directory: str = ""
     ) -> asyncio.Future[EngineResponse]:
         """Process an intervention of `ABOUT_BROKERS`."""
-        return self._take(*self._events.intervention(kind, broker, directory), True)
+        return self._take(self._events.intervention(kind, broker, directory=directory), True)
 
-    def _take(
-        self, event_id: str, document: bytes, is_kept: bool
-    ) -> asyncio.Future[EngineResponse]:
+    def _take(self, event: Event, is_kept: bool) -> asyncio.Future[EngineResponse]:
         assert self._loop is not None, "start() comes first"
         future: asyncio.Future[EngineResponse] = self._loop.create_future()
-        self._waiting[event_id] = future
-        rows = self._handle(document, is_kept)
+        self._waiting[event.id] = future
+        rows = self._handle(event, is_kept)
         if rows is None:
-            del self._waiting[event_id]
+            del self._waiting[event.id]
             future.set_result(
                 EngineResponse(
                     None, {"reason": NOT_KEPT, "detail": "the journal cannot be written"}
@@ -301,19 +307,23 @@ class LocalEngine:
             return future
         self._dispatch(rows)
         if not future.done():
-            future.add_done_callback(lambda _: self._waiting.pop(event_id, None))
+            future.add_done_callback(lambda _: self._waiting.pop(event.id, None))
         return future
 
-    def _handle(self, document: bytes, is_kept: bool) -> list[Output] | None:
+    def _handle(self, event: Event, is_kept: bool) -> list[Output] | None:
         """Return the outputs of an event, or None if the journal cannot be written."""
+        handled: Event | bytes = event
         if self._persistence is not None and is_kept:
+            document = document_of(event)
+            if len(document) > EVENT_BYTES_MAX:
+                handled = document  # refused, as when the journal is read
             try:
                 self._persistence.write(document)
             except OSError as error:
                 _log.error("cannot write to the journal", error=str(error))
                 return None
         self._offset += 1
-        return self._cell.handle(document, Position(0, self._offset))
+        return self._cell.handle(handled, Position(0, self._offset))
 
     def _dispatch(self, rows: list[Output]) -> None:
         for row in rows:
@@ -321,6 +331,10 @@ class LocalEngine:
                 self._complete(row.id, row.outcome)
             elif isinstance(row, LocalRecord):
                 self._follow(row)
+            elif isinstance(row, LocalSegment):
+                self._seal(row)
+            elif isinstance(row, LocalTimer):
+                self._schedule(row.deadline)
             elif row.topic == outputs.RESPONSES and row.id.startswith(outputs.BROKER_CHANGES):
                 change = self._change_decoder.decode(row.value or b"")
                 self.heed_broker(change.broker, change.is_stopped)
@@ -328,10 +342,6 @@ class LocalEngine:
                 self._complete(
                     row.id, self._response_decoder.decode(row.value or b"").to_response()
                 )
-            elif row.topic == outputs.SEGMENTS:
-                self._seal(row)
-            elif row.topic == outputs.TIMERS:
-                self._schedule(msgspec.json.decode(row.value or b"")["deadline"])
             elif row.topic == outputs.DEAD_LETTERS:
                 letter = msgspec.json.decode(row.value or b"")
                 _log.warning("dead letter", reason=letter["reason"], detail=letter["detail"])
@@ -359,14 +369,12 @@ class LocalEngine:
                     if locator is not None and locator not in self._kept.appended:
                         self._store.drop(locator, False)
 
-    def _seal(self, row: Output) -> None:
+    def _seal(self, row: LocalSegment) -> None:
         """Store a sealed segment of a log's index until its tombstone."""
-        found = msgspec.json.decode(row.key or b"")
-        key = (found["topicId"], found["partition"], found["baseOffset"])
-        if row.value is None:
-            self._segments.pop(key, None)
+        if row.batches is None:
+            self._segments.pop(row.place, None)
         else:
-            self._segments[key] = msgspec.json.decode(row.value)["batches"]
+            self._segments[row.place] = row.batches
 
     def _schedule(self, deadline: int) -> None:
         """Schedule a tick for the deadline; during a replay only note it."""
@@ -436,15 +444,9 @@ class LocalEngine:
             known = machine.topic_by_id(topic["topicId"])
         return None if known is None else machine.rules_of(known).codec
 
-    def put(self, data: bytes) -> asyncio.Future[str]:
-        """Store the bytes of a batch; the result is their locator or OSError."""
-        assert self._loop is not None, "start() comes first"
-        future: asyncio.Future[str] = self._loop.create_future()
-        try:
-            future.set_result(self._store.put(data))
-        except OSError as error:
-            future.set_exception(error)
-        return future
+    def put(self, data: bytes) -> str | asyncio.Future[str]:
+        """Store the bytes of a batch; return their locator. Raises OSError."""
+        return self._store.put(data)
 
     async def get(self, locator: str) -> bytes | None:
         """Return the bytes at a locator, or None if they are lost."""

@@ -1,7 +1,8 @@
-"""Outputs of the local engine's cell: responses and records as objects.
+"""Outputs of the local engine's cell, as objects.
 
 A job's cell encodes all outputs for topics. Here, responses go directly to pending requests. Only
-records that change the batches of logs, or settings, are needed.
+records that change the batches of logs, or settings, are needed. Only rare outputs, such as dead
+letters, have the form of their topics.
 """
 
 from typing import Any, cast, get_args
@@ -24,7 +25,8 @@ from brokertwin.state.core.records import (
     Record,
     TopicRemoved,
 )
-from brokertwin.state.core.schema import Body
+from brokertwin.state.core.schema import Body, Uuid, render
+from brokertwin.state.logs.log import SealedSegment
 
 OF_LOGS = BatchAppended | LogCleaned | LogStartMoved | LogTaken | PartitionChanged | TopicRemoved
 """Records that change the batches of a log, or its machine."""
@@ -46,6 +48,19 @@ class LocalRecord(Output, frozen=True, gc=False):
 
     machine: int
     record: RECORDS_READ
+
+
+class LocalSegment(Output, frozen=True, gc=False):
+    """A row of `segments` as an object: topic id, partition and base offset, and the batches."""
+
+    place: tuple[Uuid, int, int]
+    batches: list[dict[str, Any]] | None
+
+
+class LocalTimer(Output, frozen=True, gc=False):
+    """A row of `timers` as an object; the deadline is in ms since 1970."""
+
+    deadline: int
 
 
 class LocalRows(Rows):
@@ -75,3 +90,18 @@ class LocalRows(Rows):
 
     def of_group(self, record: Record) -> None:
         """Ignore records of groups."""
+
+    def segment(self, sealed: SealedSegment) -> None:
+        """Add a chunk of an index that has left the state."""
+        place = (sealed.topic_id, sealed.partition, sealed.base_offset)
+        batches = [render(batch, 0) for batch in sealed.batches]
+        self.rows.append(LocalSegment(outputs.SEGMENTS, None, None, None, "", place, batches))
+
+    def segment_gone(self, topic_id: Uuid, partition: int, base_offset: int) -> None:
+        """Add the tombstone of a sealed chunk that no log has any longer."""
+        place = (topic_id, partition, base_offset)
+        self.rows.append(LocalSegment(outputs.SEGMENTS, None, None, None, "", place, None))
+
+    def timer(self, deadline: int) -> None:
+        """Add a deadline at which time must advance."""
+        self.rows.append(LocalTimer(outputs.TIMERS, None, None, None, "", deadline))

@@ -42,7 +42,7 @@ from brokertwin.kafka_io.topic_reader import ID_HEADER
 from brokertwin.kafka_io.topic_writer import reason_of
 from brokertwin.kafka_io.topics import KAFKA_TIMEOUT_S, REQUESTS, full_name, writer_configuration
 from brokertwin.state.configs.codecs import TopicCodec
-from brokertwin.state.core.events import EVENT_BYTES_MAX, Kind, Reason
+from brokertwin.state.core.events import EVENT_BYTES_MAX, Event, Kind, Reason, document_of
 from brokertwin.state.core.kafka_apis import UNKNOWN, Trait, api_of_key
 from brokertwin.state.core.outputs import BrokerChange
 from brokertwin.state.core.settings import BrokerSettings
@@ -192,7 +192,7 @@ class SparkEngine:
     def submit(self, request: EdgeRequest) -> asyncio.Future[EngineResponse]:
         """Write a request's event; events of one cell are processed in call order."""
         assert self._loop is not None, "start() comes first"
-        future = self._send(request.broker, *self._events.request(request))
+        future = self._send(self._events.request(request))
         api = api_of_key(request.header.get("requestApiKey", UNKNOWN.key))
         if Trait.CHANGES_SETTINGS in api.traits:
             future.add_done_callback(partial(self._has_altered, request.broker))
@@ -210,26 +210,29 @@ class SparkEngine:
         """Report the end of a connection for which the broker may keep state."""
         if not self._is_closed:
             cell = self._placed.cell_of(broker)
-            self._write(cell, *self._events.disconnection(broker, connection), has_response=False)
+            event = self._events.disconnection(broker, connection)
+            self._write(cell, event.id, document_of(event), has_response=False)
 
     def intervene(
         self, kind: Kind, broker: int, directory: str = ""
     ) -> asyncio.Future[EngineResponse]:
         """Write an intervention of `ABOUT_BROKERS`."""
-        return self._send(broker, *self._events.intervention(kind, broker, directory))
+        return self._send(self._events.intervention(kind, broker, directory=directory))
 
-    def _send(self, broker: int, event_id: str, document: bytes) -> asyncio.Future[EngineResponse]:
+    def _send(self, event: Event) -> asyncio.Future[EngineResponse]:
         assert self._loop is not None, "start() comes first"
         future: asyncio.Future[EngineResponse] = self._loop.create_future()
         if self._is_closed:
             _fail(future, "the gateway ends")
             return future
+        document = document_of(event)
         if len(document) > EVENT_BYTES_MAX:
             detail = f"{len(document)} bytes; at most {EVENT_BYTES_MAX} are accepted"
             future.set_result(EngineResponse(None, {"reason": Reason.TOO_LARGE, "detail": detail}))
             return future
-        waiting = _Waiting(self._placed.cell_of(broker), broker, future, len(document))
-        self._held.append(_Held(event_id, document, waiting))
+        cell = self._placed.cell_of(event.broker)
+        waiting = _Waiting(cell, event.broker, future, len(document))
+        self._held.append(_Held(event.id, document, waiting))
         self._write_held()
         return future
 
@@ -352,7 +355,8 @@ class SparkEngine:
                 _fail(future, why)
         elif watch.wants_probe(now) and any(each.cell == cell for each in self._waiting.values()):
             broker = next(each for each in self.brokers if self._placed.cell_of(each) == cell)
-            self._write(cell, *self._events.request(_probe(broker)))
+            probe = self._events.request(_probe(broker))
+            self._write(cell, probe.id, document_of(probe))
 
     def features_epoch(self) -> int:
         """Return 0: the epoch is unknown without a request to the job."""
@@ -365,8 +369,10 @@ class SparkEngine:
         """Query the settings for gateways; the response arrives with the others."""
         assert self._loop is not None
         self._queried_at = self._loop.time()
-        self._query_id, document = self._events.settings_query(broker)
-        self._write(self._placed.cell_of(broker), self._query_id, document, has_response=False)
+        query = self._events.settings_query(broker)
+        self._query_id = query.id
+        cell = self._placed.cell_of(broker)
+        self._write(cell, query.id, document_of(query), has_response=False)
 
     def _take_settings(self, outcome: EngineResponse) -> None:
         if outcome.response is None:

@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable
 from enum import StrEnum
 from random import Random
-from types import TracebackType
 from typing import Annotated, Any, Literal, get_type_hints
 
 import msgspec
@@ -220,12 +219,7 @@ class Fault:
     def __enter__(self) -> "Fault":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 

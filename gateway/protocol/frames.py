@@ -17,6 +17,7 @@ from brokertwin.gateway.protocol.writing import Write
 from brokertwin.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
 from brokertwin.state.core.wire.primitives import MalformedError
 
+CORRELATION_BYTES = 4
 SIZE_BYTES = 4
 """Size of the field before each frame."""
 
@@ -159,17 +160,17 @@ def encode_sized_response(api_key: int, version: int, correlation_id: int, body:
 def _append_response(
     out: bytearray, api_key: int, version: int, correlation_id: int, body: Body
 ) -> None:
-    write_header, write_body = _answering(api_key, version)
-    write_header(out, {"correlationId": correlation_id})
+    no_tags, write_body = _answering(api_key, version)
+    out += correlation_id.to_bytes(CORRELATION_BYTES, "big", signed=True)
+    out += no_tags
     write_body(out, body)
 
 
 @lru_cache(maxsize=1024)
-def _answering(api_key: int, version: int) -> tuple[Write, Write]:
-    """Return the writers of response header and body."""
+def _answering(api_key: int, version: int) -> tuple[bytes, Write]:
+    """Return what follows the correlation id in a response header, and the body's writer."""
     form = _form(api_key, version)
-    header = message_writer("ResponseHeader", form.response_header)
-    return header, message_writer(form.response, version)
+    return b"\0" if form.response_header else b"", message_writer(form.response, version)
 
 
 def _request_header(name: str, version: int) -> int:

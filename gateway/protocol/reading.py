@@ -17,6 +17,9 @@ from brokertwin.state.core.wire.primitives import STRING_BYTES_MAX, MalformedErr
 
 Read = Callable[[bytes, int], tuple[Any, int]]
 
+CHECKED_FROM_BYTES = STRING_BYTES_MAX // 3
+"""Shorter strings stay short enough if each byte is replaced by U+FFFD, as in Kafka."""
+
 DOUBLE_NAMES = {math.inf: "Infinity", -math.inf: "-Infinity"}
 """Names of infinite doubles in Kafka's request log; NaN is compared separately."""
 
@@ -28,6 +31,10 @@ def reader_of(title: str, fields: Sequence[Field], version: int, flexible: bool)
 
 
 def _uvarint(data: bytes, position: int) -> tuple[int, int]:
+    """Read an unsigned varint of several bytes."""
+    second = data[position + 1]
+    if second < 0x80:
+        return data[position] & 0x7F | second << 7, position + 2
     reader = FrameReader(data, position)
     return reader.uvarint(), reader.position
 
@@ -42,6 +49,13 @@ def _too_long(size: int, position: int) -> MalformedError:
     return MalformedError(
         f"a string of {size} bytes at byte {position}; {STRING_BYTES_MAX} at most, as in Kafka"
     )
+
+
+def _check_text(text: str, position: int) -> None:
+    """Raise MalformedError if a string is longer than its bytes, and too long to be written."""
+    size = len(text.encode())
+    if size > STRING_BYTES_MAX:
+        raise _too_long(size, position)
 
 
 def _double(value: float) -> float | str:
@@ -75,6 +89,7 @@ _NAMES = {
     "uvarint": _uvarint,
     "wrong_length": _wrong_length,
     "too_long": _too_long,
+    "check_text": _check_text,
     "double": _double,
     "base64": _base64,
     "tags": _tags,
@@ -217,6 +232,8 @@ class _Writer:
             code.add(f"    {value} = {shown}", f"    at += {size}")
         else:
             code.add(f"{value} = {shown}", f"at += {size}")
+        if is_string:
+            code.add(f"if {size} > {CHECKED_FROM_BYTES}:", f"    check_text({value}, at)")
 
     def _array(self, value: str, field: Field, flexible: bool, is_nullable: bool) -> None:
         code = self._code

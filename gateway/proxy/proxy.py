@@ -8,7 +8,6 @@ from brokertwin.gateway.capture.proxy import DocumentTaker, Proxy
 from brokertwin.gateway.capture.relay import Pipe, Relay, RelayTarget
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.faults.injection import FaultSet
-from brokertwin.gateway.limits import GatewayLimits
 from brokertwin.gateway.proxy.learned import Learned
 from brokertwin.gateway.proxy.relay import FaultRelay
 
@@ -43,7 +42,7 @@ class FaultProxy(Proxy):
     """Relays requests and responses of a cluster, subject to faults.
 
     Args:
-        listen, bootstrap, advertise, tls, limits: as for `Proxy`.
+        listen, bootstrap, advertise, tls: as for `Proxy`.
         faults: the faults in force; may change at any time.
         recorder: receives the documents, too; None: they are only kept in `seen`.
 
@@ -60,12 +59,11 @@ class FaultProxy(Proxy):
         recorder: DocumentTaker | None = None,
         advertise: str | None = None,
         tls: ssl.SSLContext | None = None,
-        limits: GatewayLimits | None = None,
     ) -> None:
         self.faults = faults
         self.learned = Learned()
         self.seen = KeptExchanges(recorder)
-        super().__init__(listen, bootstrap, self.seen, advertise, tls, limits)
+        super().__init__(listen, bootstrap, self.seen, advertise, tls)
 
     def _relay(self, target: RelayTarget, name: str, client: Pipe, broker: Pipe) -> Relay:
         return FaultRelay(self, target, name, client, broker)

@@ -28,6 +28,7 @@ from brokertwin.kafka_io.topic_reader import ID_HEADER
 from brokertwin.kafka_io.topic_writer import reason_of
 from brokertwin.kafka_io.topics import KAFKA_TIMEOUT_S, REQUESTS, full_name, writer_configuration
 from brokertwin.state.cluster import broker_configs
+from brokertwin.state.core.events import Event, document_of
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.core.tables import CellTables
 
@@ -152,8 +153,8 @@ class JobCleaner:
         if one.cleaned is None:
             return False
         events = EventWriter(of.placed.cluster, clock=self._clock)
-        event_id, document = events.cleaning(due.broker, one.cleaned, due.mark)
-        self._sent[_key(of, due)] = await asyncio.to_thread(self._write, of, event_id, document)
+        event = events.cleaning(due.broker, one.cleaned, due.mark)
+        self._sent[_key(of, due)] = await asyncio.to_thread(self._write, of, event)
         return True
 
     def _finish(self, one: OnePass) -> None:
@@ -161,16 +162,16 @@ class JobCleaner:
             if self._is_ended():
                 return
 
-    def _write(self, of: CellState, event_id: str, document: bytes) -> _EventPosition:
+    def _write(self, of: CellState, event: Event) -> _EventPosition:
         """Write an event and return its position. Raises OSError."""
         delivered: list[_EventPosition | KafkaError] = []
         producer = Producer(writer_configuration(self._client))
         producer.produce(
             full_name(self._prefix, REQUESTS),
             key=of.cell,
-            value=document,
+            value=document_of(event),
             partition=of.placed.partition_of(of.cell),
-            headers={ID_HEADER: event_id.encode()},
+            headers={ID_HEADER: event.id.encode()},
             on_delivery=partial(_delivered, delivered),
         )
         producer.flush(KAFKA_TIMEOUT_S)

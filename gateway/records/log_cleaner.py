@@ -354,5 +354,6 @@ class OnePass:
             "baseOffset": header.base_offset,
             "partitionLeaderEpoch": header.partition_leader_epoch,
             "maxTimestamp": header.max_timestamp,
+            "hasAppendTime": header.has_append_time,
         }
         return bytes(records.as_stored(data, placed))

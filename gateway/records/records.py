@@ -1,8 +1,8 @@
 """Record sets: validation of Produce data, and batch headers for events.
 
 Source: `ByteBufferLogInputStream`, `DefaultRecordBatch`, `DefaultRecord`, `LogValidator` in Kafka;
-KIP-98 (magic 2). Bytes are stored as received. Base offset, leader epoch and, with log append time,
-maximum timestamp are set when a batch is read.
+KIP-98 (magic 2). Bytes are stored as received, without a producer's append time flag. Base offset,
+leader epoch and, with log append time, flag and maximum timestamp are set when a batch is read.
 """
 
 import struct
@@ -34,6 +34,9 @@ CHECKED_FROM = 21
 """The CRC covers the bytes from the attributes on."""
 
 ATTRIBUTES_POSITION = 21
+FLAGS_POSITION = 22
+"""The second byte of the attributes has all flags and the codec."""
+
 MAX_TIMESTAMP_POSITION = 35
 CODEC_MASK = 0x07
 APPEND_TIME_FLAG = 0x08
@@ -41,6 +44,7 @@ TRANSACTIONAL_FLAG = 0x10
 CONTROL_FLAG = 0x20
 MAGIC = 2
 NO_TIMESTAMP = -1
+_CODECS = [*compression.NAMES, *[UNKNOWN_CODEC] * (CODEC_MASK + 1 - len(compression.NAMES))]
 RECORDS_MAX = 1_000_000
 """Maximum of records in a batch. A million records of 7 bytes each compress to 725 bytes."""
 
@@ -108,7 +112,8 @@ def parse(data: bytes | None) -> RecordSet:
     """Parse and validate batches. Never raises."""
     data = data or b""
     try:
-        spans = list(islice(_spans(data), BATCHES_READ_MAX))
+        whole = [(0, len(data))]  # mostly, the data are one batch
+        spans = whole if _is_batch(data) else list(islice(_spans(data), BATCHES_READ_MAX))
     except _CorruptError:
         return RecordSet(len(data), _first_odd(data), Error.CORRUPT_MESSAGE, None)
     batches = [_header(data, start, end) for start, end in spans]
@@ -120,6 +125,9 @@ def parse(data: bytes | None) -> RecordSet:
     if not records.offset_deltas:
         return RecordSet(len(data), batches, error, batch)
     greatest = max(records.timestamp_deltas)
+    if has_append_time_flag(batch):
+        seen = _seen(batch, batches[0], records)
+        return RecordSet(len(data), batches, error, _with_create_time(batch, batches[0]), seen)
     batch = _with_true_timestamp(batch, batches[0], greatest)
     if batches[0]["baseTimestamp"] != batches[0]["maxTimestamp"]:
         batches[0]["greatestDelta"] = records.timestamp_deltas.index(greatest)
@@ -158,8 +166,7 @@ def _seen(batch: bytes, header: dict[str, Any], records: Columns) -> dict[str, A
 
 def has_append_time_flag(batch: bytes) -> bool:
     """True if the attributes of a batch have the log append time flag."""
-    (attributes,) = _INT16.unpack_from(batch, ATTRIBUTES_POSITION)
-    return bool(attributes & APPEND_TIME_FLAG)
+    return bool(batch[FLAGS_POSITION] & APPEND_TIME_FLAG)
 
 
 def _first_odd(data: bytes) -> list[dict[str, Any]]:
@@ -178,6 +185,14 @@ def batch_headers(data: bytes) -> list[dict[str, Any]]:
         for start, end in _spans(data):
             headers.append(_header(data, start, end))
     return headers
+
+
+def _is_batch(data: bytes) -> bool:
+    """True if the data are exactly one batch of magic 2, according to its size."""
+    if len(data) < HEADER_BYTES or data[MAGIC_END - 1] != MAGIC:
+        return False
+    size: int = _SIZE.unpack_from(data, 8)[0]
+    return size + LOG_OVERHEAD == len(data)
 
 
 def _spans(data: bytes) -> Iterator[tuple[int, int]]:
@@ -241,7 +256,7 @@ def _header(data: bytes, start: int, end: int) -> dict[str, Any]:
         "sizeInBytes": end - start,
         "recordCount": max(count, 0),
         "magic": magic,
-        "compressionType": codec_name(codec) if codec < len(compression.NAMES) else UNKNOWN_CODEC,
+        "compressionType": _CODECS[codec],
         "isTransactional": bool(attributes & TRANSACTIONAL_FLAG),
         "isControl": bool(attributes & CONTROL_FLAG),
         "crc": crc,
@@ -259,8 +274,7 @@ def _check(batch: bytes, header: dict[str, Any]) -> tuple[Error, Columns]:
         return Error.CORRUPT_MESSAGE, NO_RECORDS
     if crc32c(memoryview(batch)[CHECKED_FROM:]) != header["crc"]:
         return Error.CORRUPT_MESSAGE, NO_RECORDS
-    (attributes,) = _INT16.unpack_from(batch, ATTRIBUTES_POSITION)
-    if attributes & CODEC_MASK >= len(compression.NAMES):
+    if header["compressionType"] == UNKNOWN_CODEC:
         return Error.UNKNOWN_SERVER_ERROR, NO_RECORDS
     if header["recordCount"] != header["lastOffsetDelta"] + 1 or header["isControl"]:
         return Error.NONE, NO_RECORDS  # the state machine validates the header
@@ -289,6 +303,14 @@ def _with_true_timestamp(batch: bytes, header: dict[str, Any], delta: int) -> by
     return bytes(patched)
 
 
+def _with_create_time(batch: bytes, header: dict[str, Any]) -> bytes:
+    """Clear the append time flag, which only topics with create time accept."""
+    patched = bytearray(batch)
+    patched[ATTRIBUTES_POSITION + 1] &= ~APPEND_TIME_FLAG
+    header["crc"] = set_crc(patched)
+    return bytes(patched)
+
+
 def set_crc(batch: bytearray) -> int:
     """Set the CRC of a batch and return it."""
     crc = crc32c(bytes(memoryview(batch)[CHECKED_FROM:]))
@@ -308,16 +330,18 @@ def records_of(batch: bytes) -> list[RecordDeltas]:
 
 def _columns_of(batch: bytes) -> Columns:
     """Same as `records_of`, without an object for each record."""
-    (attributes,) = _INT16.unpack_from(batch, ATTRIBUTES_POSITION)
     (count,) = _SIZE.unpack_from(batch, HEADER_BYTES - 4)
     if count > RECORDS_MAX:
         raise InvalidRecordsError(f"{count} records; at most {RECORDS_MAX} are accepted")
-    data = compression.decompress(codec_name(attributes & CODEC_MASK), batch[HEADER_BYTES:])
-    if count > len(data):
-        raise InvalidRecordsError(f"{count} records in {len(data)} bytes")
+    data, begin = batch, HEADER_BYTES
+    codec = batch[FLAGS_POSITION] & CODEC_MASK
+    if codec:
+        data, begin = compression.decompress(codec_name(codec), batch[HEADER_BYTES:]), 0
+    if count > len(data) - begin:
+        raise InvalidRecordsError(f"{count} records in {len(data) - begin} bytes")
     columns = Columns([], [], [], [])
     try:
-        position = _decode(data, count, columns)
+        position = _decode(data, begin, count, columns)
     except IndexError:
         raise InvalidRecordsError("the records end too early") from None
     if position != len(data):
@@ -325,13 +349,13 @@ def _columns_of(batch: bytes) -> Columns:
     return columns
 
 
-def _decode(data: bytes, count: int, columns: Columns) -> int:
-    """Append records to the columns; return the end position. Raises IndexError.
+def _decode(data: bytes, begin: int, count: int, columns: Columns) -> int:
+    """Append records from `begin` on to the columns; return the end. Raises IndexError.
 
     Numbers of one byte are decoded inline because function calls would take most of the time.
     """
     offset_deltas, timestamp_deltas, key_sizes, value_sizes = columns
-    end = 0
+    end = begin
     for _ in range(count):
         size, position = varint(data, end)
         end = position + size
@@ -403,14 +427,14 @@ def as_stored(data: bytes, header: dict[str, Any]) -> bytearray:
 
     Args:
         data: bytes as received.
-        header: batch in the Fetch response. A maximum timestamp other than in the bytes means log
-            append time; the CRC is then recomputed.
+        header: batch in the Fetch response. With log append time, the CRC is recomputed. Batches
+            of former programs have it if their maximum timestamp is not that of the bytes.
     """
     batch = bytearray(data)
     _BASE_OFFSET.pack_into(batch, 0, header["baseOffset"])
     _LEADER_EPOCH.pack_into(batch, LEADER_EPOCH_POSITION, header["partitionLeaderEpoch"])
     (max_timestamp,) = _INT64.unpack_from(batch, MAX_TIMESTAMP_POSITION)
-    if max_timestamp != header["maxTimestamp"]:
+    if header.get("hasAppendTime") or max_timestamp != header["maxTimestamp"]:
         (attributes,) = _INT16.unpack_from(batch, ATTRIBUTES_POSITION)
         _INT16.pack_into(batch, ATTRIBUTES_POSITION, attributes | APPEND_TIME_FLAG)
         _INT64.pack_into(batch, MAX_TIMESTAMP_POSITION, header["maxTimestamp"])

@@ -21,7 +21,7 @@ def add_errors(partition: dict[str, Any], why: dict[str, Any], data: bytes) -> N
 
     Args:
         partition: partition of a Produce response.
-        why: its `refusedRecords`.
+        why: its `refusedRecords`, and whether the producer claimed append time.
         data: the rejected batch, whose records can be decoded.
     """
     errors = list(_errors(why, partition["index"], data))
@@ -41,14 +41,11 @@ def add_errors(partition: dict[str, Any], why: dict[str, Any], data: bytes) -> N
 
 def _errors(why: dict[str, Any], partition: int, data: bytes) -> Iterator[dict[str, Any]]:
     header = records.batch_headers(data)[0]
-    has_append_time = records.has_append_time_flag(data)
     for index, record in enumerate(records.records_of(data)):
         timestamp = header["baseTimestamp"] + record.timestamp_delta
-        if has_append_time:
+        if why["hasAppendTime"]:
             timestamp = header["maxTimestamp"]
-        text = _key_text(why, partition, record) or _time_text(
-            why, record, timestamp, has_append_time
-        )
+        text = _key_text(why, partition, record) or _time_text(why, record, timestamp)
         if text is not None:
             yield {"batchIndex": index, "batchIndexErrorMessage": text}
 
@@ -60,11 +57,9 @@ def _key_text(why: dict[str, Any], partition: int, record: RecordDeltas) -> str 
     return f"Compacted topic cannot accept message without key in topic partition {place}"
 
 
-def _time_text(
-    why: dict[str, Any], record: RecordDeltas, timestamp: int, has_append_time: bool
-) -> str | None:
+def _time_text(why: dict[str, Any], record: RecordDeltas, timestamp: int) -> str | None:
     if why["takesAppendTime"]:
-        if not has_append_time:
+        if not why["hasAppendTime"]:
             return None
         return (
             f"Invalid timestamp type in message DefaultRecord(offset={record.offset_delta},"

@@ -13,29 +13,23 @@ from brokertwin.recordings.audit import (
     shares,
 )
 from brokertwin.recordings.audit.finding import AuditFinding
-from brokertwin.recordings.audit.history import EntityHistory, History
+from brokertwin.recordings.audit.history import EntityHistory
 
-Finder = Callable[[History], Iterable[AuditFinding]]
-EntityFinder = Callable[[EntityHistory], Iterable[AuditFinding]]
+Finder = Callable[[EntityHistory], Iterable[AuditFinding]]
 
-OF_ENTITIES: tuple[EntityFinder, ...] = (
+FINDERS: tuple[Finder, ...] = (
     *producers.FINDERS,
     *sessions.FINDERS,
     *groups.FINDERS,
     *commits.FINDERS,
+    *lag.FINDERS,
     *shares.FINDERS,
+    *replication.FINDERS,
     *refusals.FINDERS,
 )
-"""Finders that need the findings of machines alone, not the recording."""
-
-FINDERS: tuple[Finder, ...] = (*OF_ENTITIES, *lag.FINDERS, *replication.FINDERS)
 
 
-def findings(history: History) -> list[AuditFinding]:
+def findings(history: EntityHistory) -> list[AuditFinding]:
     """All that was found, the worst first, then by time."""
-    return in_order(finding for finder in FINDERS for finding in finder(history))
-
-
-def in_order(found: Iterable[AuditFinding]) -> list[AuditFinding]:
-    """The worst first, then by time."""
+    found = (finding for finder in FINDERS for finding in finder(history))
     return sorted(found, key=lambda each: (-each.severity, each.begin, each.kind, each.subject))

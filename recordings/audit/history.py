@@ -1,18 +1,15 @@
 """A recording with the findings of all machines."""
 
-import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from brokertwin.recordings.history.entity import EntityKind
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, exchanges_of
 from brokertwin.recordings.history.finding import EntityFinding
 from brokertwin.recordings.history.recording import ObservedRecording
+from brokertwin.recordings.history.replication import REPLICATION
 from brokertwin.recordings.observed.watching import ObservedReplication
 from brokertwin.recordings.replay.recording import Exchange
-
-FETCH_WAIT_MS = 2_000
-"""How long a follower's fetch may wait for its response (`replica.fetch.wait.max.ms`)."""
 
 
 class EntityHistory(Protocol):
@@ -28,7 +25,6 @@ class History:
     Args:
         exchanges: those of clients, as `recording.read` returns them.
         replication: the findings about replication in the whole cluster.
-        until: when the first of its logs ends, in ms since 1970.
 
     Attributes:
         replication: the findings about replication in the whole cluster.
@@ -36,13 +32,9 @@ class History:
     """
 
     def __init__(
-        self,
-        exchanges: Sequence[Exchange],
-        replication: ObservedReplication | None = None,
-        until: float = math.inf,
+        self, exchanges: Sequence[Exchange], replication: ObservedReplication | None = None
     ) -> None:
         self.replication = replication or ObservedReplication(())
-        self._until = until
         known = KnownFacts(dict(self.replication.known.topics))
         self.recording = ObservedRecording(exchanges_of(exchanges), known=known)
 
@@ -64,15 +56,10 @@ class History:
 
     def found(self, kind: EntityKind, *names: str) -> Iterator[EntityFinding]:
         """The findings of a kind of entity with these names, in the order of their responses."""
-        yield from self.recording.found(kind, *names)
-
-    def is_covered(self, time: float) -> bool:
-        """Return whether all logs have the requests of a time; the response writes the line."""
-        return time + FETCH_WAIT_MS <= self._until
-
-    def topic(self, part: Any) -> str:
-        """Name of the topic in a part of a body; its id if no response showed the name."""
-        return self.recording.known.topic(part)
+        if kind is REPLICATION:
+            yield from self.replication.found(*names)
+        else:
+            yield from self.recording.found(kind, *names)
 
     def named(self, topic: str) -> str:
         """Name of a topic, given its name or id."""

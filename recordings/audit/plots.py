@@ -8,10 +8,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from brokertwin.recordings.audit import groups, lag, producers, sessions
+from brokertwin.recordings.audit import groups, producers, sessions
 from brokertwin.recordings.audit.finding import AuditFinding
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.lag import LAGS
 from brokertwin.recordings.history.replica_findings import WatermarkSample
 from brokertwin.recordings.history.sessions import CACHES
 from brokertwin.recordings.observed.plots import in_sync_chart, offsets_chart, tooltips
@@ -148,15 +149,12 @@ def lags(history: History) -> list[Row]:
     """The lag at each commit, at least; negative if committed beyond the high watermark."""
     return [
         {
-            "time": point.commit.line.time,
-            "group": f"{topic}-{partition} of {group}",
-            "lag": point.least,
-            "line": point.commit.line.place,
+            "time": each.line.time,
+            "group": f"{each.facts['topic']}-{each.facts['partition']} of {each.facts['group']}",
+            "lag": each.facts["lag"],
+            "line": each.line.place,
         }
-        for (group, topic, partition), found in lag.points(history).items()
-        for run in found
-        for point in run
-        if point.least is not None
+        for each in history.found(LAGS, "lag")
     ]
 
 

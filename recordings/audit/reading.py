@@ -44,5 +44,5 @@ def read_from(
 ) -> ReadHistory:
     """The same of any source. Raises UserError as `watch`."""
     found = watch(source, batches, known)
-    history = History(found.recording.exchanges, found.replication, found.until)
+    history = History(found.recording.exchanges, found.replication)
     return ReadHistory(history, found.recording.broken)

@@ -51,13 +51,16 @@ SUBJECTS: Mapping[str, Mapping[ItemKind, Named]] = {
 """Subject to the kinds of items about it, with the names of their rows."""
 
 
-def stored(subject: str, key: str, cells: Mapping[str, Columns]) -> list[Found]:
+def stored(
+    subject: str, key: str, cells: Mapping[str, Columns], without_ends: frozenset[str] = frozenset()
+) -> list[Found]:
     """The items about one thing, by kind.
 
     Args:
         subject: one of `SUBJECTS`.
         key: its name, as for a timeline of a recording.
         cells: the state.
+        without_ends: topics whose log ends are not known.
 
     Raises:
         UserError: there is no such thing in the state.
@@ -68,7 +71,7 @@ def stored(subject: str, key: str, cells: Mapping[str, Columns]) -> list[Found]:
         keys |= {str(row["producerId"]) for row in of_name if row["transactionalId"] == key}
     found, known = [], set()
     for kind, named in SUBJECTS[subject].items():
-        all_rows = rows(kind, cells)
+        all_rows = rows(kind, cells, without_ends)
         known |= {name for row in all_rows for name in named(row)} - {""}
         found.append(Found(kind, [row for row in all_rows if named(row) & keys]))
     if not any(each.rows for each in found):

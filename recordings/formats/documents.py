@@ -140,25 +140,12 @@ class UnreadableError(Exception):
 _encoder = msgspec.json.Encoder()
 
 
-class _Headed(msgspec.Struct, rename="camel"):
-    request_header: RequestHeader | None = None
-
-
-_headed_decoder = msgspec.json.Decoder(_Headed)
-
-
 def api_name(key: int) -> str:
     """Return the API name in the request log, or its key if no Kafka up to 4.3.1 has it."""
     if key == NO_API:
         return END
     known = KAFKA_APIS.get(key)
     return known.name if known is not None else REMOVED_APIS.get(key, str(key))
-
-
-def api_of_document(document: bytes) -> str:
-    """Return the API name of an encoded document."""
-    header = _headed_decoder.decode(document).request_header
-    return api_name(header.request_api_key if header is not None else NO_API)
 
 
 def listener_of(document: Document) -> str:

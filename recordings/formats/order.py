@@ -16,7 +16,6 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import groupby
-from types import TracebackType
 from typing import IO, NamedTuple, Self, TypeVar
 
 from brokertwin.recordings.formats.documents import Document, compact
@@ -158,12 +157,7 @@ class Sorter:
         """Return itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Remove the temporary file."""
         if self._file is not None:
             self._file.close()

@@ -10,6 +10,7 @@ producers        transactional id, or producer id: epochs, refusals, time-outs, 
 producer_epochs, markers, transactions   parts of its state
 batches          producer in a partition: sequences; partition: acknowledged offsets, refused writes
 groups           group: members and generations (memberships, group_rules), offsets (group_offsets)
+lag              partition: high watermarks, and the lag of the groups that commit in it
 shares           share group: deliveries, acknowledgements, share sessions
 sessions         fetch session cache of a broker, a row for each session
 replication      partition: leader, in-sync replicas, log end offsets, high watermarks
@@ -35,7 +36,7 @@ Rules:
   anywhere: "no client did X" is concluded only from exchanges that would have shown X. For example
   a time-out needs the coordinator's log from the begin of the transaction to after its abort.
 * **Facts of no entity** (`KnownFacts`): names of topic ids, transactional ids of producer ids,
-  groups of transactional producers, states of brokers at the controller, and the span that each
+  places of transactional offsets, states of brokers at the controller, and the span that each
   log covers. A router collects them.
 * **Findings.** `EntityFinding` has kind, severity, subject, evidence, cause, rule and advice. It is
   emitted once. A later one with the same `id` replaces it: it completes the cause, or withdraws it.

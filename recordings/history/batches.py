@@ -119,7 +119,7 @@ class ProducerInPartition(ObservedEntity, kw_only=True):
         """Topic and partition."""
         return f"{self.topic}-{self.partition}"
 
-    def part_of(self, exchange: RecordedExchange) -> RecordedExchange:
+    def part_of(self, exchange: RecordedExchange, known: KnownFacts) -> RecordedExchange:
         """Return a Produce with its own batches, or the errors of one without headers."""
         sent = list(bodies.sent(exchange.request, exchange.response))
         if not self.topic:
@@ -300,7 +300,7 @@ class AcknowledgedPartition(ObservedEntity, kw_only=True):
     partition: int
     kept: list[AcknowledgedBatch] = field(default_factory=list)
 
-    def part_of(self, exchange: RecordedExchange) -> RecordedExchange:
+    def part_of(self, exchange: RecordedExchange, known: KnownFacts) -> RecordedExchange:
         """Return a Produce with the batches and the error of the partition."""
         place, answer = (self.topic, self.partition), exchange.response
         codes = [code for *at, code in _codes_in(answer) if tuple(at) == place and code in TOO_FEW]

@@ -165,6 +165,13 @@ def topic_of(part: Any) -> str:
     return str(part.get("name") or part.get("topicId") or "")
 
 
+def committed_places(body: Any) -> Iterator[tuple[str, str, int]]:
+    """Group, topic and partition of the offsets in a commit; the topic as in the request."""
+    for topic in body.get("topics") or ():
+        for partition in topic["partitions"]:
+            yield str(body.get("groupId")), topic_of(topic), partition["partitionIndex"]
+
+
 def _batches(body: Any) -> Iterator[tuple[str, int, Any]]:
     for topic in body.get("topicData") or ():
         for partition in topic.get("partitionData") or ():

@@ -64,23 +64,23 @@ class BrokerPresence(msgspec.Struct):
 
     spans: list[BrokerSpan] = []
 
-    def add(self, state: BrokerState, time: float) -> None:
-        """Add a heartbeat, in any order."""
-        at = bisect_right(self.spans, time, key=lambda each: each.begin)
+    def add(self, new: BrokerSpan) -> None:
+        """Add the span of one or more heartbeats, in any order."""
+        at = bisect_right(self.spans, new.begin, key=lambda each: each.begin)
         former = self.spans[at - 1] if at else None
+        begin, end = new.begin, new.end
+        if former is not None and former.state == new.state and begin <= former.end + SILENT_MS:
+            begin, end = former.begin, max(former.end, end)
+            at -= 1
+            del self.spans[at]
+        elif former is not None and former.end > end:
+            self.spans.insert(at, BrokerSpan(former.state, end, former.end))
+            former.end = begin
         later = self.spans[at] if at < len(self.spans) else None
-        if former is not None and former.state == state and time <= former.end + SILENT_MS:
-            former.end = max(former.end, time)
-            if later is not None and later.state == state and later.begin <= time + SILENT_MS:
-                former.end = later.end
-                del self.spans[at]
-        elif later is not None and later.state == state and later.begin <= time + SILENT_MS:
-            later.begin = time
-        else:
-            self.spans.insert(at, BrokerSpan(state, time, time))
-            if former is not None and former.end > time:
-                self.spans.insert(at + 1, BrokerSpan(former.state, time, former.end))
-                former.end = time
+        if later is not None and later.state == new.state and later.begin <= end + SILENT_MS:
+            end = max(end, later.end)
+            del self.spans[at]
+        self.spans.insert(at, BrokerSpan(new.state, begin, end))
         del self.spans[:-SPANS_MAX]
 
     def absence(self, since: float, time: float, log_end: float) -> Absence:

@@ -74,7 +74,7 @@ class ObservedClient(ObservedEntity, kw_only=True):
     opened: list[RecordedRequest] = field(default_factory=list)
     reported: list[str] = field(default_factory=list)
 
-    def part_of(self, exchange: RecordedExchange) -> RecordedExchange:
+    def part_of(self, exchange: RecordedExchange, known: KnownFacts) -> RecordedExchange:
         """Return the errors of an exchange, and the session that it opened."""
         codes = list(dict.fromkeys(bodies.errors(exchange.response)))
         opened = opened_by(exchange) if exchange.line.api == "FETCH" else NONE

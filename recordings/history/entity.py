@@ -42,7 +42,7 @@ class ObservedEntity(msgspec.Struct, kw_only=True):
 
     def step(self, exchange: RecordedExchange, known: KnownFacts) -> list[EntityFinding]:
         """Take an exchange; return the findings that are due."""
-        self.wait(self.part_of(exchange))
+        self.wait(self.part_of(exchange, known))
         return self._take_until(self.newest - WAIT_MS, known)
 
     def wait(self, part: RecordedExchange) -> None:
@@ -57,7 +57,7 @@ class ObservedEntity(msgspec.Struct, kw_only=True):
         """Take the exchanges that need not wait any longer at a time in ms since 1970."""
         return self._take_until(now - WAIT_MS, known)
 
-    def part_of(self, exchange: RecordedExchange) -> RecordedExchange:
+    def part_of(self, exchange: RecordedExchange, known: KnownFacts) -> RecordedExchange:
         """Return the part of an exchange that this entity uses, so that little of it waits."""
         return exchange
 

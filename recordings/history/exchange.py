@@ -1,12 +1,19 @@
 """Recorded exchanges as machines take them, and facts that belong to no entity."""
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from brokertwin.recordings.history import bodies
-from brokertwin.recordings.history.brokers import Absence, BrokerPresence, BrokerState, heartbeat
+from brokertwin.recordings.history.brokers import (
+    Absence,
+    BrokerPresence,
+    BrokerSpan,
+    BrokerState,
+    heartbeat,
+)
 from brokertwin.recordings.history.own_clients import is_own
 from brokertwin.recordings.history.words import clock
 from brokertwin.recordings.replay.recording import Exchange
@@ -78,7 +85,8 @@ class RecordedExchange(msgspec.Struct, frozen=True):
     `response` is empty if the request has none (acks=0). `is_answered` is False if the recording
     lacks the response. `taken` is when a broker's thread took the request, `made` when the response
     was made, in ms since 1970. `has_waited` is True if it was made later, in a purgatory.
-    `busy_ms` is the time in the broker's queues, and that for reading the log.
+    `busy_ms` is the time in the broker's queues, and that for reading the log. `is_internal` is
+    True for requests at a controller, which only replication uses.
     """
 
     line: RecordedRequest
@@ -89,6 +97,7 @@ class RecordedExchange(msgspec.Struct, frozen=True):
     made: float = 0.0
     has_waited: bool = False
     busy_ms: float = 0.0
+    is_internal: bool = False
 
     @property
     def code(self) -> int:
@@ -102,29 +111,40 @@ class KnownFacts(msgspec.Struct):
     Attributes:
         topics: topic id to name.
         producers: producer id to transactional id.
-        groups: producer id to the groups whose offsets it committed in transactions.
+        places: producer id to group, topic and partition of the offsets that it committed in
+            transactions; the topic as in the request.
         logs: broker to the first and the last ms that its log covers.
         presences: broker to its states at the controller.
         fetched: `leader follower` to connection to the last fetch, in ms since 1970.
         delays: `broker second` to the longest time for which it was busy with a request, in ms.
         min_isr: topic to its min.insync.replicas; "" is the brokers' setting, -1 is unknown.
         lag_time_max_ms: the brokers' replica.lag.time.max.ms; None if it is unknown.
+        takes_all: whether replicas are judged where logs are missing, too.
     """
 
     topics: dict[str, str] = {}
     producers: dict[int, str] = {}
-    groups: dict[int, list[str]] = {}
+    places: dict[int, dict[tuple[str, str, int], None]] = {}
     logs: dict[int, tuple[int, int]] = {}
     presences: dict[int, BrokerPresence] = {}
     fetched: dict[str, dict[str, float]] = {}
     delays: dict[str, float] = {}
     min_isr: dict[str, int] = {}
     lag_time_max_ms: int | None = None
+    takes_all: bool = False
 
     @property
     def last(self) -> int:
         """When the last response of all logs was sent, in ms since 1970."""
         return max((last for _, last in self.logs.values()), default=0)
+
+    @property
+    def common(self) -> tuple[float, float]:
+        """From when to when all logs are recorded, in ms since 1970."""
+        if self.takes_all:
+            return 0.0, math.inf
+        first = max((first for first, _ in self.logs.values()), default=0)
+        return first, min((last for _, last in self.logs.values()), default=math.inf)
 
     def topic(self, part: Any) -> str:
         """Name of the topic in a part of a body; its id if no response showed the name."""
@@ -150,9 +170,8 @@ class KnownFacts(msgspec.Struct):
         self.logs[line.broker] = min(first, line.time), max(last, line.end)
         self.topics |= bodies.topic_names_in(line.api, exchange.response)
         if line.api == "TXN_OFFSET_COMMIT":
-            groups = self.groups.setdefault(exchange.request.get("producerId", -1), [])
-            group = str(exchange.request.get("groupId"))
-            groups += [group] if group not in groups else []
+            places = self.places.setdefault(exchange.request.get("producerId", -1), {})
+            places |= dict.fromkeys(bodies.committed_places(exchange.request))
         self._learn_replication(exchange)
         for holder in bodies.holders_of(line.api, exchange.request, exchange.response):
             if holder.name and holder.producer_id != bodies.NO_PRODUCER:
@@ -161,28 +180,37 @@ class KnownFacts(msgspec.Struct):
     def _learn_replication(self, exchange: RecordedExchange) -> None:
         api, body = exchange.line.api, exchange.request
         if exchange.busy_ms > DELAY_MS:
-            second = f"{exchange.line.broker} {int(exchange.made // 1000)}"
-            self.delays[second] = max(self.delays.pop(second, 0), exchange.busy_ms)
-            while len(self.delays) > DELAYS_MAX:
-                del self.delays[next(iter(self.delays))]
+            self.note_delay(exchange.line.broker, int(exchange.made // 1000), exchange.busy_ms)
         if api == "FETCH" and (follower := bodies.follower_of(body)) >= 0:
-            fetched = self.fetched.setdefault(f"{exchange.line.broker} {follower}", {})
-            connection = exchange.line.connection
-            fetched[connection] = max(fetched.pop(connection, 0), exchange.taken)
-            while len(fetched) > CONNECTIONS_MAX:
-                del fetched[next(iter(fetched))]
+            pair = f"{exchange.line.broker} {follower}"
+            self.note_fetch(pair, exchange.line.connection, exchange.taken)
         elif api in ("BROKER_HEARTBEAT", "BROKER_REGISTRATION"):
             seen = heartbeat(api, body, exchange.response)
             if seen is not None:
                 broker, state = seen
                 is_leaving = state is BrokerState.LEAVING
                 presence = self.presences.setdefault(broker, BrokerPresence())
-                presence.add(state, exchange.taken if is_leaving else exchange.made)
+                time = exchange.taken if is_leaving else exchange.made
+                presence.add(BrokerSpan(state, time, time))
         elif api == "CREATE_TOPICS":
             for topic in body.get("topics") or ():
                 for config in topic.get("configs") or ():
                     if config["name"] == MIN_ISR and config["value"] is not None:
                         self.min_isr[topic["name"]] = int(config["value"])
+
+    def note_delay(self, broker: int, second: int, delay_ms: float) -> None:
+        """Note how long a broker was busy with a request."""
+        key = f"{broker} {second}"
+        self.delays[key] = max(self.delays.pop(key, 0), delay_ms)
+        while len(self.delays) > DELAYS_MAX:
+            del self.delays[next(iter(self.delays))]
+
+    def note_fetch(self, pair: str, connection: str, time: float) -> None:
+        """Note a fetch on a connection of `leader follower`."""
+        fetched = self.fetched.setdefault(pair, {})
+        fetched[connection] = max(fetched.pop(connection, 0), time)
+        while len(fetched) > CONNECTIONS_MAX:
+            del fetched[next(iter(fetched))]
 
     def last_fetch(self, leader: int, follower: int, connection: str) -> float:
         """A follower's last fetch on a connection, or on any if it is "", in ms since 1970."""
@@ -208,7 +236,7 @@ class KnownFacts(msgspec.Struct):
         return presence.absence(since, time, log_end)
 
 
-def exchange_of(recorded: Exchange) -> RecordedExchange:
+def exchange_of(recorded: Exchange, is_internal: bool = False) -> RecordedExchange:
     """Convert a line of a recording."""
     body, client = recorded.body(), recorded.header.client_id or ""
     line = RecordedRequest(
@@ -224,7 +252,9 @@ def exchange_of(recorded: Exchange) -> RecordedExchange:
         is_own(recorded.api, client, body),
     )
     stages = recorded.taken, recorded.made, recorded.has_waited, recorded.busy_ms
-    return RecordedExchange(line, body, recorded.response or {}, recorded.is_recorded, *stages)
+    return RecordedExchange(
+        line, body, recorded.response or {}, recorded.is_recorded, *stages, is_internal
+    )
 
 
 def exchanges_of(recorded: Iterable[Exchange]) -> list[RecordedExchange]:

@@ -147,6 +147,25 @@ class ObservedOffsets(msgspec.Struct):
         )
 
 
+def of_partition(
+    exchange: RecordedExchange, topic: str, number: int, known: KnownFacts
+) -> RecordedExchange:
+    """An exchange about offsets with one partition, given by name or id of its topic."""
+
+    def narrowed(body: object) -> object:
+        if not isinstance(body, dict):
+            return body
+        topics = [
+            {**each, "partitions": [p for p in each["partitions"] if p["partitionIndex"] == number]}
+            for each in body.get("topics") or ()
+            if known.topic(each) == topic
+        ]
+        return {**body, "topics": topics}
+
+    request, response = narrowed(exchange.request), narrowed(exchange.response)
+    return RecordedExchange(exchange.line, request, response, exchange.is_answered)
+
+
 def _accepted(exchange: RecordedExchange, known: KnownFacts) -> Iterator[CommittedOffset]:
     """The offsets of a commit that the broker accepted; all if its response is not recorded."""
     body = exchange.request

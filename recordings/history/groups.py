@@ -67,7 +67,8 @@ class ObservedGroup(ObservedEntity, kw_only=True):
 def _groups_of(exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityKey]:
     body = exchange.request
     if exchange.line.api == "END_TXN":
-        groups = known.groups.get(body.get("producerId", bodies.NO_PRODUCER), ())
+        places = known.places.get(body.get("producerId", bodies.NO_PRODUCER), ())
+        groups = dict.fromkeys(group for group, _, _ in places)
         yield from (EntityKey("group", group) for group in groups)
     else:
         yield EntityKey("group", str(body.get("groupId")))

@@ -17,6 +17,7 @@ from brokertwin.recordings.history.replica_findings import (
     WatermarkDifference,
     WatermarkSample,
     differs,
+    has_all,
 )
 from brokertwin.recordings.history.replicas import UNKNOWN, PartitionReplicas, SentWatermark
 from brokertwin.recordings.rules import Rule
@@ -295,9 +296,10 @@ class PartitionMoment(NamedTuple):
             at = self.time, self.of.topic, self.of.partition
             change = IsrChange(*at, known.leader, broker, is_added, why, place)
             verb = "in" if is_added else "out"
+            is_error = bool(why) and has_all(self.time, self.facts)
             yield EntityFinding(
-                kind="isr-against-rule" if why else "isr-requested",
-                severity=Severity.ERROR if why else Severity.NOTE,
+                kind="isr-against-rule" if is_error else "isr-requested",
+                severity=Severity.ERROR if is_error else Severity.NOTE,
                 subject=f"partition {self.of.name}",
                 line=self.exchange.line,
                 part=str(broker),

@@ -6,6 +6,7 @@ from brokertwin.recordings.history import (
     batches,
     clients,
     groups,
+    lag,
     producers,
     replication,
     sessions,
@@ -25,7 +26,7 @@ from brokertwin.recordings.replay.recording import Exchange
 KINDS: Mapping[str, EntityKind] = {
     each.name: each
     for each in (
-        *(batches.PARTITIONS, batches.PRODUCERS, clients.CLIENTS, groups.GROUPS),
+        *(batches.PARTITIONS, batches.PRODUCERS, clients.CLIENTS, groups.GROUPS, lag.LAGS),
         *(producers.PRODUCERS, replication.REPLICATION, sessions.CACHES, shares.SHARE_GROUPS),
     )
 }

@@ -8,8 +8,12 @@ from brokertwin.recordings.history.exchange import KnownFacts, RecordedRequest
 from brokertwin.recordings.history.finding import EntityFinding, Severity
 from brokertwin.recordings.rules import Rule
 
+FETCH_WAIT_MS = 2_000
+"""How long a follower's fetch may wait for its response (`replica.fetch.wait.max.ms`)."""
+
 RACE = "a race"
 CUT = "the next fetch of a follower is not in the recording"
+ENDED = "a log ends"
 UNEXPLAINED = "unexplained"
 
 SHRUNK = Rule(
@@ -118,16 +122,24 @@ class OpenDifference(msgspec.Struct):
     def verdict(self, known: KnownFacts) -> EntityFinding:
         """Return the finding, if it was no race.
 
-        A HW above the derived one may follow from a fetch that is not recorded, because its
-        connection was closed or the log ends.
+        A HW may follow from an exchange that is not recorded because a log ends, and one above the
+        derived one from a fetch whose connection was closed.
         """
         found = self.found
+        if not has_all(found.time, known):
+            return differs(self.line, found._replace(why=ENDED))
         fetches = [
             known.last_fetch(found.leader, follower, self.connections.get(follower, ""))
             for follower in found.behind
         ]
         is_cut = found.reported > found.derived and any(e <= found.time for e in fetches)
         return differs(self.line, found._replace(why=CUT if is_cut else UNEXPLAINED))
+
+
+def has_all(time: float, known: KnownFacts) -> bool:
+    """Return whether all logs have the requests of a time; the response writes the line."""
+    _, end = known.common
+    return time + FETCH_WAIT_MS <= end
 
 
 def differs(line: RecordedRequest, found: WatermarkDifference) -> EntityFinding:

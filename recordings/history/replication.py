@@ -83,6 +83,7 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
         last_isr: the in-sync set when it changed last.
         left: number of times that a broker left the in-sync set.
         led: number of changes of the leader.
+        begin: from when all logs are recorded, in ms since 1970; the state is that since then.
     """
 
     LOOKAHEAD_MS: ClassVar[int] = 2_000
@@ -103,17 +104,17 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
     last_isr: list[int] | None = None
     left: dict[int, int] = field(default_factory=dict)
     led: int = 0
+    begin: float = 0.0
 
     @property
     def name(self) -> str:
         """Topic and partition."""
         return f"{self.topic}-{self.partition}"
 
-    def step(self, exchange: RecordedExchange, known: KnownFacts) -> list[EntityFinding]:
-        """Take the parts of an exchange about this partition."""
+    def part_of(self, exchange: RecordedExchange, known: KnownFacts) -> RecordedExchange:
+        """Return the parts of an exchange about this partition."""
         if not self.topic:
-            unread = msgspec.structs.replace(exchange, request={}, response={})
-            return super().step(unread, known)
+            return msgspec.structs.replace(exchange, request={}, response={})
         place = self.topic, self.partition
         request, response = (
             next((part for at, part in parts if at == place), {})
@@ -123,8 +124,7 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
             request = {**request, "follower": follower_of(exchange.request)}
         elif exchange.line.api == "ALTER_PARTITION":
             request = request and {**request, "brokerId": exchange.request["brokerId"]}
-        part = msgspec.structs.replace(exchange, request=request, response=response)
-        return super().step(part, known)
+        return msgspec.structs.replace(exchange, request=request, response=response)
 
     def expire(self, now: float, known: KnownFacts) -> list[EntityFinding]:
         """Also report differences that cannot be races."""
@@ -155,6 +155,11 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
         del self.moments[:-MOMENTS_MAX]
 
     def _handle(self, moment: ExchangeMoment, known: KnownFacts) -> Iterator[EntityFinding]:
+        begin, _ = known.common
+        if moment.exchange.taken < begin:
+            return
+        if begin > self.begin:
+            self.begin, self.known, self.open = begin, PartitionReplicas(), []
         handlers = ON_RESPONSE if moment.is_response else ON_REQUEST
         handler = handlers.get(moment.exchange.line.api)
         if handler is not None and self._is_mine(moment.exchange):

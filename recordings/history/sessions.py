@@ -79,7 +79,7 @@ class ObservedSessionCache(ObservedEntity, kw_only=True):
     sessions: dict[int, ObservedSession] = field(default_factory=dict)
     opened: list[RecordedRequest] = field(default_factory=list)
 
-    def part_of(self, exchange: RecordedExchange) -> RecordedExchange:
+    def part_of(self, exchange: RecordedExchange, known: KnownFacts) -> RecordedExchange:
         """Return a Fetch with the numbers of its partitions in their place."""
         return _without_partitions(exchange)
 

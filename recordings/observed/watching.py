@@ -1,6 +1,5 @@
 """Recorded exchanges of clients and brokers, and the findings about replication."""
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -127,19 +126,14 @@ class Watched(NamedTuple):
     Attributes:
         recording: the exchanges of clients.
         replication: the findings about replication, from those of brokers, too.
-        until: when the first of the brokers' logs ends, in ms since 1970.
     """
 
     recording: Recording
     replication: ObservedReplication
-    until: float
 
 
 def watch(
-    source: Source,
-    batches: Headers | None = None,
-    known: KnownFacts | None = None,
-    is_common: bool = True,
+    source: Source, batches: Headers | None = None, known: KnownFacts | None = None
 ) -> Watched:
     """Read a recording once, for the exchanges of clients and of brokers.
 
@@ -147,25 +141,13 @@ def watch(
         source: of the documents.
         batches: batch headers for Produce requests that have none.
         known: settings of the brokers.
-        is_common: observe brokers from where the last of their logs begins; before, a part is
-            missing.
 
     Raises:
         UserError: the source cannot be read, or none of the lines is an exchange.
     """
     found = recording.read_from(source, batches, with_own=True)
-    exchanges = [exchange_of(each) for each in (*found.exchanges, *found.own)]
-    begin, end = common(exchanges)
-    seen = [each for each in exchanges if not is_common or each.taken >= begin]
-    return Watched(found, ObservedReplication(seen, known), end)
-
-
-def common(exchanges: Iterable[RecordedExchange]) -> tuple[float, float]:
-    """From when to when all brokers have logs, in ms since 1970."""
-    first: dict[int, float] = {}
-    last: dict[int, float] = {}
-    for each in exchanges:
-        broker = each.line.broker
-        first[broker] = min(first.get(broker, each.taken), each.taken)
-        last[broker] = max(last.get(broker, 0), each.made)
-    return max(first.values(), default=0), min(last.values(), default=math.inf)
+    exchanges = [
+        *(exchange_of(each) for each in found.exchanges),
+        *(exchange_of(each, is_internal=True) for each in found.own),
+    ]
+    return Watched(found, ObservedReplication(exchanges, known))

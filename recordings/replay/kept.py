@@ -27,6 +27,7 @@ class KeptState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         columns: the state row.
         recordings: the names of the replayed recordings, in order.
         exchanges: the number of replayed requests.
+        without_ends: names or ids of topics whose log ends are not known (`unknown_ends.py`).
         state_version: of the columns.
         format: of the file.
     """
@@ -37,6 +38,7 @@ class KeptState(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     columns: dict[str, bytes]
     recordings: list[str]
     exchanges: int
+    without_ends: frozenset[str] = frozenset()
     state_version: int = STATE_VERSION
     format: int = FORMAT
 
@@ -84,7 +86,12 @@ def read(directory: Path) -> KeptState:
 
 
 def write(
-    directory: Path, cell: Cell, names: list[str], exchanges: int, before: KeptState | None = None
+    directory: Path,
+    cell: Cell,
+    names: list[str],
+    exchanges: int,
+    before: KeptState | None = None,
+    without_ends: frozenset[str] = frozenset(),
 ) -> KeptState:
     """Store the state of a cell, replacing an earlier one.
 
@@ -94,6 +101,7 @@ def write(
         names: of the recordings.
         exchanges: the number of their requests.
         before: the state that they continued.
+        without_ends: topics whose log ends the recordings, or those before, do not tell.
 
     Raises:
         UserError: it cannot be written.
@@ -105,6 +113,7 @@ def write(
         columns=cell.columns(),
         recordings=[*(before.recordings if before else ()), *names],
         exchanges=exchanges + (before.exchanges if before else 0),
+        without_ends=without_ends,
     )
     path = directory / FILE
     fresh = path.with_name(f".{FILE}.new")

@@ -10,7 +10,7 @@ This covers producer, member, session, topic and client instance ids; a cluster 
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -59,16 +59,13 @@ class Pick(NamedTuple):
 
 
 def decided_with_picks(
-    documents: Sequence[bytes],
-    cell: Cell,
-    on_progress: Callable[[int], None] = lambda _: None,
+    documents: Sequence[bytes], cell: Cell
 ) -> tuple[dict[str, ModelResponse], dict[str, list[FieldDifference]]]:
     """Run the events through a cell, and check the ids it would generate.
 
     Args:
         documents: the events, in order, with their choices.
         cell: the initial cell.
-        on_progress: called with the number of processed events.
 
     Returns:
         Responses as in the engine `local`, and differences of ids, both by exchange id.
@@ -80,7 +77,6 @@ def decided_with_picks(
         if event.kind is Kind.REQUEST and event.choices is not None:
             picks.append((event.id, list(own_picks(cell, event, event.choices))))
         responses.update(local.responses_in(cell.handle(document, Position(0, offset))))
-        on_progress(offset + 1)
     return responses, differing(picks)
 
 

@@ -13,7 +13,7 @@ reordered, because Kafka handles them in sequence.
 import heapq
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -233,14 +233,22 @@ def read_from(
     return Recording(found.exchanges, broken, left_out, found.ends, summary.logged, found.own)
 
 
-def of_documents(documents: Iterable[Document], completion: Completion) -> Recording:
-    """Build a history from documents, completing Produce requests."""
+def of_documents(
+    documents: Iterable[Document], completion: Completion, listeners: Collection[str] = ()
+) -> Recording:
+    """Build a history from documents, completing Produce requests.
+
+    Args:
+        documents: in any order.
+        completion: completes Produce requests.
+        listeners: known listeners of controllers, beside those that the documents show.
+    """
     exchanges: list[Exchange] = []
     of_cluster: list[Exchange] = []
     broken: list[Broken] = []
     left_out = Counter[str]()
     documents = list(documents)
-    controllers = controllers_listeners(documents)
+    controllers = {*listeners, *controllers_listeners(documents)}
     for document in documents:
         if not document.is_request:
             exchanges.append(_end(document))

@@ -1,6 +1,6 @@
 """Differences between two states: added, removed and changed items."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from brokertwin.sinks.state_rows import IDENTITY, Columns, ItemKind, Row, is_internal, rows
@@ -29,7 +29,11 @@ class StateChange(NamedTuple):
 
 
 def changes(
-    before: Columns, after: Columns, kinds: Iterable[ItemKind], all_items: bool = False
+    before: Columns,
+    after: Columns,
+    kinds: Iterable[ItemKind],
+    all_items: bool = False,
+    without_ends: Collection[str] = (),
 ) -> list[StateChange]:
     """Return the differing items of these kinds, in order.
 
@@ -38,10 +42,14 @@ def changes(
         after: the tables of the second state.
         kinds: the kinds to compare.
         all_items: include internal topics.
+        without_ends: topics whose log ends are not known.
     """
     found = []
     for kind in kinds:
-        was, now = _by_name(kind, before, all_items), _by_name(kind, after, all_items)
+        was, now = (
+            _by_name(kind, rows(kind, {"": columns}, without_ends), all_items)
+            for columns in (before, after)
+        )
         for name in [*was, *(each for each in now if each not in was)]:
             change = _change(kind, was.get(name), now.get(name))
             if change is not None:
@@ -49,8 +57,10 @@ def changes(
     return found
 
 
-def _by_name(kind: ItemKind, columns: Columns, all_items: bool) -> Mapping[tuple[Any, ...], Row]:
-    found = [{k: v for k, v in row.items() if k != "cell"} for row in rows(kind, {"": columns})]
+def _by_name(
+    kind: ItemKind, all_rows: Iterable[Row], all_items: bool
+) -> Mapping[tuple[Any, ...], Row]:
+    found = [{k: v for k, v in row.items() if k != "cell"} for row in all_rows]
     return {
         tuple(row[name] for name in IDENTITY[kind]): row
         for row in found

@@ -5,16 +5,26 @@ logs say nothing about a group's lag.
 """
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.schema import ZERO_UUID
 
+if TYPE_CHECKING:
+    from brokertwin.recordings.replay.kept import KeptState
+
 PRODUCE = "PRODUCE"
 
 
-def topics_without_headers(exchanges: Iterable[Exchange]) -> frozenset[str]:
-    """Return names or ids of topics with a Produce request without batch headers."""
-    return frozenset(
+def topics_without_headers(
+    exchanges: Iterable[Exchange], begins: "KeptState | None" = None
+) -> frozenset[str]:
+    """Return names or ids of topics with a Produce request without batch headers.
+
+    `begins` is the state that the requests continue from.
+    """
+    known: frozenset[str] = begins.without_ends if begins is not None else frozenset()
+    return known.union(
         name
         for exchange in exchanges
         if exchange.api == PRODUCE

@@ -29,8 +29,6 @@ from brokertwin.state.core.wire.generated.describe_log_dirs import (
 from brokertwin.state.logs import rolling
 from brokertwin.state.logs.log import Log
 
-UNKNOWN_BYTES = -1
-
 
 def handle(broker: Broker, request: Request) -> Decision:
     """Describe the broker's logs by directory."""

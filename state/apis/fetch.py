@@ -403,13 +403,12 @@ def _screen(
     if broker.settings.authorizer_class_name:
         requested = [place.cached.requested for place in wanted]
         denied = _denied(broker, request, requested, replica_id)
-    is_open = may_read and not denied
+    if denied or not may_read:
+        seen = {}
     for place in wanted:
-        cached, topic = place.cached, place.topic
-        item = cached.requested
+        topic, item = place.topic, place.cached.requested
         place.notes = NO_NOTES
-        was_admitted = topic is not None and seen.get(item.topic_id) is topic and is_open
-        if not was_admitted or topic is None or item.topic != topic.name:
+        if topic is None or seen.get(item.topic_id) is not topic or item.topic != topic.name:
             is_named = place.identity in named
             error = _admit(broker, place, is_named, may_read, denied, request.version)
             if error is not NONE:
@@ -419,7 +418,7 @@ def _screen(
                 )
                 continue
         readable.append(place)
-        if place.key and cached.watched_log != place.log:
+        if place.key and place.cached.watched_log != place.log:
             fetch.cache.watch(fetch.context.session_id, place.identity, place.log)
     fetch.refused = [*unknown_ids, *unknown_partitions]
 
@@ -503,16 +502,16 @@ def _respond(
     """Build the response and update the session."""
     context, cache = fetch.context, fetch.cache
     records: list[Record] = []
-    for item in fetch.refused:
-        reads.append(reading.refused(item.requested, item.requested.identity, item.error))
-        reads[-1].was_screened = True
-    shown = reads
     session_id = context.session_id
-    refused = [item.requested for item in fetch.refused]
-    if fetch_errors.is_fatal_for_version(refused, requester.version) and not cache.is_superseded(
-        context
-    ):
-        return _failed(Error.UNKNOWN_SERVER_ERROR, session_id)
+    if fetch.refused:
+        refused = [item.requested for item in fetch.refused]
+        is_fatal = fetch_errors.is_fatal_for_version(refused, requester.version)
+        if is_fatal and not cache.is_superseded(context):
+            return _failed(Error.UNKNOWN_SERVER_ERROR, session_id)
+        for item in fetch.refused:
+            reads.append(reading.refused(item.requested, item.requested.identity, item.error))
+            reads[-1].was_screened = True
+    shown = reads
     throttle = _throttle_ms(broker, fetch, reads, requester)
     if throttle:
         return Decision(response=_throttled(cache, context, throttle))
@@ -530,7 +529,7 @@ def _respond(
             fetch.chosen_session_id,
             fetch.limits.isolation_level,
         )
-        session_id = cache.create(new, [(read.requested, read) for read in reads])
+        session_id = cache.create(new, reads)
         for place in fetch.places if session_id else ():
             cache.watch(session_id, place.identity, place.log)
         if broker.settings.brokertwin_trace_sessions:

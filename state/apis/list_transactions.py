@@ -28,8 +28,6 @@ from brokertwin.state.groups import topic_regexes
 from brokertwin.state.transactions import transactional_ids
 from brokertwin.state.transactions.transactions import TransactionState
 
-NO_DURATION = -1
-
 
 def handle(broker: Broker, request: Request) -> Decision:
     """Respond without writing records."""

@@ -50,8 +50,6 @@ from brokertwin.state.core.wire.generated.metadata import (
     MetadataResponseTopic,
 )
 
-OPERATIONS_NOT_ASKED = -(2**31)
-
 _IDS_SINCE = 12
 _OFFLINE_NAMED_SINCE = 1
 _LISTENERS_SINCE = 6

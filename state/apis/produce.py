@@ -534,7 +534,7 @@ def _accepted(
     batch, log = produced.batches[0], tail.log  # the batch is not shared with other requests
     offset = batch.base_offset = log.log_end_offset
     batch.partition_leader_epoch = log.leader_epoch
-    append_time = -1
+    append_time, batch.has_append_time = -1, takes_append_time or None
     if takes_append_time:
         append_time = batch.max_timestamp = broker.now
         batch.greatest_delta = None

@@ -88,8 +88,6 @@ KNOWS_ABORTABLE_SINCE = 4
 ADDS_SINCE = 5
 """The first version of transactions V2."""
 
-KNOWS_GROUP_SINCE = 3
-
 
 class TxnOffsetCommitState(msgspec.Struct):
     """A request that waits for the transaction's coordinator.

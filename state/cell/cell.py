@@ -85,7 +85,7 @@ class Cell:
         self.tables = CellTables(columns, read_base)
         meta = (columns or {}).get("meta")
         self.meta = msgspec.msgpack.decode(meta, type=Meta) if meta else Meta()
-        self._since_commit: list[tuple[bytes, Position]] = []
+        self._since_commit: list[tuple[Event | bytes, Position]] = []
         self._begin()
 
     @property
@@ -126,8 +126,10 @@ class Cell:
         twin._begin()
         return twin
 
-    def handle(self, document: bytes, position: Position) -> list[Output]:
-        """Decide on the event in `document` and return its rows. Never raises for its content.
+    def handle(self, document: Event | bytes, position: Position) -> list[Output]:
+        """Decide on an event and return its rows. Never raises for its content.
+
+        A caller in the same process passes an `Event`, all others a document.
 
         Raises:
             DamagedError: the state is not as stored; no event can be decided.
@@ -191,8 +193,8 @@ class Cell:
         for document, position in self._since_commit:
             self._decide(document, position)
 
-    def _decide(self, document: bytes, position: Position) -> list[Output]:
-        event = decode_event(document)
+    def _decide(self, document: Event | bytes, position: Position) -> list[Output]:
+        event = document if isinstance(document, Event) else decode_event(document)
         if type(event) is Refusal:
             return self._refused(event, document, position, event)
         refusal = self._refusal_of(event)
@@ -227,7 +229,7 @@ class Cell:
         return is_told and between_cells.is_repeat(self.tables.cluster, self._settings, event)
 
     def _refused(
-        self, event: Event | Refusal, document: bytes, position: Position, refusal: Refusal
+        self, event: Event | Refusal, document: Event | bytes, position: Position, refusal: Refusal
     ) -> list[Output]:
         """Return the dead letter of an event, with an error response if it is from a client."""
         if isinstance(event, Event) and event.kind in BETWEEN_CELLS:
@@ -317,7 +319,7 @@ class Cell:
         skew = self._settings.event_time_max_skew_ms
         return min(max(event.time, position.timestamp - skew), position.timestamp + skew)
 
-    def _pass_time(self, now: int, rows: Rows, document: bytes) -> None:
+    def _pass_time(self, now: int, rows: Rows, document: Event | bytes) -> None:
         """Fire the deadlines and run the expiry checks that are due by `now`, in order of time."""
         settings = self._settings.broker_settings
         for check, expired in expiry.checks_due(settings, self.meta.now, now):
@@ -327,7 +329,12 @@ class Cell:
         self._next_check = expiry.next_check(settings, self.meta.now)
 
     def _expire(
-        self, check: int, event_time: int, expired: expiry.Expired, rows: Rows, document: bytes
+        self,
+        check: int,
+        event_time: int,
+        expired: expiry.Expired,
+        rows: Rows,
+        document: Event | bytes,
     ) -> None:
         """Remove expired items. Without any, a refused event leaves the cell unchanged."""
 
@@ -340,7 +347,9 @@ class Cell:
         if fault is not None:
             rows.dead_letter(document, fault)
 
-    def _fire_deadlines(self, until: int, event_time: int, rows: Rows, document: bytes) -> None:
+    def _fire_deadlines(
+        self, until: int, event_time: int, rows: Rows, document: Event | bytes
+    ) -> None:
         while True:
             earliest = pending.earliest(self.tables.pending)
             if earliest is None or earliest[0] > until:
@@ -348,7 +357,7 @@ class Cell:
             self.meta.now = max(self.meta.now, earliest[0])
             self._fire(earliest[1], event_time, rows, document)
 
-    def _fire(self, event_id: str, event_time: int, rows: Rows, document: bytes) -> None:
+    def _fire(self, event_id: str, event_time: int, rows: Rows, document: Event | bytes) -> None:
         """Fire a deadline; drop one that raises, so that it is not repeated."""
 
         def step() -> None:

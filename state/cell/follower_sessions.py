@@ -125,7 +125,7 @@ def _create(broker: Broker, fetch: ReplicaFetch, nonce: str, epoch: int) -> None
         chosen_id=None,
     )
     followed = {**_followed(broker, fetch.sender, fetch.fetcher), **named}
-    found = [(each, _response(broker, each)) for each in followed.values()]
+    found = [_response(broker, each) for each in followed.values()]
     session_id = _cache(broker).create(new, found)
     if session_id:
         table.change(session_key(broker.id, session_id), FetchSession).is_polling = True
@@ -177,6 +177,7 @@ def _response(broker: Broker, requested: FetchPartition) -> SessionResponse:
     log = broker.log(requested.topic_id, requested.partition)
     return SessionResponse(
         identity=requested.identity,
+        requested=requested,
         error=0,
         high_watermark=log.high_watermark if log is not None else -1,
         log_start_offset=log.log_start_offset if log is not None else -1,

@@ -90,7 +90,7 @@ class Rows:
         row_id = f"{self._ids_begin}{self.position.offset}/{number}"
         self.rows.append(Output(topic, None, key, value, row_id))
 
-    def dead_letter(self, document: bytes, refusal: Refusal) -> None:
+    def dead_letter(self, document: Event | bytes, refusal: Refusal) -> None:
         """Add the dead letter of something due before an event, beside the event's rows."""
         letter = dead_letter(self.settings, document, self.position, refusal)
         row_id = f"{letter.id}/{self._ordinal}"

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from brokertwin.state.core import outputs
-from brokertwin.state.core.events import ID_CHARS_MAX, Refusal, identity_of
+from brokertwin.state.core.events import ID_CHARS_MAX, Event, Refusal, document_of, identity_of
 from brokertwin.state.core.outputs import Output, Position
 from brokertwin.state.core.settings import CellSettings
 
@@ -20,9 +20,10 @@ _json = msgspec.json.Encoder()
 
 
 def refused_event(
-    settings: CellSettings, document: bytes, position: Position, refusal: Refusal
+    settings: CellSettings, event: Event | bytes, position: Position, refusal: Refusal
 ) -> list[Output]:
     """Return a dead letter, and an error if the id is readable."""
+    document = document_of(event)
     rows = [dead_letter(settings, document, position, refusal)]
     identity = identity_of(document)
     is_legible = 0 < len(identity.id) <= ID_CHARS_MAX
@@ -53,9 +54,10 @@ def _clipped(detail: str) -> str:
 
 
 def dead_letter(
-    settings: CellSettings, document: bytes, position: Position, refusal: Refusal
+    settings: CellSettings, event: Event | bytes, position: Position, refusal: Refusal
 ) -> Output:
     """Return a dead letter: position, reason, at most 64 KiB of the input."""
+    document = document_of(event)
     kept = document[: outputs.DEAD_LETTER_INPUT_BYTES_MAX]
     value: dict[str, Any] = {
         "cell": settings.name,

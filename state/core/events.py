@@ -198,6 +198,7 @@ class Event(msgspec.Struct, rename="camel", omit_defaults=True, forbid_unknown_f
     reply_to: Int32 = 0
     request_header: RequestHeader | None = None
     request: msgspec.Raw = msgspec.Raw(b"null")
+    """The body. Within a process it and `cleaned` can be dictionaries, which must not change."""
     choices: Choices | None = None
     is_held: bool = False
     """In a comparison: the request, its metadata records or its messages wait for a `complete`
@@ -243,6 +244,12 @@ class _Identity(msgspec.Struct, rename="camel"):
 
 _event_decoder = msgspec.json.Decoder(Event)
 _identity_decoder = msgspec.json.Decoder(_Identity)
+_encoder = msgspec.json.Encoder()
+
+
+def document_of(event: Event | bytes) -> bytes:
+    """Return an event as a document."""
+    return event if isinstance(event, bytes) else _encoder.encode(event)
 
 
 def decode_event(document: bytes) -> Event | Refusal:
@@ -267,12 +274,17 @@ def decode_event(document: bytes) -> Event | Refusal:
     return event
 
 
-def decode_body(document: msgspec.Raw, decoder: msgspec.json.Decoder[Any]) -> Any | Refusal:
+def decode_body(
+    document: msgspec.Raw | dict[str, Any], decoder: msgspec.json.Decoder[Any]
+) -> Any | Refusal:
     """Return a request's body, or a refusal.
 
-    Strings are limited to the size of Kafka's protocol.
+    Strings are limited to the size of Kafka's protocol. Those of a dictionary are from a reader
+    that has limited them.
     """
     try:
+        if isinstance(document, dict):
+            return msgspec.convert(document, decoder.type)
         body = decoder.decode(document)
     except (UnicodeDecodeError, RecursionError, msgspec.MsgspecError) as error:
         return refusal_of(error)

@@ -278,15 +278,6 @@ def take(table: Table, event_id: str) -> Pending | None:
     return pending
 
 
-def take_request(table: Table, event_id: str) -> PendingRequest | None:
-    """Remove and return the pending request with an id, or None."""
-    if not has_request(table, event_id):
-        return None
-    request = take(table, event_id)
-    assert isinstance(request, PendingRequest), event_id
-    return request
-
-
 def watchers(table: Table, log: str) -> list[str]:
     """Return the ids pending on a log, in the order of arrival."""
     watch = table.get(watch_key(log), Watch)

@@ -67,6 +67,7 @@ class Batch(Body):
         written: records of a coordinator in an internal topic, as msgpack bytes.
         greatest_delta: relative offset of the first record with the greatest timestamp, from the
             gateway if the header does not show it.
+        has_append_time: its topic has LogAppendTime; None also in batches of former programs.
     """
 
     base_offset: Int64
@@ -88,6 +89,7 @@ class Batch(Body):
     end_marker: Annotated[EndMarker | None, tagged(0)] = None
     written: Annotated[bytes | None, tagged(0)] = None
     greatest_delta: Annotated[Int32 | None, tagged(0)] = None
+    has_append_time: Annotated[bool | None, tagged(0)] = None
 
     @property
     def last_offset(self) -> int:

@@ -7,7 +7,9 @@ Source: seed 000; `FetchSession`, `FetchSessionCache`, `FetchManager` in Kafka.
     0, 0                   full response, tries to create a session          FULL
     S, 0                   closes S, then like (0, 0)                        FULL
     S, -1                  closes S, full response, no session               SESSIONLESS
-    S, e                   continues S if e is its epoch                     INCREMENTAL or ERROR
+    S, e                   continues S if e is its session epoch             INCREMENTAL
+                           another epoch: 71 INVALID_FETCH_SESSION_EPOCH     ERROR
+                           no session S: 70 FETCH_SESSION_ID_NOT_FOUND       ERROR
 
 The id of a session determines its shard of the cache (`shards.py`). Sessions are volatile, so they
 are changed in place, without records.
@@ -56,6 +58,8 @@ EPOCH_MAX = 2**31 - 1
 EVICTION_MS = 120_000
 """Sessions idle or older than this may be evicted (not configurable in Kafka)."""
 
+NO_REPLICA = -1
+
 CONSUMER = -1
 """Replica id of a consumer."""
 
@@ -100,13 +104,14 @@ class SessionResponse(msgspec.Struct, gc=False):
     """A partition's response, as far as its session needs it."""
 
     identity: str
+    requested: FetchPartition
     error: int
     high_watermark: int
     log_start_offset: int
     size_in_bytes: int
     is_diverging: bool
     is_at_end: bool
-    preferred_replica: int = -1
+    preferred_replica: int = NO_REPLICA
     may_prefer: bool = False
     """True if a preferred replica may appear without a change of the log."""
 
@@ -244,9 +249,7 @@ class SessionCache:
         session.epoch = next_epoch(epoch)
         return FetchContext(INCREMENTAL, session_id, epoch)
 
-    def create(
-        self, new: NewSession, responses: list[tuple[FetchPartition, SessionResponse]]
-    ) -> int:
+    def create(self, new: NewSession, responses: Sequence[SessionResponse]) -> int:
         """Create a session with these partitions, in order; 0 if the cache has no room."""
         kept = self._layout
         number = shards.take_turn(self._table, self._broker, kept, new.chosen_id)
@@ -266,11 +269,11 @@ class SessionCache:
         )
         self._table.put(session_key(self._broker, session_id), session)
         self._table.put(members_key(self._broker, session_id), Members([]))
-        busy = [response.identity for _, response in responses if not response.is_quiet]
+        busy = [response.identity for response in responses if not response.is_quiet]
         self._table.put(active_key(self._broker, session_id), Active(busy))
         found = self._opened(session_id)
-        for requested, response in responses:
-            cached = self._add(found, response.identity, requested)
+        for response in responses:
+            cached = self._add(found, response.identity, response.requested)
             cached.high_watermark = response.high_watermark
             cached.log_start_offset = response.log_start_offset
         self._change_shard(number).session_ids.append(session_id)

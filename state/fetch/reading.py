@@ -6,8 +6,6 @@ serves consumers, from its own log up to its own high watermark.
 Responses are built only for partitions that are shown, because most in a session have no news.
 """
 
-from itertools import starmap
-
 import msgspec
 from msgspec.structs import astuple
 
@@ -22,8 +20,8 @@ from brokertwin.state.core.wire.generated.fetch import (
     FetchResponsePartitionData,
 )
 from brokertwin.state.fetch import fetch_errors
-from brokertwin.state.fetch.fetch_session import CONSUMER, SessionResponse
-from brokertwin.state.fetch.places import FetchPlace
+from brokertwin.state.fetch.fetch_session import CONSUMER, NO_REPLICA, SessionResponse
+from brokertwin.state.fetch.places import NO_NOTES, FetchPlace
 from brokertwin.state.fetch.session_items import FetchPartition
 from brokertwin.state.logs import log as logs
 
@@ -45,11 +43,10 @@ class ReadLimits(msgspec.Struct, frozen=True):
         return self.replica_id >= 0 or (self.replica_id == CONSUMER and self.rack_id is None)
 
 
-class PartitionRead(SessionResponse, kw_only=True, gc=False):
+class PartitionRead(SessionResponse, gc=False):
     """Result of reading a partition, with what its session needs.
 
     Attributes:
-        requested: the request.
         log: None after an error.
         found: the batches.
         max_bytes: the limit of the read.
@@ -58,7 +55,6 @@ class PartitionRead(SessionResponse, kw_only=True, gc=False):
         was_screened: the error was found before a log was read.
     """
 
-    requested: FetchPartition
     log: logs.Log | None = None
     found: logs.Slice = logs.EMPTY
     max_bytes: int = 0
@@ -77,98 +73,109 @@ class PartitionRead(SessionResponse, kw_only=True, gc=False):
 
 def refused(requested: FetchPartition, identity: str, error: int) -> PartitionRead:
     """A partition with an error."""
-    return PartitionRead(identity, error, -1, -1, 0, False, False, requested=requested)
+    return PartitionRead(identity, requested, error, -1, -1, 0, False, False)
 
 
 def read_all(
     broker: Broker, places: list[FetchPlace], limits: ReadLimits
 ) -> tuple[list[PartitionRead], list[str]]:
-    """Read partitions in order, within max bytes.
-
-    The second result has the identities of session partitions without news.
-    """
+    """Read partitions in order; the second result identifies those of a session without news."""
     reads, quiet = [], []
-    room, is_first, needs_leader = limits.max_bytes, True, limits.needs_leader
+    room, is_first, level = limits.max_bytes, True, limits.isolation_level
+    table, broker_id, is_follower = broker.tables.logs, broker.id, limits.replica_id >= 0
     for place in places:
-        read = _read(broker, place, room, is_first, limits, needs_leader)
-        if read is None:
-            quiet.append(place.identity)
+        topic, notes = place.topic, place.notes
+        wanted, log = place.cached.requested, table.get(place.log, logs.Log)
+        if (
+            log is None
+            or topic is None
+            or (partition := topic.partitions[wanted.partition]).leader != broker_id
+            or 0 <= wanted.current_leader_epoch != partition.leader_epoch
+            or notes is not NO_NOTES
+            or is_follower
+            or broker.failed_dirs
+        ):  # rare: nearly all requests are of consumers at the leader
+            if (ended := _ended(broker, place, log, limits)) is not None:
+                reads.append(ended)
+                continue
+            assert log is not None, place.log
+        offset, diverging = wanted.fetch_offset, None
+        log_start, log_end = log.log_start_offset, log.log_end_offset
+        end = log.readable_end(level) if level else log.high_watermark
+        if wanted.last_fetched_epoch >= 0:
+            diverging = logs.diverging(log, offset, wanted.last_fetched_epoch)
+        is_outside = offset > log_end if diverging is None else diverging == logs.UNKNOWN_EPOCH
+        if is_outside or offset < log_start:
+            reads.append(_failed(place, Error.OFFSET_OUT_OF_RANGE))
             continue
-        size = read.size_in_bytes
-        if size:
-            room, is_first = (room - size if size < room else 0), False
-        reads.append(read)
+        found, size, max_bytes = logs.EMPTY, 0, 0
+        if offset < log_end and diverging is None and not notes.is_held:
+            max_bytes = room if room < wanted.max_bytes else wanted.max_bytes
+            if max_bytes < 0 and offset < end:  # `LogSegment.read` throws
+                reads.append(_failed(place, Error.UNKNOWN_SERVER_ERROR))
+                continue
+            found = logs.read(table, broker_id, log, offset, end, max_bytes, is_first)
+            size = found.size_in_bytes
+            if size:
+                room, is_first = (room - size if size < room else 0), False
+        if (
+            offset >= end
+            and place.key
+            and place.cached.high_watermark == log.high_watermark
+            and place.cached.log_start_offset == log_start
+            and not (size or diverging or notes.may_prefer or is_follower)
+        ):
+            quiet.append(place.identity)  # but a follower's offset is noted
+            continue
+        reads.append(
+            PartitionRead(
+                place.identity,
+                wanted,
+                0,
+                log.high_watermark,
+                log_start,
+                size,
+                diverging is not None,
+                offset >= end,
+                NO_REPLICA,
+                notes.may_prefer,
+                log,
+                found,
+                max_bytes,
+                diverging,
+            )
+        )
     return reads, quiet
 
 
-def _read(
-    broker: Broker,
-    place: FetchPlace,
-    room: int,
-    is_first: bool,
-    limits: ReadLimits,
-    needs_leader: bool,
+def _ended(
+    broker: Broker, place: FetchPlace, log: logs.Log | None, limits: ReadLimits
 ) -> PartitionRead | None:
-    cached, topic, notes, table = place.cached, place.topic, place.notes, broker.tables.logs
-    wanted = cached.requested
-    if topic is None:
-        return refused(
-            wanted, place.identity, int(fetch_errors.missing_topic_error(broker, wanted))
-        )
-    partition = topic.partitions[wanted.partition]
-    log = table.get(place.log, logs.Log)
+    """A partition with an error or a preferred replica, found before its log is read."""
+    wanted = place.cached.requested
+    if place.topic is None:
+        return _failed(place, fetch_errors.missing_topic_error(broker, wanted))
     if log is None:
-        return _failed(place, Error.NOT_LEADER_OR_FOLLOWER, partition)
-    if broker.failed_dirs and broker.has_lost(log.topic_id, log.partition):
-        return refused(wanted, place.identity, int(Error.KAFKA_STORAGE_ERROR))
-    epoch, replica_id = wanted.current_leader_epoch, limits.replica_id
-    is_elsewhere = partition.leader != broker.id or 0 <= epoch != partition.leader_epoch
-    if is_elsewhere or replica_id >= 0:  # nearly all requests are of consumers at the leader
-        error = fetch_errors.partition_error(broker, partition, wanted, needs_leader, replica_id)
-        if error is not NONE:
-            return _failed(place, error, partition)
-    if notes.preferred_replica >= 0:
-        return _preferred(place, log)
-    offset, diverging, max_bytes = wanted.fetch_offset, None, 0
-    is_outside = offset < log.log_start_offset
-    if wanted.last_fetched_epoch >= 0:
-        diverging = logs.diverging(log, offset, wanted.last_fetched_epoch)
-        is_outside = is_outside or diverging == logs.UNKNOWN_EPOCH
-    if is_outside or (diverging is None and offset > log.log_end_offset):
-        return _failed(place, Error.OFFSET_OUT_OF_RANGE, partition)
-    level, found = limits.isolation_level, logs.EMPTY
-    end = log.readable_end(level) if level else log.high_watermark
-    if offset < log.log_end_offset and diverging is None and not notes.is_held:
-        max_bytes = room if room < wanted.max_bytes else wanted.max_bytes
-        if max_bytes < 0 and offset < end:  # `LogSegment.read` throws
-            return refused(wanted, place.identity, int(Error.UNKNOWN_SERVER_ERROR))
-        found = logs.read(table, broker.id, log, offset, end, max_bytes, is_first)
-    if (
-        offset >= end
-        and cached.high_watermark == log.high_watermark
-        and cached.log_start_offset == log.log_start_offset
-        and found.size_in_bytes == 0
-        and diverging is None
-        and not notes.may_prefer
-        and place.key
-        and replica_id < 0  # the leader notes a follower's offset
-    ):
-        return None  # it is quiet, and no news for its session
-    return PartitionRead(
-        place.identity,
-        0,
-        log.high_watermark,
-        log.log_start_offset,
-        found.size_in_bytes,
-        diverging is not None,
-        offset >= end,
-        may_prefer=notes.may_prefer,
-        requested=wanted,
-        log=log,
-        found=found,
-        max_bytes=max_bytes,
-        epoch_end=diverging,
+        return _failed(place, Error.NOT_LEADER_OR_FOLLOWER)
+    if broker.has_lost(log.topic_id, log.partition):
+        return _failed(place, Error.KAFKA_STORAGE_ERROR)
+    partition = place.topic.partitions[wanted.partition]
+    error = fetch_errors.partition_error(
+        broker, partition, wanted, limits.needs_leader, limits.replica_id
     )
+    if error is not NONE:
+        return _failed(place, error)
+    replica, ends = place.notes.preferred_replica, (log.high_watermark, log.log_start_offset)
+    if replica < 0:
+        return None
+    return PartitionRead(place.identity, wanted, 0, *ends, 0, False, False, replica, log=log)
+
+
+def _failed(place: FetchPlace, error: Error) -> PartitionRead:
+    topic, read = place.topic, refused(place.cached.requested, place.identity, int(error))
+    if topic is not None and error in (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH):
+        read.leader = topic.partitions[read.requested.partition]
+    return read
 
 
 def is_older(broker: Broker, log: logs.Log, offset: int, end: int) -> bool:
@@ -179,22 +186,6 @@ def is_older(broker: Broker, log: logs.Log, offset: int, end: int) -> bool:
     if offset >= end or logs.is_in_last_segment(log, offset):
         return False
     return logs.segment_end(broker.tables.logs, broker.id, log, offset) < end
-
-
-def _preferred(place: FetchPlace, log: logs.Log) -> PartitionRead:
-    """A partition with a preferred replica: offsets, no records."""
-    ends, wanted = (log.high_watermark, log.log_start_offset), place.cached.requested
-    replica = place.notes.preferred_replica
-    return PartitionRead(
-        place.identity, 0, *ends, 0, False, False, replica, requested=wanted, log=log
-    )
-
-
-def _failed(place: FetchPlace, error: Error, partition: Partition) -> PartitionRead:
-    read = refused(place.cached.requested, place.identity, int(error))
-    if error in (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH):
-        read.leader = partition
-    return read
 
 
 def partition_response(
@@ -218,7 +209,7 @@ def partition_response(
         last_stable_offset=log.last_stable_offset if log.transactions else high_watermark,
         log_start_offset=log.log_start_offset,
         records_size_in_bytes=found.size_in_bytes,
-        batches=list(starmap(FetchedBatch, map(astuple, found.batches))),
+        batches=[FetchedBatch(*astuple(batch)) for batch in found.batches],
     )
     if read.preferred_replica >= 0:
         response.preferred_read_replica = read.preferred_replica

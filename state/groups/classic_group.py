@@ -199,7 +199,10 @@ class ClassicGroup(msgspec.Struct, tag_field="type", tag="classic"):
             self.static_members.pop(member.group_instance_id, None)
 
     def member_error(self, member_id: str, group_instance_id: str | None) -> Error:
-        """Return 25 UNKNOWN_MEMBER_ID, 82 FENCED_INSTANCE_ID, or NONE."""
+        """Return 25 UNKNOWN_MEMBER_ID, 82 FENCED_INSTANCE_ID, or NONE.
+
+        Static fencing (`group.instance.id`): an instance id belongs to its last member id.
+        """
         if group_instance_id is not None:
             known = self.static_members.get(group_instance_id)
             if known is None:

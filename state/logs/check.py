@@ -93,8 +93,8 @@ def _log(table: Table, broker: int, log: Log) -> Violations:
     start, high, end = log.log_start_offset, log.high_watermark, log.log_end_offset
     if not 0 <= start <= high <= end:
         yield f"log start offset {start} <= high watermark {high} <= log end offset {end} fails"
-    if not start <= log.last_stable_offset <= high:
-        yield f"last stable offset {log.last_stable_offset} is not from {start} to {high}"
+    if not log.start_batch <= log.last_stable_offset <= high:
+        yield f"last stable offset {log.last_stable_offset} is not from {log.start_batch} to {high}"
     if log.former_epochs:
         epochs = [former.epoch for former in log.former_epochs] + [log.leader_epoch]
         ends = [former.end_offset for former in log.former_epochs] + [end]

@@ -99,6 +99,7 @@ class StoredBatch(msgspec.Struct, array_like=True, gc=False):
     end_marker: EndMarker | None = None
     written: bytes | None = None
     greatest_delta: int | None = None
+    has_append_time: bool | None = None
 
     @property
     def last_offset(self) -> int:
@@ -154,6 +155,7 @@ class Log(msgspec.Struct, omit_defaults=True):
         is_whole: nothing is sealed, because the log cleaner needs the index.
         active: Kafka's active segment; None before the first roll check.
         rolled, rolled_bytes: the segments before it.
+        start_batch: base offset of the batch with the log start offset, which may be lower.
         deleted: deleted batches that count for timestamps (`state/logs/deleted_times.py`).
     """
 
@@ -179,14 +181,18 @@ class Log(msgspec.Struct, omit_defaults=True):
     rolled: Span = msgspec.field(default_factory=Span)
     rolled_bytes: int = 0
     active: ActiveSegment | None = None
+    start_batch: int = 0
     deleted: list[StoredBatch] = []
 
     @property
     def last_stable_offset(self) -> int:
-        """First offset that a read_committed consumer cannot read."""
+        """First offset that a read_committed consumer cannot read.
+
+        As in Kafka 4.3.1, it is below the log start offset if that is inside of a batch.
+        """
         if not self.transactions:
             return self.high_watermark
-        first_unstable = max(self.transactions[0].first_offset, self.log_start_offset)
+        first_unstable = max(self.transactions[0].first_offset, self.start_batch)
         return min(self.high_watermark, first_unstable)
 
     def readable_end(self, isolation_level: int) -> int:
@@ -479,6 +485,9 @@ def move_start(table: Table, broker: int, topic_id: Uuid, partition: int, offset
         if bounds.last_offset < log.log_start_offset:
             table.drop(chunk_key(broker, topic_id, partition, bounds.number))
     log.chunks = kept
+    first = next(batches_from(table, broker, log, log.log_start_offset), None)
+    is_indexed = first is not None and not log.segments
+    log.start_batch = first.base_offset if first and is_indexed else log.log_start_offset
     return log
 
 

@@ -136,8 +136,9 @@ def high_watermark(
     lag_time_max_ms: int,
     may_join: Callable[[int], bool],
 ) -> int | None:
-    """Return the end offset that all counted replicas have reached.
+    """Return the high watermark: the end offset that all counted replicas have reached.
 
+    Source: `Partition.maybeIncrementLeaderHW` in Kafka. The caller checks that it rises.
     Counted are the maximal ISR and caught-up replicas that may join it. None if the ISR is below
     `min_in_sync`.
     """

@@ -145,7 +145,7 @@ def end(
 
 
 def fire(broker: Broker, transactional_id: str) -> Decision:
-    """Handle a check: abort after the timeout, or send lost markers again."""
+    """Handle a check: abort after the transaction timeout, or send lost markers again."""
     current = find(broker, transactional_id)
     if current is None or isinstance(current, Error):
         return Decision()

@@ -222,7 +222,11 @@ def verification_error(current: TransactionMetadata | None, holder: ProducerIdAn
 
 
 def is_timed_out(current: TransactionMetadata, now: int) -> bool:
-    """True if an open transaction has exceeded its transaction.timeout.ms."""
+    """True if an open transaction has exceeded its transaction timeout.
+
+    The timeout is the producer's transaction.timeout.ms. The coordinator then aborts the
+    transaction (`transaction_coordinator.py`).
+    """
     return current.state == TransactionState.ONGOING and deadline(current) < now
 
 

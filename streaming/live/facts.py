@@ -1,7 +1,7 @@
 """Facts of clusters that belong to no entity, as rows that can be written and merged.
 
 Rows are never contradictory: a value is fixed by its key, and a span only grows. So their order and
-repeats do not matter.
+repeats do not matter. A row of a busy second replaces that of `DELAYS_KEPT` seconds before.
 
 Event time: a cluster's time is that up to which all of its logs are read. A log without new lines
 for `ALIVE_MS` of the micro-batches' time is not waited for.
@@ -13,11 +13,15 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import field
 
-from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.brokers import BrokerPresence, BrokerSpan, BrokerState
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange
 
 ALIVE_MS = 60_000
 """For how long after its last lines a log is waited for."""
+
+
+DELAYS_KEPT = 1_000
+"""Number of seconds of which delays of a broker are kept in the topic."""
 
 
 class FactRow(NamedTuple):
@@ -43,14 +47,12 @@ class ClusterFacts(msgspec.Struct):
     Attributes:
         known: the facts that machines use.
         spans: broker to source (topic and partition) to the span of its lines there.
-        places: producer id to the ids of the offsets that it committed in transactions.
         addresses: `host:port` to the broker there.
         listeners: the controllers' listeners, whose requests are no clients'.
     """
 
     known: KnownFacts = field(default_factory=KnownFacts)
     spans: dict[int, dict[str, LogSpan]] = field(default_factory=dict)
-    places: dict[int, dict[str, None]] = field(default_factory=dict)
     addresses: dict[str, int] = field(default_factory=dict)
     listeners: dict[str, None] = field(default_factory=dict)
 
@@ -61,11 +63,22 @@ class ClusterFacts(msgspec.Struct):
             known.topics[key] = value
         elif row.what == "producer":
             known.producers[int(key)] = value
-        elif row.what == "group":
-            groups = known.groups.setdefault(int(key.partition(" ")[0]), [])
-            groups += [value] if value not in groups else []
         elif row.what == "place":
-            self.places.setdefault(int(key.partition(" ")[0]), {})[value] = None
+            producer, _, _ = key.partition(" ")
+            group, topic, partition = msgspec.json.decode(value)
+            known.places.setdefault(int(producer), {})[group, topic, partition] = None
+        elif row.what == "presence":
+            state, end = value
+            broker, _, begin = key.partition(" ")
+            presence = known.presences.setdefault(int(broker), BrokerPresence())
+            presence.add(BrokerSpan(BrokerState(state), float(begin), end))
+        elif row.what == "fetch":
+            leader, follower, connection = key.split(" ", 2)
+            known.note_fetch(f"{leader} {follower}", connection, value)
+        elif row.what == "delay":
+            known.note_delay(int(key.partition(" ")[0]), *value)
+        elif row.what == "min-isr":
+            known.min_isr[key] = value
         elif row.what == "address":
             self.addresses[key] = value
         elif row.what == "listener":
@@ -73,17 +86,6 @@ class ClusterFacts(msgspec.Struct):
         elif row.what == "span":
             broker, _, source = key.partition(" ")
             self._span(int(broker), source, LogSpan(*value))
-
-    def has(self, what: str, key: str, value: str) -> bool:
-        """Return whether a fact that is no span is known."""
-        known, (number, _, _) = self.known, key.partition(" ")
-        if what == "topic":
-            return known.topics.get(key) == value
-        if what == "producer":
-            return known.producers.get(int(key)) == value
-        if what == "group":
-            return value in known.groups.get(int(number), ())
-        return value in self.places.get(int(number), {})
 
     def _span(self, broker: int, source: str, new: LogSpan) -> None:
         """Widen a span; a broker's log is covered where all of its sources are read."""
@@ -134,38 +136,40 @@ def learned(
         facts: those that are known.
         now: time of the micro-batch, in ms since 1970.
     """
-    new, places = KnownFacts(), dict[tuple[int, str], None]()
+    new, known = KnownFacts(), facts.known
     for each in exchanges:
         new.learn(each)
-        if each.line.api == "TXN_OFFSET_COMMIT":
-            producer = each.request.get("producerId", -1)
-            places |= {(producer, place): None for place in committed_places(each)}
-    for what, key, value in _facts_of(new, places):
-        if not facts.has(what, key, value):
-            yield FactRow(cluster, what, key, value)
+    for topic_id in new.topics.keys() - known.topics.keys():
+        yield FactRow(cluster, "topic", topic_id, new.topics[topic_id])
+    for number, name in new.producers.items():
+        if known.producers.get(number) != name:
+            yield FactRow(cluster, "producer", str(number), name)
+    for number, places in new.places.items():
+        for place in places.keys() - known.places.get(number, {}).keys():
+            value = msgspec.json.encode(place).decode()
+            yield FactRow(cluster, "place", f"{number} {value}", value)
     for broker, span in new.logs.items():
         read = LogSpan(*span, now)
         former = facts.spans.get(broker, {}).get(source, read)
         yield FactRow(cluster, "span", f"{broker} {source}", widened(former, read))
+    yield from (FactRow(cluster, *row) for row in _of_brokers(new, known))
 
 
-def _facts_of(new: KnownFacts, places: Iterable[tuple[int, str]]) -> Iterator[tuple[str, str, str]]:
-    """Kind, key and value of facts, without spans."""
-    yield from (("topic", topic_id, name) for topic_id, name in new.topics.items())
-    yield from (("producer", str(number), name) for number, name in new.producers.items())
-    for number, groups in new.groups.items():
-        yield from (("group", f"{number} {group}", group) for group in groups)
-    yield from (("place", f"{number} {place}", place) for number, place in places)
-
-
-def offset_id(group: str, topic: str, partition: int) -> str:
-    """The id of a committed offset as an entity; topic is its name, or its id if unknown."""
-    return msgspec.json.encode((group, topic, partition)).decode()
-
-
-def committed_places(exchange: RecordedExchange) -> Iterator[str]:
-    """The ids of the offsets in an OffsetCommit or TxnOffsetCommit, topics as in the request."""
-    group = str(exchange.request.get("groupId"))
-    for topic in exchange.request.get("topics") or ():
-        for partition in topic["partitions"]:
-            yield offset_id(group, bodies.topic_of(topic), partition["partitionIndex"])
+def _of_brokers(new: KnownFacts, known: KnownFacts) -> Iterator[tuple[str, str, Any]]:
+    """Kind, key and value of facts about replication."""
+    for broker, found in new.presences.items():
+        former = known.presences.get(broker, BrokerPresence()).spans
+        merged = BrokerPresence([BrokerSpan(*msgspec.structs.astuple(each)) for each in former])
+        for each in found.spans:
+            merged.add(each)
+        for each in merged.spans:
+            if each not in former:
+                yield "presence", f"{broker} {each.begin}", (each.state, each.end)
+    for pair, connections in new.fetched.items():
+        yield from (("fetch", f"{pair} {name}", time) for name, time in connections.items())
+    for second_of, delay_ms in new.delays.items():
+        broker, second = map(int, second_of.split(" "))
+        yield "delay", f"{broker} {second % DELAYS_KEPT}", (second, delay_ms)
+    for topic, min_isr in new.min_isr.items():
+        if known.min_isr.get(topic) != min_isr:
+            yield "min-isr", topic, min_isr

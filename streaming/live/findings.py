@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokertwin.recordings.audit.finders import OF_ENTITIES
+from brokertwin.recordings.audit.finders import FINDERS
 from brokertwin.recordings.history.entity import EntityKind
 from brokertwin.recordings.history.finding import EntityFinding, Severity
 
@@ -57,6 +57,6 @@ def rows_of(cluster: str, findings: Iterable[EntityFinding]) -> Iterator[Finding
 
 def _documents(finding: EntityFinding) -> Iterator[dict[str, Any]]:
     alone = FoundOnly([msgspec.structs.replace(finding, is_withdrawn=False)])
-    for finder in OF_ENTITIES:
+    for finder in FINDERS:
         for found in finder(alone):
             yield {**found.document(EVIDENCE_MAX), "cause": finding.cause}

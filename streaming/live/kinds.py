@@ -13,15 +13,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokertwin.recordings.history import bodies, sessions
+from brokertwin.recordings.history import sessions
 from brokertwin.recordings.history.entity import EntityKey, EntityKind, ObservedEntity
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange
 from brokertwin.recordings.history.finding import EntityFinding
-from brokertwin.recordings.history.group_offsets import COMMIT_APIS, ObservedOffsets
+from brokertwin.recordings.history.group_offsets import COMMIT_APIS, ObservedOffsets, of_partition
 from brokertwin.recordings.history.recording import KINDS
 from brokertwin.recordings.history.replication import REPLICATION
 from brokertwin.recordings.history.sessions import NONE, ObservedSessionCache, opened_by, session_of
-from brokertwin.streaming.live.facts import ClusterFacts, offset_id
+from brokertwin.streaming.live.facts import ClusterFacts
 
 SESSION, OFFSET = "session", "offset"
 SILENT = frozenset({SESSION, OFFSET})
@@ -32,6 +32,8 @@ DAY_MS = 24 * HOUR_MS
 KEPT_MS = {
     SESSION: HOUR_MS,
     "partition": HOUR_MS,
+    "replication": HOUR_MS,
+    "lag": DAY_MS,
     "client": DAY_MS,
     "session-cache": DAY_MS,
     "producer-in-partition": DAY_MS,
@@ -42,6 +44,11 @@ KEPT_MS = {
 KEPT_OTHERS_MS = 7 * DAY_MS
 """The same of the other kinds, as `offsets.retention.minutes` and
 `transactional.id.expiration.ms`."""
+
+
+def offset_id(group: str, topic: str, partition: int) -> str:
+    """The id of a committed offset as an entity; topic is its name, or its id if unknown."""
+    return msgspec.json.encode((group, topic, partition)).decode()
 
 
 class Route(NamedTuple):
@@ -68,10 +75,7 @@ class ObservedOffset(ObservedEntity, kw_only=True):
             yield from self.offsets.delete(exchange, known)
 
 
-WATCHED = {name: kind for name, kind in KINDS.items() if kind is not REPLICATION}
-"""Kinds without replication, whose facts about brokers are not among those of `facts`."""
-
-_OF_KEYS = {**WATCHED, "producer-id": WATCHED["producer"]}
+_OF_KEYS = {**KINDS, "producer-id": KINDS["producer"]}
 """The kind of a key by the name in the key."""
 
 
@@ -86,17 +90,18 @@ def machine_of(key: EntityKey) -> ObservedEntity:
 
 
 def routes(exchange: RecordedExchange, facts: ClusterFacts) -> Iterator[Route]:
-    """The entities that an exchange names."""
-    for kind in WATCHED.values():
+    """The entities that an exchange names; replicas alone for a request at a controller."""
+    for kind in (REPLICATION,) if exchange.is_internal else KINDS.values():
         if exchange.line.api in kind.apis:
             yield from _routes_to(kind, exchange, facts.known)
-    yield from _sessions(exchange)
-    yield from _offsets(exchange, facts)
+    if not exchange.is_internal:
+        yield from _sessions(exchange, facts.known)
+        yield from _offsets(exchange, facts.known)
 
 
 def _routes_to(kind: EntityKind, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Route]:
     for key in kind.keys_of(exchange, known):
-        part = kind.machine(key).part_of(exchange)
+        part = kind.machine(key).part_of(exchange, known)
         is_empty = kind.name == "partition" and not (
             part.request["batches"] or part.response["codes"]
         )
@@ -104,48 +109,30 @@ def _routes_to(kind: EntityKind, exchange: RecordedExchange, known: KnownFacts) 
             yield Route(key.kind, key.id, part)
 
 
-def _sessions(exchange: RecordedExchange) -> Iterator[Route]:
+def _sessions(exchange: RecordedExchange, known: KnownFacts) -> Iterator[Route]:
     """The session that a Fetch names, and the one that it opens."""
     line = exchange.line
     if line.api == "FETCH":
         numbers = {session_of(exchange.request)[0], opened_by(exchange)} - {NONE}
-        part = ObservedSessionCache().part_of(exchange) if numbers else exchange
+        part = ObservedSessionCache().part_of(exchange, known) if numbers else exchange
         for number in sorted(numbers):
             yield Route(SESSION, f"{number} {line.broker}", part)
 
 
-def _offsets(exchange: RecordedExchange, facts: ClusterFacts) -> Iterator[Route]:
+def _offsets(exchange: RecordedExchange, known: KnownFacts) -> Iterator[Route]:
     """The offsets that a request commits or deletes, or whose transaction it ends."""
     api, body = exchange.line.api, exchange.request
     if api == "END_TXN":
-        for place in facts.places.get(body.get("producerId", bodies.NO_PRODUCER), ()):
-            group, topic, number = msgspec.json.decode(place)
-            named = offset_id(group, facts.known.named(topic), number)
-            yield Route(OFFSET, named, exchange)
+        for group, topic, number in known.places.get(body.get("producerId", -1), ()):
+            yield Route(OFFSET, offset_id(group, known.named(topic), number), exchange)
     elif api in (*COMMIT_APIS, "OFFSET_DELETE"):
         topics = (exchange.response if api == "OFFSET_DELETE" else body).get("topics") or ()
         for topic in topics:
             for partition in topic["partitions"]:
                 number = partition["partitionIndex"]
-                named = offset_id(str(body.get("groupId")), facts.known.topic(topic), number)
-                yield Route(OFFSET, named, _of_partition(exchange, bodies.topic_of(topic), number))
-
-
-def _of_partition(exchange: RecordedExchange, topic: str, number: int) -> RecordedExchange:
-    """An exchange about offsets with one partition."""
-
-    def narrowed(body: object) -> object:
-        if not isinstance(body, dict):
-            return body
-        topics = [
-            {**each, "partitions": [p for p in each["partitions"] if p["partitionIndex"] == number]}
-            for each in body.get("topics") or ()
-            if bodies.topic_of(each) == topic
-        ]
-        return {**body, "topics": topics}
-
-    request, response = narrowed(exchange.request), narrowed(exchange.response)
-    return RecordedExchange(exchange.line, request, response, exchange.is_answered)
+                name = known.topic(topic)
+                named = offset_id(str(body.get("groupId")), name, number)
+                yield Route(OFFSET, named, of_partition(exchange, name, number, known))
 
 
 def kept_ms(kind: str) -> int:

@@ -11,7 +11,7 @@ number for each local address in logs.
 
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, tzinfo
 from hashlib import blake2b
 from pathlib import Path
@@ -27,7 +27,6 @@ from brokertwin.recordings.formats.documents import (
     Document,
     UnpairedDocuments,
     controllers_listeners,
-    listener_of,
 )
 from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.recordings.formats.pipeline import read_with
@@ -172,8 +171,7 @@ def read_rows(
         listeners = controllers_listeners(own_documents)
         found.listeners[cluster] = listeners
         known = listeners | facts.get(cluster, ClusterFacts()).listeners.keys()
-        of_clients = [each for each in own_documents if listener_of(each) not in known]
-        found.exchanges[cluster] = list(_exchanges(of_clients, found.counts))
+        found.exchanges[cluster] = list(_exchanges(own_documents, known, found.counts))
     return found
 
 
@@ -182,17 +180,20 @@ def _count(counts: Counter[str], summary: Summary) -> None:
     counts["damaged"] += sum(summary.dead.values())
 
 
-def _exchanges(documents: list[Document], counts: Counter[str]) -> Iterator[ReadExchange]:
+def _exchanges(
+    documents: list[Document], listeners: Collection[str], counts: Counter[str]
+) -> Iterator[ReadExchange]:
     times = {each.place: each.time for each in documents}
-    recording = of_documents(documents, Completion(None, {}))
+    recording = of_documents(documents, Completion(None, {}), listeners)
     counts["damaged"] += len(recording.broken)
-    for each in recording.exchanges:
-        if each.is_recorded:
-            counts["exchanges"] += 1
-            header = each.header
-            named = f"{each.connection} {header.correlation_id} {times[each.id]} {each.api}"
-            number = int.from_bytes(blake2b(named.encode(), digest_size=8).digest())
-            yield ReadExchange(number, exchange_of(each))
+    for found, is_internal in ((recording.exchanges, False), (recording.own, True)):
+        for each in found:
+            if each.is_recorded:
+                counts["exchanges"] += not is_internal
+                header = each.header
+                named = f"{each.connection} {header.correlation_id} {times[each.id]} {each.api}"
+                number = int.from_bytes(blake2b(named.encode(), digest_size=8).digest())
+                yield ReadExchange(number, exchange_of(each, is_internal))
 
 
 class _Brokers:

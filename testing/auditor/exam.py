@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple
 
 from brokertwin.clients.partitions import TopicPartition
@@ -23,8 +22,11 @@ from brokertwin.testing.auditor.plans import standing_faults
 from brokertwin.testing.auditor.workload import (
     MEMBERS,
     PLACEHOLDER,
+    PROCESSORS,
     PRODUCER,
+    READERS,
     SUCCESSOR,
+    VERB_OF,
     ZOMBIE,
     Log,
     ProcessRole,
@@ -84,19 +86,20 @@ class Exam(NamedTuple):
             UserError: the command cannot be started, or the broker does not work.
         """
         run = f"exam-client-{secrets.token_hex(4)}"
-        names = RunNames(run, f"{run}-group", f"{run}-id")
+        names = RunNames(run, f"{run}-output", f"{run}-group", f"{run}-id")
         cluster = ClusterLogs(self.broker, names)
         with cluster, KafkaProxy(self.broker, [*standing_faults(), *faults]) as proxy:
             with _Processes(self, names, proxy.bootstrap) as processes:
-                committed, late = self._work(processes, cluster)
+                committed, late = self._work(processes, cluster, names)
             evidence = RunEvidence(
                 topic=names.topic,
                 count=self.records,
                 roles=processes.roles,
                 statements=processes.statements(),
                 exchanges=proxy.requests(),
-                logs=cluster.read("read_uncommitted"),
+                logs=cluster.read(names.topic, "read_uncommitted"),
                 committed=committed,
+                output=self._output(cluster, names, processes),
                 late=late,
                 gave_up=processes.gave_up,
             )
@@ -106,28 +109,44 @@ class Exam(NamedTuple):
         return Verdict(judge(evidence), hits, requests, fenced, processes.gave_up)
 
     def _work(
-        self, processes: "_Processes", cluster: ClusterLogs
+        self, processes: "_Processes", cluster: ClusterLogs, names: RunNames
     ) -> tuple[dict[TopicPartition, Log], list[str]]:
         """Let all processes work; return the visible records and the names of late processes."""
         deadline = time.monotonic() + self.timeout_s
-        for role in (MEMBERS[0], PRODUCER, ZOMBIE):
+        for role in (MEMBERS[0], PROCESSORS[0], PRODUCER, ZOMBIE):
             processes.start(role)
         wait_until(lambda: processes.has_begun(ZOMBIE), deadline)
-        for role in (SUCCESSOR, MEMBERS[1]):
+        for role in (SUCCESSOR, MEMBERS[1], PROCESSORS[1]):
             processes.start(role)
-        writers = [role for role in processes.roles if role.work is not WorkKind.CONSUME]
+        writers = [role for role in processes.roles if role.work not in READERS]
         wait_until(lambda: not processes.running(writers), deadline)
         late = processes.kill(writers)
         if WorkKind.TRANSACT in self.works:
-            cluster.end_transactions()
-        committed = cluster.read("read_committed")
-        members = [role for role in processes.roles if role.work is WorkKind.CONSUME]
+            cluster.end_transactions([names.transactional_id])
+        committed = cluster.read(names.topic, "read_committed")
+        readers = [role for role in processes.roles if role.work in READERS]
         wanted = {name for log in committed.values() for _, name in log}
+        verbs = [VERB_OF[work] for work in self.works if work in READERS]
         deadline = time.monotonic() + self.timeout_s
-        wait_until(lambda: wanted <= processes.read() or not processes.running(members), deadline)
-        processes.terminate(members)
-        wait_until(lambda: not processes.running(members), time.monotonic() + CLOSE_S)
-        return committed, late + processes.kill(members)
+        wait_until(
+            lambda: (
+                all(wanted <= processes.names_after(verb) for verb in verbs)
+                or not processes.running(readers)
+            ),
+            deadline,
+        )
+        processes.terminate(readers)
+        wait_until(lambda: not processes.running(readers), time.monotonic() + CLOSE_S)
+        return committed, late + processes.kill(readers)
+
+    def _output(self, cluster: ClusterLogs, names: RunNames, processes: "_Processes") -> list[str]:
+        """Return the names of the records in the output topic."""
+        started = [role for role in processes.roles if role.work is WorkKind.PROCESS]
+        if not started:
+            return []
+        cluster.end_transactions(map(names.transactional_id_of, started))
+        logs = cluster.read(names.output, "read_committed")
+        return [name for log in logs.values() for _, name in log]
 
 
 class _Processes:
@@ -147,12 +166,7 @@ class _Processes:
     def __enter__(self) -> "_Processes":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill(list(self._running))
         for reader in self._readers:
             reader.join()
@@ -201,13 +215,13 @@ class _Processes:
         """Return the statements of each process so far."""
         return {name: list(statements(list(lines))) for name, lines in self._lines.items()}
 
-    def read(self) -> set[str]:
-        """Return the names of records that members have read."""
+    def names_after(self, verb: str) -> set[str]:
+        """Return the names of records in lines with a verb."""
         return {
             words[-1]
             for lines in self.statements().values()
-            for verb, words in lines
-            if verb == "read"
+            for each, words in lines
+            if each == verb
         }
 
     def has_begun(self, role: ProcessRole) -> bool:

@@ -6,12 +6,14 @@ records    an acknowledged record is in the log once, in its producer's order; n
 commits    no committed offset goes back within a generation; none passes a record that no member
            has read
 owners     a partition has one member in a generation
+processing each visible record is once in the output of processors, and no other record is there
 fencing    no request of a producer or member that knows it is fenced
 progress   each process ends in time without an error (the zombie may fail), all records of the
            producer are acknowledged, and the members read all that is visible: plans have only
            trouble that passes
 """
 
+from collections import Counter
 from collections.abc import Iterator
 
 from brokertwin.clients.partitions import TopicPartition
@@ -35,6 +37,7 @@ def judge(evidence: RunEvidence) -> list[Violation]:
         *exchanges.after_fencing(seen),
         *_unacknowledged(evidence, audit),
         *_reading(evidence, audit, seen),
+        *_processing(evidence),
         *(Violation("progress", f"{name} did not end in time") for name in evidence.late),
         *(
             Violation("progress", f"{name} gave up: {text}")
@@ -110,3 +113,30 @@ def _reading(
                 missing.append(name)
     if missing:
         yield Violation("progress", f"{_some(missing)} are visible and were not read")
+
+
+def _processing(evidence: RunEvidence) -> Iterator[Violation]:
+    """Report records that are not once in the output, and others that are there."""
+    if not any(role.work is WorkKind.PROCESS for role in evidence.roles):
+        return
+    visible = [name for log in evidence.committed.values() for _, name in log]
+    found = Counter(evidence.output)
+    reported = {
+        words[0]
+        for lines in evidence.statements.values()
+        for verb, words in lines
+        if verb == "copied"
+    }
+    twice = [name for name, count in found.items() if count > 1]
+    strange = sorted(found.keys() - set(visible))
+    missing = [name for name in visible if name not in found]
+    lost = [name for name in missing if name in reported]
+    late = [name for name in missing if name not in reported]
+    for promise, names, text in (
+        ("processing", twice, "are in the output more than once"),
+        ("processing", strange, "are in the output, but not visible in the input"),
+        ("processing", lost, "were reported as copied, and are not in the output"),
+        ("progress", late, "are visible and were not processed"),
+    ):
+        if names:
+            yield Violation(promise, f"{_some(names)} {text}")

@@ -1,5 +1,6 @@
 """The cluster of a run, without the proxy: its topic, the end of its transactions, its logs."""
 
+from collections.abc import Iterable
 from contextlib import closing, suppress
 from typing import Any, Literal
 
@@ -17,7 +18,7 @@ from brokertwin.clients.partitions import TopicPartition
 from brokertwin.errors import UserError
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.kafka_io.topics import quiet
-from brokertwin.testing.auditor.workload import PARTITIONS, Log, RunNames
+from brokertwin.testing.auditor.workload import PARTITIONS, Log, RunNames, WorkKind
 
 TIMEOUT_S = 30.0
 FETCH_WAIT_MS = 20
@@ -25,7 +26,7 @@ FETCH_WAIT_MS = 20
 
 
 class ClusterLogs:
-    """The topic, group and transactional id of a run; in a `with`, which deletes them.
+    """The topics and groups of a run; in a `with`, which deletes them.
 
     Args:
         address: host and port of a broker.
@@ -41,9 +42,10 @@ class ClusterLogs:
         self._admin = AdminClient(self._client)
 
     def __enter__(self) -> "ClusterLogs":
-        new = NewTopic(self._names.topic, num_partitions=PARTITIONS)
+        topics = (self._names.topic, self._names.output)
+        new = [NewTopic(topic, num_partitions=PARTITIONS) for topic in topics]
         try:
-            for future in self._admin.create_topics([new], request_timeout=TIMEOUT_S).values():
+            for future in self._admin.create_topics(new, request_timeout=TIMEOUT_S).values():
                 future.result()
         except KafkaException as error:
             raise UserError(
@@ -53,23 +55,27 @@ class ClusterLogs:
         return self
 
     def __exit__(self, *_: object) -> None:
-        topics = self._admin.delete_topics([self._names.topic], request_timeout=TIMEOUT_S)
-        groups = self._admin.delete_consumer_groups([self._names.group], request_timeout=TIMEOUT_S)
+        topics = self._admin.delete_topics(
+            [self._names.topic, self._names.output], request_timeout=TIMEOUT_S
+        )
+        names = [self._names.group, self._names.group_of(WorkKind.PROCESS)]
+        groups = self._admin.delete_consumer_groups(names, request_timeout=TIMEOUT_S)
         for future in (*topics.values(), *groups.values()):
-            with suppress(KafkaException):  # the group may not exist, or still have a member
+            with suppress(KafkaException):  # a group may not exist, or still have a member
                 future.result()
 
-    def end_transactions(self) -> None:
+    def end_transactions(self, transactional_ids: Iterable[str]) -> None:
         """Abort open transactions, so that read_committed reads to the end."""
-        producer = Producer({**self._client, "transactional.id": self._names.transactional_id})
-        producer.init_transactions(TIMEOUT_S)
+        for each in transactional_ids:
+            producer = Producer({**self._client, "transactional.id": each})
+            producer.init_transactions(TIMEOUT_S)
 
     def read(
-        self, isolation: Literal["read_committed", "read_uncommitted"]
+        self, topic: str, isolation: Literal["read_committed", "read_uncommitted"]
     ) -> dict[TopicPartition, Log]:
         """Return the records of each partition, to its end."""
         found: dict[TopicPartition, Log] = {
-            TopicPartition(self._names.topic, number): [] for number in range(PARTITIONS)
+            TopicPartition(topic, number): [] for number in range(PARTITIONS)
         }
         settings = {
             "group.id": "exam-client-reader",
@@ -85,12 +91,12 @@ class ClusterLogs:
                 message = reader.poll(TIMEOUT_S)
                 if message is None:
                     raise UserError(
-                        f"Cannot read topic {self._names.topic} to its end in {TIMEOUT_S:.0f} s.",
+                        f"Cannot read topic {topic} to its end in {TIMEOUT_S:.0f} s.",
                         "Check that the broker is running.",
                     )
                 number, offset, value = message.partition(), message.offset(), message.value()
                 assert number is not None and offset is not None, "both are known of a message"
-                at = TopicPartition(self._names.topic, number)
+                at = TopicPartition(topic, number)
                 error = message.error()
                 if error is None:
                     found[at].append((offset, (value or b"").decode()))

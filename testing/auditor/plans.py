@@ -31,6 +31,12 @@ RETRIABLE: Mapping[str, tuple[str, ...]] = {
 }
 """APIs of plans with errors after which a client retries."""
 
+RETRIABLE_OF_OFFSETS: Mapping[str, tuple[str, ...]] = {
+    "ADD_OFFSETS_TO_TXN": ("CONCURRENT_TRANSACTIONS", "NOT_COORDINATOR"),
+    "TXN_OFFSET_COMMIT": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR"),
+}
+"""The same for clients that commit offsets in transactions."""
+
 OFTEN = ("PRODUCE", "PRODUCE", "END_TXN", "OFFSET_COMMIT", "FETCH")
 """APIs that are drawn more often than others."""
 
@@ -38,22 +44,28 @@ LATEST = 6
 """Greatest `nth` of a fault."""
 
 
-def faults_of(seed: int) -> list[FaultSpec]:
-    """Return the faults of a seed; the same in every run."""
+def faults_of(seed: int, has_offsets: bool = False) -> list[FaultSpec]:
+    """Return the faults of a seed, the same in every run.
+
+    Args:
+        seed: the seed.
+        has_offsets: the client commits offsets in transactions.
+    """
     chance = Random(f"exam-client {seed}")
-    return [_fault(chance) for _ in range(chance.randint(1, FAULTS_MAX))]
+    retriable = {**RETRIABLE, **RETRIABLE_OF_OFFSETS} if has_offsets else RETRIABLE
+    return [_fault(chance, retriable) for _ in range(chance.randint(1, FAULTS_MAX))]
 
 
-def _fault(chance: Random) -> FaultSpec:
-    api = chance.choice((*RETRIABLE, *OFTEN))
+def _fault(chance: Random, retriable: Mapping[str, tuple[str, ...]]) -> FaultSpec:
+    api = chance.choice((*retriable, *OFTEN))
     effects = [Effect.LOSE, Effect.LOSE, Effect.CUT, Effect.DELAY]
-    if RETRIABLE[api]:
+    if retriable[api]:
         effects.append(Effect.FAIL)
     effect = chance.choice(effects)
     nth = chance.randint(1, LATEST)
     times = chance.choice((1, 1, 1, 2))
     if effect is Effect.FAIL:
-        error = chance.choice(RETRIABLE[api])
+        error = chance.choice(retriable[api])
         return FaultSpec(effect=effect, api=api, error=error, nth=nth, times=times)
     if effect is Effect.DELAY:
         return FaultSpec(effect=effect, api=api, ms=chance.choice(DELAYS_MS), nth=nth, times=times)

@@ -16,9 +16,6 @@ PARTITIONS = 3
 PER_TRANSACTION = 3
 """Records in a transaction."""
 
-ABORTED_EACH = 3
-"""Every third transaction is aborted."""
-
 RECORDS_PER_TRANSACTION = 10
 """A producer begins a transaction for each 10 records of `--count`."""
 
@@ -31,6 +28,8 @@ class WorkKind(StrEnum):
     PRODUCE = "produce"
     TRANSACT = "transact"
     CONSUME = "consume"
+    PROCESS = "process"
+    """Consume, and produce to the output topic, in one transaction."""
 
 
 class ProcessRole(NamedTuple):
@@ -44,16 +43,35 @@ class RunNames(NamedTuple):
     """Names of a run in the cluster."""
 
     topic: str
+    output: str
     group: str
     transactional_id: str
+
+    def group_of(self, work: WorkKind) -> str:
+        """Return the group of members, or that of processors."""
+        return f"{self.group}-{work.value}" if work is WorkKind.PROCESS else self.group
+
+    def transactional_id_of(self, role: ProcessRole) -> str:
+        """Return the one id of the producers, or a processor's own."""
+        own = f"{self.transactional_id}-{role.name}"
+        return own if role.work is WorkKind.PROCESS else self.transactional_id
 
 
 PRODUCER = ProcessRole("producer", WorkKind.PRODUCE)
 ZOMBIE = ProcessRole("zombie", WorkKind.TRANSACT)
 SUCCESSOR = ProcessRole("successor", WorkKind.TRANSACT)
 MEMBERS = (ProcessRole("member-1", WorkKind.CONSUME), ProcessRole("member-2", WorkKind.CONSUME))
-ROLES = (PRODUCER, ZOMBIE, SUCCESSOR, *MEMBERS)
+PROCESSORS = (
+    ProcessRole("processor-1", WorkKind.PROCESS),
+    ProcessRole("processor-2", WorkKind.PROCESS),
+)
+ROLES = (PRODUCER, ZOMBIE, SUCCESSOR, *MEMBERS, *PROCESSORS)
 """The successor has the zombie's transactional id and fences it."""
+
+VERB_OF: Mapping[WorkKind, str] = {WorkKind.CONSUME: "read", WorkKind.PROCESS: "copied"}
+"""Line for each record of a kind of work that ends with SIGTERM."""
+
+READERS = VERB_OF.keys()
 
 
 class PlannedRecord(NamedTuple):
@@ -85,8 +103,9 @@ def environment(role: ProcessRole, names: RunNames, bootstrap: str, count: int) 
         "EXAM_NAME": role.name,
         "EXAM_TOPIC": names.topic,
         "EXAM_PARTITIONS": str(PARTITIONS),
-        "EXAM_GROUP": names.group,
-        "EXAM_TRANSACTIONAL_ID": names.transactional_id,
+        "EXAM_OUTPUT": names.output,
+        "EXAM_GROUP": names.group_of(role.work),
+        "EXAM_TRANSACTIONAL_ID": names.transactional_id_of(role),
         "EXAM_COUNT": str(count_for(role.work, count)),
     }
 
@@ -107,7 +126,7 @@ def planned(roles: Iterable[ProcessRole], count: int) -> Iterator[PlannedRecord]
                     yield PlannedRecord(name, role.name, f"{role.name}-{transaction}", partition)
 
 
-VERBS: Mapping[str, int] = {"acked": 1, "committed": 1, "aborted": 1, "read": 3}
+VERBS: Mapping[str, int] = {"acked": 1, "committed": 1, "aborted": 1, "read": 3, "copied": 1}
 """Known lines with the number of their words. Other lines are ignored."""
 
 
@@ -134,6 +153,7 @@ class RunEvidence(msgspec.Struct, kw_only=True):
         exchanges: requests with responses, as `KafkaProxy.requests()` returns them.
         logs: the partitions' records at the end.
         committed: the same, read with read_committed.
+        output: names of the records of the output topic, read with read_committed.
         late: names of processes that did not end in time.
         gave_up: names of processes that ended with an error, and its text.
     """
@@ -145,5 +165,6 @@ class RunEvidence(msgspec.Struct, kw_only=True):
     exchanges: list[dict[str, object]]
     logs: dict[TopicPartition, Log]
     committed: dict[TopicPartition, Log]
+    output: list[str] = []
     late: list[str] = []
     gave_up: dict[str, str] = {}

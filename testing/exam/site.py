@@ -81,17 +81,18 @@ class Site(NamedTuple):
         return ", ".join(found)
 
 
-def look(address: Address, settings: Iterable[str]) -> Site:
+def look(address: Address, settings: Iterable[str], patience: float = 1.0) -> Site:
     """Connect to a broker and return its facts.
 
     Args:
         address: address of a broker.
         settings: names of broker settings to describe.
+        patience: factor for the time limit, for slow brokers.
 
     Raises:
         UserError: the broker cannot be reached or does not speak Kafka's protocol.
     """
-    deadline = time.monotonic() + LOOK_S
+    deadline = time.monotonic() + LOOK_S * max(patience, 1)
     try:
         connection = ExamConnection(address, lambda: deadline)
         try:

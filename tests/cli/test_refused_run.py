@@ -11,6 +11,8 @@ from tests.support.console import brokertwin
 
 NO_JAVA = {"JAVA_HOME": "/nonexistent"}
 NOBODY = "127.0.0.1:1"
+NOW = "--available-now"
+"""The checkpoint is checked before Java, which a job without new events does not need."""
 
 
 def refused(directory: Path, *words: str, **environment: str) -> list[str]:
@@ -99,7 +101,7 @@ def test_what_follows_offsets_needs_a_directory_and_time(
 def test_a_checkpoint_that_is_a_file(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("mine")
-    [message, hint] = refused(tmp_path, "--checkpoint", str(file))
+    [message, hint] = refused(tmp_path, "--checkpoint", str(file), NOW, **NO_JAVA)
     assert message == f"--checkpoint {file} is a file."
     assert hint == "Pass a directory."
     assert file.read_text() == "mine"
@@ -107,14 +109,14 @@ def test_a_checkpoint_that_is_a_file(tmp_path: Path) -> None:
 
 def test_a_checkpoint_that_cannot_be_written(tmp_path: Path) -> None:
     """No user can create a directory below /proc, not even root."""
-    [message, _] = refused(tmp_path, "--checkpoint", "/proc/checkpoint")
+    [message, _] = refused(tmp_path, "--checkpoint", "/proc/checkpoint", NOW, **NO_JAVA)
     assert message.startswith("Cannot write to the checkpoint /proc/checkpoint: ")
 
 
 def test_a_directory_that_is_no_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.jpeg").write_text("mine")
-    [message, hint] = refused(tmp_path, "--checkpoint", str(tmp_path / "photos"))
+    [message, hint] = refused(tmp_path, "--checkpoint", str(tmp_path / "photos"), NOW, **NO_JAVA)
     assert message == (
         f"--checkpoint {tmp_path}/photos is a directory with other files, but not a checkpoint of"
         " brokertwin."

@@ -32,7 +32,7 @@ CROWDED = [*[Step.SEND] * 6, *[Step.REQUEST] * 6, Step.ANSWER, Step.WAIT, Step.C
 REFUSING = [*FAULTY, *[Step.WAIT] * 2, Step.REFUSE]
 
 LOSSY = settings(
-    max_examples=examples(30),
+    max_examples=examples(18),
     deadline=None,
     derandomize=True,
     database=None,

@@ -24,8 +24,6 @@ SCENARIOS_MAX = 60
 """Of more scenarios that compare a response of an API, only each second or third is played."""
 
 LIMIT_S = 20
-DEVIATING = {"txn_delete_records_of_open_transaction", "bad_batch_append_time"}
-"""Scenarios in which a gateway deviates without a plant."""
 
 _SIZE = struct.Struct(">i")
 
@@ -246,7 +244,6 @@ def about(api: str) -> list[tuple[ExamSubject, Scenario]]:
         for subject, scenario in selected()
         if scenario.brokers == 1
         and scenario.limit_s <= LIMIT_S
-        and scenario.name not in DEVIATING
         and any(step.api == api and step.label for step in scenario.steps)
         and not any(step.do is Do.RAW for step in scenario.steps)
     ]

@@ -1,4 +1,4 @@
-"""Scenarios with changed fields or repeated requests, compared with Kafka.
+"""Scenarios of the exam with changed fields or repeated requests, compared with Kafka.
 
 `GOLDENS=compare EXAMPLES=500` plays that many others, no fewer than a check does.
 """
@@ -7,51 +7,30 @@ import difflib
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+import msgspec
 import pytest
 
-from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.engine.engine import now_ms
 from brokertwin.gateway.engine.local_engine import LocalEngine
-from brokertwin.kafka_io import properties
-from tests.conformance.transcript import REGISTRY
-from tests.support.changed_scenarios import AGAIN, NAMES, WHOLE, Changes, played
+from brokertwin.testing.exam.site import Site, look
+from tests.exam.record import SETTINGS as RECORDED
+from tests.support.changed_scenarios import AGAIN, Changes, played, scenarios
 from tests.support.gateways import running_gateway
 from tests.support.goldens import IS_LIVE, real_broker, source_of, tape
 from tests.support.stepped_clock import SkippingClock
 from tests.support.walk_sides import seeds
 
+SETTINGS = {**RECORDED, "group.initial.rebalance.delay.ms": "0"}
 SCENARIOS = 60
-REPEATED = (
-    "idem_duplicates_of_last_five",
-    "fetch_wrong_session_epoch",
-    "grp_commit_checks",
-    "txn_end_v5_bumps_epoch",
-    "idem_old_epoch",
-    "fetch_session_close",
-    "grp_heartbeat_errors",
-    "txn_fenced_by_new_epoch",
-    "idem_sequence_wraps",
-    "fetch_incremental_add_and_forget",
-    "grp_static_fencing",
-    "txn_add_offsets_errors",
-    "idem_new_epoch_starts_at_zero",
-    "fetch_unknown_session_id",
-    "grp_leave_batch",
-    "txn_commit",
-    "idem_sequence_gap",
-    "fetch_incremental_only_changed",
-    "fetch_session_log_start_change",
-    "idem_two_partitions",
-)
-"""The scenarios with repeated requests; drawn ones missed broken rules for duplicates."""
+REPEATED = ("idem_", "fetch_session", "txn_", "grp_")
+"""Beginnings of the scenarios with repeated requests; other ones missed broken rules for
+duplicates."""
 
 RATES = ((0.05, 0.0), (0.15, 0.0), (0.0, 0.9))
 """Shares of changed fields and of repeated requests, selected by the seed."""
-PROPERTIES = Path(__file__).parent.parent / "conformance" / "broker.properties"
 LEAST = {"apis": 12, "errors": 20, "changes": 50, "again": 60, "whole": 20}
 """Minimum numbers of APIs, errors of an API, changes, repeated requests, and unbroken scenarios."""
 
@@ -62,7 +41,7 @@ TRIES = 3
 
 
 class Played(NamedTuple):
-    """The result of a scenario: changes, errors counted by API, the transcript."""
+    """The result of a scenario: changes, errors counted by API, observations and the end."""
 
     changes: list[str]
     errors: dict[str, int]
@@ -70,43 +49,43 @@ class Played(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
-    """Start a real broker with the conformance settings, if one is needed."""
-    directory = tmp_path_factory.mktemp("changed") / "broker"
-    with real_broker(directory, properties.read(PROPERTIES)) as address:
-        yield address
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site | None]:
+    """Start a real broker, if one is needed."""
+    with real_broker(tmp_path_factory.mktemp("changed") / "broker", SETTINGS) as address:
+        yield look(address, []) if IS_LIVE else None
 
 
 def name_of(seed: int) -> str:
     """Return the scenario's name."""
-    turn, rate = divmod(seed, len(RATES))
-    is_repeated = RATES[rate][1] > 0 and turn < len(REPEATED)
-    return REPEATED[turn] if is_repeated else Random(seed).choice(NAMES)
+    is_repeated = RATES[seed % len(RATES)][1] > 0
+    names = [name for name in scenarios() if not is_repeated or name.startswith(REPEATED)]
+    return Random(seed).choice(names)
 
 
-def play(name: str, seed: int, address: Address, clock: SkippingClock | None = None) -> Played:
+def play(name: str, seed: int, site: Site, clock: SkippingClock | None = None) -> Played:
     changes, errors = Changes(f"{seed} {name}", *RATES[seed % len(RATES)]), Counter[str]()
-    transcript = played(name, changes, address, errors, clock)
+    transcript = played(scenarios()[name], changes, site, errors, clock)
     return Played([*changes.made], dict(errors), transcript)
 
 
 @pytest.mark.compares
-def test_changed_scenarios_have_the_transcripts_of_a_real_broker(real: Address) -> None:
+def test_changed_scenarios_have_the_transcripts_of_a_real_broker(real: Site) -> None:
     met: Counter[str] = Counter()
     again, reached = 0, Counter[str]()
     walks = seeds(SCENARIOS)
-    given = properties.read(PROPERTIES)
     clock = None if IS_LIVE else SkippingClock()
     engine_type = partial(LocalEngine, clock=clock or now_ms)
     with (
-        tape("scenarios/changed", given) as recording,
-        running_gateway(given, engine_type=engine_type) as gateway,
+        tape("scenarios/changed", SETTINGS) as recording,
+        running_gateway(SETTINGS, engine_type=engine_type) as gateway,
     ):
+        site = look(gateway.addresses[1], [])
         for seed in walks:
             name = name_of(seed)
-            key = [name, seed, RATES, source_of(REGISTRY[name]["fn"], Changes)]
+            steps = msgspec.to_builtins(scenarios()[name].steps)
+            key = [name, seed, RATES, steps, source_of(Changes)]
             for attempt in range(TRIES):
-                ours = play(name, seed, gateway.addresses[1], clock)
+                ours = play(name, seed, site, clock)
                 theirs = Played(*recording.answer(key, partial(play, name, seed, real)))
                 again += attempt > 0
                 if ours.transcript == theirs.transcript:
@@ -120,7 +99,7 @@ def test_changed_scenarios_have_the_transcripts_of_a_real_broker(real: Address) 
             met.update(theirs.errors)
             reached["changes"] += len(theirs.changes)
             reached["again"] += sum(each.startswith(AGAIN) for each in theirs.changes)
-            reached["whole"] += theirs.transcript[-1] == WHOLE
+            reached["whole"] += theirs.transcript[-1] == ""
     assert again <= max(AGAIN_MOST * len(walks), 4)
     reached["apis"] = len({each.partition(" ")[0] for each in met})
     reached["errors"] = sum(not each.endswith(" 0") for each in met)

@@ -18,7 +18,7 @@ import pytest
 
 from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.state.logs import log as logs
-from tests.conformance import wire
+from tests.support import wire
 from tests.support.gateways import Running, running_gateway
 from tests.support.goldens import (
     KEEPING,

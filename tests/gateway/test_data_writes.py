@@ -21,6 +21,7 @@ class LateStore(LocalEngine):
 
     def put(self, data: bytes) -> asyncio.Future[str]:
         stored = super().put(data)
+        assert isinstance(stored, str)
         late: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.puts += 1
         self.writing += 1
@@ -31,7 +32,7 @@ class LateStore(LocalEngine):
             if b"lost" in data:
                 late.set_exception(OSError("no room"))
             else:
-                late.set_result(stored.result())
+                late.set_result(stored)
 
         asyncio.get_running_loop().call_later(0.3 - 0.02 * self.puts, written)
         return late

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance import wire
 from tests.gateway.test_cleaner_like_kafka import Side
+from tests.support import wire
 from tests.support.gateways import running_gateway
 from tests.support.goldens import KEEPING, WRITTEN_MS, Tape, real_broker, tape
 from tests.support.patience import wait_until

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from brokertwin.gateway.engine.local_engine import LocalEngine
-from tests.conformance import wire
 from tests.gateway.test_cleaner_like_kafka import Side
+from tests.support import wire
 from tests.support.gateways import running_gateway
 from tests.support.goldens import KEEPING, real_broker, tape
 from tests.support.patience import wait_until

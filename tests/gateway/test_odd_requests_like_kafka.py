@@ -10,7 +10,7 @@ from itertools import permutations, product
 from typing import Any
 
 from brokertwin.gateway.edge_fields import Address
-from tests.conformance import wire
+from tests.support import wire
 from tests.support.goldens import WRITTEN_MS
 from tests.support.patience import wait_until
 from tests.support.walk_sides import ZERO, Sides, Step, both_sides

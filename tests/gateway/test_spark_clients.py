@@ -1,6 +1,6 @@
-"""Unmodified clients and wire scenarios against a running Spark job.
+"""Unmodified clients and scenarios of the exam against a running Spark job.
 
-A request takes about a micro-batch, so `runs` starts clients and scenarios concurrently on one job,
+A request takes about a micro-batch, so `runs` starts clients and the exam concurrently on one job,
 and the tests check the results.
 """
 
@@ -19,10 +19,9 @@ import confluent_kafka.admin
 import kafka
 import pytest
 
-from brokertwin.kafka_io import properties
 from brokertwin.state.configs.broker_config import parse
-from tests.conformance.runs import difference
-from tests.conformance.transcript import REGISTRY
+from brokertwin.testing.exam.model import subjects
+from brokertwin.testing.exam.verdicts import Outcome, Result
 from tests.gateway.records.test_log_cleaner import LEFT, LEFT_OF_TWO
 from tests.gateway.records.test_log_cleaner import records as left_of
 from tests.gateway.records.test_log_cleaner import write as write_wave
@@ -47,6 +46,7 @@ from tests.gateway.test_mixed_group_clients import (
 )
 from tests.gateway.test_mixed_group_clients import PARTITIONS as GROUP_PARTITIONS
 from tests.support.batches import batch
+from tests.support.exams import deviating, examined
 from tests.support.gateway_processes import gateway as gateway_process
 from tests.support.gateways import Running, produce_body, serving
 from tests.support.kafka_tools import run_tool
@@ -63,16 +63,15 @@ from tests.support.round_trips import (
     records,
 )
 from tests.support.running_jobs import RunningJob
-from tests.support.sources import ROOT
 from tests.support.time_outs import time_outs
 from tests.support.watched_fetches import WatchedEngine, in_one_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
-CLIENTS, WIRE, FULL_CACHE = CLUSTERS = ("clients", "wire", "full-cache")
+CLIENTS, EXAMINED = CLUSTERS = ("clients", "examined")
 SETTINGS = {
-    **properties.read(ROOT / "tests" / "conformance" / "broker.properties"),
-    "max.incremental.fetch.session.cache.slots": "8",
+    "auto.create.topics.enable": "true",
+    "group.initial.rebalance.delay.ms": "0",
     "group.consumer.session.timeout.ms": "45000",
     "group.consumer.heartbeat.interval.ms": "10000",
     "group.consumer.assignment.interval.ms": "100",
@@ -83,16 +82,12 @@ WANTED = records(COUNT)
 SESSION_PARTITIONS, SESSION_POLLS = 200, 50
 SESSION_PATIENCE_S = 300
 LINES = [f"line {number}" for number in range(50)]
-SCENARIOS = {
-    "evict_full_cache_gives_no_session": FULL_CACHE,
-    "cluster_describe": WIRE,
-    "fetch_session_close": WIRE,
-    "grp_member_id_required": WIRE,
-    "idem_sequence_gap": WIRE,
-    "ok_pipelined_in_order": WIRE,
-    "txn_commit": WIRE,
-}
-"""One scenario of each subject, and its cluster."""
+SCENARIOS = (
+    *("configs_set_and_delete", "grp_member_id_required", "cons_leave", "fetch_session_close"),
+    *("idem_sequence_gap", "pipelined_in_order", "describe_cluster", "off_simple_commit"),
+    *("share_leave", "streams_leave", "txn_commit", "tv2_end_bumps_epoch"),
+)
+"""One scenario of each subject for one broker."""
 
 SCENARIO_PATIENCE = 40
 """Factor by which a scenario may be slower than with Kafka."""
@@ -127,10 +122,14 @@ def runs(
 ) -> Iterator[dict[str, Future[Any]]]:
     """Run all slow parts concurrently."""
     bootstrap = gateways[CLIENTS].bootstrap
-    tasks: dict[str, Callable[[], Any]] = {
-        name: partial(difference, name, *gateways[cluster].addresses[1], SCENARIO_PATIENCE)
-        for name, cluster in SCENARIOS.items()
-    }
+    tasks: dict[str, Callable[[], Any]] = {}
+    tasks["exam"] = partial(
+        examined,
+        gateways[EXAMINED].addresses[1],
+        *SCENARIOS,
+        patience=SCENARIO_PATIENCE,
+        jobs=len(SCENARIOS),
+    )
     tasks["kafka-python"] = partial(with_kafka_python, bootstrap)
     tasks["confluent-kafka"] = partial(with_confluent, bootstrap)
     tasks["console tools"] = partial(with_console_tools, bootstrap)
@@ -352,10 +351,18 @@ def test_consumer_of_200_partitions_stays_in_one_fetch_session(
     assert runs[f"session of {client}"].result() >= SESSION_POLLS
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_scenario_gets_kafkas_responses_from_a_job(runs: dict[str, Future[str]], name: str) -> None:
-    found = runs[name].result()
-    assert not found, found
+def test_scenarios_get_kafkas_responses_from_a_job(
+    runs: dict[str, Future[list[Result]]],
+) -> None:
+    results = runs["exam"].result()
+    assert deviating(results) == {}
+    assert {each.outcome for each in results} == {Outcome.AGREES}
+    played = {each.scenario for each in results}
+    assert all(
+        played & {scenario.name for scenario in subject.scenarios}
+        for subject in subjects()
+        if subject.name != "cluster"
+    )
 
 
 def test_partition_has_one_owner_per_epoch_in_a_mixed_group(
@@ -363,11 +370,6 @@ def test_partition_has_one_owner_per_epoch_in_a_mixed_group(
 ) -> None:
     """No offset is lost or decreases; five members join at once, one leaves, one is killed."""
     assert runs["five members"].result() >= 5
-
-
-def test_every_subject_has_a_scenario() -> None:
-    subjects = {scenario["subject"] for scenario in REGISTRY.values()}
-    assert {REGISTRY[name]["subject"] for name in SCENARIOS} == subjects
 
 
 def test_restarted_job_loses_and_repeats_no_records(job: RunningJob, gateway: Running) -> None:

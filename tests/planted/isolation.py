@@ -28,13 +28,6 @@ PLANTED_ISOLATION: tuple[Planted, ...] = (
         "    if False:\n",
     ),
     Planted(
-        "order-of-commits",
-        "a transaction does not override a commit that was written after its own",
-        "brokertwin.state.transactions.transactional_offsets",
-        "each.is_superseded = True",
-        "each.is_superseded = False",
-    ),
-    Planted(
         "aborted-commits",
         "the offsets of an aborted transaction are dropped",
         "brokertwin.state.transactions.transactional_offsets",

@@ -27,28 +27,11 @@ PLANTED: tuple[Planted, ...] = (
         "    producer.batches.clear()\n",
     ),
     Planted(
-        "sequence-order",
-        "a sequence follows the last one",
-        "brokertwin.state.logs.producer",
-        ("    if batch.base_sequence == expected:\n        return ACCEPTED"),
-        ("    if batch.base_sequence >= expected:\n        return ACCEPTED"),
-    ),
-    Planted(
         "sequence-count",
         "the next sequence is one above the last",
         "brokertwin.state.logs.producer",
         "expected = (producer.batches[-1].last_sequence + 1)",
         "expected = (producer.batches[-1].last_sequence + 2)",
-    ),
-    Planted(
-        "old-epoch-produces",
-        "a batch of an older epoch is refused",
-        "brokertwin.state.logs.producer",
-        (
-            "    if known is not None and batch.producer_epoch < known.producer_epoch:\n"
-            "        return SequenceCheck(Error.INVALID_PRODUCER_EPOCH)\n"
-        ),
-        "",
     ),
     Planted(
         "epoch-forgets-batches",
@@ -70,25 +53,11 @@ PLANTED: tuple[Planted, ...] = (
         "        return None\n",
     ),
     Planted(
-        "aborted-index",
-        "an aborted transaction is in the index of its log",
-        "brokertwin.state.logs.log_transactions",
-        "if batch.end_marker is None or batch.end_marker.is_commit:",
-        "if batch.end_marker is not None:",
-    ),
-    Planted(
         "aborted-from",
         "an aborted transaction begins with its first record",
         "brokertwin.state.logs.log_transactions",
         "known.producer_id, known.first_offset, known.last_offset, last_stable_offset",
         "known.producer_id, known.last_offset, known.last_offset, last_stable_offset",
-    ),
-    Planted(
-        "stable-offset",
-        "read_committed ends before the first open transaction",
-        "brokertwin.state.logs.log",
-        "        return min(self.high_watermark, first_unstable)",
-        "        return self.high_watermark",
     ),
     Planted(
         "level-of-reader",
@@ -227,25 +196,11 @@ PLANTED: tuple[Planted, ...] = (
         "offset >= high_watermark_now",
     ),
     Planted(
-        "diverged",
-        "a follower with another history is told so",
-        "brokertwin.state.logs.log",
-        "    if end.epoch == last_epoch and offset <= end.end_offset:\n",
-        "    if offset <= log.log_end_offset:\n",
-    ),
-    Planted(
         "elect-in-sync",
         "who is elected is in sync",
         "brokertwin.state.replication.elections",
         "        if broker in may_lead and rules.may_lead(partition, broker):\n",
         "        if rules.may_lead(partition, broker):\n",
-    ),
-    Planted(
-        "leaves-in-time",
-        "who lags leaves the in-sync set",
-        "brokertwin.state.replication.leader",
-        ("        and now - leadership.replicas[broker].last_caught_up > lag_time_max_ms\n    ]"),
-        ("        and False\n    ]"),
     ),
     Planted(
         "commit-replicated",
@@ -340,13 +295,6 @@ PLANTED: tuple[Planted, ...] = (
         "brokertwin.state.groups.member_assignment",
         ("    if owned is None:\n        return True\n"),
         ("    if owned is None:\n        return False\n"),
-    ),
-    Planted(
-        "commit-generation",
-        "an offset of another generation is not committed",
-        "brokertwin.state.apis.offset_commit",
-        "        return kind_of(group).commit_error(group, commit)",
-        "        return Error.NONE",
     ),
     Planted(
         "commit-stored",

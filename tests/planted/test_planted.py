@@ -2,12 +2,17 @@
 
 import importlib.util
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from brokertwin.simulation.campaign import outcome_of
+from brokertwin.simulation.plan import draw
+from tests.planted import breaks
 from tests.planted.__main__ import found_after
-from tests.planted.planting import NotPlantedError, Planted, broken, plant
+from tests.planted.breaks import BREAKS, SEEDS, Break
+from tests.planted.planting import NotPlantedError, Planted, begin, broken, plant
 from tests.planted.table import PLANTED
 
 BY_NAME = {each.name: each for each in PLANTED}
@@ -25,7 +30,7 @@ def test_the_text_of_a_rule_stands_once_in_its_module(planted: Planted) -> None:
 
 
 def test_rule_names_are_unique() -> None:
-    assert len(BY_NAME) == len(PLANTED)
+    assert len({*BY_NAME, *breaks.BY_NAME}) == len(PLANTED) + len(BREAKS)
 
 
 def test_a_rule_whose_text_is_not_there_is_not_broken() -> None:
@@ -41,8 +46,19 @@ def test_a_module_that_is_loaded_is_not_broken() -> None:
         plant(planted)
 
 
+@pytest.mark.parametrize("broken_rule", BREAKS, ids=lambda each: each.name)
+def test_a_seed_notices_a_break(broken_rule: Break, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broken_rule.owner, broken_rule.attribute, broken_rule.other)
+    if broken_rule.seed is not None:
+        assert broken_rule.seed < SEEDS
+        assert outcome_of(draw(broken_rule.seed)).violations
+
+
+def test_at_least_half_of_the_breaks_are_noticed() -> None:
+    assert 2 * sum(each.seed is not None for each in BREAKS) >= len(BREAKS)
+
+
 @pytest.mark.processes
-@pytest.mark.parametrize("name", ["stable-offset", "joiner-caught-up", "order-of-commits"])
-def test_a_broken_rule_is_found(name: str) -> None:
-    count, violation = found_after(BY_NAME[name], range(200))
+def test_a_rule_broken_in_its_text_is_found() -> None:
+    count, violation = found_after(partial(begin, BY_NAME["joiner-caught-up"]), range(200))
     assert violation, f"not found in {count} seeds"

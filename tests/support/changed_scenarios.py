@@ -1,4 +1,4 @@
-"""The scenarios of `tests/conformance` with some fields of their requests changed, or sent again.
+"""Scenarios of the exam with some fields of their requests changed, or sent again.
 
 The changes depend on a seed, the API and the field, not on the order of requests or on responses.
 So two brokers get the same requests. One of the last steps is sent again, like a retry after a lost
@@ -7,37 +7,41 @@ response or a late delivery by the network.
 
 import copy
 import json
+import secrets
 import struct
-import uuid
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
+import msgspec
+
 from brokertwin.gateway.edge_fields import Address
+from brokertwin.gateway.protocol.frames import RequestFrame, encode_request
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
-from tests.conformance import runs, wire
-from tests.conformance.harness import S
-from tests.conformance.transcript import REGISTRY, RETRY, codes
+from brokertwin.testing.exam.connection import ExamConnection
+from brokertwin.testing.exam.examination import PREFIX
+from brokertwin.testing.exam.model import KEYS, Do, Observation, Scenario, Step, selected
+from brokertwin.testing.exam.player import Player, codes
+from brokertwin.testing.exam.site import Site
 from tests.support.stepped_clock import SkippingClock
 
-WHOLE = "to its end"
-"""How a transcript ends that no odd answer has cut."""
-
-NAMES = [name for name in runs.SCENARIOS if not REGISTRY[name]["optional"]]
-PATIENCE = 0.6
+PATIENCE = 0.3
 """Share of its usual time for a scenario that waits for an event that never comes."""
 
+LIMIT_S = 20
+"""Scenarios with longer limits are left out."""
+
 AS_THEY_ARE = {"CreateTopics", "Metadata", "FindCoordinator", "ApiVersions"}
-"""What scenarios begin with."""
+"""APIs that scenarios begin with."""
 
 TIMES = {"maxWaitMs", "minBytes", "timeoutMs", "sessionTimeoutMs", "rebalanceTimeoutMs"}
 TIMES |= {"transactionTimeoutMs"}
-VERSIONS = {
-    "".join(word.capitalize() for word in api.name.split("_")): (api.first, api.last)
-    for api in KAFKA_APIS.values()
-} | {"AddPartitionsToTxn": (0, 3)}
+VERSIONS = {key: (api.first, api.last) for key, api in KAFKA_APIS.items()}
+VERSIONS[KEYS["AddPartitionsToTxn"]] = (0, 3)
 """A broker's own AddPartitionsToTxn without a transaction Kafka never answers."""
+
 
 AGAIN = "comes again behind step"
 """Marks a repeated request in the description of changes."""
@@ -64,6 +68,23 @@ UNWRITABLE = (struct.error, ValueError, TypeError, LookupError, AttributeError)
 """Exceptions of the codec for an invalid value, and of a scenario for an unexpected response."""
 
 NUMBERS = (-2, -1, 0, 1, 2, 5, 100, 2**15 - 1, 2**31 - 1, -(2**31), 2**63 - 1)
+
+
+def scenarios() -> dict[str, Scenario]:
+    """Return the scenarios that can be changed.
+
+    They have one broker and requests alone, and do not show the settings of the tests' brokers.
+    """
+    return {
+        scenario.name: scenario
+        for _, scenario in selected()
+        if scenario.brokers == 1
+        and not scenario.is_alone
+        and scenario.limit_s <= LIMIT_S
+        and all(step.do is not Do.RAW for step in scenario.steps)
+        and all(step.api != "DescribeConfigs" for step in scenario.steps)
+        and any(step.label and step.api not in AS_THEY_ARE for step in scenario.steps)
+    }
 
 
 def _changed(chance: Random, field: str, value: Any) -> Any:
@@ -106,25 +127,25 @@ class Changes:
         self._again = again
         self.made: dict[str, None] = {}
 
-    def again(self, step: int, last: list[Any]) -> Any:
+    def again(self, step: int, last: list[Step]) -> Step | None:
         """Which of the last steps comes again behind this one; None: none does."""
         chance = Random(f"{self._seed} again {step}")
-        return chance.choice(last) if last and chance.random() < self._again else None
-
-    def came_again(self, step: int, api: str) -> None:
-        """Says that a request was sent again."""
-        self.made[f"{AGAIN} {step}: {api}"] = None
+        if not last or chance.random() >= self._again:
+            return None
+        chosen = chance.choice(last)
+        self.made[f"{AGAIN} {step}: {chosen.api}"] = None
+        return chosen
 
     def of(self, api: str, version: int, body: Any) -> tuple[int, Any]:
         """Return the version and the body to send; only encodable fields are changed."""
         if api in AS_THEY_ARE:
             return version, body
         body = copy.deepcopy(body)
-        self._walk(body, api, lambda: wire.encode_request(api, version, body, 1, None))
+        self._walk(body, api, lambda: _encode(api, version, body))
         chance = Random(f"{self._seed} {api} {version}")
         if chance.random() < self._rate:
-            other = chance.randint(*VERSIONS[api])
-            if _works(lambda: wire.encode_request(api, other, body, 1, None)):
+            other = chance.randint(*VERSIONS[KEYS[api]])
+            if _works(lambda: _encode(api, other, body)):
                 self.made[f"{api} v{version} -> v{other}"] = None
                 return other, body
         return version, body
@@ -149,6 +170,11 @@ class Changes:
                 self._walk(part[key], at, encode)
 
 
+def _encode(api: str, version: int, body: Any) -> bytes:
+    header = {"requestApiKey": KEYS[api], "requestApiVersion": version, "correlationId": 1}
+    return encode_request(RequestFrame({**header, "clientId": None}, body))
+
+
 def _works(encode: Callable[[], object]) -> bool:
     try:
         encode()
@@ -157,67 +183,84 @@ def _works(encode: Callable[[], object]) -> bool:
     return True
 
 
-class ChangedScenario(S):
-    """A scenario's context that sends what `changes` makes of its requests."""
+class ChangingConnection(ExamConnection):
+    """A connection that sends what `changes` makes of a scenario's requests."""
 
     changes: Changes
     met: Counter[str]
-    steps: list[Any]
-    clock: SkippingClock | None
 
-    def sleep(self, sec: float) -> None:
+    def call(self, api: str, version: int, body: Any, is_strict: bool = True) -> Any:
+        """Send a request and return its response; those of the set-up are not strict."""
+        if not is_strict:
+            super().send(api, version, body)
+            return self.receive(is_strict)
+        response = super().call(api, version, body)
+        self.met.update(f"{api} {code}" for code in codes(response))
+        return response
+
+    def send(self, api: str, version: int, body: Any, has_response: bool = True) -> None:
+        version, body = self.changes.of(api, version, body)
+        super().send(api, version, body, has_response)
+
+
+class ChangingPlayer(Player):
+    """Plays a changed scenario; `clock` is the broker's, if its time can be skipped."""
+
+    changes: Changes
+    met: Counter[str]
+    clock: SkippingClock | None = None
+
+    def _connected(self, address: Address) -> ExamConnection:
+        connection = ChangingConnection(address, lambda: self._deadline)
+        connection.changes, connection.met = self.changes, self.met
+        return connection
+
+    def _wait(self, seconds: float) -> None:
         """Wait, or have our clock skip the time."""
         if self.clock is None:
-            super().sleep(sec)
+            super()._wait(seconds)
             return
-        self.clock.skipped_ms += int(sec * 1000)
-        self.deadline -= sec
-        super().sleep(SKIPPED_S)
+        self.clock.skipped_ms += int(seconds * 1000)
+        self._deadline -= seconds
+        super()._wait(SKIPPED_S)
 
-    def call(self, conn: Any, api: str, version: int, body: Any, *how: Any, **named: Any) -> Any:
-        answer = super().call(conn, api, version, body, *how, **named)
-        view = how[1] if len(how) > 1 else named.get("view")
-        self.steps.append((conn, api, version, body, view))
-        last = [step for step in self.steps[-1 - LATE :] if step[1] not in NOT_AGAIN]
-        chosen = self.changes.again(len(self.steps), last)
+    def _respond(self, number: int, step: Step) -> None:
+        super()._respond(number, step)
+        steps = [each for each in self._scenario.steps[: number + 1] if each.do is Do.CALL]
+        last = [each for each in steps[-1 - LATE :] if each.api not in NOT_AGAIN]
+        chosen = self.changes.again(number, last)
         if chosen is not None:
-            conn, api, version, body, view = chosen
-            self.sleep(LATE_S)
-            self.changes.came_again(len(self.steps), api)
-            self.record(f"again {api} v{version}", self.raw(conn, api, version, body), view)
-        return answer
-
-    def raw(self, conn: Any, api: str, version: int, body: Any, retry: Any = RETRY) -> Any:
-        version, body = self.changes.of(api, version, body)
-        answer = super().raw(conn, api, version, body, retry)
-        self.met.update(f"{api} {code}" for code in codes(answer))
-        return answer
+            self._wait(LATE_S)
+            once = msgspec.structs.replace(chosen, until=None)
+            response = self._called(once, self._world.value(once.body or {}))
+            normal = self._normal.response(response, chosen.view)
+            self.observations.append(Observation(f"again {chosen.api}", response=normal))
 
 
 def played(
-    name: str,
+    scenario: Scenario,
     changes: Changes,
-    address: Address,
+    site: Site,
     met: Counter[str],
     clock: SkippingClock | None = None,
 ) -> list[str]:
-    """Return the transcript and how it ended.
+    """Return the observations, and why the scenario ended early or an empty text.
 
     Args:
-        name: the scenario's.
+        scenario: the scenario.
         changes: the changes of its requests.
-        address: the broker's.
+        site: the broker.
         met: counts the errors of each API.
         clock: our broker's, if its time can be skipped.
     """
-    limit = REGISTRY[name]["limit"]
-    context = ChangedScenario(*address, name, uuid.uuid4().hex[:6], PATIENCE, limit)
-    context.changes, context.met, context.steps, context.clock = changes, met, [], clock
-    ended = WHOLE
+    prefix = f"{PREFIX}{secrets.token_hex(4)}-"
+    player = ChangingPlayer(scenario, site, prefix, PATIENCE, time.sleep)
+    player.changes, player.met, player.clock = changes, met, clock
     try:
-        REGISTRY[name]["fn"](context)
-    except (wire.ConnClosed, OSError, RuntimeError, *UNWRITABLE) as error:
+        ended = player.run()
+    except UNWRITABLE as error:
         ended = type(error).__name__
     finally:
-        context.close()
-    return [*json.dumps(context.transcript, indent=1, sort_keys=True).splitlines(), ended]
+        player.close()
+    found = json.dumps(msgspec.to_builtins(player.observations), indent=1, sort_keys=True)
+    return [*found.splitlines(), ended]

@@ -4,7 +4,6 @@ import signal
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 
 from brokertwin.kafka_io.properties import dump
 from tests.support.console import command
@@ -93,12 +92,7 @@ class Process:
     def __enter__(self) -> "Process":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
 
     def kill(self) -> None:

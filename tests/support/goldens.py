@@ -73,7 +73,7 @@ def path_of(name: str) -> Path:
 
 
 class Connection(Protocol):
-    """The common interface of `Client` and `tests.conformance.wire.Conn`."""
+    """The common interface of `Client` and `tests.support.wire.Conn`."""
 
     def call(self, api: str, version: int, body: dict[str, Any]) -> Any:
         """Send a request and return the response's body."""

@@ -57,6 +57,7 @@ def kafka_cluster(
     settings: Mapping[str, str] | None = None,
     racks: Mapping[int, str] | None = None,
     disks: int = 1,
+    request_log: bool = False,
 ) -> Iterator[dict[int, tuple[EmbeddedKafka, str]]]:
     """The brokers 1 to `brokers` and their addresses, by node id; `settings` are for each.
 
@@ -65,7 +66,7 @@ def kafka_cluster(
 
     def start(node_id: int) -> str:
         rack = {"broker.rack": racks[node_id]} if racks else {}
-        return nodes[node_id].start({**(settings or {}), **rack})
+        return nodes[node_id].start({**(settings or {}), **rack}, request_log=request_log)
 
     first = KafkaWithDisks(home / "1", default_home())
     nodes = {1: first} | {

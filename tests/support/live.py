@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from brokertwin.recordings.audit.finders import OF_ENTITIES, in_order
+from brokertwin.recordings.audit.finders import findings
 from brokertwin.recordings.audit.finding import AuditFinding
 from brokertwin.recordings.history.entity import EntityKey
 from brokertwin.recordings.history.exchange import RecordedExchange
@@ -99,12 +99,7 @@ class LiveMachines:
 
     def audited(self) -> list[AuditFinding]:
         """The findings as audit reports them."""
-        return of_entities(FoundOnly(self.found.values()))
-
-
-def of_entities(history: Any) -> list[AuditFinding]:
-    """The findings that need no more than those of machines."""
-    return in_order(finding for finder in OF_ENTITIES for finding in finder(history))
+        return findings(FoundOnly(self.found.values()))
 
 
 class LiveTopics:
@@ -182,6 +177,12 @@ class LiveTopics:
                 assert value is not None
                 self.findings.append(msgspec.json.decode(value))
             self.rows[topic][key] = value
+
+    def with_names(self, text: str) -> str:
+        """A text with the names of topics, which a finding has by id until a response shows it."""
+        for topic_id, name in self._facts.read()[CLUSTER].known.topics.items():
+            text = text.replace(topic_id, name)
+        return text
 
     def table(self, name: str) -> list[dict[str, Any]]:
         """The rows of a table that are there at the end."""

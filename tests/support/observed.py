@@ -14,9 +14,7 @@ from tests.support.requestlogs import REQUEST_LOGS, logs_of
 @cache
 def exchanges(run: str) -> Sequence[RecordedExchange]:
     """A run's exchanges, read once."""
-    watched = watch(
-        lambda summary: read_files(logs_of(run), FileReading(), summary), is_common=False
-    )
+    watched = watch(lambda summary: read_files(logs_of(run), FileReading(), summary))
     return watched.replication.exchanges
 
 
@@ -24,7 +22,8 @@ def observed(
     run_exchanges: Sequence[RecordedExchange], lag_time_max_ms: int | None = None
 ) -> ObservedReplication:
     """The findings in these exchanges."""
-    return ObservedReplication(run_exchanges, KnownFacts(lag_time_max_ms=lag_time_max_ms))
+    known = KnownFacts(lag_time_max_ms=lag_time_max_ms, takes_all=True)
+    return ObservedReplication(run_exchanges, known)
 
 
 def agreed(found: ObservedReplication) -> int:

@@ -14,7 +14,7 @@ from brokertwin.kafka_io import jars, properties
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
 from brokertwin.state.cluster import topics
-from tests.conformance import wire
+from tests.support import wire
 from tests.support.goldens import IS_LIVE, Track, started, tape
 from tests.support.machine import CLUSTER, Bench
 from tests.support.patience import wait_until

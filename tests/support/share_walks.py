@@ -8,7 +8,7 @@ written before the walk; released ones are delivered again.
 from random import Random
 from typing import Any
 
-from tests.conformance import wire
+from tests.support import wire
 from tests.support.goldens import WRITTEN_MS
 from tests.support.walk_sides import MISSING, Body, Step
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from brokertwin.gateway.edge_fields import Address
-from tests.conformance import wire
+from tests.support import wire
 from tests.support.batches import START
 from tests.support.gateways import Client, produce_body
 from tests.support.patience import PATIENCE_S, wait_until

@@ -9,7 +9,7 @@ import kafka
 import pytest
 
 from brokertwin.testing import KafkaBroker
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.clients
 
@@ -103,13 +103,6 @@ def values(broker: KafkaBroker) -> list[bytes | None]:
     return [record.value for record in broker.records("orders", 0)]
 
 
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 @pytest.mark.parametrize(
     "error", ["NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS", "KAFKA_STORAGE_ERROR"]
 )
@@ -194,7 +187,7 @@ def test_a_thousand_records_survive_a_moving_leader_once_and_in_order(
     for number in range(COUNT):
         producer.send(b"%d" % number)
         if number % 250 == 125:
-            until(lambda: last_epoch(kafka_broker) == len(leaders) - 1)
+            wait_until(lambda: last_epoch(kafka_broker) == len(leaders) - 1)
             leaders.append(kafka_broker.move_leader("orders"))
     producer.flush()
     assert values(kafka_broker) == [b"%d" % number for number in range(COUNT)]

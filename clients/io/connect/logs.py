@@ -32,20 +32,20 @@ def read_whole(kafka: Kafka, topic: str, *, is_committed: bool = False) -> Itera
 
 
 def read_places(
-    kafka: Kafka, topic: str, *, is_committed: bool = False, timeout_ms: int = READ_MS
+    kafka: Kafka, topic: str, *, is_committed: bool = False
 ) -> Iterator[tuple[int, ProducerRecord]]:
     """Read records with their offsets. Raises ReadError."""
     client = LogClient(
         frozenset([topic]), random.random, isolation_level=int(is_committed), fetch_max_wait_ms=100
     )
-    until = monotonic_ms() + timeout_ms
+    until = monotonic_ms() + READ_MS
     client.metadata.bootstrap(addresses_to(kafka), monotonic_ms())
     with closing(SocketNetwork(kafka, "brokertwin-connect")) as network:
         driver = ClientDriver(client, network, monotonic_ms)
         while not client.is_at_end:
             left = until - driver.now
             if left <= 0:
-                raise ReadError(f"could not read {topic} to its end within {timeout_ms} ms")
+                raise ReadError(f"could not read {topic} to its end within {READ_MS} ms")
             found = client.poll(driver.now)
             for _, offset, message in found:
                 yield offset, message

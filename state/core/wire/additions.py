@@ -78,6 +78,7 @@ class FetchedBatch(msgspec.Struct, rename="camel", omit_defaults=True, gc=False)
     end_marker: EndMarker | None = None
     written: bytes | None = None
     greatest_delta: int | None = None
+    has_append_time: bool | None = None
 
     @property
     def last_offset(self) -> int:

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from brokertwin.cli.main import app
 from brokertwin.errors import UserError
+from tests.exam.planted import planted, put
 from tests.support.gateways import Running, running_gateway
+from tests.support.sources import ROOT
 
 NOT_KAFKA = {"transaction.max.timeout.ms": "900000", "group.min.session.timeout.ms": "6000"}
 
@@ -47,11 +50,29 @@ def test_a_deviation_has_the_exit_code_of_its_severity_unless_it_is_known(
     gateway: Running, tmp_path: Path
 ) -> None:
     known = tmp_path / "known.json"
-    scenario = "txn_delete_records_of_open_transaction"
-    options = ["--only", scenario, "--yes"]
-    printed = run(gateway.bootstrap, *options, "--json", str(known), code=5)
-    assert f"{scenario} (loses data)" in printed
-    assert "(known)" in run(gateway.bootstrap, *options, "--baseline", str(known))
+    with planted(gateway.addresses[1], put("Fetch", "records", b"")) as broker:
+        options = [f"{broker.host}:{broker.port}", "--only", "txn_commit", "--yes"]
+        printed = run(*options, "--json", str(known), code=5)
+        assert "txn_commit (loses data)" in printed
+        assert "(known)" in run(*options, "--baseline", str(known))
+
+
+def test_the_example_for_ci_compares_with_a_baseline_and_writes_its_reports(
+    gateway: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    steps = yaml.safe_load((ROOT / "examples/exam_in_ci.yml").read_text())["jobs"]["exam"]["steps"]
+    (command,) = (step["run"] for step in steps if "brokertwin exam" in step.get("run", ""))
+    words = command.replace("localhost:9092", gateway.bootstrap).split()
+    assert words[:2] == ["brokertwin", "exam"]
+    with planted(gateway.addresses[1], put("Fetch", "records", b"")) as broker:
+        address = f"{broker.host}:{broker.port}"
+        run(address, "--only", "txn_commit", "--yes", "--json", "exam-baseline.json", code=5)
+        run(address, *words[3:], "--only", "txn_commit", "--yes")
+        run(address, *words[3:], "--only", "idem_in", "--yes", code=5)
+    run(*words[2:], "--only", "idem_in", "--yes")
+    kept = next(step["with"]["path"] for step in steps if "upload" in step.get("uses", ""))
+    assert all((tmp_path / name).is_file() for name in kept.split())
 
 
 def test_a_version_is_judged_with_its_notes(gateway: Running) -> None:

@@ -123,6 +123,8 @@ def test_a_snapshot_is_compared_with_the_topic_of_its_cluster(
             ("--on", "logs", "--with-topics"),
             "Cannot combine --with-topics with --on logs: it compares a snapshot.",
         ),
+        (("--live", "live", "--on", "logs"), "A live audit has no rows of logs."),
+        (("here.parquet", "--live", "live", "--on", "state"), "--live reads whole topics."),
         (("list.json",), "Cannot read list.json as a Parquet file"),
         (("nowhere",), "There is no snapshot in nowhere."),
     ],

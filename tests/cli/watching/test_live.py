@@ -23,7 +23,7 @@ from brokertwin.streaming.live.modes import KeyMode
 from tests.support import audits
 from tests.support.commands import WAIT_S, Commands, kill_tree
 from tests.support.jobs import JobBench
-from tests.support.live import of_entities, rows_in_state, sorted_rows
+from tests.support.live import rows_in_state, sorted_rows
 from tests.support.patience import wait_until
 from tests.support.requestlogs import logs_of
 
@@ -112,7 +112,7 @@ def kinds(rows: Sequence[bytes]) -> set[Kind]:
 
 def wanted(cluster: str, recording: str) -> set[Kind]:
     """The same of audit."""
-    documents = (each.document(1) for each in of_entities(audits.whole(recording).history))
+    documents = (each.document(1) for each in audits.whole(recording).findings)
     return {(cluster, each["kind"], each["subject"], each["error"]) for each in documents}
 
 

@@ -7,7 +7,6 @@ import subprocess
 import time
 from collections import Counter
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pytest
@@ -71,12 +70,7 @@ class JavaInstance:
     def __enter__(self) -> "JavaInstance":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
 
     def tasks(self) -> list[str]:

@@ -463,9 +463,12 @@ def txn_delete_records_of_open_transaction(s: Script) -> None:
     t, x, p, e = opened(s, 3)
     s.delete_records(t, 2, label="to 2")
     s.fetch([(t, [(0, 2)])], "read committed", iso=1)
+    s.produce(t, batch(2, p, e, 3, True), txn=x)
+    s.delete_records(t, 4, label="to 4")
+    s.fetch([(t, [(0, 4)])], "read committed from 4", iso=1)
     s.end_txn(x, p, e, True, "commit")
-    s.wait_lso(t, 4)
-    s.fetch([(t, [(0, 2)])], "after the commit", iso=1)
+    s.wait_lso(t, 6)
+    s.fetch([(t, [(0, 4)])], "after the commit", iso=1)
 
 
 @V1(source="TransactionCoordinator")

@@ -6,11 +6,19 @@ import msgspec
 import pytest
 
 from brokertwin.gateway.engine.engine import ResponseRow
-from brokertwin.gateway.engine.local_rows import RECORDS_READ, LocalRecord, LocalResponse, LocalRows
+from brokertwin.gateway.engine.local_rows import (
+    RECORDS_READ,
+    LocalRecord,
+    LocalResponse,
+    LocalRows,
+    LocalSegment,
+    LocalTimer,
+)
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core import outputs
 from brokertwin.state.core.outputs import Output, Position
 from brokertwin.state.core.records import RecordEntry
+from tests.support.events import within_a_process
 from tests.support.histories import seeded
 
 STORIES = (3, 9, 51)
@@ -30,6 +38,19 @@ def said(row: Output) -> tuple[Any, ...] | None:
         entry = msgspec.json.decode(row.value or b"", type=RecordEntry)
         is_told = type(entry.record).__name__ in KINDS
         return (entry.machine, msgspec.to_builtins(entry.record)) if is_told else None
+    if isinstance(row, LocalSegment):
+        return row.topic, row.place, row.batches
+    if isinstance(row, LocalTimer):
+        return row.topic, row.deadline
+    if row.topic == outputs.SEGMENTS:
+        key = msgspec.json.decode(row.key or b"", type=outputs.SegmentKey)
+        batches = msgspec.json.decode(row.value)["batches"] if row.value else None
+        return row.topic, (key.topic_id, key.partition, key.base_offset), batches
+    if row.topic == outputs.TIMERS:
+        return row.topic, msgspec.json.decode(row.value or b"")["deadline"]
+    if row.topic == outputs.DEAD_LETTERS:  # an event of the process has another length
+        letter = msgspec.json.decode(row.value or b"")
+        return row.topic, letter["reason"], letter["detail"]
     if row.topic.startswith("offsets."):
         return None
     return row.topic, row.key, row.value
@@ -42,7 +63,7 @@ def test_local_cell_writes_the_rows_of_a_jobs_cell(seed: int) -> None:
     responses = records = 0
     for offset, document in enumerate(story.documents):
         place = Position(0, offset)
-        mine = local.handle(document, place)
+        mine = local.handle(within_a_process(document), place)
         found = [said(row) for row in mine]
         expected = [said(row) for row in remote.handle(document, place)]
         assert found == [each for each in expected if each is not None]

@@ -441,7 +441,8 @@ def test_nothing_is_accepted_after_closing(hand_driven: HandDrivenJob) -> None:
     async def submit_late() -> None:
         await engine.start()
         await engine.close()
-        await engine.submit(EdgeRequest(1, "c1", "User:a", "", {}, {}))
+        header = {"requestApiKey": METADATA, "requestApiVersion": 9}
+        await engine.submit(EdgeRequest(1, "c1", "User:a", "", header, {}))
 
     with pytest.raises(NoResponseError, match="the gateway ends"):
         asyncio.run(submit_late())

@@ -25,8 +25,8 @@ from brokertwin.state.logs import log as logs
 from brokertwin.state.logs.log import Log
 from brokertwin.streaming.checkpoint import garbage
 from brokertwin.streaming.job import job, runner
-from tests.conformance import wire
 from tests.gateway.test_cleaner_like_kafka import CONFIGS, LATER_MS
+from tests.support import wire
 from tests.support.jobs import JobBench
 from tests.support.patience import PATIENCE_S
 

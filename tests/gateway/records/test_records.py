@@ -196,6 +196,21 @@ def test_log_append_time_is_set_with_a_valid_crc() -> None:
     assert found == [(START + 12_345, 1)] * 2
 
 
+def test_log_append_time_may_be_the_greatest_timestamp() -> None:
+    place = {"baseOffset": 5, "partitionLeaderEpoch": 0, "maxTimestamp": START}
+    read = records.as_stored(batch(b"one"), place | {"hasAppendTime": True})
+    (record,) = MemoryRecords(bytes(read)).next_batch()
+    assert (record.timestamp, record.timestamp_type) == (START, 1)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_append_time_flag_of_a_producer_is_cleared(codec: str) -> None:
+    data = batch(b"one" * 100, b"two", codec=codec)
+    found = records.parse(changed(data, ATTRIBUTES, ">h", CODECS[codec] | 8))
+    assert (found.data, found.batches[0]) == (data, records.batch_headers(data)[0])
+    assert found.seen is not None and found.seen["hasAppendTime"]
+
+
 @pytest.mark.parametrize("codec", CODECS)
 def test_timestamps_in_a_batch(codec: str) -> None:
     times = [START, START + 9, START + 4]

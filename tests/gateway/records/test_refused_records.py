@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from brokertwin.gateway.records import records, refused_records
-from tests.conformance import wire
+from tests.support import wire
 
 NOW = 1_795_382_530_413
 NO_KEY = "Compacted topic cannot accept message without key in topic partition t-0"
@@ -43,6 +43,7 @@ def refused(batch: bytes, error: int, **why: Any) -> tuple[dict[int, str], str |
         "topic": "t",
         "isCompacted": False,
         "takesAppendTime": False,
+        "hasAppendTime": False,
         "now": NOW,
         "beforeMaxMs": 2**63 - 1,
         "afterMaxMs": 3_600_000,
@@ -81,7 +82,7 @@ def test_timestamp_out_of_range_is_reported_with_the_range_like_java() -> None:
 
 def test_client_may_not_claim_log_append_time() -> None:
     batch = wire.batch(1, keys=[b"k"], ts=NOW, attrs=8)
-    assert refused(batch, 32, takesAppendTime=True) == (
+    assert refused(batch, 32, takesAppendTime=True, hasAppendTime=True) == (
         {
             0: f"Invalid timestamp type in message DefaultRecord(offset=0, timestamp={NOW},"
             " key=1 bytes, value=2 bytes). Producer should not set timestamp type to LogAppendTime."
@@ -93,5 +94,6 @@ def test_client_may_not_claim_log_append_time() -> None:
 def test_response_without_record_errors_field_is_unchanged() -> None:
     response = {"index": 0, "errorCode": 87}
     why = {"topic": "t", "isCompacted": True, "takesAppendTime": False, "now": NOW}
+    why["hasAppendTime"] = False
     refused_records.add_errors(response, why | {"beforeMaxMs": 1, "afterMaxMs": 1}, wire.batch(1))
     assert response == {"index": 0, "errorCode": 87}

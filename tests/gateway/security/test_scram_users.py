@@ -17,9 +17,8 @@ from confluent_kafka.admin import (
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.security import credentials, scram_users
 from brokertwin.gateway.security.credentials import Credentials, KeptUsers
-from tests.conformance import wire
 from tests.gateway.security.test_security import users, with_sasl
-from tests.support import sasl
+from tests.support import sasl, wire
 from tests.support.gateways import Running, running_gateway
 from tests.support.goldens import Connection, Track
 from tests.support.patience import wait_until

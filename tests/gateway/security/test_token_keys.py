@@ -24,7 +24,7 @@ from brokertwin.gateway.security.token_keys import (
     key_source,
 )
 from tests.support.jwks_server import JwksServer, serving
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import wait_until
 
 A, B = {"kty": "oct", "kid": "a", "k": "YQ"}, {"kty": "oct", "kid": "b", "k": "Yg"}
 
@@ -44,13 +44,6 @@ def fetched(
 ) -> KeySource:
     options = {JAAS: f"Module required {jwks.jaas_options};", BACKOFF_MAX: "0"}
     return FetchedKeys(jwks.url, properties(jwks.url, **options, **given), clock)
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
 
 
 def test_changed_key_file_is_read_again(tmp_path: Path) -> None:

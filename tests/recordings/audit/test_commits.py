@@ -73,6 +73,26 @@ def test_lag_grows_by_the_certain_difference() -> None:
     assert [each.place for each in found.evidence] == ["h:5000"]
 
 
+def test_lag_is_compared_with_the_least_one_before() -> None:
+    told = Told()
+    for end in (0, 500, 1_000):
+        told.high_watermark(end)
+        told.commit(0)
+        told.high_watermark(end)
+    assert [each.total for each in told.found(lag.grown)] == [1]
+
+
+def test_upper_bound_of_an_earlier_commit_may_be_known_after_a_later_one() -> None:
+    told = Told()
+    told.high_watermark(5_000)
+    told.commit(5_000, at=10_000, end=10_010)
+    told.commit(3_000, at=20_000, end=20_010)
+    assert told.found(lag.grown) == []
+    told.high_watermark(5_000, at=20_005, end=20_020)
+    (found,) = told.found(lag.grown)
+    assert found.what == "The lag grew by 2000 records, from 0 to 2000."
+
+
 def test_group_that_keeps_up_has_no_lag() -> None:
     told = Told()
     for end in (100, 5_000, 90_000):

@@ -17,10 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brokertwin.errors import UserError
-from brokertwin.recordings.audit import lag
-from brokertwin.recordings.history import clients, memberships, sessions
+from brokertwin.recordings.history import clients, lag, memberships, sessions
+from brokertwin.recordings.history.exchange import KnownFacts
 from brokertwin.recordings.history.finding import Severity
-from brokertwin.recordings.observed import watching
 from tests.support import audits
 from tests.support.examples import examples
 
@@ -84,7 +83,7 @@ def accusations(
 def test_a_recording_that_is_cut_gives_no_false_verdict() -> None:
     drawn: Counter[str] = Counter()
 
-    @settings(max_examples=examples(4), deadline=None)
+    @settings(max_examples=examples(3), deadline=None)
     @given(
         st.sampled_from(sorted(SIDES)),
         st.lists(SHARES, min_size=FILES, max_size=FILES),
@@ -120,7 +119,7 @@ def members_that_are_seen_first_are_new(patch: pytest.MonkeyPatch) -> None:
 
 
 def all_logs_are_whole(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(watching, "common", lambda _: (0.0, math.inf))
+    patch.setattr(KnownFacts, "common", (0.0, math.inf))
 
 
 LOST, TAKE = sessions.ObservedSessionCache._lost, memberships.Membership.take

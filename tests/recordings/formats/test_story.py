@@ -6,7 +6,6 @@ the topics and replayed: every response equals the broker's.
 
 import json
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +24,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
 from tests.support.console import brokertwin
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.sources import ROOT
 
 pytestmark = pytest.mark.kafka
@@ -75,7 +74,7 @@ class Logged(NamedTuple):
         admin = self.admin()  # its futures fail when it is gone
         for done in admin.create_topics([NewTopic(topic, 2, 1, config=settings)]).values():
             done.result(WAIT_S)
-        wait_for(lambda: self.has_leaders(topic))
+        wait_until(lambda: self.has_leaders(topic))
 
     def has_leaders(self, topic: str) -> bool:
         found = self.admin().list_topics(topic, WAIT_S).topics[topic]
@@ -91,15 +90,8 @@ class Logged(NamedTuple):
         """The log, once it holds a request of this client."""
         self.admin(client_id).list_topics(timeout=WAIT_S)
         mark = f'"clientId":"{client_id}","requestApiKeyName":"METADATA"'.encode()
-        wait_for(lambda: any(mark in file.read_bytes() for file in self.files()))
+        wait_until(lambda: any(mark in file.read_bytes() for file in self.files()))
         return b"".join(file.read_bytes() for file in self.files())
-
-
-def wait_for(condition: Any) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")
@@ -149,12 +141,12 @@ def has_coordinator(consumer: Consumer) -> bool:
 def warm_up(logged: Logged) -> None:
     """Have the internal topic and a block of producer ids, however long the broker takes."""
     consumer = Consumer({"bootstrap.servers": logged.bootstrap, "group.id": "warm"})
-    wait_for(lambda: has_coordinator(consumer))
+    wait_until(lambda: has_coordinator(consumer))
     consumer.close()
     producer = Producer({"bootstrap.servers": logged.bootstrap, "enable.idempotence": True})
     producer.list_topics(timeout=WAIT_S)
     got_id = re.compile(rb'"INIT_PRODUCER_ID"[^\n]*"errorCode":0')
-    wait_for(lambda: any(got_id.search(file.read_bytes()) for file in logged.files()))
+    wait_until(lambda: any(got_id.search(file.read_bytes()) for file in logged.files()))
 
 
 def test_a_real_log_is_ingested_replayed_and_agrees(logged: Logged, empty_directory: Path) -> None:

@@ -10,6 +10,7 @@ from brokertwin.recordings.history.brokers import (
     SILENT_MS,
     Absence,
     BrokerPresence,
+    BrokerSpan,
     BrokerState,
     heartbeat,
 )
@@ -21,7 +22,7 @@ END = 100_000.0
 def presence(*heartbeats: tuple[BrokerState, float]) -> BrokerPresence:
     found = BrokerPresence()
     for state, time in heartbeats:
-        found.add(state, time)
+        found.add(BrokerSpan(state, time, time))
     return found
 
 

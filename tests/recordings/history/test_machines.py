@@ -14,6 +14,7 @@ from brokertwin.recordings.history import (
     clients,
     entity,
     group_offsets,
+    lag,
     memberships,
     partition_moments,
     producer_epochs,
@@ -37,7 +38,7 @@ from tests.support import audits
 from tests.support.sources import imported_modules, name_of, python_files, tree_of
 
 MODULES: tuple[ModuleType, ...] = (
-    *(batches, clients, entity, group_offsets, memberships, producer_epochs, sessions, shares),
+    *(batches, clients, entity, group_offsets, lag, memberships, producer_epochs, sessions, shares),
     *(partition_moments, replication, transactions),
 )
 STARTS = 6

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from brokertwin.recordings.history.exchange import RecordedExchange, RecordedRequest
+from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, RecordedRequest
 from brokertwin.recordings.history.partition_moments import RACE_MS, STALE_MS
 from brokertwin.recordings.history.replica_findings import CUT, UNEXPLAINED
 from brokertwin.recordings.history.replicas import UNKNOWN, PartitionReplicas
@@ -23,7 +23,7 @@ class Cluster:
 
     @property
     def found(self) -> ObservedReplication:
-        return ObservedReplication(self._exchanges)
+        return ObservedReplication(self._exchanges, KnownFacts(takes_all=True))
 
     @property
     def known(self) -> PartitionReplicas:

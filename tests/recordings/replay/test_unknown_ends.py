@@ -1,6 +1,7 @@
 """Seed 004: a lag is negative only if an offset is beyond a log end that is known."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -30,3 +31,23 @@ def test_replay_shows_a_lag_only_with_batch_headers(
     done = brokertwin("replay", LOG, *given, "--state", "offsets", "--json")
     assert done.returncode == 0, done.stderr
     assert [row["lag"] for row in json.loads(done.stdout)] == [lag, lag]
+
+
+@pytest.mark.processes
+def test_kept_state_remembers_that_log_ends_are_unknown(tmp_path: Path) -> None:
+    kept, again = tmp_path / "kept", tmp_path / "again"
+    done = brokertwin("replay", LOG, "--keep", kept)
+    assert done.returncode == 0, done.stderr
+    done = brokertwin("replay", "--from", kept, "--keep", again, "--state", "offsets", "--json")
+    assert [row["lag"] for row in json.loads(done.stdout)] == [None, None]
+    assert [row["lag"] for row in tables.read(again).arrow("offsets").to_pylist()] == [None, None]
+    shown = brokertwin("state", "offsets", "--checkpoint", again, "--json").stdout.splitlines()
+    assert [json.loads(row)["lag"] for row in shown] == [None, None]
+    for command in (
+        ("explain", "group", "g", "--checkpoint", again, "--json"),
+        ("replay", LOG, "--diff", "beginning", again, "--json"),
+    ):
+        done = brokertwin(*command)
+        assert done.returncode == 0, done.stderr
+        assert '"lag"' in done.stdout
+        assert "-246" not in done.stdout

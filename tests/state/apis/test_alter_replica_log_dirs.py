@@ -10,7 +10,7 @@ from brokertwin.kafka_io import properties
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
 from brokertwin.state.replication import disk
-from tests.conformance import wire
+from tests.support import wire
 from tests.support.goldens import Connection, started, tape
 from tests.support.machine import Bench, header
 from tests.support.patience import wait_until

@@ -9,7 +9,7 @@ import pytest
 
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.state.core.errors import Error
-from tests.conformance import wire
+from tests.support import wire
 from tests.support.goldens import WRITTEN_MS, tape
 from tests.support.machine import Bench, header
 from tests.support.patience import PATIENCE_S

@@ -191,6 +191,14 @@ def test_every_version_of_fetch_gets_zstd(bench: Bench, version: int) -> None:
     assert (found["errorCode"], len(found["batches"])) == (0, 1)
 
 
+def test_batches_have_append_time_by_the_rule_of_their_topic(bench: Bench) -> None:
+    bench.topic("appended", message_timestamp_type="LogAppendTime")
+    for topic, expected in (("t", None), ("appended", True)):
+        bench.append(topic, BATCH | {"hasAppendTime": not expected})
+        appended = [each["record"] for each in bench.records() if "batch" in each["record"]]
+        assert appended[-1]["batch"].get("hasAppendTime") == expected
+
+
 @pytest.mark.parametrize("version", range(3, 14))
 def test_an_answer_has_the_fields_of_its_version(bench: Bench, version: int) -> None:
     name = "topicId" if version >= 13 else "name"

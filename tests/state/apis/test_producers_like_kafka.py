@@ -13,8 +13,7 @@ from brokertwin.gateway.edge_fields import Address
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
 from brokertwin.state.logs import producer as producers
-from tests.conformance import wire
-from tests.support import producer_snapshots
+from tests.support import producer_snapshots, wire
 from tests.support.goldens import IS_LIVE, Tape, started, tape
 from tests.support.machine import Bench, header, produce_body
 from tests.support.patience import PATIENCE_S, wait_until

@@ -171,8 +171,11 @@ def known(document: bytes) -> bytes:
     return msgspec.json.encode(event)
 
 
+NOT_COMPARED = {"detail", "hasAppendTime"}
+
+
 def digest(rows: list[Output]) -> str:
-    """The digest of rows without the words of refusals, which may change."""
+    """The digest of rows without the words of refusals, and without a later field of batches."""
     content = [(row.topic, row.partition, row.key, row.id, value_of(row)) for row in rows]
     return hashlib.sha256(repr(content).encode()).hexdigest()[:12]
 
@@ -184,7 +187,7 @@ def value_of(row: Output) -> Any:
 
 def wordless(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: wordless(each) for name, each in value.items() if name != "detail"}
+        return {name: wordless(each) for name, each in value.items() if name not in NOT_COMPARED}
     return [wordless(each) for each in value] if isinstance(value, list) else value
 
 

@@ -8,8 +8,8 @@ import pytest
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
-from tests.conformance import wire
 from tests.state.cluster.test_features import QUORUM, SAFE, UNSAFE, UPGRADE, VERSION, levels
+from tests.support import wire
 from tests.support.goldens import Connection, Tape, TapedConnection, started, tape
 from tests.support.machine import Bench
 from tests.support.patience import wait_until

@@ -199,7 +199,7 @@ def partitions(count: int) -> list[FetchPartition]:
 
 
 def response_of(partition: FetchPartition, error: int = 0) -> SessionResponse:
-    return SessionResponse(partition.identity, error, 10, 0, 0, False, True)
+    return SessionResponse(partition.identity, partition, error, 10, 0, 0, False, True)
 
 
 START_MS = 1_000_000
@@ -217,8 +217,7 @@ class Slot:
     def create(self, now: int, session_id: int, size: int) -> int:
         """Id of a new session; 0 if there is no room."""
         new = NewSession("client", False, False, "nonce", session_id)
-        responses = [(partition, response_of(partition)) for partition in partitions(size)]
-        return self.at(now).create(new, responses)
+        return self.at(now).create(new, [response_of(each) for each in partitions(size)])
 
 
 @pytest.mark.parametrize(("idle_ms", "created"), [(120_000, 0), (120_001, 2)])

@@ -32,7 +32,8 @@ def requested(name: str, offset: int = 0, topic_id: str = ZERO_UUID) -> FetchPar
 def response_of(
     partition: FetchPartition, high_watermark: int, size: int = 0, error: int = 0, start: int = 0
 ) -> SessionResponse:
-    return SessionResponse(partition.identity, error, high_watermark, start, size, False, size == 0)
+    offsets = (high_watermark, start)
+    return SessionResponse(partition.identity, partition, error, *offsets, size, False, size == 0)
 
 
 class Broker:
@@ -63,9 +64,7 @@ class Broker:
     ) -> int:
         self.nonce += 1
         new = NewSession("client", is_privileged, uses_topic_ids, str(self.nonce), chosen)
-        responses = [
-            (partition, response_of(partition, high_watermark)) for partition in partitions
-        ]
+        responses = [response_of(partition, high_watermark) for partition in partitions]
         return self.at(now).create(new, responses)
 
     def incremental(
@@ -241,7 +240,7 @@ def test_example_12_records_move_a_partition_to_the_end() -> None:
 def test_example_13_first_success_after_an_error_is_shown() -> None:
     broker = Broker()
     session_id = broker.create_over(0, [FOO_0], high_watermark=100)
-    failed = SessionResponse(FOO_0.identity, 6, -1, -1, 0, False, False)
+    failed = SessionResponse(FOO_0.identity, FOO_0, 6, -1, -1, 0, False, False)
     assert broker.shown(broker.incremental(session_id, 1), [failed]) == [True]
     assert broker.shown(broker.incremental(session_id, 2), [response_of(FOO_0, 100)]) == [True]
     assert broker.shown(broker.incremental(session_id, 3), [response_of(FOO_0, 100)]) == [False]

@@ -33,7 +33,7 @@ def requested(partition: int) -> FetchPartition:
 
 
 def response_of(partition: FetchPartition) -> SessionResponse:
-    return SessionResponse(partition.identity, 0, 0, 0, 0, False, True)
+    return SessionResponse(partition.identity, partition, 0, 0, 0, 0, False, True)
 
 
 class Use:
@@ -56,7 +56,7 @@ class Use:
         taken = {session.session_id for session in self.sessions()}
         free = next(number for number in range(1, 10) if number not in taken)
         new = NewSession(client, False, False, "nonce", free)
-        self.cache().create(new, [(partition, response_of(partition)) for partition in partitions])
+        self.cache().create(new, [response_of(partition) for partition in partitions])
 
     def ask(self, place: int, named: int, forgotten: int) -> None:
         """Send an incremental request; forgetting all partitions closes the session."""

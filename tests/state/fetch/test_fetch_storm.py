@@ -33,7 +33,7 @@ class Storm:
 
     def open(self, now: int, client: str, *, is_follower: bool = False) -> int:
         partition = FetchPartition("t", "t", 0, 0, 1000, -1, -1, -1)
-        responses = [(partition, SessionResponse(partition.identity, 0, 0, 0, 0, False, True))]
+        responses = [SessionResponse(partition.identity, partition, 0, 0, 0, 0, False, True)]
         cache = SessionCache(self.table, BROKER, self.layout, now)
         found = cache.create(NewSession(client, is_follower, False, client, None), responses)
         self.opened[found > 0] += 1

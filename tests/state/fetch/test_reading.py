@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from itertools import compress
 from typing import Any
 
 import pytest
@@ -29,25 +30,33 @@ ASKED = FetchPartition(ZERO_UUID, "t", 0, 0, 1000, -1, -1, -1)
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> Counter[bool]:
-    """Read each partition of a session without it, too; count the omitted ones."""
-    real, seen = reading._read, Counter[bool]()
+    """Read the partitions of a session without it, too; count the omitted ones."""
+    real, seen = reading.read_all, Counter[bool]()
 
-    def both(broker: Broker, place: FetchPlace, *given: Any) -> PartitionRead | None:
-        key, place.key = place.key, ""
-        whole = real(broker, place, *given)
-        place.key = key
-        found = real(broker, place, *given)
-        limits: ReadLimits = given[2]
-        if key and limits.replica_id < 0:
-            assert whole is not None
-            is_left_out = whole.is_quiet and not is_news(place.cached, whole)
-            assert is_left_out == (found is None)
-            seen[is_left_out] += 1
-        else:
-            assert found == whole
-        return found
+    def both(
+        broker: Broker, read: list[FetchPlace], limits: ReadLimits
+    ) -> tuple[list[PartitionRead], list[str]]:
+        keys = [place.key for place in read]
+        for place in read:
+            place.key = ""
+        whole, nothing = real(broker, read, limits)
+        for place, key in zip(read, keys, strict=True):
+            place.key = key
+        found, quiet = real(broker, read, limits)
+        left_out = [
+            bool(place.key)
+            and limits.replica_id < 0
+            and each.is_quiet
+            and not is_news(place.cached, each)
+            for place, each in zip(read, whole, strict=True)
+        ]
+        seen.update(is_out for place, is_out in zip(read, left_out, strict=True) if place.key)
+        assert nothing == []
+        assert quiet == [each.identity for each in compress(whole, left_out)]
+        assert found == [each for each, is_out in zip(whole, left_out, strict=True) if not is_out]
+        return found, quiet
 
-    monkeypatch.setattr(reading, "_read", both)
+    monkeypatch.setattr(reading, "read_all", both)
     return seen
 
 
@@ -150,7 +159,7 @@ def test_rejected_partition_is_checked_again_until_it_exists(let_in: Counter[boo
 def session(table: Table, session_id: int) -> SessionCache:
     cache = SessionCache(table, 1, ShardLayout(SHARDS), 0)
     new = NewSession("app", False, False, "nonce", session_id)
-    cache.create(new, [(ASKED, reading.refused(ASKED, ASKED.identity, 3))])
+    cache.create(new, [reading.refused(ASKED, ASKED.identity, 3)])
     return cache
 
 

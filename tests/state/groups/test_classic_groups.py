@@ -225,7 +225,7 @@ def test_group_with_members_cannot_be_deleted_but_an_empty_one_can() -> None:
 
 
 def test_group_deleted_with_a_pending_member_id_is_not_recreated() -> None:
-    # compared with Apache Kafka 4.3.1 (conformance scenario grp_delete_while_an_id_is_given)
+    # compared with Apache Kafka 4.3.1
     bench = GroupBench()
     before = keys(bench)
     assert bench.answer(bench.join())["errorCode"] == 79

@@ -9,8 +9,8 @@ import pytest
 
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
-from tests.conformance import wire
 from tests.state.logs.test_retention import DAY, INTERVAL, earliest
+from tests.support import wire
 from tests.support.goldens import Connection, started, tape
 from tests.support.machine import Bench, header
 from tests.support.patience import PATIENCE_S

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from brokertwin.gateway.edge_fields import Address
-from tests.conformance import wire
+from tests.support import wire
 from tests.support.goldens import Connection, tape
 from tests.support.machine import Bench
 from tests.support.patience import wait_until

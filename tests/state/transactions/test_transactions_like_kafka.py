@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from brokertwin.gateway.edge_fields import Address
-from tests.conformance import wire
+from tests.support import wire
 from tests.support.goldens import WRITTEN_MS, Connection, tape
 from tests.support.machine import header
 from tests.support.patience import PATIENCE_S, wait_until

@@ -20,7 +20,7 @@ from brokertwin.streaming.job import offset_following
 from brokertwin.streaming.job.offset_following import Following
 from tests.faults.processes import stopped
 from tests.support.commits import commit
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,12 +51,12 @@ def assert_it_ends_while_the_cluster_stands_still(
     begun: list[StreamingQuery] = []
     query = Following(lambda: begun.append(begin()) or begun[0], warnings.append)
     query.look()
-    wait(lambda: begun[0].recentProgress != [])
+    wait_until(lambda: begun[0].recentProgress != [])
     port = int(kafka.rpartition(":")[2])
     listening = [each for each in psutil.net_connections("tcp") if each.status == "LISTEN"]
     pid = next(each.pid for each in listening if each.laddr.port == port)
     with stopped([psutil.Process(pid)]):
-        wait(lambda: all(is_at_work(begun[0]) for _ in range(5)))
+        wait_until(lambda: all(is_at_work(begun[0]) for _ in range(5)))
         query.stop()
     (warning,) = warnings
     assert "its cluster did not respond" in warning
@@ -65,13 +65,6 @@ def assert_it_ends_while_the_cluster_stands_still(
 def is_at_work(query: "StreamingQuery") -> bool:
     time.sleep(0.1)
     return bool(query.status["isTriggerActive"])
-
-
-def wait(done: Callable[[], bool]) -> None:
-    ends = time.monotonic() + PATIENCE_S
-    while not done():
-        assert time.monotonic() < ends
-        time.sleep(0.1)
 
 
 @pytest.mark.spark
@@ -91,15 +84,15 @@ def test_commits_are_written_once_however_the_query_ends(
         commit(kafka, one, topic, number)
     query = Following(begin, warnings.append)
     query.look()
-    wait(lambda: committed(store, one) == [0, 1, 2, 3, 4])
+    wait_until(lambda: committed(store, one) == [0, 1, 2, 3, 4])
     commit(kafka, another, topic, 7)
-    wait(lambda: committed(store, another) == [7])
+    wait_until(lambda: committed(store, another) == [7])
     query.stop()
 
     commit(kafka, one, topic, 9)
     again = Following(begin, warnings.append)
     again.look()
-    wait(lambda: committed(store, one) == [0, 1, 2, 3, 4, 9])
+    wait_until(lambda: committed(store, one) == [0, 1, 2, 3, 4, 9])
     again.stop()
     assert warnings == []
     places = [(row.partition, row.offset) for row in store.rows()]

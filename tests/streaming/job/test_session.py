@@ -27,7 +27,7 @@ assert operator.__file__.startswith({str(shipped)!r}), operator.__file__
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("is_local", [True, False])
+@pytest.mark.parametrize("is_local", [pytest.param(True, marks=pytest.mark.spark), False])
 def test_only_a_local_jvm_gets_process_options(is_local: bool) -> None:
     told = session._configuration(load({}).settings, [], is_local)
     options = told["spark.driver.extraJavaOptions"].split()

@@ -1,10 +1,12 @@
 """Entities of the live audit: the findings of audit, however micro-batches are cut."""
 
 import random
+from collections import Counter
 
 import msgspec
 import pytest
 
+from brokertwin.recordings.history import lag
 from brokertwin.recordings.history.entity import EntityKey
 from brokertwin.recordings.history.exchange import RecordedExchange
 from brokertwin.recordings.history.finding import Severity
@@ -13,25 +15,49 @@ from brokertwin.streaming.live.entity import BLOCK_MS, LATE_MS, LiveEntity, Seen
 from brokertwin.streaming.live.facts import ClusterFacts
 from brokertwin.streaming.live.kinds import kept_ms
 from tests.support import audits
-from tests.support.live import LiveMachines, cut, of_entities
+from tests.support.live import LiveMachines, cut
+from tests.support.planted_exchanges import audit_of, planted
 
 SEEDS = 2
 
 
 def exchanges_of(recording: str) -> list[RecordedExchange]:
     """The exchanges of a recording in the order in which a topic may have them."""
-    return sorted(audits.whole(recording).history.recording.exchanges, key=lambda e: e.line.time)
+    return sorted(audits.whole(recording).history.replication.exchanges, key=lambda e: e.line.time)
 
 
 @pytest.mark.parametrize("recording", audits.RECORDINGS)
 def test_findings_are_those_of_audit_for_any_cut_into_micro_batches(recording: str) -> None:
-    wanted = of_entities(audits.whole(recording).history)
+    wanted = audits.whole(recording).findings
     for seed in range(SEEDS):
         machines = LiveMachines()
         for part in cut(exchanges_of(recording), seed):
             machines.batch(part)
         machines.end()
         assert machines.audited() == wanted, seed
+
+
+REACHED = {
+    *("lag-growing", "commit-beyond-end"),
+    *("isr-shrunk", "leader-changed", "hw-differs", "isr-against-rule"),
+}
+
+
+def test_findings_about_planted_lag_and_replicas_are_those_of_audit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lag, "GROWTH", 5)
+    reached = Counter[str]()
+    for seed, recording in enumerate(("follower_stop", "leader_kill", "group_kp", "txn_loop_ck")):
+        exchanges = planted(exchanges_of(recording), seed)
+        machines = LiveMachines()
+        for part in cut(exchanges, seed):
+            machines.batch(part)
+        machines.end()
+        wanted = audit_of(exchanges)
+        assert machines.audited() == wanted, recording
+        reached.update(each.kind for each in wanted)
+    assert reached.keys() >= REACHED, reached
 
 
 @pytest.mark.parametrize("recording", audits.RECORDINGS)

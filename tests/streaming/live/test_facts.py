@@ -2,8 +2,14 @@
 
 import msgspec
 
-from brokertwin.recordings.history.exchange import RecordedExchange, RecordedRequest
-from brokertwin.streaming.live.facts import ALIVE_MS, ClusterFacts, FactRow, learned, offset_id
+from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, RecordedRequest
+from brokertwin.streaming.live.facts import (
+    ALIVE_MS,
+    DELAYS_KEPT,
+    ClusterFacts,
+    FactRow,
+    learned,
+)
 
 NOW = 1_800_000_000_000
 
@@ -62,7 +68,62 @@ def test_facts_are_written_once_and_in_any_order() -> None:
         reverse.add(encoded(row))
     assert facts == reverse
     assert facts.known.producers == {7: "tx"}
-    assert facts.known.groups == {7: ["billing"]}
-    assert [*facts.places[7]] == [offset_id("billing", "orders", 3)]
+    assert [*facts.known.places[7]] == [("billing", "orders", 3)]
     again = learned("shop", "x/0", [RecordedExchange(line, body, {})], facts, NOW)
     assert [each.what for each in again] == ["span"]
+
+
+def heartbeat(broker: int, time: int, **fields: bool) -> RecordedExchange:
+    """A heartbeat in the controller's log."""
+    line = RecordedRequest(f"x:{time}", time, time, 100, "", "", "x", "BROKER_HEARTBEAT", 1)
+    body = {"brokerId": broker, **fields}
+    return RecordedExchange(line, body, {}, taken=float(time), made=float(time), is_internal=True)
+
+
+def test_states_of_brokers_grow_over_micro_batches() -> None:
+    beats = [heartbeat(1, time) for time in range(1_000, 61_000, 2_000)]
+    beats += [heartbeat(1, 61_000, wantShutDown=True), heartbeat(1, 90_000)]
+    whole, rows = KnownFacts(), list[FactRow]()
+    for each in beats:
+        whole.learn(each)
+    facts = ClusterFacts()
+    for begin in range(0, len(beats), 3):
+        for row in learned("shop", "x/0", beats[begin : begin + 3], facts, NOW):
+            rows.append(encoded(row))
+            facts.add(rows[-1])
+    assert facts.known.presences == whole.presences
+    assert len(facts.known.presences[1].spans) == 3
+    compacted = ClusterFacts()
+    for row in {(each.what, each.key): each for each in rows}.values():
+        compacted.add(row)
+    assert compacted.known.presences == whole.presences
+    assert not [each for each in learned("shop", "x/0", beats, facts, NOW) if each.what != "span"]
+
+
+def fetch(time: int, busy_ms: float) -> RecordedExchange:
+    """A follower's fetch that a broker was busy with."""
+    line = RecordedRequest(f"x:{time}", time, time, 1, "", "", "c", "FETCH", 17)
+    stages = {"taken": float(time), "made": float(time), "busy_ms": busy_ms}
+    return RecordedExchange(line, {"replicaId": 2}, {}, **stages)
+
+
+def test_fetches_and_busy_seconds_are_facts_with_a_bounded_number_of_keys() -> None:
+    facts, keys = ClusterFacts(), set[tuple[str, str]]()
+    for second in range(2 * DELAYS_KEPT):
+        for row in learned("shop", "x/0", [fetch(1_000 * second, 7.0)], facts, NOW):
+            facts.add(encoded(row))
+            keys.add((row.what, row.key))
+    last = 1_000 * (2 * DELAYS_KEPT - 1)
+    assert facts.known.last_fetch(1, 2, "c") == last
+    assert facts.known.delay_ms(1, last) == 7.0
+    assert len(keys) == DELAYS_KEPT + len({"fetch", "span"})
+
+
+def test_min_insync_replicas_of_a_created_topic_are_a_fact() -> None:
+    config = {"name": "min.insync.replicas", "value": "2"}
+    body = {"topics": [{"name": "orders", "configs": [config]}]}
+    line = RecordedRequest("x:1", 1, 2, 1, "c", "", "x", "CREATE_TOPICS", 7)
+    facts = ClusterFacts()
+    for row in learned("shop", "x/0", [RecordedExchange(line, body, {})], facts, NOW):
+        facts.add(encoded(row))
+    assert facts.known.min_isr_of("orders") == 2

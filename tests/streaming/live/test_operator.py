@@ -11,7 +11,7 @@ import pytest
 
 from brokertwin.streaming.live.reading import TopicLine
 from tests.support import audits
-from tests.support.live import CLUSTER, LiveTopics, cut, of_entities
+from tests.support.live import CLUSTER, LiveTopics, cut
 from tests.support.requestlogs import logs_of
 from tests.support.sources import ROOT
 
@@ -39,10 +39,10 @@ def audited(lines: Sequence[TopicLine], seed: int, is_bucket: bool = False) -> L
 
 
 def kinds(topics: LiveTopics) -> set[tuple[str, str, str | None]]:
-    """Kind, subject and error of the findings that count."""
+    """Kind, subject and error of the findings that count, with the names of topics."""
     newest = {each["id"]: each for each in topics.findings}
     return {
-        (each["kind"], each["subject"], each["error"])
+        (each["kind"], topics.with_names(each["subject"]), each["error"])
         for each in newest.values()
         if not each["withdrawn"]
     }
@@ -50,7 +50,7 @@ def kinds(topics: LiveTopics) -> set[tuple[str, str, str | None]]:
 
 def wanted(recording: str) -> set[tuple[str, str, str | None]]:
     """The same of audit."""
-    documents = [each.document(1) for each in of_entities(audits.whole(recording).history)]
+    documents = [each.document(1) for each in audits.whole(recording).findings]
     return {(each["kind"], each["subject"], each["error"]) for each in documents}
 
 

@@ -55,14 +55,14 @@ def test_a_repeated_line_has_the_same_number_in_any_micro_batch() -> None:
         assert one.number == number
 
 
-def test_requests_on_a_controllers_listener_are_left_out_in_later_micro_batches() -> None:
+def test_requests_on_a_controllers_listener_are_internal_in_later_micro_batches() -> None:
     found = rows(LOG, 1)
     assert found.listeners == {"shop": {"CONTROLLER"}}
     facts = ClusterFacts(listeners=dict.fromkeys(found.listeners["shop"]))
-    left_out = [line for line in LOG if b'"listener":"CONTROLLER"' in line]
-    made = [TopicLine("requests/0", n, line, "shop") for n, line in enumerate(left_out)]
-    assert left_out
-    assert not read_rows(made, {"shop": facts}).exchanges["shop"]
+    internal = [line for line in LOG if b'"listener":"CONTROLLER"' in line]
+    made = [TopicLine("requests/0", n, line, "shop") for n, line in enumerate(internal)]
+    exchanges = read_rows(made, {"shop": facts}).exchanges["shop"]
+    assert exchanges and all(each.exchange.is_internal for each in exchanges)
 
 
 def test_lines_without_an_exchange_are_counted() -> None:

@@ -82,12 +82,34 @@ def test_the_error_of_a_process_is_the_last_line_that_names_one() -> None:
     assert error_in("") == "no message"
 
 
+ADAPTERS = ROOT / "examples" / "exam_client"
+
+
 @pytest.mark.clients
-@pytest.mark.parametrize("name", ["confluent", "kafka_python"])
-def test_real_clients_keep_all_promises_under_a_plan(broker: KafkaBroker, name: str) -> None:
-    adapter = Path(ROOT, "examples", "exam_client", f"{name}.py")
-    real = exam(broker, sys.executable, str(adapter), works=tuple(WorkKind))
-    verdict = real._replace(records=60).run(faults_of(1))
+@pytest.mark.parametrize(
+    ("name", "works"),
+    [("confluent", tuple(WorkKind)), ("kafka_python", tuple(WorkKind)[:3])],
+)
+def test_real_clients_keep_all_promises_under_a_plan(
+    broker: KafkaBroker, name: str, works: tuple[WorkKind, ...]
+) -> None:
+    real = exam(broker, sys.executable, str(ADAPTERS / f"{name}.py"), works=works)
+    verdict = real._replace(records=200).run(faults_of(1))
     assert verdict.violations == []
     assert verdict.hits > 0
     assert verdict.fenced == 1
+
+
+@pytest.mark.clients
+def test_a_processor_that_copies_aborted_records_is_accused(
+    broker: KafkaBroker, tmp_path: Path
+) -> None:
+    text = (ADAPTERS / "confluent.py").read_text()
+    assert "read_committed" in text
+    careless = tmp_path / "careless.py"
+    careless.write_text(text.replace("read_committed", "read_uncommitted"))
+    works = (WorkKind.PRODUCE, WorkKind.TRANSACT, WorkKind.PROCESS)
+    planted = exam(broker, sys.executable, str(careless), works=works)
+    verdict = planted._replace(records=60).run([])
+    assert {each.promise for each in verdict.violations} == {"processing"}
+    assert "but not visible in the input" in verdict.violations[0].text

@@ -12,6 +12,7 @@ from brokertwin.testing.auditor.judge import judge
 from brokertwin.testing.auditor.workload import (
     MEMBERS,
     PARTITIONS,
+    PROCESSORS,
     PRODUCER,
     ZOMBIE,
     Log,
@@ -23,7 +24,7 @@ from brokertwin.testing.auditor.workload import (
 
 TOPIC = "exam"
 COUNT = 30
-ROLES = [PRODUCER, ZOMBIE, MEMBERS[0]]
+ROLES = [PRODUCER, ZOMBIE, MEMBERS[0], PROCESSORS[0]]
 ABORTED = "zombie-2"
 
 
@@ -49,6 +50,7 @@ def kept() -> RunEvidence:
         PRODUCER.name: [f"acked producer-{number}" for number in range(COUNT)],
         ZOMBIE.name: ["committed 0", "committed 1", "aborted 2"],
         MEMBERS[0].name: read,
+        PROCESSORS[0].name: [f"copied {line.split()[-1]}" for line in read],
     }
     told = {name: list(statements(each)) for name, each in lines.items()}
     return RunEvidence(
@@ -59,6 +61,7 @@ def kept() -> RunEvidence:
         exchanges=[commit_of_partition_0(len(logs[place(0)]))],
         logs=logs,
         committed=committed,
+        output=[name for log in committed.values() for _, name in log],
     )
 
 
@@ -92,6 +95,7 @@ def test_records_that_the_client_gave_up_may_be_in_the_log() -> None:
 def lose_a_record(run: RunEvidence) -> None:
     """`producer-3` is in no log."""
     del run.logs[place(0)][1], run.committed[place(0)][1]
+    run.output.remove("producer-3")
     run.statements[MEMBERS[0].name].remove(Statement("read", ("0", "1", "producer-3")))
 
 
@@ -110,6 +114,7 @@ def swap_two_records(run: RunEvidence) -> None:
 
 def hide_a_part_of_a_transaction(run: RunEvidence) -> None:
     run.committed[place(1)] = [e for e in run.committed[place(1)] if e[1] != "zombie-0-1"]
+    run.output.remove("zombie-0-1")
 
 
 def show_an_aborted_record(run: RunEvidence) -> None:
@@ -162,6 +167,23 @@ def go_on_after_fencing(run: RunEvidence) -> None:
         )
 
 
+def process_twice(run: RunEvidence) -> None:
+    run.output.append("producer-6")
+
+
+def process_an_aborted_record(run: RunEvidence) -> None:
+    run.output.append("zombie-2-0")
+
+
+def lose_a_copy(run: RunEvidence) -> None:
+    run.output.remove("producer-6")
+
+
+def leave_out_a_record(run: RunEvidence) -> None:
+    lose_a_copy(run)
+    run.statements[PROCESSORS[0].name].remove(Statement("copied", ("producer-6",)))
+
+
 def fail(run: RunEvidence) -> None:
     run.gave_up[MEMBERS[0].name] = "KafkaError"
 
@@ -183,6 +205,14 @@ def read_an_unknown_record(run: RunEvidence) -> None:
         (go_back, "commits", "member-1 commits 3 of exam-0 after"),
         (assign_twice, "owners", "exam-0 is assigned to m and n in generation 1"),
         (go_on_after_fencing, "fencing", "zombie sends END_TXN 10000 ms after 90"),
+        (process_twice, "processing", "(producer-6) are in the output more than once"),
+        (
+            process_an_aborted_record,
+            "processing",
+            "(zombie-2-0) are in the output, but not visible",
+        ),
+        (lose_a_copy, "processing", "(producer-6) were reported as copied, and are not"),
+        (leave_out_a_record, "progress", "(producer-6) are visible and were not processed"),
         (stop_reading, "progress", "are visible and were not read"),
         (give_up, "progress", "1 records (producer-4) of the producer not acknowledged"),
         (fail, "progress", "member-1 gave up: KafkaError"),

@@ -13,8 +13,14 @@ def test_all_plans_are_valid_and_small() -> None:
     for seed in range(300):
         faults = faults_of(seed)
         assert 1 <= len(faults) <= FAULTS_MAX
-        for each in (*faults, *standing_faults()):
+        for each in (*faults, *standing_faults(), *faults_of(seed, has_offsets=True)):
             Fault(each)
+
+
+def test_offsets_in_transactions_are_disturbed_if_the_client_commits_them() -> None:
+    apis = {each.api for seed in range(50) for each in faults_of(seed, has_offsets=True)}
+    assert {"ADD_OFFSETS_TO_TXN", "TXN_OFFSET_COMMIT"} <= apis
+    assert "TXN_OFFSET_COMMIT" not in {e.api for seed in range(300) for e in faults_of(seed)}
 
 
 def test_shrinking_keeps_only_the_faults_that_a_failure_needs() -> None:

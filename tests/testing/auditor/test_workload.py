@@ -2,6 +2,7 @@
 
 from brokertwin.testing.auditor.workload import (
     MEMBERS,
+    PROCESSORS,
     PRODUCER,
     ZOMBIE,
     PlannedRecord,
@@ -12,7 +13,7 @@ from brokertwin.testing.auditor.workload import (
     statements,
 )
 
-NAMES = RunNames("topic", "group", "id")
+NAMES = RunNames("topic", "output", "group", "id")
 
 
 def test_a_process_learns_its_work_from_variables() -> None:
@@ -22,10 +23,16 @@ def test_a_process_learns_its_work_from_variables() -> None:
         "EXAM_NAME": "zombie",
         "EXAM_TOPIC": "topic",
         "EXAM_PARTITIONS": "3",
+        "EXAM_OUTPUT": "output",
         "EXAM_GROUP": "group",
         "EXAM_TRANSACTIONAL_ID": "id",
         "EXAM_COUNT": "10",
     }
+    told = environment(PROCESSORS[1], NAMES, "localhost:1", 100)
+    assert (told["EXAM_GROUP"], told["EXAM_TRANSACTIONAL_ID"]) == (
+        "group-process",
+        "id-processor-2",
+    )
 
 
 def test_planned_records_are_those_of_writers_in_their_order() -> None:

@@ -8,37 +8,15 @@ import pytest
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.edge_fields import Address
-from brokertwin.testing.exam.examination import PREFIX, ExamOptions, check_is_empty, examine
+from brokertwin.testing.exam.examination import PREFIX, check_is_empty, examine
 from brokertwin.testing.exam.model import selected
 from brokertwin.testing.exam.site import Site, look
-from brokertwin.testing.exam.verdicts import Outcome, Result
+from brokertwin.testing.exam.verdicts import Outcome
+from tests.support.exams import deviating, examined
 from tests.support.gateways import Running, client_at, running_gateway
 
 QUICK = ("idem_in", "txn_commit", "fetch_new", "grp_leave", "cons_join", "off_simple", "meta_by")
 """Beginnings of names of scenarios that need no time."""
-
-KNOWN = {"txn_delete_records_of_open_transaction", "bad_batch_append_time"}
-"""Scenarios in which the gateway deviates from Kafka; docs/exam.md describes them."""
-
-PATIENCE = 5.0
-
-
-def settings_of(names: tuple[str, ...] = ()) -> set[str]:
-    return {name for _, scenario in selected(names) for name in scenario.settings}
-
-
-def examined(address: Address, *names: str, **choices: int) -> list[Result]:
-    site = look(address, settings_of(names))
-    given = ExamOptions(patience=PATIENCE, **choices)
-    return examine(list(selected(names)), site, given)
-
-
-def deviating(results: list[Result]) -> dict[str, list[str]]:
-    return {
-        each.scenario: [f"{d.step}: {d.path}: {d.expected} {d.got}"[:200] for d in each.deviations]
-        for each in results
-        if each.outcome is Outcome.DEVIATES
-    }
 
 
 @pytest.fixture(scope="module")
@@ -94,14 +72,14 @@ def test_a_port_without_a_broker_is_an_error() -> None:
 def test_all_scenarios_at_a_gateway() -> None:
     with running_gateway({"auto.create.topics.enable": "true"}) as running:
         results = examined(running.addresses[1])
-    assert set(deviating(results)) == KNOWN, deviating(results)
+    assert deviating(results) == {}
 
 
 @pytest.mark.clients
 def test_all_scenarios_at_a_cluster_of_gateways() -> None:
     with running_gateway({"auto.create.topics.enable": "true"}, brokers=3) as running:
         results = examined(running.addresses[1])
-    assert set(deviating(results)) == KNOWN, deviating(results)
+    assert deviating(results) == {}
     single = [each for each in results if "one broker" in each.reason]
     assert len(single) < 10
 

@@ -1,0 +1,275 @@
+"""Lag of the groups that commit in a partition, between two bounds.
+
+The lag at a commit is at least that by the last high watermark (HW) before it, and at most that by
+the first HW after it. If both are negative, the group committed beyond the log end. The lag has
+grown if the lower bound of a later commit is above the upper bound of an earlier one. So a HW that
+is not recorded never makes the lag greater.
+
+Offsets of a transaction are committed when it ends. A HW that goes back, with a new leader, begins
+anew: lags before and after it are not compared.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import field
+
+from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.entity import EntityKey, EntityKind, ObservedEntity
+from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, RecordedRequest
+from brokertwin.recordings.history.finding import EntityFinding, Severity
+from brokertwin.recordings.history.group_offsets import COMMIT_APIS, ObservedOffsets, of_partition
+from brokertwin.recordings.rules import Rule
+
+GROWTH = 1_000
+"""Records by which a lag has to grow for a finding."""
+
+WATERMARKS_MAX = 100
+"""Maximum number of high watermarks of a partition that are kept for commits on their way."""
+
+GROUPS_MAX = 100
+"""Maximum number of groups of a partition."""
+
+COMMITS_MAX = 100
+"""Maximum number of commits of a group that wait for a high watermark."""
+
+LATEST = -1
+"""The timestamp of ListOffsets for the end of the log."""
+
+GROWING = Rule(
+    "The lag of a group is the high watermark less the committed offset.",
+    "Metrics records-lag-max; kafka-consumer-groups --describe",
+    "Consumers commit less than is written: add some (up to the partitions), look at how long they"
+    " take for a poll, and at rebalances.",
+)
+BEYOND_END = Rule(
+    "A group may commit any offset; a broker does not compare it with the log end.",
+    "OffsetMetadataManager.commitOffset",
+    "Consumers that start there apply auto.offset.reset, or skip records. Look for an offset that"
+    " was set by hand, and for a log that was truncated or created again.",
+)
+
+
+class KnownWatermark(msgspec.Struct, array_like=True, frozen=True):
+    """A high watermark, and when the first response with it was sent, in ms since 1970."""
+
+    value: int
+    sent: int
+
+
+class WaitingCommit(msgspec.Struct):
+    """A commit whose upper bound is unknown.
+
+    Attributes:
+        line: the commit.
+        end: when it was done, in ms since 1970.
+        offset: the committed offset.
+        least: the lower bound of the lag; None if no HW before it is recorded.
+        low: the upper bound of an earlier lag that it was compared with; None if it has not grown.
+    """
+
+    line: RecordedRequest
+    end: int
+    offset: int
+    least: int | None
+    low: int | None = None
+
+
+class GroupLag(msgspec.Struct):
+    """The lag of a group.
+
+    Attributes:
+        offsets: its committed offsets, also those of open transactions.
+        waiting: commits whose upper bound is unknown, in their order.
+        lowest: the least upper bound of a lag; None if none is known.
+    """
+
+    offsets: ObservedOffsets
+    waiting: list[WaitingCommit] = field(default_factory=list)
+    lowest: int | None = None
+
+
+class PartitionLag(ObservedEntity, kw_only=True):
+    """The high watermarks of a partition, and the groups that commit in it.
+
+    Attributes:
+        topic: topic name, or id if no response shows the name.
+        partition: its number.
+        groups: group id to its lag; the last one committed last.
+        watermarks: the newest high watermarks, none less than one before it.
+        begun: when the request for the first of them arrived, in ms since 1970.
+        newest_sent: when the last response with one was sent, in ms since 1970.
+        has_gone_back: whether a high watermark was less than one before it.
+    """
+
+    topic: str
+    partition: int
+    groups: dict[str, GroupLag] = field(default_factory=dict)
+    watermarks: list[KnownWatermark] = field(default_factory=list)
+    begun: int = 0
+    newest_sent: int = 0
+    has_gone_back: bool = False
+
+    def part_of(self, exchange: RecordedExchange, known: KnownFacts) -> RecordedExchange:
+        """Return the high watermark, or the commit, of the partition."""
+        if exchange.line.api in COMMIT_APIS:
+            return of_partition(exchange, self.topic, self.partition, known)
+        if exchange.line.api == "END_TXN":
+            return exchange
+        told = dict(_watermarks(exchange, known)).get((self.topic, self.partition))
+        return RecordedExchange(exchange.line, {}, {"highWatermark": told})
+
+    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
+        """Take a high watermark, a commit, or the end of a transaction in its turn."""
+        if exchange.line.api == "END_TXN":
+            for name, group in self.groups.items():
+                done = group.offsets.end_transaction(exchange)
+                yield from self._committed(name, group, exchange.line, done)
+        elif exchange.line.api in COMMIT_APIS:
+            name = str(exchange.request.get("groupId"))
+            group = self.groups.pop(name, GroupLag(ObservedOffsets(name)))
+            self.groups[name] = group
+            while len(self.groups) > GROUPS_MAX:
+                del self.groups[next(iter(self.groups))]
+            done = group.offsets.commit(exchange, known)
+            yield from self._committed(name, group, exchange.line, done)
+        else:
+            yield from self._told(exchange.line, exchange.response["highWatermark"])
+
+    def _told(self, line: RecordedRequest, value: int) -> Iterator[EntityFinding]:
+        """Take a high watermark; two responses at once have no order."""
+        former = self.watermarks[-1] if self.watermarks else None
+        if former is not None and value < former.value:
+            if line.time <= self.newest_sent:
+                return
+            self.watermarks, self.has_gone_back = [], True
+            for group in self.groups.values():
+                group.waiting, group.lowest = [], None
+        if not self.watermarks:
+            self.begun = line.time
+        if not self.watermarks or value > self.watermarks[-1].value:
+            self.watermarks = [*self.watermarks, KnownWatermark(value, line.end)][-WATERMARKS_MAX:]
+        self.newest_sent = line.end
+        for name, group in self.groups.items():
+            yield from self._bounded(name, group, line.time, value)
+
+    def _committed(
+        self,
+        name: str,
+        group: GroupLag,
+        by: RecordedRequest,
+        done: Iterator[EntityFinding],
+    ) -> Iterator[EntityFinding]:
+        """Take the offsets that a request committed."""
+        for each in done:
+            if each.kind != "offset-committed" or (self.has_gone_back and by.time < self.begun):
+                continue
+            before = [e.value for e in self.watermarks if e.sent <= by.time]
+            offset = each.facts["offset"]
+            least = before[-1] - offset if before else None
+            commit = WaitingCommit(each.line, by.end, offset, least)
+            if least is not None:
+                facts = {**each.facts, "lag": least}
+                yield self._finding("lag", Severity.NOTE, name, commit, "", facts)
+            yield from self._grown(name, group, commit)
+            group.waiting = [*group.waiting, commit][-COMMITS_MAX:]
+
+    def _bounded(
+        self, name: str, group: GroupLag, asked: int, value: int
+    ) -> Iterator[EntityFinding]:
+        """Bound the lag at commits that were done before a high watermark was requested."""
+        while group.waiting and group.waiting[0].end <= asked:
+            commit = group.waiting.pop(0)
+            yield from self._grown(name, group, commit)
+            most = value - commit.offset
+            if commit.least is not None and most < 0:
+                said = f"committed {commit.offset}, {-most} beyond the log end"
+                facts = {"lag": most}
+                kind, severity = "commit-beyond-end", Severity.WARNING
+                yield self._finding(kind, severity, name, commit, said, facts, BEYOND_END)
+            group.lowest = min(most, most if group.lowest is None else group.lowest)
+        for commit in group.waiting:
+            yield from self._grown(name, group, commit)
+
+    def _grown(self, name: str, group: GroupLag, commit: WaitingCommit) -> Iterator[EntityFinding]:
+        """Report that the lag at a commit has grown, again if it has grown by more."""
+        low, least = group.lowest, commit.least
+        if low is None or least is None or least - low < GROWTH or commit.low == low:
+            return
+        commit.low = low
+        said = f"committed {commit.offset}, at least {least} behind"
+        facts = {"from": low, "to": least}
+        kind, severity = "lag-growing", Severity.WARNING
+        yield self._finding(kind, severity, name, commit, said, facts, GROWING)
+
+    def _finding(
+        self,
+        kind: str,
+        severity: Severity,
+        group: str,
+        commit: WaitingCommit,
+        said: str,
+        facts: dict[str, Any],
+        rule: Rule | None = None,
+    ) -> EntityFinding:
+        return EntityFinding(
+            kind=kind,
+            severity=severity,
+            subject=f"group {group} in {self.topic}-{self.partition}",
+            line=commit.line,
+            said=said,
+            rule=rule,
+            facts=facts,
+        )
+
+
+def _watermarks(
+    exchange: RecordedExchange, known: KnownFacts
+) -> Iterator[tuple[tuple[str, int], int]]:
+    """The high watermarks in a response, by partition."""
+    answer, is_fetch = exchange.response, exchange.line.api == "FETCH"
+    latest = None if is_fetch else _latest(exchange.request, known)
+    for topic in answer.get("responses" if is_fetch else "topics") or ():
+        for each in topic["partitions"]:
+            place = known.topic(topic), each["partitionIndex"]
+            value = each.get("highWatermark" if is_fetch else "offset", -1)
+            if not each["errorCode"] and value >= 0 and (latest is None or place in latest):
+                yield place, value
+
+
+def _latest(body: Any, known: KnownFacts) -> set[tuple[str, int]]:
+    """The partitions of a ListOffsets for the high watermark."""
+    if body.get("isolationLevel"):
+        return set()
+    return {
+        (known.topic(topic), each["partitionIndex"])
+        for topic in body.get("topics") or ()
+        for each in topic["partitions"]
+        if each["timestamp"] == LATEST
+    }
+
+
+def _partitions_in(exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityKey]:
+    api, body = exchange.line.api, exchange.request
+    if api == "END_TXN":
+        named = known.places.get(body.get("producerId", bodies.NO_PRODUCER), ())
+    elif api in COMMIT_APIS:
+        named = dict.fromkeys(bodies.committed_places(body))
+    else:
+        named = {("", *place): None for place, _ in _watermarks(exchange, known)}
+    places = {(known.named(topic), partition): None for _, topic, partition in named}
+    yield from (EntityKey("lag", f"{partition} {topic}") for topic, partition in places)
+
+
+def _partition_of(key: EntityKey) -> PartitionLag:
+    partition, _, topic = key.id.partition(" ")
+    return PartitionLag(topic=topic, partition=int(partition))
+
+
+LAGS = EntityKind(
+    "lag",
+    frozenset({"FETCH", "LIST_OFFSETS", "END_TXN", *COMMIT_APIS}),
+    _partitions_in,
+    _partition_of,
+)

@@ -1,1 +1,0 @@
-"""The scenarios, a file for each subject or two."""
