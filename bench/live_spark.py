@@ -2,12 +2,13 @@
 
     python bench/live_spark.py [--entities 1000 10000] [--modes entity bucket] [--rounds 4]
 
-Each round is what fetch sessions do between two triggers: every session fetches twice. A client id
-has 100 sessions, on three brokers. A round is one micro-batch; the first two are not counted. With
-`--share 0.01` the last two rounds touch only that share of the sessions.
+Each round is what fetch sessions do between two triggers of ten seconds: every session fetches
+twice. `--fetches 12` is a trigger of a minute. A client id has 100 sessions, on three brokers. A
+round is one micro-batch; the first two are not counted. With `--share 0.01` the last two rounds
+touch only that share of the sessions.
 
-`CPU` is the processor time of the JVM and of all Python workers, which does not depend on what else
-the machine does. `changelog` is the size of the files that a micro-batch wrote to the state store.
+`CPU` is the processor time of the JVM and of all Python workers, which depends less on other load
+than the duration. `changelog` is the size of the files that a micro-batch wrote to the state store.
 """
 
 import argparse
@@ -78,31 +79,31 @@ def fetch(session: int, epoch: int, time: int) -> bytes:
     )
 
 
-def rounds(sessions: int, count: int, share: float) -> Iterator[list[bytes]]:
+def rounds(sessions: int, count: int, fetches: int, share: float) -> Iterator[list[bytes]]:
     """The documents of each round, the same number in each but for the last two."""
     for number in range(count):
         active = sessions if number < count - 2 else max(1, int(sessions * share))
-        begin = START + number * 2 * INTERVAL_MS
         yield [
-            fetch(session, 2 * number + half, begin + half * INTERVAL_MS + session % INTERVAL_MS)
-            for half in (0, 1)
+            fetch(session, epoch, START + epoch * INTERVAL_MS + session % INTERVAL_MS)
+            for epoch in range(number * fetches, (number + 1) * fetches)
             for session in range(1, active + 1)
         ]
 
 
 def measure(
-    bootstrap: str, entities: int, mode: KeyMode, count: int, share: float
+    bootstrap: str, entities: int, mode: KeyMode, options: argparse.Namespace
 ) -> Iterator[Measured]:
     """Run the query over all rounds, each a micro-batch."""
     client = ClientProperties({"bootstrap.servers": bootstrap})
-    prefix = f"bench-{mode}-{entities}"
+    prefix = f"bench-{time.time_ns()}"
     source = f"{prefix}.{SOURCE}"
     topics.create(topics.admin_client(client), {source: TopicSpec(source, 2)})
     writer = Producer(topics.writer_configuration(client))
-    session = spark_session(load({"master": "local[2]", "shuffle_partitions": 2}).settings)
+    session = spark_session(load({"master": options.master, "shuffle_partitions": 2}).settings)
     with tempfile.TemporaryDirectory() as directory:
         checkpoint = Path(directory) / "checkpoint"
-        for number, documents in enumerate(rounds(entities, count, share)):
+        made = rounds(entities, options.rounds, options.fetches, options.share)
+        for number, documents in enumerate(made):
             for place, document in enumerate(documents):
                 writer.produce(source, document, partition=place % 2)
                 writer.poll(0)
@@ -145,7 +146,9 @@ def main() -> None:
     parser.add_argument("--entities", type=int, nargs="+", default=[1_000, 10_000])
     parser.add_argument("--modes", type=KeyMode, nargs="+", default=list(KeyMode))
     parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--fetches", type=int, default=2)
     parser.add_argument("--share", type=float, default=1.0)
+    parser.add_argument("--master", default="local[2]")
     parser.add_argument("--bootstrap", default="")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
@@ -155,8 +158,7 @@ def main() -> None:
             for entities in options.entities:
                 for mode in options.modes:
                     print(f"{mode}, {entities:,} sessions", flush=True)
-                    found = measure(bootstrap, entities, mode, options.rounds, options.share)
-                    _show(entities, found)
+                    _show(entities, measure(bootstrap, entities, mode, options))
         finally:
             if not options.bootstrap:
                 broker.stop()

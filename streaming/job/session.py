@@ -116,6 +116,7 @@ def spark_session(
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    _ = session.streams  # Spark 4.2.0 reads state only if this has been used (SPARK-58973)
     if not is_local:
         session.sparkContext.addPyFile(str(packages_zip(settings.home)))
     if session.sparkContext.uiWebUrl is not None:

@@ -7,8 +7,8 @@ events of `busy` alone, so the row of `quiet` is in the RocksDB snapshot and no 
 
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from brokertwin.settings import default_home
 from brokertwin.streaming.job import session
 from tests.support.jobs import JobBench
 from tests.support.machine import START, Bench, header
+from tests.support.patience import wait_until
 from tests.support.sources import ROOT
 
 PLACE = ROOT / "checkpoints.example" / "run"
@@ -37,7 +38,6 @@ SNAPSHOTS = {
     "spark.sql.streaming.stateStore.minDeltasForSnapshot": "2",
     "spark.sql.streaming.stateStore.maintenanceInterval": "200ms",
 }
-PATIENCE_S = 30.0
 
 
 class Told(Bench):
@@ -98,11 +98,20 @@ def busy() -> Iterator[bytes]:
     yield from bench.events
 
 
-def write(place: Path) -> None:
-    """Write the checkpoint of two runs of a job."""
+@contextmanager
+def early_snapshots() -> Iterator[None]:
+    """Let new Spark sessions upload snapshots of RocksDB after two micro-batches."""
     ours = session._configuration
     session._configuration = lambda *given: {**ours(*given), **SNAPSHOTS}
-    with tempfile.TemporaryDirectory() as directory:
+    try:
+        yield
+    finally:
+        session._configuration = ours
+
+
+def write(place: Path) -> None:
+    """Write the checkpoint of two runs of a job."""
+    with tempfile.TemporaryDirectory() as directory, early_snapshots():
         kafka = EmbeddedKafka(Path(directory) / "kafka", default_home())
         try:
             job = JobBench(kafka.start(), Path(directory), **FLAGS)
@@ -113,10 +122,7 @@ def write(place: Path) -> None:
             for some in (events[:9], events[9:]):
                 job.produce(some, BUSY.encode())
                 assert job.run(spark).is_clean
-                deadline = time.monotonic() + PATIENCE_S
-                while not any(job.checkpoint.rglob("*.zip")):
-                    assert time.monotonic() < deadline, "no snapshot of RocksDB was uploaded"
-                    time.sleep(0.5)
+                wait_until(lambda: any(job.checkpoint.rglob("*.zip")), "no snapshot of RocksDB")
             spark.stop()
         finally:
             kafka.stop()

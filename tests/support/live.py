@@ -1,10 +1,12 @@
 """The live audit in this process: micro-batches of lines or exchanges through its functions."""
 
+import json
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -20,6 +22,10 @@ from brokertwin.streaming.live.facts import learned
 from brokertwin.streaming.live.findings import FoundOnly
 from brokertwin.streaming.live.kinds import routes
 from brokertwin.streaming.live.reading import TopicLine
+from brokertwin.streaming.live.tables import EntityTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 CLUSTER = "shop"
 SOURCE = "requests/0"
@@ -35,6 +41,21 @@ def cut(items: Sequence[Any], seed: int, most: int = 200) -> Iterator[Sequence[A
         end = begin + chance.randint(1, most)
         yield items[begin:end]
         begin = end
+
+
+def sorted_rows(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows in any but always the same order."""
+    return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True))
+
+
+def rows_in_state(
+    spark: "SparkSession", checkpoint: Path, table: EntityTable
+) -> list[dict[str, Any]]:
+    """The rows of a table that Spark's own reader shows, with `--key entity`."""
+    state = spark.read.format("statestore").load(str(checkpoint))
+    column = f"value.groupState.`{table.column}`"
+    read = state.where(f"{column} is not null").select("key.cluster", f"{column}.*")
+    return sorted_rows(each.asDict(recursive=True) for each in read.collect())
 
 
 class LiveMachines:

@@ -23,6 +23,7 @@ from brokertwin.streaming.live.modes import KeyMode
 from tests.support import audits
 from tests.support.commands import WAIT_S, Commands, kill_tree
 from tests.support.jobs import JobBench
+from tests.support.live import rows_in_state, sorted_rows
 from tests.support.patience import wait_until
 from tests.support.requestlogs import logs_of
 
@@ -88,17 +89,12 @@ class LiveBench:
     def table(self, name: str) -> list[dict[str, Any]]:
         """The rows of a compacted topic."""
         newest = {each.key: each.value for each in read_all(self.client, f"{PREFIX}.{name}")}
-        return in_order(json.loads(each) for each in newest.values() if each is not None)
+        return sorted_rows(json.loads(each) for each in newest.values() if each is not None)
 
     def has_snapshot_of(self, name: str) -> bool:
         """Return whether the newest snapshot of a table has the rows of its topic."""
         paths = sorted((self.tables / name).glob("batch-*.parquet"))
-        return bool(paths) and in_order(pq.read_table(paths[-1]).to_pylist()) == self.table(name)
-
-
-def in_order(rows: Any) -> list[dict[str, Any]]:
-    """Rows in any but always the same order."""
-    return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True))
+        return bool(paths) and sorted_rows(pq.read_table(paths[-1]).to_pylist()) == self.table(name)
 
 
 Kind = tuple[str, str, str, str | None]
@@ -163,17 +159,8 @@ def test_a_killed_live_audit_loses_no_finding_and_reports_none_twice(
     rows = [(each["id"], each["what"], each["withdrawn"]) for each in map(json.loads, found)]
     assert sorted(shown) == sorted(rows)
     if mode is KeyMode.ENTITY:
-        assert_state_is_readable(spark, bench)
-
-
-def assert_state_is_readable(spark: "SparkSession", bench: LiveBench) -> None:
-    """Spark's own reader shows the columns of each entity, as docs/live.md says."""
-    state = spark.read.format("statestore").load(str(bench.checkpoint))
-    for table in TABLES:
-        column = f"value.groupState.`{table.column}`"
-        read = state.where(f"{column} is not null").select("key.cluster", f"{column}.*")
-        rows = in_order(each.asDict(recursive=True) for each in read.collect())
-        assert rows == bench.table(table.name), table.name
+        for each in TABLES:
+            assert rows_in_state(spark, bench.checkpoint, each) == bench.table(each.name), each.name
 
 
 def test_wrong_options_are_rejected() -> None:

@@ -1,26 +1,32 @@
-"""The job on a standalone Spark cluster: a master and two worker JVMs.
+"""The job and the live audit on a standalone Spark cluster: a master and two worker JVMs.
 
 The workers' Python has the libraries in docs/clusters.md and no brokertwin.
 """
 
+import json
 import os
 import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import requires
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from brokertwin.kafka_io import jars
+from brokertwin.kafka_io.topic_reader import read_all
 from brokertwin.settings import default_home
 from brokertwin.state.core import outputs
 from brokertwin.streaming.job.session import COMPILE_ONCE
 from tests.support.commands import Commands
 from tests.support.documents import the_command
 from tests.support.environments import environment_with
+from tests.support.example_live import halves, in_partitions, send
 from tests.support.jobs import JobBench, capture
+from tests.support.live import LiveTopics
 from tests.support.standalone_clusters import WORKERS, standalone
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -173,3 +179,35 @@ def test_spark_submit_may_bring_the_connector(
     assert_answered(bench)
     (ran,) = applications(directory).keys() - before.keys()
     assert applications(directory)[ran] == set(WORKERS)
+
+
+def test_a_live_audit_finds_what_one_process_finds(
+    bench: JobBench, cluster: str, directory: Path, tmp_path: Path
+) -> None:
+    libraries = [*(requires("brokertwin") or ()), "pandas", "pyarrow"]
+    python = environment_with(directory / "python-of-live", libraries)
+    lines = [each for half in halves() for each in half]
+    send(bench.client, "exchanges", lines, 2)
+    before = applications(directory)
+    commands = Commands(bench)
+    places = ("--checkpoint", str(bench.checkpoint), "--tables", str(tmp_path / "tables"))
+    heap = ("--spark-conf", "spark.executor.memory=512m")
+    words = ("live", "--topic", "exchanges", *places, "--master", cluster, *heap)
+    try:
+        code, _, errors = commands.call(*words, "--available-now", PYSPARK_PYTHON=str(python))
+    finally:
+        commands.close()
+    assert code == 0, errors
+    alone = LiveTopics()
+    alone.batch(in_partitions("exchanges", lines, 2))
+    alone.end()
+    found = [json.loads(row.value or b"") for row in read_all(bench.client, "live.findings")]
+    assert by_id(alone.findings)
+    assert by_id(found) == by_id(alone.findings)
+    (ran,) = applications(directory).keys() - before.keys()
+    assert applications(directory)[ran] == set(WORKERS)
+
+
+def by_id(findings: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The newest document of each finding."""
+    return {each["id"]: each for each in findings}
