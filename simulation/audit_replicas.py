@@ -25,6 +25,7 @@ from brokertwin.state.cluster.image import Partition, Topic
 from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.tables import CellTables
+from brokertwin.state.core.wire.generated.fetch import FetchRequest
 from brokertwin.state.logs.log import READ_COMMITTED, Log, batches_from, log_key
 
 Place = tuple[str, int]
@@ -73,8 +74,8 @@ class ReplicaAudit:
 
     def on_response(self, request: SimulatedRequest) -> None:
         """Check the batches in a response to Produce or Fetch."""
-        api = request.send.api
-        if api == "FETCH" and request.send.body.isolation_level == READ_COMMITTED:
+        api, body = request.send.api, request.send.body
+        if isinstance(body, FetchRequest) and body.isolation_level == READ_COMMITTED:
             for place, each in self._partitions(request, "partitions"):
                 self._hold_ended(request, place, each)
         if not self._is_checked or api not in ("PRODUCE", "FETCH"):
