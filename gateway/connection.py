@@ -37,7 +37,7 @@ from brokertwin.gateway.security import delegation_tokens, scram_users
 from brokertwin.gateway.security.denials import RESOURCE_TYPES
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import Reason
-from brokertwin.state.core.kafka_apis import UPDATE_FEATURES, Trait, api_of_key
+from brokertwin.state.core.kafka_apis import Trait, api_of_key
 from brokertwin.state.core.wire.primitives import MalformedError
 
 FAREWELL_S = 0.05
@@ -539,7 +539,7 @@ class BrokerConnection(asyncio.Protocol):
         if put_bytes is not None:
             await put_bytes(pending)
         edge_fields.complete(api_key, pending)
-        if api_key == UPDATE_FEATURES.key:
+        if self._context.features.are_changed_by(api_key):
             await self._context.features.note_response(body)
 
     def _refusal(self, request: RequestFrame, why: Body) -> Body:

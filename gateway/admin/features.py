@@ -7,7 +7,7 @@ then the initial levels of a cluster apply.
 import structlog
 
 from brokertwin.gateway.engine.engine import Body, BrokerEngine, EdgeRequest, NoResponseError
-from brokertwin.state.core.kafka_apis import API_VERSIONS
+from brokertwin.state.core.kafka_apis import API_VERSIONS, UPDATE_FEATURES
 
 _VERSION = 4
 _SOFTWARE = {"clientSoftwareName": "brokertwin-gateway", "clientSoftwareVersion": "1"}
@@ -37,6 +37,11 @@ class Features:
     async def learn(self) -> None:
         """Query the engine again."""
         self.finalized = self._engine.known_features() or await self._query()
+
+    @staticmethod
+    def are_changed_by(api_key: int) -> bool:
+        """Return whether responses to these requests are for `note_response`."""
+        return api_key == UPDATE_FEATURES.key
 
     async def note_response(self, response: Body) -> None:
         """Query the engine again after an UpdateFeatures that has changed features."""

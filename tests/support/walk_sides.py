@@ -15,9 +15,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple, Protocol, cast
 
+import msgspec
+
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.engine.engine import EdgeRequest
 from brokertwin.gateway.engine.local_engine import LocalEngine
+from brokertwin.state.core.events import Choices, Event
 from tests.support.gateways import Client, Running, running_gateway
 from tests.support.goldens import MODE, Tape, tape
 from tests.support.patience import wait_until
@@ -291,8 +294,9 @@ def _take_over(running: Running, choices: Body) -> None:
     """Make ours use these values, in the given order, instead of drawing them."""
     write = running.engine._events.request
 
-    def with_choices(request: EdgeRequest) -> tuple[str, bytes]:
-        event_id, document = write(request)
-        return event_id, json.dumps({**json.loads(document), "choices": choices}).encode()
+    def with_choices(request: EdgeRequest) -> Event:
+        event = write(request)
+        event.choices = msgspec.convert(choices, Choices)
+        return event
 
     running.engine._events.request = with_choices
