@@ -12,6 +12,7 @@ import pytest
 
 from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.state.configs.broker_config import parse
+from brokertwin.state.core.events import Kind
 from tests.support.batches import batch
 from tests.support.gateways import Client, Running, running_gateway, serving
 from tests.support.running_jobs import WAIT_S, RunningJob
@@ -94,7 +95,7 @@ def test_connections_to_a_stopping_broker_are_closed_at_once(local: Running, tur
         client = local.client(2)
         for _ in range(turns):
             await asyncio.sleep(0)
-        await local.engine.intervene("stop-broker", 2)
+        await local.engine.intervene(Kind.STOP_BROKER, 2)
         return client
 
     with local.run(connect_and_stop()) as client:

@@ -5,6 +5,7 @@ from typing import Any
 
 import kafka
 
+from brokertwin.state.core.events import Kind
 from tests.support.gateways import Running
 from tests.support.patience import PATIENCE_S, wait_until
 
@@ -27,7 +28,7 @@ def intervene_through(gateway: Running) -> Intervene:
     """Interventions by way of a gateway's engine."""
 
     async def ask(kind: str, broker: int) -> None:
-        answer = await gateway.engine.intervene(kind, broker)
+        answer = await gateway.engine.intervene(Kind(kind), broker)
         assert answer.error is None, answer.error
 
     return lambda kind, broker: gateway.run(ask(kind, broker))

@@ -14,6 +14,7 @@ from brokertwin.gateway.admin import control
 from brokertwin.gateway.admin.control import Control
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.engine.local_engine import LocalEngine
+from brokertwin.state.core.events import Kind
 from tests.support.batches import batch
 from tests.support.gateways import Client, Running, running_gateway
 from tests.support.patience import wait_until
@@ -91,7 +92,7 @@ def test_repeated_stop_or_start_changes_nothing(gateway: Running, path: Path) ->
 def test_broker_stopped_again_at_once_stays_closed(gateway: Running, path: Path) -> None:
     async def at_once() -> None:
         for kind in ("stop-broker", "start-broker", "stop-broker", "start-broker", "stop-broker"):
-            await gateway.engine.intervene(kind, 2)
+            await gateway.engine.intervene(Kind(kind), 2)
 
     gateway.run(at_once())
     do(path, "stop-broker", 1)  # queued behind pending actions
@@ -192,7 +193,7 @@ def test_broker_stays_stopped_after_a_restart_with_a_journal(tmp_path: Path) -> 
 
 
 async def settled(gateway: Running, kind: str, broker: int) -> None:
-    await gateway.engine.intervene(kind, broker)
+    await gateway.engine.intervene(Kind(kind), broker)
 
 
 def test_failed_log_directory_is_back_when_its_broker_starts(tmp_path: Path) -> None:
