@@ -12,7 +12,7 @@ from typing import NamedTuple, cast
 
 import structlog
 
-from brokertwin.gateway import eager, edge_fields, refusals
+from brokertwin.gateway import edge_fields, refusals
 from brokertwin.gateway.admin import altered_settings, api_versions, broker_loggers, client_metrics
 from brokertwin.gateway.bounded_rates import RequestLimit
 from brokertwin.gateway.context import GatewayContext
@@ -103,7 +103,6 @@ class BrokerConnection(asyncio.Protocol):
         self._is_full = False
         self._host, self._port = "", 0
         self._frame_there: asyncio.Future[None] | None = None
-        self._begun: Awaitable[None] | None = None
         self._progress = asyncio.Event()
         self._writable = asyncio.Event()
         self._produced: deque[_Produced] = deque()
@@ -138,13 +137,12 @@ class BrokerConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Drop pending responses. Requests that were received are still processed."""
         self._is_lost = True
-        has_work = self._frames or self._begun is not None
-        for task in (self._late,) if has_work else (self._task, self._replies, self._late):
+        for task in (self._late,) if self._frames else (self._task, self._replies, self._late):
             if task is not None:
                 task.cancel()
         self._writable.set()
         self._context.on_lost(self)
-        if not has_work:
+        if not self._frames:
             self._report_end()
 
     def _report_end(self) -> None:
@@ -169,9 +167,15 @@ class BrokerConnection(asyncio.Protocol):
         if self._failure is not None or self._is_aborted:
             return
         self._cut(data)
-        self._go_on()
+        if self._frames or self._failure is not None:
+            self._wake()
         if self._is_full:
             self._transport.pause_reading()
+
+    def _wake(self) -> None:
+        """Wake the task that waits for a frame."""
+        if self._frame_there is not None and not self._frame_there.done():
+            self._frame_there.set_result(None)
 
     def _cut(self, data: bytes = b"") -> None:
         """Take complete frames out of the received bytes, only one before authentication."""
@@ -183,28 +187,6 @@ class BrokerConnection(asyncio.Protocol):
         size = self._input.wrong_size
         if size is not None:
             self._failure = ClosedError(f"invalid frame size {size}; the limit is {most}")
-
-    def _go_on(self) -> None:
-        """Handle a frame at once if the task waits for one; the task does what remains."""
-        if self._frame_there is None or self._frame_there.done():
-            return
-        if self._frames and not self._muted_until:
-            self._begun = self._begin(self._take_frame())
-        if self._begun is not None or self._frames or self._failure is not None:
-            self._frame_there.set_result(None)
-
-    def _begin(self, frame: bytes) -> Awaitable[None] | None:
-        """Handle a frame up to its first wait; return the rest, if any."""
-        self.is_busy = True
-        try:
-            rest = eager.started(self._handle(frame))
-        except Exception as error:  # noqa: BLE001 (raised in the task)
-            self._failure = error
-            self._frames.clear()
-            return None
-        if rest is None:
-            self._handled()
-        return rest
 
     def close(self, reason: str) -> None:
         """Close the connection and log the reason."""
@@ -254,15 +236,13 @@ class BrokerConnection(asyncio.Protocol):
     async def _serve(self) -> None:
         try:
             while await self._has_work():
-                begun, self._begun = self._begun, None
-                if begun is None:
-                    frame = self._take_frame()
-                    self.is_busy = True
-                    if self._muted_until:
-                        await self._unmuted()
-                    begun = self._handle(frame)
-                await begun
-                self._handled()
+                frame = self._take_frame()
+                self.is_busy = True
+                if self._muted_until:
+                    await self._unmuted()
+                await self._handle(frame)
+                self.is_busy = bool(self._produced)
+                self.last_active = self._loop.time()
                 if self._frames:
                     await asyncio.sleep(0)  # let other connections run
             self._report_end()
@@ -280,13 +260,9 @@ class BrokerConnection(asyncio.Protocol):
             self._log.error("fault", error=f"{type(error).__name__}: {error}", exc_info=error)
         self.close(str(error))
 
-    def _handled(self) -> None:
-        self.is_busy = bool(self._produced)
-        self.last_active = self._loop.time()
-
     async def _has_work(self) -> bool:
-        """Wait for a frame, or for one that `_begin` has begun; return False at the end."""
-        while not self._frames and self._begun is None:
+        """Wait for a frame; return False at the end."""
+        while not self._frames:
             if self._is_lost:
                 return False
             if self._failure is not None:
