@@ -28,7 +28,7 @@ test: setup lint types ## lint, types, all quick tests and a few with real proce
 test-all: setup lint types ## everything, for a release: an hour; SHARD=1/3 runs a third of it
 	@$(PYTEST) -v
 
-fast: $(VENV)/.installed ## the quick tests alone: no Spark, Kafka, browser, wheel or site; no Java
+fast: $(VENV)/.installed ## the quick tests alone: no Spark, Kafka, browser, wheel, site or long property; no Java
 	@$(PYTEST) -q -m "not ($(LIVE))"
 
 interpreters: ## the quick tests of the core and the gateway on Python 3.11, 3.12 and 3.13, if present

@@ -165,6 +165,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", KEPT)
 def test_acknowledged_records_are_in_the_log_once_and_in_order(
     name: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]

@@ -49,6 +49,8 @@ LAG = ("lag-growing", f"group {GROUP} in {TOPIC}-0")
 REPLACED = ("instance-fenced", f"group {STATIC_GROUP}")
 RESET = ("offset-back", f"group {GROUP}")
 
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
 
 class ErringClients:
     """Clients of a cluster that do what `live` has to report."""

@@ -80,6 +80,7 @@ def accusations(
     return [each for each in said if each], Counter(each.kind for each in found)
 
 
+@pytest.mark.full
 def test_a_recording_that_is_cut_gives_no_false_verdict() -> None:
     drawn: Counter[str] = Counter()
 
