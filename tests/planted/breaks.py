@@ -125,6 +125,7 @@ BREAKS: tuple[Break, ...] = (
         leader,
         "out_of_sync",
         _out_of_sync_at_once,
+        25,
     ),
     Break("shrinks-never", "a late replica is removed", leader, "out_of_sync", lambda *_: [], 10),
     Break(
@@ -148,6 +149,7 @@ BREAKS: tuple[Break, ...] = (
         log,
         "diverging",
         lambda *_: None,
+        51,
     ),
     Break(
         "truncates-to-watermark",
@@ -248,6 +250,7 @@ BREAKS: tuple[Break, ...] = (
         truncation,
         "producer",
         _but(producer, append=lambda *_: None),
+        30,
     ),
     Break(
         "verification",
