@@ -3,7 +3,7 @@
 import struct
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from brokertwin.gateway.protocol.frame_buffer import FrameBuffer
@@ -19,6 +19,7 @@ def sized(frame: bytes) -> bytes:
 
 @settings(max_examples=examples(50))
 @given(FRAMES, st.lists(st.integers(1, 30), min_size=1), st.integers(1, 4))
+@example([sized(b"in")], [4, 6], 1)  # the second part of a frame looks like a frame
 def test_frames_do_not_depend_on_how_their_bytes_arrive(
     frames: list[bytes], sizes: list[int], ahead: int
 ) -> None:
@@ -44,3 +45,13 @@ def test_wrong_size_ends_the_frames_after_those_before_it(size: int, before: byt
     buffer.receive(first + struct.pack(">i", size) + bytes(max(size, 0)), 8, MOST)
     assert list(buffer.frames) == ([before] if before else [])
     assert buffer.wrong_size == size
+
+
+def test_frames_beyond_the_limit_wait_for_those_before_them() -> None:
+    buffer = FrameBuffer()
+    for frame in (b"first", b"second"):
+        buffer.receive(sized(frame), 1, MOST)
+    assert buffer.frames.popleft() == b"first"
+    assert not buffer.frames
+    buffer.receive(b"", 1, MOST)
+    assert list(buffer.frames) == [b"second"]

@@ -222,12 +222,8 @@ class OurPlayer(Player):
         return found
 
     def _look(self) -> None:
-        """Send a request that the broker handles after the earlier ones, at the current time.
-
-        Responses that it lets the broker send are sent before the second one is handled.
-        """
-        for _ in range(2):
-            self._looking.call("METADATA", 12, {"topics": []})
+        """Send a request that the broker handles after the earlier ones, at the current time."""
+        self._looking.call("METADATA", 12, {"topics": []})
 
     def _let_pass(self, is_over: Callable[[], bool]) -> None:
         def is_over_by_now() -> bool:
