@@ -67,7 +67,7 @@ def classic_group(client: LoadClient, number: int) -> None:
         member = joined["memberId"]
         if not joined["errorCode"]:
             break
-        assert joined["errorCode"] == 79, joined  # # 79 MEMBER_ID_REQUIRED
+        assert joined["errorCode"] == 79, joined  # 79 MEMBER_ID_REQUIRED
     body = {"groupId": named, "generationId": 1, "memberId": member}
     given = [{"memberId": member, "assignment": bytes(6)}]
     _, _, synced = client.call(SYNC_GROUP, {**body, "assignments": given})

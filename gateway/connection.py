@@ -515,8 +515,7 @@ class BrokerConnection(asyncio.Protocol):
         if put_bytes is not None:
             await put_bytes(pending)
         edge_fields.complete(api_key, pending)
-        if self._context.features.are_changed_by(api_key):
-            await self._context.features.note_response(body)
+        await self._context.features.note_response(api_key, body)
 
     def _refusal(self, request: RequestFrame, why: Body) -> Body:
         """Return the error response of a dead letter. Raises ClosedError."""

@@ -38,14 +38,9 @@ class Features:
         """Query the engine again."""
         self.finalized = self._engine.known_features() or await self._query()
 
-    @staticmethod
-    def are_changed_by(api_key: int) -> bool:
-        """Return whether responses to these requests are for `note_response`."""
-        return api_key == UPDATE_FEATURES.key
-
-    async def note_response(self, response: Body) -> None:
-        """Query the engine again after an UpdateFeatures that has changed features."""
-        if response["errorCode"] == 0:
+    async def note_response(self, api_key: int, response: Body) -> None:
+        """Query the engine again after a request that has changed features."""
+        if api_key == UPDATE_FEATURES.key and response["errorCode"] == 0:
             await self.learn()
 
     async def _query(self) -> list[Body] | None:

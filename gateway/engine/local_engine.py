@@ -274,10 +274,7 @@ class LocalEngine:
         """Process a request; the future is done unless the request is pending."""
         event = self._events.request(request)
         self._kept.appended.clear()
-        is_kept = (
-            self._persistence is not None
-            and not api_of_key(request.header["requestApiKey"]).only_reads
-        )
+        is_kept = not api_of_key(request.header["requestApiKey"]).only_reads
         future = self._take(event, is_kept)
         self._forget_refused(request.body)
         return future

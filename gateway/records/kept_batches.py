@@ -85,10 +85,7 @@ class KeptBatches:
             self._add(key, each)
 
     def _add(self, key: LogKey, kept: KeptBatch) -> None:
-        of_log = self._kept.get(key)
-        if of_log is None:
-            of_log = self._kept[key] = deque()
-        of_log.append(kept)
+        self._kept.setdefault(key, deque()).append(kept)
         self._store.keep(kept.locator)
 
     def _take_over(self, machine: int, place: tuple[str, int]) -> None:

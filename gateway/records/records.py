@@ -306,7 +306,7 @@ def _with_true_timestamp(batch: bytes, header: dict[str, Any], delta: int) -> by
 def _with_create_time(batch: bytes, header: dict[str, Any]) -> bytes:
     """Clear the append time flag, which only topics with create time accept."""
     patched = bytearray(batch)
-    patched[ATTRIBUTES_POSITION + 1] &= ~APPEND_TIME_FLAG
+    patched[FLAGS_POSITION] &= ~APPEND_TIME_FLAG
     header["crc"] = set_crc(patched)
     return bytes(patched)
 

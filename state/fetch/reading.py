@@ -125,7 +125,7 @@ def read_all(
             and place.cached.log_start_offset == log_start
             and not (size or diverging or notes.may_prefer or is_follower)
         ):
-            quiet.append(place.identity)  # but a follower's offset is noted
+            quiet.append(place.identity)  # a follower is never quiet: the leader notes its offset
             continue
         reads.append(
             PartitionRead(
