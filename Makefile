@@ -29,7 +29,7 @@ test-all: setup lint types ## everything, for a release: an hour; SHARD=1/3 runs
 	@$(PYTEST) -v
 
 fast: $(VENV)/.installed ## the quick tests alone: no Spark, Kafka, browser, wheel, site or long property; no Java
-	@$(PYTEST) -q -m "not ($(LIVE))"
+	@$(PYTEST) -q -m "not (long or $(LIVE))"
 
 interpreters: ## the quick tests of the core and the gateway on Python 3.11, 3.12 and 3.13, if present
 	@for version in 3.11 3.12 3.13; do \

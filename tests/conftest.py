@@ -84,12 +84,8 @@ EVERYDAY = (
     "tests/cli/offsets/test_offsets.py::test_offsets_go_from_one_real_cluster_to_another",
     "tests/test_wheel.py::",
     "tests/cli/watching/test_page_in_browser.py::",
-    "tests/planted/test_planted.py::test_a_seed_notices_a_break",
-    "tests/recordings/audit/test_cut.py::test_a_recording_that_is_cut_gives_no_false_verdict",
-    "tests/clients/test_producer_exactly_once.py::",
 )
-"""Tests with real processes, and long ones, that `make test` runs and `make fast` does not; all
-others of them need `make test-all`."""
+"""Tests with real processes that `make test` runs; all others of them need `make test-all`."""
 
 SESSION = "the Spark session"
 """One worker has it, and the tests that use it."""

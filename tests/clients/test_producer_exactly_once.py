@@ -165,7 +165,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.full
+@pytest.mark.long
 @pytest.mark.parametrize("name", KEPT)
 def test_acknowledged_records_are_in_the_log_once_and_in_order(
     name: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
@@ -185,6 +185,7 @@ def test_acknowledged_records_are_in_the_log_once_and_in_order(
     assert world.happened["acknowledged"] + world.happened["failed"] == world.happened["sent"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", BROKEN)
 def test_the_same_check_detects_planted_bugs(name: str) -> None:
     world = BROKEN[name]

@@ -160,6 +160,7 @@ def check(path: Path, life: Life, former: Followed | None, fsync_ms: int | None)
     asyncio.run(restarted())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("lost", "fsync_ms"),
     [(Lost.NOTHING, None), (Lost.BYTES, AT_ONCE), (Lost.BYTES_AND_NAMES, AT_ONCE)],

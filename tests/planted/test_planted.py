@@ -61,7 +61,7 @@ def test_without_a_break_nothing_is_noticed() -> None:
     assert outcome_of(draw(0)).violations == []
 
 
-@pytest.mark.full
+@pytest.mark.long
 @pytest.mark.usefixtures("soon_over")
 @pytest.mark.parametrize("broken_rule", NOTICED, ids=lambda each: each.name)
 def test_a_seed_notices_a_break(broken_rule: Break, monkeypatch: pytest.MonkeyPatch) -> None:

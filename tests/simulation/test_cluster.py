@@ -52,6 +52,7 @@ def differing(outcomes: Outcomes) -> list[str]:
     return [text for text in outcomes.violations if text.startswith(DIFFERS)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("is_any_order", [False, True])
 def test_reprocessed_events_give_the_same_outputs(is_any_order: bool) -> None:
     outcomes = simulate(refused_often(is_any_order))
@@ -59,6 +60,7 @@ def test_reprocessed_events_give_the_same_outputs(is_any_order: bool) -> None:
     assert outcomes.reached[Reach.AGAIN] > 100
 
 
+@pytest.mark.long
 def test_another_delivery_order_of_reprocessed_events_is_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

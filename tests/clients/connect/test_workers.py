@@ -47,6 +47,7 @@ def play(protocol: ConnectProtocol, schedule: Schedule) -> ConnectWorld:
     return world
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @settings(max_examples=examples(10))
 @given(SCHEDULES)

@@ -4,6 +4,7 @@ import sys
 from collections import Counter
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -39,6 +40,7 @@ SEEDS = (6, 24, 32, 59)
 """Of schedules that have found faults, or find rules broken on purpose."""
 
 
+@pytest.mark.long
 def test_schedules_detect_broken_rules() -> None:
     """In them everything goes wrong that can."""
     injected: Counter[str] = Counter()

@@ -80,7 +80,7 @@ def accusations(
     return [each for each in said if each], Counter(each.kind for each in found)
 
 
-@pytest.mark.full
+@pytest.mark.long
 def test_a_recording_that_is_cut_gives_no_false_verdict() -> None:
     drawn: Counter[str] = Counter()
 
@@ -126,6 +126,7 @@ def all_logs_are_whole(patch: pytest.MonkeyPatch) -> None:
 LOST, TAKE = sessions.ObservedSessionCache._lost, memberships.Membership.take
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("broken", "name"),
     [

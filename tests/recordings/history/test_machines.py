@@ -62,6 +62,7 @@ def accusations(findings: Sequence[EntityFinding]) -> dict[str, EntityFinding]:
     return {each.id: each for each in findings if each.severity >= Severity.WARNING}
 
 
+@pytest.mark.long
 @machines
 def test_a_start_in_the_middle_accuses_no_client_without_evidence(name: str) -> None:
     for recording in audits.RECORDINGS:
@@ -96,6 +97,7 @@ def stored_again(kind: EntityKind, key: EntityKey, state: ObservedEntity) -> Obs
     return decoder.decode(msgspec.msgpack.encode(state))
 
 
+@pytest.mark.long
 @machines
 def test_a_state_is_encodable_at_any_time(name: str) -> None:
     kind = KINDS[name]

@@ -31,6 +31,7 @@ def cells_of(story: Story, **more: Any) -> Cells:
     return Cells(story.settings, split(brokers, count), **more)
 
 
+@pytest.mark.long
 def test_several_cells_respond_like_one() -> None:
     told = set()
     for story in stories():
@@ -78,6 +79,7 @@ def told_twice(story: Story, seed: int) -> None:
     assert twice.topic == once.topic
 
 
+@pytest.mark.long
 def test_repeat_has_no_effect_at_any_later_point() -> None:
     for seed, story in enumerate(stories()):
         told_twice(story, seed)

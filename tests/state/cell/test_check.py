@@ -22,6 +22,7 @@ from tests.support.histories import heard, seeded
 from tests.support.machine import Bench, header
 
 
+@pytest.mark.long
 def test_invariants_hold_after_every_event_of_a_history() -> None:
     checked: list[bytes] = []
 

@@ -174,6 +174,7 @@ def captured_errors() -> set[str]:
     return {error_name(code) for code in found}
 
 
+@pytest.mark.long
 def test_histories_reach_every_record_every_api_and_every_error_of_the_captures() -> None:
     reached = Reached()
     with heard(reached.hear):
@@ -199,6 +200,7 @@ def test_seed_always_gives_the_same_history() -> None:
 # Splits, records, checkpoints
 
 
+@pytest.mark.long
 @many
 @given(stories(), st.lists(st.integers(0, 300), max_size=8))
 def test_any_split_gives_the_same_rows_and_state(story: Story, cuts: list[int]) -> None:
@@ -215,6 +217,7 @@ def test_any_split_gives_the_same_rows_and_state(story: Story, cuts: list[int]) 
     assert cell.meta == whole.meta
 
 
+@pytest.mark.long
 @many
 @given(stories(), st.integers(0, 300))
 def test_records_replayed_after_a_checkpoint_give_the_same_durable_state(
@@ -265,6 +268,7 @@ def assert_all_are_answered(story: Story, cell: Cell, rows: list[Output]) -> Non
     assert len(ids) == len(set(ids))
 
 
+@pytest.mark.long
 @many
 @given(stories())
 def test_every_request_is_answered_pending_dropped_or_a_dead_letter(story: Story) -> None:
@@ -287,6 +291,7 @@ def decide_as_drawn(seed: int, schedule: Callable[[Callable[[int], int]], Delive
     assert [letter for letter in letters if letter["reason"] == Reason.FAULT] == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(EXAMPLES))
 def test_invariants_hold_in_any_order_of_delivery(seed: int) -> None:
     decide_as_drawn(seed, RandomDelivery)
@@ -371,6 +376,7 @@ def of_others(rows: list[Output], event_id: str) -> list[Output]:
     return [row for row in rows if row.topic != outputs.DEAD_LETTERS and row.id != event_id]
 
 
+@pytest.mark.long
 @many
 @given(stories(), st.integers(0, 10**6), st.integers(0, 10**6))
 def test_fault_at_any_step_leaves_only_a_dead_letter(story: Story, which: int, step: int) -> None:

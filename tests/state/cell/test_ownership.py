@@ -83,6 +83,7 @@ class Spy:
         return checked
 
 
+@pytest.mark.long
 def test_record_touches_only_items_of_its_machine() -> None:
     spy = Spy()
     with spy.looking():

@@ -165,6 +165,7 @@ def compared(requests: int = REQUESTS) -> Counter[str]:
     return repeated.met
 
 
+@pytest.mark.long
 def test_repeating_half_of_a_long_log_duplicates_nothing() -> None:
     met = compared()
     assert sum(met.values()) > REQUESTS // 2 - 2 * CLIENTS

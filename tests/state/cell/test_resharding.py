@@ -36,6 +36,7 @@ def told(story: Story, source: random.Random) -> Counter[str]:
     return found
 
 
+@pytest.mark.long
 def test_resharded_cells_respond_as_before() -> None:
     found: Counter[str] = Counter()
     for seed, story in enumerate(stories()):

@@ -214,6 +214,7 @@ STEPS = st.one_of(
 )
 
 
+@pytest.mark.long
 @given(st.lists(STEPS, max_size=14))
 @settings(max_examples=examples(30), deadline=None)
 def test_both_stores_have_the_same_offsets_in_any_history(steps: list[tuple[Any, ...]]) -> None:

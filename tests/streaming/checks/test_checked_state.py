@@ -77,6 +77,7 @@ def test_producer_ids_are_those_of_transactional_ids_and_those_to_come(good: Cel
     assert kinds == ["transactional-id", "unissued", "unallocated"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(2))
 def test_the_states_of_random_histories_meet_every_expectation(seed: int) -> None:
     story = histories.seeded(seed, 200)

@@ -26,6 +26,7 @@ def exchanges_of(recording: str) -> list[RecordedExchange]:
     return sorted(audits.whole(recording).history.replication.exchanges, key=lambda e: e.line.time)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("recording", audits.RECORDINGS)
 def test_findings_are_those_of_audit_for_any_cut_into_micro_batches(recording: str) -> None:
     wanted = audits.whole(recording).findings
@@ -60,6 +61,7 @@ def test_findings_about_planted_lag_and_replicas_are_those_of_audit(
     assert reached.keys() >= REACHED, reached
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("recording", audits.RECORDINGS)
 def test_repeated_and_late_exchanges_change_nothing(recording: str) -> None:
     once, twice = LiveMachines(), LiveMachines()
@@ -74,6 +76,7 @@ def test_repeated_and_late_exchanges_change_nothing(recording: str) -> None:
     assert twice.found == once.found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("recording", audits.RECORDINGS)
 def test_a_start_in_the_middle_accuses_no_client_without_evidence(recording: str) -> None:
     exchanges = exchanges_of(recording)
