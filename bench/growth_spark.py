@@ -14,24 +14,27 @@ import argparse
 import itertools
 import re
 import statistics
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
-from fetch_sessions_spark import started
 from produced import PARTITIONS, event, request, topic
 from spark_time import spark_time
 
 from brokertwin.kafka_io import topics
+from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.kafka_io.topic_reader import read_all, without_repeats
 from brokertwin.kafka_io.topic_writer import NewRow, write_all
-from brokertwin.settings import Settings, load
+from brokertwin.settings import Settings, default_home, load
 from brokertwin.state.core.murmur2 import partition_of
 from brokertwin.state.core.outputs import RESPONSES
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.streaming.job import runner
 from brokertwin.streaming.job.measures import QueryProgress
+from brokertwin.streaming.job.session import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -169,13 +172,34 @@ def arguments(text: str | None) -> argparse.ArgumentParser:
     return parser
 
 
+@contextmanager
+def started() -> Iterator[tuple[Flags, "SparkSession"]]:
+    """Start a Kafka broker and a Spark session; yield a job's flags and the session."""
+    with tempfile.TemporaryDirectory(prefix="brokertwin-bench-") as directory:
+        kafka = EmbeddedKafka(Path(directory) / "kafka", default_home())
+        try:
+            flags: Flags = {
+                "bootstrap": kafka.start(),
+                "checkpoint": Path(directory) / "checkpoint",
+                "clusters": (CLUSTER,),
+                "event_time": "recorded",
+            }
+            session = spark_session(load(flags).settings)
+            try:
+                yield flags, session
+            finally:
+                session.stop()
+        finally:
+            kafka.stop()
+
+
 def main() -> None:
     """Measures and prints."""
     parser = arguments(__doc__)
     parser.add_argument("--rounds", type=int, default=7, help="micro-batches in a turn")
     parser.add_argument("--turns", type=int, default=3)
     given = parser.parse_args()
-    with started(CLUSTER) as (flags, session):
+    with started() as (flags, session):
         found = measure(given, flags, session)
     print(f"{given.kind:>9}  micro-batch  of the processor      JVM  workers         state")
     base = found[min(found)]

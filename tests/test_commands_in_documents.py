@@ -91,10 +91,19 @@ NOT_TYPED = {
         )
     },
     "make demo": Elsewhere("its test types it", "tests/cli/test_demo.py", "make demo"),
-    "make fast": Elsewhere("it runs these tests", "Makefile", "fast"),
+    **{
+        command.text: Elsewhere("it takes minutes to hours", "Makefile", command.text.split()[1])
+        for command in commands(ROOT / "CONTRIBUTING.md")
+        if command.text.startswith("make ")
+    },
     "make first-hour": Elsewhere("half an hour", "tests/first_hour.py", "first-hour"),
     "make setup": Elsewhere("its test types it", "tests/cli/test_setup.py", "make setup"),
-    "make test": Elsewhere("it runs these tests", "Makefile", "test"),
+    **{
+        the_command("docs/offsets.md", start).text: Elsewhere(
+            "it reads until it is stopped", "tests/cli/offsets/test_offsets.py", "pasted.txt"
+        )
+        for start in ("kafka-console-consumer.sh", "brokertwin offsets history pasted.txt")
+    },
     **{
         command.text: Elsewhere("a broker of the reader", "tests/cli/broker/test_exam.py", "exam")
         for command in commands(ROOT / "docs/exam.md")
@@ -343,6 +352,8 @@ def test_another_program_within_a_sentence_is_given_what_there_is(command: Comma
         assert set(re.findall(r"\[(\w+)\]", words[-1])) <= project["optional-dependencies"].keys()
     elif program.endswith("python") and words[0] == "-m":
         assert importlib.util.find_spec(words[1]) is not None
+    elif program.endswith("python") and words[0].startswith("examples/"):
+        assert (ROOT / words[0]).is_file()
     elif program.endswith("python"):
         known = subprocess.run(
             [sys.executable, words[0], "--help"], cwd=ROOT, capture_output=True, text=True

@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient
 from brokertwin.kafka_io import topics
 from brokertwin.kafka_io.jars import KAFKA_VERSION
 from brokertwin.settings import default_home
+from brokertwin.streaming.checkpoint import checkpoint_log
 from tests.support.documents import Command
 from tests.support.kafka_tools import java_command
 from tests.support.patience import wait_until
@@ -179,7 +180,7 @@ class Reader:
 
         def is_ready() -> bool:
             assert process.poll() is None, f"{text}\n{server.said()}"
-            if text.startswith("brokertwin run") and not self._is_placed():
+            if text.startswith("brokertwin run") and not self._is_placed(shlex.split(text)):
                 return False
             return bool(re.search(ready, server.said())) if ready else bool(server.said())
 
@@ -203,8 +204,11 @@ class Reader:
             with contextlib.suppress(KafkaException):  # the job has not begun yet
                 answers += bool(admin.list_topics(timeout=60).brokers)
 
-    def _is_placed(self) -> bool:
-        """Whether the job has said where its clusters are."""
+    def _is_placed(self, words: list[str]) -> bool:
+        """Whether the job has committed a micro-batch and said where its clusters are."""
+        checkpoint = self._home / "checkpoints" / _after(words, "--prefix", self.prefix)
+        if checkpoint_log.committed(Path(_after(words, "--checkpoint", str(checkpoint)))) < 0:
+            return False
         configuration = {
             "bootstrap.servers": self.environment["BROKERTWIN_BOOTSTRAP"],
             "group.id": "unused",
