@@ -50,10 +50,12 @@ class AuditedCluster:
         metadata = self.reader.request("METADATA", 9, {"topics": [{"name": "orders"}]})
         self.leader = metadata["topics"][0]["partitions"][0]["leaderId"]
 
-    def cut_off(self, count: int) -> None:
-        """Isolate followers."""
-        for broker in [each for each in (1, 2, 3) if each != self.leader][:count]:
+    def cut_off(self, count: int) -> list[int]:
+        """Isolate followers and return them."""
+        followers = [each for each in (1, 2, 3) if each != self.leader][:count]
+        for broker in followers:
             self.cluster.intervene(Kind.ISOLATE_BROKER, broker)
+        return followers
 
     def request(self, acks: int) -> SimulatedRequest:
         """Append a batch and return the request with its response."""
@@ -83,6 +85,18 @@ def test_a_batch_acknowledged_before_an_in_sync_replica_has_it_is_a_violation() 
     audited.audit.on_response(audited.request(acks=1))
     assert "is acknowledged: orders-0 at 0 is on" in audited.violations[0]
     assert "in sync are {1, 2, 3}" in audited.violations[0]
+
+
+def test_a_batch_that_other_replicas_have_deleted_was_on_them() -> None:
+    audited = AuditedCluster()
+    request = audited.request(acks=-1)
+    behind = audited.cut_off(1)
+    partitions = [{"partitionIndex": 0, "offset": 1}]
+    body = {"topics": [{"name": "orders", "partitions": partitions}], "timeoutMs": 1_000}
+    audited.reader.request("DELETE_RECORDS", 2, body, audited.leader)
+    request.connection.broker = behind[0]
+    audited.audit.on_response(request)
+    assert audited.violations == []
 
 
 def test_a_batch_that_an_in_sync_replica_lacks_may_time_out() -> None:
