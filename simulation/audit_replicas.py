@@ -1,8 +1,8 @@
 """Audit of replicas, from the contents of the brokers' logs when a broker responds.
 
 - An acknowledged batch, and one that a consumer receives, is on at least `min.insync.replicas`
-  brokers, and on each that the controller has in sync. A broker may have deleted it since: a log starts
-  later on a former leader if the new leader had not learned of its retention.
+  brokers, and on each that the controller has in sync. Each broker applies retention itself: one
+  whose log starts after the batch has had it.
 - A leader with fewer in-sync replicas appends nothing: 19 NOT_ENOUGH_REPLICAS, at once. This is
   checked with the local engine, where a request is one event, and without a transaction, which has
   to be verified first.
@@ -135,7 +135,7 @@ class ReplicaAudit:
         topic = self._topic(broker, place[0]) if last else None
         if topic is None or place[0] == PASSING:
             return
-        logs, log = self._tables(broker).logs, self._log(broker, topic, place[1])
+        log, logs = self._log(broker, topic, place[1]), self._tables(broker).logs
         first = min(last.values())
         if log is None or self._batch(broker, topic, place[1], first) is None:
             return
@@ -154,7 +154,7 @@ class ReplicaAudit:
         if topic is None or partition is None or partition.leader != broker:
             return
         tables, in_sync = self._tables(broker), set(partition.isr)
-        log = self._log(broker, topic, place[1])
+        log = tables.logs.get(log_key(broker, topic.topic_id, place[1]), Log)
         if log is None or len(in_sync) < self._cluster.plan.in_sync_min:
             return
         (sent,) = (each for each in request.send.batches if each.topic_partition == place)
@@ -168,13 +168,17 @@ class ReplicaAudit:
                 self._violate(f"{request.id} times out; {text}")
 
     def _having(self, topic: Topic, number: int, offset: int, identity: object) -> set[int]:
-        """Brokers with this batch at an offset, and those that have deleted it by now."""
-        return {
-            broker
-            for broker in self._cluster.settings.brokers
-            if self._batch(broker, topic, number, offset) == identity
-            or ((log := self._log(broker, topic, number)) and log.log_start_offset > offset)
-        }
+        """Brokers with this batch at an offset, or whose log starts after it."""
+        brokers = self._cluster.settings.brokers
+        found = {each for each in brokers if self._batch(each, topic, number, offset) == identity}
+        return found | {each for each in brokers if offset < self._start(each, topic, number)}
+
+    def _start(self, broker: int, topic: Topic, number: int) -> int:
+        log = self._log(broker, topic, number)
+        return log.log_start_offset if log is not None else 0
+
+    def _log(self, broker: int, topic: Topic, number: int) -> Log | None:
+        return self._tables(broker).logs.get(log_key(broker, topic.topic_id, number), Log)
 
     def _partition(self, topic: Topic, number: int) -> Partition | None:
         """A partition on the controller."""
@@ -189,14 +193,11 @@ class ReplicaAudit:
 
     def _batch(self, broker: int, topic: Topic, number: int, offset: int) -> object:
         """Identity of the batch at an offset of a broker's log, or None."""
-        logs, log = self._tables(broker).logs, self._log(broker, topic, number)
+        log, logs = self._log(broker, topic, number), self._tables(broker).logs
         found = next(batches_from(logs, broker, log, offset), None) if log is not None else None
         if found is None or found.base_offset != offset:
             return None
         return found.producer_id, found.base_sequence, found.locator
-
-    def _log(self, broker: int, topic: Topic, number: int) -> Log | None:
-        return self._tables(broker).logs.get(log_key(broker, topic.topic_id, number), Log)
 
     def _tables(self, broker: int) -> CellTables:
         return self._cluster.cells[self._cluster.cell_of(broker)].tables

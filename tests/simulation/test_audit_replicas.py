@@ -12,9 +12,11 @@ from brokertwin.simulation.closing import LogReader, make_topics
 from brokertwin.simulation.cluster import LocalCluster
 from brokertwin.simulation.edge import SimulatedConnection, SimulatedRequest
 from brokertwin.simulation.plan import EngineKind, RunPlan
+from brokertwin.state.cluster import image
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import Kind
 from brokertwin.state.core.wire.generated.produce import ProduceRequest
+from brokertwin.state.logs.log import move_start
 
 PLAN = RunPlan(
     seed=1,
@@ -50,12 +52,10 @@ class AuditedCluster:
         metadata = self.reader.request("METADATA", 9, {"topics": [{"name": "orders"}]})
         self.leader = metadata["topics"][0]["partitions"][0]["leaderId"]
 
-    def cut_off(self, count: int) -> list[int]:
-        """Isolate followers and return them."""
-        followers = [each for each in (1, 2, 3) if each != self.leader][:count]
-        for broker in followers:
+    def cut_off(self, count: int) -> None:
+        """Isolate followers."""
+        for broker in [each for each in (1, 2, 3) if each != self.leader][:count]:
             self.cluster.intervene(Kind.ISOLATE_BROKER, broker)
-        return followers
 
     def request(self, acks: int) -> SimulatedRequest:
         """Append a batch and return the request with its response."""
@@ -87,14 +87,14 @@ def test_a_batch_acknowledged_before_an_in_sync_replica_has_it_is_a_violation() 
     assert "in sync are {1, 2, 3}" in audited.violations[0]
 
 
-def test_a_batch_that_other_replicas_have_deleted_was_on_them() -> None:
+def test_a_batch_that_a_replica_has_deleted_by_retention_was_there() -> None:
     audited = AuditedCluster()
     request = audited.request(acks=-1)
-    behind = audited.cut_off(1)
-    partitions = [{"partitionIndex": 0, "offset": 1}]
-    body = {"topics": [{"name": "orders", "partitions": partitions}], "timeoutMs": 1_000}
-    audited.reader.request("DELETE_RECORDS", 2, body, audited.leader)
-    request.connection.broker = behind[0]
+    follower = min({1, 2, 3} - {audited.leader})
+    (cell,) = audited.cluster.cells.values()
+    topic = image.topic_by_name(cell.tables.metadata, follower, "orders")
+    assert topic is not None
+    move_start(cell.tables.logs, follower, topic.topic_id, 0, 1)
     audited.audit.on_response(request)
     assert audited.violations == []
 
