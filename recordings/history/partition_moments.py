@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from brokertwin.recordings.history.brokers import REJOIN_MS, Absence
+from brokertwin.recordings.history.brokers import APPLY_MS, REJOIN_MS, Absence
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange
 from brokertwin.recordings.history.finding import EntityFinding, Severity
 from brokertwin.recordings.history.replica_findings import (
@@ -43,6 +43,9 @@ LAG_TIME_MAX_MS = 30_000
 
 STALE_MS = 2_000.0
 """How long a broker may not know a change of an in-sync set."""
+
+BUSY_STALE_MS = 10_000.0
+"""How long a busy broker may not know one that the leader has requested."""
 
 MOVES_MAX = 50
 """Maximum number of moves of a HW that are kept."""
@@ -135,8 +138,9 @@ class PartitionMoment(NamedTuple):
         broker, epoch = self.exchange.line.broker, wanted.get("currentLeaderEpoch", UNKNOWN)
         yield from self.lead(broker, epoch, "a fetch names it as leader")
         if follower >= 0 and (self.known.leader, self.known.leader_epoch) == (broker, epoch):
-            offset = wanted["fetchOffset"]
-            is_news = self.known.fetched(follower, offset, self.time, self.exchange.line.connection)
+            offset, connection = wanted["fetchOffset"], self.exchange.line.connection
+            has_read = bool(read.get("recordsSizeInBytes")) and not self.exchange.has_waited
+            is_news = self.known.fetched(follower, offset, self.time, connection, has_read)
             yield from self.follow(f"broker {follower} fetches from {offset}", is_news)
 
     def fetched(self) -> Iterator[EntityFinding]:
@@ -231,10 +235,16 @@ class PartitionMoment(NamedTuple):
         """How long the order of two moments is unknown; a busy broker logs late, too."""
         return RACE_MS + 2 * self.facts.delay_ms(broker, self.time)
 
+    def _is_applied(self) -> bool:
+        """Return whether the leader knows for certain which brokers have left the ISR."""
+        left = max(self.known.left.values(), default=0.0)
+        return self.known.isr_confirmed > 0 or self.time - left > APPLY_MS
+
     def _differ(self, reported: int, gone: list[int]) -> Iterator[EntityFinding]:
         known, line = self.known, self.exchange.line
         race_ms = self._race_ms(line.broker)
-        is_race = any(former <= reported < known.high_watermark for former in self._recent(race_ms))
+        recent = self._recent(race_ms if self._is_applied() else APPLY_MS)
+        is_race = any(former <= reported < known.high_watermark for former in recent)
         found = WatermarkDifference(
             self.time,
             self.of.topic,
@@ -320,13 +330,14 @@ class PartitionMoment(NamedTuple):
         """A replica that is behind for too long leaves (`Partition.getOutOfSyncReplicas`).
 
         Fetches in a session do not name unchanged partitions, so a follower may have been caught up
-        later than shown, but not earlier.
+        later than shown, but not earlier. A fetch counts when the leader has read its log.
         """
         lag_ms, progress = self.facts.lag_time_max_ms, self.known.progress.get(broker)
         if lag_ms is None or progress is None or progress.caught_up == UNKNOWN:
             return ""
         behind_ms = self.time - progress.caught_up
-        return "" if behind_ms + RACE_MS > lag_ms else f"it was caught up {behind_ms:.0f} ms before"
+        is_early = self._race_ms(self.known.leader) < behind_ms <= lag_ms - RACE_MS
+        return f"it was caught up {behind_ms:.0f} ms before" if is_early else ""
 
     def altered(self) -> Iterator[EntityFinding]:
         """Take a confirmed in-sync set."""
@@ -339,6 +350,7 @@ class PartitionMoment(NamedTuple):
         known.partition_epoch = each["partitionEpoch"]
         known.joining = []
         yield from self.in_sync(each["isr"], "AlterPartition")
+        known.isr_confirmed = self.time
 
     # Metadata
 
@@ -358,11 +370,16 @@ class PartitionMoment(NamedTuple):
         """Return whether a broker may not know the newest in-sync set.
 
         Metadata has no partition epoch. A broker learns of a change late, above all one that was
-        stopped.
+        stopped, or is busy. Without an AlterPartition the controller can only remove brokers that
+        are away.
         """
-        is_recent = self.time - self.known.isr_changed < STALE_MS
-        is_known = bool(self.known.isr) and {*isr} != {*self.known.isr}
-        return is_known and (is_recent or self._was_away(self.exchange.line.broker))
+        known = self.known
+        changed = {*isr} ^ {*known.isr}
+        is_removal = changed <= {*known.isr} and all(map(self._absence, changed))
+        is_recent = self.time - known.isr_changed < STALE_MS
+        is_requested = not is_removal and self.time - known.isr_confirmed < BUSY_STALE_MS
+        is_late = is_recent or is_requested or self._was_away(self.exchange.line.broker)
+        return bool(known.isr and changed) and is_late
 
     # Effects
 
@@ -399,6 +416,7 @@ class PartitionMoment(NamedTuple):
             return
         known.left |= dict.fromkeys({*known.isr}.difference(isr), self.time)
         known.isr, known.isr_changed = list(isr), self.time if known.isr else 0.0
+        known.isr_confirmed = 0.0
         yield from self.follow(f"{why}: in sync are {sorted(isr)}", is_news=True, is_isr=True)
         former, self.of.last_isr = self.of.last_isr, sorted(known.in_sync)
         for broker in sorted({*(former or ())} - {*self.of.last_isr}):

@@ -45,6 +45,7 @@ class PartitionReplicas(msgspec.Struct):
         isr: in-sync replicas; empty if unknown, which counts as all replicas.
         isr_since: when the ISR was shown last, in ms since 1970.
         isr_changed: when it changed last; 0 if it was set only once.
+        isr_confirmed: when AlterPartition confirmed it; 0 if it changed otherwise since then.
         joining: replicas in a pending AlterPartition, which count for the HW at once.
         awaited: replicas that have caught up and may join, which count for the HW, too.
         left: when a broker left the ISR, in ms since 1970.
@@ -67,6 +68,7 @@ class PartitionReplicas(msgspec.Struct):
     isr: list[int] = []
     isr_since: float = 0.0
     isr_changed: float = 0.0
+    isr_confirmed: float = 0.0
     joining: list[int] = []
     awaited: list[int] = []
     left: dict[int, float] = {}
@@ -128,6 +130,7 @@ class PartitionReplicas(msgspec.Struct):
             self.progress = {}
         self.lost = self.led_by if leader == UNKNOWN else UNKNOWN
         self.leader, self.leader_epoch = leader, leader_epoch
+        self.isr_confirmed = 0.0
         self.joining = []
         self.awaited = []
         return True
@@ -144,24 +147,39 @@ class PartitionReplicas(msgspec.Struct):
             self.leader_end, self.end_is_least = end, not is_exact
         return is_news
 
-    def fetched(self, follower: int, offset: int, time: float, connection: str = "") -> bool:
+    def fetched(
+        self,
+        follower: int,
+        offset: int,
+        time: float,
+        connection: str = "",
+        has_read: bool = False,
+    ) -> bool:
         """Note a follower's fetch, which shows that it has all below; True if that is new.
 
         It is caught up now if it fetches at the leader's LEO. It was at its last fetch if it has
         reached the LEO of that time (`Replica.updateFetchStateOrThrow`).
+
+        Args:
+            follower: the follower.
+            offset: its fetch offset.
+            time: when the leader took the request, in ms since 1970.
+            connection: the recording's name of its connection.
+            has_read: whether the leader had records for it, so that its LEO was greater.
         """
         is_news = self.ends.get(follower) != offset
         self.ends[follower] = offset
         is_news = self.append(offset) or is_news
+        leader_end = max(self.leader_end, offset + has_read)
         before = self.progress.get(follower)
         caught_up = before.caught_up if before is not None else UNKNOWN
-        if offset >= self.leader_end:
+        if offset >= leader_end:
             caught_up = time
         elif before is not None and offset >= before.leader_end:
             caught_up = before.fetched
         if follower in self.sent_hws:
             self.sent_hws[follower].arrived = self.sent_hws[follower].sent
-        self.progress[follower] = ReplicaProgress(time, caught_up, self.leader_end, connection)
+        self.progress[follower] = ReplicaProgress(time, caught_up, leader_end, connection)
         return is_news
 
     def raise_high_watermark(self, min_isr: int) -> bool:

@@ -19,10 +19,14 @@ def exchanges(run: str) -> Sequence[RecordedExchange]:
 
 
 def observed(
-    run_exchanges: Sequence[RecordedExchange], lag_time_max_ms: int | None = None
+    run_exchanges: Sequence[RecordedExchange],
+    lag_time_max_ms: int | None = None,
+    min_isr: int | None = None,
 ) -> ObservedReplication:
     """The findings in these exchanges."""
     known = KnownFacts(lag_time_max_ms=lag_time_max_ms, takes_all=True)
+    if min_isr is not None:
+        known.min_isr[""] = min_isr
     return ObservedReplication(run_exchanges, known)
 
 

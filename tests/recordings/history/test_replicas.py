@@ -102,6 +102,16 @@ def test_follower_is_caught_up_at_the_leo_now_or_at_its_last_fetch() -> None:
     assert known.progress[2].caught_up == 1500
 
 
+def test_follower_with_records_to_read_is_not_caught_up() -> None:
+    known = led([1, 2], leader_end=6)
+    known.fetched(2, 6, 1000, has_read=True)
+    assert (known.progress[2].caught_up, known.progress[2].leader_end) == (UNKNOWN, 7)
+    known.fetched(2, 6, 1500, has_read=True)
+    assert known.progress[2].caught_up == UNKNOWN
+    known.fetched(2, 8, 2000, has_read=True)
+    assert known.progress[2].caught_up == 1500, "it reached the LEO of its last fetch"
+
+
 def test_high_watermark_does_not_go_back_when_a_lagging_replica_joins() -> None:
     known = led([1, 2], b2=8, b3=5)
     known.raise_high_watermark(1)

@@ -184,6 +184,21 @@ def test_missing_log_leaves_facts_unknown_and_nothing_unexplained(
     assert not any(map(found.has_leader_log, led))
 
 
+@pytest.mark.parametrize(
+    ("run", "lag_time_max_ms", "count"),
+    [("busy_start", 3_000, 176), ("busy_fencing", 10_000, 2687)],
+)
+def test_busy_brokers_leave_nothing_unexplained(run: str, lag_time_max_ms: int, count: int) -> None:
+    """Brokers learn of changed in-sync sets seconds late, and fetches wait for their threads."""
+    whole = exchanges(run)
+    parts = [[each for each in whole if each.line.broker != broker] for broker in (1, 2, 3)]
+    for part in (whole, *parts):
+        found = observed(part, lag_time_max_ms, min_isr=2)
+        assert unexplained(found) == []
+        assert [change for change in found.isr_changes if change.why] == []
+    assert agreed(observed(whole, lag_time_max_ms, min_isr=2)) == count
+
+
 def never_absent(*_: object) -> Absence:
     return Absence.NO
 

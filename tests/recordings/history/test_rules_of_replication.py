@@ -2,9 +2,15 @@
 
 from typing import Any
 
-from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, RecordedRequest
-from brokertwin.recordings.history.partition_moments import RACE_MS, STALE_MS
-from brokertwin.recordings.history.replica_findings import CUT, UNEXPLAINED
+from brokertwin.recordings.history.brokers import APPLY_MS
+from brokertwin.recordings.history.exchange import (
+    MIN_ISR,
+    KnownFacts,
+    RecordedExchange,
+    RecordedRequest,
+)
+from brokertwin.recordings.history.partition_moments import BUSY_STALE_MS, RACE_MS, STALE_MS
+from brokertwin.recordings.history.replica_findings import CUT, RACE, UNEXPLAINED
 from brokertwin.recordings.history.replicas import UNKNOWN, PartitionReplicas
 from brokertwin.recordings.observed.watching import ObservedReplication
 from brokertwin.state.core.errors import Error
@@ -19,11 +25,12 @@ class Cluster:
 
     def __init__(self) -> None:
         self._exchanges: list[RecordedExchange] = []
-        self.time = 0.0
+        self.time = 100_000.0
 
     @property
     def found(self) -> ObservedReplication:
-        return ObservedReplication(self._exchanges, KnownFacts(takes_all=True))
+        known = KnownFacts(takes_all=True, lag_time_max_ms=30_000)
+        return ObservedReplication(self._exchanges, known)
 
     @property
     def known(self) -> PartitionReplicas:
@@ -201,12 +208,73 @@ def test_caught_up_follower_holds_the_high_watermark_before_it_joins() -> None:
 
 def test_metadata_just_after_a_change_may_be_old() -> None:
     cluster = replicated()
-    cluster.altered([1, 2], 1)
+    cluster.metadata([1, 2])
     cluster.metadata([1, 2, 3])
     assert cluster.known.isr == [1, 2]
     cluster.time += STALE_MS
     cluster.metadata([1, 2, 3])
     assert cluster.known.isr == [1, 2, 3]
+
+
+def test_busy_broker_may_not_know_a_requested_change_for_longer() -> None:
+    cluster = replicated()
+    cluster.altered([1, 2], 1)
+    cluster.time += STALE_MS
+    cluster.metadata([1, 2, 3])
+    assert cluster.known.isr == [1, 2]
+    cluster.time += BUSY_STALE_MS
+    cluster.metadata([1, 2, 3])
+    assert cluster.known.isr == [1, 2, 3]
+
+
+def test_controller_removes_a_silent_broker_without_a_request() -> None:
+    cluster = replicated()
+    cluster.heartbeat(3)
+    cluster.altered([1, 2], 1)
+    cluster.altered([1, 2, 3], 2)
+    cluster.time += STALE_MS
+    cluster.heartbeat(LEADER)
+    cluster.metadata([1])
+    assert cluster.known.isr == [1, 2, 3], "broker 2 was not silent"
+    cluster.metadata([1, 2])
+    assert cluster.known.isr == [1, 2]
+
+
+def test_leader_may_learn_later_that_a_broker_has_left() -> None:
+    cluster = replicated()
+    config = {"name": MIN_ISR, "value": "1"}
+    topics = [{"name": "orders", "configs": [config]}]
+    cluster.exchange("CREATE_TOPICS", {"topics": topics}, {}, CONTROLLER)
+    cluster.heartbeat(LEADER)
+    cluster.fetch(2, 7, 5)
+    cluster.metadata([1, 2])
+    cluster.fetch(CONSUMER, 0, 5)
+    assert [each.why for each in cluster.found.differences] == [RACE]
+    cluster.time += APPLY_MS
+    cluster.fetch(CONSUMER, 0, 5)
+    assert [each.why for each in cluster.found.differences] == [RACE, UNEXPLAINED]
+
+
+def test_requested_change_ends_with_its_leader_epoch() -> None:
+    cluster = replicated()
+    cluster.altered([1, 2], 1)
+    cluster.time += STALE_MS
+    cluster.metadata([1, 2, 3], partitions=[shown(2, 1)])
+    assert cluster.known.isr == [1, 2, 3]
+
+
+def test_follower_may_leave_before_its_fetch_counts() -> None:
+    def whys(busy_ms: float) -> list[str]:
+        cluster = replicated()
+        cluster.fetch(3, 5, 5, {"busy_ms": busy_ms})
+        part = {"partitionIndex": 0, "leaderEpoch": 0, "newIsr": [1, 2]}
+        request = {"brokerId": LEADER, "topics": [{"topicId": TOPIC, "partitions": [part]}]}
+        stages = {"broker": CONTROLLER, "after": 20}
+        cluster.exchange("ALTER_PARTITION", request, {"topics": []}, **stages)
+        return [each.why for each in cluster.found.isr_changes]
+
+    assert whys(1) == ["it was caught up 20 ms before"]
+    assert whys(30) == [""]
 
 
 def test_request_of_a_former_leader_adds_no_replica() -> None:
