@@ -16,7 +16,7 @@ from brokertwin.errors import UserError
 from brokertwin.gateway.faults.fault import FaultSpec
 from brokertwin.testing.auditor import exchanges
 from brokertwin.testing.auditor.exchanges import Violation
-from brokertwin.testing.auditor.judge import judge
+from brokertwin.testing.auditor.judge import judge, unfinished
 from brokertwin.testing.auditor.logs import ClusterLogs
 from brokertwin.testing.auditor.plans import standing_faults
 from brokertwin.testing.auditor.workload import (
@@ -43,12 +43,16 @@ POLL_S = 0.05
 CLOSE_S = 20.0
 """Time for a member to close after SIGTERM."""
 
+ENDED = (0, -signal.SIGTERM, -signal.SIGKILL, 128 + signal.SIGTERM)
+"""Exit codes of processes without an error; JVMs and shells exit with 128 + the signal."""
+
 
 class Verdict(NamedTuple):
     """Outcome of a run.
 
     Attributes:
         violations: broken promises.
+        unfinished: what was not done in time; it accuses no client.
         hits: number of injected faults.
         requests: number of requests.
         fenced: number of clients that received an error for an old epoch.
@@ -56,6 +60,7 @@ class Verdict(NamedTuple):
     """
 
     violations: list[Violation]
+    unfinished: list[str]
     hits: int
     requests: int
     fenced: int
@@ -106,7 +111,9 @@ class Exam(NamedTuple):
             hits = sum(fault.hits for fault in proxy.faults[len(standing_faults()) :])
         fenced = exchanges.fenced_count(exchanges.seen(evidence.exchanges))
         requests = len(evidence.exchanges)
-        return Verdict(judge(evidence), hits, requests, fenced, processes.gave_up)
+        return Verdict(
+            judge(evidence), unfinished(evidence), hits, requests, fenced, processes.gave_up
+        )
 
     def _work(
         self, processes: "_Processes", cluster: ClusterLogs, names: RunNames
@@ -128,16 +135,17 @@ class Exam(NamedTuple):
         wanted = {name for log in committed.values() for _, name in log}
         verbs = [VERB_OF[work] for work in self.works if work in READERS]
         deadline = time.monotonic() + self.timeout_s
-        wait_until(
+        is_over = wait_until(
             lambda: (
                 all(wanted <= processes.names_after(verb) for verb in verbs)
                 or not processes.running(readers)
             ),
             deadline,
         )
+        late += [] if is_over else [role.name for role in processes.running(readers)]
         processes.terminate(readers)
         wait_until(lambda: not processes.running(readers), time.monotonic() + CLOSE_S)
-        return committed, late + processes.kill(readers)
+        return committed, sorted({*late, *processes.kill(readers)})
 
     def _output(self, cluster: ClusterLogs, names: RunNames, processes: "_Processes") -> list[str]:
         """Return the names of the records in the output topic."""
@@ -171,9 +179,9 @@ class _Processes:
         for reader in self._readers:
             reader.join()
         for role, process in self._running.items():
-            if process.returncode > 0:  # below 0: ended by a signal of this exam
+            if process.returncode not in ENDED:
                 text = self._errors[role.name].read_text(errors="replace")
-                self.gave_up[role.name] = error_in(text)
+                self.gave_up[role.name] = error_in(text) or f"exit code {process.returncode}"
         self._directory.cleanup()
 
     @property
@@ -257,7 +265,7 @@ def _read(process: subprocess.Popen[str], lines: list[str]) -> None:
 
 def error_in(text: str) -> str:
     """Return the last line of an output that names an error, or else the last line."""
-    lines = text.splitlines() or ["no message"]
+    lines = text.splitlines() or [""]
     return next((each for each in reversed(lines) if "error" in each.lower()), lines[-1]).strip()
 
 

@@ -154,7 +154,7 @@ class RunEvidence(msgspec.Struct, kw_only=True):
         logs: the partitions' records at the end.
         committed: the same, read with read_committed.
         output: names of the records of the output topic, read with read_committed.
-        late: names of processes that did not end in time.
+        late: names of processes that did not finish in time.
         gave_up: names of processes that ended with an error, and its text.
     """
 

@@ -11,7 +11,8 @@ from brokertwin.gateway.faults.fault import FaultSpec
 from brokertwin.testing import KafkaBroker
 from brokertwin.testing.auditor.exam import Exam, error_in
 from brokertwin.testing.auditor.plans import faults_of
-from brokertwin.testing.auditor.workload import WorkKind
+from brokertwin.testing.auditor.workload import MEMBERS, WorkKind
+from brokertwin.testing.auditor.workload import PRODUCER as PRODUCER_ROLE
 from tests.support.patience import PATIENCE_S
 from tests.support.sources import ROOT
 
@@ -62,11 +63,28 @@ def test_a_client_that_acknowledges_what_it_never_sent_is_accused(broker: KafkaB
     assert "producer-0 was acknowledged at -1, and is lost" in verdict.violations[0].text
 
 
-def test_a_process_that_does_not_end_is_killed_and_reported(broker: KafkaBroker) -> None:
-    sleeps = exam(broker, sys.executable, "-c", f"{LIAR}\nimport time; time.sleep(600)")
-    verdict = sleeps._replace(timeout_s=1.0).run([])
-    assert "producer did not end in time" in [each.text for each in verdict.violations]
-    assert verdict.gave_up == {}
+@pytest.mark.parametrize("stuck", [PRODUCER_ROLE.name, MEMBERS[1].name])
+def test_a_process_that_does_not_finish_is_killed_and_not_accused(
+    broker: KafkaBroker, stuck: str
+) -> None:
+    sleep = f"import time; os.environ['EXAM_NAME'] == '{stuck}' and time.sleep(600)"
+    works = (WorkKind.PRODUCE, WorkKind.CONSUME)
+    client = exam(broker, sys.executable, "-c", f"import os\n{sleep}\n{PRODUCER}", works=works)
+    verdict = client._replace(timeout_s=1.0).run([])
+    assert (verdict.violations, verdict.gave_up) == ([], {})
+    assert f"{stuck} did not finish in time" in verdict.unfinished
+
+
+@pytest.mark.parametrize(
+    ("script", "text"),
+    [("exit 143", None), ("exit 7", "exit code 7"), ("kill -SEGV $$", "exit code -11")],
+)
+def test_a_process_that_ends_by_sigterm_has_not_given_up(
+    broker: KafkaBroker, script: str, text: str | None
+) -> None:
+    """143 is the exit code of a JVM that gets SIGTERM before the adapter can handle it."""
+    verdict = exam(broker, "sh", "-c", script).run([])
+    assert verdict.gave_up == ({} if text is None else {PRODUCER_ROLE.name: text})
 
 
 def test_a_command_that_does_not_exist_is_named(broker: KafkaBroker) -> None:
@@ -79,7 +97,7 @@ def test_the_error_of_a_process_is_the_last_line_that_names_one() -> None:
         error_in("Traceback\nKafkaError: no coordinator\nclosing\n") == "KafkaError: no coordinator"
     )
     assert error_in("stopped\n") == "stopped"
-    assert error_in("") == "no message"
+    assert error_in("") == ""
 
 
 ADAPTERS = ROOT / "examples" / "exam_client"
