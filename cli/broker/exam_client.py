@@ -19,7 +19,7 @@ BROKEN, UNFINISHED = 1, 3
 ZOMBIE = "zombie"
 """Process that is fenced, so it ends with an error."""
 
-WORKS = ("produce", "transact", "consume", "process")
+WORKS = ("produce", "transact", "consume", "process", "share")
 EVERYTHING = ",".join(WORKS[:3])
 
 Command = Annotated[
@@ -78,7 +78,8 @@ def command(
 
     Promises: acknowledged records are in the log once and in order; transactions are atomic;
     commits do not go back; no partition has two owners; a fenced client stops sending; processed
-    records are in the output once; every process ends without an error, because all trouble passes.
+    records are in the output once; share consumers accept the records that they received; every
+    process ends without an error, because all trouble passes.
 
     Exit codes: 0 all promises kept, 1 a promise broken, 2 usage, 3 no promise broken, but a process
     did not finish in time.
@@ -91,14 +92,14 @@ def command(
     unknown = sorted(set(work.split(",")) - set(WORKS))
     if unknown:
         raise UserError(f"Invalid --work: {unknown[0]}.", f"Use some of {', '.join(WORKS)}.")
+    works = [WorkKind(each) for each in work.split(",")]
     if plan is not None:
         chosen = {plan.stem: fault_file.read(plan)}
     else:
-        has_offsets = "process" in work.split(",")
         seeds = range(seed, seed + plans)
-        chosen = {f"seed-{each}": faults_of(each, has_offsets) for each in seeds}
+        chosen = {f"seed-{each}": faults_of(each, works) for each in seeds}
     with _broker(broker) as at:
-        exam = Exam(at, client, [WorkKind(each) for each in work.split(",")], count, timeout_s)
+        exam = Exam(at, client, works, count, timeout_s)
         code = _calm(exam)
         if code:
             raise typer.Exit(code)

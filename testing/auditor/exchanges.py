@@ -11,6 +11,9 @@ from brokertwin.clients.consumer_protocol import decode_assignment
 from brokertwin.recordings.history import bodies
 from brokertwin.state.core.errors import Error, error_name
 
+SHOWN = 5
+"""Number of records that are named."""
+
 GRACE_MS = 2_000
 """Time after a response in which requests may still arrive that were sent before it."""
 
@@ -31,6 +34,11 @@ class Violation(NamedTuple):
 
     promise: str
     text: str
+
+
+def some(names: list[str]) -> str:
+    """Return the number of records with some of their names."""
+    return f"{len(names)} records ({', '.join(names[:SHOWN])})"
 
 
 class SeenExchange(NamedTuple):

@@ -58,6 +58,6 @@ def test_an_adapter_that_fails_without_faults_is_an_error_of_usage() -> None:
 
 
 def test_an_unknown_kind_of_work_is_named() -> None:
-    found = run("--work", "share", "--", "adapter")
-    with pytest.raises(UserError, match="Invalid --work: share"):
+    found = run("--work", "sleep", "--", "adapter")
+    with pytest.raises(UserError, match="Invalid --work: sleep"):
         raise found.exception or AssertionError(found.output)

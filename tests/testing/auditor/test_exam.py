@@ -13,6 +13,7 @@ from brokertwin.testing.auditor.exam import Exam, error_in
 from brokertwin.testing.auditor.plans import faults_of
 from brokertwin.testing.auditor.workload import MEMBERS, WorkKind
 from brokertwin.testing.auditor.workload import PRODUCER as PRODUCER_ROLE
+from tests.support.kafka_tools import java_command
 from tests.support.patience import PATIENCE_S
 from tests.support.sources import ROOT
 
@@ -96,6 +97,8 @@ def test_the_error_of_a_process_is_the_last_line_that_names_one() -> None:
     assert (
         error_in("Traceback\nKafkaError: no coordinator\nclosing\n") == "KafkaError: no coordinator"
     )
+    java = "IllegalStateException: closed\n\tat org.apache.kafka.common.errors.Wakeup\n\tat Main\n"
+    assert error_in(java) == "IllegalStateException: closed"
     assert error_in("stopped\n") == "stopped"
     assert error_in("") == ""
 
@@ -106,7 +109,7 @@ ADAPTERS = ROOT / "examples" / "exam_client"
 @pytest.mark.clients
 @pytest.mark.parametrize(
     ("name", "works"),
-    [("confluent", tuple(WorkKind)), ("kafka_python", tuple(WorkKind)[:3])],
+    [("confluent", tuple(WorkKind)[:4]), ("kafka_python", tuple(WorkKind)[:3])],
 )
 def test_real_clients_keep_all_promises_under_a_plan(
     broker: KafkaBroker, name: str, works: tuple[WorkKind, ...]
@@ -116,6 +119,17 @@ def test_real_clients_keep_all_promises_under_a_plan(
     assert verdict.violations == []
     assert verdict.hits > 0
     assert verdict.fenced == 1
+
+
+@pytest.mark.clients
+def test_a_share_consumer_that_repeats_lost_acknowledgements_keeps_its_promises(
+    broker: KafkaBroker,
+) -> None:
+    java = [*java_command(), "-Dlog4j2.level=OFF", str(ADAPTERS / "Adapter.java")]
+    real = exam(broker, *java, works=(WorkKind.PRODUCE, WorkKind.SHARE))
+    verdict = real._replace(records=100).run([FaultSpec(effect="lose", api="SHARE_ACKNOWLEDGE")])
+    assert (verdict.violations, verdict.unfinished, verdict.gave_up) == ([], [], {})
+    assert verdict.hits == 1
 
 
 @pytest.mark.clients
