@@ -14,7 +14,7 @@ from brokertwin.testing.auditor.plans import faults_of
 from brokertwin.testing.auditor.workload import MEMBERS, WorkKind
 from brokertwin.testing.auditor.workload import PRODUCER as PRODUCER_ROLE
 from tests.support.kafka_tools import java_command
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S, growing
 from tests.support.sources import ROOT
 
 PRODUCER = """
@@ -71,9 +71,12 @@ def test_a_process_that_does_not_finish_is_killed_and_not_accused(
     sleep = f"import time; os.environ['EXAM_NAME'] == '{stuck}' and time.sleep(600)"
     works = (WorkKind.PRODUCE, WorkKind.CONSUME)
     client = exam(broker, sys.executable, "-c", f"import os\n{sleep}\n{PRODUCER}", works=works)
-    verdict = client._replace(timeout_s=1.0).run([])
-    assert (verdict.violations, verdict.gave_up) == ([], {})
-    assert f"{stuck} did not finish in time" in verdict.unfinished
+    for timeout_s in growing(1.0):
+        verdict = client._replace(timeout_s=timeout_s).run([])
+        assert (verdict.violations, verdict.gave_up) == ([], {})
+        if f"{stuck} did not finish in time" in verdict.unfinished:
+            return
+    raise AssertionError(verdict.unfinished)
 
 
 @pytest.mark.parametrize(

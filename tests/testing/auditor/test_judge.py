@@ -152,7 +152,7 @@ def assign_twice(run: RunEvidence) -> None:
 
 
 def go_on_after_fencing(run: RunEvidence) -> None:
-    for time in (0, 10_000):
+    for time in (0, 5_000, 10_000):
         run.exchanges.append(
             {
                 "time": time,
