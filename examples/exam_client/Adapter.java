@@ -13,7 +13,8 @@ public class Adapter {
     static final int COUNT = Integer.parseInt(EXAM.get("EXAM_COUNT"));
     static final int PARTITIONS = Integer.parseInt(EXAM.get("EXAM_PARTITIONS"));
     static final Map<String, Object> SETTINGS = new HashMap<>(
-        Map.of("bootstrap.servers", EXAM.get("EXAM_BOOTSTRAP"), "client.id", NAME));
+        Map.of("bootstrap.servers", EXAM.get("EXAM_BOOTSTRAP"), "client.id", NAME,
+            "max.block.ms", 600_000, "delivery.timeout.ms", 600_000, "default.api.timeout.ms", 600_000));
 
     public static void main(String[] arguments) throws Exception {
         switch (EXAM.get("EXAM_WORK")) {
