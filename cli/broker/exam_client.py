@@ -103,7 +103,7 @@ def command(
         code = _calm(exam)
         if code:
             raise typer.Exit(code)
-        codes = {code}
+        codes: set[int] = set()
         for name, faults in chosen.items():
             verdict = exam.run(faults)
             codes.add(_show(name, faults, verdict))

@@ -57,7 +57,7 @@ class Verdict(NamedTuple):
 
     Attributes:
         violations: broken promises.
-        unfinished: what was not done in time; it accuses no client.
+        unfinished: processes that did not finish in time, in words; no broken promise.
         hits: number of injected faults.
         requests: number of requests.
         fenced: number of clients that received an error for an old epoch.
