@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from brokertwin.gateway.faults.fault import FaultSpec
     from brokertwin.testing.auditor.exam import Exam, Verdict
 
-BROKEN = 1
+BROKEN, UNFINISHED = 1, 3
 ZOMBIE = "zombie"
 """Process that is fenced, so it ends with an error."""
 
-WORKS = ("produce", "transact", "consume", "process")
+WORKS = ("produce", "transact", "consume", "process", "share")
 EVERYTHING = ",".join(WORKS[:3])
 
 Command = Annotated[
@@ -78,9 +78,11 @@ def command(
 
     Promises: acknowledged records are in the log once and in order; transactions are atomic;
     commits do not go back; no partition has two owners; a fenced client stops sending; processed
-    records are in the output once; every process ends without an error, because all trouble passes.
+    records are in the output once; share consumers accept the records that they received; every
+    process ends without an error, because all trouble passes.
 
-    Exit codes: 0 all promises kept, 1 a promise broken, 2 usage.
+    Exit codes: 0 all promises kept, 1 a promise broken, 2 usage, 3 no promise broken, but a process
+    did not finish in time.
     """
     from brokertwin.gateway.faults import fault_file
     from brokertwin.testing.auditor.exam import Exam
@@ -90,26 +92,26 @@ def command(
     unknown = sorted(set(work.split(",")) - set(WORKS))
     if unknown:
         raise UserError(f"Invalid --work: {unknown[0]}.", f"Use some of {', '.join(WORKS)}.")
+    works = [WorkKind(each) for each in work.split(",")]
     if plan is not None:
         chosen = {plan.stem: fault_file.read(plan)}
     else:
-        has_offsets = "process" in work.split(",")
         seeds = range(seed, seed + plans)
-        chosen = {f"seed-{each}": faults_of(each, has_offsets) for each in seeds}
+        chosen = {f"seed-{each}": faults_of(each, works) for each in seeds}
     with _broker(broker) as at:
-        exam = Exam(at, client, [WorkKind(each) for each in work.split(",")], count, timeout_s)
-        if _calm(exam):
-            raise typer.Exit(BROKEN)
-        is_broken = False
+        exam = Exam(at, client, works, count, timeout_s)
+        code = _calm(exam)
+        if code:
+            raise typer.Exit(code)
+        codes: set[int] = set()
         for name, faults in chosen.items():
             verdict = exam.run(faults)
-            _show(name, faults, verdict)
-            if verdict.violations:
-                is_broken = True
-                if plan is None:
-                    _keep(exam, faults, (keep or Path()) / f"exam-client-{name}.json")
-    if is_broken:
-        raise typer.Exit(BROKEN)
+            codes.add(_show(name, faults, verdict))
+            if verdict.violations and plan is None:
+                _keep(exam, faults, (keep or Path()) / f"exam-client-{name}.json")
+    for code in (BROKEN, UNFINISHED):
+        if code in codes:
+            raise typer.Exit(code)
 
 
 @contextmanager
@@ -128,8 +130,8 @@ def _broker(given: str | None) -> Iterator[str]:
         yield gateway.bootstrap
 
 
-def _calm(exam: "Exam") -> bool:
-    """Run without faults; return whether a promise is broken. Raises UserError."""
+def _calm(exam: "Exam") -> int:
+    """Run without faults; return the exit code. Raises UserError."""
     verdict = exam.run([])
     failed = {name: text for name, text in verdict.gave_up.items() if name != ZOMBIE}
     if failed:
@@ -137,15 +139,18 @@ def _calm(exam: "Exam") -> bool:
         raise UserError(
             f"The adapter fails as {name} without faults:\n{text}", "See docs/exam_client.md."
         )
-    _show("calm", [], verdict)
-    return bool(verdict.violations)
+    return _show("calm", [], verdict)
 
 
-def _show(name: str, faults: "list[FaultSpec]", verdict: "Verdict") -> None:
+def _show(name: str, faults: "list[FaultSpec]", verdict: "Verdict") -> int:
+    """Print a run; return its exit code."""
     facts = f"{len(faults)} faults, {verdict.hits} hits, {verdict.requests} requests"
     out.print(f"{name}: {facts}, {verdict.fenced} fenced", highlight=False, soft_wrap=True)
     for each in verdict.violations:
         out.print(f"  broken: {each.promise}: {each.text}", highlight=False, markup=False)
+    for text in verdict.unfinished:
+        out.print(f"  not finished: {text}", highlight=False, markup=False)
+    return BROKEN if verdict.violations else UNFINISHED if verdict.unfinished else 0
 
 
 def _keep(exam: "Exam", faults: "list[FaultSpec]", path: Path) -> None:

@@ -13,12 +13,14 @@ public class Adapter {
     static final int COUNT = Integer.parseInt(EXAM.get("EXAM_COUNT"));
     static final int PARTITIONS = Integer.parseInt(EXAM.get("EXAM_PARTITIONS"));
     static final Map<String, Object> SETTINGS = new HashMap<>(
-        Map.of("bootstrap.servers", EXAM.get("EXAM_BOOTSTRAP"), "client.id", NAME));
+        Map.of("bootstrap.servers", EXAM.get("EXAM_BOOTSTRAP"), "client.id", NAME,
+            "max.block.ms", 600_000, "delivery.timeout.ms", 600_000, "default.api.timeout.ms", 600_000));
 
     public static void main(String[] arguments) throws Exception {
         switch (EXAM.get("EXAM_WORK")) {
             case "produce" -> produce();
             case "transact" -> transact();
+            case "share" -> share();
             default -> consume();
         }
     }
@@ -58,12 +60,7 @@ public class Adapter {
             "heartbeat.interval.ms", 2000, "auto.offset.reset", "earliest",
             "enable.auto.commit", false, "isolation.level", "read_committed"));
         var consumer = new KafkaConsumer<>(SETTINGS, new StringDeserializer(), new StringDeserializer());
-        var closed = new CountDownLatch(1);
-        Runtime.getRuntime().addShutdownHook(new Thread(() -> {
-            consumer.wakeup();
-            try { closed.await(); } catch (InterruptedException error) { }
-            Runtime.getRuntime().halt(0);
-        }));
+        var closed = atEnd(consumer::wakeup);
         consumer.subscribe(List.of(TOPIC));
         try {
             while (true) {
@@ -74,7 +71,40 @@ public class Adapter {
             }
         } catch (WakeupException error) {
             consumer.close();
+        } finally {
             closed.countDown();
         }
+    }
+
+    static void share() throws Exception {
+        SETTINGS.put("group.id", EXAM.get("EXAM_GROUP"));
+        var consumer = new KafkaShareConsumer<>(SETTINGS, new StringDeserializer(), new StringDeserializer());
+        var closed = atEnd(consumer::wakeup);
+        consumer.subscribe(List.of(TOPIC));
+        try {
+            while (true) {
+                var records = consumer.poll(Duration.ofMillis(200));
+                for (var each : records)
+                    System.out.println("received " + each.partition() + " " + each.offset() + " " + each.value());
+                var failed = new HashSet<Integer>();
+                consumer.commitSync().forEach((at, error) -> { if (error.isPresent()) failed.add(at.partition()); });
+                for (var each : records)
+                    if (!failed.contains(each.partition())) System.out.println("accepted " + each.value());
+            }
+        } catch (WakeupException error) {
+            consumer.close();
+        } finally {
+            closed.countDown();
+        }
+    }
+
+    /** Calls `wakeup` on SIGTERM, and lets the JVM end when the latch is released. */
+    static CountDownLatch atEnd(Runnable wakeup) {
+        var closed = new CountDownLatch(1);
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> {
+            wakeup.run();
+            try { closed.await(); } catch (InterruptedException error) { }
+        }));
+        return closed;
     }
 }

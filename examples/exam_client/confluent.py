@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 from contextlib import suppress
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
@@ -19,11 +18,10 @@ def produce():
 
     producer = Producer({**SHARED, "enable.idempotence": True})
     for number in range(COUNT):
-        producer.produce(
-            TOPIC, f"{NAME}-{number}", partition=number % PARTITIONS, on_delivery=delivered
-        )
+        value, partition = f"{NAME}-{number}", number % PARTITIONS
+        producer.produce(TOPIC, value, partition=partition, on_delivery=delivered)
         producer.poll(0.005)
-    sys.exit(producer.flush() > 0)
+    raise SystemExit(producer.flush())
 
 
 def transact():

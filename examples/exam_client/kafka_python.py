@@ -11,10 +11,11 @@ from kafka.errors import KafkaError
 NAME, TOPIC = os.environ["EXAM_NAME"], os.environ["EXAM_TOPIC"]
 COUNT, PARTITIONS = int(os.environ["EXAM_COUNT"]), int(os.environ["EXAM_PARTITIONS"])
 SHARED = {"bootstrap_servers": os.environ["EXAM_BOOTSTRAP"], "client_id": NAME}
+PATIENT = {"max_block_ms": 600_000, "delivery_timeout_ms": 600_000}
 
 
 def produce():
-    producer = kafka.KafkaProducer(**SHARED, enable_idempotence=True)
+    producer = kafka.KafkaProducer(**SHARED, **PATIENT, enable_idempotence=True)
     for number in range(COUNT):
         value = f"{NAME}-{number}"
         future = producer.send(TOPIC, value.encode(), partition=number % PARTITIONS)
@@ -26,7 +27,7 @@ def produce():
 
 def transact():
     own_id = os.environ["EXAM_TRANSACTIONAL_ID"]
-    producer = kafka.KafkaProducer(**SHARED, transactional_id=own_id)
+    producer = kafka.KafkaProducer(**SHARED, **PATIENT, transactional_id=own_id)
     producer.init_transactions()
     for number in range(COUNT):
         producer.begin_transaction()

@@ -21,7 +21,9 @@ var (
 )
 
 func main() {
-	work := map[string]func(){"produce": produce, "transact": transact, "consume": consume}
+	work := map[string]func(){
+		"produce": produce, "transact": transact, "consume": consume, "share": share,
+	}
 	work[os.Getenv("EXAM_WORK")]()
 }
 
@@ -91,6 +93,20 @@ func consume() {
 			fmt.Println("read", r.Partition, r.Offset, string(r.Value))
 		})
 		_ = consumer.CommitUncommittedOffsets(background) // after a rebalance they are read again
+	}
+	consumer.Close()
+}
+
+func share() {
+	ended, stop := signal.NotifyContext(background, syscall.SIGTERM)
+	defer stop()
+	consumer := client(kgo.ConsumeTopics(topic), kgo.ShareGroup(os.Getenv("EXAM_GROUP")))
+	for ended.Err() == nil {
+		consumer.PollFetches(ended).EachRecord(func(r *kgo.Record) {
+			fmt.Println("received", r.Partition, r.Offset, string(r.Value))
+			r.Ack(kgo.AckAccept)
+		})
+		_ = consumer.FlushAcks(background)
 	}
 	consumer.Close()
 }

@@ -5,9 +5,11 @@
 workload    work of the processes of a client, and the lines they print
 plans       fault plans from seeds, and shrinking of a failing one
 exchanges   promises that requests and responses show: commits, owners, fencing
-judge       all promises: records and transactions against the logs, and `exchanges`
+shares      promises of share consumers
+judge       all promises: records and transactions against the logs, `exchanges`, `shares`
 logs        topics before and after a run: create, read, delete
 exam        a run: broker, proxy, processes
 
-`workload`, `plans`, `exchanges` and `judge` are pure. docs/exam_client.md describes the protocol.
+`workload`, `plans`, `exchanges`, `shares` and `judge` are pure. docs/exam_client.md
+describes the protocol.
 """

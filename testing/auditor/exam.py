@@ -1,6 +1,7 @@
 """A run of a client under a fault plan: proxy, processes, evidence, verdict."""
 
 import os
+import re
 import secrets
 import signal
 import subprocess
@@ -16,15 +17,17 @@ from brokertwin.errors import UserError
 from brokertwin.gateway.faults.fault import FaultSpec
 from brokertwin.testing.auditor import exchanges
 from brokertwin.testing.auditor.exchanges import Violation
-from brokertwin.testing.auditor.judge import judge
+from brokertwin.testing.auditor.judge import judge, unfinished
 from brokertwin.testing.auditor.logs import ClusterLogs
 from brokertwin.testing.auditor.plans import standing_faults
+from brokertwin.testing.auditor.shares import by_place, ended
 from brokertwin.testing.auditor.workload import (
     MEMBERS,
     PLACEHOLDER,
     PROCESSORS,
     PRODUCER,
     READERS,
+    SHARERS,
     SUCCESSOR,
     VERB_OF,
     ZOMBIE,
@@ -43,12 +46,18 @@ POLL_S = 0.05
 CLOSE_S = 20.0
 """Time for a member to close after SIGTERM."""
 
+ERROR = re.compile("error|exception", re.IGNORECASE)
+
+ENDED = (0, -signal.SIGTERM, -signal.SIGKILL, 128 + signal.SIGTERM)
+"""Exit codes of processes without an error; JVMs and shells exit with 128 + the signal."""
+
 
 class Verdict(NamedTuple):
     """Outcome of a run.
 
     Attributes:
         violations: broken promises.
+        unfinished: processes that did not finish in time, in words; no broken promise.
         hits: number of injected faults.
         requests: number of requests.
         fenced: number of clients that received an error for an old epoch.
@@ -56,6 +65,7 @@ class Verdict(NamedTuple):
     """
 
     violations: list[Violation]
+    unfinished: list[str]
     hits: int
     requests: int
     fenced: int
@@ -90,7 +100,7 @@ class Exam(NamedTuple):
         cluster = ClusterLogs(self.broker, names)
         with cluster, KafkaProxy(self.broker, [*standing_faults(), *faults]) as proxy:
             with _Processes(self, names, proxy.bootstrap) as processes:
-                committed, late = self._work(processes, cluster, names)
+                committed, late = self._work(processes, cluster, names, proxy)
             evidence = RunEvidence(
                 topic=names.topic,
                 count=self.records,
@@ -106,17 +116,21 @@ class Exam(NamedTuple):
             hits = sum(fault.hits for fault in proxy.faults[len(standing_faults()) :])
         fenced = exchanges.fenced_count(exchanges.seen(evidence.exchanges))
         requests = len(evidence.exchanges)
-        return Verdict(judge(evidence), hits, requests, fenced, processes.gave_up)
+        return Verdict(
+            judge(evidence), unfinished(evidence), hits, requests, fenced, processes.gave_up
+        )
 
     def _work(
-        self, processes: "_Processes", cluster: ClusterLogs, names: RunNames
+        self, processes: "_Processes", cluster: ClusterLogs, names: RunNames, proxy: KafkaProxy
     ) -> tuple[dict[TopicPartition, Log], list[str]]:
         """Let all processes work; return the visible records and the names of late processes."""
         deadline = time.monotonic() + self.timeout_s
-        for role in (MEMBERS[0], PROCESSORS[0], PRODUCER, ZOMBIE):
+        if WorkKind.SHARE in self.works:
+            cluster.set_share_group()
+        for role in (MEMBERS[0], PROCESSORS[0], SHARERS[0], PRODUCER, ZOMBIE):
             processes.start(role)
         wait_until(lambda: processes.has_begun(ZOMBIE), deadline)
-        for role in (SUCCESSOR, MEMBERS[1], PROCESSORS[1]):
+        for role in (SUCCESSOR, MEMBERS[1], PROCESSORS[1], SHARERS[1]):
             processes.start(role)
         writers = [role for role in processes.roles if role.work not in READERS]
         wait_until(lambda: not processes.running(writers), deadline)
@@ -127,17 +141,18 @@ class Exam(NamedTuple):
         readers = [role for role in processes.roles if role.work in READERS]
         wanted = {name for log in committed.values() for _, name in log}
         verbs = [VERB_OF[work] for work in self.works if work in READERS]
+        shared = by_place(committed).keys() if WorkKind.SHARE in self.works else set()
+
+        def is_read() -> bool:
+            has_all = all(wanted <= processes.names_after(verb) for verb in verbs)
+            return has_all and shared <= ended(exchanges.seen(proxy.requests())).keys()
+
         deadline = time.monotonic() + self.timeout_s
-        wait_until(
-            lambda: (
-                all(wanted <= processes.names_after(verb) for verb in verbs)
-                or not processes.running(readers)
-            ),
-            deadline,
-        )
+        is_over = wait_until(lambda: is_read() or not processes.running(readers), deadline)
+        late += [] if is_over else [role.name for role in processes.running(readers)]
         processes.terminate(readers)
         wait_until(lambda: not processes.running(readers), time.monotonic() + CLOSE_S)
-        return committed, late + processes.kill(readers)
+        return committed, sorted({*late, *processes.kill(readers)})
 
     def _output(self, cluster: ClusterLogs, names: RunNames, processes: "_Processes") -> list[str]:
         """Return the names of the records in the output topic."""
@@ -171,9 +186,9 @@ class _Processes:
         for reader in self._readers:
             reader.join()
         for role, process in self._running.items():
-            if process.returncode > 0:  # below 0: ended by a signal of this exam
+            if process.returncode not in ENDED:
                 text = self._errors[role.name].read_text(errors="replace")
-                self.gave_up[role.name] = error_in(text)
+                self.gave_up[role.name] = error_in(text) or f"exit code {process.returncode}"
         self._directory.cleanup()
 
     @property
@@ -256,9 +271,13 @@ def _read(process: subprocess.Popen[str], lines: list[str]) -> None:
 
 
 def error_in(text: str) -> str:
-    """Return the last line of an output that names an error, or else the last line."""
-    lines = text.splitlines() or ["no message"]
-    return next((each for each in reversed(lines) if "error" in each.lower()), lines[-1]).strip()
+    """Return the last line of an output that names an error, or else the last line.
+
+    Lines `at …` are places in a stack trace.
+    """
+    lines = [line.strip() for line in text.splitlines()] or [""]
+    named = (each for each in reversed(lines) if ERROR.search(each) and each[:3] != "at ")
+    return next(named, lines[-1])
 
 
 def wait_until(condition: Callable[[], bool], deadline: float) -> bool:

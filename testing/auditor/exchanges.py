@@ -4,12 +4,16 @@ Two requests are compared only if the response to the first was sent before the 
 """
 
 import base64
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from brokertwin.clients.consumer_protocol import decode_assignment
 from brokertwin.recordings.history import bodies
 from brokertwin.state.core.errors import Error, error_name
+
+SHOWN = 5
+"""Number of records that are named."""
 
 GRACE_MS = 2_000
 """Time after a response in which requests may still arrive that were sent before it."""
@@ -33,6 +37,11 @@ class Violation(NamedTuple):
     text: str
 
 
+def some(names: list[str]) -> str:
+    """Return the number of records with some of their names."""
+    return f"{len(names)} records ({', '.join(names[:SHOWN])})"
+
+
 class SeenExchange(NamedTuple):
     """An exchange; times are in ms since 1970, `end` is when the response was sent."""
 
@@ -43,6 +52,7 @@ class SeenExchange(NamedTuple):
     request: dict[str, Any]
     response: dict[str, Any]
     is_delivered: bool
+    connection: str = ""
 
 
 def seen(documents: Iterable[Mapping[str, Any]]) -> list[SeenExchange]:
@@ -59,6 +69,7 @@ def seen(documents: Iterable[Mapping[str, Any]]) -> list[SeenExchange]:
                 each.get("request") or {},
                 response or {},
                 response is not None and each.get("delivered", True),
+                each.get("connection", ""),
             )
         )
     return sorted(found, key=lambda each: each.time)
@@ -156,13 +167,20 @@ def _reports(each: SeenExchange, owners: dict[tuple[str, str, int], str]) -> Ite
 
 
 def after_fencing(exchanges: Iterable[SeenExchange]) -> Iterator[Violation]:
-    """Report requests of a producer or member after a response that fenced it."""
+    """Report requests of a producer or member after a response that fenced it.
+
+    A busy client may close a connection without reading the response, or read it late. It has
+    certainly read it if it sends the request on the same connection, after one more exchange.
+    """
     fenced: dict[tuple[Any, ...], tuple[float, int]] = {}
+    of_connection: dict[str, list[SeenExchange]] = defaultdict(list)
     for each in exchanges:
         codes = bodies.errors(each.response)
+        before = of_connection[each.connection]
         for identity in _identities(each):
-            told, code = fenced.get(identity, (0.0, 0))
-            if code and each.time > told + GRACE_MS:
+            told, code = fenced.get((each.connection, *identity), (0.0, 0))
+            is_read = any(told < other.time and other.end < each.time for other in before)
+            if code and is_read and each.time > told + GRACE_MS:
                 yield Violation(
                     "fencing",
                     f"{each.client} sends {each.api} {each.time - told:.0f} ms after"
@@ -170,7 +188,8 @@ def after_fencing(exchanges: Iterable[SeenExchange]) -> Iterator[Violation]:
                 )
             fences = [code for code in codes if _fences(each, code)]
             if each.is_delivered and fences:
-                fenced.setdefault(identity, (each.end, fences[0]))
+                fenced.setdefault((each.connection, *identity), (each.end, fences[0]))
+        before.append(each)
 
 
 def fenced_count(exchanges: Iterable[SeenExchange]) -> int:

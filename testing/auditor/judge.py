@@ -6,11 +6,16 @@ records    an acknowledged record is in the log once, in its producer's order; n
 commits    no committed offset goes back within a generation; none passes a record that no member
            has read
 owners     a partition has one member in a generation
+shares     no record is delivered after it was accepted, or too often; each one is accepted if an
+           application received it, and not otherwise
 processing each visible record is once in the output of processors, and no other record is there
 fencing    no request of a producer or member that knows it is fenced
-progress   each process ends in time without an error (the zombie may fail), all records of the
-           producer are acknowledged, and the members read all that is visible: plans have only
-           trouble that passes
+progress   each process ends without an error (the zombie may fail), all records of the producer
+           are acknowledged, and the members read all that is visible: plans have only trouble that
+           passes
+
+A process that does not finish in time breaks no promise, because the machine may be slow. The run
+is `unfinished`, and no record is missed.
 """
 
 from collections import Counter
@@ -19,32 +24,47 @@ from collections.abc import Iterator
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.record_audit import RecordAudit, SendOutcome, SentRecord
 from brokertwin.testing.auditor import exchanges
-from brokertwin.testing.auditor.exchanges import SeenExchange, Violation
-from brokertwin.testing.auditor.workload import PRODUCER, ZOMBIE, RunEvidence, WorkKind, planned
+from brokertwin.testing.auditor.exchanges import SeenExchange, Violation, some
+from brokertwin.testing.auditor.shares import judge_shares
+from brokertwin.testing.auditor.workload import (
+    PRODUCER,
+    VERB_OF,
+    ZOMBIE,
+    RunEvidence,
+    WorkKind,
+    planned,
+)
 
-GROUP = "members"
-SHOWN = 5
+READ, RECEIVED = VERB_OF[WorkKind.CONSUME], VERB_OF[WorkKind.SHARE]
 
 
 def judge(evidence: RunEvidence) -> list[Violation]:
     """Return the broken promises of a run."""
     seen = exchanges.seen(evidence.exchanges)
-    audit, found = _records(evidence)
-    return [
-        *found,
+    audit, records = _records(evidence)
+    found = [
+        *records,
         *exchanges.commits_back(seen),
         *exchanges.owned_twice(seen),
         *exchanges.after_fencing(seen),
         *_unacknowledged(evidence, audit),
         *_reading(evidence, audit, seen),
         *_processing(evidence),
-        *(Violation("progress", f"{name} did not end in time") for name in evidence.late),
+        *judge_shares(evidence, seen),
+    ]
+    return [
+        *(each for each in found if each.promise != "progress" or not evidence.late),
         *(
             Violation("progress", f"{name} gave up: {text}")
             for name, text in evidence.gave_up.items()
             if name != ZOMBIE.name
         ),
     ]
+
+
+def unfinished(evidence: RunEvidence) -> list[str]:
+    """Return which processes did not finish in time."""
+    return [f"{name} did not finish in time" for name in evidence.late]
 
 
 def _records(evidence: RunEvidence) -> tuple[RecordAudit, list[Violation]]:
@@ -59,9 +79,9 @@ def _records(evidence: RunEvidence) -> tuple[RecordAudit, list[Violation]]:
             members.setdefault(record.transaction, []).append(record.name)
     for process, lines in evidence.statements.items():
         for verb, words in lines:
-            if verb == "read":
+            if verb in (READ, RECEIVED):
                 at = TopicPartition(evidence.topic, int(words[0]))
-                audit.read(GROUP, at, int(words[1]), words[2], is_committed=True)
+                audit.read(verb, at, int(words[1]), words[2], is_committed=True)
             elif verb == "acked" and words[0] in audit.sent:
                 audit.acked(words[0], -1)
             elif verb in ("committed", "aborted"):
@@ -87,11 +107,7 @@ def _unacknowledged(evidence: RunEvidence, audit: RecordAudit) -> Iterator[Viola
         if sent.producer == PRODUCER.name and sent.outcome is not SendOutcome.ACKED
     ]
     if missing:
-        yield Violation("progress", f"{_some(missing)} of the producer not acknowledged")
-
-
-def _some(names: list[str]) -> str:
-    return f"{len(names)} records ({', '.join(names[:SHOWN])})"
+        yield Violation("progress", f"{some(missing)} of the producer not acknowledged")
 
 
 def _reading(
@@ -104,7 +120,7 @@ def _reading(
     missing = []
     for at, log in evidence.committed.items():
         for offset, name in log:
-            if name in audit.read_by[GROUP]:
+            if name in audit.read_by[READ]:
                 continue
             if offset < ends.get(at.partition, -1):
                 text = f"{name} at {offset} of partition {at.partition} was not read"
@@ -112,7 +128,7 @@ def _reading(
             else:
                 missing.append(name)
     if missing:
-        yield Violation("progress", f"{_some(missing)} are visible and were not read")
+        yield Violation("progress", f"{some(missing)} are visible and were not read")
 
 
 def _processing(evidence: RunEvidence) -> Iterator[Violation]:
@@ -139,4 +155,4 @@ def _processing(evidence: RunEvidence) -> Iterator[Violation]:
         ("progress", late, "are visible and were not processed"),
     ):
         if names:
-            yield Violation(promise, f"{_some(names)} {text}")
+            yield Violation(promise, f"{some(names)} {text}")

@@ -12,17 +12,30 @@ from confluent_kafka import (
     Producer,
 )
 from confluent_kafka import TopicPartition as Place
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+)
 
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.errors import UserError
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.kafka_io.topics import quiet
-from brokertwin.testing.auditor.workload import PARTITIONS, Log, RunNames, WorkKind
+from brokertwin.testing.auditor.workload import PARTITIONS, READERS, Log, RunNames, WorkKind
 
 TIMEOUT_S = 30.0
 FETCH_WAIT_MS = 20
 """The end of an empty partition is known after this time."""
+
+SHARE_GROUP = {
+    "share.auto.offset.reset": "earliest",
+    "share.isolation.level": "read_committed",
+    "share.record.lock.duration.ms": "15000",
+}
+"""Settings of the share group of a run; the lock has Kafka's minimum."""
 
 
 class ClusterLogs:
@@ -58,11 +71,28 @@ class ClusterLogs:
         topics = self._admin.delete_topics(
             [self._names.topic, self._names.output], request_timeout=TIMEOUT_S
         )
-        names = [self._names.group, self._names.group_of(WorkKind.PROCESS)]
+        names = [self._names.group_of(each) for each in READERS]
         groups = self._admin.delete_consumer_groups(names, request_timeout=TIMEOUT_S)
         for future in (*topics.values(), *groups.values()):
             with suppress(KafkaException):  # a group may not exist, or still have a member
                 future.result()
+
+    def set_share_group(self) -> None:
+        """Let the share group read committed records from the first one."""
+        name = self._names.group_of(WorkKind.SHARE)
+        entries = [
+            ConfigEntry(*each, incremental_operation=AlterConfigOpType.SET)
+            for each in SHARE_GROUP.items()
+        ]
+        group = ConfigResource(ConfigResource.Type.GROUP, name, incremental_configs=entries)
+        (future,) = self._admin.incremental_alter_configs([group]).values()
+        try:
+            future.result()
+        except KafkaException as error:
+            raise UserError(
+                f"Cannot set {', '.join(SHARE_GROUP)} of group {name}: {error.args[0].str()}.",
+                "Pass a broker with share groups, or leave out `share` in --work.",
+            ) from None
 
     def end_transactions(self, transactional_ids: Iterable[str]) -> None:
         """Abort open transactions, so that read_committed reads to the end."""

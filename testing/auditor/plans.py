@@ -4,11 +4,11 @@ A plan contains only trouble from which a client has to recover: lost responses,
 delays, and retriable errors.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from random import Random
 
 from brokertwin.gateway.faults.fault import Effect, FaultSpec
-from brokertwin.testing.auditor.workload import ZOMBIE
+from brokertwin.testing.auditor.workload import ZOMBIE, WorkKind
 
 FAULTS_MAX = 4
 DELAYS_MS = (50, 300, 1500)
@@ -31,11 +31,18 @@ RETRIABLE: Mapping[str, tuple[str, ...]] = {
 }
 """APIs of plans with errors after which a client retries."""
 
-RETRIABLE_OF_OFFSETS: Mapping[str, tuple[str, ...]] = {
-    "ADD_OFFSETS_TO_TXN": ("CONCURRENT_TRANSACTIONS", "NOT_COORDINATOR"),
-    "TXN_OFFSET_COMMIT": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR"),
+RETRIABLE_OF: Mapping[WorkKind, Mapping[str, tuple[str, ...]]] = {
+    WorkKind.PROCESS: {
+        "ADD_OFFSETS_TO_TXN": ("CONCURRENT_TRANSACTIONS", "NOT_COORDINATOR"),
+        "TXN_OFFSET_COMMIT": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR"),
+    },
+    WorkKind.SHARE: {
+        "SHARE_FETCH": ("NOT_LEADER_OR_FOLLOWER", "SHARE_SESSION_NOT_FOUND"),
+        "SHARE_ACKNOWLEDGE": ("NOT_LEADER_OR_FOLLOWER", "SHARE_SESSION_NOT_FOUND"),
+        "SHARE_GROUP_HEARTBEAT": ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR"),
+    },
 }
-"""The same for clients that commit offsets in transactions."""
+"""The same for clients that do a kind of work."""
 
 OFTEN = ("PRODUCE", "PRODUCE", "END_TXN", "OFFSET_COMMIT", "FETCH")
 """APIs that are drawn more often than others."""
@@ -44,15 +51,18 @@ LATEST = 6
 """Greatest `nth` of a fault."""
 
 
-def faults_of(seed: int, has_offsets: bool = False) -> list[FaultSpec]:
+def faults_of(seed: int, works: Collection[WorkKind] = ()) -> list[FaultSpec]:
     """Return the faults of a seed, the same in every run.
 
     Args:
         seed: the seed.
-        has_offsets: the client commits offsets in transactions.
+        works: kinds of work that the client does.
     """
     chance = Random(f"exam-client {seed}")
-    retriable = {**RETRIABLE, **RETRIABLE_OF_OFFSETS} if has_offsets else RETRIABLE
+    retriable = dict(RETRIABLE)
+    for work, apis in RETRIABLE_OF.items():
+        if work in works:
+            retriable |= apis
     return [_fault(chance, retriable) for _ in range(chance.randint(1, FAULTS_MAX))]
 
 

@@ -30,6 +30,7 @@ class WorkKind(StrEnum):
     CONSUME = "consume"
     PROCESS = "process"
     """Consume, and produce to the output topic, in one transaction."""
+    SHARE = "share"
 
 
 class ProcessRole(NamedTuple):
@@ -48,8 +49,9 @@ class RunNames(NamedTuple):
     transactional_id: str
 
     def group_of(self, work: WorkKind) -> str:
-        """Return the group of members, or that of processors."""
-        return f"{self.group}-{work.value}" if work is WorkKind.PROCESS else self.group
+        """Return the group of members, processors or sharers."""
+        has_own = work in (WorkKind.PROCESS, WorkKind.SHARE)
+        return f"{self.group}-{work.value}" if has_own else self.group
 
     def transactional_id_of(self, role: ProcessRole) -> str:
         """Return the one id of the producers, or a processor's own."""
@@ -65,10 +67,15 @@ PROCESSORS = (
     ProcessRole("processor-1", WorkKind.PROCESS),
     ProcessRole("processor-2", WorkKind.PROCESS),
 )
-ROLES = (PRODUCER, ZOMBIE, SUCCESSOR, *MEMBERS, *PROCESSORS)
+SHARERS = (ProcessRole("sharer-1", WorkKind.SHARE), ProcessRole("sharer-2", WorkKind.SHARE))
+ROLES = (PRODUCER, ZOMBIE, SUCCESSOR, *MEMBERS, *PROCESSORS, *SHARERS)
 """The successor has the zombie's transactional id and fences it."""
 
-VERB_OF: Mapping[WorkKind, str] = {WorkKind.CONSUME: "read", WorkKind.PROCESS: "copied"}
+VERB_OF: Mapping[WorkKind, str] = {
+    WorkKind.CONSUME: "read",
+    WorkKind.PROCESS: "copied",
+    WorkKind.SHARE: "received",
+}
 """Line for each record of a kind of work that ends with SIGTERM."""
 
 READERS = VERB_OF.keys()
@@ -126,7 +133,10 @@ def planned(roles: Iterable[ProcessRole], count: int) -> Iterator[PlannedRecord]
                     yield PlannedRecord(name, role.name, f"{role.name}-{transaction}", partition)
 
 
-VERBS: Mapping[str, int] = {"acked": 1, "committed": 1, "aborted": 1, "read": 3, "copied": 1}
+VERBS: Mapping[str, int] = {
+    **dict.fromkeys(("acked", "committed", "aborted", "copied", "accepted"), 1),
+    **dict.fromkeys(("read", "received"), 3),
+}
 """Known lines with the number of their words. Other lines are ignored."""
 
 
@@ -154,7 +164,7 @@ class RunEvidence(msgspec.Struct, kw_only=True):
         logs: the partitions' records at the end.
         committed: the same, read with read_committed.
         output: names of the records of the output topic, read with read_committed.
-        late: names of processes that did not end in time.
+        late: names of processes that did not finish in time.
         gave_up: names of processes that ended with an error, and its text.
     """
 

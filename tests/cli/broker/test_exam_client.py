@@ -43,6 +43,14 @@ def test_a_promise_that_is_broken_without_faults_needs_no_plan(tmp_path: Path) -
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_client_that_does_not_finish_ends_with_3(tmp_path: Path) -> None:
+    stuck = f"import time\ntime.sleep(600)\n{PRODUCER}"
+    found = run("--timeout", "1", "--keep", str(tmp_path), "--", sys.executable, "-c", stuck)
+    assert found.exit_code == 3
+    assert "not finished: producer did not finish in time" in found.output
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_adapter_that_fails_without_faults_is_an_error_of_usage() -> None:
     found = run("--", sys.executable, "-c", "raise SystemExit('no such topic')")
     assert isinstance(found.exception, UserError)
@@ -50,6 +58,6 @@ def test_an_adapter_that_fails_without_faults_is_an_error_of_usage() -> None:
 
 
 def test_an_unknown_kind_of_work_is_named() -> None:
-    found = run("--work", "share", "--", "adapter")
-    with pytest.raises(UserError, match="Invalid --work: share"):
+    found = run("--work", "sleep", "--", "adapter")
+    with pytest.raises(UserError, match="Invalid --work: sleep"):
         raise found.exception or AssertionError(found.output)

@@ -11,8 +11,10 @@ from brokertwin.gateway.faults.fault import FaultSpec
 from brokertwin.testing import KafkaBroker
 from brokertwin.testing.auditor.exam import Exam, error_in
 from brokertwin.testing.auditor.plans import faults_of
-from brokertwin.testing.auditor.workload import WorkKind
-from tests.support.patience import PATIENCE_S
+from brokertwin.testing.auditor.workload import MEMBERS, WorkKind
+from brokertwin.testing.auditor.workload import PRODUCER as PRODUCER_ROLE
+from tests.support.kafka_tools import java_command
+from tests.support.patience import PATIENCE_S, growing
 from tests.support.sources import ROOT
 
 PRODUCER = """
@@ -62,11 +64,31 @@ def test_a_client_that_acknowledges_what_it_never_sent_is_accused(broker: KafkaB
     assert "producer-0 was acknowledged at -1, and is lost" in verdict.violations[0].text
 
 
-def test_a_process_that_does_not_end_is_killed_and_reported(broker: KafkaBroker) -> None:
-    sleeps = exam(broker, sys.executable, "-c", f"{LIAR}\nimport time; time.sleep(600)")
-    verdict = sleeps._replace(timeout_s=1.0).run([])
-    assert "producer did not end in time" in [each.text for each in verdict.violations]
-    assert verdict.gave_up == {}
+@pytest.mark.parametrize("stuck", [PRODUCER_ROLE.name, MEMBERS[1].name])
+def test_a_process_that_does_not_finish_is_killed_and_not_accused(
+    broker: KafkaBroker, stuck: str
+) -> None:
+    sleep = f"import time; os.environ['EXAM_NAME'] == '{stuck}' and time.sleep(600)"
+    works = (WorkKind.PRODUCE, WorkKind.CONSUME)
+    client = exam(broker, sys.executable, "-c", f"import os\n{sleep}\n{PRODUCER}", works=works)
+    for timeout_s in growing(1.0):
+        verdict = client._replace(timeout_s=timeout_s).run([])
+        assert (verdict.violations, verdict.gave_up) == ([], {})
+        if f"{stuck} did not finish in time" in verdict.unfinished:
+            return
+    raise AssertionError(verdict.unfinished)
+
+
+@pytest.mark.parametrize(
+    ("script", "text"),
+    [("exit 143", None), ("exit 7", "exit code 7"), ("kill -SEGV $$", "exit code -11")],
+)
+def test_a_process_that_ends_by_sigterm_has_not_given_up(
+    broker: KafkaBroker, script: str, text: str | None
+) -> None:
+    """143 is the exit code of a JVM that gets SIGTERM before the adapter can handle it."""
+    verdict = exam(broker, "sh", "-c", script).run([])
+    assert verdict.gave_up == ({} if text is None else {PRODUCER_ROLE.name: text})
 
 
 def test_a_command_that_does_not_exist_is_named(broker: KafkaBroker) -> None:
@@ -78,8 +100,10 @@ def test_the_error_of_a_process_is_the_last_line_that_names_one() -> None:
     assert (
         error_in("Traceback\nKafkaError: no coordinator\nclosing\n") == "KafkaError: no coordinator"
     )
+    java = "IllegalStateException: closed\n\tat org.apache.kafka.common.errors.Wakeup\n\tat Main\n"
+    assert error_in(java) == "IllegalStateException: closed"
     assert error_in("stopped\n") == "stopped"
-    assert error_in("") == "no message"
+    assert error_in("") == ""
 
 
 ADAPTERS = ROOT / "examples" / "exam_client"
@@ -88,7 +112,7 @@ ADAPTERS = ROOT / "examples" / "exam_client"
 @pytest.mark.clients
 @pytest.mark.parametrize(
     ("name", "works"),
-    [("confluent", tuple(WorkKind)), ("kafka_python", tuple(WorkKind)[:3])],
+    [("confluent", tuple(WorkKind)[:4]), ("kafka_python", tuple(WorkKind)[:3])],
 )
 def test_real_clients_keep_all_promises_under_a_plan(
     broker: KafkaBroker, name: str, works: tuple[WorkKind, ...]
@@ -98,6 +122,17 @@ def test_real_clients_keep_all_promises_under_a_plan(
     assert verdict.violations == []
     assert verdict.hits > 0
     assert verdict.fenced == 1
+
+
+@pytest.mark.clients
+def test_a_share_consumer_that_repeats_lost_acknowledgements_keeps_its_promises(
+    broker: KafkaBroker,
+) -> None:
+    java = [*java_command(), "-Dlog4j2.level=OFF", str(ADAPTERS / "Adapter.java")]
+    real = exam(broker, *java, works=(WorkKind.PRODUCE, WorkKind.SHARE))
+    verdict = real._replace(records=100).run([FaultSpec(effect="lose", api="SHARE_ACKNOWLEDGE")])
+    assert (verdict.violations, verdict.unfinished, verdict.gave_up) == ([], [], {})
+    assert verdict.hits == 1
 
 
 @pytest.mark.clients

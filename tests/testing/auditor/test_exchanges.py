@@ -113,25 +113,38 @@ LATER = 5 + GRACE_MS + 1
 
 
 def test_a_fenced_producer_may_go_on_with_a_new_epoch_and_with_requests_under_way() -> None:
-    assert list(exchanges.after_fencing([FENCED, end(GRACE_MS), end(LATER, epoch=1)])) == []
+    assert (
+        list(exchanges.after_fencing([FENCED, end(100), end(GRACE_MS), end(LATER, epoch=1)])) == []
+    )
 
 
 def test_a_producer_that_did_not_receive_the_error_may_send_again() -> None:
     lost = end(0, error=Error.PRODUCER_FENCED, is_delivered=False)
-    assert list(exchanges.after_fencing([lost, end(LATER)])) == []
+    assert list(exchanges.after_fencing([lost, end(100), end(LATER)])) == []
+
+
+def test_a_client_that_may_not_have_read_the_error_is_not_accused() -> None:
+    """A JVM without processor time closed the connection, and went on with a new one."""
+    late = [end(LATER), end(LATER + 4)]
+    assert list(exchanges.after_fencing([FENCED, *late])) == []
+    new = [each._replace(connection="new") for each in (end(100), end(LATER))]
+    assert list(exchanges.after_fencing([FENCED, *new])) == []
 
 
 def test_a_request_after_the_producer_was_fenced_is_reported() -> None:
-    (found,) = exchanges.after_fencing([FENCED, end(LATER)])
+    (found,) = exchanges.after_fencing([FENCED, end(100), end(LATER)])
     assert "a sends END_TXN 2001 ms after 90 PRODUCER_FENCED" in found.text
     assert exchanges.fenced_count([FENCED]) == 1
 
 
 def test_a_commit_after_the_member_was_removed_is_reported() -> None:
     unknown = commit(0, 4, error=Error.UNKNOWN_MEMBER_ID)
-    (found,) = exchanges.after_fencing([unknown, commit(LATER, 4)])
+    (found,) = exchanges.after_fencing([unknown, commit(100, 4), commit(LATER, 4)])
     assert "25 UNKNOWN_MEMBER_ID" in found.text
-    assert list(exchanges.after_fencing([unknown, commit(LATER, 4, member="new")])) == []
+    assert (
+        list(exchanges.after_fencing([unknown, commit(100, 4), commit(LATER, 4, member="new")]))
+        == []
+    )
 
 
 def test_documents_of_the_proxy_are_ordered_by_arrival() -> None:

@@ -8,7 +8,7 @@ import pytest
 from brokertwin.clients.consumer_protocol import encode_assignment
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.state.core.errors import Error
-from brokertwin.testing.auditor.judge import judge
+from brokertwin.testing.auditor.judge import judge, unfinished
 from brokertwin.testing.auditor.workload import (
     MEMBERS,
     PARTITIONS,
@@ -134,10 +134,6 @@ def give_up(run: RunEvidence) -> None:
     run.statements[PRODUCER.name].remove(Statement("acked", ("producer-4",)))
 
 
-def hang(run: RunEvidence) -> None:
-    run.late.append(PRODUCER.name)
-
-
 def go_back(run: RunEvidence) -> None:
     run.exchanges.append({**commit_of_partition_0(3), "time": 10})
 
@@ -156,7 +152,7 @@ def assign_twice(run: RunEvidence) -> None:
 
 
 def go_on_after_fencing(run: RunEvidence) -> None:
-    for time in (0, 10_000):
+    for time in (0, 5_000, 10_000):
         run.exchanges.append(
             {
                 "time": time,
@@ -216,7 +212,6 @@ def read_an_unknown_record(run: RunEvidence) -> None:
         (stop_reading, "progress", "are visible and were not read"),
         (give_up, "progress", "1 records (producer-4) of the producer not acknowledged"),
         (fail, "progress", "member-1 gave up: KafkaError"),
-        (hang, "progress", "producer did not end in time"),
     ],
 )
 def test_a_broken_promise_is_reported(breaks: Any, promise: str, says: str) -> None:
@@ -224,6 +219,23 @@ def test_a_broken_promise_is_reported(breaks: Any, promise: str, says: str) -> N
     breaks(run)
     found = judge(run)
     assert [each for each in found if each.promise == promise and says in each.text], found
+
+
+@pytest.mark.parametrize("misses", [stop_reading, give_up, leave_out_a_record])
+def test_a_run_that_did_not_finish_misses_no_record(misses: Any) -> None:
+    run = kept()
+    misses(run)
+    run.late.append(MEMBERS[0].name)
+    assert "progress" not in {each.promise for each in judge(run)}
+    assert unfinished(run) == ["member-1 did not finish in time"]
+
+
+def test_a_run_that_did_not_finish_shows_other_broken_promises() -> None:
+    run = kept()
+    run.late.append(MEMBERS[0].name)
+    skip_a_record(run)
+    fail(run)
+    assert [each.promise for each in judge(run)] == ["commits", "progress"]
 
 
 def test_a_zombie_may_end_with_an_error() -> None:
