@@ -1,18 +1,20 @@
-"""Bytes of one producer, fetch session, group and offset in the heap of a real Kafka broker.
+"""Bytes of one producer, fetch session, group and offset in the heap of Kafka, or of kfake.
 
-    python bench/memory_kafka.py [--count 4000]
+    python bench/memory_kafka.py [--count 4000] [--kfake]
 
-Starts a broker and sends requests on one connection. Before and after the objects of a kind, `jcmd
-PID GC.class_histogram` collects garbage and counts the bytes of all objects. As in `memory.py`, a
-producer has written one batch, a session has ten partitions, a group one member and its timer.
-Records are on disk, so a batch takes no heap.
+Starts a broker and sends requests on one connection. Before and after the objects of a kind the
+heap is counted: Kafka's by `jcmd PID GC.class_histogram`, which collects garbage, kfake's by Go's
+`MemStats`. As in `memory.py`, a producer has written one batch, a session has ten partitions, a
+group one member and its timer. Kafka's records are on disk, so a batch takes no heap; kfake keeps
+them there.
 """
 
 import argparse
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import gateway_load
@@ -25,6 +27,7 @@ from brokertwin.settings import default_home
 
 OFFSET_COMMIT, FIND_COORDINATOR, JOIN_GROUP, SYNC_GROUP = 8, 10, 11, 14
 TOPIC, MANY = gateway_load.TOPIC, "many"
+KFAKE = Path(__file__).parent / "peers" / "kfake"
 OFFSETS_OF_GROUP = 500
 WARM = 100
 """Objects before the first count, for what Kafka creates once."""
@@ -113,32 +116,60 @@ def heap(pid: int) -> int:
     return int(total.split()[2])
 
 
-def measure(count: int) -> dict[str, float]:
-    """Return the bytes per object of each kind."""
+@contextmanager
+def kafka(count: int) -> Iterator[tuple[str, Callable[[], int]]]:
+    """Start Kafka; give its address, and the function that counts its heap."""
     settings = {
         "max.incremental.fetch.session.cache.slots": str(2 * count),
         "group.initial.rebalance.delay.ms": "0",
         "group.max.session.timeout.ms": "1000000",
         "offsets.topic.num.partitions": "1",
     }
-    found: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as directory:
         broker = EmbeddedKafka(Path(directory) / "kafka", default_home())
         try:
-            host, _, port = broker.start(settings).partition(":")
+            address = broker.start(settings)
             pid = broker.status().pid
             assert pid is not None
-            client = LoadClient(host, int(port), 0, b"")
-            prepare(client)
-            for name, kind in KINDS.items():
-                for number in range(WARM):
-                    kind(client, count + number)
-                before = heap(pid)
-                for number in range(count):
-                    kind(client, number)
-                found[name] = (heap(pid) - before) / count
+            yield address, lambda: heap(pid)
         finally:
             broker.stop()
+
+
+@contextmanager
+def kfake(_count: int) -> Iterator[tuple[str, Callable[[], int]]]:
+    """Build and start kfake, as `kafka` does Kafka; needs Go."""
+    with tempfile.TemporaryDirectory() as directory:
+        build = ["go", "build", "-C", str(KFAKE), "-o", f"{directory}/kfake", "."]
+        subprocess.run(build, check=True)
+        pipe = subprocess.PIPE
+        with subprocess.Popen(
+            [f"{directory}/kfake"], stdin=pipe, stdout=pipe, text=True
+        ) as process:
+            into, out = process.stdin, process.stdout
+            assert into is not None and out is not None
+
+            def count_heap() -> int:
+                print(file=into, flush=True)
+                return int(out.readline())
+
+            yield out.readline().strip(), count_heap
+            into.close()
+
+
+def measure(address: str, count_heap: Callable[[], int], count: int) -> dict[str, float]:
+    """Return the bytes per object of each kind."""
+    host, _, port = address.partition(":")
+    client = LoadClient(host, int(port), 0, b"")
+    prepare(client)
+    found: dict[str, float] = {}
+    for name, kind in KINDS.items():
+        for number in range(WARM):
+            kind(client, count + number)
+        before = count_heap()
+        for number in range(count):
+            kind(client, number)
+        found[name] = (count_heap() - before) / count
     return found
 
 
@@ -148,8 +179,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--count", type=int, default=4000)
-    for name, figure in measure(parser.parse_args().count).items():
-        print(f"{name:14}{figure:9,.0f}")
+    parser.add_argument("--kfake", action="store_true", help="in kfake's heap, not in Kafka's")
+    args = parser.parse_args()
+    with (kfake if args.kfake else kafka)(args.count) as (address, count_heap):
+        for name, figure in measure(address, count_heap, args.count).items():
+            print(f"{name:14}{figure:9,.0f}", flush=True)
 
 
 if __name__ == "__main__":

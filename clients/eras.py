@@ -22,7 +22,7 @@ from brokertwin.clients.backoff import constant_backoff
 from brokertwin.clients.consumer_config import ConsumerConfig
 from brokertwin.clients.era import Era
 from brokertwin.clients.fetcher import FetchSettings
-from brokertwin.clients.metadata import MetadataRules, MetadataSettings
+from brokertwin.clients.metadata import MetadataSettings
 from brokertwin.clients.producer_config import ProducerConfig
 
 
@@ -30,7 +30,7 @@ def metadata_settings(era: Era | None) -> MetadataSettings:
     """The metadata settings of a client; None is today's."""
     if era is None:
         return MetadataSettings()
-    return MetadataSettings(refresh_backoff=constant_backoff(), rules=MetadataRules(era.value))
+    return MetadataSettings(refresh_backoff=constant_backoff(), era=era)
 
 
 def producer_config(era: Era | None) -> ProducerConfig:

@@ -20,12 +20,12 @@ retained are dropped; Kafka keeps them until the next full update.
 """
 
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
 from typing import NamedTuple
 
 import msgspec
 
 from brokertwin.clients.backoff import ExponentialBackoff, retry_backoff
+from brokertwin.clients.era import Era
 from brokertwin.clients.metadata_snapshot import (
     NO_LEADER,
     LeaderAndEpoch,
@@ -51,21 +51,17 @@ INVALID_METADATA = frozenset({3, 5, 6, 9, 13, 56, 72, 74, 80, 83, 84, 100, 103})
 """Errors that request an update (`InvalidMetadataException`)."""
 
 
-class MetadataRules(StrEnum):
-    """Current behaviour, or that of former clients (`clients/eras.py`)."""
-
-    TODAY = "today"
-    KAFKA_0_10 = "0.10"
-    KAFKA_2_0 = "2.0"
-
-
 class MetadataSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """By Kafka's names; times in ms."""
+    """By Kafka's names; times in ms.
+
+    `refresh_backoff` is `retry.backoff.ms`, growing to `retry.backoff.max.ms`; `era` is a former
+    version, whose rules apply (`clients/eras.py`).
+    """
 
     refresh_backoff: ExponentialBackoff = retry_backoff()
     metadata_max_age_ms: int = 300_000
     metadata_max_idle_ms: int = 300_000
-    rules: MetadataRules = MetadataRules.TODAY
+    era: Era | None = None
 
 
 class RequestAndVersion(NamedTuple):
@@ -191,7 +187,7 @@ class Metadata:
     def new_request(self, now: int) -> RequestAndVersion:
         """Return the request to send: partial if no full update is due."""
         request = None
-        has_partial = self.settings.rules is MetadataRules.TODAY
+        has_partial = self.settings.era is None
         if has_partial and not self._needs_full_update and self._time_to_expire(now) > 0:
             request = self._request_for_new_topics()
         if request is not None:
@@ -218,7 +214,7 @@ class Metadata:
         self._bootstrap_addresses = tuple(addresses)
         self.snapshot = bootstrap_snapshot(self._bootstrap_addresses)
         self.update_version += 1
-        if self.settings.rules is not MetadataRules.TODAY:
+        if self.settings.era is not None:
             self.last_refresh_ms = self.last_successful_refresh_ms = now
         else:
             self._needs_full_update = True
@@ -458,7 +454,7 @@ class ProducerMetadata(Metadata):
 
     def request_update_for_topic(self, topic: str) -> int:
         """Request an update with `topic`; returns the version to wait beyond."""
-        if topic in self.new_topics and self.settings.rules is MetadataRules.TODAY:
+        if topic in self.new_topics and self.settings.era is None:
             return self.request_update_for_new_topics()
         return self.request_update()
 

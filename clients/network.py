@@ -32,11 +32,11 @@ from typing import NamedTuple
 import msgspec
 
 from brokertwin.clients.backoff import ExponentialBackoff, retry_backoff
+from brokertwin.clients.era import Era
 from brokertwin.clients.metadata import (
     Event,
     Metadata,
     MetadataError,
-    MetadataRules,
     RequestAndVersion,
 )
 from brokertwin.clients.node_connections import UNLIMITED_MS, NodeConnections
@@ -95,7 +95,7 @@ class RecoveryStrategy(StrEnum):
 class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of the network loop by Kafka's names; times in ms.
 
-    `MetadataRules` decides which metadata timeouts apply.
+    The era in `MetadataSettings` decides which metadata timeouts apply.
     """
 
     request_timeout_ms: int = 30_000
@@ -154,7 +154,7 @@ class NetworkClient:
             self.settings.reconnect_backoff, self.settings.socket_connection_setup_timeout
         )
         self._metadata = metadata
-        self._is_0_10 = metadata.settings.rules is MetadataRules.KAFKA_0_10
+        self._is_0_10 = metadata.settings.era is Era.KAFKA_0_10
         self._draw = draw
         self._in_flight: dict[int, list[SentRequest]] = {}
         self._in_progress: RequestAndVersion | None = None

@@ -18,7 +18,7 @@ from itertools import accumulate
 
 import msgspec
 
-from brokertwin.clients.metadata import MetadataRules
+from brokertwin.clients.era import Era
 from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionInfo
 from brokertwin.clients.network import Draw
 from brokertwin.clients.partitions import TopicPartition
@@ -44,14 +44,14 @@ class Partitioner:
         config: ProducerConfig,
         draw: Draw,
         queued: Callable[[TopicPartition], int],
-        rules: MetadataRules = MetadataRules.TODAY,
+        era: Era | None = None,
         is_slow: Callable[[int | None], bool] = lambda _: False,
     ) -> None:
         self._is_slow = is_slow
         self._config = config
         self._draw = draw
         self._queued = queued
-        self._rules = rules
+        self._era = era
         self._sticky: dict[str, _Sticky] = {}
         self._turns: dict[str, int] = {}
 
@@ -64,7 +64,7 @@ class Partitioner:
             return partition_of(key, count)
         led = [known.partition.partition for known in snapshot.available_partitions(topic)]
         able = led or list(range(count))
-        if self._rules is not MetadataRules.TODAY:
+        if self._era is not None:
             in_order = [at.partition for at in snapshot.partitions if at.topic == topic]
             able = [each for each in in_order if each in able]
             if topic not in self._turns:

@@ -22,7 +22,7 @@ from brokertwin.clients.client_loop import (
     ResponseReceived,
     UnsentRequest,
 )
-from brokertwin.clients.metadata import MetadataRules, MetadataSettings, ProducerMetadata
+from brokertwin.clients.metadata import MetadataSettings, ProducerMetadata
 from brokertwin.clients.metadata_snapshot import MetadataSnapshot
 from brokertwin.clients.network import Draw, NetworkSettings
 from brokertwin.clients.partitioner import Partitioner
@@ -113,7 +113,7 @@ class ProducerClient(ClientLoop):
             self.producer.config,
             draw,
             lambda partition: len(self.producer.queued(partition)),
-            self.metadata.settings.rules,
+            self.metadata.settings.era,
             self.producer.latencies.is_slow,
         )
         self._results: list[RecordAcked | RecordFailed] = []
@@ -237,7 +237,7 @@ class ProducerClient(ClientLoop):
                 self.metadata.request_update()
 
     def _deadlines(self, now: int) -> list[int]:
-        if self.metadata.settings.rules is not MetadataRules.TODAY:
+        if self.metadata.settings.era is not None:
             return [now] if self._has_sent else self.producer.next_passes(now)
         deadline = self.producer.next_deadline(now)
         return [] if deadline is None else [deadline]

@@ -24,7 +24,7 @@ from brokertwin.clients.fetch_session import (
     ResponseCheck,
 )
 from brokertwin.clients.messages import ProducerRecord
-from brokertwin.clients.metadata import Event, Metadata, MetadataRules, RequestAndVersion
+from brokertwin.clients.metadata import Event, Metadata, RequestAndVersion
 from brokertwin.clients.metadata_snapshot import MetadataSnapshot
 from brokertwin.clients.network import Draw, NetworkClient, NetworkSettings, Poll
 from brokertwin.clients.partitions import Node, TopicPartition
@@ -168,7 +168,7 @@ class TracedProducerClient(ProducerClient):
         self._sizes: dict[int, int] = {}
         self._waits_above: int | None = None
         self._has_awaited = False
-        self._has_message_sets = self.metadata.settings.rules is MetadataRules.KAFKA_0_10
+        self._has_message_sets = self.metadata.settings.era is Era.KAFKA_0_10
 
     def start(self, addresses: Iterable[tuple[str, int]], now: int) -> None:
         """Start with the configured addresses."""

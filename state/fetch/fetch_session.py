@@ -19,6 +19,9 @@ keeps its *active* partitions, those that the next response may show. A partitio
 a request names it, or if its log changes, which the session watches. It stays active while its last
 response had an error or there are records left to read.
 
+A waiting request is *superseded* if a later one uses its session meanwhile. `state/apis/fetch.py`
+then answers 71, too.
+
 A throttled response shows nothing, leaves the session unchanged and creates none.
 """
 

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from brokertwin.clients.backoff import constant_backoff, retry_backoff
+from brokertwin.clients.era import Era
 from brokertwin.clients.metadata import (
     ClusterChanged,
     Metadata,
     MetadataError,
-    MetadataRules,
     MetadataSettings,
     RequestAndVersion,
     VersionAdvanced,
@@ -245,9 +245,7 @@ def test_example_21_the_bootstrap_requests_an_update_at_once() -> None:
     assert today.time_to_next_update(1000) == 0
     assert today.update_version == 1
     assert today.snapshot.nodes == {-1: Node(-1, "localhost", 9092), -2: Node(-2, "other", 9093)}
-    seed = Metadata(
-        MetadataSettings(refresh_backoff=constant_backoff(), rules=MetadataRules.KAFKA_0_10)
-    )
+    seed = Metadata(MetadataSettings(refresh_backoff=constant_backoff(), era=Era.KAFKA_0_10))
     seed.bootstrap([("localhost", 9092)], 1000)
     assert (seed.update_version, seed.time_to_next_update(1000)) == (1, 300_000)
 

@@ -1,9 +1,9 @@
 """Poll timeouts, node choice and lost connections of the network client."""
 
+from brokertwin.clients.era import Era
 from brokertwin.clients.metadata import (
     Metadata,
     MetadataError,
-    MetadataRules,
     MetadataSettings,
     ProducerMetadata,
 )
@@ -261,7 +261,7 @@ def test_a_lost_connection_does_not_end_the_throttle() -> None:
 
 
 def test_clients_of_0_10_know_no_throttling() -> None:
-    settings = MetadataSettings(rules=MetadataRules.KAFKA_0_10)
+    settings = MetadataSettings(era=Era.KAFKA_0_10)
     client = NetworkClient(ProducerMetadata(settings), first)
     client.throttled(0, "PRODUCE", 9, 300, NOW)
     assert client.poll_delay_ms(0, NOW) == 0

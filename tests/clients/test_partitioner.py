@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from brokertwin.clients.metadata import MetadataRules
+from brokertwin.clients.era import Era
 from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionInfo
 from brokertwin.clients.node_latencies import NodeLatencies
 from brokertwin.clients.partitioner import Partitioner
@@ -36,13 +36,13 @@ def draws(*numbers: float) -> Iterator[float]:
 def partitioner(
     *numbers: float,
     queued: dict[int, int] | None = None,
-    rules: MetadataRules = MetadataRules.TODAY,
+    era: Era | None = None,
     **more: object,
 ) -> Partitioner:
     config = ProducerConfig(batch_size=BATCH, **more)  # type: ignore[arg-type]
     drawn = draws(*numbers)
     waiting = queued or {}
-    return Partitioner(config, lambda: next(drawn), lambda at: waiting.get(at.partition, 0), rules)
+    return Partitioner(config, lambda: next(drawn), lambda at: waiting.get(at.partition, 0), era)
 
 
 @pytest.mark.parametrize(
@@ -162,11 +162,11 @@ def test_unavailable_brokers_get_no_records_after_the_timeout(
 
 
 @pytest.mark.parametrize(("drawn", "expected"), [(0.0, [0, 2, 0, 2]), (0.5, [2, 0, 2, 0])])
-@pytest.mark.parametrize("rules", [MetadataRules.KAFKA_0_10, MetadataRules.KAFKA_2_0])
+@pytest.mark.parametrize("era", list(Era))
 def test_the_seeds_era_uses_round_robin_from_a_random_partition(
-    rules: MetadataRules, drawn: float, expected: list[int]
+    era: Era, drawn: float, expected: list[int]
 ) -> None:
-    chooser, cluster = partitioner(drawn, rules=rules), snapshot(1, None, 1)
+    chooser, cluster = partitioner(drawn, era=era), snapshot(1, None, 1)
     assert [chooser.partition(TOPIC, None, cluster) for _ in range(4)] == expected
 
 

@@ -6,7 +6,8 @@ from brokertwin.clients.backoff import constant_backoff
 from brokertwin.clients.client_loop import Action, Connected, NetworkEvent, ResponseReceived, Send
 from brokertwin.clients.consumer_client import ConsumerClient
 from brokertwin.clients.driver import ClientDriver
-from brokertwin.clients.metadata import MetadataRules, MetadataSettings
+from brokertwin.clients.era import Era
+from brokertwin.clients.metadata import MetadataSettings
 from brokertwin.clients.network import Connect
 from brokertwin.clients.producer_client import ProducerClient
 from brokertwin.clients.producer_config import ProducerConfig
@@ -89,7 +90,7 @@ class TwoMessages:
         self.timeline = Timeline(self.bench.now)
         self.timeline.note(self.bench.now, "application", [])
         self.network = SlowNetwork(self.bench, self.timeline)
-        rules = MetadataSettings(refresh_backoff=constant_backoff(), rules=MetadataRules.KAFKA_0_10)
+        rules = MetadataSettings(refresh_backoff=constant_backoff(), era=Era.KAFKA_0_10)
         config = ProducerConfig(linger_ms=0, acks="1", enable_idempotence=False)
         self.client = ProducerClient(config, lambda: 0.5, metadata=rules)
         self.client.metadata.bootstrap([("localhost", FIRST_PORT)], self.bench.now)

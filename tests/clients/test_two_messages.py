@@ -10,8 +10,8 @@ from typing import NamedTuple
 import msgspec
 
 from brokertwin.clients.backoff import constant_backoff
+from brokertwin.clients.era import Era
 from brokertwin.clients.metadata import (
-    MetadataRules,
     MetadataSettings,
     ProducerMetadata,
     RequestAndVersion,
@@ -33,7 +33,7 @@ MAX_BLOCK_MS = 60_000
 IN_FLIGHT = 2**31 - 1
 M1, M2 = TopicPartition("test", 0), TopicPartition("test", 2)
 
-SEED = MetadataSettings(refresh_backoff=constant_backoff(), rules=MetadataRules.KAFKA_0_10)
+SEED = MetadataSettings(refresh_backoff=constant_backoff(), era=Era.KAFKA_0_10)
 
 
 class SenderPass(NamedTuple):

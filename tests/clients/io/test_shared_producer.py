@@ -20,10 +20,11 @@ from brokertwin.clients.client_loop import (
     ResponseReceived,
     Send,
 )
+from brokertwin.clients.era import Era
 from brokertwin.clients.io.producer import BlockedError
 from brokertwin.clients.io.shared_producer import SharedProducer
 from brokertwin.clients.messages import ProducerRecord
-from brokertwin.clients.metadata import MetadataRules, MetadataSettings
+from brokertwin.clients.metadata import MetadataSettings
 from brokertwin.clients.network import Connect
 from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.clients.producer_events import RecordAcked, RecordFailed
@@ -39,7 +40,7 @@ TURN_MS = 1
 """The least time of a turn without an event: a select of 0 ms does not block."""
 
 START_MS, PAUSE_MS = 10_000, 1_000
-SEED = MetadataSettings(refresh_backoff=constant_backoff(), rules=MetadataRules.KAFKA_0_10)
+SEED = MetadataSettings(refresh_backoff=constant_backoff(), era=Era.KAFKA_0_10)
 M = ProducerRecord(None, b"m", timestamp=START)
 
 

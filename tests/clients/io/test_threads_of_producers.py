@@ -9,10 +9,11 @@ import pytest
 
 from brokertwin.clients.backoff import constant_backoff
 from brokertwin.clients.client_loop import Action, Send
+from brokertwin.clients.era import Era
 from brokertwin.clients.io.shared_producer import SharedProducer
 from brokertwin.clients.io.sockets import SocketNetwork
 from brokertwin.clients.messages import ProducerRecord
-from brokertwin.clients.metadata import MetadataRules, MetadataSettings
+from brokertwin.clients.metadata import MetadataSettings
 from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.clients.producer_events import RecordAcked, RecordFailed
 from brokertwin.gateway.edge_fields import Address
@@ -23,7 +24,7 @@ from tests.support.socket_records import read_committed
 pytestmark = pytest.mark.clients
 
 THREADS, MESSAGES = 8, 50
-SEED = MetadataSettings(refresh_backoff=constant_backoff(), rules=MetadataRules.KAFKA_0_10)
+SEED = MetadataSettings(refresh_backoff=constant_backoff(), era=Era.KAFKA_0_10)
 TODAY = MetadataSettings()
 
 
