@@ -1,7 +1,8 @@
 """Audit of replicas, from the contents of the brokers' logs when a broker responds.
 
 - An acknowledged batch, and one that a consumer receives, is on at least `min.insync.replicas`
-  brokers, and on each that the controller has in sync.
+  brokers, and on each that the controller has in sync. Each broker applies retention itself: one
+  whose log starts after the batch has had it.
 - A leader with fewer in-sync replicas appends nothing: 19 NOT_ENOUGH_REPLICAS, at once. This is
   checked with the local engine, where a request is one event, and without a transaction, which has
   to be verified first.
@@ -134,8 +135,7 @@ class ReplicaAudit:
         topic = self._topic(broker, place[0]) if last else None
         if topic is None or place[0] == PASSING:
             return
-        logs = self._tables(broker).logs
-        log = logs.get(log_key(broker, topic.topic_id, place[1]), Log)
+        log, logs = self._log(broker, topic, place[1]), self._tables(broker).logs
         first = min(last.values())
         if log is None or self._batch(broker, topic, place[1], first) is None:
             return
@@ -168,9 +168,17 @@ class ReplicaAudit:
                 self._violate(f"{request.id} times out; {text}")
 
     def _having(self, topic: Topic, number: int, offset: int, identity: object) -> set[int]:
-        """Brokers with this batch at an offset."""
+        """Brokers with this batch at an offset, or whose log starts after it."""
         brokers = self._cluster.settings.brokers
-        return {each for each in brokers if self._batch(each, topic, number, offset) == identity}
+        found = {each for each in brokers if self._batch(each, topic, number, offset) == identity}
+        return found | {each for each in brokers if offset < self._start(each, topic, number)}
+
+    def _start(self, broker: int, topic: Topic, number: int) -> int:
+        log = self._log(broker, topic, number)
+        return log.log_start_offset if log is not None else 0
+
+    def _log(self, broker: int, topic: Topic, number: int) -> Log | None:
+        return self._tables(broker).logs.get(log_key(broker, topic.topic_id, number), Log)
 
     def _partition(self, topic: Topic, number: int) -> Partition | None:
         """A partition on the controller."""
@@ -185,8 +193,7 @@ class ReplicaAudit:
 
     def _batch(self, broker: int, topic: Topic, number: int, offset: int) -> object:
         """Identity of the batch at an offset of a broker's log, or None."""
-        logs = self._tables(broker).logs
-        log = logs.get(log_key(broker, topic.topic_id, number), Log)
+        log, logs = self._log(broker, topic, number), self._tables(broker).logs
         found = next(batches_from(logs, broker, log, offset), None) if log is not None else None
         if found is None or found.base_offset != offset:
             return None

@@ -12,9 +12,11 @@ from brokertwin.simulation.closing import LogReader, make_topics
 from brokertwin.simulation.cluster import LocalCluster
 from brokertwin.simulation.edge import SimulatedConnection, SimulatedRequest
 from brokertwin.simulation.plan import EngineKind, RunPlan
+from brokertwin.state.cluster import image
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import Kind
 from brokertwin.state.core.wire.generated.produce import ProduceRequest
+from brokertwin.state.logs.log import move_start
 
 PLAN = RunPlan(
     seed=1,
@@ -83,6 +85,18 @@ def test_a_batch_acknowledged_before_an_in_sync_replica_has_it_is_a_violation() 
     audited.audit.on_response(audited.request(acks=1))
     assert "is acknowledged: orders-0 at 0 is on" in audited.violations[0]
     assert "in sync are {1, 2, 3}" in audited.violations[0]
+
+
+def test_a_batch_that_a_replica_has_deleted_by_retention_was_there() -> None:
+    audited = AuditedCluster()
+    request = audited.request(acks=-1)
+    follower = min({1, 2, 3} - {audited.leader})
+    (cell,) = audited.cluster.cells.values()
+    topic = image.topic_by_name(cell.tables.metadata, follower, "orders")
+    assert topic is not None
+    move_start(cell.tables.logs, follower, topic.topic_id, 0, 1)
+    audited.audit.on_response(request)
+    assert audited.violations == []
 
 
 def test_a_batch_that_an_in_sync_replica_lacks_may_time_out() -> None:

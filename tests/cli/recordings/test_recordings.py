@@ -139,8 +139,13 @@ def test_differing_responses_are_counted_and_fail_the_check(
     assert checked.returncode == 1
 
 
-def test_ingest_keeps_the_recorded_ids_too(bench: JobBench, recorded: Recorded) -> None:
-    done = brokertwin("ingest", recorded.file, *to(bench), "--no-wait")
+def test_ingest_keeps_the_recorded_ids_too(
+    bench: JobBench, recorded: Recorded, tmp_path: Path
+) -> None:
+    ingested = tmp_path / "ingested.jsonl.gz"
+    done = brokertwin("ingest", recorded.file, "--out", ingested)
+    assert done.returncode == 0, done.stderr
+    done = brokertwin("send", ingested, *to(bench), "--no-wait")
     assert done.returncode == 0, done.stderr
     assert "not compared: --no-wait" in done.stdout
     answer(bench)
