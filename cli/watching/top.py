@@ -181,7 +181,10 @@ def _live_parts(status: "Status") -> Iterator[RenderableType]:
     if not live.newest:
         yield Text("no findings")
         return
-    rows = [[_clock(int(each.to)), each.cluster, each.what] for each in live.newest[:ROWS_MAX]]
+    rows = [
+        [_clock(int(each.to)), each.cluster, f"{each.severity}, {each.subject}: {each.what}"]
+        for each in live.newest[:ROWS_MAX]
+    ]
     yield _table(["newest", "cluster", "finding"], rows)
 
 

@@ -92,7 +92,7 @@ class GenerationLine(msgspec.Struct, frozen=True):
         line: the exchange.
         member: the member.
         joined: whether it is new in the group.
-        within: generations within the last minute.
+        within: generations within the minute before it, or before an earlier line.
         reason: the reason of the client for joining again.
     """
 
@@ -378,6 +378,7 @@ class Membership(msgspec.Struct):
         self.reached = [each for each in self.reached if each[0] >= since]
         self.reached = [*self.reached, (line.end, number)][-EVENTS_MAX:]
         within = len({each for _, each in self.reached})
+        within = max([within, *(each.within for each in generation.lines)])
         generation.lines.append(GenerationLine(line, member, is_new, within, reason))
         yield from self._report(number, line)
 
@@ -403,6 +404,7 @@ class Membership(msgspec.Struct):
                     by=tuple(cause.client for cause in causes),
                     facts={
                         "number": number,
+                        "first": first.line.place,
                         "within": each.within,
                         "causes": [(c.what, c.client, c.reason) for c in causes],
                     },

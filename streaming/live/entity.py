@@ -4,6 +4,10 @@ Times: the exchanges' own (event time), and that of the micro-batch. An entity t
 exchange when the event time of its cluster has passed it (`ClusterFacts.event_time`). If no
 exchange of the entity comes for `SILENT_MS` of the micro-batches' time, it takes all.
 
+Expiry: an entity is over when the event time of its cluster is `kept_ms` past its newest exchange.
+So a query that was stopped reads what comes next before it drops anything. The micro-batches' time
+only decides when an entity looks at that.
+
 Repeats and late exchanges: an exchange is identified by connection, correlation id and time. An
 entity takes each id once. It ignores exchanges that are `LATE_MS` older than the event time of the
 micro-batch before, of which it keeps no ids.
@@ -20,7 +24,7 @@ from msgspec import field
 from brokertwin.recordings.history.entity import EntityKey, ObservedEntity
 from brokertwin.recordings.history.exchange import RecordedExchange
 from brokertwin.recordings.history.finding import EntityFinding
-from brokertwin.streaming.live.facts import ClusterFacts
+from brokertwin.streaming.live.facts import ALIVE_MS, ClusterFacts
 from brokertwin.streaming.live.kinds import SILENT, kept_ms, machine_of
 
 LATE_MS = 300_000
@@ -156,15 +160,18 @@ class LiveEntity:
         """Whether exchanges wait for others."""
         return bool(self.machine.waiting or self.machine.pending)
 
-    def is_over(self, now: int) -> bool:
-        """Whether the entity had no exchange for as long as it is kept."""
-        return now - self._entity.touched >= kept_ms(self.key.kind)
+    def is_over(self, event_time: int) -> bool:
+        """Whether its cluster's event time is past the time for which the entity is kept."""
+        return event_time - self.machine.newest >= kept_ms(self.key.kind)
 
-    def alarm_ms(self, now: int) -> int:
-        """In how many ms the entity has to be called if no exchange comes."""
-        if self.is_waiting:
-            return ALARM_MS
-        return max(ALARM_MS, self._entity.touched + kept_ms(self.key.kind) - now)
+    @property
+    def alarm_ms(self) -> int:
+        """In how many ms the entity has to be called if no exchange comes.
+
+        Event time may be `ALIVE_MS` behind. An entity of a silent cluster stays, and is called
+        again after the same time.
+        """
+        return ALARM_MS if self.is_waiting else kept_ms(self.key.kind) + ALIVE_MS
 
     def stored(self) -> bytes:
         """Encode the state."""

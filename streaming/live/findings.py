@@ -46,13 +46,20 @@ _encoder = msgspec.json.Encoder()
 
 
 def rows_of(cluster: str, findings: Iterable[EntityFinding]) -> Iterator[FindingRow]:
-    """The rows of findings; ordinary events (`NOTE`) have none."""
-    for each in findings:
-        if each.severity > Severity.NOTE:
-            id_ = f"{cluster} {each.id}"
-            for document in _documents(each):
-                named = {"id": id_, "cluster": cluster, **document, "withdrawn": each.is_withdrawn}
-                yield FindingRow(id_, _encoder.encode(named))
+    """The rows of findings, the last for each id; ordinary events (`NOTE`) have none."""
+    newest = {_id(each): each for each in findings if each.severity > Severity.NOTE}
+    for name, each in newest.items():
+        id_ = f"{cluster} {name}"
+        for document in _documents(each):
+            named = {"id": id_, "cluster": cluster, **document, "withdrawn": each.is_withdrawn}
+            yield FindingRow(id_, _encoder.encode(named))
+
+
+def _id(finding: EntityFinding) -> str:
+    """Identity of a finding; a rebalance is one, though each member's response shows it."""
+    if finding.kind == "rebalances":
+        return f"{finding.kind} {finding.subject} {finding.facts['first']} {finding.part}"
+    return finding.id
 
 
 def _documents(finding: EntityFinding) -> Iterator[dict[str, Any]]:

@@ -17,7 +17,7 @@ CONNECTION = "connection"
 """The kind of these entities; its id is the session of the proxy."""
 
 KEPT_MS = 300_000
-"""How long a request waits for its response."""
+"""How long a request waits for its response, in event time."""
 
 HALVES_MAX = 10_000
 """Maximum number of halves of a connection."""
@@ -55,6 +55,10 @@ class Connection:
         newest = max((each.time for each in ordered), default=0)
         kept = [each for each in ordered if (each.wrapped.line, each.time) in left]
         self._waiting = [e for e in kept if e.time >= newest - KEPT_MS][-HALVES_MAX:]
+
+    def is_over(self, event_time: int) -> bool:
+        """Whether no half waits any longer at an event time of the cluster."""
+        return event_time - max((each.time for each in self._waiting), default=0) >= KEPT_MS
 
     def stored(self) -> bytes:
         """Encode the halves that wait."""

@@ -253,9 +253,10 @@ def handle(
         facts: by cluster.
         now: time of the micro-batch, in ms since 1970.
     """
-    if key.kind == CONNECTION:
-        return _connection(cluster, key, stored, values)
     known = facts.get(cluster, ClusterFacts())
+    event_time = known.event_time(now)
+    if key.kind == CONNECTION:
+        return _connection(cluster, key, stored, values, event_time or now)
     entity = LiveEntity(key, stored)
     before = tables.row_of(key, entity.machine) if stored is not None else None
     found = entity.handle([_arrival_decoder.decode(each) for each in values], known, now)
@@ -263,19 +264,19 @@ def handle(
         OutputRow(FINDINGS, each.id.encode(), each.value, cluster)
         for each in findings.rows_of(cluster, found)
     ]
-    is_over = not values and not entity.is_waiting and entity.is_over(now)
+    is_over = not values and not entity.is_waiting and entity.is_over(event_time)
     after = None if is_over else tables.row_of(key, entity.machine)
     outputs += [OutputRow(*each, cluster) for each in tables.changes(cluster, before, after)]
-    return Handled(outputs, None if is_over else entity.stored(), after, entity.alarm_ms(now))
+    return Handled(outputs, None if is_over else entity.stored(), after, entity.alarm_ms)
 
 
 def _connection(
-    cluster: str, key: EntityKey, stored: bytes | None, values: Sequence[bytes]
+    cluster: str, key: EntityKey, stored: bytes | None, values: Sequence[bytes], event_time: int
 ) -> Handled:
-    """Pair the halves of a connection; without new ones for a while it is over."""
-    if not values:
-        return Handled([], None, None, HALVES_KEPT_MS)
+    """Pair the halves of a connection; it is over when none of them waits any longer."""
     entity = Connection(stored)
+    if not values and entity.is_over(event_time):
+        return Handled([], None, None, HALVES_KEPT_MS)
     outputs = [
         OutputRow(EXCHANGES, key.id.encode(), document, cluster, broker)
         for broker, document in entity.handle(_half_decoder.decode(each) for each in values)

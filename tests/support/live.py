@@ -3,7 +3,7 @@
 import json
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,7 +111,8 @@ class LiveTopics:
     Attributes:
         rows: topic without prefix to key to value; None after a tombstone.
         findings: id and document of every finding, in the order of their rows.
-        entities: number of rows of Spark's state.
+        now: the query's time, in ms since 1970.
+        idle_calls: number of state rows that were called without lines.
     """
 
     def __init__(self, is_bucket: bool = False) -> None:
@@ -119,14 +120,16 @@ class LiveTopics:
         self.findings: list[dict[str, Any]] = []
         self._facts = FactsInMemory()
         self._states: dict[tuple[str, EntityKey], bytes] = {}
+        self._alarms: dict[tuple[str, EntityKey], int] = {}
         self._buckets: dict[str, bytes] = {}
         self._is_bucket = is_bucket
         self._paired: list[TopicLine] = []
-        self._now = START_MS
+        self.now = START_MS
+        self.idle_calls = 0
 
     def batch(self, lines: Sequence[TopicLine]) -> None:
         """Run a micro-batch, with the exchanges that the one before has paired."""
-        self._now += TRIGGER_MS
+        self.now += TRIGGER_MS
         lines, self._paired = [*lines, *self._paired], []
         by_source: dict[str, list[TopicLine]] = defaultdict(list)
         for line in lines:
@@ -134,38 +137,45 @@ class LiveTopics:
         read = [
             row
             for own in by_source.values()
-            for row in operator.read(own, self._now, self._facts, UTC, lambda _: None)
+            for row in operator.read(own, self.now, self._facts, UTC, lambda _: None)
         ]
         values: dict[str, dict[EntityKey, list[bytes]]] = defaultdict(lambda: defaultdict(list))
         for cluster, _, is_half, value in read:
             for _, kind, name, part in operator.route(cluster, is_half, value, self._facts.read()):
                 values[cluster][EntityKey(kind, name)].append(part)
+        for (cluster, key), alarm in self._alarms.items():
+            if alarm <= self.now:
+                values[cluster].setdefault(key, [])
+        for cluster, stored in self._buckets.items():
+            if operator.Bucket(stored).next_alarm <= self.now:
+                values.setdefault(cluster, {})
         for cluster, own_values in values.items():
             self._operate(cluster, own_values)
 
     def end(self) -> None:
         """Run micro-batches without new lines until no entity waits."""
         self.batch([])
-        self._now += LATER_MS
-        if self._is_bucket:
-            for cluster in list(self._buckets):
-                self._operate(cluster, {})
-        for cluster, key in list(self._states):
-            self._operate(cluster, {key: []})
+        self.now += LATER_MS
+        self.batch([])
 
-    def _operate(self, cluster: str, values: dict[EntityKey, list[bytes]]) -> None:
+    def _operate(self, cluster: str, values: Mapping[EntityKey, list[bytes]]) -> None:
         facts = self._facts.read()
         if self._is_bucket:
-            bucket = operator.Bucket(self._buckets.get(cluster))
-            self._take(bucket.handle(cluster, values, facts, self._now))
-            self._buckets[cluster] = bucket.stored()
+            self.idle_calls += not values
+            bucket = operator.Bucket(self._buckets.pop(cluster, None))
+            self._take(bucket.handle(cluster, values, facts, self.now))
+            if bucket.entities:
+                self._buckets[cluster] = bucket.stored()
             return
         for key, own in values.items():
+            self.idle_calls += not own
             stored = self._states.pop((cluster, key), None)
-            handled = operator.handle(cluster, key, stored, own, facts, self._now)
+            self._alarms.pop((cluster, key), None)
+            handled = operator.handle(cluster, key, stored, own, facts, self.now)
             self._take(handled.outputs)
             if handled.stored is not None:
                 self._states[cluster, key] = handled.stored
+                self._alarms[cluster, key] = self.now + handled.alarm_ms
 
     def _take(self, outputs: Sequence[operator.OutputRow]) -> None:
         for topic, key, value, cluster, broker in outputs:

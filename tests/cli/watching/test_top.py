@@ -45,7 +45,7 @@ def test_live_audit_is_shown_with_its_newest_findings_in_eighty_columns() -> Non
     text = text_of(LIVE)
     for part in (
         "live audited  running", "3.50 s", "138,600", "damaged lines", "offset-back", "billing-1",
-        "Another client fenced producer orders-tx.",
+        "error, producer orders-tx: Another client", "warning, group billing: The offset",
     ):  # fmt: skip
         assert part in text, part
     assert "responses" not in text

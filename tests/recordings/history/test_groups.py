@@ -6,6 +6,8 @@ from brokertwin.recordings.explain.groups import GroupTimeline
 from brokertwin.recordings.history.exchange import KnownFacts, exchange_of
 from brokertwin.recordings.history.finding import EntityFinding
 from brokertwin.recordings.history.groups import group_of
+from brokertwin.recordings.history.memberships import STORM
+from brokertwin.recordings.history.sessions import WINDOW_MS
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.errors import Error
 from tests.support.exchanges_told import GROUP, Told
@@ -45,6 +47,17 @@ def test_later_departure_withdraws_a_dropped_member() -> None:
     found = [each for each in emitted(told.exchanges) if each.kind == "member-dropped"]
     assert [each.is_withdrawn for each in found] == [False, True]
     assert found[0].id == found[1].id
+
+
+def test_a_slow_member_does_not_make_a_rebalance_storm_smaller() -> None:
+    told = Told()
+    for number in range(1, STORM + 1):
+        told.join("a", number, at=number * 1_000)
+    told.join("b", STORM, at=STORM * 1_000, end=WINDOW_MS + 4_000)
+    rebalances = [each for each in emitted(told.exchanges) if each.kind == "rebalances"]
+    found = [each for each in rebalances if each.facts["number"] == STORM]
+    assert [each.facts["within"] for each in found] == [STORM] * len(found)
+    assert {each.line.name for each in found} == {"a", "b"}
 
 
 def test_offset_of_an_aborted_transaction_is_not_committed() -> None:

@@ -7,13 +7,10 @@ import msgspec
 import pytest
 
 from brokertwin.recordings.history import lag
-from brokertwin.recordings.history.entity import EntityKey
 from brokertwin.recordings.history.exchange import RecordedExchange
 from brokertwin.recordings.history.finding import Severity
 from brokertwin.streaming.live import entity
-from brokertwin.streaming.live.entity import BLOCK_MS, LATE_MS, LiveEntity, SeenExchanges
-from brokertwin.streaming.live.facts import ClusterFacts
-from brokertwin.streaming.live.kinds import kept_ms
+from brokertwin.streaming.live.entity import BLOCK_MS, LATE_MS, SeenExchanges
 from tests.support import audits
 from tests.support.live import LiveMachines, cut
 from tests.support.planted_exchanges import audit_of, planted
@@ -118,12 +115,3 @@ def test_an_entity_keeps_ids_of_a_bounded_time_and_number(monkeypatch: pytest.Mo
         seen.new_ones([at(begin + number * 100, number)], begin)
     assert sum(map(len, seen.blocks.values())) <= 8 * (100 + BLOCK_MS // 100)
     assert not seen.new_ones([at(begin + number * 100, number) for number in range(1_000)], 0)
-
-
-def test_an_entity_without_exchanges_is_over_when_its_kind_is_not_kept_any_longer() -> None:
-    key = EntityKey("session", "1 1")
-    one = LiveEntity(key, None)
-    one.handle([], ClusterFacts(), 0)
-    assert one.alarm_ms(0) == kept_ms("session")
-    assert not one.is_over(kept_ms("session") - 1)
-    assert one.is_over(kept_ms("session"))

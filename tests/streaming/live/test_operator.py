@@ -86,6 +86,23 @@ def test_captured_documents_give_the_findings_of_audit(is_bucket: bool) -> None:
         assert kinds(found) == wanted("txn_fencing_ck")
 
 
+def test_a_rebalance_is_one_finding_however_many_members_it_has() -> None:
+    recording = "classic_rebalance_range"
+    texts = audits.lines(*audits.RECORDINGS[recording])
+    lines = [TopicLine("requests/0", n, text, CLUSTER) for n, text in enumerate(texts)]
+    (one,) = (each for each in audits.whole(recording).findings if each.kind == "rebalances")
+    assert len(one.evidence) > one.often
+    for most in (1, len(lines)):
+        topics = LiveTopics()
+        for part in cut(lines, 1, most):
+            topics.batch(part)
+        topics.end()
+        newest = {e["id"]: e for e in topics.findings if e["kind"] == "rebalances"}
+        assert len(newest) == one.often
+        said = {e["evidence"][-1]["said"].partition(":")[0] for e in newest.values()}
+        assert len(said) == one.often, "each is about another generation"
+
+
 def test_request_logs_give_the_findings_of_audit() -> None:
     assert kinds(audited(request_log(), 3)) == wanted("leader_kill")
 

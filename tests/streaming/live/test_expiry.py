@@ -1,0 +1,127 @@
+"""Expiry: rows are dropped by the event time of their cluster, whenever the query runs."""
+
+import msgspec
+import pytest
+
+from brokertwin.recordings.history.entity import EntityKey
+from brokertwin.streaming.live import operator
+from brokertwin.streaming.live.halves import CONNECTION, KEPT_MS, Connection
+from brokertwin.streaming.live.kinds import HOUR_MS
+from brokertwin.streaming.live.reading import Half, TopicLine
+from tests.streaming.live.test_operator import KROXYLICIOUS, kinds, lines_of, wanted
+from tests.support.live import CLUSTER, START_MS, TRIGGER_MS, LiveTopics
+
+BEGIN = 1_795_000_000_000
+MINUTE_MS = 60_000
+SECOND_MS = 1_000
+both_modes = pytest.mark.parametrize("is_bucket", [False, True])
+
+
+def fetch(session: int, epoch: int, time: int, cluster: str = CLUSTER) -> TopicLine:
+    """A fetch of a session as a captured document."""
+    header = {
+        "requestApiKey": 1,
+        "requestApiVersion": 13,
+        "correlationId": epoch,
+        "clientId": f"consumer-{session}",
+    }
+    request = {
+        "replicaId": -1,
+        "sessionId": session if epoch else 0,
+        "sessionEpoch": epoch,
+        "topics": [],
+        "forgottenTopicsData": [],
+    }
+    response = {"throttleTimeMs": 0, "errorCode": 0, "sessionId": session, "responses": []}
+    document = {
+        "id": f"{session}-{epoch}",
+        "broker": 1,
+        "time": BEGIN + time,
+        "connection": f"c{session}",
+        "requestHeader": header,
+        "request": request,
+        "response": response,
+        "responseTime": 1.0,
+    }
+    return TopicLine(f"{cluster}/0", time, msgspec.json.encode(document), cluster)
+
+
+def epochs(topics: LiveTopics, cluster: str = CLUSTER) -> dict[int, int]:
+    """Session id to epoch of the rows of the topic of sessions."""
+    rows = topics.table("sessions")
+    return {each["session_id"]: each["epoch"] for each in rows if each["cluster"] == cluster}
+
+
+def opened(is_bucket: bool) -> LiveTopics:
+    """The topics after the openings of two sessions."""
+    topics = LiveTopics(is_bucket)
+    topics.batch([fetch(1, 0, 0), fetch(2, 0, 0)])
+    topics.batch([fetch(2, 1, 5 * SECOND_MS)])
+    topics.end()
+    assert epochs(topics).keys() == {1, 2}
+    return topics
+
+
+@both_modes
+def test_a_query_that_was_stopped_drops_no_row_that_its_backlog_uses(is_bucket: bool) -> None:
+    topics = opened(is_bucket)
+    before = epochs(topics)
+    topics.now += 3 * HOUR_MS
+    topics.batch([fetch(2, 2, 10 * SECOND_MS)])
+    assert epochs(topics)[1] == before[1], "it is not in the first micro-batch"
+    topics.batch([fetch(1, 1, HOUR_MS - MINUTE_MS), fetch(2, 3, HOUR_MS)])
+    topics.end()
+    assert epochs(topics) == {session: epoch + 1 for session, epoch in {1: 1, 2: 3}.items()}
+    topics.batch([fetch(2, 4, 2 * HOUR_MS)])
+    topics.now += 2 * HOUR_MS
+    topics.batch([fetch(2, 5, 3 * HOUR_MS)])
+    assert epochs(topics).keys() == {2}, "its cluster has not used it for an hour"
+
+
+@both_modes
+def test_a_row_is_dropped_after_its_hour_while_the_query_runs(is_bucket: bool) -> None:
+    """Its hour ends 50 seconds later in the log, which has become slower."""
+    topics = opened(is_bucket)
+    for number in range(2, 2 * HOUR_MS // MINUTE_MS):
+        topics.now += MINUTE_MS - TRIGGER_MS
+        time = topics.now - START_MS - 50 * SECOND_MS
+        topics.batch([fetch(2, number, time)])
+        if 1 not in epochs(topics):
+            break
+    assert HOUR_MS <= time <= HOUR_MS + 2 * MINUTE_MS
+
+
+@both_modes
+def test_a_silent_cluster_keeps_its_rows_and_looks_at_them_once_an_hour(is_bucket: bool) -> None:
+    topics = opened(is_bucket)
+    topics.idle_calls = 0
+    for number in range(6 * HOUR_MS // MINUTE_MS):
+        topics.now += MINUTE_MS - TRIGGER_MS
+        topics.batch([fetch(7, number, number * MINUTE_MS, "bank")])
+    assert epochs(topics).keys() == {1, 2}
+    assert epochs(topics, "bank").keys() == {7}
+    assert 0 < topics.idle_calls <= 6 * 3
+    topics.batch([fetch(2, 2, 7 * HOUR_MS)])
+    topics.now += 2 * HOUR_MS
+    topics.batch([fetch(2, 3, 7 * HOUR_MS + 1)])
+    assert epochs(topics).keys() == {2}
+
+
+def test_a_request_of_kroxylicious_waits_for_its_response_in_the_backlog() -> None:
+    topics = LiveTopics()
+    for line in lines_of(KROXYLICIOUS / "json.log.gz", 1):
+        topics.now += HOUR_MS
+        topics.batch([line])
+    topics.end()
+    assert kinds(topics) == wanted("kroxylicious")
+
+
+def test_a_connection_is_over_when_no_request_waits_any_longer() -> None:
+    half = Half("log", 1, BEGIN, "s", b"{}", 1, "", 1)
+    stored = msgspec.msgpack.encode([half])
+    assert not Connection(stored).is_over(BEGIN + KEPT_MS - 1)
+    assert Connection(stored).is_over(BEGIN + KEPT_MS)
+    assert Connection(None).is_over(BEGIN)
+    key = EntityKey(CONNECTION, "s")
+    handled = operator.handle(CLUSTER, key, stored, [], {}, BEGIN + KEPT_MS)
+    assert handled.stored is None, "without any exchange, the query's time decides"
