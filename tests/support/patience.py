@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 
-PATIENCE_S = 300
+PATIENCE_S = 900
 """How long a test waits for expected events."""
 
 

@@ -179,19 +179,16 @@ class Reader:
         self._servers.append(server)
 
         def is_ready() -> bool:
-            assert process.poll() is None, f"{text}\n{server.said()}"
+            assert process.poll() is None, "it has ended"
             if text.startswith("brokertwin run") and not self._is_placed(shlex.split(text)):
                 return False
             return bool(re.search(ready, server.said())) if ready else bool(server.said())
 
-        for _ in range(4):  # a JVM on a busy machine
-            try:
-                wait_until(is_ready, f"{text}\n{server.said()}")
-                return server.said()
-            except AssertionError:
-                if process.poll() is not None:
-                    raise
-        raise AssertionError(f"{text}\n{server.said()}")
+        try:
+            wait_until(is_ready)
+        except AssertionError as error:
+            raise AssertionError(f"{text}\n{server.said()}") from error
+        return server.said()
 
     def _ask(self, said: str) -> None:
         """Be a client of a gateway: the second answer shows that a micro-batch has committed."""
