@@ -15,6 +15,7 @@ from brokertwin.kafka_io import topics
 from brokertwin.kafka_io.topic_reader import read_all
 from brokertwin.streaming.checkpoint import facts, torn_logs
 from brokertwin.streaming.job import measures
+from brokertwin.streaming.job.runner import finish
 from brokertwin.streaming.job.session import stop_query
 from brokertwin.streaming.live import query as plan
 from brokertwin.streaming.live.operator import LiveFunctions
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 POLL_S = 0.2
+STOP_S = 60.0
+"""Maximum wait for the running micro-batch when the query is stopped."""
+
 FIXED = "brokertwin-live.json"
 """File in the checkpoint with the settings that cannot change."""
 
@@ -143,7 +147,7 @@ def run(
         tables: directory of Parquet files; None for none.
         every: how often entity rows are written there.
         zone: time zone of lines that name none.
-        stop: set to stop it.
+        stop: set to stop it after the running micro-batch.
         observe: called after each micro-batch.
         found: called with the findings of each micro-batch, as in the topic.
         look: called regularly while the query runs.
@@ -164,7 +168,8 @@ def run(
 
     started = plan.start(session, query, functions, write)
     try:
-        _watch(started, stop or threading.Event(), lambda: dict(counts.value), observe, look)
+        ended = stop or threading.Event()
+        _watch(started, query.checkpoint, ended, lambda: dict(counts.value), observe, look)
     finally:
         stop_query(started)
 
@@ -177,6 +182,7 @@ def query_id(checkpoint: Path) -> str:
 
 def _watch(
     query: "StreamingQuery",
+    checkpoint: Path,
     stop: threading.Event,
     counts: Callable[[], dict[str, int]],
     observe: Observer,
@@ -187,6 +193,8 @@ def _watch(
     while query.isActive and not stop.wait(POLL_S):
         look()
         seen = _report(query, seen, counts, observe)
+    if query.isActive:
+        finish(query, STOP_S, checkpoint)
     failure = query.exception()
     if failure is not None:
         raise LiveFailed(str(failure))

@@ -149,6 +149,8 @@ def test_a_killed_live_audit_loses_no_finding_and_reports_none_twice(
     out, errors = again.communicate(timeout=WAIT_S)
     assert again.returncode == 0, errors
     assert json.loads(out.splitlines()[-1])["counts"]["exchanges"] > 0
+    planned = checkpoint_log.planned(bench.checkpoint)
+    assert planned == checkpoint_log.committed(bench.checkpoint)
 
     found = bench.findings()
     assert len(set(found)) == len(found), "a finding is reported twice"
