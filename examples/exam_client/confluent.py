@@ -21,7 +21,7 @@ def produce():
         value, partition = f"{NAME}-{number}", number % PARTITIONS
         producer.produce(TOPIC, value, partition=partition, on_delivery=delivered)
         producer.poll(0.005)
-    raise SystemExit(producer.flush())
+    raise SystemExit(producer.flush() > 0)
 
 
 def transact():
