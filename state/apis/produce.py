@@ -116,14 +116,15 @@ def handle(broker: Broker, request: Request) -> Decision:
     """
     body: ProduceRequest = request.body
     verified = NOTHING_DENIED
-    if broker.settings.authorizer_class_name:
+    if broker.has_authorizer:
         verified = Verified(_denied(broker, request))
     for topic in body.topic_data:
         for partition in topic.partition_data:
-            if partition.batches and not 0 <= partition.batches[0].magic <= MAGIC:
-                text = f"Invalid magic found in record: {partition.batches[0].magic}"
+            batches = partition.batches
+            if batches and not 0 <= batches[0].magic <= MAGIC:
+                text = f"Invalid magic found in record: {batches[0].magic}"
                 return _refuse_all(broker, request, Error.CORRUPT_MESSAGE, text)
-            for batch in partition.batches:
+            for batch in batches:
                 if batch.is_transactional:
                     return _transactional(broker, request, verified)
     version = request.header.request_api_version

@@ -9,6 +9,7 @@ of micro-batches.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import msgspec
 
@@ -33,7 +34,7 @@ from brokertwin.state.core.events import (
 )
 from brokertwin.state.core.layers import DamagedError
 from brokertwin.state.core.outputs import Output, Position
-from brokertwin.state.core.pending import NO_DEADLINE
+from brokertwin.state.core.pending import NEVER, NO_DEADLINE
 from brokertwin.state.core.settings import CellSettings
 from brokertwin.state.core.tables import COLUMN_OF, MORE, CellTables, ReadBaseOf
 
@@ -202,25 +203,24 @@ class Cell:
             return self._refused(event, document, position, refusal)
         if event.kind is not REQUEST and self._is_repeat(event):
             return []
-        meta, rows, run = self.meta, self._rows, self._run
+        meta, rows = self.meta, self._rows
         time = event.time if position.timestamp < 0 else self._time_of(event, position)
         now = meta.now if time < meta.now else time
         rows.begin(position)
         if now >= self._next_check or now >= self._deadlines.first:
             self._pass_time(now, rows, document)
-            run = self._run  # another one after a fault
-        run.begin(event, now, now)
         fault = None
         if self._is_careful:
-            fault = self._guarded(rows, run.start)
+            fault = self._guarded(rows, partial(self._run.handle, event, now))
         else:
-            run.start()
+            self._run.handle(event, now)
         if fault is None:
             meta.now = now
         else:
             rows.extend(self._refused(event, document, position, fault))
             self._pass_over(event)
-        self._announce_deadline(rows)
+        if self._deadlines.first != NEVER or meta.outstanding != NO_DEADLINE:
+            self._announce_deadline(rows)
         return rows.rows
 
     def _is_repeat(self, event: Event) -> bool:
@@ -339,7 +339,7 @@ class Cell:
         """Remove expired items. Without any, a refused event leaves the cell unchanged."""
 
         def step() -> None:
-            self._run.begin(None, check, event_time)
+            self._run.begin(check, event_time)
             if self._run.expire(expired):
                 self.meta.now = check
 
@@ -361,7 +361,7 @@ class Cell:
         """Fire a deadline; drop one that raises, so that it is not repeated."""
 
         def step() -> None:
-            self._run.begin(None, self.meta.now, event_time)
+            self._run.begin(self.meta.now, event_time)
             self._run.due(event_id)
 
         fault = self._guarded(rows, step)
@@ -380,7 +380,7 @@ class Cell:
             meta.outstanding = NO_DEADLINE
         elif first >= meta.outstanding:
             return
-        earliest = pending.earliest(self.tables.pending) if first != pending.NEVER else None
+        earliest = pending.earliest(self.tables.pending) if first != NEVER else None
         if earliest is None:
             return
         if meta.outstanding == NO_DEADLINE or earliest[0] < meta.outstanding:

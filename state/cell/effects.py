@@ -7,7 +7,7 @@ the loop can resume the requests pending on them.
 
 from typing import Any, get_args
 
-from brokertwin.state.cell.apply import APPLIERS, apply
+from brokertwin.state.cell.apply import APPLIERS, METADATA_RECORDS, apply
 from brokertwin.state.cell.output_rows import Rows
 from brokertwin.state.cluster import image
 from brokertwin.state.cluster.machines import Broker
@@ -40,11 +40,16 @@ Shortening = LogStartMoved | LogTaken | LogCleaned | TopicRemoved | PartitionAlt
 
 _SHORTENING = frozenset(get_args(Shortening))
 
-_EFFECTS: dict[type, tuple[bool, bool, bool]] = {
-    kind: (kind in _SHORTENING, kind in CHANGES_OF_LOGS, kind in GROUP_RECORD_TYPES)
+_EFFECTS: dict[type, tuple[bool, bool, bool, bool]] = {
+    kind: (
+        kind in _SHORTENING,
+        kind in CHANGES_OF_LOGS,
+        kind in GROUP_RECORD_TYPES,
+        kind in METADATA_RECORDS,
+    )
     for kind in APPLIERS
 }
-"""By type of record, whether it shortens a log, changes one, or is a group's."""
+"""By type of record, whether it shortens a log, changes one, is a group's, or metadata."""
 
 
 class RecordEffects:
@@ -70,12 +75,13 @@ class RecordEffects:
         self.uncopied: dict[int, dict[tuple[Uuid, int], None]] = {}
         self.event_id = ""
 
-    def apply(self, machine: int, record: Record, is_committed: bool = True) -> None:
+    def apply(self, machine: int, record: Record, is_committed: bool = True) -> bool:
         """Apply a record to a machine's tables and write its rows.
 
-        An uncommitted offset goes only to the topic `records`.
+        An uncommitted offset goes only to the topic `records`. Returns whether the record is
+        metadata, which other machines read.
         """
-        shortens, changes_log, is_of_group = _EFFECTS[type(record)]
+        shortens, changes_log, is_of_group, is_metadata = _EFFECTS[type(record)]
         of_log: Any = record  # its type decides which fields it has
         sealed_before = self._sealed(machine, of_log) if shortens else None
         if self._is_replicated and machine != CONTROLLER:
@@ -94,6 +100,7 @@ class RecordEffects:
                 self.to_copy(machine, place)
         if is_of_group and is_committed:
             self.rows.of_group(record)
+        return is_metadata
 
     def log_changed(self, broker: int, log: str) -> None:
         """Note a change of a log, and of the fetch sessions that watch it."""
@@ -113,9 +120,8 @@ class RecordEffects:
         Earlier ones are dropped. If replication is traced, all count as watched.
         """
         changed, watches = self.changed_logs, self._tables.pending
-        while changed:
-            watched = next(iter(changed))
-            log = changed.pop(watched)
+        for watched, log in list(changed.items()):
+            del changed[watched]
             if self._is_traced or watch_key(watched) in watches:
                 return watched, log
         return None

@@ -50,6 +50,7 @@ class Rows:
     def __init__(self, settings: CellSettings) -> None:
         self.settings = settings
         self._cluster = settings.cluster
+        self._name = settings.name
         self._cell = settings.name.encode()
         self._bytes_max = settings.output_bytes_max
         self._writes_records = settings.writes_records
@@ -58,8 +59,7 @@ class Rows:
 
     def begin(self, position: Position) -> None:
         """Start with the event at a position; `rows` is a new list."""
-        if position.partition != self.position.partition:
-            self._ids_begin = f"{self.settings.name}/{position.partition}/"
+        self._ids_begin = f"{self._name}/{position.partition}/{position.offset}/"
         self.position = position
         self.rows: list[Output] = []
         self._ordinal = 0
@@ -79,7 +79,7 @@ class Rows:
 
     def add(self, topic: str, key: bytes | None, value: bytes | None) -> None:
         """Add a row with a new id. Raises EventRefusedError if it is too large for the topic."""
-        size = (len(key) if key else 0) + (len(value) if value else 0)
+        size = len(key or b"") + len(value or b"")
         if size > self._bytes_max:
             raise EventRefusedError(
                 Reason.OUTPUT_TOO_LARGE,
@@ -87,8 +87,7 @@ class Rows:
             )
         number = self._ordinal
         self._ordinal = number + 1
-        row_id = f"{self._ids_begin}{self.position.offset}/{number}"
-        self.rows.append(Output(topic, None, key, value, row_id))
+        self.rows.append(Output(topic, None, key, value, f"{self._ids_begin}{number}"))
 
     def dead_letter(self, document: Event | bytes, refusal: Refusal) -> None:
         """Add the dead letter of something due before an event, beside the event's rows."""
@@ -169,11 +168,11 @@ class Rows:
 
     def record(self, machine: int, now: int, event_id: str, record: Record) -> None:
         """Add the row of a record to the history; without it, other rows keep their ids."""
-        if not self._writes_records:
+        if self._writes_records:
+            entry = RecordEntry(machine, now, event_id, record)
+            self.add(outputs.RECORDS, self._cell, _json.encode(entry))
+        else:
             self._ordinal += 1
-            return
-        entry = _json.encode(RecordEntry(machine, now, event_id, record))
-        self.add(outputs.RECORDS, self._cell, entry)
 
     def of_group(self, record: Record) -> None:
         """Add the compacted row of an offset or a group; other records have none."""

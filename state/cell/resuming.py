@@ -19,7 +19,6 @@ from typing import Any
 
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.cell import committing
-from brokertwin.state.cell.apply import METADATA_RECORDS
 from brokertwin.state.cell.causes import (
     LOG_CHANGED,
     TIME_UP,
@@ -79,19 +78,20 @@ class Resuming(MetadataReading):
             self._suspend(source, api, condition)
             for message in decision.messages:
                 message.awaited_by = source.event_id
-        if records and self._is_alone:
-            self._apply_all(machine, records)
-        elif records and self._write(machine, decision, source):
-            return
+        if records:
+            if self._is_alone:
+                self._apply_all(machine, records)
+            elif self._write(machine, decision, source):
+                return
         if decision.messages or decision.copies or decision.woken or decision.resumed:
             self._tell(machine, decision)
         if condition is not None:
             return
         if not self._is_alone and self._awaits_earlier(machine, decision, source):
             return
-        response: Body | dict[str, Any] | None = decision.response
-        if decision.response is not None:
-            response = shown(decision.response, source.header.request_api_version)
+        response: Any = decision.response
+        if response is not None:
+            response = shown(response, source.header.request_api_version)
         closes, mute_ms = decision.closes_connection, decision.mute_ms
         self._rows.response(source, self._now, response, closes, mute_ms)
 
@@ -171,8 +171,7 @@ class Resuming(MetadataReading):
             records = self._with_rows(machine, records)
         apply = self._effects.apply
         for record in records:
-            apply(machine, record)
-            if type(record) in METADATA_RECORDS:
+            if apply(machine, record):
                 self._publish(machine, record)
 
     def _with_rows(self, machine: int, records: list[Record]) -> list[Record]:

@@ -16,7 +16,6 @@ from brokertwin.state.cell import (
     handover,
     leaders,
 )
-from brokertwin.state.cell.apply import METADATA_RECORDS
 from brokertwin.state.cell.between_cells import Outward
 from brokertwin.state.cell.broker_events import HANDLERS
 from brokertwin.state.cell.causes import TIME_UP, Replied
@@ -100,37 +99,34 @@ class CellLoop(Resuming):
         self._outward: Outward | None = None
         self._held_back = HeldBack(tables.pending) if settings.may_hold else None
         self._here = self._delivery = self._held_back or schedule or AtOnce()
+        self._is_simple = self._held_back is None and not settings.cells
 
-    def begin(self, event: Event | None, now: int, event_time: int) -> None:
-        """Prepare for an event or a deadline.
+    def begin(self, now: int, event_time: int) -> None:
+        """Prepare for a deadline.
 
         Args:
-            event: the event; None for a deadline.
-            now: when it happens.
+            now: when it fires.
             event_time: the time of the event that informs the cell.
         """
-        self._event = event
         if now != self._now or event_time != self._event_time:
             self._pass_time(now, event_time)
-        cause = "" if event is None else event.id
+        self._event = None
+        self._effects.event_id = ""
+        if not self._is_simple:
+            self._begin_delivery(None)
+
+    def _begin_delivery(self, event: Event | None) -> None:
+        """Start the deliveries of an event that may be held, or in one of several cells."""
         if self._held_back is not None:
-            self._held_back.begin(cause, event is not None and event.is_held)
-        if self._settings.cells:
-            cause = self._begin_outward(event, cause)
-        self._effects.event_id = cause
-
-    def _begin_outward(self, event: Event | None, cause: str) -> str:
-        """Start the deliveries of an event in one of several cells.
-
-        Returns the cause of the effects: the event, or that of another cell.
-        """
-        settings, table, now = self._settings, self._tables.cluster, self._now
+            self._held_back.begin(event.id if event else "", event is not None and event.is_held)
+        if not self._settings.cells:
+            return
         if event is not None and event.of and event.kind in BETWEEN_CELLS:
-            cause = event.of
+            self._effects.event_id = event.of  # the event of the other cell is the cause
+        settings, table, now = self._settings, self._tables.cluster, self._now
         self._outward = Outward(self._here, table, settings, event, now, self._rows)
-        self._outward.cause = cause
+        self._outward.cause = self._effects.event_id
         self._delivery = self._outward
-        return cause
 
     def _pass_time(self, now: int, event_time: int) -> None:
         self._now = self._effects.now = now
@@ -149,15 +145,20 @@ class CellLoop(Resuming):
         """Return a broker as its handlers see it, with its caches."""
         return self._broker(broker)
 
-    def start(self) -> None:
-        """Handle the event and all its effects."""
-        event = self._event
-        assert event is not None
-        if event.kind is REQUEST:
+    def handle(self, event: Event, now: int) -> None:
+        """Handle an event that happens at `now`, and all its effects."""
+        if now != self._now or now != self._event_time:
+            self._pass_time(now, now)
+        self._event = event
+        self._effects.event_id = event.id
+        if not self._is_simple:
+            self._begin_delivery(event)
+        kind = event.kind
+        if kind is REQUEST:
             self._request(event)
-        elif event.kind in BETWEEN_CELLS:
+        elif kind in BETWEEN_CELLS:
             between_cells.take(self._tables.cluster, event)
-            if event.kind is Kind.FORWARD:
+            if kind is Kind.FORWARD:
                 self._request(event)
             else:
                 self._arrive(event)
@@ -321,8 +322,7 @@ class CellLoop(Resuming):
         self.complete(event.of)
 
     def _apply(self, machine: int, record: Record) -> None:
-        self._effects.apply(machine, record)
-        if type(record) in METADATA_RECORDS:
+        if self._effects.apply(machine, record):
             self._publish(machine, record)
 
     def _publish(self, machine: int, record: Record) -> None:

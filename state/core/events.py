@@ -288,11 +288,11 @@ def decode_body(
         body = decoder.decode(document)
     except (UnicodeDecodeError, RecursionError, msgspec.MsgspecError) as error:
         return refusal_of(error)
-    is_long = len(document) > STRING_BYTES_MAX and _may_be_long(bytes(document))
-    size = _longest_string(body) if is_long else 0
-    if size > STRING_BYTES_MAX:
-        detail = f"a string of {size} bytes; at most {STRING_BYTES_MAX} are accepted, as by Kafka"
-        return Refusal(Reason.TOO_LARGE, detail)
+    if len(document) > STRING_BYTES_MAX and _may_be_long(bytes(document)):
+        size = _longest_string(body)
+        if size > STRING_BYTES_MAX:
+            limit = f"at most {STRING_BYTES_MAX} are accepted, as by Kafka"
+            return Refusal(Reason.TOO_LARGE, f"a string of {size} bytes; {limit}")
     return body
 
 

@@ -94,17 +94,17 @@ class LogTail:
         leader epoch. Returns the oldest chunk if the append makes it sealed.
         """
         log = self.log if self._is_changed else self.change()
-        base_offset, timestamp = batch.base_offset, batch.max_timestamp
-        size, end_offset = batch.size_in_bytes, base_offset + batch.last_offset_delta + 1
+        base_offset, timestamp, size = batch.base_offset, batch.max_timestamp, batch.size_in_bytes
+        last_offset = base_offset + batch.last_offset_delta
+        end_offset, producer_id, number = last_offset + 1, batch.producer_id, log.batch_count
         if self.rules is not None:
             self._extend_segment(self.rules, base_offset, end_offset, size, timestamp)
-        if batch.producer_id != NO_PRODUCER_ID:
-            written = self._written.get(batch.producer_id)
-            producer.update(written or self._writable(batch.producer_id), batch)
+        if producer_id != NO_PRODUCER_ID:
+            producer.update(self._written.get(producer_id) or self._writable(producer_id), batch)
         if batch.partition_leader_epoch > log.leader_epoch:
             logs.begin_epoch(log, batch.partition_leader_epoch)
         sealed, chunk = None, self._chunk
-        if not log.chunks or log.batch_count % logs.CHUNK_BATCHES_MAX == 0:
+        if number % logs.CHUNK_BATCHES_MAX == 0 or not log.chunks:
             if may_seal and logs.is_full(log):
                 sealed = logs.seal_oldest(self._logs, self._broker, log)
             chunk = self._begin_chunk(base_offset)
@@ -115,13 +115,13 @@ class LogTail:
         if base_offset > log.log_end_offset:
             log.has_gaps = True  # the leader's log has been cleaned
         bounds = log.chunks[-1]
-        bounds.last_offset = end_offset - 1
+        bounds.last_offset = last_offset
         bounds.size_in_bytes += size
         if timestamp > bounds.max_timestamp:
             bounds.max_timestamp = timestamp
-        log.batch_count += 1
+        log.batch_count = number + 1
         log.log_end_offset = end_offset
-        if batch.is_transactional and batch.producer_id >= 0:
+        if batch.is_transactional and producer_id >= 0:
             aborted = log_transactions.add_batch(log.transactions, batch)
             if aborted is not None:
                 logs.aborted_index(self._logs, self._broker, log).add(aborted)

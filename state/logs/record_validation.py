@@ -36,24 +36,19 @@ NO_SUMMARY = RecordsSummary()
 def check(batch: Batch, summary: RecordsSummary | None, rules: RecordRules, now: int) -> Error:
     """Error of a batch that arrives at `now` (ms since 1970)."""
     summary = summary or NO_SUMMARY
-    if rules.is_compacted and summary.has_keyless:
-        times = summary.keyed_timestamps
-        is_late = bool(times) and _are_refused(times, summary, rules, now)
-        return Error.INVALID_TIMESTAMP if is_late else Error.INVALID_RECORD
-    least = summary.least_timestamp
+    least, greatest, error = summary.least_timestamp, batch.max_timestamp, NONE
     if least == NO_TIMESTAMP:
         least = batch.base_timestamp
-    is_late = _are_refused((least, batch.max_timestamp), summary, rules, now)
-    return Error.INVALID_TIMESTAMP if is_late else NONE
-
-
-def _are_refused(
-    times: list[int] | tuple[int, int], summary: RecordsSummary, rules: RecordRules, now: int
-) -> bool:
+    if rules.is_compacted and summary.has_keyless:
+        error = Error.INVALID_RECORD
+        if not summary.keyed_timestamps:
+            return error
+        least, greatest = min(summary.keyed_timestamps), max(summary.keyed_timestamps)
     if rules.takes_append_time:
-        return summary.has_append_time
+        return Error.INVALID_TIMESTAMP if summary.has_append_time else error
     earliest, latest = now - rules.before_max_ms, now + rules.after_max_ms
-    for timestamp in times:
-        if timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest:
-            return True
-    return False
+    if (least != NO_TIMESTAMP and not earliest <= least <= latest) or (
+        greatest != NO_TIMESTAMP and not earliest <= greatest <= latest
+    ):
+        return Error.INVALID_TIMESTAMP
+    return error

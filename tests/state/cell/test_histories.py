@@ -340,15 +340,19 @@ class Faults:
                 (AtOnce, "next"),
             ):
                 patch.setattr(owner, name, self._counting(getattr(owner, name)))
-            start = run.CellLoop.start
-            patch.setattr(run.CellLoop, "start", lambda each: self._start(each, start))
+            handle = run.CellLoop.handle
+            patch.setattr(
+                run.CellLoop,
+                "handle",
+                lambda loop, event, now: self._handle(handle, loop, event, now),
+            )
             yield
 
-    def _start(self, each: Any, start: Any) -> None:
-        self._running = each._event.id
+    def _handle(self, handle: Any, loop: Any, event: Any, now: int) -> None:
+        self._running = event.id
         self.steps[self._running] = 0
         try:
-            start(each)
+            handle(loop, event, now)
         finally:
             self._running = ""
 
