@@ -160,6 +160,7 @@ class Pending:
         self.waited_ms = 0
         self._began_ms = began_ms
         self._client = Client(address, PATIENCE_S)
+        self._client.call("METADATA", 12, {"topics": []})  # the broker has accepted the connection
         self._client.send(question.api, question.version, question.body)
 
     def is_done(self, now_ms: int) -> bool:
