@@ -6,7 +6,9 @@ The kinds of events are those of `core.py`. Valgrind's cachegrind counts the ins
 process that handles `EVENTS` events of a kind, and of one that only prepares them. The difference,
 divided by `EVENTS`, includes commits. The events, the seed of string hashes and the addresses are
 fixed, so a repeated count differs by less than 0.1%. Other versions of Python and msgspec have
-other counts.
+other counts. `--write` also counts the floor of `core.py`. The multiple of it is the same on each
+machine. In time it is higher, because msgspec executes more instructions in a nanosecond than the
+interpreter does.
 
 `instructions.tsv` has the counts of the repository's code. `--compare`, also in `make compare`,
 fails if a count has changed by more than 5%. Then replace the table with `--write`, and give the
@@ -25,12 +27,13 @@ import sys
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
-from core import KINDS
+from core import KINDS, take_floor, values_of
 from growth import ROUND, GrowthBed, check
 
-from brokertwin.state.core.outputs import Position
+from brokertwin.state.core.outputs import Output, Position
 
 TABLE = Path(__file__).with_name("instructions.tsv")
 EVENTS = 2 * ROUND
@@ -45,6 +48,17 @@ class CountError(Exception):
     """Valgrind has not counted."""
 
 
+class Run(NamedTuple):
+    """What one process does: it handles events of a kind, and then takes their floor, if asked.
+
+    Without events, `kind` is NONE. `floors` is how often it takes the floor; -1 if it does not keep
+    the rows for that.
+    """
+
+    kind: str
+    floors: int = -1
+
+
 def unexplained(known: dict[str, int], found: dict[str, int]) -> list[str]:
     """Return the kinds whose count has changed so much that it needs a reason."""
     return [kind for kind, count in found.items() if abs(count / known[kind] - 1) > CHANGE_MAX]
@@ -57,25 +71,37 @@ def versions() -> str:
     )
 
 
-def stored() -> tuple[str, dict[str, int]]:
-    """Return the versions and the counts in the table."""
-    first, *rows = TABLE.read_text(encoding="utf-8").splitlines()
-    return first.removeprefix("# "), {
-        kind: int(count) for kind, count in (row.split("\t") for row in rows)
-    }
+def stored() -> tuple[str, dict[str, int], dict[str, int]]:
+    """Return the versions, and the counts of events and of floors in the table."""
+    first, *lines = TABLE.read_text(encoding="utf-8").splitlines()
+    rows = [line.split("\t") for line in lines]
+    counts = {kind: int(events) for kind, events, _ in rows}
+    return first.removeprefix("# "), counts, {kind: int(floor) for kind, _, floor in rows}
 
 
 def count(kinds: Iterable[str]) -> dict[str, int]:
     """Count the instructions per event of each kind. Raises CountError."""
-    runs = [NONE, *kinds]
+    return _differences({kind: (Run(NONE), Run(kind)) for kind in kinds})
+
+
+def count_floors(kinds: Iterable[str]) -> dict[str, int]:
+    """Count the instructions per event of the floor of each kind. Raises CountError."""
+    return _differences({kind: (Run(kind, 0), Run(kind, 1)) for kind in kinds})
+
+
+def _differences(pairs: dict[str, tuple[Run, Run]]) -> dict[str, int]:
+    runs = list(dict.fromkeys(run for pair in pairs.values() for run in pair))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         total = dict(zip(runs, pool.map(_counted, runs), strict=True))
-    return {kind: round((total[kind] - total[NONE]) / EVENTS) for kind in runs[1:]}
+    return {
+        kind: round((total[more] - total[less]) / EVENTS) for kind, (less, more) in pairs.items()
+    }
 
 
-def _counted(kind: str) -> int:
+def _counted(run: Run) -> int:
     options = ("--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null")
-    command = ["valgrind", *options, sys.executable, __file__, "--handle", kind]
+    command = ["valgrind", *options, sys.executable, __file__]
+    command += ["--handle", run.kind, "--floors", str(run.floors)]
     if shutil.which("valgrind") is None:
         raise CountError("valgrind is missing: apt-get install valgrind")
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
@@ -86,10 +112,12 @@ def _counted(kind: str) -> int:
     return int(found[1].replace(",", ""))
 
 
-def _handle(counted: str) -> None:
+def _handle(counted: str, floors: int) -> None:
     """Prepare the events of all kinds, after a round of each; handle those of one kind."""
     gc.disable()
     position = Position(0, 0)
+    documents: list[bytes] = []
+    rows: list[list[Output]] = []
     for name, kind in KINDS.items():
         bed = GrowthBed()
         steps = kind(bed)
@@ -105,7 +133,13 @@ def _handle(counted: str) -> None:
             for each in before:
                 handle(each, position)
             if name == counted:
-                handle(document, position)
+                found = handle(document, position)
+                if floors >= 0:
+                    documents.append(document)
+                    rows.append(found)
+    values = values_of(rows)
+    for _ in range(floors):
+        take_floor(documents, values)
 
 
 def main() -> None:
@@ -118,20 +152,23 @@ def main() -> None:
     todo.add_argument("--write", action="store_true", help=f"replace {TABLE.name}")
     todo.add_argument("--compare", action="store_true", help="fail if a count has changed")
     parser.add_argument("--handle", choices=[NONE, *KINDS], help=argparse.SUPPRESS)
+    parser.add_argument("--floors", type=int, default=-1, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.handle:
-        _handle(given.handle)
+        _handle(given.handle, given.floors)
         return
-    measured_with, before = stored() if TABLE.exists() else ("", {})
+    measured_with, before, floors = stored() if TABLE.exists() else ("", {}, {})
     if given.compare and measured_with != versions():
         parser.error(f"{TABLE.name} is of {measured_with}, this is {versions()}; use --write first")
     counts = count(given.kind)
-    print(f"{'event':12}{'instructions':>14}{'stored':>10}{'change':>9}")
-    for kind, found in counts.items():
-        known = before.get(kind, found)
-        print(f"{kind:12}{found:14,}{known:10,}{found / known - 1:9.1%}")
     if given.write:
-        rows = [f"{kind}\t{number}\n" for kind, number in {**before, **counts}.items()]
+        floors |= count_floors(given.kind)
+    print(f"{'event':12}{'instructions':>14}{'stored':>10}{'change':>9}{'x floor':>9}")
+    for kind, found in counts.items():
+        known, times = before.get(kind, found), found / floors[kind]
+        print(f"{kind:12}{found:14,}{known:10,}{found / known - 1:9.1%}{times:9.1f}")
+    if given.write:
+        rows = [f"{kind}\t{number}\t{floors[kind]}\n" for kind, number in (before | counts).items()]
         TABLE.write_text(f"# {versions()}\n{''.join(rows)}", encoding="utf-8")
     changed = unexplained(before, counts) if given.compare else []
     if changed:
