@@ -56,17 +56,19 @@ class AlterState(msgspec.Struct):
     """A request that waits for share coordinators.
 
     Attributes:
-        answer: the response if no share coordinator returns an error.
+        response: the response if no share coordinator returns an error.
         epoch: the state epoch to initialize.
         offsets: the requested start offsets.
-        answered: the results received so far.
+        results: the results received so far.
     """
 
     group_id: str
-    answer: AlterShareGroupOffsetsResponse
+    response: AlterShareGroupOffsetsResponse = msgspec.field(name="answer")
     epoch: int
     offsets: Offsets
-    answered: dict[Uuid, dict[int, StatePersistResult]] = {}
+    results: dict[Uuid, dict[int, StatePersistResult]] = msgspec.field(
+        default_factory=dict, name="answered"
+    )
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -154,12 +156,12 @@ def _go_on(broker: Broker, state: AlterState, after: int) -> Decision:
         return _wait(broker, state, [message])
     if not _put_errors(state):
         records = share_offsets.finish_initializing(broker, state.group_id, state.offsets)
-        return Decision(response=state.answer, records=records)
-    return Decision(response=state.answer)
+        return Decision(response=state.response, records=records)
+    return Decision(response=state.response)
 
 
 def _wait(broker: Broker, state: AlterState, messages: list[Message]) -> Decision:
-    """Wait until the messages are answered or the request timeout expires."""
+    """Wait for the responses or the request timeout."""
     deadline = broker.now + broker.settings.request_timeout_ms
     return Decision(
         condition=Condition(deadline, [], msgspec.msgpack.encode(state)), messages=messages
@@ -172,9 +174,9 @@ def _put_errors(state: AlterState) -> bool:
     unavailable = StatePersistResult(
         Error.COORDINATOR_NOT_AVAILABLE, ERROR_MESSAGES[Error.COORDINATOR_NOT_AVAILABLE]
     )
-    for topic in state.answer.responses:
+    for topic in state.response.responses:
         requested = state.offsets.get(topic.topic_id, {})
-        received = state.answered.get(topic.topic_id, {})
+        received = state.results.get(topic.topic_id, {})
         for result in topic.partitions:
             if result.error_code or result.partition_index not in requested:
                 continue
@@ -197,7 +199,7 @@ def resume(
     if isinstance(response, CreateTopicsResponse):
         return _go_on(broker, state, share_offsets.NO_COORDINATOR)
     for topic_id, results in share_offsets.results_by_partition(response).items():
-        state.answered.setdefault(topic_id, {}).update(results)
+        state.results.setdefault(topic_id, {}).update(results)
     return _go_on(broker, state, message.receiver)
 
 
@@ -205,7 +207,7 @@ def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
     """Respond when a share coordinator has exceeded the request timeout."""
     state = decode_item(waiting.state, AlterState)
     _put_errors(state)
-    return Decision(response=state.answer)
+    return Decision(response=state.response)
 
 
 API: Api = Api(

@@ -212,7 +212,7 @@ def _go_on(broker: Broker, state: DescribeState, context: str, after: int) -> De
 
 
 def _wait(broker: Broker, state: DescribeState, messages: list[Message]) -> Decision:
-    """Wait until the messages are answered or the request timeout expires."""
+    """Wait for the responses or the request timeout."""
     deadline = broker.now + broker.settings.request_timeout_ms
     return Decision(
         condition=Condition(deadline, [], msgspec.msgpack.encode(state)), messages=messages

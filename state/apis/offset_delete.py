@@ -58,7 +58,7 @@ from brokertwin.state.groups import committed_offsets, groups
 from brokertwin.state.groups.kinds import kind_of
 
 
-class _Answer(NamedTuple):
+class _PartitionOutcome(NamedTuple):
     topic: str
     partition: int
     error: Error
@@ -109,7 +109,7 @@ def handle(machine: Machine, request: Request) -> Decision:
 
 
 def _forward_to_zookeeper(
-    broker: Broker, group_id: str, decided: list[_Answer], state: PendingOffsetDeletions
+    broker: Broker, group_id: str, decided: list[_PartitionOutcome], state: PendingOffsetDeletions
 ) -> Decision:
     topics: dict[str, list[OffsetDeleteRequestPartition]] = {}
     for each in decided:
@@ -141,7 +141,7 @@ def complete(_broker: Broker, _waiting: PendingRequest) -> Decision:
 
 
 def _response(
-    refused: dict[str, list[OffsetDeleteResponsePartition]], decided: list[_Answer]
+    refused: dict[str, list[OffsetDeleteResponsePartition]], decided: list[_PartitionOutcome]
 ) -> OffsetDeleteResponse:
     """Return the response: first the partitions that the broker rejects."""
     for each in decided:
@@ -157,10 +157,10 @@ def _response(
 
 def _split_partitions(
     broker: Broker, request: Request, subscribed: set[str] | None
-) -> tuple[dict[str, list[OffsetDeleteResponsePartition]], list[_Answer]]:
+) -> tuple[dict[str, list[OffsetDeleteResponsePartition]], list[_PartitionOutcome]]:
     """Return rejected partitions by topic, and the group's results."""
     refused: dict[str, list[OffsetDeleteResponsePartition]] = {}
-    decided: list[_Answer] = []
+    decided: list[_PartitionOutcome] = []
     for topic in request.body.topics:
         of_topic = _refusal(broker, request, topic.name)
         if of_topic is not Error.NONE:
@@ -170,7 +170,7 @@ def _split_partitions(
         for partition in topic.partitions:
             index = partition.partition_index
             if of_topic is Error.NONE and _exists(broker, topic.name, index):
-                decided.append(_Answer(topic.name, index, of_group))
+                decided.append(_PartitionOutcome(topic.name, index, of_group))
                 continue
             error = of_topic or Error.UNKNOWN_TOPIC_OR_PARTITION
             response = OffsetDeleteResponsePartition(partition_index=index, error_code=error)
@@ -189,7 +189,7 @@ def _exists(broker: Broker, name: str, partition: int) -> bool:
     return topic is not None and 0 <= partition < len(topic.partitions)
 
 
-def _tombstones(broker: Broker, group_id: str, decided: list[_Answer]) -> list[Record]:
+def _tombstones(broker: Broker, group_id: str, decided: list[_PartitionOutcome]) -> list[Record]:
     table = broker.tables.groups
     return [
         OffsetDeleted(group_id, each.topic, each.partition)

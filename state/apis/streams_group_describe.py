@@ -6,7 +6,7 @@ and their order. After a heartbeat has found all topics, internal topics have th
 partition counts; until then those of the first member's topology.
 """
 
-from brokertwin.state.apis.streams_bodies import endpoint_told, sorted_tasks
+from brokertwin.state.apis.streams_bodies import endpoint_response, sorted_tasks
 from brokertwin.state.cluster import features
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import kafka_apis, streams_records
@@ -144,7 +144,7 @@ def _member(
         client_host=member.client_host,
         topology_epoch=member.topology_epoch,
         process_id=member.process_id,
-        user_endpoint=endpoint_told(member.user_endpoint),
+        user_endpoint=endpoint_response(member.user_endpoint),
         client_tags=_pairs(tags),
         assignment=StreamsGroupDescribeResponseAssignment(
             active_tasks=sorted_tasks(member.assigned.active),

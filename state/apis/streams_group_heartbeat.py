@@ -255,7 +255,7 @@ def _response(
         heartbeat_interval_ms=interval,
         status=_statuses(broker, group_id, beat, denied),
         endpoint_information_epoch=beat.endpoint_epoch,
-        partitions_by_user_endpoint=streams_bodies.endpoints_told(beat.endpoints),
+        partitions_by_user_endpoint=streams_bodies.endpoint_partitions(beat.endpoints),
     )
     if beat.sends_tasks:
         active = {part: list(numbers) for part, numbers in after.assigned.active.items()}

@@ -211,18 +211,22 @@ class BrokerChanges(ABC):
         """Return a machine that knows the partitions: the controller, otherwise the broker."""
         return self._controller() if self._settings.has_controller else self._broker(broker)
 
-    def _register(self, told: RegistrationEvent) -> None:
+    def _register(self, registration: RegistrationEvent) -> None:
         """Let the controller, in any cell, fence, unfence or register a broker."""
-        controller, broker, is_gone = self._controller(), told.broker, told.is_stopped
+        controller, broker, is_gone = (
+            self._controller(),
+            registration.broker,
+            registration.is_stopped,
+        )
         known = controller.registration(broker)
         if not self._settings.has_controller:
             assert self._outward is not None, "another cell has the controller"
-            self._outward.register(told)
-        elif told.is_new and not is_gone:
-            if told.was_killed:
+            self._outward.register(registration)
+        elif registration.is_new and not is_gone:
+            if registration.was_killed:
                 self._alter(elections.broker_changes(controller, ended=broker))
             registrations.end_session(self._tables.pending, broker)
-            self._apply(CONTROLLER, registrations.restarted(controller, broker, told.start))
+            self._apply(CONTROLLER, registrations.restarted(controller, broker, registration.start))
             self._alter(elections.broker_changes(controller, started=broker))
         elif known.is_registered and known.is_fenced != is_gone:
             state = BrokerControlState.FENCED if is_gone else BrokerControlState.UNFENCED
@@ -250,7 +254,7 @@ class BrokerChanges(ABC):
         is_severed = network.is_severed(self._tables.cluster, broker)
         network.stop(self._tables.cluster, broker, is_killed)
         assert self._event is not None, "no broker stops by itself"
-        self._tell_gateways(broker, True, self._event.id)
+        self._notify_gateways(broker, True, self._event.id)
         if not is_killed and not is_severed:
             registrations.end_session(self._tables.pending, broker)
             self._register(RegistrationEvent(broker, True, False))
@@ -298,7 +302,7 @@ class BrokerChanges(ABC):
             )  # from now on leaders can add it to the in-sync replicas
         if network.registered(self._tables.cluster, record.broker, record.start):
             cause = f"registered/{record.broker}/{record.broker_epoch}"
-            self._tell_gateways(record.broker, False, cause)
+            self._notify_gateways(record.broker, False, cause)
 
-    def _tell_gateways(self, broker: int, is_stopped: bool, cause: str) -> None:
+    def _notify_gateways(self, broker: int, is_stopped: bool, cause: str) -> None:
         self._rows.broker_changed(cause, broker, is_stopped)

@@ -90,28 +90,28 @@ def _classic_member(member: GroupMember) -> MemberMetadata:
 
 
 def _member(record: ConsumerGroupMemberMetadataWritten) -> Row | None:
-    said = record.metadata
-    if said is None:
+    metadata = record.metadata
+    if metadata is None:
         return None
     return consumer.ConsumerGroupMemberMetadataValue(
-        instance_id=said.instance_id,
-        rack_id=said.rack_id,
-        client_id=said.client_id,
-        client_host=said.client_host,
-        subscribed_topic_names=said.subscribed_topic_names,
-        subscribed_topic_regex=said.subscribed_topic_regex,
-        rebalance_timeout_ms=said.rebalance_timeout_ms,
-        server_assignor=said.server_assignor,
-        classic_member_metadata=_of_classic(said.classic_member_metadata),
+        instance_id=metadata.instance_id,
+        rack_id=metadata.rack_id,
+        client_id=metadata.client_id,
+        client_host=metadata.client_host,
+        subscribed_topic_names=metadata.subscribed_topic_names,
+        subscribed_topic_regex=metadata.subscribed_topic_regex,
+        rebalance_timeout_ms=metadata.rebalance_timeout_ms,
+        server_assignor=metadata.server_assignor,
+        classic_member_metadata=_of_classic(metadata.classic_member_metadata),
     )
 
 
-def _of_classic(said: ClassicMemberMetadata | None) -> consumer.ClassicMemberMetadata | None:
-    if said is None:
+def _of_classic(metadata: ClassicMemberMetadata | None) -> consumer.ClassicMemberMetadata | None:
+    if metadata is None:
         return None
-    protocols = [{"name": name, "metadata": data} for name, data in said.supported_protocols]
+    protocols = [{"name": name, "metadata": data} for name, data in metadata.supported_protocols]
     return consumer.ClassicMemberMetadata(
-        session_timeout_ms=said.session_timeout_ms,
+        session_timeout_ms=metadata.session_timeout_ms,
         supported_protocols=msgspec.convert(protocols, list[consumer.ClassicProtocol]),
     )
 
