@@ -46,13 +46,16 @@ class OffsetCommitCheck(msgspec.Struct):
     is_transactional: bool = False
 
 
-def access_error(broker: Broker, request: Request, group_id: str) -> Error:
-    """Return the error of a member's request before its group is read.
+def access_error(
+    broker: Broker, request: Request, group_id: str, operation: Operation = Operation.READ
+) -> Error:
+    """Return the error of a request before its group is read.
 
-    30 GROUP_AUTHORIZATION_FAILED, 24 INVALID_GROUP_ID, 16 NOT_COORDINATOR, or NONE.
+    30 GROUP_AUTHORIZATION_FAILED, 24 INVALID_GROUP_ID, 16 NOT_COORDINATOR, 14
+    COORDINATOR_LOAD_IN_PROGRESS, or NONE.
     """
     if broker.has_authorizer and not broker.allows(
-        request, Operation.READ, ResourceType.GROUP, group_id
+        request, operation, ResourceType.GROUP, group_id
     ):
         return Error.GROUP_AUTHORIZATION_FAILED
     if not group_id:
