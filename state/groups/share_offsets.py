@@ -17,7 +17,8 @@ from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.wire.generated.shared import ShareGroupStateResponse
 from brokertwin.state.groups import group_rules, groups, share_states
 from brokertwin.state.groups.consumer_group import Rejection
-from brokertwin.state.groups.share_group import ShareGroup
+from brokertwin.state.groups.modern_coordinator import other_kind
+from brokertwin.state.groups.share_group import SHARE, ShareGroup
 from brokertwin.state.groups.share_group_coordinator import ShareGroupCoordinator
 from brokertwin.state.groups.share_states import Offsets, PartitionsByTopic
 from brokertwin.state.share import state_store
@@ -82,7 +83,7 @@ def empty_group(broker: Broker, group_id: str) -> ShareGroup | Rejection | None:
     if group is None:
         return None
     if not isinstance(group, ShareGroup):
-        return Rejection(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
+        return other_kind(SHARE, group_id)
     if group.members:
         return Rejection(Error.NON_EMPTY_GROUP, "The group is not empty.")
     return group
