@@ -30,9 +30,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.apis import earlier_writes, uncommitted
-from brokertwin.state.cluster import coordinators
 from brokertwin.state.cluster.machines import Broker, Machine
 from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
@@ -54,7 +53,7 @@ from brokertwin.state.core.wire.generated.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from brokertwin.state.eras import zookeeper_offsets
-from brokertwin.state.groups import committed_offsets, groups
+from brokertwin.state.groups import committed_offsets, group_rules, groups
 from brokertwin.state.groups.kinds import kind_of
 
 
@@ -79,12 +78,7 @@ def handle(machine: Machine, request: Request) -> Decision:
     if not isinstance(machine, Broker):
         return zookeeper_offsets.delete_offsets(machine, request.body)
     broker, body = machine, request.body
-    if not broker.allows(request, Operation.DELETE, ResourceType.GROUP, body.group_id):
-        error = Error.GROUP_AUTHORIZATION_FAILED
-    elif not body.group_id:
-        error = Error.INVALID_GROUP_ID
-    else:
-        error = coordinators.group_error(broker, body.group_id)
+    error = group_rules.access_error(broker, request, body.group_id, Operation.DELETE)
     is_loading = error is Error.COORDINATOR_LOAD_IN_PROGRESS
     if is_loading and broker.settings.brokertwin_commit_while_loading:
         refused, decided = _split_partitions(broker, request, set())

@@ -34,7 +34,7 @@ from brokertwin.state.core.wire.generated.share_group_heartbeat import (
     ShareGroupHeartbeatResponseAssignment,
     ShareGroupHeartbeatResponseTopicPartitions,
 )
-from brokertwin.state.groups import share_group_coordinator
+from brokertwin.state.groups import group_rules, share_group_coordinator
 from brokertwin.state.groups.assignments import Target, as_sets
 from brokertwin.state.groups.consumer_group import JOIN_EPOCH, LEAVE_EPOCH, Rejection
 from brokertwin.state.groups.share_group_coordinator import (
@@ -93,10 +93,11 @@ def _refusal(broker: Broker, request: Request) -> Rejection | None:
 
 def _invalid(body: ShareGroupHeartbeatRequest) -> str | None:
     """Return Kafka's error message for a request invalid in any group."""
-    named = (("MemberId", body.member_id), ("GroupId", body.group_id), ("RackId", body.rack_id))
-    for name, value in named:
-        if value is not None and not value.strip():
-            return f"{name} can't be empty."
+    blank = group_rules.blank_field(
+        ("MemberId", body.member_id), ("GroupId", body.group_id), ("RackId", body.rack_id)
+    )
+    if blank is not None:
+        return blank
     if body.member_epoch == JOIN_EPOCH and not body.subscribed_topic_names:
         return "SubscribedTopicNames must be set in first request."
     return "MemberEpoch is invalid." if body.member_epoch < LEAVE_EPOCH else None

@@ -63,6 +63,14 @@ def access_error(
     return coordinators.group_error(broker, group_id)
 
 
+def blank_field(*fields: tuple[str, str | None]) -> str | None:
+    """Return Kafka's message for the first blank field; None is not blank."""
+    for name, value in fields:
+        if value is not None and not value.strip():
+            return f"{name} can't be empty."
+    return None
+
+
 def new_member_id(request: Request) -> str:
     """Return a member id: the recorded choice, or derived from the nonce."""
     return request.choices.member_id or topics.derive_uuid(request.nonce, "member")
