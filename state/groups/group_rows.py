@@ -125,15 +125,15 @@ def _target(record: ConsumerGroupTargetAssignmentMemberWritten) -> Row | None:
 
 
 def _current(record: ConsumerGroupCurrentMemberAssignmentWritten) -> Row | None:
-    has = record.assignment
-    if has is None:
+    assignment = record.assignment
+    if assignment is None:
         return None
     return consumer.ConsumerGroupCurrentMemberAssignmentValue(
-        member_epoch=has.member_epoch,
-        previous_member_epoch=has.previous_member_epoch,
-        state=has.state,
-        assigned_partitions=_with_epochs(has.assigned_partitions),
-        partitions_pending_revocation=_with_epochs(has.partitions_pending_revocation),
+        member_epoch=assignment.member_epoch,
+        previous_member_epoch=assignment.previous_member_epoch,
+        state=assignment.state,
+        assigned_partitions=_with_epochs(assignment.assigned_partitions),
+        partitions_pending_revocation=_with_epochs(assignment.partitions_pending_revocation),
     )
 
 
@@ -160,15 +160,16 @@ def _share_target(record: ShareGroupTargetAssignmentMemberWritten) -> Row | None
 
 
 def _share_current(record: ShareGroupCurrentMemberAssignmentWritten) -> Row | None:
-    has = record.assignment
-    if has is None:
+    assignment = record.assignment
+    if assignment is None:
         return None
     return share.ShareGroupCurrentMemberAssignmentValue(
-        member_epoch=has.member_epoch,
-        previous_member_epoch=has.previous_member_epoch,
-        state=has.state,
+        member_epoch=assignment.member_epoch,
+        previous_member_epoch=assignment.previous_member_epoch,
+        state=assignment.state,
         assigned_partitions=[
-            share.ShareGroupTopicPartitions(*each) for each in has.assigned_partitions.items()
+            share.ShareGroupTopicPartitions(*each)
+            for each in assignment.assigned_partitions.items()
         ],
     )
 

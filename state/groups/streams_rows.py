@@ -64,17 +64,17 @@ def _target_tasks(tasks: Tasks) -> list[streams.StreamsGroupTargetTaskIds]:
 
 
 def _current(record: StreamsGroupCurrentMemberAssignmentWritten) -> Row | None:
-    has = record.assignment
-    if has is None:
+    assignment = record.assignment
+    if assignment is None:
         return None
-    revoked = has.pending_revocation
+    revoked = assignment.pending_revocation
     return streams.StreamsGroupCurrentMemberAssignmentValue(
-        member_epoch=has.member_epoch,
-        previous_member_epoch=has.previous_member_epoch,
-        state=has.state,
-        active_tasks=_active(has.assigned.active),
-        standby_tasks=_passive(has.assigned.standby),
-        warmup_tasks=_passive(has.assigned.warmup),
+        member_epoch=assignment.member_epoch,
+        previous_member_epoch=assignment.previous_member_epoch,
+        state=assignment.state,
+        active_tasks=_active(assignment.assigned.active),
+        standby_tasks=_passive(assignment.assigned.standby),
+        warmup_tasks=_passive(assignment.assigned.warmup),
         active_tasks_pending_revocation=_active(revoked.active),
         standby_tasks_pending_revocation=_passive(revoked.standby),
         warmup_tasks_pending_revocation=_passive(revoked.warmup),
