@@ -149,11 +149,11 @@ class BrokerChanges(ABC):
         The heartbeat is last: the controller decides on it after the broker has read everything.
         """
         was_severed = network.is_severed(self._tables.cluster, broker)
-        unread, unsaid = network.rejoin(self._tables.cluster, broker)
+        unread, unsent = network.rejoin(self._tables.cluster, broker)
         if was_severed and not network.is_stopped(self._tables.cluster, broker):
             for record in unread:
                 self._here.publish(record, [broker])
-            self._delivery.send([undelayed(message) for message in unsaid])
+            self._delivery.send([undelayed(message) for message in unsent])
             self._until_quiet()
             if not registrations.has_session(self._tables.pending, broker):
                 self._register(RegistrationEvent(broker, False, False))
