@@ -8,8 +8,8 @@ The document is an event (`core/events.py`), and the rows are those of the job's
 docs/library.md has an example.
 
 A *cell* (`state/cell/`) holds the machines of one cluster and turns events into outputs. Each
-system has its room, each machine or API one file in it, whose header says what it answers and what
-it leaves out. A room imports those on the floors below it (`tests/test_imports.py` has the arrows):
+system has its room, each machine or API one file in it, whose header describes its responses and
+its gaps. A room imports those on the floors below it (`tests/test_imports.py` has the arrows):
 
     cell
     apis

@@ -31,7 +31,7 @@ from brokertwin.state.cluster.coordinators import SHARE_TOPIC
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Condition, Decision, Message, PendingRequest, Request
+from brokertwin.state.core.decision import Decision, Message, PendingRequest, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import ZERO_UUID, Uuid
 from brokertwin.state.core.tables import decode_item
@@ -43,11 +43,15 @@ from brokertwin.state.core.wire.generated.alter_share_group_offsets import (
 )
 from brokertwin.state.core.wire.generated.create_topics import CreateTopicsResponse
 from brokertwin.state.core.wire.generated.shared import ShareGroupStateResponse
-from brokertwin.state.groups import share_offsets
+from brokertwin.state.groups import share_offsets, share_states
 from brokertwin.state.groups.consumer_group import Rejection
 from brokertwin.state.groups.share_group import ShareGroup
-from brokertwin.state.groups.share_offsets import ERROR_MESSAGES, Offsets, StatePersistResult
-from brokertwin.state.groups.share_states import PartitionsByTopic
+from brokertwin.state.groups.share_offsets import (
+    ERROR_MESSAGES,
+    StatePersistResult,
+    wait_for_coordinators,
+)
+from brokertwin.state.groups.share_states import Offsets, PartitionsByTopic
 
 _FROM_STATE = "Error in initialize state RPC. "
 
@@ -56,17 +60,19 @@ class AlterState(msgspec.Struct):
     """A request that waits for share coordinators.
 
     Attributes:
-        answer: the response if no share coordinator returns an error.
+        response: the response if no share coordinator returns an error.
         epoch: the state epoch to initialize.
         offsets: the requested start offsets.
-        answered: the results received so far.
+        results: the results received so far.
     """
 
     group_id: str
-    answer: AlterShareGroupOffsetsResponse
+    response: AlterShareGroupOffsetsResponse = msgspec.field(name="answer")
     epoch: int
     offsets: Offsets
-    answered: dict[Uuid, dict[int, StatePersistResult]] = {}
+    results: dict[Uuid, dict[int, StatePersistResult]] = msgspec.field(
+        default_factory=dict, name="answered"
+    )
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -91,9 +97,11 @@ def handle(broker: Broker, request: Request) -> Decision:
         return refusal
     state = AlterState(body.group_id, response, group.group_epoch, offsets)
     if broker.topic_by_name(SHARE_TOPIC) is None:
-        decision = _wait(broker, state, internal_topics.creation(broker, [SHARE_TOPIC]))
+        decision = wait_for_coordinators(
+            broker, state, internal_topics.creation(broker, [SHARE_TOPIC])
+        )
     else:
-        decision = _go_on(broker, state, share_offsets.NO_COORDINATOR)
+        decision = _go_on(broker, state, share_states.NO_COORDINATOR)
     decision.records = share_offsets.start_initializing(broker, group, places)
     return decision
 
@@ -147,23 +155,15 @@ def _sorted_out(
 
 def _go_on(broker: Broker, state: AlterState, after: int) -> Decision:
     """Query the next share coordinator, or respond after the last one."""
-    message = share_offsets.next_initialize_request(
+    message = share_states.next_initialize_request(
         broker, state.group_id, state.epoch, state.offsets, after
     )
     if message is not None:
-        return _wait(broker, state, [message])
+        return wait_for_coordinators(broker, state, [message])
     if not _put_errors(state):
         records = share_offsets.finish_initializing(broker, state.group_id, state.offsets)
-        return Decision(response=state.answer, records=records)
-    return Decision(response=state.answer)
-
-
-def _wait(broker: Broker, state: AlterState, messages: list[Message]) -> Decision:
-    """Wait until the messages are answered or the request timeout expires."""
-    deadline = broker.now + broker.settings.request_timeout_ms
-    return Decision(
-        condition=Condition(deadline, [], msgspec.msgpack.encode(state)), messages=messages
-    )
+        return Decision(response=state.response, records=records)
+    return Decision(response=state.response)
 
 
 def _put_errors(state: AlterState) -> bool:
@@ -172,9 +172,9 @@ def _put_errors(state: AlterState) -> bool:
     unavailable = StatePersistResult(
         Error.COORDINATOR_NOT_AVAILABLE, ERROR_MESSAGES[Error.COORDINATOR_NOT_AVAILABLE]
     )
-    for topic in state.answer.responses:
+    for topic in state.response.responses:
         requested = state.offsets.get(topic.topic_id, {})
-        received = state.answered.get(topic.topic_id, {})
+        received = state.results.get(topic.topic_id, {})
         for result in topic.partitions:
             if result.error_code or result.partition_index not in requested:
                 continue
@@ -195,9 +195,9 @@ def resume(
     """Continue after a topic creation or a share coordinator's response."""
     state = decode_item(waiting.state, AlterState)
     if isinstance(response, CreateTopicsResponse):
-        return _go_on(broker, state, share_offsets.NO_COORDINATOR)
+        return _go_on(broker, state, share_states.NO_COORDINATOR)
     for topic_id, results in share_offsets.results_by_partition(response).items():
-        state.answered.setdefault(topic_id, {}).update(results)
+        state.results.setdefault(topic_id, {}).update(results)
     return _go_on(broker, state, message.receiver)
 
 
@@ -205,7 +205,7 @@ def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
     """Respond when a share coordinator has exceeded the request timeout."""
     state = decode_item(waiting.state, AlterState)
     _put_errors(state)
-    return Decision(response=state.answer)
+    return Decision(response=state.response)
 
 
 API: Api = Api(

@@ -12,7 +12,6 @@ from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.wire.generated.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -89,16 +88,13 @@ def _topics_in(described: ConsumerGroupDescribeResponseDescribedGroup) -> set[st
     }
 
 
-def _refused(
-    group_id: str, error: Error, message: str | None = None
-) -> ConsumerGroupDescribeResponseDescribedGroup:
-    return ConsumerGroupDescribeResponseDescribedGroup(
-        group_id=group_id, error_code=error, error_message=message
-    )
-
-
 _CONSUMERS = DescribeSpec(
-    features.GROUP, ConsumerGroup, "a consumer group", _refused, _of, _topics_in
+    features.GROUP,
+    ConsumerGroup,
+    "a consumer group",
+    ConsumerGroupDescribeResponseDescribedGroup,
+    _of,
+    _topics_in,
 )
 
 API = Api(kafka_apis.CONSUMER_GROUP_DESCRIBE, ConsumerGroupDescribeRequest, handle)

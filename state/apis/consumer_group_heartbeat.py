@@ -124,15 +124,14 @@ def _invalid(body: ConsumerGroupHeartbeatRequest, version: int) -> str | None:
     """Return Kafka's message for an invalid request, or None."""
     epoch = body.member_epoch
     needs_id = version >= OWN_MEMBER_ID_SINCE or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH
-    named = (
+    blank = group_rules.blank_field(
         ("MemberId", body.member_id if needs_id else None),
         ("GroupId", body.group_id),
         ("InstanceId", body.instance_id),
         ("RackId", body.rack_id),
     )
-    for name, value in named:
-        if value is not None and not value.strip():
-            return f"{name} can't be empty."
+    if blank is not None:
+        return blank
     if epoch == STATIC_LEAVE_EPOCH and body.instance_id is None:
         return "InstanceId can't be null."
     if epoch < STATIC_LEAVE_EPOCH:

@@ -37,7 +37,6 @@ from brokertwin.state.cluster import topics
 from brokertwin.state.cluster.coordinators import SHARE_TOPIC
 from brokertwin.state.cluster.machines import Broker, Controller
 from brokertwin.state.cluster.mutation_quota import EXCEEDED, MutationQuota
-from brokertwin.state.cluster.new_topics import BY_DEFAULT
 from brokertwin.state.configs import topic_configs
 from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
@@ -52,6 +51,9 @@ from brokertwin.state.core.wire.generated.create_topics import (
     CreateTopicsResponse,
 )
 from brokertwin.state.groups import share_states, streams_topics
+
+BY_DEFAULT = -1
+"""The broker's default of `num_partitions` and `replication_factor`."""
 
 
 class _Refused(NamedTuple):

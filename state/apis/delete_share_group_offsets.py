@@ -17,7 +17,7 @@ from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Condition, Decision, Message, PendingRequest, Request
+from brokertwin.state.core.decision import Decision, Message, PendingRequest, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.java_hashes import hash_map_order, uuid_hash
 from brokertwin.state.core.schema import Uuid
@@ -28,7 +28,7 @@ from brokertwin.state.core.wire.generated.delete_share_group_offsets import (
     DeleteShareGroupOffsetsResponseTopic,
 )
 from brokertwin.state.core.wire.generated.shared import ShareGroupStateResponse
-from brokertwin.state.groups import share_offsets
+from brokertwin.state.groups import share_offsets, share_states
 from brokertwin.state.groups.consumer_group import Rejection
 from brokertwin.state.groups.share_group import ShareGroup
 from brokertwin.state.groups.share_offsets import ERROR_MESSAGES
@@ -79,7 +79,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     _sort_out(broker, group, allowed, state)
     if not state.places:
         return Decision(response=_response(state))
-    decision = _go_on(broker, state, share_offsets.NO_COORDINATOR)
+    decision = _go_on(broker, state, share_states.NO_COORDINATOR)
     decision.records = share_offsets.start_deleting(broker, group, state.names)
     return decision
 
@@ -115,11 +115,9 @@ def _sort_out(
 
 def _go_on(broker: Broker, state: PendingShareDeletion, after: int) -> Decision:
     """Query the next share coordinator, or respond after the last one."""
-    message = share_offsets.next_delete_request(broker, state.group_id, state.places, after)
+    message = share_states.next_delete_request(broker, state.group_id, state.places, after)
     if message is not None:
-        deadline = broker.now + broker.settings.request_timeout_ms
-        condition = Condition(deadline, [], msgspec.msgpack.encode(state))
-        return Decision(condition=condition, messages=[message])
+        return share_offsets.wait_for_coordinators(broker, state, [message])
     gone = [topic_id for topic_id in state.names if not _error(state, topic_id)]
     records = share_offsets.finish_deleting(broker, state.group_id, gone)
     return Decision(response=_response(state), records=records)

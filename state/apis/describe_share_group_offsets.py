@@ -32,7 +32,7 @@ from brokertwin.state.cluster.coordinators import SHARE_TOPIC
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Condition, Decision, Message, PendingRequest, Request
+from brokertwin.state.core.decision import Decision, Message, PendingRequest, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import ZERO_UUID, Uuid
 from brokertwin.state.core.tables import decode_item
@@ -63,7 +63,7 @@ from brokertwin.state.core.wire.generated.shared import (
 )
 from brokertwin.state.groups import groups, share_states
 from brokertwin.state.groups.share_group import ShareGroup
-from brokertwin.state.groups.share_offsets import ERROR_MESSAGES
+from brokertwin.state.groups.share_offsets import ERROR_MESSAGES, wait_for_coordinators
 from brokertwin.state.groups.share_states import PartitionsByTopic
 from brokertwin.state.share import result_order
 
@@ -91,7 +91,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     state = DescribeState([_initial(broker, request, group) for group in body.groups])
     needs_states = any(_unknown(group) for group in state.groups)
     if needs_states and broker.topic_by_name(SHARE_TOPIC) is None:
-        return _wait(broker, state, internal_topics.creation(broker, [SHARE_TOPIC]))
+        return wait_for_coordinators(broker, state, internal_topics.creation(broker, [SHARE_TOPIC]))
     return _go_on(broker, state, FIRST, -1)
 
 
@@ -208,29 +208,21 @@ def _go_on(broker: Broker, state: DescribeState, context: str, after: int) -> De
         message = _next_lag(broker, state, -1 if context else after)
     if message is None:
         return _response(state)
-    return _wait(broker, state, [message])
-
-
-def _wait(broker: Broker, state: DescribeState, messages: list[Message]) -> Decision:
-    """Wait until the messages are answered or the request timeout expires."""
-    deadline = broker.now + broker.settings.request_timeout_ms
-    return Decision(
-        condition=Condition(deadline, [], msgspec.msgpack.encode(state)), messages=messages
-    )
+    return wait_for_coordinators(broker, state, [message])
 
 
 def _next_summary(broker: Broker, state: DescribeState, place: int, after: int) -> Message | None:
     for number in range(place, len(state.groups)):
         group = state.groups[number]
-        receivers = share_states.by_coordinator(broker, group.group_id, _unknown(group))
-        receiver = min((each for each in receivers if each > after), default=None)
-        if receiver is not None:
+        following = share_states.next_coordinator(broker, group.group_id, _unknown(group), after)
+        if following is not None:
+            receiver, requested = following
             topics = [
                 ReadStateData(
                     topic_id=topic_id,
                     partitions=[ReadStatePartition(partition=each) for each in partitions],
                 )
-                for topic_id, partitions in receivers[receiver].items()
+                for topic_id, partitions in requested.items()
             ]
             body = ReadShareGroupStateRequest(group_id=group.group_id, topics=topics)
             return Message(

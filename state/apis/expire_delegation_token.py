@@ -16,9 +16,8 @@ digest.
 Sources: `KafkaApis.handleExpireTokenRequest`, `DelegationTokenControlManager` in Kafka; KIP-48.
 """
 
-from brokertwin.state.access import delegation_tokens
-from brokertwin.state.access.delegation_tokens import later
-from brokertwin.state.apis.renew_delegation_token import of_edge
+from brokertwin.state.access.delegation_tokens import TokenRefusal, later
+from brokertwin.state.apis.renew_delegation_token import requested_token
 from brokertwin.state.cluster.machines import Controller
 from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
@@ -34,12 +33,9 @@ from brokertwin.state.core.wire.generated.expire_delegation_token import (
 def handle(controller: Controller, request: Request) -> Decision:
     """Remove the token, or store its new expiry time."""
     body: ExpireDelegationTokenRequest = request.body
-    refused = delegation_tokens.refusal(body.edge)
-    if refused is not None:
-        return _refuse(*refused)
-    token = of_edge(controller, body.edge)
-    if token is None:
-        return _refuse(Error.DELEGATION_TOKEN_NOT_FOUND)
+    token = requested_token(controller, body.edge)
+    if isinstance(token, TokenRefusal):
+        return _refuse(*token)
     if not token.may_be_renewed_by(request.principal):
         return _refuse(Error.DELEGATION_TOKEN_OWNER_MISMATCH)
     if body.expiry_time_period_ms < 0:

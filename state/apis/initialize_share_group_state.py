@@ -18,7 +18,7 @@ from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Message, Request
+from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Record
 from brokertwin.state.core.schema import Uuid
@@ -81,16 +81,11 @@ def _result(partition: int, fault: ShareStateError | None) -> ShareGroupStatePar
     )
 
 
-def on_reply(broker: Broker, message: Message, response: ShareGroupStateResponse) -> Decision:
-    """Pass the results to the group coordinator."""
-    return share_group_coordinator.initialize_responded(broker, message, response)
-
-
 API = Api(
     kafka_apis.INITIALIZE_SHARE_GROUP_STATE,
     InitializeShareGroupStateRequest,
     handle,
-    on_reply=on_reply,
+    on_reply=share_group_coordinator.initialize_responded,
     response_type=ShareGroupStateResponse,
     earlier_writes=earlier_writes.of_share_states,
     uncommitted=uncommitted.of_states("initialize", "initialize-share-group-state"),

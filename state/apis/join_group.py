@@ -80,7 +80,7 @@ def handle(broker: Broker, request: Request) -> Decision:
         return Decision(response=refused)
     if coordinator.is_new:
         coordinator.write_metadata()  # before the group has a member
-    response = _Join(broker, request, coordinator).answer()
+    response = _Join(broker, request, coordinator).respond()
     if isinstance(known, ConsumerGroup):
         coordinator.records[:0] = group_tombstones(body.group_id)
     elif isinstance(known, StreamsGroup):
@@ -149,7 +149,7 @@ class _Join:
         self._group = coordinator.group
         self._max_size = broker.settings.group_max_size
 
-    def answer(self) -> JoinGroupResponse | None:
+    def respond(self) -> JoinGroupResponse | None:
         """Return the response; None if the request stays pending."""
         body, group = self._body, self._group
         if not self._has_room():

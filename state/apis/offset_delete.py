@@ -30,9 +30,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.apis import earlier_writes, uncommitted
-from brokertwin.state.cluster import coordinators
 from brokertwin.state.cluster.machines import Broker, Machine
 from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
@@ -54,11 +53,11 @@ from brokertwin.state.core.wire.generated.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from brokertwin.state.eras import zookeeper_offsets
-from brokertwin.state.groups import committed_offsets, groups
+from brokertwin.state.groups import committed_offsets, group_rules, groups
 from brokertwin.state.groups.kinds import kind_of
 
 
-class _Answer(NamedTuple):
+class _PartitionOutcome(NamedTuple):
     topic: str
     partition: int
     error: Error
@@ -79,12 +78,7 @@ def handle(machine: Machine, request: Request) -> Decision:
     if not isinstance(machine, Broker):
         return zookeeper_offsets.delete_offsets(machine, request.body)
     broker, body = machine, request.body
-    if not broker.allows(request, Operation.DELETE, ResourceType.GROUP, body.group_id):
-        error = Error.GROUP_AUTHORIZATION_FAILED
-    elif not body.group_id:
-        error = Error.INVALID_GROUP_ID
-    else:
-        error = coordinators.group_error(broker, body.group_id)
+    error = group_rules.access_error(broker, request, body.group_id, Operation.DELETE)
     is_loading = error is Error.COORDINATOR_LOAD_IN_PROGRESS
     if is_loading and broker.settings.brokertwin_commit_while_loading:
         refused, decided = _split_partitions(broker, request, set())
@@ -109,7 +103,7 @@ def handle(machine: Machine, request: Request) -> Decision:
 
 
 def _forward_to_zookeeper(
-    broker: Broker, group_id: str, decided: list[_Answer], state: PendingOffsetDeletions
+    broker: Broker, group_id: str, decided: list[_PartitionOutcome], state: PendingOffsetDeletions
 ) -> Decision:
     topics: dict[str, list[OffsetDeleteRequestPartition]] = {}
     for each in decided:
@@ -141,7 +135,7 @@ def complete(_broker: Broker, _waiting: PendingRequest) -> Decision:
 
 
 def _response(
-    refused: dict[str, list[OffsetDeleteResponsePartition]], decided: list[_Answer]
+    refused: dict[str, list[OffsetDeleteResponsePartition]], decided: list[_PartitionOutcome]
 ) -> OffsetDeleteResponse:
     """Return the response: first the partitions that the broker rejects."""
     for each in decided:
@@ -157,10 +151,10 @@ def _response(
 
 def _split_partitions(
     broker: Broker, request: Request, subscribed: set[str] | None
-) -> tuple[dict[str, list[OffsetDeleteResponsePartition]], list[_Answer]]:
+) -> tuple[dict[str, list[OffsetDeleteResponsePartition]], list[_PartitionOutcome]]:
     """Return rejected partitions by topic, and the group's results."""
     refused: dict[str, list[OffsetDeleteResponsePartition]] = {}
-    decided: list[_Answer] = []
+    decided: list[_PartitionOutcome] = []
     for topic in request.body.topics:
         of_topic = _refusal(broker, request, topic.name)
         if of_topic is not Error.NONE:
@@ -170,7 +164,7 @@ def _split_partitions(
         for partition in topic.partitions:
             index = partition.partition_index
             if of_topic is Error.NONE and _exists(broker, topic.name, index):
-                decided.append(_Answer(topic.name, index, of_group))
+                decided.append(_PartitionOutcome(topic.name, index, of_group))
                 continue
             error = of_topic or Error.UNKNOWN_TOPIC_OR_PARTITION
             response = OffsetDeleteResponsePartition(partition_index=index, error_code=error)
@@ -189,7 +183,7 @@ def _exists(broker: Broker, name: str, partition: int) -> bool:
     return topic is not None and 0 <= partition < len(topic.partitions)
 
 
-def _tombstones(broker: Broker, group_id: str, decided: list[_Answer]) -> list[Record]:
+def _tombstones(broker: Broker, group_id: str, decided: list[_PartitionOutcome]) -> list[Record]:
     table = broker.tables.groups
     return [
         OffsetDeleted(group_id, each.topic, each.partition)

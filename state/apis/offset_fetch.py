@@ -88,13 +88,13 @@ class Forwarded(msgspec.Struct):
     """A request that was forwarded to other brokers for some groups.
 
     Attributes:
-        answers: results in the request's order; pending ones have 15 COORDINATOR_NOT_AVAILABLE.
+        responses: results in the request's order; pending ones have 15 COORDINATOR_NOT_AVAILABLE.
         awaited: positions of the groups requested from each broker.
         hidden: topics that the client may not see.
         topics: the topics requested in versions 1 to 7.
     """
 
-    answers: list[OffsetFetchResponseGroup]
+    responses: list[OffsetFetchResponseGroup] = msgspec.field(name="answers")
     awaited: dict[int, list[int]]
     hidden: list[str]
     topics: list[OffsetFetchRequestTopics] | None
@@ -154,10 +154,10 @@ def _kept_elsewhere(
 ) -> dict[int, list[int]]:
     """Return positions of the groups kept elsewhere, by machine."""
     found: dict[int, list[int]] = {}
-    may_ask = broker.settings.brokertwin_forward_offset_fetch or zookeeper_offsets.is_enabled(
+    may_forward = broker.settings.brokertwin_forward_offset_fetch or zookeeper_offsets.is_enabled(
         broker
     )
-    if not may_ask or request.is_from_machine:
+    if not may_forward or request.is_from_machine:
         return found
     for place, wanted in enumerate(requested):
         keeper = zookeeper_offsets.offset_store(broker, wanted.group_id)
@@ -183,10 +183,10 @@ def _forward(
     sent = dict[int, OffsetFetchRequestGroup]()
     for place, wanted in enumerate(requested):
         if place not in elsewhere:
-            state.answers.append(_group(broker, request, wanted))
+            state.responses.append(_group(broker, request, wanted))
             continue
         seen, refused = _split_topics(broker, request, wanted.topics or [])
-        state.answers.append(
+        state.responses.append(
             OffsetFetchResponseGroup(
                 group_id=wanted.group_id, topics=refused, error_code=Error.COORDINATOR_NOT_AVAILABLE
             )
@@ -213,8 +213,8 @@ def resume(
     for place, result in zip(state.awaited.pop(message.receiver), response.groups, strict=True):
         result.topics = [topic for topic in result.topics if topic.name not in state.hidden]
         if result.error_code == Error.NONE:
-            result.topics += state.answers[place].topics
-        state.answers[place] = result
+            result.topics += state.responses[place].topics
+        state.responses[place] = result
     if state.awaited:
         return Decision(condition=Condition(waiting.deadline, [], msgspec.msgpack.encode(state)))
     return complete(broker, waiting, state)
@@ -223,11 +223,11 @@ def resume(
 def complete(_broker: Broker, waiting: PendingRequest, state: Forwarded | None = None) -> Decision:
     """Respond with the results so far."""
     state = state or decode_item(waiting.state, Forwarded)
-    for response in state.answers:
+    for response in state.responses:
         if response.error_code != Error.NONE:
             response.topics = []
     version = waiting.header.request_api_version
-    return Decision(response=_response(version, state.answers, state.topics))
+    return Decision(response=_response(version, state.responses, state.topics))
 
 
 def _not_coordinator(

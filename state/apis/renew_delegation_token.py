@@ -15,7 +15,7 @@ Sources: `KafkaApis.handleRenewTokenRequest`, `DelegationTokenControlManager` in
 """
 
 from brokertwin.state.access import delegation_tokens
-from brokertwin.state.access.delegation_tokens import Token
+from brokertwin.state.access.delegation_tokens import Token, TokenRefusal
 from brokertwin.state.cluster.machines import Controller
 from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
@@ -31,12 +31,9 @@ from brokertwin.state.core.wire.generated.renew_delegation_token import (
 def handle(controller: Controller, request: Request) -> Decision:
     """Write the token with its new expiry time."""
     body: RenewDelegationTokenRequest = request.body
-    refused = delegation_tokens.refusal(body.edge)
-    if refused is not None:
-        return _refuse(*refused)
-    token = of_edge(controller, body.edge)
-    if token is None:
-        return _refuse(Error.DELEGATION_TOKEN_NOT_FOUND)
+    token = requested_token(controller, body.edge)
+    if isinstance(token, TokenRefusal):
+        return _refuse(*token)
     if token.is_expired(controller.now):
         return _refuse(Error.DELEGATION_TOKEN_EXPIRED)
     if not token.may_be_renewed_by(request.principal):
@@ -49,9 +46,14 @@ def handle(controller: Controller, request: Request) -> Decision:
     return Decision(records=[token.written(expiry)], response=response)
 
 
-def of_edge(controller: Controller, edge: TokenEdge) -> Token | None:
-    """Return the token whose HMAC the client sent."""
-    return delegation_tokens.by_digest(controller.tables.metadata, controller.prefix, edge.digest)
+def requested_token(controller: Controller, edge: TokenEdge) -> Token | TokenRefusal:
+    """Return the token whose HMAC the client sent, or the error of the request."""
+    refused = delegation_tokens.refusal(edge)
+    if refused is not None:
+        return refused
+    table, prefix = controller.tables.metadata, controller.prefix
+    token = delegation_tokens.by_digest(table, prefix, edge.digest)
+    return token or TokenRefusal(Error.DELEGATION_TOKEN_NOT_FOUND, 0)
 
 
 def _refuse(error: Error, time: int = 0) -> Decision:

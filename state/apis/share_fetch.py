@@ -78,12 +78,12 @@ class Shown(msgspec.Struct, array_like=True):
     """A partition in the response."""
 
     topic_id: str
-    answer: ShareFetchResponsePartitionData
+    response: ShareFetchResponsePartitionData
 
     @property
     def place(self) -> TopicPartitionId:
         """Topic id and partition."""
-        return self.topic_id, self.answer.partition_index
+        return self.topic_id, self.response.partition_index
 
 
 class DelayedShareFetch(msgspec.Struct, array_like=True):
@@ -92,27 +92,27 @@ class DelayedShareFetch(msgspec.Struct, array_like=True):
     Attributes:
         epoch: share session epoch of the request.
         outcomes: results of the acknowledgements.
-        questions: number of pending requests to share coordinators.
+        pending_requests: number of pending requests to share coordinators.
         shown: partitions of the response; complete if `is_read`.
         deadline: end of max wait, in ms since 1970.
         gives_up_at: end of the share coordinators' time, in ms since 1970.
         error: error of the response after the wait.
         is_lost: whether the connection has ended.
-        is_unanswerable: whether a topic is unknown; the response is then an error.
+        has_unknown_topic: whether a topic is unknown; the response is then an error.
         loads: number of pending requests that load the state of a share partition.
     """
 
     read: ShareRead
     epoch: int
     outcomes: list[AcknowledgementResult]
-    questions: int
+    pending_requests: int
     shown: list[Shown]
     deadline: int
     gives_up_at: int
     is_read: bool = False
     error: int = 0
     is_lost: bool = False
-    is_unanswerable: bool = False
+    has_unknown_topic: bool = False
     loads: int = 0
 
 
@@ -139,7 +139,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     )
     state = _state(broker, request, places)
     named = [topic.topic_id for topic in body.topics] + [topic_id for topic_id, _ in places]
-    state.is_unanswerable = body.share_session_epoch != FINAL_EPOCH and any(
+    state.has_unknown_topic = body.share_session_epoch != FINAL_EPOCH and any(
         broker.topic_by_id(topic_id) is None for topic_id in named
     )
     limit = quota_rates.fetch_limit(broker, request.principal, request.header.client_id)
@@ -152,9 +152,9 @@ def handle(broker: Broker, request: Request) -> Decision:
     if places and body.share_acquire_mode not in ACQUIRE_MODES:
         return joined(effects, _refuse(Error.UNKNOWN_SERVER_ERROR))
     _begin(broker, request, state, effects.messages)
-    questions = [each.body for each in effects.messages]
-    state.questions = len(questions)
-    state.loads = sum(isinstance(each, ReadShareGroupStateRequest) for each in questions)
+    requests = [each.body for each in effects.messages]
+    state.pending_requests = len(requests)
+    state.loads = sum(isinstance(each, ReadShareGroupStateRequest) for each in requests)
     decision = joined(effects, _try(broker, request, state))
     return _retry_woken(broker, decision) if decision.messages or decision.copies else decision
 
@@ -174,8 +174,8 @@ def joined(effects: Decision, decision: Decision) -> Decision:
 
 def _is_false_renewal(request: Request) -> bool:
     body: ShareFetchRequest = request.body
-    asks = body.max_bytes or body.min_bytes or body.max_records or body.max_wait_ms
-    return request.version >= RENEWAL_VERSION and body.is_renew_ack and bool(asks)
+    fetches = body.max_bytes or body.min_bytes or body.max_records or body.max_wait_ms
+    return request.version >= RENEWAL_VERSION and body.is_renew_ack and bool(fetches)
 
 
 def _has_acknowledgements(body: ShareFetchRequest) -> bool:
@@ -198,10 +198,10 @@ def _open(broker: Broker, request: Request, effects: Decision) -> list[TopicPart
             effects.messages += share_partitions.reload_group(broker, group_id)
         opened = (broker, group_id, member_id, wanted, connection)
         if not share_sessions.open_session(*opened):
-            forsaken = share_sessions.idle_session(broker)
-            if forsaken is None:
+            idle = share_sessions.idle_session(broker)
+            if idle is None:
                 return Error.SHARE_SESSION_LIMIT_REACHED
-            joined(close(broker, *forsaken), effects)
+            joined(close(broker, *idle), effects)
             share_sessions.open_session(*opened)
         return list(dict.fromkeys(wanted))
     session = share_sessions.continue_session(broker, group_id, member_id, epoch)
@@ -300,7 +300,7 @@ def _try(broker: Broker, request: Asked, state: DelayedShareFetch, looks: bool =
         state.shown += [Shown(place[0], response) for place, response in found.items()]
         state.is_read = True
         woken = [broker.log_key(*at) for at, each in found.items() if not each.error_code]
-    is_done = state.is_read and not state.questions
+    is_done = state.is_read and not state.pending_requests
     decision = _respond(broker, request, state) if is_done else _wait(broker, state)
     decision.woken += woken
     return decision
@@ -308,7 +308,7 @@ def _try(broker: Broker, request: Asked, state: DelayedShareFetch, looks: bool =
 
 def _wait(broker: Broker, state: DelayedShareFetch) -> Decision:
     deadline = state.deadline
-    if state.questions and (state.is_read or deadline <= broker.now):
+    if state.pending_requests and (state.is_read or deadline <= broker.now):
         deadline = state.gives_up_at
     logs = [broker.log_key(*place) for place in state.read.places if not state.is_read]
     return Decision(condition=Condition(deadline, logs, msgspec.msgpack.encode(state)))
@@ -319,7 +319,7 @@ def _respond(broker: Broker, request: Asked, state: DelayedShareFetch) -> Decisi
     read, shown = state.read, state.shown
     if state.is_lost:
         return _release(broker, state)
-    if state.is_unanswerable:
+    if state.has_unknown_topic:
         return _refuse(Error.UNKNOWN_SERVER_ERROR)
     throttle = _throttle_ms(broker, request, state)
     if throttle:
@@ -357,7 +357,7 @@ def _respond(broker: Broker, request: Asked, state: DelayedShareFetch) -> Decisi
 def _in_order(
     broker: Broker, shown: list[Shown]
 ) -> dict[TopicPartitionId, ShareFetchResponsePartitionData]:
-    by_place = {each.place: each.answer for each in shown}
+    by_place = {each.place: each.response for each in shown}
     topics = {topic_id: broker.topic_by_id(topic_id) for topic_id, _ in by_place}
     names = {topic_id: topic.name for topic_id, topic in topics.items() if topic is not None}
     ordered = result_order.fetched({place: names.get(place[0], "") for place in by_place})
@@ -373,11 +373,11 @@ def _throttle_ms(broker: Broker, request: Asked, state: DelayedShareFetch) -> in
     if state.epoch not in (FIRST_EPOCH, FINAL_EPOCH):
         session = share_sessions.find(broker, state.read.group_id, state.read.member_id)
     shown = [
-        (each.topic_id, each.answer)
+        (each.topic_id, each.response)
         for each in state.shown
         if session is None
         or session.would_show(
-            each.place, bool(each.answer.acquired_records), bool(each.answer.error_code)
+            each.place, bool(each.response.acquired_records), bool(each.response.error_code)
         )
     ]
     return quota_rates.throttle_ms(broker, limit, response_size.size_of(shown))
@@ -385,7 +385,7 @@ def _throttle_ms(broker: Broker, request: Asked, state: DelayedShareFetch) -> in
 
 def _is_shown(broker: Broker, read: ShareRead, is_open: bool, each: Shown) -> bool:
     """True if the response names the partition, in a session or not."""
-    has_records, has_error = bool(each.answer.acquired_records), bool(each.answer.error_code)
+    has_records, has_error = bool(each.response.acquired_records), bool(each.response.error_code)
     if not is_open:
         return has_records or has_error
     session = share_sessions.change_session(broker, read.group_id, read.member_id)
@@ -398,7 +398,7 @@ def _release(broker: Broker, state: DelayedShareFetch) -> Decision:
     Pending requests for them are checked after this one ends: many connections may end at once.
     """
     read = state.read
-    places = [each.place for each in state.shown if each.answer.acquired_records]
+    places = [each.place for each in state.shown if each.response.acquired_records]
     decision = _refuse(Error.SHARE_SESSION_NOT_FOUND)
     decision.messages = share_partitions.release_records(
         broker, read.group_id, read.member_id, places
@@ -447,7 +447,7 @@ def _retry(broker: Broker, log: str, effects: Decision, group_id: str | None = N
         waited = pending.get_request(table, event_id)
         if waited is None or waited.is_held or waited.api_key != API.key:
             continue
-        if log not in waited.logs:  # answered since it was added to the list
+        if log not in waited.logs:  # resumed since it was added to the list
             continue
         is_meant = group_id in (None, _state_of(waited).read.group_id)
         if is_meant and ready(broker, waited):
@@ -501,7 +501,7 @@ def resume(
 ) -> Decision:
     """Handle a share coordinator's response to a read or a write."""
     state = _state_of(waiting)
-    state.questions -= 1
+    state.pending_requests -= 1
     if isinstance(response, ReadShareGroupStateResponse):
         read, looks = share_partitions.on_read_response(broker, message, response), True
         woken, messages = read.woken, read.messages
@@ -521,13 +521,13 @@ def complete(broker: Broker, waiting: PendingRequest) -> Decision:
     state = _state_of(waiting)
     if state.error:
         return _refuse(Error(state.error))
-    if state.questions and broker.now >= state.gives_up_at:
+    if state.pending_requests and broker.now >= state.gives_up_at:
         for each in state.outcomes:
             each.error = each.error or Error.COORDINATOR_NOT_AVAILABLE
             share_partitions.forget(broker, (state.read.group_id, *each.place))
         for place in state.read.places:
             share_partitions.fail_loading(broker, (state.read.group_id, *place))
-        state.questions = state.loads = 0
+        state.pending_requests = state.loads = 0
     return _try(broker, waiting, state)
 
 

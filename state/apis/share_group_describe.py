@@ -10,7 +10,6 @@ from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.wire.generated.share_group_describe import (
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
@@ -23,8 +22,6 @@ from brokertwin.state.groups import describing, share_offsets
 from brokertwin.state.groups.describing import DescribeSpec
 from brokertwin.state.groups.share_group import ShareGroup, ShareGroupMember
 from brokertwin.state.groups.simple_assignor import SIMPLE
-
-NOT_ASKED = -(2**31)
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -74,19 +71,11 @@ def _member(broker: Broker, member: ShareGroupMember) -> ShareGroupDescribeRespo
     )
 
 
-def _refused(
-    group_id: str, error: Error, message: str | None = None
-) -> ShareGroupDescribeResponseDescribedGroup:
-    return ShareGroupDescribeResponseDescribedGroup(
-        group_id=group_id, error_code=error, error_message=message
-    )
-
-
 _SHARES = DescribeSpec(
     features.SHARE,
     ShareGroup,
     "a share group",
-    _refused,
+    ShareGroupDescribeResponseDescribedGroup,
     _of,
     _topics_in,
     messages=share_offsets.ERROR_MESSAGES,

@@ -21,29 +21,27 @@ the assignment if it has changed, or if the member joins or names topics.
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.apis import earlier_writes
+from brokertwin.state.apis.share_requests import MEMBER_ID_CHARACTERS_MAX
 from brokertwin.state.cluster import coordinators, features, group_configs
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.wire.generated.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
     ShareGroupHeartbeatResponseAssignment,
     ShareGroupHeartbeatResponseTopicPartitions,
 )
-from brokertwin.state.groups import share_group_coordinator
-from brokertwin.state.groups.assignments import Target
+from brokertwin.state.groups import group_rules, share_group_coordinator
+from brokertwin.state.groups.assignments import Target, as_sets
 from brokertwin.state.groups.consumer_group import JOIN_EPOCH, LEAVE_EPOCH, Rejection
 from brokertwin.state.groups.share_group_coordinator import (
     ShareGroupCoordinator,
     ShareHeartbeat,
     ShareHeartbeatResult,
 )
-
-MEMBER_ID_LENGTH_MAX = 36
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -82,7 +80,7 @@ def _refusal(broker: Broker, request: Request) -> Rejection | None:
         return Rejection(Error.UNSUPPORTED_VERSION, None)
     if not broker.allows(request, Operation.READ, ResourceType.GROUP, body.group_id):
         return Rejection(Error.GROUP_AUTHORIZATION_FAILED, None)
-    if not 0 < len(body.member_id) <= MEMBER_ID_LENGTH_MAX:
+    if not 0 < len(body.member_id) <= MEMBER_ID_CHARACTERS_MAX:
         return Rejection(Error.INVALID_REQUEST, None)
     if broker.denied_topics(request, Operation.DESCRIBE, body.subscribed_topic_names or []):
         return Rejection(Error.TOPIC_AUTHORIZATION_FAILED, None)
@@ -95,10 +93,11 @@ def _refusal(broker: Broker, request: Request) -> Rejection | None:
 
 def _invalid(body: ShareGroupHeartbeatRequest) -> str | None:
     """Return Kafka's error message for a request invalid in any group."""
-    named = (("MemberId", body.member_id), ("GroupId", body.group_id), ("RackId", body.rack_id))
-    for name, value in named:
-        if value is not None and not value.strip():
-            return f"{name} can't be empty."
+    blank = group_rules.blank_field(
+        ("MemberId", body.member_id), ("GroupId", body.group_id), ("RackId", body.rack_id)
+    )
+    if blank is not None:
+        return blank
     if body.member_epoch == JOIN_EPOCH and not body.subscribed_topic_names:
         return "SubscribedTopicNames must be set in first request."
     return "MemberEpoch is invalid." if body.member_epoch < LEAVE_EPOCH else None
@@ -127,11 +126,7 @@ def _leave(body: ShareGroupHeartbeatRequest, coordinator: ShareGroupCoordinator)
 def _has_assignment(body: ShareGroupHeartbeatRequest, beat: ShareHeartbeatResult) -> bool:
     """True if the response has the assignment."""
     is_full = body.member_epoch == JOIN_EPOCH or body.subscribed_topic_names is not None
-    return is_full or _sets(beat.before.assigned) != _sets(beat.after.assigned)
-
-
-def _sets(assigned: Target) -> dict[Uuid, set[int]]:
-    return {topic_id: set(partitions) for topic_id, partitions in assigned.items()}
+    return is_full or as_sets(beat.before.assigned) != as_sets(beat.after.assigned)
 
 
 def _assignment(assigned: Target) -> ShareGroupHeartbeatResponseAssignment:

@@ -31,11 +31,11 @@ def topics_of(topology: StreamsGroupHeartbeatRequestTopology) -> Iterator[str]:
         yield from (topic.name for topic in part.state_changelog_topics)
 
 
-def topology_of(said: StreamsGroupHeartbeatRequestTopology | None) -> StreamsTopology | None:
+def topology_of(topology: StreamsGroupHeartbeatRequestTopology | None) -> StreamsTopology | None:
     """Convert a request's topology to a record's."""
-    if said is None:
+    if topology is None:
         return None
-    return StreamsTopology(said.epoch, [_subtopology(part) for part in said.subtopologies])
+    return StreamsTopology(topology.epoch, [_subtopology(part) for part in topology.subtopologies])
 
 
 def _subtopology(part: StreamsGroupHeartbeatRequestSubtopology) -> streams_records.Subtopology:
@@ -68,20 +68,20 @@ def _infos(topics: list[StreamsTopicInfo]) -> list[streams_records.TopicInfo]:
     ]
 
 
-def endpoint_of(said: StreamsEndpoint | None) -> streams_records.Endpoint | None:
+def endpoint_of(endpoint: StreamsEndpoint | None) -> streams_records.Endpoint | None:
     """Convert a request's endpoint to a record's."""
-    return None if said is None else streams_records.Endpoint(said.host, said.port)
+    return None if endpoint is None else streams_records.Endpoint(endpoint.host, endpoint.port)
 
 
-def endpoint_told(known: streams_records.Endpoint | None) -> StreamsEndpoint | None:
+def endpoint_response(known: streams_records.Endpoint | None) -> StreamsEndpoint | None:
     """Convert a record's endpoint to a response's."""
     return None if known is None else StreamsEndpoint(host=known.host, port=known.port)
 
 
-def tasks_of(said: list[StreamsTaskIds]) -> Tasks:
+def tasks_of(task_ids: list[StreamsTaskIds]) -> Tasks:
     """Group tasks by subtopology."""
     tasks: Tasks = {}
-    for each in said:
+    for each in task_ids:
         tasks.setdefault(each.subtopology_id, []).extend(each.partitions)
     return tasks
 
@@ -102,7 +102,7 @@ def sorted_tasks(tasks: Mapping[str, Iterable[int]]) -> list[StreamsTaskIds]:
     ]
 
 
-def endpoints_told(
+def endpoint_partitions(
     known: list[EndpointPartitions] | None,
 ) -> list[EndpointToPartitions] | None:
     """Convert the partitions of each instance to a response's."""

@@ -6,13 +6,12 @@ and their order. After a heartbeat has found all topics, internal topics have th
 partition counts; until then those of the first member's topology.
 """
 
-from brokertwin.state.apis.streams_bodies import endpoint_told, sorted_tasks
+from brokertwin.state.apis.streams_bodies import endpoint_response, sorted_tasks
 from brokertwin.state.cluster import features
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import kafka_apis, streams_records
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.java_hashes import hash_order
 from brokertwin.state.core.streams_records import TargetTasks
 from brokertwin.state.core.wire.generated.shared import StreamsKeyValue, StreamsTopicInfo
@@ -29,8 +28,6 @@ from brokertwin.state.groups import describing, streams_live
 from brokertwin.state.groups.describing import DescribeSpec
 from brokertwin.state.groups.streams_group import StreamsGroup, StreamsMember
 from brokertwin.state.groups.topology_topics import ConfiguredTopology, StreamsInternalTopic
-
-NOT_ASKED = -(2**31)
 
 
 def handle(broker: Broker, request: Request) -> Decision:
@@ -144,7 +141,7 @@ def _member(
         client_host=member.client_host,
         topology_epoch=member.topology_epoch,
         process_id=member.process_id,
-        user_endpoint=endpoint_told(member.user_endpoint),
+        user_endpoint=endpoint_response(member.user_endpoint),
         client_tags=_pairs(tags),
         assignment=StreamsGroupDescribeResponseAssignment(
             active_tasks=sorted_tasks(member.assigned.active),
@@ -163,19 +160,11 @@ def _pairs(values: dict[str, str]) -> list[StreamsKeyValue]:
     return [StreamsKeyValue(key=key, value=value) for key, value in values.items()]
 
 
-def _refused(
-    group_id: str, error: Error, message: str | None = None
-) -> StreamsGroupDescribeResponseDescribedGroup:
-    return StreamsGroupDescribeResponseDescribedGroup(
-        group_id=group_id, error_code=error, error_message=message
-    )
-
-
 _STREAMS = DescribeSpec(
     features.STREAMS,
     StreamsGroup,
     "a streams group",
-    _refused,
+    StreamsGroupDescribeResponseDescribedGroup,
     _of,
     _topics_in,
     denied_message="The described group uses topics that the client is not authorized to describe.",

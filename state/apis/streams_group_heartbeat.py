@@ -49,7 +49,12 @@ from brokertwin.state.core.wire.generated.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequestTopology,
     StreamsGroupHeartbeatResponse,
 )
-from brokertwin.state.groups import streams_coordinator, streams_topics, topology_topics
+from brokertwin.state.groups import (
+    group_rules,
+    streams_coordinator,
+    streams_topics,
+    topology_topics,
+)
 from brokertwin.state.groups.consumer_group import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -148,10 +153,11 @@ def _unsupported(body: StreamsGroupHeartbeatRequest) -> str | None:
 
 def _invalid(body: StreamsGroupHeartbeatRequest) -> str | None:
     """Return Kafka's error message for a request invalid in any group."""
-    named = (("MemberId", body.member_id), ("GroupId", body.group_id), ("RackId", body.rack_id))
-    for name, value in named:
-        if value is not None and not value.strip():
-            return f"{name} can't be empty."
+    blank = group_rules.blank_field(
+        ("MemberId", body.member_id), ("GroupId", body.group_id), ("RackId", body.rack_id)
+    )
+    if blank is not None:
+        return blank
     epoch = body.member_epoch
     if epoch == JOIN_EPOCH:
         why = _invalid_join(body)
@@ -255,7 +261,7 @@ def _response(
         heartbeat_interval_ms=interval,
         status=_statuses(broker, group_id, beat, denied),
         endpoint_information_epoch=beat.endpoint_epoch,
-        partitions_by_user_endpoint=streams_bodies.endpoints_told(beat.endpoints),
+        partitions_by_user_endpoint=streams_bodies.endpoint_partitions(beat.endpoints),
     )
     if beat.sends_tasks:
         active = {part: list(numbers) for part, numbers in after.assigned.active.items()}

@@ -21,7 +21,7 @@ resting             the part of a cell that survives a restart of its process
 cleaned_logs        results of the log cleaner at the edge
 metadata_reading    a broker reads a metadata record
 follower_sessions   fetch sessions of followers at their leaders
-broker_changes      brokers stop, start and are cut off; replicas_of: what this affects
+broker_changes      brokers stop, start and are cut off
 
 The loop contains no rules of Kafka: they belong to the room of their system.
 """

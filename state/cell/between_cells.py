@@ -132,13 +132,13 @@ def others(settings: CellSettings) -> list[str]:
 
 def is_repeat(table: Table, settings: CellSettings, event: Event) -> bool:
     """Whether an event of another cell was accepted before, or its sender has restarted since."""
-    last = _heard(table, settings, event.sender)
+    last = _received(table, settings, event.sender)
     return (event.incarnation, event.sequence) <= (last.incarnation, last.sequence)
 
 
 def is_next(table: Table, settings: CellSettings, event: Event) -> bool:
     """Whether an event of another cell is the one after the last accepted."""
-    last = _heard(table, settings, event.sender)
+    last = _received(table, settings, event.sender)
     following = last.sequence + 1 if event.incarnation == last.incarnation else 1
     return event.incarnation >= last.incarnation and event.sequence == following
 
@@ -148,7 +148,7 @@ def take(table: Table, event: Event) -> None:
     table.put(f"heard/{event.sender}", Count(event.incarnation, event.sequence))
 
 
-def _heard(table: Table, settings: CellSettings, sender: str) -> Count:
+def _received(table: Table, settings: CellSettings, sender: str) -> Count:
     last = table.get(f"heard/{sender}", Count)
     if last is None or last.incarnation < settings.incarnation:
         return Count(settings.incarnation, 0)
@@ -188,7 +188,7 @@ class Outward:
         """Add a metadata record for the brokers of this cell, and for every other cell."""
         self._inner.publish(record, brokers)
         for cell in others(self._settings):
-            self._tell(cell, Kind.METADATA, MetadataEvent(record))
+            self._send_event(cell, Kind.METADATA, MetadataEvent(record))
 
     def send(self, messages: Sequence[Sent]) -> None:
         """Add messages of a machine to any machine."""
@@ -200,20 +200,22 @@ class Outward:
             if holds(self._settings, message.receiver):
                 self._inner.send([message])
             elif not isinstance(message, Message) or arrives(self._table, message):
-                self._tell(cell_of(self._settings, message.receiver), *_told(message))
+                self._send_event(
+                    cell_of(self._settings, message.receiver), *_event_content(message)
+                )
 
     def _is_cut(self, copy: ReplicaFetch | ReplicaAnswer) -> bool:
         """Whether a broker of this cell is cut off from others."""
         return network.is_cut(self._table, copy.sender, copy.sender)
 
-    def register(self, told: RegistrationEvent) -> None:
+    def register(self, content: RegistrationEvent) -> None:
         """Inform the controller that a broker of this cell has stopped, or is back."""
-        self._tell(cell_of(self._settings, CONTROLLER), Kind.REGISTRATION, told)
+        self._send_event(cell_of(self._settings, CONTROLLER), Kind.REGISTRATION, content)
 
     def cut_off(self, broker: int) -> None:
         """Inform leaders in other cells that a broker of this cell does not reach them."""
         for cell in others(self._settings):
-            self._tell(cell, Kind.CUT_OFF, CutOffEvent(broker))
+            self._send_event(cell, Kind.CUT_OFF, CutOffEvent(broker))
 
     def next(self) -> Step | None:
         """Return the next delivery in this cell."""
@@ -221,8 +223,8 @@ class Outward:
 
     def answer(self, message: Message, response: Body) -> None:
         """Send a reply to a machine of another cell."""
-        told = ReplyEvent(_message_told(message), msgspec.Raw(_json.encode(response)))
-        self._tell(cell_of(self._settings, message.sender), Kind.ANSWER, told)
+        content = ReplyEvent(_message_event(message), msgspec.Raw(_json.encode(response)))
+        self._send_event(cell_of(self._settings, message.sender), Kind.ANSWER, content)
 
     def forward(self, request: Event) -> None:
         """Forward a client's request to the controller, whose cell responds to the client."""
@@ -231,24 +233,26 @@ class Outward:
 
     def arrive(self, event: Event) -> tuple[Message, Body] | None:
         """Deliver the content of an event of another cell; return a reply instead."""
-        told: Any
+        content: Any
         if event.kind is Kind.METADATA:
-            told = msgspec.json.decode(event.told, type=MetadataEvent)
-            there = network.missed_by(self._table, told.record, self._settings.brokers_here)
-            self._inner.publish(told.record, there)
+            content = msgspec.json.decode(event.told, type=MetadataEvent)
+            there = network.missed_by(self._table, content.record, self._settings.brokers_here)
+            self._inner.publish(content.record, there)
         elif event.kind is Kind.MESSAGE:
-            told = msgspec.json.decode(event.told, type=MessageEvent)
-            self._inner.send([_message(told)])
+            content = msgspec.json.decode(event.told, type=MessageEvent)
+            self._inner.send([_message(content)])
         elif event.kind in _COPIES:
             self._inner.send([msgspec.json.decode(event.told, type=_COPIES[event.kind])])
         else:
-            told = msgspec.json.decode(event.told, type=ReplyEvent)
-            response_type = BUILT[told.message.api_key].response_type
-            assert response_type is not None, told.message.api_key
-            return _message(told.message), msgspec.json.decode(told.response, type=response_type)
+            content = msgspec.json.decode(event.told, type=ReplyEvent)
+            response_type = BUILT[content.message.api_key].response_type
+            assert response_type is not None, content.message.api_key
+            return _message(content.message), msgspec.json.decode(
+                content.response, type=response_type
+            )
         return None
 
-    def _tell(self, cell: str, kind: Kind, told: msgspec.Struct) -> None:
+    def _send_event(self, cell: str, kind: Kind, content: msgspec.Struct) -> None:
         number = self._following(cell)
         cause = self._event
         topic_ids = cause.choices.topic_ids if cause is not None and cause.choices else {}
@@ -258,7 +262,7 @@ class Outward:
             nonce=cause.nonce if cause is not None else "",
             choices=Choices(topic_ids=topic_ids) if topic_ids else None,
             of=self.cause,
-            told=msgspec.Raw(_json.encode(told)),
+            told=msgspec.Raw(_json.encode(content)),
         )
         self._leave(cell, kind, event, number)
 
@@ -294,15 +298,15 @@ def broker_cut_off(event: Event) -> int:
     return msgspec.json.decode(event.told, type=CutOffEvent).broker
 
 
-def _told(sent: Sent) -> tuple[Kind, msgspec.Struct]:
+def _event_content(sent: Sent) -> tuple[Kind, msgspec.Struct]:
     """Return the kind and the content of the event for another cell."""
     assert not isinstance(sent, HandOver | LeaderAndIsr), "they stay within a cell"
     if isinstance(sent, Message):
-        return Kind.MESSAGE, _message_told(sent)
+        return Kind.MESSAGE, _message_event(sent)
     return next(kind for kind, each in _COPIES.items() if isinstance(sent, each)), sent
 
 
-def _message_told(message: Message) -> MessageEvent:
+def _message_event(message: Message) -> MessageEvent:
     return MessageEvent(
         message.sender,
         message.receiver,
@@ -314,14 +318,14 @@ def _message_told(message: Message) -> MessageEvent:
     )
 
 
-def _message(told: MessageEvent) -> Message:
-    body = msgspec.json.decode(told.body, type=BUILT[told.api_key].request_type)
+def _message(content: MessageEvent) -> Message:
+    body = msgspec.json.decode(content.body, type=BUILT[content.api_key].request_type)
     return Message(
-        told.sender,
-        told.receiver,
-        told.api_key,
+        content.sender,
+        content.receiver,
+        content.api_key,
         body,
-        told.context,
-        told.version,
-        told.awaited_by,
+        content.context,
+        content.version,
+        content.awaited_by,
     )

@@ -7,12 +7,13 @@ The event goes to the cell of the broker. The controller, maybe in another cell
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
-from brokertwin.state.cell import between_cells, handover, replicas_of
+from brokertwin.state.cell import between_cells, handover
 from brokertwin.state.cell.between_cells import Outward, RegistrationEvent
 from brokertwin.state.cell.causes import Cause
 from brokertwin.state.cell.delivery import DeliveryOrder, undelayed
 from brokertwin.state.cell.effects import RecordEffects
 from brokertwin.state.cell.output_rows import EventRefusedError, Rows
+from brokertwin.state.cluster.coordinators import COORDINATED
 from brokertwin.state.cluster.machines import Broker, Controller, Machine
 from brokertwin.state.core import pending
 from brokertwin.state.core.decision import CONTROLLER, Decision, Message
@@ -24,7 +25,7 @@ from brokertwin.state.core.records import (
     Record,
 )
 from brokertwin.state.core.settings import CellSettings
-from brokertwin.state.core.tables import CellTables
+from brokertwin.state.core.tables import IN_MEMORY, CellTables
 from brokertwin.state.eras import high_watermark_truncation
 from brokertwin.state.replication import (
     checkpoints,
@@ -36,6 +37,7 @@ from brokertwin.state.replication import (
     network,
     registrations,
 )
+from brokertwin.state.replication.copying import Place
 from brokertwin.state.replication.registrations import BrokerControlState
 
 
@@ -147,11 +149,11 @@ class BrokerChanges(ABC):
         The heartbeat is last: the controller decides on it after the broker has read everything.
         """
         was_severed = network.is_severed(self._tables.cluster, broker)
-        unread, unsaid = network.rejoin(self._tables.cluster, broker)
+        unread, unsent = network.rejoin(self._tables.cluster, broker)
         if was_severed and not network.is_stopped(self._tables.cluster, broker):
             for record in unread:
                 self._here.publish(record, [broker])
-            self._delivery.send([undelayed(message) for message in unsaid])
+            self._delivery.send([undelayed(message) for message in unsent])
             self._until_quiet()
             if not registrations.has_session(self._tables.pending, broker):
                 self._register(RegistrationEvent(broker, False, False))
@@ -168,7 +170,7 @@ class BrokerChanges(ABC):
 
     def _follow_again(self, broker: int) -> None:
         """Let a broker that is back follow the leaders."""
-        pairs = replicas_of.pairs(self._knowing(broker), broker)
+        pairs = _pairs(self._knowing(broker), broker)
         followed = [place for _, follower, place in pairs if follower == broker]
         decision = high_watermark_truncation.become_follower(self._broker(broker), followed)
         self._carry_on(broker, decision)
@@ -179,7 +181,7 @@ class BrokerChanges(ABC):
     def _fetch_again(self, broker: int) -> None:
         """Send the fetches of a broker and of its followers."""
         followed: dict[int, list[copying.Place]] = {}
-        for _, follower, place in replicas_of.pairs(self._knowing(broker), broker):
+        for _, follower, place in _pairs(self._knowing(broker), broker):
             if not network.is_stopped(self._tables.cluster, follower):
                 followed.setdefault(follower, []).append(place)
         for follower, theirs in followed.items():
@@ -203,7 +205,7 @@ class BrokerChanges(ABC):
         for leader in self._settings.brokers_here:
             if network.is_stopped(self._tables.cluster, leader):
                 continue
-            for led_by, follower, place in replicas_of.pairs(self._broker(leader), broker):
+            for led_by, follower, place in _pairs(self._broker(leader), broker):
                 if led_by == leader:
                     copying.drop_pending_fetches(self._broker(leader), place, [follower])
 
@@ -211,18 +213,22 @@ class BrokerChanges(ABC):
         """Return a machine that knows the partitions: the controller, otherwise the broker."""
         return self._controller() if self._settings.has_controller else self._broker(broker)
 
-    def _register(self, told: RegistrationEvent) -> None:
+    def _register(self, registration: RegistrationEvent) -> None:
         """Let the controller, in any cell, fence, unfence or register a broker."""
-        controller, broker, is_gone = self._controller(), told.broker, told.is_stopped
+        controller, broker, is_gone = (
+            self._controller(),
+            registration.broker,
+            registration.is_stopped,
+        )
         known = controller.registration(broker)
         if not self._settings.has_controller:
             assert self._outward is not None, "another cell has the controller"
-            self._outward.register(told)
-        elif told.is_new and not is_gone:
-            if told.was_killed:
+            self._outward.register(registration)
+        elif registration.is_new and not is_gone:
+            if registration.was_killed:
                 self._alter(elections.broker_changes(controller, ended=broker))
             registrations.end_session(self._tables.pending, broker)
-            self._apply(CONTROLLER, registrations.restarted(controller, broker, told.start))
+            self._apply(CONTROLLER, registrations.restarted(controller, broker, registration.start))
             self._alter(elections.broker_changes(controller, started=broker))
         elif known.is_registered and known.is_fenced != is_gone:
             state = BrokerControlState.FENCED if is_gone else BrokerControlState.UNFENCED
@@ -237,7 +243,7 @@ class BrokerChanges(ABC):
 
         A killed or severed broker stays registered until its session ends.
         """
-        for place in replicas_of.coordinated(self._broker(broker), broker):
+        for place in _coordinated(self._broker(broker), broker):
             has_log = internal_logs.has_followers(self._broker(broker), place)
             self._carry_on(broker, handover.resign(self._broker(broker), place, has_log))
         for each in pending.everything(self._tables.pending):
@@ -245,12 +251,12 @@ class BrokerChanges(ABC):
                 self.drop(each.event_id)
         self._cut_off(broker)
         (checkpoints.crashed if is_killed else checkpoints.closed)(self._broker(broker))
-        replicas_of.forget(self._tables, broker)
+        _forget_memory(self._tables, broker)
         self._brokers.pop(broker, None)
         is_severed = network.is_severed(self._tables.cluster, broker)
         network.stop(self._tables.cluster, broker, is_killed)
         assert self._event is not None, "no broker stops by itself"
-        self._tell_gateways(broker, True, self._event.id)
+        self._notify_gateways(broker, True, self._event.id)
         if not is_killed and not is_severed:
             registrations.end_session(self._tables.pending, broker)
             self._register(RegistrationEvent(broker, True, False))
@@ -298,7 +304,41 @@ class BrokerChanges(ABC):
             )  # from now on leaders can add it to the in-sync replicas
         if network.registered(self._tables.cluster, record.broker, record.start):
             cause = f"registered/{record.broker}/{record.broker_epoch}"
-            self._tell_gateways(record.broker, False, cause)
+            self._notify_gateways(record.broker, False, cause)
 
-    def _tell_gateways(self, broker: int, is_stopped: bool, cause: str) -> None:
+    def _notify_gateways(self, broker: int, is_stopped: bool, cause: str) -> None:
         self._rows.broker_changed(cause, broker, is_stopped)
+
+
+def _pairs(machine: Machine, broker: int) -> list[tuple[int, int, Place]]:
+    """Return leader, follower and partition of all pairs that include the broker."""
+    return [
+        (partition.leader, each, (topic.topic_id, number))
+        for topic in machine.all_topics()
+        for number, partition in enumerate(topic.partitions)
+        for each in partition.replicas
+        if each != partition.leader and partition.leader >= 0 and broker in (each, partition.leader)
+    ]
+
+
+def _coordinated(machine: Machine, broker: int) -> list[Place]:
+    """Return the partitions of internal topics that the broker leads."""
+    topics = [machine.topic_by_name(name) for name in COORDINATED]
+    return [
+        (topic.topic_id, number)
+        for topic in topics
+        if topic is not None
+        for number, partition in enumerate(topic.partitions)
+        if partition.leader == broker
+    ]
+
+
+def _forget_memory(tables: CellTables, broker: int) -> None:
+    """Drop a broker's memory: sessions, timers, its knowledge of followers."""
+    for name in IN_MEMORY:
+        for key in tables[name].keys(f"{broker}/"):
+            if not checkpoints.is_on_disk(key):
+                tables[name].drop(key)
+    tables.fetch_sessions.derived.clear()
+    tables.client_instances.derived.clear()
+    pending.stop_timers(tables.pending, broker)

@@ -115,7 +115,7 @@ def check(cell: Cell, touched: Touched = ALL) -> list[str]:
         *share.check(tables, touched),
         *transactions.check(tables, running, touched),
         *_quiet_partitions(tables, touched),
-        *_waits(tables, touched),
+        *_orphaned_pending(tables, touched),
         *_deadline(cell),
     ]
 
@@ -236,7 +236,7 @@ def _of_cached(key: str) -> tuple[str, str, str, str]:
     return f"{broker}/active/{session_id}", f"{broker}/session/{session_id}", session_id, identity
 
 
-def _waits(tables: CellTables, touched: Touched) -> Violations:
+def _orphaned_pending(tables: CellTables, touched: Touched) -> Violations:
     """Check that nothing pending waits only for a missing log or session."""
     is_gone = touched.is_gone("logs", tables.logs, "log")
     is_gone = is_gone or touched.is_gone("fetch_sessions", tables.fetch_sessions, "session")
@@ -247,26 +247,28 @@ def _waits(tables: CellTables, touched: Touched) -> Violations:
         if _is_there(tables, watched):
             continue
         watch = tables.pending.get(key, pending.Watch)
-        waits = [pending.get(tables.pending, each) for each in (watch.event_ids if watch else ())]
+        watching = [
+            pending.get(tables.pending, each) for each in (watch.event_ids if watch else ())
+        ]
         is_session = "/session/" in watched
         has_topic = not is_session and _has_topic(tables, watched)
-        if not all(wait and _goes_on(tables, wait, is_session, has_topic) for wait in waits):
+        if not all(each and _goes_on(tables, each, is_session, has_topic) for each in watching):
             yield f"somebody waits for {watched}, which is not there"
 
 
-def _goes_on(tables: CellTables, wait: Pending, is_session: bool, has_topic: bool) -> bool:
+def _goes_on(tables: CellTables, item: Pending, is_session: bool, has_topic: bool) -> bool:
     """Whether something pending resumes without the log or session that is gone.
 
     A session can be closed or evicted. Another broker can lead a partition of an existing topic
     whose records a member of a share group waits for. In both cases time resumes the request. A
     Produce continues if one of its logs is deleted.
     """
-    if wait.deadline == NO_DEADLINE:
+    if item.deadline == NO_DEADLINE:
         return False
-    outlives = isinstance(wait, PendingRequest) and BUILT[wait.api_key].outlives_leader
+    outlives = isinstance(item, PendingRequest) and BUILT[item.api_key].outlives_leader
     if is_session or (has_topic and outlives):
         return True
-    return any(_is_there(tables, each) for each in wait.logs)
+    return any(_is_there(tables, each) for each in item.logs)
 
 
 def _has_topic(tables: CellTables, watched: str) -> bool:

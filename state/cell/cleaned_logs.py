@@ -10,12 +10,12 @@ from brokertwin.state.logs import cleaner
 _decoder = msgspec.json.Decoder(LogCleaned)
 
 
-def decide(broker: Broker, told: msgspec.Raw, seen: LogMark | None) -> LogCleaned | Refusal | None:
+def decide(broker: Broker, body: msgspec.Raw, seen: LogMark | None) -> LogCleaned | Refusal | None:
     """Return the record of a pass over a broker's log, or why it is impossible.
 
     None if the log has changed since the pass started (`seen`); the pass is repeated.
     """
-    cleaned = decode_body(told, _decoder)
+    cleaned = decode_body(body, _decoder)
     if isinstance(cleaned, Refusal):
         return cleaned
     assert isinstance(cleaned, LogCleaned), "as it was decoded"

@@ -92,7 +92,7 @@ class Committing(msgspec.Struct, array_like=True):
 
     Attributes:
         required: the offsets that high watermarks must reach.
-        answers: responses to pending requests.
+        responses: responses to pending requests.
         records: to apply after the commit.
         messages: to send after the commit.
         replies: to messages of other machines.
@@ -102,7 +102,7 @@ class Committing(msgspec.Struct, array_like=True):
     """
 
     required: list[Required]
-    answers: list[Prepared] = []
+    responses: list[Prepared] = []
     records: list[Record] = []
     messages: list[LateMessage] = []
     replies: list[Reply] = []
@@ -128,7 +128,7 @@ def suspend(
     broker: Broker,
     written: WrittenRecords,
     decision: Decision,
-    asked: Asked | None,
+    request: Asked | None,
     reply_to: Message | None,
 ) -> None:
     """Suspend the rest of a decision until its records are committed.
@@ -137,29 +137,29 @@ def suspend(
         broker: the coordinator.
         written: the records.
         decision: their decision.
-        asked: the request that it responds to, if any.
+        request: the request that it responds to, if any.
         reply_to: the message that it replies to, if any.
     """
     table = broker.tables.pending
-    answers = [_prepare_resumed(broker, each) for each in decision.resumed]
-    if asked is not None and decision.response is not None:
-        pending.add(table, _client(asked))
-        answers.append(_prepare(broker, asked, decision.response))
+    responses = [_prepare_resumed(broker, each) for each in decision.resumed]
+    if request is not None and decision.response is not None:
+        pending.add(table, _client(request))
+        responses.append(_prepare(broker, request, decision.response))
     replies = []
     if reply_to is not None and decision.response is not None:
         response = msgspec.msgpack.encode(decision.response)
         replies.append(Reply(delayed(reply_to), reply_to.awaited_by, response))
     late = [each for each in decision.messages if is_sent_when_committed(each)]
-    synced = _synced(asked, written.records) if asked is not None else []
-    refusals = _refusals(broker, asked, late)
-    is_awaited = bool(answers or replies or synced or refusals)
+    synced = _synced(request, written.records) if request is not None else []
+    refusals = _refusals(broker, request, late)
+    is_awaited = bool(responses or replies or synced or refusals)
     for transactional_id in _ids(written.late):
         transactional_ids.begin_write(broker, transactional_id)
     _add(
         broker,
         Committing(
             required=written.required,
-            answers=[each for each in answers if each is not None],
+            responses=[each for each in responses if each is not None],
             records=written.late,
             messages=[delayed(message) for message in late],
             replies=replies,
@@ -171,21 +171,21 @@ def suspend(
     )
 
 
-def _synced(asked: Asked, records: list[Record]) -> list[Synced]:
+def _synced(request: Asked, records: list[Record]) -> list[Synced]:
     """Return the group of a SyncGroup with assignments."""
-    if not BUILT[asked.header.request_api_key].completes_syncs:
+    if not BUILT[request.header.request_api_key].completes_syncs:
         return []
     groups = [each for each in records if isinstance(each, GroupMetadataWritten)]
     return [Synced(each.group_id, each.metadata.generation) for each in groups]
 
 
-def _refusals(broker: Broker, asked: Asked | None, late: list[Message]) -> list[Prepared]:
+def _refusals(broker: Broker, request: Asked | None, late: list[Message]) -> list[Prepared]:
     """Return the response of a request that continues with messages, if they are not sent."""
-    if asked is None or not any(each.awaited_by == asked.event_id for each in late):
+    if request is None or not any(each.awaited_by == request.event_id for each in late):
         return []
-    response_type = BUILT[asked.header.request_api_key].response_type
-    assert response_type is not None, asked.header.request_api_key
-    return [_prepare(broker, asked, response_type())]
+    response_type = BUILT[request.header.request_api_key].response_type
+    assert response_type is not None, request.header.request_api_key
+    return [_prepare(broker, request, response_type())]
 
 
 def is_sent_when_committed(message: Message) -> bool:
@@ -194,15 +194,15 @@ def is_sent_when_committed(message: Message) -> bool:
 
 
 def earlier(
-    broker: Broker, response: Body, asked: Asked | None, reply_to: Message | None
+    broker: Broker, response: Body, request: Asked | None, reply_to: Message | None
 ) -> list[Required]:
     """Return the earlier writes that a response without records waits for."""
     body: Body | None
     if reply_to is not None:
         api, body = BUILT[reply_to.api_key], reply_to.body
-    elif asked is not None:
-        api = BUILT[asked.header.request_api_key]
-        body = asked.body if isinstance(asked, Request) else _pending_body(api, asked)
+    elif request is not None:
+        api = BUILT[request.header.request_api_key]
+        body = request.body if isinstance(request, Request) else _pending_body(api, request)
     else:
         return []
     if api.earlier_writes is None or body is None:
@@ -224,9 +224,9 @@ def _leads(broker: Broker, place: Place) -> bool:
     return partition is not None and partition.leader == broker.id
 
 
-def refuse(broker: Broker, decision: Decision, asked: Asked | None, error: Error) -> None:
+def refuse(broker: Broker, decision: Decision, request: Asked | None, error: Error) -> None:
     """Change a decision whose records are refused: only error responses remain."""
-    api = BUILT[asked.header.request_api_key] if asked is not None else None
+    api = BUILT[request.header.request_api_key] if request is not None else None
     if decision.response is not None:
         decision.response = _uncommitted(broker, api, decision.response, error)
     decision.resumed = [
@@ -276,18 +276,18 @@ def finish(broker: Broker, commit: PendingCommit, error: Error) -> CommitOutcome
     for transactional_id in _ids(state.records):
         transactional_ids.end_write(broker, transactional_id)
     if error is Error.NONE:
-        answers = [(each.event_id, each.committed) for each in state.answers]
+        responses = [(each.event_id, each.committed) for each in state.responses]
         messages = [undelayed(each) for each in state.messages]
         replies = [_reply(broker, each, Error.NONE) for each in state.replies]
-        return CommitOutcome(state.records, state.rows, answers, messages, replies)
+        return CommitOutcome(state.records, state.rows, responses, messages, replies)
     if error is Error.REQUEST_TIMED_OUT and state.rows:
         rest = Committing(state.required, rows=state.rows)
         _add(broker, rest, pending.NO_DEADLINE)
     is_moved = coordinator_error(error) is Error.NOT_COORDINATOR
-    refused = [*state.answers, *state.refusals]
-    answers = [(t.event_id, t.moved if is_moved else t.unavailable) for t in refused]
+    refused = [*state.responses, *state.refusals]
+    responses = [(t.event_id, t.moved if is_moved else t.unavailable) for t in refused]
     return CommitOutcome(
-        [], [], answers, [], [_reply(broker, each, error) for each in state.replies]
+        [], [], responses, [], [_reply(broker, each, error) for each in state.replies]
     )
 
 
@@ -332,43 +332,43 @@ def _add(broker: Broker, state: Committing, deadline: int) -> None:
 
 def _beside(table: Table, name: str, state: Committing) -> str:
     """Return another id for a write that waits for the same offset: by its request, or a number."""
-    if state.answers:
-        return f"{name}/{state.answers[0].event_id}"
+    if state.responses:
+        return f"{name}/{state.responses[0].event_id}"
     numbers = (f"{name}/{number}" for number in count(1))
     return next(each for each in numbers if pending.get(table, each) is None)
 
 
-def _client(asked: Asked) -> PendingRequest:
+def _client(request: Asked) -> PendingRequest:
     """Return the pending request whose response is in `Committing`."""
     return PendingRequest(
-        event_id=asked.event_id,
-        broker=asked.broker,
-        api_key=asked.header.request_api_key,
+        event_id=request.event_id,
+        broker=request.broker,
+        api_key=request.header.request_api_key,
         deadline=pending.NO_DEADLINE,
-        header=asked.header,
-        connection=asked.connection,
-        principal=asked.principal,
-        reply_to=asked.reply_to,
+        header=request.header,
+        connection=request.connection,
+        principal=request.principal,
+        reply_to=request.reply_to,
         logs=[],
         state=pending.UNTIL_COMMITTED,
     )
 
 
-def _prepare_resumed(broker: Broker, answer: Resumed) -> Prepared | None:
+def _prepare_resumed(broker: Broker, resumed: Resumed) -> Prepared | None:
     """Return the response to another request; one that is dropped has none and ends at once."""
-    waited = pending.get_request(broker.tables.pending, answer.event_id)
-    if waited is None or answer.response is None:
-        pending.take(broker.tables.pending, answer.event_id)
+    waited = pending.get_request(broker.tables.pending, resumed.event_id)
+    if waited is None or resumed.response is None:
+        pending.take(broker.tables.pending, resumed.event_id)
         return None
-    pending.keep_state(broker.tables.pending, answer.event_id, pending.UNTIL_COMMITTED)
-    return _prepare(broker, waited, answer.response)
+    pending.keep_state(broker.tables.pending, resumed.event_id, pending.UNTIL_COMMITTED)
+    return _prepare(broker, waited, resumed.response)
 
 
-def _prepare(broker: Broker, asked: Asked, response: Body) -> Prepared:
-    api, version = BUILT[asked.header.request_api_key], asked.header.request_api_version
+def _prepare(broker: Broker, request: Asked, response: Body) -> Prepared:
+    api, version = BUILT[request.header.request_api_key], request.header.request_api_version
     errors = (Error.REQUEST_TIMED_OUT, Error.NOT_LEADER_OR_FOLLOWER)
     others = [_uncommitted(broker, api, response, each) for each in errors]
-    return Prepared(asked.event_id, *(render(body, version) for body in (response, *others)))
+    return Prepared(request.event_id, *(render(body, version) for body in (response, *others)))
 
 
 def _deadline(broker: Broker, written: WrittenRecords, reply_to: Message | None) -> int:

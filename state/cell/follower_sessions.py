@@ -173,7 +173,7 @@ def _requested(broker: Broker, wanted: ReplicaFetchPartition) -> FetchPartition:
 
 
 def _response(broker: Broker, requested: FetchPartition) -> SessionResponse:
-    """What the session knows of a partition; it stays active, because `copying` reads the logs."""
+    """Return a partition's part of a response; `copying` reads the logs, so it stays active."""
     log = broker.log(requested.topic_id, requested.partition)
     return SessionResponse(
         identity=requested.identity,

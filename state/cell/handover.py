@@ -108,17 +108,17 @@ def resign(broker: Broker, place: Place, is_in_log: bool) -> Decision:
     topic = broker.topic_by_id(place[0])
     assert topic is not None, place
     count = len(topic.partitions)
-    answers: list[Resumed] = []
+    resumed: list[Resumed] = []
     pending.set_timer(broker.tables.pending, _timer(broker, place), None)
     if topic.name == GROUP_TOPIC:
         for group_id in kinds.loaded_ids(broker):
             if partition_for(group_id, count) == place[1]:
-                answers += kinds.unload(broker, group_id)
+                resumed += kinds.unload(broker, group_id)
     elif topic.name == TRANSACTION_TOPIC:
         for transactional_id in transactional_ids.ids_with_timer(broker):
             if partition_for(transactional_id, count) == place[1]:
                 transactional_ids.cancel_check(broker, transactional_id)
-    return Decision(records=[PartitionUnloaded(*place)] if is_in_log else [], resumed=answers)
+    return Decision(records=[PartitionUnloaded(*place)] if is_in_log else [], resumed=resumed)
 
 
 def forget_deleted(broker: Broker, topic: Topic) -> Iterator[Decision]:

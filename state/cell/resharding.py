@@ -74,14 +74,14 @@ def _refusal(cells: Mapping[str, Mapping[str, Items]]) -> str | None:
         for other, theirs in cells.items():
             if cluster.get(f"told/{other}") != theirs["cluster"].get(f"heard/{name}"):
                 return f"what the cell {name} has told {other} is under way"
-        if _NETWORK in cluster and _is_anybody_gone(cluster[_NETWORK]):
+        if _NETWORK in cluster and _has_absent_brokers(cluster[_NETWORK]):
             return f"brokers of the cell {name} are stopped or isolated"
         if any(key.startswith(_LATE) for key in tables["pending"]):
             return f"messages of a comparison are under way in the cell {name}"
     return None
 
 
-def _is_anybody_gone(network: msgspec.Raw) -> bool:
+def _has_absent_brokers(network: msgspec.Raw) -> bool:
     found: dict[str, Any] = msgspec.msgpack.decode(network)
     return any(found.values())
 

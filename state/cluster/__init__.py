@@ -1,7 +1,7 @@
 """A machine's view of its cluster (docs/systems/metadata.md).
 
 machines, image                 brokers, the controller, and their metadata images
-topics, new_topics              names, ids and placement of topics; the body of CreateTopics
+topics                          names, ids and placement of topics
 internal_topics, coordinators   internal topics; coordinators of groups and transactional ids
 config_changes                  AlterConfigs of topics, brokers, groups and client metrics
 given_configs                   items of dynamic settings

@@ -137,10 +137,10 @@ def throttle_ms(broker: Broker, limit: QuotaLimit, size_in_bytes: int) -> int:
     A throttled response is not sent and does not count, because the client fetches again.
     """
     rate = _rate(broker, CONSUMER_BYTE_RATE, limit)
-    wait = _excess_ms(broker, rate, limit, size_in_bytes)
-    if wait:
+    excess_ms = _excess_ms(broker, rate, limit, size_in_bytes)
+    if excess_ms:
         rate.record(broker.now, -size_in_bytes, windows_of(broker.settings))
-    return wait
+    return excess_ms
 
 
 def produce_throttle_ms(broker: Broker, limit: QuotaLimit, size_in_bytes: int) -> int:

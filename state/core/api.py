@@ -26,9 +26,9 @@ class Api(msgspec.Struct, frozen=True):
         kafka: the facts that do not need this code (`state/core/kafka_apis.py`).
         request_type: the request's body.
         handle: decides on a request: `handle(machine, request)`, on a broker or the controller.
-        ready: whether a pending request can be answered before its deadline: `ready(broker,
+        ready: whether a pending request can complete before its deadline: `ready(broker,
             waiting)`.
-        complete: answers a pending request: `complete(broker, waiting)`.
+        complete: responds to a pending request: `complete(broker, waiting)`.
         resume: takes the reply that a pending request waits for: `resume(broker, waiting, message,
             response)`.
         on_reply: takes a reply that no request waits for: `on_reply(machine, message, response)`.

@@ -157,8 +157,8 @@ def check(table: Table, touched: Touched = ALL) -> Violations:
     if not touched.has("pending", "wait", "commit", "watch", "timer"):
         return
     kinds = by_kind(table)
-    waits = pending.everything(table)
-    wanted = {(log, waited.event_id) for waited in waits for log in waited.logs}
+    items = pending.everything(table)
+    wanted = {(log, waited.event_id) for waited in items for log in waited.logs}
     watched = set()
     for key in kinds.get("watch", []):
         watch = table.get(key, Watch)
@@ -172,7 +172,7 @@ def check(table: Table, touched: Touched = ALL) -> Violations:
     for log, event_id in sorted(watched - wanted):
         yield f"the watch of {log} names {event_id}, which does not wait for it"
     deadlines = {
-        (waited.deadline, waited.event_id) for waited in waits if pending.has_deadline(waited)
+        (waited.deadline, waited.event_id) for waited in items if pending.has_deadline(waited)
     }
     for key in kinds.get("timer", []):
         timer = table.get(key, MachineTimer)

@@ -26,6 +26,7 @@ Kinds of groups; `*_rules` have errors of requests, expiry, timers and invariant
     share_group_coordinator,
     share_group_records, share_rules
     share_states, share_offsets          requests to share coordinators
+    modern_coordinator, modern_rules     common parts of consumer, share and streams groups
     streams_group, streams_coordinator,  the same for streams groups (KIP-1071)
     streams_group_records,
     streams_rules

@@ -18,6 +18,11 @@ Assigned = dict[Uuid, dict[int, int]]
 """Assignment epoch by topic id and partition."""
 
 
+def as_sets(target: Target) -> dict[Uuid, set[int]]:
+    """Return a target without the order of its partitions."""
+    return {topic_id: set(partitions) for topic_id, partitions in target.items()}
+
+
 def in_hash_order(*parts: Mapping[Uuid, Iterable[int]]) -> Target:
     """Merge assignments, by topic in the order of a Java `HashMap`.
 

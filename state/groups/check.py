@@ -20,11 +20,11 @@ def check(tables: CellTables, brokers: Sequence[int], touched: Touched = ALL) ->
     """Check the groups that some brokers coordinate."""
     has_groups = touched.has("groups") or touched.has("live_groups", *LIVE_KINDS)
     is_led = touched.has("metadata", "topic") or touched.has("cluster", "network")
-    are_timers = has_groups or is_led or touched.has_timer(groups.TIMER)
-    are_waits = has_groups or is_led or touched.has("pending", "wait")
-    if are_timers:
+    has_timers = has_groups or is_led or touched.has_timer(groups.TIMER)
+    has_pending = has_groups or is_led or touched.has("pending", "wait")
+    if has_timers:
         yield from _groups(tables, {each: _groups_of(tables, each) for each in brokers})
-    if are_waits:
+    if has_pending:
         yield from _pending_requests(tables, brokers)
     if touched.has("groups"):
         yield from _offsets(tables)

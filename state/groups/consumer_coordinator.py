@@ -33,9 +33,6 @@ from brokertwin.state.core.group_records import (
     ConsumerGroupTargetAssignmentMetadataWritten,
     GroupRemoved,
 )
-from brokertwin.state.core.records import (
-    Record,
-)
 from brokertwin.state.groups import (
     conversion,
     groups,
@@ -44,7 +41,7 @@ from brokertwin.state.groups import (
     subscriptions,
     target_assignment,
 )
-from brokertwin.state.groups.assignments import Target
+from brokertwin.state.groups.assignments import Target, as_sets
 from brokertwin.state.groups.classic_coordinator import ClassicGroupCoordinator
 from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
 from brokertwin.state.groups.consumer_group import (
@@ -63,7 +60,16 @@ from brokertwin.state.groups.consumer_group_records import (
     regex_tombstones,
 )
 from brokertwin.state.groups.member_assignment import Owned
+from brokertwin.state.groups.modern_coordinator import (
+    ModernGroupCoordinator,
+    epoch_message,
+    not_found,
+    other_kind,
+    size_error,
+)
 from brokertwin.state.groups.regex_resolution import Denied
+
+_KIND = "consumer"
 
 
 class ConsumerHeartbeat(NamedTuple):
@@ -134,14 +140,13 @@ def find(
     if isinstance(group, ConsumerGroup):
         return ConsumerGroupCoordinator(broker, group)
     if group is None and not is_join:
-        what = "Group" if member_epoch < JOIN_EPOCH else "Consumer group"
-        return Rejection(Error.GROUP_ID_NOT_FOUND, f"{what} {group_id} not found.")
+        return not_found(_KIND, group_id, member_epoch)
     is_classic = isinstance(group, ClassicGroup)
     if group is None or (is_join and is_classic and group.state is ClassicGroupState.EMPTY):
         return ConsumerGroupCoordinator(broker, ConsumerGroup(group_id))
     if is_join and isinstance(group, ClassicGroup) and group.members:
         return _upgraded(broker, group)
-    return Rejection(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+    return other_kind(_KIND, group_id)
 
 
 def _upgraded(broker: Broker, group: ClassicGroup) -> "ConsumerGroupCoordinator | Rejection":
@@ -159,20 +164,11 @@ def _upgraded(broker: Broker, group: ClassicGroup) -> "ConsumerGroupCoordinator 
     return coordinator
 
 
-class ConsumerGroupCoordinator:
-    """A consumer group at its coordinator, for one request or timer.
-
-    Attributes:
-        group: the group in the state of its records; read-only.
-        records: records to write.
-        responses: responses to pending requests.
-    """
+class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
+    """A consumer group at its coordinator, for one request or timer."""
 
     def __init__(self, broker: Broker, group: ConsumerGroup) -> None:
-        self._broker = broker
-        self.group = group
-        self.records: list[Record] = []
-        self.responses: list[Resumed] = []
+        super().__init__(broker, group)
         self._is_upgrade = False
         if isinstance(groups.find(broker, group.group_id), ClassicGroup):
             self.records.append(GroupRemoved(group.group_id))
@@ -183,10 +179,10 @@ class ConsumerGroupCoordinator:
     # Heartbeats
 
     def heartbeat(self, heartbeat: ConsumerHeartbeat) -> ConsumerHeartbeatResult | Rejection:
-        max_size = self._broker.settings.group_consumer_max_size
-        if len(self.group.members) >= max_size and heartbeat.member_id not in self.group.members:
-            limit = f"The consumer group has reached its maximum capacity of {max_size} members."
-            return self._with_responses(Rejection(Error.GROUP_MAX_SIZE_REACHED, limit))
+        members, max_size = self.group.members, self._broker.settings.group_consumer_max_size
+        full = size_error(_KIND, members, max_size)
+        if full is not None and heartbeat.member_id not in members:
+            return self._with_responses(full)
         before = self._member(heartbeat)
         if isinstance(before, Rejection):
             return self._with_responses(before)
@@ -264,10 +260,6 @@ class ConsumerGroupCoordinator:
             return self._unknown(heartbeat.member_id)
         return _valid_member(member, heartbeat)
 
-    def _unknown(self, member_id: str) -> Rejection:
-        unknown = f"Member {member_id} is not a member of group {self.group.group_id}."
-        return Rejection(Error.UNKNOWN_MEMBER_ID, unknown)
-
     def _rejoin(
         self, static: ConsumerMember, heartbeat: ConsumerHeartbeat
     ) -> ConsumerMember | Rejection:
@@ -332,16 +324,15 @@ class ConsumerGroupCoordinator:
         """Return the assignment epoch and the member's target."""
         before, after, group_epoch = change.before, change.after, change.group.number
         group, now = self.group, self._broker.now
-        interval = group_configs.assignment_interval_ms(self._broker, group.group_id)
-        is_early = bool(group.assignment_timestamp) and now < group.assignment_timestamp + interval
-        if group.assignment_epoch >= group_epoch or is_early:
+        interval_ms = group_configs.assignment_interval_ms(self._broker, group.group_id)
+        if group.assignment_epoch >= group_epoch or self._is_early(interval_ms):
             return group.assignment_epoch, group.target_of(after)
         targets = target_assignment.compute(
             self._broker, group, before, after, is_homogeneous=change.group.is_homogeneous
         )
         for member_id, target in targets.items():
             former = group.target.get(member_id)
-            if former is None or not _same(former, target):
+            if former is None or as_sets(former) != as_sets(target):
                 self.records.append(
                     ConsumerGroupTargetAssignmentMemberWritten(group.group_id, member_id, target)
                 )
@@ -446,7 +437,6 @@ class ConsumerGroupCoordinator:
     # Timers
 
     def load(self) -> None:
-        """Start the timeouts of a group taken over from another coordinator."""
         for member in self.group.members.values():
             self._restart_session(member.member_id)
             self._set_revocation_timer(member)
@@ -475,10 +465,6 @@ class ConsumerGroupCoordinator:
     def _stop_timers(self, member_id: str) -> None:
         for timer in (groups.session, groups.rebalance, groups.rejoin, groups.resync):
             self._set_timer(timer(member_id), None)
-
-    def _set_timer(self, timer: str, deadline: int | None) -> None:
-        tables, broker = self._broker.tables, self._broker.id
-        groups.set_timer(tables, broker, self.group.group_id, timer, deadline)
 
 
 def restart_session_timer(broker: Broker, group_id: str, member: ConsumerMember) -> None:
@@ -542,12 +528,7 @@ def _valid_member(
     )
     if epoch < known and is_lost_response:
         return member
-    size = "greater" if epoch > known else "smaller"
-    return Rejection(
-        Error.FENCED_MEMBER_EPOCH,
-        f"The consumer group member has a {size} member epoch ({epoch}) than the one known by the "
-        f"group coordinator ({known}). The member must abandon all its partitions and rejoin.",
-    )
+    return Rejection(Error.FENCED_MEMBER_EPOCH, epoch_message(_KIND, epoch, known))
 
 
 def _is_assigned(owned: Owned | None, member: ConsumerMember) -> bool:
@@ -559,7 +540,3 @@ def _is_assigned(owned: Owned | None, member: ConsumerMember) -> bool:
         for topic_id, partitions in owned.items()
         for partition in partitions
     )
-
-
-def _same(one: Target, other: Target) -> bool:
-    return {t: set(p) for t, p in one.items()} == {t: set(p) for t, p in other.items()}

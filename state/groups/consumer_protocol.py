@@ -30,7 +30,7 @@ class ProtocolSubscription(NamedTuple):
 
 
 class ProtocolAssignment(NamedTuple):
-    """What a member is assigned; `has_user_data` says whether an assignor has added data."""
+    """The assignment of a member; `has_user_data` is set if the assignor has added data."""
 
     partitions: Partitions
     has_user_data: bool

@@ -1,20 +1,17 @@
-"""Rules of a consumer group: errors of requests, timers, invariants.
+"""Rules of a consumer group: errors of requests, invariants.
 
-Source: `ConsumerGroup.validateOffsetCommit`, `.validateOffsetFetch`, `.validateDeleteGroup`,
+Source: `ConsumerGroup.validateOffsetCommit`, `.validateOffsetFetch`,
 `.isSubscribedToTopic`, `GroupMetadataManager.classicGroupLeaveToConsumerGroup` in Kafka; KIP-848,
 KIP-1251 (commits in the epoch of an assignment).
 """
 
 from collections import Counter
 
-from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.check import Violations
-from brokertwin.state.core.decision import Decision, Resumed
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Record
-from brokertwin.state.groups import groups, subscriptions
-from brokertwin.state.groups.consumer_coordinator import ConsumerGroupCoordinator
-from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerGroupState, ConsumerMember
+from brokertwin.state.groups import groups, modern_rules, subscriptions
+from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember
 from brokertwin.state.groups.consumer_group_records import group_tombstones
 from brokertwin.state.groups.group_rules import OffsetCommitCheck
 
@@ -58,32 +55,12 @@ def _is_in_time(member: ConsumerMember, commit: OffsetCommitCheck) -> bool:
 
 
 def fetch_error(group: ConsumerGroup, member_id: str | None, member_epoch: int) -> Error:
-    """Return the error of an offset fetch.
-
-    25 UNKNOWN_MEMBER_ID, 113 STALE_MEMBER_EPOCH (22 ILLEGAL_GENERATION for a classic member), or
-    NONE. An epoch without a member id, which no client sends, returns UNKNOWN_SERVER_ERROR as in
-    Kafka.
-    """
-    if member_id is None:
-        return Error.NONE if member_epoch < 0 else Error.UNKNOWN_SERVER_ERROR
-    member = group.members.get(member_id)
-    if member is None:
-        return Error.UNKNOWN_MEMBER_ID
-    if member_epoch == member.member_epoch:
-        return Error.NONE
-    is_classic = member.uses_classic_protocol
-    return Error.ILLEGAL_GENERATION if is_classic else Error.STALE_MEMBER_EPOCH
-
-
-def delete_error(group: ConsumerGroup) -> Error:
-    """Return 68 NON_EMPTY_GROUP or NONE."""
-    is_empty = group.state is ConsumerGroupState.EMPTY
-    return Error.NONE if is_empty else Error.NON_EMPTY_GROUP
-
-
-def delete_offsets_error(_group: ConsumerGroup) -> Error:
-    """Return NONE: offsets of unsubscribed topics can be deleted."""
-    return Error.NONE
+    """Return the error of an offset fetch; classic members: 22 ILLEGAL_GENERATION if stale."""
+    error = modern_rules.fetch_error(group, member_id, member_epoch)
+    if member_id is None or error is not Error.STALE_MEMBER_EPOCH:
+        return error
+    is_classic = group.members[member_id].uses_classic_protocol
+    return Error.ILLEGAL_GENERATION if is_classic else error
 
 
 def subscribed_topics(group: ConsumerGroup) -> set[str]:
@@ -91,45 +68,9 @@ def subscribed_topics(group: ConsumerGroup) -> set[str]:
     return subscriptions.of(group).topics
 
 
-def kept_since(_group: ConsumerGroup, commit_timestamp: int) -> int:
-    """Return the commit time, where the retention starts."""
-    return commit_timestamp
-
-
 def tombstones(group: ConsumerGroup) -> list[Record]:
     """Return the records that delete a group."""
     return group_tombstones(group.group_id, regexes=group.resolved)
-
-
-# Timers and moves
-
-
-def fire(broker: Broker, group_id: str, timer: str) -> Decision:
-    """Fence a member whose session or rebalance timeout has expired."""
-    return expire(broker, group_id, [groups.timer_member(timer)])
-
-
-def expire(broker: Broker, group_id: str, member_ids: list[str]) -> Decision:
-    """Fence members as if their sessions had expired."""
-    group = groups.find(broker, group_id)
-    assert isinstance(group, ConsumerGroup), group_id
-    coordinator = ConsumerGroupCoordinator(broker, group)
-    known = [group.members[each] for each in member_ids if each in group.members]
-    coordinator.fence(known)
-    return Decision(records=coordinator.records, resumed=coordinator.responses)
-
-
-def load(broker: Broker, group_id: str) -> None:
-    """Take over a group from its records; session timeouts start now."""
-    group = groups.find(broker, group_id)
-    assert isinstance(group, ConsumerGroup), group_id
-    ConsumerGroupCoordinator(broker, group).load()
-
-
-def unload(broker: Broker, group_id: str) -> list[Resumed]:
-    """Give up a group. It has no pending requests."""
-    groups.stop_timers(broker.tables, broker.id, group_id)
-    return []
 
 
 # Invariants
@@ -137,6 +78,7 @@ def unload(broker: Broker, group_id: str) -> list[Resumed]:
 
 def check(group: ConsumerGroup, running: set[str]) -> Violations:
     """Yield violated invariants; `running` are the group's timers."""
+    yield from modern_rules.check_epochs(group)
     yield from _epochs(group)
     yield from _counts(group)
     yield from _partitions(group)
@@ -164,12 +106,8 @@ def _members(group: ConsumerGroup) -> list[ConsumerMember]:
 
 
 def _epochs(group: ConsumerGroup) -> Violations:
-    """Check: member epochs <= assignment epoch <= group epoch."""
-    if group.assignment_epoch > group.group_epoch:
-        yield f"assignment epoch {group.assignment_epoch} is above group epoch {group.group_epoch}"
+    """Check the epochs of partitions, and revocations."""
     for member in _members(group):
-        if member.member_epoch > group.assignment_epoch:
-            yield f"{member.member_id} has epoch {member.member_epoch}, above the assignment epoch"
         for epochs in (*member.assigned.values(), *member.pending_revocation.values()):
             if max(epochs.values()) > group.assignment_epoch:
                 yield f"{member.member_id} has partitions of future epoch {max(epochs.values())}"
@@ -216,10 +154,7 @@ def _partitions(group: ConsumerGroup) -> Violations:
 
 
 def _targets(group: ConsumerGroup) -> Violations:
-    """Check that targets belong to members and do not overlap."""
-    unknown = group.target.keys() - group.members.keys()
-    if unknown:
-        yield f"targets of unknown members: {sorted(unknown)}"
+    """Check that targets do not overlap."""
     partitions = Counter(
         (topic_id, partition)
         for target in group.target.values()

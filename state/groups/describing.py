@@ -42,7 +42,7 @@ class DescribeSpec(NamedTuple, Generic[Description]):
         feature: feature that the kind requires.
         kind: struct of its groups.
         name: the kind in an error message, for example "a consumer group".
-        error_result: description of a group with an error and a message.
+        described: struct of a description.
         describe: description of a group.
         topics: topics in a description.
         denied_message: error message for topics that the client may not describe.
@@ -52,7 +52,7 @@ class DescribeSpec(NamedTuple, Generic[Description]):
     feature: str
     kind: type
     name: str
-    error_result: Callable[[str, Error, str | None], Description]
+    described: Callable[..., Description]
     describe: Callable[[Broker, Any], Description]
     topics: Callable[[Description], Iterable[str]]
     denied_message: str = (
@@ -67,19 +67,25 @@ def describe(
     """Return the descriptions of the requested groups."""
     group_ids: list[str] = request.body.group_ids
     if not broker.has_feature(kind.feature):
-        return [kind.error_result(each, Error.UNSUPPORTED_VERSION, None) for each in group_ids]
+        return [_refused(kind, each, Error.UNSUPPORTED_VERSION) for each in group_ids]
     denied: list[Description] = []
     empty_ids: list[Description] = []
     requested: list[str] = []
     for group_id in group_ids:
         if not broker.allows(request, Operation.DESCRIBE, ResourceType.GROUP, group_id):
-            denied.append(kind.error_result(group_id, Error.GROUP_AUTHORIZATION_FAILED, None))
+            denied.append(_refused(kind, group_id, Error.GROUP_AUTHORIZATION_FAILED))
         elif not group_id:
-            empty_ids.append(kind.error_result(group_id, Error.INVALID_GROUP_ID, None))
+            empty_ids.append(_refused(kind, group_id, Error.INVALID_GROUP_ID))
         else:
             requested.append(group_id)
     ordered = coordinators.in_partition_order(broker, requested)
     return denied + empty_ids + [_describe(broker, request, kind, each) for each in ordered]
+
+
+def _refused(
+    kind: DescribeSpec[Description], group_id: str, error: Error, message: str | None = None
+) -> Description:
+    return kind.described(group_id=group_id, error_code=error, error_message=message)
 
 
 def _describe(
@@ -87,14 +93,15 @@ def _describe(
 ) -> Description:
     error = coordinators.group_error(broker, group_id)
     if error is not Error.NONE:
-        return kind.error_result(group_id, error, kind.messages.get(error))
+        return _refused(kind, group_id, error, kind.messages.get(error))
     group = groups.find_if_stored(broker, group_id)
     if not isinstance(group, kind.kind):
         why = "not found." if group is None else f"is not {kind.name}."
-        return kind.error_result(group_id, Error.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}")
+        return _refused(kind, group_id, Error.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}")
     description = kind.describe(broker, group)
     if broker.denied_topics(request, Operation.DESCRIBE, kind.topics(description)):
-        return kind.error_result(group_id, Error.TOPIC_AUTHORIZATION_FAILED, kind.denied_message)
+        error = Error.TOPIC_AUTHORIZATION_FAILED
+        return _refused(kind, group_id, error, kind.denied_message)
     if request.body.include_authorized_operations:
         description.authorized_operations = broker.authorized_operations(
             request, ResourceType.GROUP, group_id

@@ -1,4 +1,4 @@
-"""Decodes the rows of a real `__consumer_offsets`: groups, their members and assignments.
+"""Decode rows of a real `__consumer_offsets`: groups, their members and assignments.
 
 Source: `GroupMetadataValue`, `ConsumerGroup…Value`, `ShareGroup…Value`, `StreamsGroup…Value` in
 Kafka's group-coordinator; `ConsumerProtocolAssignment` in its clients. A null value is a tombstone.
@@ -6,6 +6,7 @@ Other kinds of rows are target assignments, regular expressions and share states
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from msgspec.structs import astuple
@@ -40,13 +41,11 @@ from brokertwin.state.core.wire.primitives import MalformedError, Reader
 from brokertwin.state.core.wire.rows import Row as Value
 from brokertwin.state.core.wire.rows import RowKey, kind_of
 from brokertwin.state.groups import offset_records
+from brokertwin.state.groups.classic_group import CONSUMER
 from brokertwin.state.groups.consumer_protocol import assignment_of
 from brokertwin.state.groups.offset_records import OffsetKey
 
 T = TypeVar("T", bound=Value)
-
-CONSUMER = "consumer"
-"""The protocol type whose assignments are topics and partitions."""
 
 Partition = tuple[str, int]
 """A topic, by name or by id, and a partition of it."""
@@ -56,14 +55,14 @@ Names = tuple[Any, ...]
 
 
 class OffsetRow(NamedTuple):
-    """An offset was committed; None: it is gone."""
+    """A committed offset; None if it was deleted."""
 
     key: OffsetKey
     value: OffsetCommitValue | None
 
 
 class GroupRowMember(NamedTuple):
-    """A member. `owned` is None where the assignment is not one of topics and partitions."""
+    """A member; `owned` is None if its assignment does not have topics and partitions."""
 
     member_id: str
     instance_id: str | None
@@ -73,7 +72,7 @@ class GroupRowMember(NamedTuple):
 
 
 class ClassicRow(NamedTuple):
-    """A classic group has a generation and members; None: the group is gone."""
+    """The generation and members of a classic group; None if the group was deleted."""
 
     group: str
     generation: int | None
@@ -81,14 +80,14 @@ class ClassicRow(NamedTuple):
 
 
 class EpochRow(NamedTuple):
-    """A group of one of the new protocols has an epoch; None: the group is gone."""
+    """The epoch of a group of the other kinds; None if the group was deleted."""
 
     group: str
     epoch: int | None
 
 
 class MemberRow(NamedTuple):
-    """Whose a member of such a group is, what it owns being unknown; None: it has left."""
+    """A member of such a group, without its assignment; None if it has left."""
 
     group: str
     member_id: str
@@ -96,7 +95,7 @@ class MemberRow(NamedTuple):
 
 
 class AssignmentRow(NamedTuple):
-    """What a member has, by topic id, and since which epoch; None: nothing any more."""
+    """The epoch and partitions of a member; None if it has left."""
 
     group: str
     member_id: str
@@ -105,7 +104,7 @@ class AssignmentRow(NamedTuple):
 
 
 class TasksRow(NamedTuple):
-    """The active tasks of a streams group's member, as subtopology and partition; None: none."""
+    """The active tasks of a streams member (subtopology, partition); None if it has left."""
 
     group: str
     member_id: str
@@ -114,14 +113,14 @@ class TasksRow(NamedTuple):
 
 
 class TopologyRow(NamedTuple):
-    """Which topics each subtopology of a streams group reads; None: the group is gone."""
+    """The topics that each subtopology reads; None if the group was deleted."""
 
     group: str
     topics: dict[str, frozenset[str]] | None
 
 
 class OtherRow(NamedTuple):
-    """A row of a kind that says nothing of offsets."""
+    """A row of another kind."""
 
     kind: int
 
@@ -131,9 +130,9 @@ Row = OffsetRow | GroupRow | OtherRow
 
 
 def decode(key: bytes, value: bytes | None) -> Row:
-    """The content of a row.
+    """Return the content of a row.
 
-    Raises ValueError for bytes that are cut, too many, or of an unknown version.
+    Raises ValueError for missing or extra bytes, or an unknown version.
     """
     kind = kind_of(key)
     if kind in offset_records.KINDS:
@@ -192,50 +191,31 @@ def _epoch(names: Names, value: bytes | None) -> EpochRow:
     return EpochRow(group, reader.int32())
 
 
-def _member(names: Names, value: bytes | None) -> MemberRow:
-    found = _read(ConsumerGroupMemberMetadataValue, value)
-    return _member_row(names, found, None if found is None else found.instance_id)
-
-
-def _share_member(names: Names, value: bytes | None) -> MemberRow:
-    return _member_row(names, _read(ShareGroupMemberMetadataValue, value))
-
-
-def _streams_member(names: Names, value: bytes | None) -> MemberRow:
-    found = _read(StreamsGroupMemberMetadataValue, value)
-    return _member_row(names, found, None if found is None else found.instance_id)
-
-
-def _member_row(
+def _member(
+    kind: type[
+        ConsumerGroupMemberMetadataValue
+        | ShareGroupMemberMetadataValue
+        | StreamsGroupMemberMetadataValue
+    ],
     names: Names,
-    found: ConsumerGroupMemberMetadataValue
-    | ShareGroupMemberMetadataValue
-    | StreamsGroupMemberMetadataValue
-    | None,
-    instance_id: str | None = None,
+    value: bytes | None,
 ) -> MemberRow:
     group, member_id = names
+    found = _read(kind, value)
     if found is None:
         return MemberRow(group, member_id, None)
+    instance_id = None if isinstance(found, ShareGroupMemberMetadataValue) else found.instance_id
     member = GroupRowMember(member_id, instance_id, found.client_id, found.client_host, frozenset())
     return MemberRow(group, member_id, member)
 
 
-def _assignment(names: Names, value: bytes | None) -> AssignmentRow:
-    return _assigned(names, _read(ConsumerGroupCurrentMemberAssignmentValue, value))
-
-
-def _share_assignment(names: Names, value: bytes | None) -> AssignmentRow:
-    return _assigned(names, _read(ShareGroupCurrentMemberAssignmentValue, value))
-
-
-def _assigned(
+def _assignment(
+    kind: type[ConsumerGroupCurrentMemberAssignmentValue | ShareGroupCurrentMemberAssignmentValue],
     names: Names,
-    found: ConsumerGroupCurrentMemberAssignmentValue
-    | ShareGroupCurrentMemberAssignmentValue
-    | None,
+    value: bytes | None,
 ) -> AssignmentRow:
     group, member_id = names
+    found = _read(kind, value)
     if found is None:
         return AssignmentRow(group, member_id, -1, None)
     owned = ((each.topic_id, at) for each in found.assigned_partitions for at in each.partitions)
@@ -271,13 +251,19 @@ _DECODERS: dict[int, tuple[type[RowKey], Callable[[Names, bytes | None], Row]]] 
     for each, read in (
         (GroupMetadataKey, _classic),
         (ConsumerGroupMetadataKey, _epoch),
-        (ConsumerGroupMemberMetadataKey, _member),
-        (ConsumerGroupCurrentMemberAssignmentKey, _assignment),
+        (ConsumerGroupMemberMetadataKey, partial(_member, ConsumerGroupMemberMetadataValue)),
+        (
+            ConsumerGroupCurrentMemberAssignmentKey,
+            partial(_assignment, ConsumerGroupCurrentMemberAssignmentValue),
+        ),
         (ShareGroupMetadataKey, _epoch),
-        (ShareGroupMemberMetadataKey, _share_member),
-        (ShareGroupCurrentMemberAssignmentKey, _share_assignment),
+        (ShareGroupMemberMetadataKey, partial(_member, ShareGroupMemberMetadataValue)),
+        (
+            ShareGroupCurrentMemberAssignmentKey,
+            partial(_assignment, ShareGroupCurrentMemberAssignmentValue),
+        ),
         (StreamsGroupMetadataKey, _epoch),
-        (StreamsGroupMemberMetadataKey, _streams_member),
+        (StreamsGroupMemberMetadataKey, partial(_member, StreamsGroupMemberMetadataValue)),
         (StreamsGroupCurrentMemberAssignmentKey, _tasks),
         (StreamsGroupTopologyKey, _topology),
     )

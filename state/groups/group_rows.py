@@ -90,28 +90,28 @@ def _classic_member(member: GroupMember) -> MemberMetadata:
 
 
 def _member(record: ConsumerGroupMemberMetadataWritten) -> Row | None:
-    said = record.metadata
-    if said is None:
+    metadata = record.metadata
+    if metadata is None:
         return None
     return consumer.ConsumerGroupMemberMetadataValue(
-        instance_id=said.instance_id,
-        rack_id=said.rack_id,
-        client_id=said.client_id,
-        client_host=said.client_host,
-        subscribed_topic_names=said.subscribed_topic_names,
-        subscribed_topic_regex=said.subscribed_topic_regex,
-        rebalance_timeout_ms=said.rebalance_timeout_ms,
-        server_assignor=said.server_assignor,
-        classic_member_metadata=_of_classic(said.classic_member_metadata),
+        instance_id=metadata.instance_id,
+        rack_id=metadata.rack_id,
+        client_id=metadata.client_id,
+        client_host=metadata.client_host,
+        subscribed_topic_names=metadata.subscribed_topic_names,
+        subscribed_topic_regex=metadata.subscribed_topic_regex,
+        rebalance_timeout_ms=metadata.rebalance_timeout_ms,
+        server_assignor=metadata.server_assignor,
+        classic_member_metadata=_of_classic(metadata.classic_member_metadata),
     )
 
 
-def _of_classic(said: ClassicMemberMetadata | None) -> consumer.ClassicMemberMetadata | None:
-    if said is None:
+def _of_classic(metadata: ClassicMemberMetadata | None) -> consumer.ClassicMemberMetadata | None:
+    if metadata is None:
         return None
-    protocols = [{"name": name, "metadata": data} for name, data in said.supported_protocols]
+    protocols = [{"name": name, "metadata": data} for name, data in metadata.supported_protocols]
     return consumer.ClassicMemberMetadata(
-        session_timeout_ms=said.session_timeout_ms,
+        session_timeout_ms=metadata.session_timeout_ms,
         supported_protocols=msgspec.convert(protocols, list[consumer.ClassicProtocol]),
     )
 
@@ -125,15 +125,15 @@ def _target(record: ConsumerGroupTargetAssignmentMemberWritten) -> Row | None:
 
 
 def _current(record: ConsumerGroupCurrentMemberAssignmentWritten) -> Row | None:
-    has = record.assignment
-    if has is None:
+    assignment = record.assignment
+    if assignment is None:
         return None
     return consumer.ConsumerGroupCurrentMemberAssignmentValue(
-        member_epoch=has.member_epoch,
-        previous_member_epoch=has.previous_member_epoch,
-        state=has.state,
-        assigned_partitions=_with_epochs(has.assigned_partitions),
-        partitions_pending_revocation=_with_epochs(has.partitions_pending_revocation),
+        member_epoch=assignment.member_epoch,
+        previous_member_epoch=assignment.previous_member_epoch,
+        state=assignment.state,
+        assigned_partitions=_with_epochs(assignment.assigned_partitions),
+        partitions_pending_revocation=_with_epochs(assignment.partitions_pending_revocation),
     )
 
 
@@ -160,15 +160,16 @@ def _share_target(record: ShareGroupTargetAssignmentMemberWritten) -> Row | None
 
 
 def _share_current(record: ShareGroupCurrentMemberAssignmentWritten) -> Row | None:
-    has = record.assignment
-    if has is None:
+    assignment = record.assignment
+    if assignment is None:
         return None
     return share.ShareGroupCurrentMemberAssignmentValue(
-        member_epoch=has.member_epoch,
-        previous_member_epoch=has.previous_member_epoch,
-        state=has.state,
+        member_epoch=assignment.member_epoch,
+        previous_member_epoch=assignment.previous_member_epoch,
+        state=assignment.state,
         assigned_partitions=[
-            share.ShareGroupTopicPartitions(*each) for each in has.assigned_partitions.items()
+            share.ShareGroupTopicPartitions(*each)
+            for each in assignment.assigned_partitions.items()
         ],
     )
 

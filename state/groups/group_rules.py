@@ -46,18 +46,29 @@ class OffsetCommitCheck(msgspec.Struct):
     is_transactional: bool = False
 
 
-def access_error(broker: Broker, request: Request, group_id: str) -> Error:
-    """Return the error of a member's request before its group is read.
+def access_error(
+    broker: Broker, request: Request, group_id: str, operation: Operation = Operation.READ
+) -> Error:
+    """Return the error of a request before its group is read.
 
-    30 GROUP_AUTHORIZATION_FAILED, 24 INVALID_GROUP_ID, 16 NOT_COORDINATOR, or NONE.
+    30 GROUP_AUTHORIZATION_FAILED, 24 INVALID_GROUP_ID, 16 NOT_COORDINATOR, 14
+    COORDINATOR_LOAD_IN_PROGRESS, or NONE.
     """
     if broker.has_authorizer and not broker.allows(
-        request, Operation.READ, ResourceType.GROUP, group_id
+        request, operation, ResourceType.GROUP, group_id
     ):
         return Error.GROUP_AUTHORIZATION_FAILED
     if not group_id:
         return Error.INVALID_GROUP_ID
     return coordinators.group_error(broker, group_id)
+
+
+def blank_field(*fields: tuple[str, str | None]) -> str | None:
+    """Return Kafka's message for the first blank field; None is not blank."""
+    for name, value in fields:
+        if value is not None and not value.strip():
+            return f"{name} can't be empty."
+    return None
 
 
 def new_member_id(request: Request) -> str:

@@ -19,6 +19,7 @@ from brokertwin.state.groups import (
     consumer_rules,
     group_rules,
     groups,
+    modern_rules,
     share_group_records,
     share_rules,
     streams_group_records,
@@ -43,7 +44,6 @@ class GroupKind(NamedTuple):
         fire: handles an expired timer of a group.
         expire: removes members whose session has expired.
         load: takes a group over from another coordinator.
-        unload: gives a group up and returns responses to its pending requests.
         check: yields violated invariants, given the group and its running timers.
         commit_error: error of an offset commit.
         fetch_error: error of an offset fetch by a member (id and epoch).
@@ -62,7 +62,6 @@ class GroupKind(NamedTuple):
     fire: Callable[[Broker, str, str], Decision]
     expire: Callable[[Broker, str, list[str]], Decision]
     load: Callable[[Broker, str], None]
-    unload: Callable[[Broker, str], list[Resumed]]
     check: Callable[[Any, set[str]], Violations]
     commit_error: Callable[[Any, OffsetCommitCheck], Error]
     fetch_error: Callable[[Any, str | None, int], Error]
@@ -80,7 +79,6 @@ CLASSIC = GroupKind(
     fire=classic_coordinator.fire,
     expire=classic_coordinator.expire,
     load=classic_coordinator.load,
-    unload=classic_coordinator.unload,
     check=group_rules.check,
     commit_error=group_rules.commit_error,
     fetch_error=group_rules.fetch_error,
@@ -93,31 +91,29 @@ CLASSIC = GroupKind(
 
 CONSUMER = GroupKind(
     name="consumer",
-    fire=consumer_rules.fire,
-    expire=consumer_rules.expire,
-    load=consumer_rules.load,
-    unload=consumer_rules.unload,
+    fire=modern_rules.fire,
+    expire=modern_rules.expire,
+    load=modern_rules.load,
     check=consumer_rules.check,
     commit_error=consumer_rules.commit_error,
     fetch_error=consumer_rules.fetch_error,
-    delete_error=consumer_rules.delete_error,
-    delete_offsets_error=consumer_rules.delete_offsets_error,
+    delete_error=modern_rules.delete_error,
+    delete_offsets_error=modern_rules.delete_offsets_error,
     subscribed_topics=consumer_rules.subscribed_topics,
-    kept_since=consumer_rules.kept_since,
+    kept_since=modern_rules.kept_since,
     tombstones=consumer_rules.tombstones,
     member_tombstones=consumer_group_records.member_tombstones,
 )
 
 SHARE = GroupKind(
     name=SHARE_NAME,
-    fire=share_rules.fire,
-    expire=share_rules.expire,
-    load=share_rules.load,
-    unload=share_rules.unload,
+    fire=modern_rules.fire,
+    expire=modern_rules.expire,
+    load=modern_rules.load,
     check=share_rules.check,
     commit_error=share_rules.commit_error,
     fetch_error=share_rules.fetch_error,
-    delete_error=share_rules.delete_error,
+    delete_error=modern_rules.delete_error,
     delete_offsets_error=share_rules.delete_offsets_error,
     subscribed_topics=share_rules.subscribed_topics,
     kept_since=share_rules.kept_since,
@@ -129,16 +125,15 @@ SHARE = GroupKind(
 STREAMS = GroupKind(
     name=STREAMS_NAME,
     fire=streams_rules.fire,
-    expire=streams_rules.expire,
-    load=streams_rules.load,
-    unload=streams_rules.unload,
+    expire=modern_rules.expire,
+    load=modern_rules.load,
     check=streams_rules.check,
     commit_error=streams_rules.commit_error,
-    fetch_error=streams_rules.fetch_error,
-    delete_error=streams_rules.delete_error,
-    delete_offsets_error=streams_rules.delete_offsets_error,
+    fetch_error=modern_rules.fetch_error,
+    delete_error=modern_rules.delete_error,
+    delete_offsets_error=modern_rules.delete_offsets_error,
     subscribed_topics=streams_rules.subscribed_topics,
-    kept_since=streams_rules.kept_since,
+    kept_since=modern_rules.kept_since,
     tombstones=streams_group_records.tombstones,
     member_tombstones=streams_group_records.member_tombstones,
 )
@@ -189,8 +184,12 @@ def loaded_ids(broker: Broker) -> list[str]:
 
 def unload(broker: Broker, group_id: str) -> list[Resumed]:
     """Give up a group whose records another coordinator has taken over."""
-    is_classic = groups.find_live(broker.tables, broker.id, group_id) is not None
-    return (CLASSIC if is_classic else STREAMS).unload(broker, group_id)
+    tables = broker.tables
+    if groups.find_live(tables, broker.id, group_id) is not None:
+        return classic_coordinator.unload(broker, group_id)
+    groups.stop_timers(tables, broker.id, group_id)
+    streams_live.drop(tables, broker.id, group_id)
+    return []
 
 
 def tombstones_of_all(broker: Broker) -> list[Record]:

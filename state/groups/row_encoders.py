@@ -1,4 +1,4 @@
-"""Makes rows of records whose fields have the names of Kafka's."""
+"""Convert records whose fields have Kafka's names to rows."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
@@ -11,19 +11,19 @@ T = TypeVar("T")
 
 
 class Encoder(NamedTuple):
-    """Makes the row of a record: its key, and the value or None."""
+    """The struct of a row's key, and a function that returns the value or None."""
 
     key: type[RowKey]
     value: Callable[[Any], Row | None]
 
 
 def alike(source: object, kind: type[T]) -> T:
-    """A struct with the fields of another one that has the same names."""
+    """Return a struct with the fields of the same names of another one."""
     return msgspec.convert(source, kind, from_attributes=True)
 
 
 def of_field(name: str, kind: type[Row]) -> Callable[[Any], Row | None]:
-    """The value has the fields of a field of the record, which is None in a tombstone."""
+    """Return a function that converts a field of the record; None is a tombstone."""
 
     def value(record: Any) -> Row | None:
         found = getattr(record, name)
@@ -33,5 +33,5 @@ def of_field(name: str, kind: type[Row]) -> Callable[[Any], Row | None]:
 
 
 def of_epoch(name: str, kind: type[Row]) -> Callable[[Any], Row | None]:
-    """The value has the fields of the record, whose epoch is None in a tombstone."""
+    """Return a function that converts the record; the epoch None is a tombstone."""
     return lambda record: None if getattr(record, name) is None else alike(record, kind)

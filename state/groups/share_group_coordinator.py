@@ -34,16 +34,27 @@ from brokertwin.state.core.group_records import (
     StatePartitions,
 )
 from brokertwin.state.core.java_hashes import JavaMap, java_hash
-from brokertwin.state.core.records import Record
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.wire.generated.initialize_share_group_state import (
     InitializeShareGroupStateRequest,
 )
 from brokertwin.state.core.wire.generated.shared import ShareGroupStateResponse
 from brokertwin.state.groups import groups, simple_assignor, target_assignment
-from brokertwin.state.groups.assignments import GroupSpec, Subscriber, Target
+from brokertwin.state.groups.assignments import GroupSpec, Subscriber, Target, as_sets
 from brokertwin.state.groups.consumer_group import JOIN_EPOCH, Rejection
-from brokertwin.state.groups.share_group import ShareGroup, ShareGroupMember, updated_subscribers
+from brokertwin.state.groups.modern_coordinator import (
+    ModernGroupCoordinator,
+    epoch_message,
+    not_found,
+    other_kind,
+    size_error,
+)
+from brokertwin.state.groups.share_group import (
+    SHARE,
+    ShareGroup,
+    ShareGroupMember,
+    updated_subscribers,
+)
 from brokertwin.state.groups.share_group_records import (
     current_assignment,
     member_metadata,
@@ -85,34 +96,27 @@ def find(broker: Broker, group_id: str, member_epoch: int) -> "ShareGroupCoordin
     if isinstance(group, ShareGroup):
         return ShareGroupCoordinator(broker, group)
     if group is not None:
-        return Rejection(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
+        return other_kind(SHARE, group_id)
     if member_epoch == JOIN_EPOCH:
         return ShareGroupCoordinator(broker, ShareGroup(group_id))
-    what = "Group" if member_epoch < JOIN_EPOCH else "Share group"
-    return Rejection(Error.GROUP_ID_NOT_FOUND, f"{what} {group_id} not found.")
+    return not_found(SHARE, group_id, member_epoch)
 
 
-class ShareGroupCoordinator:
+class ShareGroupCoordinator(ModernGroupCoordinator[ShareGroup]):
     """A share group at its coordinator, for one request or timer.
 
-    Attributes:
-        group: the group in the state of its records; read-only.
-        records: records to write.
-        messages: requests to share coordinators.
+    `messages` are requests to share coordinators.
     """
 
     def __init__(self, broker: Broker, group: ShareGroup) -> None:
-        self._broker = broker
-        self.group = group
-        self.records: list[Record] = []
+        super().__init__(broker, group)
         self.messages: list[Message] = []
 
     def heartbeat(self, heartbeat: ShareHeartbeat) -> ShareHeartbeatResult | Rejection:
         group = self.group
-        max_size = group_configs.share_max_size(self._broker)
-        if len(group.members) >= max_size and heartbeat.member_id not in group.members:
-            limit = f"The share group has reached its maximum capacity of {max_size} members."
-            return Rejection(Error.GROUP_MAX_SIZE_REACHED, limit)
+        full = size_error(SHARE, group.members, group_configs.share_max_size(self._broker))
+        if full is not None and heartbeat.member_id not in group.members:
+            return full
         before = group.members.get(heartbeat.member_id)
         if before is None and heartbeat.member_epoch != JOIN_EPOCH:
             return self._unknown(heartbeat.member_id)
@@ -127,7 +131,7 @@ class ShareGroupCoordinator:
         group_epoch = self._update_group_epoch(before, after, counts)
         epoch, target = self._update_target(after, group_epoch, counts)
         after = self._reconcile(after, epoch, target, is_bumped=group_epoch > group.group_epoch)
-        self.restart_session(after.member_id)
+        self._restart_session(after.member_id)
         self._initialize(group_epoch, counts)
         return ShareHeartbeatResult(before, after)
 
@@ -148,26 +152,15 @@ class ShareGroupCoordinator:
             self.records.append(
                 ShareGroupMetadataWritten(self.group.group_id, epoch, metadata_hash)
             )
-            self._set_timer(member.member_id, None)
+            self._set_timer(groups.session(member.member_id), None)
 
     def load(self) -> None:
-        """Start the timeouts of a group taken over from another coordinator."""
         for member_id in self.group.members:
-            self.restart_session(member_id)
+            self._restart_session(member_id)
 
-    def restart_session(self, member_id: str) -> None:
-        """Restart a member's session timeout."""
+    def _restart_session(self, member_id: str) -> None:
         within = group_configs.share_session_timeout_ms(self._broker, self.group.group_id)
-        self._set_timer(member_id, self._broker.now + within)
-
-    def _set_timer(self, member_id: str, deadline: int | None) -> None:
-        tables, broker = self._broker.tables, self._broker.id
-        timer = groups.session(member_id)
-        groups.set_timer(tables, broker, self.group.group_id, timer, deadline)
-
-    def _unknown(self, member_id: str) -> Rejection:
-        unknown = f"Member {member_id} is not a member of group {self.group.group_id}."
-        return Rejection(Error.UNKNOWN_MEMBER_ID, unknown)
+        self._set_timer(groups.session(member_id), self._broker.now + within)
 
     def _update_group_epoch(
         self, before: ShareGroupMember, after: ShareGroupMember, counts: dict[str, int]
@@ -201,15 +194,13 @@ class ShareGroupCoordinator:
     ) -> tuple[int, Target]:
         """Return the assignment epoch and the member's target."""
         group, now = self.group, self._broker.now
-        interval = group_configs.share_assignment_interval_ms(self._broker, group.group_id)
-        computed = group.assignment_timestamp
-        is_early = bool(computed) and now - computed < interval
-        if group.assignment_epoch >= group_epoch or is_early:
+        interval_ms = group_configs.share_assignment_interval_ms(self._broker, group.group_id)
+        if group.assignment_epoch >= group_epoch or self._is_early(interval_ms):
             return group.assignment_epoch, group.target.get(after.member_id, {})
         targets = self._targets(after, counts)
         for member_id, target in targets.items():
             former = group.target.get(member_id)
-            if former is None or _sets(former) != _sets(target):
+            if former is None or as_sets(former) != as_sets(target):
                 written = ShareGroupTargetAssignmentMemberWritten(group.group_id, member_id, target)
                 self.records.append(written)
         self.records.append(
@@ -366,10 +357,6 @@ def initialize_responded(
     return Decision(records=coordinator.records, messages=messages)
 
 
-def _sets(target: Target) -> dict[Uuid, set[int]]:
-    return {topic_id: set(partitions) for topic_id, partitions in target.items()}
-
-
 def _updated(member: ShareGroupMember, heartbeat: ShareHeartbeat) -> ShareGroupMember:
     names = heartbeat.topic_names
     return msgspec.structs.replace(
@@ -388,14 +375,6 @@ def _epoch_error(member: ShareGroupMember, epoch: int) -> Rejection | None:
     current, previous = member.member_epoch, member.previous_member_epoch
     if epoch in (JOIN_EPOCH, current) or (epoch < current and epoch == previous):
         return None
-    size, rest = ("greater", "") if epoch > current else ("smaller", _previous(previous))
-    return Rejection(
-        Error.FENCED_MEMBER_EPOCH,
-        f"The share group member has a {size} member epoch ({epoch}) than the one known by the "
-        f"group coordinator ({current}){rest}. The member must abandon all its partitions and "
-        "rejoin.",
-    )
-
-
-def _previous(epoch: int) -> str:
-    return f", and it does not match the previous member epoch ({epoch})"
+    mismatch = f", and it does not match the previous member epoch ({previous})"
+    detail = "" if epoch > current else mismatch
+    return Rejection(Error.FENCED_MEMBER_EPOCH, epoch_message(SHARE, epoch, current, detail))

@@ -2,35 +2,26 @@
 
 Source: `GroupMetadataManager.alterShareGroupOffsets`, `sharePartitionsEligibleForOffsetDeletion`,
 `completeDeleteShareGroupOffsets`, `GroupCoordinatorService.persisterInitialize` in Kafka; KIP-932.
-Share coordinators are called one after the other in the order of their ids, so the records do not
-depend on their placement.
+`share_states.py` has the requests to share coordinators.
 """
 
 import msgspec
 
-from brokertwin.state.access.authorizer import Operation, ResourceType
-from brokertwin.state.cluster import coordinators, features
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster import features
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.decision import Message, Request
+from brokertwin.state.core.decision import Condition, Decision, Message, Request
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Record
 from brokertwin.state.core.schema import Uuid
-from brokertwin.state.core.wire.generated.initialize_share_group_state import (
-    InitializeShareGroupStateRequest,
-    InitializeShareGroupStateRequestPartitionData,
-    InitializeStateData,
-)
 from brokertwin.state.core.wire.generated.shared import ShareGroupStateResponse
-from brokertwin.state.groups import groups, share_states
+from brokertwin.state.groups import group_rules, groups, share_states
 from brokertwin.state.groups.consumer_group import Rejection
-from brokertwin.state.groups.share_group import ShareGroup
+from brokertwin.state.groups.modern_coordinator import other_kind
+from brokertwin.state.groups.share_group import SHARE, ShareGroup
 from brokertwin.state.groups.share_group_coordinator import ShareGroupCoordinator
-from brokertwin.state.groups.share_states import PartitionsByTopic
+from brokertwin.state.groups.share_states import Offsets, PartitionsByTopic
 from brokertwin.state.share import state_store
-
-NO_COORDINATOR = -1
-"""Initial value of `after`: no share coordinator has been called."""
 
 ERROR_MESSAGES: dict[Error, str] = {
     Error.UNKNOWN_SERVER_ERROR: (
@@ -58,9 +49,6 @@ ERROR_MESSAGES: dict[Error, str] = {
 }
 """Kafka's default messages of errors."""
 
-Offsets = dict[Uuid, dict[int, int]]
-"""Start offsets by topic id and partition."""
-
 
 class StatePersistResult(msgspec.Struct):
     """The result of a share coordinator for a partition."""
@@ -70,18 +58,20 @@ class StatePersistResult(msgspec.Struct):
 
 
 def request_error(broker: Broker, request: Request, group_id: str, operation: Operation) -> Error:
-    """Return the error of a request before its group is read.
-
-    35 UNSUPPORTED_VERSION, 30 GROUP_AUTHORIZATION_FAILED, 24 INVALID_GROUP_ID, 16 NOT_COORDINATOR,
-    14 COORDINATOR_LOAD_IN_PROGRESS, or NONE.
-    """
+    """Return 35 UNSUPPORTED_VERSION or an error of `group_rules.access_error`, or NONE."""
     if not broker.has_feature(features.SHARE):
         return Error.UNSUPPORTED_VERSION
-    if not broker.allows(request, operation, ResourceType.GROUP, group_id):
-        return Error.GROUP_AUTHORIZATION_FAILED
-    if not group_id:
-        return Error.INVALID_GROUP_ID
-    return coordinators.group_error(broker, group_id)
+    return group_rules.access_error(broker, request, group_id, operation)
+
+
+def wait_for_coordinators(
+    broker: Broker, state: msgspec.Struct, messages: list[Message]
+) -> Decision:
+    """Keep a request pending until the responses arrive or the request timeout expires."""
+    deadline = broker.now + broker.settings.request_timeout_ms
+    return Decision(
+        condition=Condition(deadline, [], msgspec.msgpack.encode(state)), messages=messages
+    )
 
 
 def empty_group(broker: Broker, group_id: str) -> ShareGroup | Rejection | None:
@@ -93,7 +83,7 @@ def empty_group(broker: Broker, group_id: str) -> ShareGroup | Rejection | None:
     if group is None:
         return None
     if not isinstance(group, ShareGroup):
-        return Rejection(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
+        return other_kind(SHARE, group_id)
     if group.members:
         return Rejection(Error.NON_EMPTY_GROUP, "The group is not empty.")
     return group
@@ -129,38 +119,8 @@ def finish_initializing(broker: Broker, group_id: str, offsets: Offsets) -> list
     if not isinstance(group, ShareGroup):
         return []
     coordinator = ShareGroupCoordinator(broker, group)
-    coordinator.mark_initialized(
-        {each: found for each, found in _partitions_of(offsets).items() if found}
-    )
+    coordinator.mark_initialized({each: list(found) for each, found in offsets.items() if found})
     return coordinator.records
-
-
-def next_initialize_request(
-    broker: Broker, group_id: str, epoch: int, offsets: Offsets, after: int = NO_COORDINATOR
-) -> Message | None:
-    """Return the request to the coordinator after `after`, if any."""
-    requests = share_states.by_coordinator(broker, group_id, _partitions_of(offsets))
-    receiver = min((each for each in requests if each > after), default=None)
-    if receiver is None:
-        return None
-    topics = [
-        InitializeStateData(
-            topic_id=topic_id,
-            partitions=[
-                InitializeShareGroupStateRequestPartitionData(
-                    partition=each, state_epoch=epoch, start_offset=offsets[topic_id][each]
-                )
-                for each in partitions
-            ],
-        )
-        for topic_id, partitions in requests[receiver].items()
-    ]
-    body = InitializeShareGroupStateRequest(group_id=group_id, topics=topics)
-    return Message(broker.id, receiver, kafka_apis.INITIALIZE_SHARE_GROUP_STATE.key, body)
-
-
-def _partitions_of(offsets: Offsets) -> PartitionsByTopic:
-    return {topic_id: list(partitions) for topic_id, partitions in offsets.items()}
 
 
 # Deleting offsets
@@ -206,14 +166,3 @@ def finish_deleting(broker: Broker, group_id: str, topic_ids: list[Uuid]) -> lis
     left = {each: name for each, name in group.deleting.items() if each not in topic_ids}
     coordinator.write_states(group.initializing, group.initialized, left)
     return coordinator.records
-
-
-def next_delete_request(
-    broker: Broker, group_id: str, places: PartitionsByTopic, after: int = NO_COORDINATOR
-) -> Message | None:
-    """Return the request to the coordinator after `after`, if any."""
-    requests = share_states.by_coordinator(broker, group_id, places)
-    receiver = min((each for each in requests if each > after), default=None)
-    if receiver is None:
-        return None
-    return share_states.delete_request(broker, group_id, receiver, requests[receiver])

@@ -35,6 +35,9 @@ from brokertwin.state.groups.share_group import ShareGroup
 PartitionsByTopic = dict[Uuid, list[int]]
 """Partitions by topic id."""
 
+Offsets = dict[Uuid, dict[int, int]]
+"""Start offsets by topic id and partition."""
+
 NO_COORDINATOR, NO_OFFSET = -1, -1
 """Initial value of `after`; an offset that the partition leader chooses."""
 
@@ -48,30 +51,60 @@ def initialize_requests(
 ) -> list[Message]:
     """Return the next InitializeShareGroupState request, if any.
 
-    Share coordinators are called one after the other in the order of their ids, so the records do
-    not depend on their placement. `after` is the coordinator that has just responded. If the
-    internal topic does not exist, it is created first (`pending_initializations`).
+    `after` is the coordinator that has just responded. If the internal topic does not exist, it is
+    created first (`pending_initializations`).
     """
     if broker.topic_by_name(SHARE_TOPIC) is None:
         return internal_topics.creation(broker, [SHARE_TOPIC]) if places else []
-    for receiver, requested in sorted(by_coordinator(broker, group_id, places).items()):
-        if receiver <= after:
-            continue
-        topics = [
-            InitializeStateData(
-                topic_id=topic_id,
-                partitions=[
-                    InitializeShareGroupStateRequestPartitionData(
-                        partition=each, state_epoch=epoch, start_offset=NO_OFFSET
-                    )
-                    for each in partitions
-                ],
-            )
-            for topic_id, partitions in requested.items()
-        ]
-        body = InitializeShareGroupStateRequest(group_id=group_id, topics=topics)
-        return [Message(broker.id, receiver, kafka_apis.INITIALIZE_SHARE_GROUP_STATE.key, body)]
-    return []
+    offsets = {topic_id: dict.fromkeys(numbers, NO_OFFSET) for topic_id, numbers in places.items()}
+    message = next_initialize_request(broker, group_id, epoch, offsets, after)
+    return [message] if message is not None else []
+
+
+def next_initialize_request(
+    broker: Broker, group_id: str, epoch: int, offsets: Offsets, after: int
+) -> Message | None:
+    """Return the InitializeShareGroupState request to the coordinator after `after`, if any."""
+    places = {topic_id: list(partitions) for topic_id, partitions in offsets.items()}
+    following = next_coordinator(broker, group_id, places, after)
+    if following is None:
+        return None
+    receiver, requested = following
+    topics = [
+        InitializeStateData(
+            topic_id=topic_id,
+            partitions=[
+                InitializeShareGroupStateRequestPartitionData(
+                    partition=each, state_epoch=epoch, start_offset=offsets[topic_id][each]
+                )
+                for each in partitions
+            ],
+        )
+        for topic_id, partitions in requested.items()
+    ]
+    body = InitializeShareGroupStateRequest(group_id=group_id, topics=topics)
+    return Message(broker.id, receiver, kafka_apis.INITIALIZE_SHARE_GROUP_STATE.key, body)
+
+
+def next_delete_request(
+    broker: Broker, group_id: str, places: PartitionsByTopic, after: int
+) -> Message | None:
+    """Return the DeleteShareGroupState request to the coordinator after `after`, if any."""
+    following = next_coordinator(broker, group_id, places, after)
+    return _delete_request(broker, group_id, *following) if following is not None else None
+
+
+def next_coordinator(
+    broker: Broker, group_id: str, places: PartitionsByTopic, after: int
+) -> tuple[int, PartitionsByTopic] | None:
+    """Return the next share coordinator and its partitions, if any.
+
+    Share coordinators are called one after the other in the order of their ids, so the records do
+    not depend on their placement.
+    """
+    found = _by_coordinator(broker, group_id, places)
+    receiver = min((each for each in found if each > after), default=None)
+    return (receiver, found[receiver]) if receiver is not None else None
 
 
 def pending_initializations(broker: Broker) -> list[Message]:
@@ -139,12 +172,12 @@ def delete_requests(broker: Broker, group: ShareGroup) -> list[Message]:
         if topic is not None:
             places[topic_id] = list(range(len(topic.partitions)))
     return [
-        delete_request(broker, group.group_id, receiver, requested)
-        for receiver, requested in by_coordinator(broker, group.group_id, places).items()
+        _delete_request(broker, group.group_id, receiver, requested)
+        for receiver, requested in _by_coordinator(broker, group.group_id, places).items()
     ]
 
 
-def delete_request(
+def _delete_request(
     broker: Broker, group_id: str, receiver: int, places: PartitionsByTopic
 ) -> Message:
     """Return a DeleteShareGroupState request to one coordinator."""
@@ -161,7 +194,7 @@ def delete_request(
     return Message(broker.id, receiver, kafka_apis.DELETE_SHARE_GROUP_STATE.key, body)
 
 
-def by_coordinator(
+def _by_coordinator(
     broker: Broker, group_id: str, places: PartitionsByTopic
 ) -> dict[int, PartitionsByTopic]:
     """Return partitions by their share coordinator.

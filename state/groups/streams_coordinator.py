@@ -23,7 +23,6 @@ from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.group_records import GroupRemoved
 from brokertwin.state.core.java_hashes import JavaMap, java_hash
-from brokertwin.state.core.records import Record
 from brokertwin.state.core.streams_records import (
     Endpoint,
     StreamsGroupMetadataWritten,
@@ -44,10 +43,18 @@ from brokertwin.state.groups import (
 )
 from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
 from brokertwin.state.groups.consumer_group import JOIN_EPOCH, Rejection
+from brokertwin.state.groups.modern_coordinator import (
+    ModernGroupCoordinator,
+    epoch_message,
+    not_found,
+    other_kind,
+    size_error,
+)
 from brokertwin.state.groups.sticky_assignor import TaskMember, TaskSpec
 from brokertwin.state.groups.streams_endpoints import EndpointPartitions, endpoints
 from brokertwin.state.groups.streams_group import (
     NO_TOPOLOGY,
+    STREAMS,
     StreamsGroup,
     StreamsMember,
     StreamsMemberState,
@@ -122,26 +129,18 @@ def find(broker: Broker, group_id: str, member_epoch: int) -> "StreamsGroupCoord
         return StreamsGroupCoordinator(broker, group)
     is_join = member_epoch == JOIN_EPOCH
     if group is None and not is_join:
-        what = "Group" if member_epoch < JOIN_EPOCH else "Streams group"
-        return Rejection(Error.GROUP_ID_NOT_FOUND, f"{what} {group_id} not found.")
+        return not_found(STREAMS, group_id, member_epoch)
     is_empty = isinstance(group, ClassicGroup) and group.state is ClassicGroupState.EMPTY
     if group is None or (is_join and is_empty):
         return StreamsGroupCoordinator(broker, StreamsGroup(group_id))
-    return Rejection(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
+    return other_kind(STREAMS, group_id)
 
 
-class StreamsGroupCoordinator:
-    """A streams group at its coordinator, for one request or timer.
-
-    Attributes:
-        group: the group in the state of its records; read-only.
-        records: records to write.
-    """
+class StreamsGroupCoordinator(ModernGroupCoordinator[StreamsGroup]):
+    """A streams group at its coordinator, for one request or timer."""
 
     def __init__(self, broker: Broker, group: StreamsGroup) -> None:
-        self._broker = broker
-        self.group = group
-        self.records: list[Record] = []
+        super().__init__(broker, group)
         current = groups.find(broker, group.group_id)
         self._exists = current is not None
         self._is_streams_group = isinstance(current, StreamsGroup)
@@ -187,10 +186,9 @@ class StreamsGroupCoordinator:
     def _member(self, heartbeat: StreamsHeartbeat) -> StreamsMember | Rejection:
         """Return the member; a new one has epoch 0 and no tasks."""
         group, is_join = self.group, heartbeat.member_epoch == JOIN_EPOCH
-        max_size = group_configs.streams_max_size(self._broker)
-        if is_join and len(group.members) >= max_size:
-            limit = f"The streams group has reached its maximum capacity of {max_size} members."
-            return Rejection(Error.GROUP_MAX_SIZE_REACHED, limit)
+        full = size_error(STREAMS, group.members, group_configs.streams_max_size(self._broker))
+        if is_join and full is not None:
+            return full
         member = group.members.get(heartbeat.member_id)
         if member is None:
             return (
@@ -199,10 +197,6 @@ class StreamsGroupCoordinator:
                 else self._unknown(heartbeat.member_id)
             )
         return _epoch_error(member, heartbeat) or member
-
-    def _unknown(self, member_id: str) -> Rejection:
-        unknown = f"Member {member_id} is not a member of group {self.group.group_id}."
-        return Rejection(Error.UNKNOWN_MEMBER_ID, unknown)
 
     def _topology(self, heartbeat: StreamsHeartbeat) -> StreamsTopology | Rejection:
         """Return the group's topology: that of its first member."""
@@ -286,7 +280,7 @@ class StreamsGroupCoordinator:
         current = group.target.get(after.member_id, TargetTasks())
         if group.assignment_epoch >= group_epoch:
             return group.assignment_epoch, current, ""
-        if self._is_early():
+        if self._is_early(self._interval_ms()):
             return group.assignment_epoch, current, _INTERVAL_DELAY
         targets = self._assign(group_epoch, configured, self._assignment_configs(), after)
         return group_epoch, targets[after.member_id], ""
@@ -305,10 +299,8 @@ class StreamsGroupCoordinator:
         self._timers[groups.INITIAL] = broker.now + delay
         return True
 
-    def _is_early(self) -> bool:
-        computed = self.group.assignment_timestamp
-        interval = group_configs.streams_assignment_interval_ms(self._broker, self.group.group_id)
-        return bool(computed) and self._broker.now - computed < interval
+    def _interval_ms(self) -> int:
+        return group_configs.streams_assignment_interval_ms(self._broker, self.group.group_id)
 
     def _assign(
         self,
@@ -342,7 +334,7 @@ class StreamsGroupCoordinator:
         """Assign tasks after the initial rebalance delay."""
         group, configured = self.group, self._live.configured
         is_due = group.members and group.group_epoch > group.assignment_epoch
-        if is_due and configured is not None and not self._is_early():
+        if is_due and configured is not None and not self._is_early(self._interval_ms()):
             self._assign(group.group_epoch, configured, group.last_assignment_configs)
 
     # Reconciliation and response
@@ -481,7 +473,6 @@ class StreamsGroupCoordinator:
     # Timers
 
     def load(self) -> None:
-        """Start the timeouts of a group taken over from another coordinator."""
         for member in self.group.members.values():
             self._restart_session(member.member_id)
             if member.state is StreamsMemberState.UNREVOKED_TASKS:
@@ -491,10 +482,6 @@ class StreamsGroupCoordinator:
     def _restart_session(self, member_id: str) -> None:
         within = group_configs.streams_session_timeout_ms(self._broker, self.group.group_id)
         self._set_timer(groups.session(member_id), self._broker.now + within)
-
-    def _set_timer(self, timer: str, deadline: int | None) -> None:
-        tables, broker = self._broker.tables, self._broker.id
-        groups.set_timer(tables, broker, self.group.group_id, timer, deadline)
 
 
 def _spec(
@@ -540,12 +527,7 @@ def _epoch_error(member: StreamsMember, heartbeat: StreamsHeartbeat) -> Rejectio
     )
     if epoch in (JOIN_EPOCH, current) or (epoch < current and is_lost_response):
         return None
-    size = "greater" if epoch > current else "smaller"
-    return Rejection(
-        Error.FENCED_MEMBER_EPOCH,
-        f"The streams group member has a {size} member epoch ({epoch}) than the one known by the "
-        f"group coordinator ({current}). The member must abandon all its partitions and rejoin.",
-    )
+    return Rejection(Error.FENCED_MEMBER_EPOCH, epoch_message(STREAMS, epoch, current))
 
 
 def _is_assigned(member: StreamsMember, owned: TargetTasks | None) -> bool:

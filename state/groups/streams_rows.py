@@ -31,20 +31,20 @@ def _epoch(record: StreamsGroupMetadataWritten) -> Row | None:
 
 
 def _member(record: StreamsGroupMemberMetadataWritten) -> Row | None:
-    said = record.metadata
-    if said is None:
+    metadata = record.metadata
+    if metadata is None:
         return None
-    endpoint = said.user_endpoint
+    endpoint = metadata.user_endpoint
     return streams.StreamsGroupMemberMetadataValue(
-        instance_id=said.instance_id,
-        rack_id=said.rack_id,
-        client_id=said.client_id,
-        client_host=said.client_host,
-        rebalance_timeout_ms=said.rebalance_timeout_ms,
-        topology_epoch=said.topology_epoch,
-        process_id=said.process_id,
+        instance_id=metadata.instance_id,
+        rack_id=metadata.rack_id,
+        client_id=metadata.client_id,
+        client_host=metadata.client_host,
+        rebalance_timeout_ms=metadata.rebalance_timeout_ms,
+        topology_epoch=metadata.topology_epoch,
+        process_id=metadata.process_id,
         user_endpoint=None if endpoint is None else alike(endpoint, streams.Endpoint),
-        client_tags=[streams.KeyValue(*each) for each in sorted(said.client_tags.items())],
+        client_tags=[streams.KeyValue(*each) for each in sorted(metadata.client_tags.items())],
     )
 
 
@@ -64,17 +64,17 @@ def _target_tasks(tasks: Tasks) -> list[streams.StreamsGroupTargetTaskIds]:
 
 
 def _current(record: StreamsGroupCurrentMemberAssignmentWritten) -> Row | None:
-    has = record.assignment
-    if has is None:
+    assignment = record.assignment
+    if assignment is None:
         return None
-    revoked = has.pending_revocation
+    revoked = assignment.pending_revocation
     return streams.StreamsGroupCurrentMemberAssignmentValue(
-        member_epoch=has.member_epoch,
-        previous_member_epoch=has.previous_member_epoch,
-        state=has.state,
-        active_tasks=_active(has.assigned.active),
-        standby_tasks=_passive(has.assigned.standby),
-        warmup_tasks=_passive(has.assigned.warmup),
+        member_epoch=assignment.member_epoch,
+        previous_member_epoch=assignment.previous_member_epoch,
+        state=assignment.state,
+        active_tasks=_active(assignment.assigned.active),
+        standby_tasks=_passive(assignment.assigned.standby),
+        warmup_tasks=_passive(assignment.assigned.warmup),
         active_tasks_pending_revocation=_active(revoked.active),
         standby_tasks_pending_revocation=_passive(revoked.standby),
         warmup_tasks_pending_revocation=_passive(revoked.warmup),

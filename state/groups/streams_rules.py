@@ -8,15 +8,14 @@ from collections import Counter
 
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.check import Violations
-from brokertwin.state.core.decision import Decision, Resumed
+from brokertwin.state.core.decision import Decision
 from brokertwin.state.core.errors import Error
-from brokertwin.state.groups import groups, streams_live
+from brokertwin.state.groups import groups, modern_rules
 from brokertwin.state.groups.consumer_rules import EPOCHS_SINCE
 from brokertwin.state.groups.group_rules import OffsetCommitCheck
 from brokertwin.state.groups.streams_coordinator import StreamsGroupCoordinator
 from brokertwin.state.groups.streams_group import (
     StreamsGroup,
-    StreamsGroupState,
     StreamsMember,
     StreamsMemberState,
 )
@@ -56,78 +55,20 @@ def _is_in_time(group: StreamsGroup, member: StreamsMember, commit: OffsetCommit
     return commit.generation < member.member_epoch
 
 
-def fetch_error(group: StreamsGroup, member_id: str | None, member_epoch: int) -> Error:
-    """Return the error of an offset fetch.
-
-    25 UNKNOWN_MEMBER_ID, 113 STALE_MEMBER_EPOCH, or NONE. Without a member id it is that of
-    `consumer_rules`.
-    """
-    if member_id is None:
-        return Error.NONE if member_epoch < 0 else Error.UNKNOWN_SERVER_ERROR
-    member = group.members.get(member_id)
-    if member is None:
-        return Error.UNKNOWN_MEMBER_ID
-    is_current = member_epoch == member.member_epoch
-    return Error.NONE if is_current else Error.STALE_MEMBER_EPOCH
-
-
-def delete_error(group: StreamsGroup) -> Error:
-    """Return 68 NON_EMPTY_GROUP or NONE."""
-    is_empty = group.state is StreamsGroupState.EMPTY
-    return Error.NONE if is_empty else Error.NON_EMPTY_GROUP
-
-
-def delete_offsets_error(_group: StreamsGroup) -> Error:
-    """Return NONE: offsets of topics without readers can be deleted."""
-    return Error.NONE
-
-
 def subscribed_topics(group: StreamsGroup) -> set[str]:
     """Return the topics that members may consume."""
     return set(group.source_topics()) if group.members else set()
 
 
-def kept_since(_group: StreamsGroup, commit_timestamp: int) -> int:
-    """Return the commit time, where the retention starts."""
-    return commit_timestamp
-
-
-# Timers and moves
-
-
 def fire(broker: Broker, group_id: str, timer: str) -> Decision:
     """Assign after the initial delay, or fence a member."""
     if timer != groups.INITIAL:
-        return expire(broker, group_id, [groups.timer_member(timer)])
-    coordinator = _coordinator(broker, group_id)
-    coordinator.assign_after_initial_delay()
-    return Decision(records=coordinator.records)
-
-
-def expire(broker: Broker, group_id: str, member_ids: list[str]) -> Decision:
-    """Fence members as if their sessions had expired."""
-    coordinator = _coordinator(broker, group_id)
-    members = coordinator.group.members
-    coordinator.fence([members[each] for each in member_ids if each in members])
-    return Decision(records=coordinator.records)
-
-
-def load(broker: Broker, group_id: str) -> None:
-    """Take over a group from its records; session timeouts start now."""
-    _coordinator(broker, group_id).load()
-
-
-def unload(broker: Broker, group_id: str) -> list[Resumed]:
-    """Give up a group. It has no pending requests."""
-    groups.stop_timers(broker.tables, broker.id, group_id)
-    streams_live.drop(broker.tables, broker.id, group_id)
-    return []
-
-
-def _coordinator(broker: Broker, group_id: str) -> StreamsGroupCoordinator:
+        return modern_rules.fire(broker, group_id, timer)
     group = groups.find(broker, group_id)
     assert isinstance(group, StreamsGroup), group_id
-    return StreamsGroupCoordinator(broker, group)
+    coordinator = StreamsGroupCoordinator(broker, group)
+    coordinator.assign_after_initial_delay()
+    return Decision(records=coordinator.records)
 
 
 # Invariants
@@ -141,16 +82,10 @@ def check(group: StreamsGroup, running: set[str]) -> Violations:
     required |= {groups.rebalance(each.member_id) for each in revoking}
     if running - {groups.INITIAL} != required:
         yield f"has timers {sorted(running)}, needs {sorted(required)}"
-    if group.assignment_epoch > group.group_epoch:
-        yield f"assignment epoch {group.assignment_epoch} is above group epoch {group.group_epoch}"
+    yield from modern_rules.check_epochs(group)
     if group.members and group.topology is None:
         yield "has members but no topology"
-    unknown = group.target.keys() - group.members.keys()
-    if unknown:
-        yield f"targets of unknown members: {sorted(unknown)}"
     for member in members:
-        if member.member_epoch > group.assignment_epoch:
-            yield f"{member.member_id} has epoch {member.member_epoch}, above the assignment epoch"
         is_revoking = member.state is StreamsMemberState.UNREVOKED_TASKS
         pending = member.pending_revocation
         if is_revoking != any((pending.active, pending.standby, pending.warmup)):

@@ -307,14 +307,14 @@ def watch_in_sync(broker: Broker) -> None:
 
 def watch_if_behind(broker: Broker, leadership: Leadership, log: Log) -> None:
     """Start that timer if an in-sync replica may have to leave later."""
-    if is_anyone_behind(broker, leadership, log):
+    if has_lagging_replica(broker, leadership, log):
         watch_in_sync(broker)
 
 
-def is_anyone_behind(broker: Broker, leadership: Leadership, log: Log) -> bool:
+def has_lagging_replica(broker: Broker, leadership: Leadership, log: Log) -> bool:
     """True if an in-sync replica may have to leave later."""
     by_time_only = broker.settings.brokertwin_isr_by_time_only
-    return leader.is_anyone_behind(leadership, log.log_end_offset, by_time_only)
+    return leader.has_lagging_replica(leadership, log.log_end_offset, by_time_only)
 
 
 def forget(broker: Broker, place: Place) -> None:
@@ -337,13 +337,13 @@ def log_grown(broker: Broker, places: Iterable[Place]) -> Decision:
         if rise is not None:
             records.append(rise)  # the fetches are completed once it is applied
             continue
-        is_anyone_away = any(
+        has_absent_replica = any(
             not replica.has_pending_fetch
             or each not in broker.cell.brokers_here  # it may be unreachable
             for each, replica in leadership.replicas.items()
             if each in leadership.isr
         )
-        if is_anyone_away and is_anyone_behind(broker, leadership, log):
+        if has_absent_replica and has_lagging_replica(broker, leadership, log):
             watch_in_sync(broker)
         for each, replica in leadership.replicas.items():
             if not replica.has_pending_fetch:

@@ -24,7 +24,7 @@ def fire(broker: Broker, _name: str) -> Decision:
     """Timer: remove replicas that are behind for too long; restart while any is behind."""
     lag_time_max_ms = broker.settings.replica_lag_time_max_ms
     messages: list[Message] = []
-    is_anyone_behind = False
+    has_lagging_replica = False
     for place in copying.places_led(broker):
         leadership, log = copying.mutable_view(broker, place), broker.log(*place)
         assert log is not None, place
@@ -36,9 +36,9 @@ def fire(broker: Broker, _name: str) -> Decision:
         if leaving or leadership.retries:
             leadership.retries = False
             messages.append(copying.request_isr_change(broker, place, leadership))
-        if copying.is_anyone_behind(broker, leadership, log):
-            is_anyone_behind = True
-    if is_anyone_behind:
+        if copying.has_lagging_replica(broker, leadership, log):
+            has_lagging_replica = True
+    if has_lagging_replica:
         copying.watch_in_sync(broker)
     return Decision(messages=messages)
 

@@ -189,7 +189,7 @@ def _is_behind(replica: Replica, end: int, by_time_only: bool) -> bool:
     return replica.log_end_offset != end or (by_time_only and not replica.has_pending_fetch)
 
 
-def is_anyone_behind(leadership: Leadership, end: int, by_time_only: bool = False) -> bool:
+def has_lagging_replica(leadership: Leadership, end: int, by_time_only: bool = False) -> bool:
     """True if an in-sync replica is behind or did not fetch, so that it may be removed later.
 
     While a change is pending: true if it must be sent again.

@@ -27,7 +27,7 @@ class NetworkState(msgspec.Struct):
         isolated: isolated brokers.
         missed: metadata records not read by stopped brokers.
         unread: metadata records not read by severed brokers.
-        unsaid: messages of severed brokers to the controller.
+        unsent: messages of severed brokers to the controller.
         starting: stopped brokers that start once the session of their former process is over.
         killed: stopped brokers that did not shut down cleanly.
         registering: the number of starts of brokers that have not read their registration yet.
@@ -36,7 +36,7 @@ class NetworkState(msgspec.Struct):
     isolated: list[int]
     missed: dict[int, list[Record]]
     unread: dict[int, list[Record]] = {}
-    unsaid: dict[int, list[LateMessage]] = {}
+    unsent: dict[int, list[LateMessage]] = msgspec.field(default_factory=dict, name="unsaid")
     starting: list[int] = []
     killed: list[int] = []
     registering: dict[int, int] = {}
@@ -104,14 +104,14 @@ def rejoin(table: Table, broker: int) -> tuple[list[Record], list[LateMessage]]:
         return [], []
     network = _network(table)
     network.isolated = [each for each in network.isolated if each != broker]
-    late = network.unread.pop(broker, []), network.unsaid.pop(broker, [])
+    late = network.unread.pop(broker, []), network.unsent.pop(broker, [])
     _tidy(table)
     return late
 
 
 def send_later(table: Table, message: LateMessage) -> None:
     """Keep a severed broker's message to the controller until it rejoins."""
-    _network(table).unsaid.setdefault(message.sender, []).append(message)
+    _network(table).unsent.setdefault(message.sender, []).append(message)
 
 
 def is_killed(table: Table, broker: int) -> bool:
@@ -128,7 +128,7 @@ def stop(table: Table, broker: int, is_killed: bool) -> None:
     unread = network.unread.get(broker, [])
     network.missed.setdefault(broker, list(unread))
     unread.clear()
-    network.unsaid.pop(broker, None)
+    network.unsent.pop(broker, None)
 
 
 def start_later(table: Table, broker: int, is_starting_later: bool) -> None:

@@ -103,8 +103,8 @@ def admitted(
     allowed: list[Place] = []
     held: list[Place] = []
     for place in places:
-        waits = place not in in_sync and is_throttled(broker, Side.FOLLOWER, place)
-        (held if waits else allowed).append(place)
+        is_held = place not in in_sync and is_throttled(broker, Side.FOLLOWER, place)
+        (held if is_held else allowed).append(place)
     _hold(broker, Side.FOLLOWER, held)
     return allowed
 

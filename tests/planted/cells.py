@@ -17,10 +17,10 @@ PLANTED_CELLS: tuple[Planted, ...] = (
         "settings-between-cells",
         "brokers of other cells hear of settings",
         "brokertwin.state.cell.between_cells",
-        "            self._tell(cell, Kind.METADATA, MetadataEvent(record))\n",
+        "            self._send_event(cell, Kind.METADATA, MetadataEvent(record))\n",
         (
             '            if type(record).__name__ != "ConfigChanged":\n'
-            "                self._tell(cell, Kind.METADATA, MetadataEvent(record))\n"
+            "                self._send_event(cell, Kind.METADATA, MetadataEvent(record))\n"
         ),
     ),
     Planted(

@@ -251,8 +251,8 @@ PLANTED: tuple[Planted, ...] = (
         "severed-catches-up",
         "a severed broker that is back reads what it has missed",
         "brokertwin.state.replication.network",
-        "    late = network.unread.pop(broker, []), network.unsaid.pop(broker, [])\n",
-        "    late = network.unread.pop(broker, [])[:0], network.unsaid.pop(broker, [])\n",
+        "    late = network.unread.pop(broker, []), network.unsent.pop(broker, [])\n",
+        "    late = network.unread.pop(broker, [])[:0], network.unsent.pop(broker, [])\n",
     ),
     Planted(
         "restart-high-watermark",

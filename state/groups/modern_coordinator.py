@@ -1,0 +1,82 @@
+"""Common parts of the coordinators of consumer, share and streams groups.
+
+Source: `GroupMetadataManager`, `ModernGroup` in Kafka; KIP-848.
+"""
+
+from abc import abstractmethod
+from collections.abc import Collection
+from typing import Any, Generic
+
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.decision import Resumed
+from brokertwin.state.core.errors import Error
+from brokertwin.state.core.records import Record
+from brokertwin.state.groups import groups
+from brokertwin.state.groups.consumer_group import JOIN_EPOCH, Rejection
+from brokertwin.state.groups.groups import Modern
+
+
+class ModernGroupCoordinator(Generic[Modern]):
+    """A group at its coordinator, for one request or timer.
+
+    Attributes:
+        group: the group in the state of its records; read-only.
+        records: records to write.
+        responses: responses to pending requests.
+    """
+
+    def __init__(self, broker: Broker, group: Modern) -> None:
+        self._broker = broker
+        self.group: Modern = group
+        self.records: list[Record] = []
+        self.responses: list[Resumed] = []
+
+    @abstractmethod
+    def fence(self, members: list[Any]) -> None:
+        """Remove members and bump the group epoch."""
+
+    @abstractmethod
+    def load(self) -> None:
+        """Start the timeouts of a group taken over from another coordinator."""
+
+    def _unknown(self, member_id: str) -> Rejection:
+        unknown = f"Member {member_id} is not a member of group {self.group.group_id}."
+        return Rejection(Error.UNKNOWN_MEMBER_ID, unknown)
+
+    def _is_early(self, interval_ms: int) -> bool:
+        """Whether a new assignment would come within the interval after the last one."""
+        computed = self.group.assignment_timestamp
+        return bool(computed) and self._broker.now - computed < interval_ms
+
+    def _set_timer(self, timer: str, deadline: int | None) -> None:
+        tables, broker = self._broker.tables, self._broker.id
+        groups.set_timer(tables, broker, self.group.group_id, timer, deadline)
+
+
+def not_found(kind: str, group_id: str, member_epoch: int) -> Rejection:
+    """Return the error of a heartbeat for a missing group; `kind` is its name in lower case."""
+    what = "Group" if member_epoch < JOIN_EPOCH else f"{kind.capitalize()} group"
+    return Rejection(Error.GROUP_ID_NOT_FOUND, f"{what} {group_id} not found.")
+
+
+def other_kind(kind: str, group_id: str) -> Rejection:
+    """Return the error of a request for a group that is not of this kind."""
+    return Rejection(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a {kind} group.")
+
+
+def size_error(kind: str, members: Collection[str], size_max: int) -> Rejection | None:
+    """Return the error of a join to a group without room."""
+    if len(members) < size_max:
+        return None
+    limit = f"The {kind} group has reached its maximum capacity of {size_max} members."
+    return Rejection(Error.GROUP_MAX_SIZE_REACHED, limit)
+
+
+def epoch_message(kind: str, epoch: int, known: int, detail: str = "") -> str:
+    """Return the message of 110 FENCED_MEMBER_EPOCH."""
+    size = "greater" if epoch > known else "smaller"
+    return (
+        f"The {kind} group member has a {size} member epoch ({epoch}) than the one known by the "
+        f"group coordinator ({known}){detail}. The member must abandon all its partitions and "
+        "rejoin."
+    )
