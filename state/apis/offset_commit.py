@@ -104,7 +104,7 @@ class PendingZookeeperCommit(msgspec.Struct):
     """A request that waits for ZooKeeper: rejected and forwarded topics."""
 
     refused: list[OffsetCommitResponseTopic]
-    asked: list[OffsetCommitRequestTopic]
+    requested: list[OffsetCommitRequestTopic] = msgspec.field(name="asked")
 
 
 class _Accepted(msgspec.Struct):
@@ -126,7 +126,7 @@ def handle(machine: Machine, request: Request) -> Decision:
     ):
         failed = _failed(body.topics, request.version, Error.GROUP_AUTHORIZATION_FAILED)
         return Decision(response=OffsetCommitResponse(topics=failed))
-    responses = Answers()
+    responses = CommitResponses()
     accepted = []
     version = request.header.request_api_version
     for wanted in body.topics:
@@ -185,7 +185,9 @@ def resume(
 ) -> Decision:
     """Respond: ZooKeeper has stored the offsets."""
     version = waiting.header.request_api_version
-    responses = Answers(_refused(decode_item(waiting.state, PendingZookeeperCommit), version))
+    responses = CommitResponses(
+        _refused(decode_item(waiting.state, PendingZookeeperCommit), version)
+    )
     responses.merge(response.topics)
     return Decision(response=OffsetCommitResponse(topics=responses.topics))
 
@@ -196,8 +198,8 @@ def complete(_broker: Broker, waiting: PendingRequest) -> Decision:
         decode_item(waiting.state, PendingZookeeperCommit),
         waiting.header.request_api_version,
     )
-    responses = Answers(_refused(state, version))
-    responses.merge(_failed(state.asked, version, Error.COORDINATOR_NOT_AVAILABLE))
+    responses = CommitResponses(_refused(state, version))
+    responses.merge(_failed(state.requested, version, Error.COORDINATOR_NOT_AVAILABLE))
     return Decision(response=OffsetCommitResponse(topics=responses.topics))
 
 
@@ -216,7 +218,7 @@ def _may_read(
 
 
 def _refuse(
-    responses: "Answers",
+    responses: "CommitResponses",
     wanted: OffsetCommitRequestTopic,
     version: int,
     partitions: list[OffsetCommitRequestPartition],
@@ -243,7 +245,7 @@ def _failed(
 
 
 def _commit(
-    broker: Machine, request: Request, accepted: list[_Accepted], responses: "Answers"
+    broker: Machine, request: Request, accepted: list[_Accepted], responses: "CommitResponses"
 ) -> list[Record]:
     body: OffsetCommitRequest = request.body
     group, group_error, version = None, NONE, request.header.request_api_version
@@ -372,7 +374,7 @@ def _expire_timestamp(now: int, retention: int) -> int:
     return (now + retention + 2**63) % 2**64 - 2**63
 
 
-class Answers:
+class CommitResponses:
     """Collects a response in Kafka's order: broker, then coordinator."""
 
     def __init__(self, refused: Iterable[OffsetCommitResponseTopic] = ()) -> None:

@@ -80,7 +80,7 @@ class AppendResult(msgspec.Struct, gc=False):
     Followers must have the log up to `required_offset`; 0 without followers.
     """
 
-    answer: PartitionProduceResponse
+    response: PartitionProduceResponse
     record: BatchAppended | None = None
     required_offset: int = 0
 
@@ -88,15 +88,16 @@ class AppendResult(msgspec.Struct, gc=False):
 class ProduceState(msgspec.Struct, array_like=True):
     """A request that waits for the coordinator of its transaction.
 
-    `denied` has the topics that the client may not write to. `asked` has the names and partitions
-    sent to the coordinator, first at `since` (ms since 1970). `asks_again`: backoff before a retry.
+    `denied` has the topics that the client may not write to. `requested` has the names and
+    partitions sent to the coordinator, first at `since` (ms since 1970). `retries`: backoff before
+    a retry.
     """
 
     body: ProduceRequest
     denied: list[str]
-    asked: list[tuple[str, int]]
+    requested: list[tuple[str, int]]
     since: int
-    asks_again: bool = False
+    retries: bool = False
 
 
 class Verified(msgspec.Struct, frozen=True):
@@ -149,7 +150,7 @@ def _append_all(broker: Broker, request: Request, verified: Verified) -> Decisio
             outcome = _produce(broker, request, topic, each, verified.errors)
             if results and results[-1].index == each.index:
                 # an invalid record set after a valid one
-                results[-1] = outcome.answer
+                results[-1] = outcome.response
                 continue
             if outcome.record is not None:
                 records.append(outcome.record)
@@ -157,7 +158,7 @@ def _append_all(broker: Broker, request: Request, verified: Verified) -> Decisio
                 assert topic is not None
                 place = ((len(responses), len(results)), topic.topic_id, each.index)
                 appended.append(PendingAppend(*place, outcome.required_offset))
-            results.append(outcome.answer)
+            results.append(outcome.response)
         responses.append(acks.produce_topic(produced, version, results))
     throttle = _throttle_ms(broker, request) if broker.has_quotas else 0
     if body.acks == 0:
@@ -200,8 +201,8 @@ def _transactional(broker: Broker, request: Request, verified: Verified) -> Deci
     if request.version < ZSTD_VERSION and _has_unknown_codec(broker, request, verified):
         return _refuse_all(broker, request, Error.UNKNOWN_SERVER_ERROR)
     is_v2 = request.header.request_api_version >= verifications.ADDS_SINCE
-    is_asked = is_v2 or broker.settings.transaction_partition_verification_enable
-    if not batches or not is_asked:
+    is_verified = is_v2 or broker.settings.transaction_partition_verification_enable
+    if not batches or not is_verified:
         return _append_all(broker, request, verified)
     return _verify(broker, request, verified, broker.now)
 
@@ -269,7 +270,7 @@ def resume(
     unknown = Error(response.error_code)
     if unknown is Error.CLUSTER_AUTHORIZATION_FAILED:
         unknown = Error.INVALID_TXN_STATE
-    errors = {place: found.get(place, unknown) for place in state.asked}
+    errors = {place: found.get(place, unknown) for place in state.requested}
     settings = broker.settings
     patience_ms = min(
         settings.add_partitions_to_txn_retry_backoff_max_ms, settings.request_timeout_ms
@@ -277,7 +278,7 @@ def resume(
     is_v2 = waiting.header.request_api_version >= verifications.ADDS_SINCE
     is_ending = is_v2 and Error.CONCURRENT_TRANSACTIONS in errors.values()
     if is_ending and broker.now - state.since < patience_ms:
-        state.asks_again = True
+        state.retries = True
         return _wait(state, broker.now + settings.add_partitions_to_txn_retry_backoff_ms)
     return _continue(broker, waiting, state, errors)
 
@@ -287,10 +288,12 @@ def complete(broker: Broker, waiting: PendingRequest) -> Decision:
     if waiting.logs:
         return acks.complete(broker, waiting)
     state = decode_item(waiting.state, ProduceState)
-    if state.asks_again:
+    if state.retries:
         verified = Verified(frozenset(state.denied))
         return _verify(broker, _request_of(waiting, state), verified, state.since)
-    return _continue(broker, waiting, state, dict.fromkeys(state.asked, Error.NETWORK_EXCEPTION))
+    return _continue(
+        broker, waiting, state, dict.fromkeys(state.requested, Error.NETWORK_EXCEPTION)
+    )
 
 
 def _continue(
@@ -355,7 +358,7 @@ def _is_denied(verified: Verified, topic: Topic | None, produced: TopicProduceDa
 def _refused_topic(
     produced: TopicProduceData, version: int, error: Error, text: str | None = None
 ) -> TopicProduceResponse:
-    named = {each.index: _refused(each, error, text).answer for each in produced.partition_data}
+    named = {each.index: _refused(each, error, text).response for each in produced.partition_data}
     return acks.produce_topic(produced, version, list(named.values()))
 
 
@@ -523,7 +526,7 @@ def _refused_records(
 ) -> AppendResult:
     text = TIMESTAMP_TEXT if error is Error.INVALID_TIMESTAMP else None
     outcome = _failed(produced, log, error, text)
-    outcome.answer.refused_records = RefusedRecords(
+    outcome.response.refused_records = RefusedRecords(
         topic=topic.name, now=broker.now, **msgspec.structs.asdict(rules)
     )
     return outcome
@@ -577,13 +580,13 @@ def _failed(
     produced: PartitionProduceData, log: Log, error: Error, text: str | None = None
 ) -> AppendResult:
     outcome = _refused(produced, error, text)
-    outcome.answer.log_start_offset = log.log_start_offset
+    outcome.response.log_start_offset = log.log_start_offset
     return outcome
 
 
 def _not_leader(topic: Topic, produced: PartitionProduceData) -> AppendResult:
     outcome = _refused(produced, Error.NOT_LEADER_OR_FOLLOWER)
-    outcome.answer.current_leader = leader_of(topic.partitions[produced.index])
+    outcome.response.current_leader = leader_of(topic.partitions[produced.index])
     return outcome
 
 

@@ -43,7 +43,7 @@ import msgspec
 
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.apis import earlier_writes, uncommitted
-from brokertwin.state.apis.offset_commit import Answers, is_too_large
+from brokertwin.state.apis.offset_commit import CommitResponses, is_too_large
 from brokertwin.state.cluster import coordinators
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import kafka_apis
@@ -369,7 +369,7 @@ def _respond(
     state: TxnOffsetCommitState, error: Error, too_large: frozenset[tuple[str, int]] = frozenset()
 ) -> Decision:
     """Build the response: broker's rejections, then the group's results."""
-    responses = Answers()
+    responses = CommitResponses()
     for name, index, refusal in state.refused:
         if index is None:
             responses.refuse_topic(OffsetCommitResponseTopic(name=name, partitions=[]))

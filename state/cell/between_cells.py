@@ -221,7 +221,7 @@ class Outward:
         """Return the next delivery in this cell."""
         return self._inner.next()
 
-    def answer(self, message: Message, response: Body) -> None:
+    def reply(self, message: Message, response: Body) -> None:
         """Send a reply to a machine of another cell."""
         content = ReplyEvent(_message_event(message), msgspec.Raw(_json.encode(response)))
         self._send_event(cell_of(self._settings, message.sender), Kind.ANSWER, content)

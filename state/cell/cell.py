@@ -225,8 +225,9 @@ class Cell:
 
     def _is_repeat(self, event: Event) -> bool:
         """Whether an event of another cell has arrived before."""
-        is_told = event.kind in BETWEEN_CELLS
-        return is_told and between_cells.is_repeat(self.tables.cluster, self._settings, event)
+        if event.kind not in BETWEEN_CELLS:
+            return False
+        return between_cells.is_repeat(self.tables.cluster, self._settings, event)
 
     def _refused(
         self, event: Event | Refusal, document: Event | bytes, position: Position, refusal: Refusal

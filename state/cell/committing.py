@@ -114,12 +114,12 @@ class Committing(msgspec.Struct, array_like=True):
 class CommitOutcome(NamedTuple):
     """The effects of a finished write: records to apply, rows, responses and messages to send.
 
-    `answers` are event ids and rendered responses.
+    `responses` are event ids and rendered responses.
     """
 
     records: list[Record]
     rows: list[Record]
-    answers: list[tuple[str, dict[str, Any]]]
+    responses: list[tuple[str, dict[str, Any]]]
     messages: list[Message]
     replies: list[tuple[Message, Body]]
 

@@ -64,7 +64,7 @@ class Resuming(MetadataReading):
     def _caused_by(self, event_id: str) -> None: ...
 
     @abstractmethod
-    def _answered(self, message: Message, response: Body) -> None: ...
+    def _deliver_reply(self, message: Message, response: Body) -> None: ...
 
     @abstractmethod
     def _is_held(self) -> bool: ...
@@ -84,7 +84,7 @@ class Resuming(MetadataReading):
             elif self._write(machine, decision, source):
                 return
         if decision.messages or decision.copies or decision.woken or decision.resumed:
-            self._tell(machine, decision)
+            self._send(machine, decision)
         if condition is not None:
             return
         if not self._is_alone and self._awaits_earlier(machine, decision, source):
@@ -99,7 +99,7 @@ class Resuming(MetadataReading):
         """Carry out another decision; return whether the reply to a message is suspended."""
         if decision.records and self._write(machine, decision, reply_to=reply_to):
             return True
-        self._tell(machine, decision)
+        self._send(machine, decision)
         return self._awaits_earlier(machine, decision, reply_to=reply_to)
 
     def _suspend(self, source: Asked, api: Api, condition: Condition) -> None:
@@ -123,7 +123,7 @@ class Resuming(MetadataReading):
         self,
         machine: int,
         decision: Decision,
-        asked: Asked | None = None,
+        request: Asked | None = None,
         reply_to: Message | None = None,
     ) -> bool:
         """Apply the records; return whether the rest is suspended until they are committed."""
@@ -139,9 +139,9 @@ class Resuming(MetadataReading):
         for record in transactional_ids.placeholder_records(broker, decision.records):
             self._effects.apply(machine, record)
         if written.error is not Error.NONE:
-            committing.refuse(broker, decision, asked, written.error)
+            committing.refuse(broker, decision, request, written.error)
             return False
-        committing.suspend(broker, written, decision, asked, reply_to)
+        committing.suspend(broker, written, decision, request, reply_to)
         at_once = [
             each for each in decision.messages if not committing.is_sent_when_committed(each)
         ]
@@ -152,17 +152,19 @@ class Resuming(MetadataReading):
         self,
         machine: int,
         decision: Decision,
-        asked: Asked | None = None,
+        request: Asked | None = None,
         reply_to: Message | None = None,
     ) -> bool:
         """Suspend a response without records if it depends on uncommitted earlier writes."""
         if machine == CONTROLLER or self._is_alone or decision.response is None:
             return False
         broker = self._broker(machine)
-        required = committing.earlier(broker, decision.response, asked, reply_to)
+        required = committing.earlier(broker, decision.response, request, reply_to)
         if required:
             response = Decision(response=decision.response)
-            committing.suspend(broker, WrittenRecords([], [], required), response, asked, reply_to)
+            committing.suspend(
+                broker, WrittenRecords([], [], required), response, request, reply_to
+            )
         return bool(required)
 
     def _apply_all(self, machine: int, records: list[Record]) -> None:
@@ -180,7 +182,7 @@ class Resuming(MetadataReading):
             return records
         return internal_logs.with_rows(self._broker(machine), records)
 
-    def _tell(self, machine: int, decision: Decision) -> None:
+    def _send(self, machine: int, decision: Decision) -> None:
         """Send messages, note woken logs, and resume other requests."""
         if decision.messages or decision.copies:
             self._delivery.send([*decision.messages, *decision.copies])
@@ -231,11 +233,11 @@ class Resuming(MetadataReading):
         for record in outcome.rows:
             self._rows.of_group(record)
         synced = committing.finished(self._broker(commit.broker), commit, error)
-        for event_id, response in outcome.answers:
+        for event_id, response in outcome.responses:
             self.resume(event_id, ResponseReady(response))
         self._delivery.send(outcome.messages)
         for message, reply in outcome.replies:
-            self._answered(message, reply)
+            self._deliver_reply(message, reply)
         for decision in synced:
             self._carry_on(commit.broker, decision)
 

@@ -200,9 +200,9 @@ class CellLoop(Resuming):
         if event.kind is Kind.CUT_OFF:
             self._lose(between_cells.broker_cut_off(event))
             return
-        answered = self._outward.arrive(event)
-        if answered is not None:
-            self._answered(*answered)
+        reply = self._outward.arrive(event)
+        if reply is not None:
+            self._deliver_reply(*reply)
 
     def _move_leader(self, event: Event) -> None:
         if event.move is None:
@@ -287,7 +287,7 @@ class CellLoop(Resuming):
             event.listener,
         )
         if api.on_controller:
-            self._ask_controller(event, request, api)
+            self._request_of_controller(event, request, api)
             return
         broker = self._brokers.get(event.broker) or self._broker(event.broker)
         self._carry_out(broker.id, request, api, api.handle(broker, request))
@@ -299,7 +299,7 @@ class CellLoop(Resuming):
             detail = f"broker {broker} is stopped"
         raise EventRefusedError(Reason.BROKER_STOPPED, detail)
 
-    def _ask_controller(self, event: Event, request: Request, api: Api) -> None:
+    def _request_of_controller(self, event: Event, request: Request, api: Api) -> None:
         if network.is_severed(self._tables.cluster, event.broker):
             detail = f"broker {event.broker} does not reach the controller, which has to respond"
             raise EventRefusedError(Reason.NO_CONTROLLER, detail)
@@ -394,16 +394,16 @@ class CellLoop(Resuming):
         api = BUILT[message.api_key]
         request = internal_request(api, message, self._event)
         decision = api.handle(self._machine(message.receiver), request)
-        is_asked = bool(message.awaited_by) or api.on_reply is not None
-        is_told_later = self._carry_on(message.receiver, decision, message if is_asked else None)
-        if decision.response is not None and is_asked and not is_told_later:
-            self._answered(message, decision.response)
+        wants_reply = bool(message.awaited_by) or api.on_reply is not None
+        is_suspended = self._carry_on(message.receiver, decision, message if wants_reply else None)
+        if decision.response is not None and wants_reply and not is_suspended:
+            self._deliver_reply(message, decision.response)
 
-    def _answered(self, message: Message, response: Body) -> None:
+    def _deliver_reply(self, message: Message, response: Body) -> None:
         """Deliver a reply to the sender, or to the pending request that waits for it."""
         api = BUILT[message.api_key]
         if self._outward is not None and not between_cells.holds(self._settings, message.sender):
-            self._outward.answer(message, response)
+            self._outward.reply(message, response)
         elif message.awaited_by:
             self.resume(message.awaited_by, Replied(message, response))
         else:

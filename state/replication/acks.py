@@ -36,7 +36,7 @@ TOPIC_IDS_SINCE = 13
 
 
 class PendingAppend(msgspec.Struct, array_like=True):
-    """An append that followers have to copy; `answer_place` is the index of its response."""
+    """An append that followers have to copy; `response_place` is the index of its response."""
 
     response_place: tuple[int, int]
     topic_id: Uuid

@@ -121,5 +121,5 @@ def test_resumed_requests_wait_for_the_commit_and_dropped_ones_end() -> None:
     assert [each.event_id for each in pending.requests(table)] == ["told"]
     (held,) = (e for e in pending.everything(table) if isinstance(e, PendingCommit))
     outcome = committing.finish(broker, held, Error.NONE)
-    assert [event_id for event_id, _ in outcome.answers] == ["told"]
+    assert [event_id for event_id, _ in outcome.responses] == ["told"]
     assert held.deadline == broker.now + broker.settings.offsets_commit_timeout_ms

@@ -425,12 +425,12 @@ def test_durable_item_without_a_record_is_noticed(monkeypatch: pytest.MonkeyPatc
 
 
 def test_unanswered_pending_join_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    tell = run.CellLoop._tell
+    tell = run.CellLoop._send
 
     def without_answers(of: run.CellLoop, machine: int, decision: Decision) -> None:
         tell(of, machine, msgspec.structs.replace(decision, resumed=[]))
 
-    monkeypatch.setattr(run.CellLoop, "_tell", without_answers)
+    monkeypatch.setattr(run.CellLoop, "_send", without_answers)
     found: list[str] = []
     for seed in range(8):
         story = seeded(seed, 60)
