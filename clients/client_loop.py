@@ -57,7 +57,7 @@ from brokertwin.state.core.wire.generated.share_fetch import ShareFetchResponse
 from brokertwin.state.core.wire.generated.share_group_heartbeat import ShareGroupHeartbeatResponse
 from brokertwin.state.core.wire.generated.txn_offset_commit import TxnOffsetCommitResponse
 
-SPOKEN: Mapping[str, tuple[int, int]] = {
+SUPPORTED_VERSIONS: Mapping[str, tuple[int, int]] = {
     "PRODUCE": (3, 12),
     "FETCH": (4, 18),
     "LIST_OFFSETS": (1, 11),
@@ -317,19 +317,19 @@ class ClientLoop(ABC):
         response = msgspec.convert(event.body, ApiVersionsResponse)
         throttle_ms = response.throttle_time_ms
         self.network.throttled(node, "API_VERSIONS", API_VERSIONS_VERSION, throttle_ms, now)
-        spoken = {
+        offered = {
             KAFKA_APIS[each.api_key].name: (each.min_version, each.max_version)
             for each in response.api_keys
             if each.api_key in KAFKA_APIS
         }
         if response.error_code == Error.UNSUPPORTED_VERSION:
-            _, newest = spoken.get(API_VERSIONS.name, (0, 0))
+            _, newest = offered.get(API_VERSIONS.name, (0, 0))
             self._shake_hands(node, min(newest, API_VERSIONS_VERSION - 1))
             return
         self._versions[node] = {
-            api: (max(oldest, spoken[api][0]), min(newest, spoken[api][1]))
-            for api, (oldest, newest) in SPOKEN.items()
-            if api in spoken and spoken[api][0] <= newest and oldest <= spoken[api][1]
+            api: (max(oldest, offered[api][0]), min(newest, offered[api][1]))
+            for api, (oldest, newest) in SUPPORTED_VERSIONS.items()
+            if api in offered and offered[api][0] <= newest and oldest <= offered[api][1]
         }
         self._learn_features(response)
         self.network.connected(node)

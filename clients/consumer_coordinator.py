@@ -193,12 +193,12 @@ class ClassicMembership:
             times += [self._heartbeat_at, self._session_until, self._poll_until]
         return times
 
-    def commit(self, now: int, offsets: Mapping[TopicPartition, int], *, waits: bool) -> int:
+    def commit(self, now: int, offsets: Mapping[TopicPartition, int], *, is_sync: bool) -> int:
         """Commit offsets; events have the returned id.
 
-        `waits` retries for `default.api.timeout.ms`, as `commitSync`.
+        `is_sync` retries for `default.api.timeout.ms`, as `commitSync`.
         """
-        until = now + self.config.default_api_timeout_ms if waits else 0
+        until = now + self.config.default_api_timeout_ms if is_sync else 0
         return self._queue_commit(now, dict(offsets), until).id
 
     def close(self, now: int) -> None:
@@ -274,9 +274,9 @@ class ClassicMembership:
     def _rejoin(self, now: int) -> None:
         """Send JoinGroup if due and no rebalance request is in flight."""
         is_joining = self._is_in_flight("JOIN_GROUP") or self._is_in_flight("SYNC_GROUP")
-        waits = is_joining or self._assignment is not None or self._to_assign is not None
+        is_pending = is_joining or self._assignment is not None or self._to_assign is not None
         may_join = self.coordinator is not None and now >= self._retry_at and not self.is_held
-        if waits or not (self._must_rejoin and may_join):
+        if is_pending or not (self._must_rejoin and may_join):
             return
         if self._must_prepare and not self._prepare(now):
             return

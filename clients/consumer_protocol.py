@@ -30,14 +30,16 @@ def _each(topics: Iterable[ConsumerProtocolTopicPartition]) -> list[TopicPartiti
     return [TopicPartition(each.topic, at) for each in topics for at in each.partitions]
 
 
-def encode_subscription(said: Subscription) -> bytes:
+def encode_subscription(subscription: Subscription) -> bytes:
     """A subscription with topics and owned partitions in order, as Java's consumer sends it."""
     return ConsumerProtocolSubscription(
-        topics=sorted(said.topics),
-        user_data=said.user_data,
-        owned_partitions=_by_topic(sorted(said.owned)),
-        generation_id=NO_GENERATION if said.generation_id is None else said.generation_id,
-        rack_id=said.rack_id,
+        topics=sorted(subscription.topics),
+        user_data=subscription.user_data,
+        owned_partitions=_by_topic(sorted(subscription.owned)),
+        generation_id=NO_GENERATION
+        if subscription.generation_id is None
+        else subscription.generation_id,
+        rack_id=subscription.rack_id,
     ).encoded(NEWEST)
 
 

@@ -4,7 +4,7 @@ Source: seed 001; `KafkaConsumer` in Kafka, its fetching half. `consumer_client.
 membership. `ReaderClient` reads given partitions, as Kafka's restore consumer does:
 
     reader.read({TopicPartition("words-changelog", 0): 17})     from an offset; None: the beginning
-    reader.ask_ends([TopicPartition("words-changelog", 0)])
+    reader.request_ends([TopicPartition("words-changelog", 0)])
     reader.poll()                                               records
     reader.ends                                                 end offsets
 """

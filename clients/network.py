@@ -310,8 +310,8 @@ class NetworkClient:
         authentication.
         """
         self.connections.disconnected(node, now, self._draw())
-        unanswered = self._in_flight.pop(node, [])
-        if any(request.request_id is None for request in unanswered):
+        lost = self._in_flight.pop(node, [])
+        if any(request.request_id is None for request in lost):
             self._in_progress = None
             self._metadata.failed_update(now)
         is_due = self._metadata.time_to_next_update(now, self._draw()) == 0
@@ -320,18 +320,18 @@ class NetworkClient:
         if fatal_error is not None:
             self._metadata.fatal_error = fatal_error
         self._metadata.request_update()
-        return [r.request_id for r in unanswered if r.request_id is not None]
+        return [r.request_id for r in lost if r.request_id is not None]
 
     def overdue(self, now: int) -> list[int]:
         """Connections that time out while opening or waiting for a response."""
-        unanswered = [
+        late = [
             node
             for node, requests in self._in_flight.items()
             for request in requests
             if now > request.deadline
         ]
         unconnected = self.connections.overdue(now)
-        return sorted({*unanswered, *unconnected}) if unanswered or unconnected else []
+        return sorted({*late, *unconnected}) if late or unconnected else []
 
     def expire(self, now: int) -> LostConnections:
         """Close overdue connections."""

@@ -56,9 +56,6 @@ class _Nodes:
     def next_id(self) -> int:
         return self._client.next_id()
 
-    def set_nodes(self, nodes: list[int]) -> None:
-        """Do nothing: the loop has the nodes."""
-
     def may_send(self, node: int, now: int) -> bool:
         known = self._client.metadata.snapshot.nodes.get(node)
         may = known is not None and self._client.network.ready(known, now)
@@ -112,7 +109,7 @@ class ProducerClient(ClientLoop):
         self.partitioner = Partitioner(
             self.producer.config,
             draw,
-            lambda partition: len(self.producer.queued(partition)),
+            lambda partition: len(self.producer.accumulator.queued(partition)),
             self.metadata.settings.era,
             self.producer.latencies.is_slow,
         )
@@ -162,7 +159,7 @@ class ProducerClient(ClientLoop):
             return None
         record_id = self.producer.send(now, to, size_in_bytes, timestamp)
         if partition is None and (key is None or self.producer.config.partitioner_ignore_keys):
-            is_full = not self.producer.has_open(to, size_in_bytes)
+            is_full = not self.producer.accumulator.has_open(to, size_in_bytes)
             self.partitioner.appended(to, size_in_bytes, is_full=is_full, snapshot=snapshot)
         return record_id
 
@@ -190,7 +187,7 @@ class ProducerClient(ClientLoop):
         self._has_sent = bool(sent)
         for outgoing in sent:
             api = "PRODUCE" if isinstance(outgoing.body, ProduceRequest) else "INIT_PRODUCER_ID"
-            is_spoken = self._put(
+            is_supported = self._put(
                 now,
                 outgoing.node,
                 outgoing.request_id,
@@ -201,7 +198,7 @@ class ProducerClient(ClientLoop):
                 expects_response=outgoing.expects_response,
                 versions=self._versions_of(api),
             )
-            if not is_spoken and outgoing.expects_response:
+            if not is_supported and outgoing.expects_response:
                 self.network.on_response(outgoing.node, outgoing.request_id)
         if self.transactions is not None:
             self._send_to_coordinator(now, self.transactions)
@@ -250,7 +247,7 @@ class ProducerClient(ClientLoop):
             self.transactions.on_response(now, response)
             return
         assert isinstance(response, ProduceResponse | InitProducerIdResponse)
-        self.producer.receive(now, request.tag.request_id, response)
+        self.producer.on_response(now, request.tag.request_id, response)
         self._drain_events(now)
 
     def _failed(self, now: int, tag: SenderRequest | TransactionRequest) -> None:
@@ -259,7 +256,7 @@ class ProducerClient(ClientLoop):
             assert self.transactions is not None, "it has sent a request"
             self.transactions.failed(now, is_unsupported=self.unsupported == tag.api)
         elif self.unsupported is not None:
-            self.producer.receive(now, tag.request_id, Error.UNSUPPORTED_VERSION)
+            self.producer.on_response(now, tag.request_id, Error.UNSUPPORTED_VERSION)
 
     def _drop(self, now: int, node: int) -> None:
         self.producer.disconnected(now, node)

@@ -137,7 +137,7 @@ class ShareFetcher:
 
     Attributes:
         sessions: by broker.
-        had: unacknowledged records that the application holds.
+        held: unacknowledged records that the application holds.
         lock_ms: last acquisition lock timeout; None before the first.
         events: events for the application.
         fatal: the error that ended the consumer.
@@ -275,7 +275,7 @@ class ShareFetcher:
     ) -> list[LeaderShareRequest]:
         """Return the requests for leaders without one in flight.
 
-        `is_ready` tells whether a broker's connection accepts a request.
+        `is_ready` returns whether a broker's connection accepts a request.
         """
         led = {} if self._is_closing or self.fatal else self._led(assigned, snapshot)
         self._leave_former_leaders(snapshot)

@@ -50,8 +50,8 @@ class ShareSessionHandler:
         epoch: of the next request.
         places: partitions of the session on the broker.
         acknowledged: acknowledgements for the next request.
-        is_asking: a request is in flight.
-        is_telling: that request has acknowledgements.
+        is_in_flight: a request is in flight.
+        has_acknowledgements: that request has acknowledgements.
         is_reading: that request is a ShareFetch.
     """
 

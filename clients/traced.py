@@ -166,7 +166,7 @@ class TracedProducerClient(ProducerClient):
         self._write = write
         self._drained: list[SenderRequest] = []
         self._sizes: dict[int, int] = {}
-        self._waits_above: int | None = None
+        self._awaited_above: int | None = None
         self._has_awaited = False
         self._has_message_sets = self.metadata.settings.era is Era.KAFKA_0_10
 
@@ -187,12 +187,12 @@ class TracedProducerClient(ProducerClient):
     ) -> int | None:
         """Add a record, as `ProducerClient.offer`, and write its way to a batch."""
         is_known = bool(self.metadata.snapshot.partition_count(topic))
-        has_waited = self._waits_above is not None
+        has_waited = self._awaited_above is not None
         if not is_known and not has_waited:
             self._write(f"TRACE Requesting metadata update for topic {topic}.")
             self._write("TRACE Waking up Sender thread for metadata update.")
             self._write("INFO [Metadata] awaitUpdate begin...")
-            self._waits_above = self.metadata.update_version
+            self._awaited_above = self.metadata.update_version
         record_id = super().offer(now, topic, key, size_in_bytes, **given)
         if record_id is not None:
             if not self._has_awaited:
@@ -219,12 +219,12 @@ class TracedProducerClient(ProducerClient):
         is_new = len(batch.records) == 1
         if is_new:
             self._write(f"TRACE Allocating a new {size} byte message buffer for {name}")
-        if is_new or not self.producer.has_open(batch.topic_partition, 0):
+        if is_new or not self.producer.accumulator.has_open(batch.topic_partition, 0):
             self._write(f"TRACE Waking up the sender, {name} is full or a new batch")
 
     def _batch_of(self, topic: str, record_id: int) -> ProducerBatch | None:
         for known in self.metadata.snapshot.by_topic.get(topic, ()):
-            for batch in self.producer.queued(known.partition)[-1:]:
+            for batch in self.producer.accumulator.queued(known.partition)[-1:]:
                 if batch.records[-1].id == record_id:
                     return batch
         return None
@@ -239,13 +239,13 @@ class TracedProducerClient(ProducerClient):
     def take(self, now: int, event: Any) -> None:
         """Handle an event; new metadata ends a wait."""
         super().take(now, event)
-        waits_above = self._waits_above
-        if waits_above is not None and self.metadata.update_version > waits_above:
-            self._waits_above, self._has_awaited = None, True
+        awaited_above = self._awaited_above
+        if awaited_above is not None and self.metadata.update_version > awaited_above:
+            self._awaited_above, self._has_awaited = None, True
             self._write("INFO [Metadata] awaitUpdate end...")
 
     def _work(self, now: int) -> None:
-        for batch in self.producer.heads():
+        for batch in list(self.producer.accumulator.heads()):
             waited_ms = now - batch.created
             is_expired = str(waited_ms >= self.producer.config.linger_ms).lower()
             self._write(f"INFO [accumulator] batch: {_name(batch)}")

@@ -33,15 +33,15 @@ class LogReader:
     def request(self, api: str, version: int, body: dict[str, Any], broker: int = 1) -> Any:
         """Send a request; return the response body, or None without a response."""
         self._count += 1
-        name = f"asker/{self._count}"
+        name = f"reader/{self._count}"
         header = {"requestApiKey": _KEYS[api], "requestApiVersion": version}
-        fields = {"id": name, "broker": broker, "connection": "asker", "requestHeader": header}
+        fields = {"id": name, "broker": broker, "connection": "reader", "requestHeader": header}
         self._cluster.request({**fields, "request": body})
         self._clock.run_until(lambda: name in self._responses, PATIENCE_MS)
         return self._responses.get(name, {}).get("response")
 
     def _on_response(self, name: str, document: dict[str, Any]) -> None:
-        if name.startswith("asker/"):
+        if name.startswith("reader/"):
             self._responses[name] = document
         else:
             self._pass_on(name, document)

@@ -113,7 +113,7 @@ class SimulatedCluster(ABC):
     """Accepts events and distributes their outputs.
 
     Attributes:
-        on_answer: receives a request id and the response's document.
+        on_response: receives a request id and the response's document.
         on_broker: receives a broker, and whether it is stopped.
         dead_letters: documents of dead letters without an injected cause.
         decided: number of processed events.
@@ -217,7 +217,7 @@ class _RowsHeld(Rows):
     """Compares the outputs of reprocessed events with the previous ones.
 
     Args:
-        told: outputs since the last commit, by event offset.
+        delivered: outputs since the last commit, by event offset.
         compare: called with previous and new outputs.
     """
 

@@ -225,5 +225,5 @@ class WorkerActor(Actor):
     def _turn(self) -> int:
         self._driver.turn(REQUEST_MS)
         self._writes.turn(REQUEST_MS)
-        waits = [running.task.turn() for running in self._tasks.values()]
-        return min(self.sockets.wait_ms, self._writer.sockets.wait_ms, *waits)
+        pauses = [running.task.turn() for running in self._tasks.values()]
+        return min(self.sockets.wait_ms, self._writer.sockets.wait_ms, *pauses)

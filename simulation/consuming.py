@@ -92,7 +92,7 @@ class MemberActor(Actor):
         self._next_at = now + POLL_MS
         polled = self.client.poll(now)
         for event in self.client.events():
-            self._hear(event)
+            self._on_event(event)
         for at, offset, name in polled:
             if at not in self._has or self.client.coordinator.generation.id == NO_GENERATION:
                 text = f"{self.name} reads {at.topic}-{at.partition}, which it does not have"
@@ -100,7 +100,7 @@ class MemberActor(Actor):
             self._take(at, offset, name)
         return POLL_MS if polled else IDLE_MS
 
-    def _hear(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         """Check that assigned partitions are new, and revoked or lost ones were owned."""
         auditor = self.place.auditor
         auditor.say(f"{self.name}: {event}")
@@ -163,7 +163,7 @@ class CopierActor(MemberActor):
         self._read.append((at, offset, name))
 
     def _work(self, now: int) -> int:
-        self._writer.hear()
+        self._writer.on_events()
         transactions = self._writer.transactions
         match transactions.state:
             case TransactionManagerState.ABORTABLE_ERROR:
@@ -212,7 +212,7 @@ class CopierActor(MemberActor):
     def _turn(self) -> int:
         wait = super()._turn()
         self._writer.driver.turn(REQUEST_MS)
-        self._writer.hear()
+        self._writer.on_events()
         return min(wait, self._out.wait_ms)
 
 
@@ -237,7 +237,7 @@ class MixedActor(CopierActor):
         self._next_step_at = now + self.chance.randint(PAUSE_MIN_MS, PAUSE_MAX_MS)
         if self._plain:
             plain, self._plain = self._plain, {}
-            self.client.coordinator.commit(now, plain, waits=False)
+            self.client.coordinator.commit(now, plain, is_sync=False)
             self._go_back()
         else:
             aborts = self.chance.random() < ABORTS

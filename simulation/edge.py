@@ -42,7 +42,7 @@ class SimulatedConnection(msgspec.Struct, eq=False):
     """A connection, with both ends.
 
     Attributes:
-        on_answer, on_close: callbacks of the client's end.
+        on_response, on_close: callbacks of the client's end.
         user: principal; "" for none.
         is_open: at the client's end; `is_served` at the broker's.
         is_sharing: whether it may have a share session, which ends with it.

@@ -30,7 +30,7 @@ class Operator:
     """Sends requests and processes responses.
 
     Args:
-        heard: called with the effect of each successful request.
+        on_effect: called with the effect of each successful request.
     """
 
     def __init__(

@@ -44,7 +44,7 @@ def tallying() -> Topology:
     topology.add_repartition("by-producer", ["producers"])
     topology.add_processor("tally", _tally, ["by-producer"])
     topology.add_store(TALLIES, ["tally"])
-    topology.add_sink("told", TALLIES, ["tally"])
+    topology.add_sink("results", TALLIES, ["tally"])
     return topology
 
 

@@ -44,7 +44,9 @@ class Group(NamedTuple):
 
     def subscribers(self, topic: str) -> list[str]:
         """The members that subscribe to a topic."""
-        return [member for member, said in self.members.items() if topic in said.topics]
+        return [
+            member for member, subscription in self.members.items() if topic in subscription.topics
+        ]
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         """All partitions of the topics, in the topics' order."""

@@ -32,12 +32,12 @@ class Claims(NamedTuple):
     are_topics_equal: bool
 
 
-def weigh(group: Group, said: dict[str, OwnedPartitions]) -> Claims:
+def weigh(group: Group, claims: dict[str, OwnedPartitions]) -> Claims:
     """Resolve claims: the later generation wins; in a tie it is unowned."""
     owned: dict[str, list[TopicPartition]] = {}
     owners: dict[TopicPartition, str] = {}
     doubly_claimed = set()
-    for member, (partitions, of) in said.items():
+    for member, (partitions, of) in claims.items():
         generation = NO_GENERATION if of is None else of
         owned[member] = []
         for partition in filter(group.exists, partitions):

@@ -35,7 +35,7 @@ class ConnectProtocol(StrEnum):
         return list(ConnectProtocol).index(self)
 
     @property
-    def spoken(self) -> list["ConnectProtocol"]:
+    def supported(self) -> list["ConnectProtocol"]:
         """The protocols in a worker's JoinGroup, most preferred first."""
         return list(ConnectProtocol)[self.version :: -1]
 

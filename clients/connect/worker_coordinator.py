@@ -172,7 +172,7 @@ class WorkerCoordinator(ClassicMembership):
         state = WorkerState(self.settings.url, self.known.offset, self.assignment)
         protocols = {
             str(protocol): encode_state(state, protocol)
-            for protocol in self.settings.connect_protocol.spoken
+            for protocol in self.settings.connect_protocol.supported
         }
         reason = self._rejoin_reason
         return requests.join_group_of(

@@ -34,15 +34,17 @@ WITH_RECORDS = frozenset({"FETCH", "SHARE_FETCH"})
 CORRELATION_ID = struct.Struct(">i")
 
 
-def decode_frame(node: int, asked: dict[int, tuple[int, int]], frame: bytes) -> ResponseReceived:
+def decode_frame(
+    node: int, in_flight: dict[int, tuple[int, int]], frame: bytes
+) -> ResponseReceived:
     """Decode a response frame and remove its request from `in_flight`.
 
     `in_flight` has API and version by correlation id. Raises MalformedError for an unknown request.
     """
     (request_id,) = CORRELATION_ID.unpack_from(frame)
-    if request_id not in asked:
+    if request_id not in in_flight:
         raise MalformedError(f"a response to request {request_id}, which is not in flight")
-    key, version = asked.pop(request_id)
+    key, version = in_flight.pop(request_id)
     if key == API_VERSIONS.key and frame[4:6] == Error.UNSUPPORTED_VERSION.to_bytes(2, "big"):
         version = 0  # sent by a broker that does not support the version (KIP-511)
     _, body = decode_response(key, version, frame)
@@ -95,7 +97,7 @@ class ClientConnection:
     """One socket.
 
     Attributes:
-        asked: in-flight requests by correlation id: API and version.
+        in_flight: API and version of each request, by correlation id.
     """
 
     def __init__(

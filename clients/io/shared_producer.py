@@ -41,7 +41,7 @@ OnResult = Callable[[RecordAcked | RecordFailed], None]
 
 
 class Monitor(Protocol):
-    """The lock and its waits; `threading.Condition`, or virtual time in tests."""
+    """The lock and its condition; `threading.Condition`, or virtual time in tests."""
 
     def __enter__(self) -> bool:
         """Acquire the lock."""
@@ -194,7 +194,7 @@ class SharedProducer:
         return []
 
     def close(self) -> None:
-        """Stop the sender and end all waits; unflushed records are lost."""
+        """Stop the sender and wake all threads; unflushed records are lost."""
         if self._is_closing:
             return
         self._is_closing = True

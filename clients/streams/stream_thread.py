@@ -414,7 +414,7 @@ class StreamThread:
         elif self.producer.producer.is_idle:
             self.producer.producer.linger()
             self._offsets = self._committable()
-            self._commit_id = self.consumer.coordinator.commit(now, self._offsets, waits=True)
+            self._commit_id = self.consumer.coordinator.commit(now, self._offsets, is_sync=True)
 
     def _committed(self, *, is_stored: bool) -> None:
         """Finish a commit, even if it failed.

@@ -13,7 +13,7 @@ CLUSTER = snapshot({A: 1, B: 1})
 
 
 def accumulator(**config: int) -> Accumulator:
-    return Accumulator(checked(ProducerConfig(**config)), jitter=lambda: 0.5)
+    return Accumulator(checked(ProducerConfig(**config)), draw=lambda: 0.5)
 
 
 def record(size: int = 100) -> PendingRecord:

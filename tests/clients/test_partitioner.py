@@ -154,7 +154,7 @@ def test_unavailable_brokers_get_no_records_after_the_timeout(
         for _ in range(40):
             producer.offer(made.now, TOPIC, None, 100)
             made.run(100)
-        return len(producer.producer.queued(TopicPartition(TOPIC, away)))
+        return len(producer.producer.accumulator.queued(TopicPartition(TOPIC, away)))
 
     first, second = waiting(), waiting()
     assert first

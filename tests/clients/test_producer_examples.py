@@ -146,7 +146,7 @@ def queued(sequence: int) -> ProducerBatch:
 
 
 def test_example_24_a_batch_goes_back_in_sequence_order() -> None:
-    accumulator = Accumulator(ProducerConfig(), jitter=lambda: 0.5)
+    accumulator = Accumulator(ProducerConfig(), draw=lambda: 0.5)
     for sequence in (-1, 3, 1):
         accumulator.insert(queued(sequence))
     assert [batch.base_sequence for batch in accumulator.queued(A)] == [1, 3, -1]

@@ -149,10 +149,10 @@ def test_example_35_with_the_group_protocol_its_commit_is_rejected() -> None:
     made.remove(paused)
     made.run(SESSION_MS + 10_000)
     assert at in other.subscription.assigned
-    other.coordinator.commit(made.now, {at: 50}, waits=False)
+    other.coordinator.commit(made.now, {at: 50}, is_sync=False)
     made.run(500)
     made.back(paused)
-    paused.coordinator.commit(made.now, {at: 11}, waits=False)
+    paused.coordinator.commit(made.now, {at: 11}, is_sync=False)
     made.run(2_000)
     kinds = [type(event) for event in paused.events()]
     assert CommitFailed in kinds

@@ -191,5 +191,5 @@ def test_encoded_assignments_and_states_are_decoded() -> None:
 
 
 def test_a_worker_lists_its_preferred_protocol_first() -> None:
-    assert ConnectProtocol.SESSIONED.spoken == ["sessioned", "compatible", "default"]
-    assert ConnectProtocol.EAGER.spoken == ["default"]
+    assert ConnectProtocol.SESSIONED.supported == ["sessioned", "compatible", "default"]
+    assert ConnectProtocol.EAGER.supported == ["default"]
