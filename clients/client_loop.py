@@ -451,8 +451,5 @@ class ClientLoop(ABC):
         if isinstance(response, MetadataResponse):
             self.network.on_metadata_response(request.node, response, request.version, now)
             return
-        self._settled(request.node, event.request_id)
+        self.network.on_response(request.node, event.request_id)
         self._on_response(now, request, response, event)
-
-    def _settled(self, node: int, request_id: int) -> None:
-        self.network.on_response(node, request_id)

@@ -37,10 +37,7 @@ from brokertwin.clients.consumer_coordinator import (
     ClientMemberState,
     UnackedCommit,
 )
-from brokertwin.clients.consumer_events import (
-    PartitionsAssigned,
-    PartitionsRevoked,
-)
+from brokertwin.clients.consumer_events import PartitionsAssigned, PartitionsRevoked
 from brokertwin.clients.consumer_requests import Generation
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.subscription_state import SubscriptionState
@@ -56,11 +53,7 @@ from brokertwin.state.core.wire.generated.share_group_heartbeat import (
     ShareGroupHeartbeatResponse,
     ShareGroupHeartbeatResponseAssignment,
 )
-from brokertwin.state.groups.consumer_group import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    STATIC_LEAVE_EPOCH,
-)
+from brokertwin.state.groups.consumer_group import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 
 FENCES = frozenset({Error.UNKNOWN_MEMBER_ID, Error.FENCED_MEMBER_EPOCH})
 NO_TIMEOUT = -1

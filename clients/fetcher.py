@@ -27,11 +27,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokertwin.clients.fetch_session import (
-    FetchRequestData,
-    FetchSessionHandler,
-    PartitionData,
-)
+from brokertwin.clients.fetch_session import FetchRequestData, FetchSessionHandler, PartitionData
 from brokertwin.clients.metadata import INVALID_METADATA
 from brokertwin.clients.metadata_snapshot import MetadataSnapshot
 from brokertwin.clients.partitions import TopicPartition

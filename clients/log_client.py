@@ -11,12 +11,7 @@ from brokertwin.clients.client_loop import InFlightRequest, ResponseReceived, Un
 from brokertwin.clients.consumer_client import ConsumerClient, Coordination
 from brokertwin.clients.consumer_config import ConsumerConfig
 from brokertwin.clients.consumer_coordinator import ClassicMembership
-from brokertwin.clients.fetcher import (
-    FetchSettings,
-    OffsetReset,
-    has_leader,
-    list_offsets,
-)
+from brokertwin.clients.fetcher import FetchSettings, OffsetReset, has_leader, list_offsets
 from brokertwin.clients.network import Draw
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.subscription_state import SubscriptionState

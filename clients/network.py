@@ -14,8 +14,8 @@ Source: seed 001; `NetworkClient` and its `DefaultMetadataUpdater` in Kafka; KIP
     otherwise                                      unlimited                   0
 
 The caller executes the actions and reports the results with `connected`, `on_response`,
-`on_metadata_response` and `disconnected`. `expire` returns the connections to close. `now` is in
-ms. `draw` returns numbers in [0, 1) for jitter and for the first node to try.
+`on_metadata_response` and `disconnected`. It closes the `overdue` connections. `now` is in ms.
+`draw` returns numbers in [0, 1) for jitter and for the first node to try.
 `clients/client_loop.py` adds the requests of consumers and producers.
 
 A throttled client sends nothing to the broker until the throttle time is over, because the broker
@@ -33,12 +33,7 @@ import msgspec
 
 from brokertwin.clients.backoff import ExponentialBackoff, retry_backoff
 from brokertwin.clients.era import Era
-from brokertwin.clients.metadata import (
-    Event,
-    Metadata,
-    MetadataError,
-    RequestAndVersion,
-)
+from brokertwin.clients.metadata import Metadata, RequestAndVersion
 from brokertwin.clients.node_connections import UNLIMITED_MS, NodeConnections
 from brokertwin.clients.partitions import Node
 from brokertwin.state.core.errors import Error
@@ -136,13 +131,6 @@ class SentRequest(msgspec.Struct):
     deadline: int
 
 
-class LostConnections(NamedTuple):
-    """Connections to close, and their requests without a response."""
-
-    nodes: list[int]
-    request_ids: list[int]
-
-
 class NetworkClient:
     """Connections, in-flight requests, and the metadata updater."""
 
@@ -233,7 +221,7 @@ class NetworkClient:
     def _request_metadata(self, node: Node, now: int) -> int:
         if self.can_send(node.id, now):
             self._in_progress = self._metadata.new_request(now)
-            self._sent(node.id, None, now)
+            self.sent(node.id, None, now)
             self._actions.append(SendMetadata(node, self._in_progress))
             return 0 if self._is_0_10 else self.settings.request_timeout_ms
         if self.connections.is_any_connecting():
@@ -266,13 +254,17 @@ class NetworkClient:
         """Mark the connection as open."""
         self.connections.ready(node, self._draw())
 
-    def sent(self, node: int, request_id: int, now: int, timeout_ms: int | None = None) -> None:
+    def sent(
+        self, node: int, request_id: int | None, now: int, timeout_ms: int | None = None
+    ) -> None:
         """Track a request; without a timeout, `request.timeout.ms` applies."""
-        self._sent(node, request_id, now, timeout_ms)
+        deadline = now + (timeout_ms or self.settings.request_timeout_ms)
+        self._in_flight.setdefault(node, []).append(SentRequest(request_id, deadline))
 
-    def on_response(self, node: int, request_id: int) -> None:
+    def on_response(self, node: int, request_id: int | None) -> None:
         """Mark a request as done."""
-        self._done(node, request_id)
+        requests = self._in_flight[node]
+        requests.remove(next(r for r in requests if r.request_id == request_id))
 
     def throttled(self, node: int, api: str, version: int, throttle_ms: int, now: int) -> None:
         """Start throttling; an earlier throttle is never shortened.
@@ -285,29 +277,26 @@ class NetworkClient:
 
     def on_metadata_response(
         self, node: int, response: MetadataResponse, version: int, now: int
-    ) -> list[Event]:
+    ) -> None:
         """Handle a metadata response; one without brokers is a failed update.
 
         REBOOTSTRAP_REQUIRED starts a rebootstrap (KIP-1102).
         """
-        self._done(node, None)
+        self.on_response(node, None)
         sent, self._in_progress = self._in_progress, None
         assert sent is not None, "no metadata request is in flight"
         if not response.brokers:
             self._metadata.failed_update(now)
             is_on = self.settings.metadata_recovery_strategy is RecoveryStrategy.REBOOTSTRAP
             if is_on and response.error_code == Error.REBOOTSTRAP_REQUIRED:
-                return self._metadata.rebootstrap()
-            return []
-        return self._metadata.update(sent, response, version, now)
+                self._metadata.rebootstrap()
+        else:
+            self._metadata.update(sent, response, version, now)
 
-    def disconnected(
-        self, node: int, now: int, fatal_error: MetadataError | None = None
-    ) -> list[int]:
+    def disconnected(self, node: int, now: int) -> list[int]:
         """Handle a closed connection; returns its requests without a response.
 
-        Requests metadata, because the node may have moved. `fatal_error` is a failed
-        authentication.
+        Requests metadata, because the node may have moved.
         """
         self.connections.disconnected(node, now, self._draw())
         lost = self._in_flight.pop(node, [])
@@ -317,8 +306,6 @@ class NetworkClient:
         is_due = self._metadata.time_to_next_update(now, self._draw()) == 0
         if self._in_progress is None and is_due:
             self._metadata.failed_update(now)
-        if fatal_error is not None:
-            self._metadata.fatal_error = fatal_error
         self._metadata.request_update()
         return [r.request_id for r in lost if r.request_id is not None]
 
@@ -332,19 +319,3 @@ class NetworkClient:
         ]
         unconnected = self.connections.overdue(now)
         return sorted({*late, *unconnected}) if late or unconnected else []
-
-    def expire(self, now: int) -> LostConnections:
-        """Close overdue connections."""
-        nodes = self.overdue(now)
-        request_ids = [lost for node in nodes for lost in self.disconnected(node, now)]
-        return LostConnections(nodes, request_ids)
-
-    def _sent(
-        self, node: int, request_id: int | None, now: int, timeout_ms: int | None = None
-    ) -> None:
-        deadline = now + (timeout_ms or self.settings.request_timeout_ms)
-        self._in_flight.setdefault(node, []).append(SentRequest(request_id, deadline))
-
-    def _done(self, node: int, request_id: int | None) -> None:
-        requests = self._in_flight[node]
-        requests.remove(next(r for r in requests if r.request_id == request_id))

@@ -24,12 +24,7 @@ from brokertwin.clients.metadata_snapshot import MetadataSnapshot
 from brokertwin.clients.network import Draw
 from brokertwin.clients.node_latencies import NodeLatencies
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.clients.producer_batch import (
-    NO_ID,
-    IdAndEpoch,
-    ProducerBatch,
-    split,
-)
+from brokertwin.clients.producer_batch import NO_ID, IdAndEpoch, ProducerBatch, split
 from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.clients.producer_events import (
     ConnectionStalled,

@@ -18,13 +18,9 @@ from brokertwin.clients.client_loop import InFlightRequest, LoopTurn, ResponseRe
 from brokertwin.clients.consumer_client import ConsumerClient
 from brokertwin.clients.era import Era
 from brokertwin.clients.eras import metadata_settings
-from brokertwin.clients.fetch_session import (
-    FetchMetadata,
-    FetchSessionHandler,
-    ResponseCheck,
-)
+from brokertwin.clients.fetch_session import FetchMetadata, FetchSessionHandler, ResponseCheck
 from brokertwin.clients.messages import ProducerRecord
-from brokertwin.clients.metadata import Event, Metadata, RequestAndVersion
+from brokertwin.clients.metadata import Metadata, RequestAndVersion
 from brokertwin.clients.metadata_snapshot import MetadataSnapshot
 from brokertwin.clients.network import Draw, NetworkClient, NetworkSettings, Poll
 from brokertwin.clients.partitions import Node, TopicPartition
@@ -80,11 +76,10 @@ class TracedNetwork(NetworkClient):
 
     def on_metadata_response(
         self, node: int, response: MetadataResponse, version: int, now: int
-    ) -> list[Event]:
+    ) -> None:
         """Handle a metadata response, and write the cluster."""
-        events = super().on_metadata_response(node, response, version, now)
+        super().on_metadata_response(node, response, version, now)
         self._write(updated(self._metadata))
-        return events
 
     def _maybe_update(self, now: int) -> int:
         self._show_need()

@@ -20,12 +20,7 @@ from brokertwin.simulation.plan import (
     Injection,
     pick,
 )
-from brokertwin.state.access.authorizer import (
-    Operation,
-    PatternType,
-    Permission,
-    ResourceType,
-)
+from brokertwin.state.access.authorizer import Operation, PatternType, Permission, ResourceType
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.kafka_apis import KAFKA_APIS
 

@@ -133,14 +133,10 @@ class SharedProducer:
         return step
 
     def _await_update(self, last_version: int, max_wait_ms: int) -> None:
-        """Wait for metadata newer than `last_version`, an error or the timeout."""
+        """Wait for metadata newer than `last_version`, the end or the timeout."""
         metadata = self.client.metadata
         self._changed.wait_for(
-            lambda: (
-                metadata.update_version > last_version
-                or metadata.is_closed
-                or metadata.fatal_error is not None
-            ),
+            lambda: metadata.update_version > last_version or metadata.is_closed,
             max_wait_ms / 1000,
         )
 

@@ -27,9 +27,7 @@ from enum import StrEnum
 
 from brokertwin.clients.client_loop import ClientLoop
 from brokertwin.clients.consumer_client import ConsumerClient
-from brokertwin.clients.consumer_coordinator import (
-    ClientMemberState,
-)
+from brokertwin.clients.consumer_coordinator import ClientMemberState
 from brokertwin.clients.consumer_events import (
     CommitFailed,
     ConsumerFailed,

@@ -5,12 +5,8 @@ import pytest
 from brokertwin.clients.client_loop import Connected, Disconnected, ResponseReceived, Send
 from brokertwin.clients.consumer_client import COORDINATOR_NODE, ConsumerClient
 from brokertwin.clients.consumer_config import ConsumerConfig
-from brokertwin.clients.consumer_coordinator import (
-    ClientMemberState,
-)
-from brokertwin.clients.consumer_events import (
-    PartitionsAssigned,
-)
+from brokertwin.clients.consumer_coordinator import ClientMemberState
+from brokertwin.clients.consumer_events import PartitionsAssigned
 from brokertwin.clients.fetcher import FetchSettings
 from brokertwin.clients.network import Connect
 from brokertwin.clients.partitions import TopicPartition

@@ -8,15 +8,8 @@ import pytest
 from brokertwin.clients.assignors.assign import AssignorName
 from brokertwin.clients.assignors.member import ConsumersOwn
 from brokertwin.clients.consumer_config import ConsumerConfig
-from brokertwin.clients.consumer_coordinator import (
-    ClassicMembership,
-    ClientMemberState,
-)
-from brokertwin.clients.consumer_events import (
-    CommitFailed,
-    ConsumerFailed,
-    PartitionsRevoked,
-)
+from brokertwin.clients.consumer_coordinator import ClassicMembership, ClientMemberState
+from brokertwin.clients.consumer_events import CommitFailed, ConsumerFailed, PartitionsRevoked
 from brokertwin.clients.consumer_requests import offset_fetch
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.subscription_state import SubscriptionState

@@ -8,10 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brokertwin.clients.assignors.assign import AssignorName
-from brokertwin.clients.consumer_events import (
-    CommitFailed,
-    PartitionsLost,
-)
+from brokertwin.clients.consumer_events import CommitFailed, PartitionsLost
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.zookeeper_consumer import ConsumerThread, ranges
 from brokertwin.simulation.zookeeper import SESSION_MS, Zoo

@@ -4,13 +4,7 @@ from collections import Counter
 
 import pytest
 
-from brokertwin.simulation.audit_work import (
-    NO_GENERATION,
-    Work,
-    at_least_once,
-    in_steps,
-    once,
-)
+from brokertwin.simulation.audit_work import NO_GENERATION, Work, at_least_once, in_steps, once
 from brokertwin.state.core.errors import Error
 
 SESSION_MS = 100

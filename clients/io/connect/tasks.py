@@ -20,9 +20,7 @@ from brokertwin.clients.connect.converters import TextLine, decode_value, encode
 from brokertwin.clients.connect.file_stream import FileStream
 from brokertwin.clients.connect.submitted_records import SubmittedRecords
 from brokertwin.clients.consumer_config import ConsumerConfig
-from brokertwin.clients.consumer_events import (
-    ConsumerFailed,
-)
+from brokertwin.clients.consumer_events import ConsumerFailed
 from brokertwin.clients.fetcher import FetchSettings, OffsetReset
 from brokertwin.clients.io.connect.logs import create_topic
 from brokertwin.clients.io.connect.stores import Store

@@ -27,12 +27,7 @@ from brokertwin.clients.connect.herder import (
     StopWork,
     WriteConfigs,
 )
-from brokertwin.clients.connect.offsets import (
-    WorkStatus,
-    offset_record,
-    position_of,
-    status_record,
-)
+from brokertwin.clients.connect.offsets import WorkStatus, offset_record, position_of, status_record
 from brokertwin.clients.connect.submitted_records import SubmittedRecords
 from brokertwin.clients.connect.work import ConnectTaskId
 from brokertwin.clients.connect.worker_config import worker_config
