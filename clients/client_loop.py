@@ -38,14 +38,10 @@ from brokertwin.state.core.wire.generated.api_versions import (
 from brokertwin.state.core.wire.generated.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
-from brokertwin.state.core.wire.generated.delete_groups import DeleteGroupsResponse
 from brokertwin.state.core.wire.generated.delete_records import DeleteRecordsResponse
-from brokertwin.state.core.wire.generated.describe_groups import DescribeGroupsResponse
-from brokertwin.state.core.wire.generated.describe_transactions import DescribeTransactionsResponse
 from brokertwin.state.core.wire.generated.end_txn import EndTxnResponse
 from brokertwin.state.core.wire.generated.fetch import FetchResponse
 from brokertwin.state.core.wire.generated.init_producer_id import InitProducerIdResponse
-from brokertwin.state.core.wire.generated.list_groups import ListGroupsResponse
 from brokertwin.state.core.wire.generated.list_offsets import ListOffsetsResponse
 from brokertwin.state.core.wire.generated.metadata import MetadataResponse
 from brokertwin.state.core.wire.generated.offset_for_leader_epoch import (
@@ -79,11 +75,7 @@ SUPPORTED_VERSIONS: Mapping[str, tuple[int, int]] = {
     "ADD_OFFSETS_TO_TXN": (0, 4),
     "TXN_OFFSET_COMMIT": (3, 5),
     "END_TXN": (0, 5),
-    "LIST_GROUPS": (0, 5),
-    "DESCRIBE_GROUPS": (0, 6),
-    "DELETE_GROUPS": (0, 2),
     "DELETE_RECORDS": (0, 2),
-    "DESCRIBE_TRANSACTIONS": (0, 0),
 }
 """The first and last version that clients use, as in Kafka 3.0 and later.
 
@@ -102,11 +94,7 @@ RESPONSES: dict[str, type[Body]] = {
     "ADD_OFFSETS_TO_TXN": AddOffsetsToTxnResponse,
     "TXN_OFFSET_COMMIT": TxnOffsetCommitResponse,
     "END_TXN": EndTxnResponse,
-    "LIST_GROUPS": ListGroupsResponse,
-    "DESCRIBE_GROUPS": DescribeGroupsResponse,
-    "DELETE_GROUPS": DeleteGroupsResponse,
     "DELETE_RECORDS": DeleteRecordsResponse,
-    "DESCRIBE_TRANSACTIONS": DescribeTransactionsResponse,
     "CONSUMER_GROUP_HEARTBEAT": ConsumerGroupHeartbeatResponse,
     "SHARE_GROUP_HEARTBEAT": ShareGroupHeartbeatResponse,
     "SHARE_FETCH": ShareFetchResponse,

@@ -12,7 +12,8 @@ from brokertwin.clients.connect.connect_protocol import ConnectProtocol
 from brokertwin.clients.connect.file_stream import CONVERTERS, ISOLATION, ConnectorKind, file_stream
 from brokertwin.clients.connect.herder import Command, Herder, StartWork, StopWork, WriteConfigs
 from brokertwin.clients.connect.work import ConnectTaskId
-from brokertwin.clients.connect.worker_coordinator import WorkerCoordinator, WorkerSettings
+from brokertwin.clients.connect.worker_config import WorkerConfig
+from brokertwin.clients.connect.worker_coordinator import WorkerCoordinator
 from brokertwin.clients.consumer_coordinator import ClientMemberState
 from brokertwin.clients.log_client import LogClient
 from brokertwin.clients.messages import ProducerRecord
@@ -79,9 +80,8 @@ class WorkerActor(Actor):
         super().__init__(place, plan, name)
         self._is_exact = plan.role is Role.EXACT_WORKER
         is_eager = plan.role is Role.EAGER_WORKER
-        settings = WorkerSettings(
+        settings = WorkerConfig(
             group_id=GROUP,
-            url=f"http://{name}",
             connect_protocol=ConnectProtocol.EAGER if is_eager else ConnectProtocol.SESSIONED,
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=HEARTBEAT_MS,
@@ -91,7 +91,7 @@ class WorkerActor(Actor):
         self._client = LogClient(
             frozenset([CONFIGS]),
             self.draw("worker"),
-            coordinator=partial(WorkerCoordinator, settings),
+            coordinator=partial(WorkerCoordinator, settings, f"http://{name}"),
         )
         assert isinstance(self._client.coordinator, WorkerCoordinator)
         self._coordinator = self._client.coordinator

@@ -126,9 +126,8 @@ class Herder:
 
     def _stop_taken(self) -> list[Command]:
         taken, self.coordinator.taken = self.coordinator.taken, []
-        items = [item for each in taken for item in each.items]
-        self.coordinator.stopped(item for item in items if item not in self.running)
-        return self._stop(item for item in items if item in self.running)
+        self.coordinator.stopped(item for item in taken if item not in self.running)
+        return self._stop(item for item in taken if item in self.running)
 
     def _stop(self, items: Iterable[ConnectTaskId]) -> list[Command]:
         wanted = [item for item in items if item not in self._stopping]

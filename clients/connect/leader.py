@@ -5,9 +5,11 @@ Kafka Connect. The leader assigns by the newest configuration that any worker ha
 that has not read it itself sends CONFIG_MISMATCH, and all workers rejoin.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import cycle
 
 import msgspec
+from msgspec.structs import replace
 
 from brokertwin.clients.connect.connect_protocol import (
     Assignment,
@@ -22,8 +24,7 @@ from brokertwin.clients.connect.cooperative_assignor import (
     NO_GENERATION,
     CooperativeAssignor,
 )
-from brokertwin.clients.connect.eager_assignor import assign_eagerly
-from brokertwin.clients.connect.work import ConnectTaskId, work_of
+from brokertwin.clients.connect.work import ConnectTaskId, connectors_first, work_of
 
 
 class KnownConfigs(msgspec.Struct, frozen=True):
@@ -65,11 +66,11 @@ class ConnectLeader:
             config_offset=max(offset, known.offset),
         )
         if known.offset < offset:
-            failed = _with(base, error=AssignmentError.CONFIG_MISMATCH)
+            failed = replace(base, error=AssignmentError.CONFIG_MISMATCH)
             return dict.fromkeys(members, encode_assignment(failed, protocol))
         if protocol is ConnectProtocol.EAGER:
             given = assign_eagerly(known.work, members)
-            made = {m: _with(base, assigned=tuple(items)) for m, items in given.items()}
+            made = {m: replace(base, assigned=tuple(items)) for m, items in given.items()}
         else:
             made = self._cooperatively(now, base, states, known, generation, last_completed)
         return {member: encode_assignment(each, protocol) for member, each in made.items()}
@@ -88,7 +89,7 @@ class ConnectLeader:
             now, known.work, running, generation=generation, last_completed=last_completed
         )
         return {
-            member: _with(
+            member: replace(
                 base,
                 assigned=tuple(found.assigned[member]),
                 revoked=tuple(found.revoked[member]),
@@ -98,5 +99,11 @@ class ConnectLeader:
         }
 
 
-def _with(base: Assignment, **changes: object) -> Assignment:
-    return msgspec.structs.replace(base, **changes)
+def assign_eagerly(
+    configured: Iterable[ConnectTaskId], members: Iterable[str]
+) -> dict[str, list[ConnectTaskId]]:
+    """Deal out all connectors, then all tasks, to the workers in turn."""
+    given: dict[str, list[ConnectTaskId]] = {member: [] for member in sorted(members)}
+    for item, member in zip(connectors_first(sorted(configured)), cycle(given), strict=False):
+        given[member].append(item)
+    return given

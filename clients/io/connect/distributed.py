@@ -31,7 +31,7 @@ from brokertwin.clients.connect.herder import (
 from brokertwin.clients.connect.offsets import WorkStatus, status_record
 from brokertwin.clients.connect.work import ConnectTaskId
 from brokertwin.clients.connect.worker_config import Support, WorkerConfig
-from brokertwin.clients.connect.worker_coordinator import WorkerCoordinator, WorkerSettings
+from brokertwin.clients.connect.worker_coordinator import WorkerCoordinator
 from brokertwin.clients.driver import ClientDriver
 from brokertwin.clients.io.connect.fencing import Fencing
 from brokertwin.clients.io.connect.logs import create_topics, read_places
@@ -51,19 +51,6 @@ from brokertwin.state.core.errors import error_name
 TURN_MS = 50
 WRITE_MS = 30_000
 LEAVE_MS = 5_000
-
-
-def worker_settings(config: WorkerConfig, url: str) -> WorkerSettings:
-    """The membership settings of a worker."""
-    return WorkerSettings(
-        group_id=config.group_id,
-        url=url,
-        connect_protocol=config.connect_protocol,
-        session_timeout_ms=config.session_timeout_ms,
-        heartbeat_interval_ms=config.heartbeat_interval_ms,
-        rebalance_timeout_ms=config.rebalance_timeout_ms,
-        scheduled_rebalance_max_delay_ms=config.scheduled_rebalance_max_delay_ms,
-    )
 
 
 class DistributedWorker:
@@ -93,11 +80,11 @@ class DistributedWorker:
         Raises TaskError, KafkaException.
         """
         create_topics(self._kafka, self._config)
-        settings = worker_settings(self._config, f"http://{socket.gethostname()}/{os.getpid()}")
+        url = f"http://{socket.gethostname()}/{os.getpid()}"
         client = LogClient(
             frozenset([self._config.config_storage_topic]),
             random.random,
-            coordinator=partial(WorkerCoordinator, settings),
+            coordinator=partial(WorkerCoordinator, self._config, url),
         )
         client.metadata.bootstrap(addresses_to(self._kafka), monotonic_ms())
         coordinator = client.coordinator

@@ -13,8 +13,7 @@ from brokertwin.clients.connect.connect_protocol import (
     encode_state,
 )
 from brokertwin.clients.connect.cooperative_assignor import ClusterAssignment, CooperativeAssignor
-from brokertwin.clients.connect.eager_assignor import assign_eagerly
-from brokertwin.clients.connect.leader import ConnectLeader, KnownConfigs
+from brokertwin.clients.connect.leader import ConnectLeader, KnownConfigs, assign_eagerly
 from brokertwin.clients.connect.work import ConnectTaskId, work_of
 
 TWO_AND_TWO = work_of({"sink": 2, "source": 2})

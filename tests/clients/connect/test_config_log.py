@@ -30,8 +30,8 @@ from brokertwin.clients.connect.herder import (
 from brokertwin.clients.connect.offsets import WorkStatus, offset_record, position_of, status_record
 from brokertwin.clients.connect.submitted_records import SubmittedRecords
 from brokertwin.clients.connect.work import ConnectTaskId
-from brokertwin.clients.connect.worker_config import worker_config
-from brokertwin.clients.connect.worker_coordinator import WorkerCoordinator, WorkerSettings
+from brokertwin.clients.connect.worker_config import WorkerConfig, worker_config
+from brokertwin.clients.connect.worker_coordinator import WorkerCoordinator
 from brokertwin.clients.consumer_coordinator import ClientMemberState
 from brokertwin.clients.subscription_state import SubscriptionState
 
@@ -129,7 +129,7 @@ def test_invalid_configurations_are_reported(changes: dict[str, Any], said: str)
 
 def test_a_task_starts_with_its_configuration_and_restarts_on_change() -> None:
     log = read(connector_record("copy", SINK), *task_records("copy", [SINK]))
-    coordinator = WorkerCoordinator(WorkerSettings(group_id="g"), SubscriptionState())
+    coordinator = WorkerCoordinator(WorkerConfig(group_id="g"), "", SubscriptionState())
     herder, item = Herder(coordinator, log), ConnectTaskId("copy", 0)
     coordinator.assignment = Assignment(config_offset=4, assigned=(item,))
     assert herder.tick() == []
@@ -155,7 +155,7 @@ def committed(log: ConfigLog, count: int) -> None:
 
 
 def herder_of(log: ConfigLog, *, leads: bool) -> Herder:
-    coordinator = WorkerCoordinator(WorkerSettings(group_id="g"), SubscriptionState())
+    coordinator = WorkerCoordinator(WorkerConfig(group_id="g"), "", SubscriptionState())
     items = (ConnectTaskId("lines", 0), ConnectTaskId("lines", 1))
     coordinator.assignment = Assignment(config_offset=log.offset, assigned=items)
     coordinator.state, coordinator.is_leader = ClientMemberState.STABLE, leads
