@@ -9,14 +9,11 @@ from brokertwin.simulation.clock import VirtualClock
 from brokertwin.simulation.cluster import SimulatedCluster
 from brokertwin.simulation.record_names import ends_of, items_of
 from brokertwin.state.core.errors import Error, error_name
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
 
 PATIENCE_MS = 10_000
 EARLIEST = -2
 DEBUGGING = -2
 """Replica id that may also read from followers."""
-
-_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 
 
 class LogReader:
@@ -25,26 +22,13 @@ class LogReader:
     def __init__(self, cluster: SimulatedCluster, clock: VirtualClock) -> None:
         self._cluster = cluster
         self._clock = clock
-        self._count = 0
-        self._responses: dict[str, dict[str, Any]] = {}
-        self._pass_on = cluster.on_response
-        cluster.on_response = self._on_response
 
     def request(self, api: str, version: int, body: dict[str, Any], broker: int = 1) -> Any:
         """Send a request; return the response body, or None without a response."""
-        self._count += 1
-        name = f"reader/{self._count}"
-        header = {"requestApiKey": _KEYS[api], "requestApiVersion": version}
-        fields = {"id": name, "broker": broker, "connection": "reader", "requestHeader": header}
-        self._cluster.request({**fields, "request": body})
-        self._clock.run_until(lambda: name in self._responses, PATIENCE_MS)
-        return self._responses.get(name, {}).get("response")
-
-    def _on_response(self, name: str, document: dict[str, Any]) -> None:
-        if name.startswith("reader/"):
-            self._responses[name] = document
-        else:
-            self._pass_on(name, document)
+        found: list[dict[str, Any]] = []
+        self._cluster.call("reader", api, version, body, broker, found.append)
+        self._clock.run_until(lambda: bool(found), PATIENCE_MS)
+        return found[0].get("response") if found else None
 
 
 def make_topics(
