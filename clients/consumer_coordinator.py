@@ -300,17 +300,7 @@ class ClassicMembership:
 
     def _prepare(self, now: int) -> bool:
         """Commit and revoke before a join; True when done."""
-        if self._prepare_until is None:
-            self._prepare_until = now + self.config.max_poll_interval_ms
-            consumed = self.subscription.all_consumed()
-            if (
-                self.config.enable_auto_commit
-                and self.state is ClientMemberState.STABLE
-                and consumed
-            ):
-                self.subscription.is_pending_revocation = not self._assignor.is_cooperative
-                self._prepare_commit = self._queue_commit(now, consumed, self._prepare_until)
-        if self._prepare_commit in self._commits and now < self._prepare_until:
+        if not self._commit_first(now, stops_reading=not self._assignor.is_cooperative):
             return False
         self._prepare_until = self._prepare_commit = None
         assigned = self.subscription.assigned
@@ -322,6 +312,17 @@ class ClassicMembership:
             topics = self.subscription.topics
             self._give_back([each for each in assigned if each.topic not in topics])
         return True
+
+    def _commit_first(self, now: int, *, stops_reading: bool) -> bool:
+        """Commit before partitions are revoked, if automatic; True when done."""
+        if self._prepare_until is None:
+            self._prepare_until = now + self.config.max_poll_interval_ms
+            consumed = self.subscription.all_consumed()
+            is_stable = self.state is ClientMemberState.STABLE
+            if self.config.enable_auto_commit and is_stable and consumed:
+                self.subscription.is_pending_revocation = stops_reading
+                self._prepare_commit = self._queue_commit(now, consumed, self._prepare_until)
+        return self._prepare_commit not in self._commits or now >= self._prepare_until
 
     def _give_back(self, partitions: list[TopicPartition], *, is_lost: bool = False) -> None:
         if partitions:

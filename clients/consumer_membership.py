@@ -204,9 +204,12 @@ class ConsumerMembership(ClassicMembership):
         if response.assignment is not None:
             self._target = response.assignment
         if self.phase in AT_ONCE or self._target is not None:
-            self.phase = (
-                MembershipPhase.STABLE if self._target is None else MembershipPhase.RECONCILING
-            )
+            self._reconciled()
+
+    def _reconciled(self) -> None:
+        """Continue with the target assignment, if there is one."""
+        is_stable = self._target is None
+        self.phase = MembershipPhase.STABLE if is_stable else MembershipPhase.RECONCILING
 
     def _reset(self, reason: str, *, keeps_member_id: bool) -> None:
         """Leave the generation; the next poll reports the partitions as lost."""
@@ -227,9 +230,7 @@ class ConsumerMembership(ClassicMembership):
         self._send(self.heartbeat_api, self._request(self.generation.id))
         self._heartbeat_at = max(self._heartbeat_at, now + self.config.heartbeat_interval_ms)
         if self.phase is MembershipPhase.ACKNOWLEDGING:
-            self.phase = (
-                MembershipPhase.STABLE if self._target is None else MembershipPhase.RECONCILING
-            )
+            self._reconciled()
 
     def _request(self, epoch: int) -> Body:
         """Return a heartbeat with changed fields; with all after a reset."""
@@ -284,15 +285,13 @@ class ConsumerMembership(ClassicMembership):
         unknown = [each for each in self._target.topic_partitions if each.topic_id not in names]
         self.needs_metadata = bool(unknown)
         owned = set(self.subscription.positions)
-        if owned - assigned and not self._is_stored(now):
+        if owned - assigned and not self._commit_first(now, stops_reading=True):
             return
         self._prepare_until = self._prepare_commit = None
         if not unknown:
             self._target = None
         if assigned == owned and self._commit_at is not None:
-            self.phase = (
-                MembershipPhase.STABLE if self._target is None else MembershipPhase.RECONCILING
-            )
+            self._reconciled()
             return
         if owned - assigned:
             self.events.append(PartitionsRevoked(sorted(owned - assigned)))
@@ -300,13 +299,3 @@ class ConsumerMembership(ClassicMembership):
         self._commit_at = self._commit_at or now + self.config.auto_commit_interval_ms
         self.events.append(PartitionsAssigned(sorted(assigned - owned)))
         self.phase = MembershipPhase.ACKNOWLEDGING
-
-    def _is_stored(self, now: int) -> bool:
-        """Whether offsets are committed before partitions are revoked."""
-        if self._prepare_until is None:
-            self._prepare_until = now + self.config.max_poll_interval_ms
-            consumed = self.subscription.all_consumed()
-            if self.config.enable_auto_commit and consumed:
-                self.subscription.is_pending_revocation = True
-                self._prepare_commit = self._queue_commit(now, consumed, self._prepare_until)
-        return self._prepare_commit not in self._commits or now >= self._prepare_until

@@ -18,7 +18,7 @@ from contextlib import suppress
 from enum import Enum, auto
 from typing import Any
 
-from brokertwin.clients.client_loop import Connected, NetworkEvent, ResponseReceived
+from brokertwin.clients.client_loop import Connected, NetworkEvent, ResponseReceived, Send
 from brokertwin.clients.fetcher import Records
 from brokertwin.clients.io.records import decode_records
 from brokertwin.clients.io.sasl import Exchange, SaslAuthenticationError, SaslRequest, exchange
@@ -195,16 +195,9 @@ class ClientConnection:
         self._send_login_request(next(self._exchange))
 
     def _send_login_request(self, login_request: SaslRequest) -> None:
-        key = KEYS[login_request.api]
-        header = {
-            "requestApiKey": key,
-            "requestApiVersion": login_request.version,
-            "correlationId": LOGIN_ID,
-            "clientId": self._client_id,
-        }
-        frame = encode_request(RequestFrame(header, login_request.body))
-        self.in_flight[LOGIN_ID] = key, login_request.version
-        self._out += SIZE.pack(len(frame)) + frame
+        api, version, body = login_request
+        self.in_flight[LOGIN_ID] = KEYS[api], version
+        self._out += self._framed(api, version, LOGIN_ID, body)
 
     def _take_login(self, now_ms: int, frame: bytes) -> None:
         """Continue the login. Raises SaslAuthenticationError, MalformedError."""
@@ -223,16 +216,30 @@ class ClientConnection:
 
     # Frames
 
-    def send(self, now_ms: int, frame: bytes) -> None:
-        """Send a frame, after a new login if the session ends soon.
+    def send(self, now_ms: int, send: Send, body: dict[str, Any]) -> None:
+        """Send a request, after a new login if the session ends soon.
 
         Raises OSError.
         """
+        framed = self._framed(send.api, send.version, send.request_id, body)
+        if send.expects_response:
+            self.in_flight[send.request_id] = KEYS[send.api], send.version
         if self._renew_at_ms is not None and now_ms >= self._renew_at_ms:
             self._renew_at_ms = None
             self._begin_login(ConnectionPhase.OPEN)
-        (self._held if self._exchange else self._out).extend(SIZE.pack(len(frame)) + frame)
+        (self._held if self._exchange else self._out).extend(framed)
         self._flush()
+
+    def _framed(self, api: str, version: int, request_id: int, body: dict[str, Any]) -> bytes:
+        """Encode a request with its size."""
+        header = {
+            "requestApiKey": KEYS[api],
+            "requestApiVersion": version,
+            "correlationId": request_id,
+            "clientId": self._client_id,
+        }
+        frame = encode_request(RequestFrame(header, body))
+        return SIZE.pack(len(frame)) + frame
 
     def _flush(self) -> None:
         if self._out:

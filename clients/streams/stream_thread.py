@@ -419,15 +419,18 @@ class StreamThread:
 
         Revoked tasks are closed at once: their queued records belong to the new owner.
         """
-        self._is_committing = False
-        self._commit_id = None
         if is_stored:
             self._purger.committed(self._offsets)
             for task in self.tasks.values():
                 task.processed = 0
+        self._end_commit()
+        self._let_go()
+
+    def _end_commit(self) -> None:
+        self._is_committing = False
+        self._commit_id = None
         self._offsets = {}
         self._revoked.clear()
-        self._let_go()
         self.consumer.coordinator.is_held = False
 
     # Starting over
@@ -436,11 +439,7 @@ class StreamThread:
         """Close tasks and restart from the last commit."""
         self.restarts += 1
         self._is_starting_over = True
-        self._is_committing = False
-        self._commit_id = None
-        self._offsets = {}
-        self._revoked.clear()
-        self.consumer.coordinator.is_held = False
+        self._end_commit()
         self._backlog.clear()
         for task in self.tasks.values():
             self.restorer.forget(task.id)
