@@ -208,9 +208,9 @@ class ClassicMembership:
         self._give_back(
             self.subscription.assigned, is_lost=self.state is not ClientMemberState.STABLE
         )
-        self.leave(now, "the consumer is being closed")
+        self.leave("the consumer is being closed")
 
-    def leave(self, now: int, reason: str) -> None:
+    def leave(self, reason: str) -> None:
         """Leave the group; a static member only stops."""
         is_dynamic = self.config.group_instance_id is None
         is_member = self.state is not ClientMemberState.UNJOINED and self.generation.member_id != ""
@@ -433,7 +433,7 @@ class ClassicMembership:
         if now >= self._session_until:
             self.coordinator = None
         elif now >= self._poll_until:
-            self.leave(now, "consumer poll timeout has expired.")
+            self.leave("consumer poll timeout has expired.")
         elif now >= self._heartbeat_at:
             self._heartbeat_at = now + self.config.heartbeat_interval_ms
             self._send("HEARTBEAT", requests.heartbeat(self.config, self.generation))

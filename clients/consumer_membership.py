@@ -126,7 +126,7 @@ class ConsumerMembership(ClassicMembership):
             self._find(now)
             return
         if self.phase not in SILENT and now >= self._poll_until:
-            self.leave(now, "")
+            self.leave("")
             self.phase = MembershipPhase.STALE
         self._beat(now)
         self._send_commits(now)
@@ -145,7 +145,7 @@ class ConsumerMembership(ClassicMembership):
         times = [self._retry_at, *(each.retry_at for each in self._commits)]
         return times if self.phase in SILENT else [*times, self._heartbeat_at, self._poll_until]
 
-    def leave(self, now: int, reason: str) -> None:
+    def leave(self, reason: str) -> None:
         """Leave the group; a static member announces that it returns.
 
         The reason is not sent.

@@ -154,7 +154,6 @@ class OffsetsToCommit(msgspec.Struct):
 
     group_id: str
     member: Generation
-    group_instance_id: str | None
     offsets: dict[TopicPartition, int]
     is_added: bool = False
 
@@ -201,18 +200,12 @@ class ProducerTransactions:
         self.state = TransactionManagerState.IN_TRANSACTION
 
     def send_offsets(
-        self,
-        group_id: str,
-        offsets: Mapping[TopicPartition, int],
-        member: Generation,
-        group_instance_id: str | None = None,
+        self, group_id: str, offsets: Mapping[TopicPartition, int], member: Generation
     ) -> None:
         """Add a group's offsets to the transaction. Raises WrongStateError."""
         self._expect(TransactionManagerState.IN_TRANSACTION)
         if offsets:
-            self._offsets.append(
-                OffsetsToCommit(group_id, member, group_instance_id, dict(offsets))
-            )
+            self._offsets.append(OffsetsToCommit(group_id, member, dict(offsets)))
 
     def commit(self) -> None:
         """Commit the transaction. Raises WrongStateError."""
@@ -338,7 +331,6 @@ class ProducerTransactions:
             producer_epoch=epoch,
             generation_id=group.member.id,
             member_id=group.member.member_id,
-            group_instance_id=group.group_instance_id,
             topics=_by_topic(group.offsets),
         )
         self._has_begun = True

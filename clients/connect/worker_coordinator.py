@@ -98,7 +98,7 @@ class WorkerCoordinator(ClassicMembership):
     def close(self, now: int) -> None:
         """Give up all work and leave; the owner has stopped it."""
         self._stop_all()
-        self.leave(now, "the worker is being closed")
+        self.leave("the worker is being closed")
 
     def on_response(self, now: int, request_id: int, response: Body) -> None:
         """Handle a response."""

@@ -105,7 +105,7 @@ def run_source(
     """Send the lines of a file at least once. Raises TaskError, OSError."""
     create_topic(kafka, stream.topics[0])
     reader = LineReader(Path(stream.file), store.position(stream))
-    submitted: SubmittedRecords[int] = SubmittedRecords()
+    submitted = SubmittedRecords()
 
     def settle(results: list[RecordAcked | RecordFailed]) -> None:
         _raise_failed(results)
@@ -134,7 +134,7 @@ def _store(
     producer: Producer,
     store: Store,
     stream: FileStream,
-    submitted: SubmittedRecords[int],
+    submitted: SubmittedRecords,
     settle: Callable[[list[RecordAcked | RecordFailed]], None],
 ) -> None:
     position = submitted.committable()
@@ -149,7 +149,7 @@ def run_exactly_once(
     transactional_id: str,
     is_over: IsOver,
     moved: Moved,
-    is_current: Callable[[], bool] = lambda: True,
+    is_current: Callable[[], bool],
 ) -> None:
     """Send the lines of a file exactly once for read_committed consumers.
 

@@ -247,7 +247,7 @@ def test_only_several_source_tasks_need_fencing() -> None:
 
 
 def test_example_17_an_offset_waits_for_earlier_records() -> None:
-    submitted: SubmittedRecords[int] = SubmittedRecords()
+    submitted = SubmittedRecords()
     for record_id, position in ((1, 10), (2, 20), (3, 30)):
         submitted.submit(record_id, position)
     submitted.acked(2)
