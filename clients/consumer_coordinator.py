@@ -30,6 +30,7 @@ from typing import NamedTuple
 import msgspec
 
 from brokertwin.clients import consumer_requests as requests
+from brokertwin.clients.assignors.group import NO_GENERATION
 from brokertwin.clients.assignors.member import ConsumersOwn, MembersAssignor
 from brokertwin.clients.consumer_config import ConsumerConfig
 from brokertwin.clients.consumer_events import (
@@ -42,7 +43,7 @@ from brokertwin.clients.consumer_events import (
     PartitionsRevoked,
 )
 from brokertwin.clients.consumer_protocol import decode_assignment
-from brokertwin.clients.consumer_requests import NO_GENERATION, CoordinatorRequest, Generation
+from brokertwin.clients.consumer_requests import CoordinatorRequest, Generation
 from brokertwin.clients.partitions import Node, TopicPartition
 from brokertwin.clients.subscription_state import SubscriptionState
 from brokertwin.state.core.errors import Error, error_name, error_of

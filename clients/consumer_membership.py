@@ -39,7 +39,7 @@ from brokertwin.clients.consumer_coordinator import (
 )
 from brokertwin.clients.consumer_events import PartitionsAssigned, PartitionsRevoked
 from brokertwin.clients.consumer_requests import Generation
-from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.partitions import TopicPartition, grouped
 from brokertwin.clients.subscription_state import SubscriptionState
 from brokertwin.state.core.errors import Error, error_of
 from brokertwin.state.core.schema import Body, Uuid
@@ -56,7 +56,6 @@ from brokertwin.state.core.wire.generated.share_group_heartbeat import (
 from brokertwin.state.groups.consumer_group import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 
 FENCES = frozenset({Error.UNKNOWN_MEMBER_ID, Error.FENCED_MEMBER_EPOCH})
-NO_TIMEOUT = -1
 
 
 class MembershipPhase(StrEnum):
@@ -260,13 +259,11 @@ class ConsumerMembership(ClassicMembership):
         return request
 
     def _by_id(self) -> list[ConsumerGroupHeartbeatTopicPartitions]:
-        partitions: dict[Uuid, list[int]] = {}
-        for topic, partition in self.subscription.assigned:
-            if topic in self.topic_ids:  # the topic is deleted
-                partitions.setdefault(self.topic_ids[topic], []).append(partition)
+        ids = self.topic_ids  # without deleted topics
+        owned = ((ids[topic], at) for topic, at in self.subscription.assigned if topic in ids)
         return [
             ConsumerGroupHeartbeatTopicPartitions(topic_id=key, partitions=at)
-            for key, at in partitions.items()
+            for key, at in grouped(owned).items()
         ]
 
     # Reconciliation

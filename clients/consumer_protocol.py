@@ -6,8 +6,8 @@ Source: `ConsumerProtocol`, the user data of `StickyAssignor` (versions 0 and 1)
 
 from collections.abc import Iterable
 
-from brokertwin.clients.assignors.group import Subscription
-from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.assignors.group import NO_GENERATION, Subscription
+from brokertwin.clients.partitions import TopicPartition, grouped
 from brokertwin.state.core.wire.generated.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -16,14 +16,9 @@ from brokertwin.state.core.wire.generated.consumer_protocol import (
 from brokertwin.state.core.wire.primitives import INT32, Reader
 from brokertwin.state.groups.consumer_protocol import NEWEST
 
-NO_GENERATION = -1
-
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> list[ConsumerProtocolTopicPartition]:
-    topics: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        topics.setdefault(topic, []).append(partition)
-    return [ConsumerProtocolTopicPartition(*each) for each in topics.items()]
+    return [ConsumerProtocolTopicPartition(*each) for each in grouped(partitions).items()]
 
 
 def _each(topics: Iterable[ConsumerProtocolTopicPartition]) -> list[TopicPartition]:

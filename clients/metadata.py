@@ -294,7 +294,6 @@ class Metadata:
         return MetadataSnapshot(
             cluster_id=response.cluster_id,
             nodes=nodes,
-            controller_id=response.controller_id if response.controller_id in nodes else None,
             partitions=partitions,
             topic_ids=ids,
             unauthorized_topics=_with_error(retained, Error.TOPIC_AUTHORIZATION_FAILED),
@@ -465,7 +464,6 @@ def _request(topics: Iterable[str]) -> MetadataRequest:
 def _partition(topic: str, received: MetadataResponsePartition) -> PartitionInfo:
     return PartitionInfo(
         TopicPartition(topic, received.partition_index),
-        received.error_code,
         received.leader_id if received.leader_id >= 0 else None,
         received.leader_epoch if received.leader_epoch >= 0 else None,
         tuple(received.replica_nodes),

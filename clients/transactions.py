@@ -51,7 +51,7 @@ import msgspec
 
 from brokertwin.clients.backoff import ExponentialBackoff, retry_backoff
 from brokertwin.clients.consumer_requests import Generation
-from brokertwin.clients.partitions import Node, TopicPartition
+from brokertwin.clients.partitions import Node, TopicPartition, grouped
 from brokertwin.clients.producer_batch import NO_ID, IdAndEpoch
 from brokertwin.clients.transaction_manager import FATAL as FATAL_OF_BATCHES
 from brokertwin.clients.transaction_rules import BEFORE_KIP_890, TransactionRules
@@ -367,17 +367,16 @@ class ProducerTransactions:
         )
 
     def _add_body(self, partitions: Iterable[TopicPartition]) -> AddPartitionsToTxnRequest:
-        topics: dict[str, AddPartitionsToTxnTopic] = {}
-        for topic, partition in partitions:
-            topics.setdefault(
-                topic, AddPartitionsToTxnTopic(name=topic, partitions=[])
-            ).partitions.append(partition)
+        topics = [
+            AddPartitionsToTxnTopic(name=topic, partitions=at)
+            for topic, at in grouped(partitions).items()
+        ]
         pid, epoch = self.id_and_epoch
         return AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.transactional_id,
             v3_and_below_producer_id=pid,
             v3_and_below_producer_epoch=epoch,
-            v3_and_below_topics=list(topics.values()),
+            v3_and_below_topics=topics,
         )
 
     def _to_own(self, api: str, body: Body) -> TransactionRequest:

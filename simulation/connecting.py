@@ -7,6 +7,7 @@ source's tasks get a new generation, and the sink gets one more task.
 from functools import partial
 from typing import NamedTuple
 
+from brokertwin.clients.assignors.group import NO_GENERATION
 from brokertwin.clients.connect.config_log import Config, ConfigLog, Record, connector_record
 from brokertwin.clients.connect.connect_protocol import ConnectProtocol
 from brokertwin.clients.connect.file_stream import CONVERTERS, ISOLATION, ConnectorKind, file_stream
@@ -19,7 +20,6 @@ from brokertwin.clients.log_client import LogClient
 from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.producer_events import RecordFailed
 from brokertwin.simulation.actors import REQUEST_MS, Actor, ActorContext
-from brokertwin.simulation.audit_work import NO_GENERATION
 from brokertwin.simulation.clock import START_MS
 from brokertwin.simulation.cluster import HEARTBEAT_MS, SESSION_MS
 from brokertwin.simulation.connect_tasks import (

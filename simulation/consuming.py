@@ -6,6 +6,7 @@ exactly once. After a failed transaction it continues at the group's committed o
 
 import msgspec
 
+from brokertwin.clients.assignors.group import NO_GENERATION
 from brokertwin.clients.consumer_client import ConsumerClient
 from brokertwin.clients.consumer_config import ConsumerConfig, GroupProtocol
 from brokertwin.clients.consumer_events import (
@@ -15,7 +16,6 @@ from brokertwin.clients.consumer_events import (
     PartitionsLost,
     PartitionsRevoked,
 )
-from brokertwin.clients.consumer_requests import NO_GENERATION
 from brokertwin.clients.fetcher import FetchSettings, OffsetReset
 from brokertwin.clients.fetching_client import CONSUMER_NETWORK
 from brokertwin.clients.partitions import TopicPartition

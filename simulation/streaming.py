@@ -10,6 +10,7 @@ thread's process id is that of its plan, so a new instance fences the old one.
 import base64
 from collections.abc import Iterable, Mapping
 
+from brokertwin.clients.assignors.group import NO_GENERATION
 from brokertwin.clients.client_loop import ClientLoop
 from brokertwin.clients.consumer_coordinator import ClientMemberState
 from brokertwin.clients.messages import ProducerRecord
@@ -20,7 +21,6 @@ from brokertwin.clients.streams.streams_config import Guarantee, StreamsConfig
 from brokertwin.clients.streams.topology import Topology
 from brokertwin.clients.transactions import TransactionManagerState
 from brokertwin.simulation.actors import REQUEST_MS, Actor, ActorContext, ActorDriver
-from brokertwin.simulation.audit_work import NO_GENERATION
 from brokertwin.simulation.cluster import HEARTBEAT_MS, SESSION_MS, TRANSACTION_MS
 from brokertwin.simulation.contents import Naming
 from brokertwin.simulation.plan import TALLIES, ClientPlan, Role, pick

@@ -13,8 +13,8 @@ whose assignment is final. Kafka assigns it anyway, or its leader fails with a N
 from itertools import combinations
 from typing import NamedTuple
 
-from brokertwin.clients.assignors.group import Assignment, Group, partition_hash
-from brokertwin.clients.assignors.owned import NO_GENERATION, OwnedPartitions
+from brokertwin.clients.assignors.group import NO_GENERATION, Assignment, Group, partition_hash
+from brokertwin.clients.assignors.owned import OwnedPartitions
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.state.core.java_hashes import JavaMap
 

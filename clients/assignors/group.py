@@ -12,6 +12,8 @@ import msgspec
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.state.core.java_hashes import hash_order, java_hash
 
+NO_GENERATION = -1
+
 Assignment = dict[str, list[TopicPartition]]
 """Partitions by member id."""
 

@@ -5,10 +5,8 @@ Source: `AbstractStickyAssignor.allSubscriptionsEqual` and `MemberData` in Kafka
 
 from typing import NamedTuple
 
-from brokertwin.clients.assignors.group import Group
+from brokertwin.clients.assignors.group import NO_GENERATION, Group
 from brokertwin.clients.partitions import TopicPartition
-
-NO_GENERATION = -1
 
 
 class OwnedPartitions(NamedTuple):

@@ -11,6 +11,7 @@ from itertools import cycle
 import msgspec
 from msgspec.structs import replace
 
+from brokertwin.clients.assignors.group import NO_GENERATION
 from brokertwin.clients.connect.connect_protocol import (
     Assignment,
     AssignmentError,
@@ -19,11 +20,7 @@ from brokertwin.clients.connect.connect_protocol import (
     decode_state,
     encode_assignment,
 )
-from brokertwin.clients.connect.cooperative_assignor import (
-    MAX_DELAY_MS,
-    NO_GENERATION,
-    CooperativeAssignor,
-)
+from brokertwin.clients.connect.cooperative_assignor import MAX_DELAY_MS, CooperativeAssignor
 from brokertwin.clients.connect.work import ConnectTaskId, connectors_first, work_of
 
 

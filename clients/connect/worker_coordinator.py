@@ -23,6 +23,7 @@ from typing import Any
 import msgspec
 
 from brokertwin.clients import consumer_requests as requests
+from brokertwin.clients.assignors.group import NO_GENERATION
 from brokertwin.clients.connect.connect_protocol import (
     Assignment,
     ConnectProtocol,
@@ -30,7 +31,6 @@ from brokertwin.clients.connect.connect_protocol import (
     decode_assignment,
     encode_state,
 )
-from brokertwin.clients.connect.cooperative_assignor import NO_GENERATION
 from brokertwin.clients.connect.leader import ConnectLeader, KnownConfigs
 from brokertwin.clients.connect.work import ConnectTaskId
 from brokertwin.clients.connect.worker_config import WorkerConfig

@@ -29,7 +29,7 @@ OFFSET = 7
 
 def snapshot(leaders: dict[TopicPartition, int] | None = None) -> MetadataSnapshot:
     partitions = {
-        each: PartitionInfo(each, 0, leader, 3)
+        each: PartitionInfo(each, leader, 3)
         for each, leader in (LEADERS if leaders is None else leaders).items()
     }
     nodes = {each: Node(each, "localhost", 9092) for each in (1, 2, 3)}

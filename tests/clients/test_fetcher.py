@@ -24,7 +24,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def snapshot(leader: int | None = 1) -> MetadataSnapshot:
-    partitions = {p: PartitionInfo(p, 0, leader, 5, (1,), (1,), ()) for p in (T0, T1)}
+    partitions = {p: PartitionInfo(p, leader, 5, (1,), (1,), ()) for p in (T0, T1)}
     return MetadataSnapshot(nodes={1: Node(1, "localhost", 9092)}, partitions=partitions)
 
 

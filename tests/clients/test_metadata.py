@@ -352,4 +352,3 @@ def test_the_snapshot_finds_leaders_by_node_and_by_topic() -> None:
     assert snapshot.leader(TopicPartition("topic", 1)) == Node(1, "host", 9093)
     assert (snapshot.partition_count("topic"), snapshot.partition_count("none")) == (3, None)
     assert snapshot.internal_topics == {"__consumer_offsets"}
-    assert snapshot.controller_id == 0

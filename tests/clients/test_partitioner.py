@@ -21,7 +21,7 @@ BATCH = 1_000
 
 def snapshot(*leaders: int | None, nodes: tuple[int, ...] = (1,)) -> MetadataSnapshot:
     partitions = {
-        TopicPartition(TOPIC, at): PartitionInfo(TopicPartition(TOPIC, at), 0, leader, 0)
+        TopicPartition(TOPIC, at): PartitionInfo(TopicPartition(TOPIC, at), leader, 0)
         for at, leader in enumerate(leaders)
     }
     known = {node: Node(node, "localhost", 9091 + node) for node in nodes}

@@ -22,7 +22,7 @@ LEADER, NEARBY = 1, 3
 
 def snapshot(*offline: int) -> MetadataSnapshot:
     partitions = {
-        each: PartitionInfo(each, 0, LEADER, 5, (1, 2, 3), (1, 2, 3), offline) for each in (T0, T1)
+        each: PartitionInfo(each, LEADER, 5, (1, 2, 3), (1, 2, 3), offline) for each in (T0, T1)
     }
     nodes = {each: Node(each, "localhost", 9092) for each in (1, 2, 3)}
     return MetadataSnapshot(nodes=nodes, partitions=partitions)

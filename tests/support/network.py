@@ -350,9 +350,7 @@ class Network:
         partitions = {}
         for known in answer["topics"][0]["partitions"]:
             where = TopicPartition(TOPIC, known["partitionIndex"])
-            partitions[where] = PartitionInfo(
-                where, known["errorCode"], known["leaderId"], known["leaderEpoch"]
-            )
+            partitions[where] = PartitionInfo(where, known["leaderId"], known["leaderEpoch"])
         nodes = {b["nodeId"]: Node(b["nodeId"], b["host"], b["port"]) for b in answer["brokers"]}
         self.producer.update_metadata(
             MetadataSnapshot(nodes=nodes, partitions=partitions, topic_ids={TOPIC: self._topic_id})

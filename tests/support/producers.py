@@ -38,8 +38,7 @@ def snapshot(leaders: dict[TopicPartition, int], **topic_ids: str) -> MetadataSn
     return MetadataSnapshot(
         nodes={node: Node(node, "localhost", 9092) for node in leaders.values()},
         partitions={
-            partition: PartitionInfo(partition, 0, leader, 0)
-            for partition, leader in leaders.items()
+            partition: PartitionInfo(partition, leader, 0) for partition, leader in leaders.items()
         },
         topic_ids=topic_ids,
     )

@@ -94,7 +94,7 @@ def test_connectors_are_deleted_and_paused_and_invalid_records_skipped() -> None
     log.take(9, b"task-copy-0", b"no json")
     log.take(10, None, b"{}")
     log.take(11, b"commit-copy", b"{}")
-    assert (log.passed_over, log.offset) == (2, 12)
+    assert log.offset == 12
     log.take(12, *connector_record("copy", None))
     assert (log.connectors, log.tasks, log.known.task_counts) == ({}, {}, {})
     assert log.is_started("copy")
