@@ -409,10 +409,14 @@ class ProducerMetadata(Metadata):
     Attributes:
         topics: expiry time of each topic, in ms.
         new_topics: topics without a response so far.
+        may_create: requests may create topics.
     """
 
-    def __init__(self, settings: MetadataSettings | None = None) -> None:
+    def __init__(
+        self, settings: MetadataSettings | None = None, *, may_create: bool = True
+    ) -> None:
         super().__init__(settings)
+        self.may_create = may_create
         self.topics: dict[str, int] = {}
         self.new_topics: dict[str, None] = {}
 
@@ -451,14 +455,14 @@ class ProducerMetadata(Metadata):
         return events
 
     def _request_for_all(self) -> MetadataRequest:
-        return _request(self.topics)
+        return self._request(self.topics)
 
     def _request_for_new_topics(self) -> MetadataRequest | None:
-        return _request(self.new_topics)
+        return self._request(self.new_topics)
 
-
-def _request(topics: Iterable[str]) -> MetadataRequest:
-    return MetadataRequest(topics=[MetadataRequestTopic(name=topic) for topic in topics])
+    def _request(self, topics: Iterable[str]) -> MetadataRequest:
+        wanted = [MetadataRequestTopic(name=topic) for topic in topics]
+        return MetadataRequest(topics=wanted, allow_auto_topic_creation=self.may_create)
 
 
 def _partition(topic: str, received: MetadataResponsePartition) -> PartitionInfo:

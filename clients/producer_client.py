@@ -41,7 +41,6 @@ from brokertwin.clients.transactions import ProducerTransactions, TransactionReq
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import Body
 from brokertwin.state.core.wire.generated.init_producer_id import InitProducerIdResponse
-from brokertwin.state.core.wire.generated.metadata import MetadataRequest
 from brokertwin.state.core.wire.generated.produce import ProduceRequest, ProduceResponse
 
 
@@ -104,7 +103,8 @@ class ProducerClient(ClientLoop):
             request_timeout_ms=config.request_timeout_ms,
             max_in_flight_requests_per_connection=config.max_in_flight_requests_per_connection,
         )
-        super().__init__(_Topics(metadata, may_create_topics), draw, settings)
+        known = ProducerMetadata(metadata, may_create=may_create_topics)
+        super().__init__(known, draw, settings)
         self.producer = ProducerMachine(config, draw, _Nodes(self))
         self.partitioner = Partitioner(
             self.producer.config,
@@ -263,21 +263,3 @@ class ProducerClient(ClientLoop):
 
     def _lost(self, now: int, node: int) -> None:
         """Do nothing: the sender was notified in `_drop`."""
-
-
-class _Topics(ProducerMetadata):
-    """Producer metadata; requests may create topics."""
-
-    def __init__(self, settings: MetadataSettings | None, may_create: bool) -> None:
-        super().__init__(settings)
-        self._may_create = may_create
-
-    def _request_for_all(self) -> MetadataRequest:
-        return self._with_creation(super()._request_for_all())
-
-    def _request_for_new_topics(self) -> MetadataRequest | None:
-        request = super()._request_for_new_topics()
-        return request and self._with_creation(request)
-
-    def _with_creation(self, request: MetadataRequest) -> MetadataRequest:
-        return msgspec.structs.replace(request, allow_auto_topic_creation=self._may_create)

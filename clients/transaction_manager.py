@@ -124,11 +124,6 @@ class FailedBatch(NamedTuple):
         """The response has no log start offset, so it proves nothing."""
         return self.log_start_offset == -1
 
-    @property
-    def is_renumbered(self) -> bool:
-        """The batch has been renumbered since."""
-        return self.batch.is_renumbered
-
 
 class Retry(StrEnum):
     """What to do with a failed batch."""
@@ -136,11 +131,6 @@ class Retry(StrEnum):
     RETRY = "retry"
     BUMP_AND_RETRY = "bump the epoch and retry"
     FAIL = "fail"
-
-
-def always(_refused: FailedBatch) -> bool:
-    """Condition of the last rule for an error."""
-    return True
 
 
 class RetryRule(NamedTuple):
@@ -156,10 +146,10 @@ RETRY_RULES: tuple[RetryRule, ...] = (
     RetryRule(
         Error.OUT_OF_ORDER_SEQUENCE_NUMBER, lambda r: r.follows_the_hole, Retry.BUMP_AND_RETRY
     ),
-    RetryRule(Error.OUT_OF_ORDER_SEQUENCE_NUMBER, always, Retry.RETRY),
+    RetryRule(Error.OUT_OF_ORDER_SEQUENCE_NUMBER, lambda _: True, Retry.RETRY),
     RetryRule(Error.UNKNOWN_PRODUCER_ID, lambda r: r.is_log_unknown, Retry.RETRY),
-    RetryRule(Error.UNKNOWN_PRODUCER_ID, lambda r: r.is_renumbered, Retry.RETRY),
-    RetryRule(Error.UNKNOWN_PRODUCER_ID, always, Retry.BUMP_AND_RETRY),
+    RetryRule(Error.UNKNOWN_PRODUCER_ID, lambda r: r.batch.is_renumbered, Retry.RETRY),
+    RetryRule(Error.UNKNOWN_PRODUCER_ID, lambda _: True, Retry.BUMP_AND_RETRY),
 )
 """Rules for sequence errors: the first match decides.
 
@@ -217,11 +207,6 @@ class TransactionManager:
             self.error = Error.PRODUCER_FENCED if error in FENCED else error
         self.move(input)
 
-    def fail_for_good(self, error: Error) -> None:
-        """Stop the producer."""
-        self.error = error
-        self.move(ProducerInput.FATAL)
-
     def drop_id(self) -> None:
         """Request a new id; partitions to rewrite wait for it."""
         self.id_and_epoch = NO_ID
@@ -276,7 +261,8 @@ class TransactionManager:
     def failed(self, batch: ProducerBatch, error: Error, is_given_up: bool) -> None:
         """Record a failed batch: rejected, or given up after it was sent."""
         if error in FATAL:
-            self.fail_for_good(error)
+            self.error = error
+            self.move(ProducerInput.FATAL)
         if is_given_up and error not in SEQUENCE_ERRORS:
             self.given_up(batch)
         elif batch in self.sequences(batch.topic_partition).in_flight:

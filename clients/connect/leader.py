@@ -21,7 +21,7 @@ from brokertwin.clients.connect.connect_protocol import (
     encode_assignment,
 )
 from brokertwin.clients.connect.cooperative_assignor import MAX_DELAY_MS, CooperativeAssignor
-from brokertwin.clients.connect.work import ConnectTaskId, connectors_first, work_of
+from brokertwin.clients.connect.work import ConnectTaskId, connectors_first
 
 
 class KnownConfigs(msgspec.Struct, frozen=True):
@@ -32,8 +32,10 @@ class KnownConfigs(msgspec.Struct, frozen=True):
 
     @property
     def work(self) -> list[ConnectTaskId]:
-        """All connectors and tasks."""
-        return work_of(self.task_counts)
+        """All connectors in order, then all tasks."""
+        names = sorted(self.task_counts)
+        tasks = [ConnectTaskId(name, at) for name in names for at in range(self.task_counts[name])]
+        return [*map(ConnectTaskId, names), *tasks]
 
 
 class ConnectLeader:

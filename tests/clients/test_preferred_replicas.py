@@ -41,7 +41,8 @@ class Reader:
 
     def asks(self, *offline: int) -> dict[int, list[int]]:
         """Return the brokers to fetch from, with their partitions."""
-        fetches = self.fetcher.requests(snapshot(*offline), VERSION, self.now)
+        wanted = self.fetcher.wanted(snapshot(*offline), self.now)
+        fetches = [self.fetcher.fetch(node, parts, VERSION) for node, parts in wanted.items()]
         assert {each.body.rack_id for each in fetches} <= {"west"}
         return {each.node: sorted(at.partition for at in each.data.to_send) for each in fetches}
 
