@@ -136,6 +136,8 @@ class NetworkClient:
         )
         self._metadata = metadata
         self._is_0_10 = metadata.settings.era is Era.KAFKA_0_10
+        strategy = self.settings.metadata_recovery_strategy
+        self._may_rebootstrap = strategy is RecoveryStrategy.REBOOTSTRAP
         self._draw = draw
         self._in_flight: dict[int, list[SentRequest]] = {}
         self._in_progress: RequestAndVersion | None = None
@@ -202,11 +204,15 @@ class NetworkClient:
 
     def _maybe_update(self, now: int) -> int:
         due = self._metadata.time_to_next_update(now, self._draw())
-        in_flight = self._in_flight_ms() if self._in_progress is not None else 0
-        if max(due, in_flight) > 0:
-            return max(due, in_flight)
+        if self._in_progress is not None:
+            limit = IN_FLIGHT_MS_0_10 if self._is_0_10 else self.settings.request_timeout_ms
+            due = max(due, limit)
+        if due > 0:
+            return due
         node = self.least_loaded_node(now)
-        if node is None and self._may_rebootstrap():
+        nodes = self._metadata.snapshot.nodes
+        is_cut_off = node is None and not any(map(self.connections.is_ready, nodes))
+        if is_cut_off and self._may_rebootstrap:
             self._metadata.rebootstrap()
             node = self.least_loaded_node(now)
         return self._request_metadata(node, now) if node is not None else self._no_node_ms()
@@ -224,18 +230,10 @@ class NetworkClient:
             return 0 if self._is_0_10 else self.settings.reconnect_backoff.initial_ms
         return 0 if self._is_0_10 else UNLIMITED_MS
 
-    def _in_flight_ms(self) -> int:
-        return IN_FLIGHT_MS_0_10 if self._is_0_10 else self.settings.request_timeout_ms
-
     def _no_node_ms(self) -> int:
         if self._is_0_10:
             return self._metadata.settings.refresh_backoff.initial_ms
         return self.settings.reconnect_backoff.initial_ms
-
-    def _may_rebootstrap(self) -> bool:
-        is_on = self.settings.metadata_recovery_strategy is RecoveryStrategy.REBOOTSTRAP
-        nodes = self._metadata.snapshot.nodes
-        return is_on and not any(self.connections.is_ready(node) for node in nodes)
 
     def _connect(self, node: Node, now: int) -> None:
         self.connections.connecting(node.id, now, self._draw())
@@ -280,8 +278,7 @@ class NetworkClient:
         assert sent is not None, "no metadata request is in flight"
         if not response.brokers:
             self._metadata.failed_update(now)
-            is_on = self.settings.metadata_recovery_strategy is RecoveryStrategy.REBOOTSTRAP
-            if is_on and response.error_code == Error.REBOOTSTRAP_REQUIRED:
+            if self._may_rebootstrap and response.error_code == Error.REBOOTSTRAP_REQUIRED:
                 self._metadata.rebootstrap()
         else:
             self._metadata.update(sent, response, version, now)

@@ -19,7 +19,7 @@ from brokertwin.clients.consumer_coordinator import ClientMemberState
 from brokertwin.clients.log_client import LogClient
 from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.producer_events import RecordFailed
-from brokertwin.simulation.actors import REQUEST_MS, Actor, ActorContext
+from brokertwin.simulation.actors import REQUEST_MS, ActorContext, ApplicationActor
 from brokertwin.simulation.clock import START_MS
 from brokertwin.simulation.cluster import HEARTBEAT_MS, SESSION_MS
 from brokertwin.simulation.connect_tasks import (
@@ -30,7 +30,7 @@ from brokertwin.simulation.connect_tasks import (
     SourceTask,
 )
 from brokertwin.simulation.files import GROWING
-from brokertwin.simulation.plan import CONFIGS, LINES, ClientPlan, Role, pick
+from brokertwin.simulation.plan import CONFIGS, LINES, ClientPlan, Role
 from brokertwin.simulation.sockets import Sockets
 
 GROUP = "connect-cluster"
@@ -73,7 +73,7 @@ class _Running(NamedTuple):
     start: StartWork
 
 
-class WorkerActor(Actor):
+class WorkerActor(ApplicationActor):
     """One worker."""
 
     def __init__(self, place: ActorContext, plan: ClientPlan, name: str) -> None:
@@ -119,15 +119,6 @@ class WorkerActor(Actor):
         is_busy = any(running.task.is_busy for running in self._tasks.values())
         is_written = self._writer.client.producer.is_idle and not self._backlog
         return is_written and not is_busy and not self._again
-
-    def exposed(self, whom: float) -> Sockets:
-        """Return the connections of any of its clients."""
-        return pick(self.all_sockets, whom * 13 % 1) or self.sockets
-
-    def crash(self) -> None:
-        """Crash; its tasks lose their owner."""
-        super().crash()
-        self.place.auditor.work.crashed(self.name)
 
     def _work(self, now: int) -> int:
         for _, offset, message in self._client.poll(now):

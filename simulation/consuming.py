@@ -176,15 +176,14 @@ class CopierActor(MemberActor):
                         self._go_back()
                 pause = super()._work(now)
                 if self._read:
-                    self._copy()
+                    read, self._read = self._read, []
+                    owned = self.client.subscription.positions
+                    self._copy([each for each in read if each[0] in owned])
                 return pause
         return IDLE_MS
 
-    def _copy(self) -> None:
+    def _copy(self, read: list[tuple[TopicPartition, int, str]]) -> None:
         """Write the records that were read, and their offsets, in one transaction."""
-        read, self._read = self._read, []
-        owned = self.client.subscription.positions
-        read = [each for each in read if each[0] in owned]
         if not read or not self._knows_topics():
             self._go_back()
             return
@@ -204,10 +203,7 @@ class CopierActor(MemberActor):
     def _go_back(self) -> None:
         """Continue at the group's committed offsets."""
         self._read.clear()
-        positions = self.client.subscription.positions
-        for at in positions:
-            positions[at] = None
-        self.client.subscription.without_offset.clear()
+        self.client.subscription.forget_positions()
 
     def _turn(self) -> int:
         wait = super()._turn()
@@ -246,11 +242,8 @@ class MixedActor(CopierActor):
             self._next_at = now + self.chance.randint(IDLE_MS, 2 * IDLE_MS)
         return PAUSE_MIN_MS
 
-    def _copy(self) -> None:
+    def _copy(self, read: list[tuple[TopicPartition, int, str]]) -> None:
         """Begin a transaction with the offsets of the records that were read."""
-        read, self._read = self._read, []
-        owned = self.client.subscription.positions
-        read = [each for each in read if each[0] in owned]
         if not read or self.is_ending:
             return
         self._writer.begin()

@@ -444,9 +444,7 @@ class StreamThread:
         for task in self.tasks.values():
             self.restorer.forget(task.id)
         self.tasks.clear()
-        subscription = self.consumer.subscription
-        subscription.positions = dict.fromkeys(subscription.positions)
-        subscription.without_offset.clear()
+        self.consumer.subscription.forget_positions()
         self._start_over()
 
     def _start_over(self) -> None:
