@@ -47,7 +47,8 @@ def weigh(group: Group, claims: dict[str, OwnedPartitions]) -> Claims:
                 doubly_claimed.add(partition)
             if other is None or generation >= others:
                 owners[partition] = member
-                _without(owned.get(other or "", []), partition)
+                if other is not None and partition in owned[other]:
+                    owned[other].remove(partition)
     topics = {frozenset(subscription.topics) for subscription in group.members.values()}
     return Claims(owned, doubly_claimed, len(topics) == 1)
 
@@ -56,8 +57,3 @@ def _generation(group: Group, member: str) -> int:
     """The generation of the subscription, not of its user data."""
     generation = group.members[member].generation_id
     return NO_GENERATION if generation is None else generation
-
-
-def _without(partitions: list[TopicPartition], partition: TopicPartition) -> None:
-    if partition in partitions:
-        partitions.remove(partition)
