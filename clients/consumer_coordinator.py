@@ -204,11 +204,10 @@ class ClassicMembership:
 
     def close(self, now: int) -> None:
         """Commit if automatic, revoke all partitions, and leave."""
-        if self.config.enable_auto_commit and self.state is ClientMemberState.STABLE:
+        is_stable = self.state is ClientMemberState.STABLE
+        if self.config.enable_auto_commit and is_stable:
             self._queue_commit(now, self.subscription.all_consumed(), 0)
-        self._give_back(
-            self.subscription.assigned, is_lost=self.state is not ClientMemberState.STABLE
-        )
+        self._give_back(self.subscription.assigned, is_lost=not is_stable)
         self.leave("the consumer is being closed")
 
     def leave(self, reason: str) -> None:
@@ -289,8 +288,7 @@ class ClassicMembership:
         self._send("JOIN_GROUP", self._join_request(), timeout_ms=timeout_ms)
 
     def _join_request(self) -> JoinGroupRequest:
-        claims = self.subscription
-        reason = self._rejoin_reason
+        claims, reason = self.subscription, self._rejoin_reason
         return requests.join_group(self.config, self.generation, claims, self._assignor, reason)
 
     def _request_rejoin(self, reason: str) -> None:
@@ -327,9 +325,8 @@ class ClassicMembership:
 
     def _give_back(self, partitions: list[TopicPartition], *, is_lost: bool = False) -> None:
         if partitions:
-            self.events.append(
-                PartitionsLost(partitions) if is_lost else PartitionsRevoked(partitions)
-            )
+            event = PartitionsLost if is_lost else PartitionsRevoked
+            self.events.append(event(partitions))
         kept = self.subscription.positions.keys() - set(partitions)
         self.subscription.assign(sorted(kept))
 
