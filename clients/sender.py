@@ -136,6 +136,7 @@ class Sender:
     """The batches of one producer. Times are ms on the caller's clock.
 
     Attributes:
+        config: the checked settings.
         accumulator: queued batches.
         latencies: how long brokers keep batches waiting.
         manager: id and sequences; None without idempotence.
