@@ -95,8 +95,7 @@ PLANTED_SHARES: tuple[Planted, ...] = (
         "share-client-waits",
         "what a member has got is accepted when it polls again, not when it comes",
         "brokertwin.clients.share_fetcher",
-        "                    self._buffered"
-        ".append(_BufferedRecord(delivered, until))\n",
+        "                    self._buffered.append(_BufferedRecord(delivered, until))\n",
         "                    self._buffered"
         ".append(_BufferedRecord(delivered, until))\n"
         "                    kept = session.acknowledged.setdefault(place, {})\n"
