@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from brokertwin.clients.backoff import retry_backoff
-from brokertwin.clients.in_flight_requests import Jitter
 from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionInfo
+from brokertwin.clients.network import Draw
 from brokertwin.clients.partition_sequences import is_later
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_batch import PendingRecord, ProducerBatch
@@ -35,10 +35,10 @@ class Ready(NamedTuple):
 class Accumulator:
     """The queues. `is_flushing` and `is_committing` disable lingering."""
 
-    def __init__(self, config: ProducerConfig, jitter: Jitter) -> None:
+    def __init__(self, config: ProducerConfig, draw: Draw) -> None:
         self.is_flushing = self.is_committing = False
         self._config = config
-        self._jitter = jitter
+        self._draw = draw
         self._backoff = retry_backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._queues: dict[TopicPartition, deque[ProducerBatch]] = {}
         self._muted: set[TopicPartition] = set()
@@ -140,7 +140,7 @@ class Accumulator:
 
     def put_back(self, now: int, batch: ProducerBatch) -> None:
         """Queue a batch for another attempt after a backoff."""
-        batch.retry_at = now + self._backoff.backoff(batch.attempts, self._jitter())
+        batch.retry_at = now + self._backoff.backoff(batch.attempts, self._draw())
         batch.attempts += 1
         self.insert(batch)
 

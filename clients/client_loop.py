@@ -38,14 +38,10 @@ from brokertwin.state.core.wire.generated.api_versions import (
 from brokertwin.state.core.wire.generated.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
-from brokertwin.state.core.wire.generated.delete_groups import DeleteGroupsResponse
 from brokertwin.state.core.wire.generated.delete_records import DeleteRecordsResponse
-from brokertwin.state.core.wire.generated.describe_groups import DescribeGroupsResponse
-from brokertwin.state.core.wire.generated.describe_transactions import DescribeTransactionsResponse
 from brokertwin.state.core.wire.generated.end_txn import EndTxnResponse
 from brokertwin.state.core.wire.generated.fetch import FetchResponse
 from brokertwin.state.core.wire.generated.init_producer_id import InitProducerIdResponse
-from brokertwin.state.core.wire.generated.list_groups import ListGroupsResponse
 from brokertwin.state.core.wire.generated.list_offsets import ListOffsetsResponse
 from brokertwin.state.core.wire.generated.metadata import MetadataResponse
 from brokertwin.state.core.wire.generated.offset_for_leader_epoch import (
@@ -57,7 +53,7 @@ from brokertwin.state.core.wire.generated.share_fetch import ShareFetchResponse
 from brokertwin.state.core.wire.generated.share_group_heartbeat import ShareGroupHeartbeatResponse
 from brokertwin.state.core.wire.generated.txn_offset_commit import TxnOffsetCommitResponse
 
-SPOKEN: Mapping[str, tuple[int, int]] = {
+SUPPORTED_VERSIONS: Mapping[str, tuple[int, int]] = {
     "PRODUCE": (3, 12),
     "FETCH": (4, 18),
     "LIST_OFFSETS": (1, 11),
@@ -79,11 +75,7 @@ SPOKEN: Mapping[str, tuple[int, int]] = {
     "ADD_OFFSETS_TO_TXN": (0, 4),
     "TXN_OFFSET_COMMIT": (3, 5),
     "END_TXN": (0, 5),
-    "LIST_GROUPS": (0, 5),
-    "DESCRIBE_GROUPS": (0, 6),
-    "DELETE_GROUPS": (0, 2),
     "DELETE_RECORDS": (0, 2),
-    "DESCRIBE_TRANSACTIONS": (0, 0),
 }
 """The first and last version that clients use, as in Kafka 3.0 and later.
 
@@ -102,11 +94,7 @@ RESPONSES: dict[str, type[Body]] = {
     "ADD_OFFSETS_TO_TXN": AddOffsetsToTxnResponse,
     "TXN_OFFSET_COMMIT": TxnOffsetCommitResponse,
     "END_TXN": EndTxnResponse,
-    "LIST_GROUPS": ListGroupsResponse,
-    "DESCRIBE_GROUPS": DescribeGroupsResponse,
-    "DELETE_GROUPS": DeleteGroupsResponse,
     "DELETE_RECORDS": DeleteRecordsResponse,
-    "DESCRIBE_TRANSACTIONS": DescribeTransactionsResponse,
     "CONSUMER_GROUP_HEARTBEAT": ConsumerGroupHeartbeatResponse,
     "SHARE_GROUP_HEARTBEAT": ShareGroupHeartbeatResponse,
     "SHARE_FETCH": ShareFetchResponse,
@@ -317,19 +305,19 @@ class ClientLoop(ABC):
         response = msgspec.convert(event.body, ApiVersionsResponse)
         throttle_ms = response.throttle_time_ms
         self.network.throttled(node, "API_VERSIONS", API_VERSIONS_VERSION, throttle_ms, now)
-        spoken = {
+        offered = {
             KAFKA_APIS[each.api_key].name: (each.min_version, each.max_version)
             for each in response.api_keys
             if each.api_key in KAFKA_APIS
         }
         if response.error_code == Error.UNSUPPORTED_VERSION:
-            _, newest = spoken.get(API_VERSIONS.name, (0, 0))
+            _, newest = offered.get(API_VERSIONS.name, (0, 0))
             self._shake_hands(node, min(newest, API_VERSIONS_VERSION - 1))
             return
         self._versions[node] = {
-            api: (max(oldest, spoken[api][0]), min(newest, spoken[api][1]))
-            for api, (oldest, newest) in SPOKEN.items()
-            if api in spoken and spoken[api][0] <= newest and oldest <= spoken[api][1]
+            api: (max(oldest, offered[api][0]), min(newest, offered[api][1]))
+            for api, (oldest, newest) in SUPPORTED_VERSIONS.items()
+            if api in offered and offered[api][0] <= newest and oldest <= offered[api][1]
         }
         self._learn_features(response)
         self.network.connected(node)
@@ -451,8 +439,5 @@ class ClientLoop(ABC):
         if isinstance(response, MetadataResponse):
             self.network.on_metadata_response(request.node, response, request.version, now)
             return
-        self._settled(request.node, event.request_id)
+        self.network.on_response(request.node, event.request_id)
         self._on_response(now, request, response, event)
-
-    def _settled(self, node: int, request_id: int) -> None:
-        self.network.on_response(node, request_id)

@@ -17,18 +17,10 @@ from typing import Any
 from brokertwin.clients.assignors.member import MembersAssignor
 from brokertwin.clients.client_loop import InFlightRequest, ResponseReceived, UnsentRequest
 from brokertwin.clients.consumer_config import ConsumerConfig, GroupProtocol
-from brokertwin.clients.consumer_coordinator import (
-    ClassicMembership,
-)
-from brokertwin.clients.consumer_events import (
-    Event,
-)
+from brokertwin.clients.consumer_coordinator import ClassicMembership
+from brokertwin.clients.consumer_events import Event
 from brokertwin.clients.consumer_membership import ConsumerMembership
-from brokertwin.clients.consumer_metadata import (
-    AssignedMetadata,
-    ConsumerMetadata,
-    PatternMetadata,
-)
+from brokertwin.clients.consumer_metadata import AssignedMetadata, ConsumerMetadata, PatternMetadata
 from brokertwin.clients.consumer_requests import CoordinatorRequest
 from brokertwin.clients.fetcher import FetchSettings
 from brokertwin.clients.fetching_client import CONSUMER_NETWORK, FetchingClient

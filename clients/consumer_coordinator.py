@@ -30,6 +30,7 @@ from typing import NamedTuple
 import msgspec
 
 from brokertwin.clients import consumer_requests as requests
+from brokertwin.clients.assignors.group import NO_GENERATION
 from brokertwin.clients.assignors.member import ConsumersOwn, MembersAssignor
 from brokertwin.clients.consumer_config import ConsumerConfig
 from brokertwin.clients.consumer_events import (
@@ -42,7 +43,7 @@ from brokertwin.clients.consumer_events import (
     PartitionsRevoked,
 )
 from brokertwin.clients.consumer_protocol import decode_assignment
-from brokertwin.clients.consumer_requests import NO_GENERATION, CoordinatorRequest, Generation
+from brokertwin.clients.consumer_requests import CoordinatorRequest, Generation
 from brokertwin.clients.partitions import Node, TopicPartition
 from brokertwin.clients.subscription_state import SubscriptionState
 from brokertwin.state.core.errors import Error, error_name, error_of
@@ -193,24 +194,23 @@ class ClassicMembership:
             times += [self._heartbeat_at, self._session_until, self._poll_until]
         return times
 
-    def commit(self, now: int, offsets: Mapping[TopicPartition, int], *, waits: bool) -> int:
+    def commit(self, now: int, offsets: Mapping[TopicPartition, int], *, is_sync: bool) -> int:
         """Commit offsets; events have the returned id.
 
-        `waits` retries for `default.api.timeout.ms`, as `commitSync`.
+        `is_sync` retries for `default.api.timeout.ms`, as `commitSync`.
         """
-        until = now + self.config.default_api_timeout_ms if waits else 0
+        until = now + self.config.default_api_timeout_ms if is_sync else 0
         return self._queue_commit(now, dict(offsets), until).id
 
     def close(self, now: int) -> None:
         """Commit if automatic, revoke all partitions, and leave."""
-        if self.config.enable_auto_commit and self.state is ClientMemberState.STABLE:
+        is_stable = self.state is ClientMemberState.STABLE
+        if self.config.enable_auto_commit and is_stable:
             self._queue_commit(now, self.subscription.all_consumed(), 0)
-        self._give_back(
-            self.subscription.assigned, is_lost=self.state is not ClientMemberState.STABLE
-        )
-        self.leave(now, "the consumer is being closed")
+        self._give_back(self.subscription.assigned, is_lost=not is_stable)
+        self.leave("the consumer is being closed")
 
-    def leave(self, now: int, reason: str) -> None:
+    def leave(self, reason: str) -> None:
         """Leave the group; a static member only stops."""
         is_dynamic = self.config.group_instance_id is None
         is_member = self.state is not ClientMemberState.UNJOINED and self.generation.member_id != ""
@@ -274,9 +274,9 @@ class ClassicMembership:
     def _rejoin(self, now: int) -> None:
         """Send JoinGroup if due and no rebalance request is in flight."""
         is_joining = self._is_in_flight("JOIN_GROUP") or self._is_in_flight("SYNC_GROUP")
-        waits = is_joining or self._assignment is not None or self._to_assign is not None
+        is_pending = is_joining or self._assignment is not None or self._to_assign is not None
         may_join = self.coordinator is not None and now >= self._retry_at and not self.is_held
-        if waits or not (self._must_rejoin and may_join):
+        if is_pending or not (self._must_rejoin and may_join):
             return
         if self._must_prepare and not self._prepare(now):
             return
@@ -288,8 +288,7 @@ class ClassicMembership:
         self._send("JOIN_GROUP", self._join_request(), timeout_ms=timeout_ms)
 
     def _join_request(self) -> JoinGroupRequest:
-        claims = self.subscription
-        reason = self._rejoin_reason
+        claims, reason = self.subscription, self._rejoin_reason
         return requests.join_group(self.config, self.generation, claims, self._assignor, reason)
 
     def _request_rejoin(self, reason: str) -> None:
@@ -300,17 +299,7 @@ class ClassicMembership:
 
     def _prepare(self, now: int) -> bool:
         """Commit and revoke before a join; True when done."""
-        if self._prepare_until is None:
-            self._prepare_until = now + self.config.max_poll_interval_ms
-            consumed = self.subscription.all_consumed()
-            if (
-                self.config.enable_auto_commit
-                and self.state is ClientMemberState.STABLE
-                and consumed
-            ):
-                self.subscription.is_pending_revocation = not self._assignor.is_cooperative
-                self._prepare_commit = self._queue_commit(now, consumed, self._prepare_until)
-        if self._prepare_commit in self._commits and now < self._prepare_until:
+        if not self._commit_first(now, stops_reading=not self._assignor.is_cooperative):
             return False
         self._prepare_until = self._prepare_commit = None
         assigned = self.subscription.assigned
@@ -323,11 +312,21 @@ class ClassicMembership:
             self._give_back([each for each in assigned if each.topic not in topics])
         return True
 
+    def _commit_first(self, now: int, *, stops_reading: bool) -> bool:
+        """Commit before partitions are revoked, if automatic; True when done."""
+        if self._prepare_until is None:
+            self._prepare_until = now + self.config.max_poll_interval_ms
+            consumed = self.subscription.all_consumed()
+            is_stable = self.state is ClientMemberState.STABLE
+            if self.config.enable_auto_commit and is_stable and consumed:
+                self.subscription.is_pending_revocation = stops_reading
+                self._prepare_commit = self._queue_commit(now, consumed, self._prepare_until)
+        return self._prepare_commit not in self._commits or now >= self._prepare_until
+
     def _give_back(self, partitions: list[TopicPartition], *, is_lost: bool = False) -> None:
         if partitions:
-            self.events.append(
-                PartitionsLost(partitions) if is_lost else PartitionsRevoked(partitions)
-            )
+            event = PartitionsLost if is_lost else PartitionsRevoked
+            self.events.append(event(partitions))
         kept = self.subscription.positions.keys() - set(partitions)
         self.subscription.assign(sorted(kept))
 
@@ -432,7 +431,7 @@ class ClassicMembership:
         if now >= self._session_until:
             self.coordinator = None
         elif now >= self._poll_until:
-            self.leave(now, "consumer poll timeout has expired.")
+            self.leave("consumer poll timeout has expired.")
         elif now >= self._heartbeat_at:
             self._heartbeat_at = now + self.config.heartbeat_interval_ms
             self._send("HEARTBEAT", requests.heartbeat(self.config, self.generation))

@@ -37,12 +37,9 @@ from brokertwin.clients.consumer_coordinator import (
     ClientMemberState,
     UnackedCommit,
 )
-from brokertwin.clients.consumer_events import (
-    PartitionsAssigned,
-    PartitionsRevoked,
-)
+from brokertwin.clients.consumer_events import PartitionsAssigned, PartitionsRevoked
 from brokertwin.clients.consumer_requests import Generation
-from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.partitions import TopicPartition, grouped
 from brokertwin.clients.subscription_state import SubscriptionState
 from brokertwin.state.core.errors import Error, error_of
 from brokertwin.state.core.schema import Body, Uuid
@@ -56,14 +53,9 @@ from brokertwin.state.core.wire.generated.share_group_heartbeat import (
     ShareGroupHeartbeatResponse,
     ShareGroupHeartbeatResponseAssignment,
 )
-from brokertwin.state.groups.consumer_group import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    STATIC_LEAVE_EPOCH,
-)
+from brokertwin.state.groups.consumer_group import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 
 FENCES = frozenset({Error.UNKNOWN_MEMBER_ID, Error.FENCED_MEMBER_EPOCH})
-NO_TIMEOUT = -1
 
 
 class MembershipPhase(StrEnum):
@@ -133,7 +125,7 @@ class ConsumerMembership(ClassicMembership):
             self._find(now)
             return
         if self.phase not in SILENT and now >= self._poll_until:
-            self.leave(now, "")
+            self.leave("")
             self.phase = MembershipPhase.STALE
         self._beat(now)
         self._send_commits(now)
@@ -152,7 +144,7 @@ class ConsumerMembership(ClassicMembership):
         times = [self._retry_at, *(each.retry_at for each in self._commits)]
         return times if self.phase in SILENT else [*times, self._heartbeat_at, self._poll_until]
 
-    def leave(self, now: int, reason: str) -> None:
+    def leave(self, reason: str) -> None:
         """Leave the group; a static member announces that it returns.
 
         The reason is not sent.
@@ -211,9 +203,12 @@ class ConsumerMembership(ClassicMembership):
         if response.assignment is not None:
             self._target = response.assignment
         if self.phase in AT_ONCE or self._target is not None:
-            self.phase = (
-                MembershipPhase.STABLE if self._target is None else MembershipPhase.RECONCILING
-            )
+            self._reconciled()
+
+    def _reconciled(self) -> None:
+        """Continue with the target assignment, if there is one."""
+        is_stable = self._target is None
+        self.phase = MembershipPhase.STABLE if is_stable else MembershipPhase.RECONCILING
 
     def _reset(self, reason: str, *, keeps_member_id: bool) -> None:
         """Leave the generation; the next poll reports the partitions as lost."""
@@ -234,9 +229,7 @@ class ConsumerMembership(ClassicMembership):
         self._send(self.heartbeat_api, self._request(self.generation.id))
         self._heartbeat_at = max(self._heartbeat_at, now + self.config.heartbeat_interval_ms)
         if self.phase is MembershipPhase.ACKNOWLEDGING:
-            self.phase = (
-                MembershipPhase.STABLE if self._target is None else MembershipPhase.RECONCILING
-            )
+            self._reconciled()
 
     def _request(self, epoch: int) -> Body:
         """Return a heartbeat with changed fields; with all after a reset."""
@@ -266,13 +259,11 @@ class ConsumerMembership(ClassicMembership):
         return request
 
     def _by_id(self) -> list[ConsumerGroupHeartbeatTopicPartitions]:
-        partitions: dict[Uuid, list[int]] = {}
-        for topic, partition in self.subscription.assigned:
-            if topic in self.topic_ids:  # the topic is deleted
-                partitions.setdefault(self.topic_ids[topic], []).append(partition)
+        ids = self.topic_ids  # without deleted topics
+        owned = ((ids[topic], at) for topic, at in self.subscription.assigned if topic in ids)
         return [
             ConsumerGroupHeartbeatTopicPartitions(topic_id=key, partitions=at)
-            for key, at in partitions.items()
+            for key, at in grouped(owned).items()
         ]
 
     # Reconciliation
@@ -291,15 +282,13 @@ class ConsumerMembership(ClassicMembership):
         unknown = [each for each in self._target.topic_partitions if each.topic_id not in names]
         self.needs_metadata = bool(unknown)
         owned = set(self.subscription.positions)
-        if owned - assigned and not self._is_stored(now):
+        if owned - assigned and not self._commit_first(now, stops_reading=True):
             return
         self._prepare_until = self._prepare_commit = None
         if not unknown:
             self._target = None
         if assigned == owned and self._commit_at is not None:
-            self.phase = (
-                MembershipPhase.STABLE if self._target is None else MembershipPhase.RECONCILING
-            )
+            self._reconciled()
             return
         if owned - assigned:
             self.events.append(PartitionsRevoked(sorted(owned - assigned)))
@@ -307,13 +296,3 @@ class ConsumerMembership(ClassicMembership):
         self._commit_at = self._commit_at or now + self.config.auto_commit_interval_ms
         self.events.append(PartitionsAssigned(sorted(assigned - owned)))
         self.phase = MembershipPhase.ACKNOWLEDGING
-
-    def _is_stored(self, now: int) -> bool:
-        """Whether offsets are committed before partitions are revoked."""
-        if self._prepare_until is None:
-            self._prepare_until = now + self.config.max_poll_interval_ms
-            consumed = self.subscription.all_consumed()
-            if self.config.enable_auto_commit and consumed:
-                self.subscription.is_pending_revocation = True
-                self._prepare_commit = self._queue_commit(now, consumed, self._prepare_until)
-        return self._prepare_commit not in self._commits or now >= self._prepare_until

@@ -6,8 +6,8 @@ Source: `ConsumerProtocol`, the user data of `StickyAssignor` (versions 0 and 1)
 
 from collections.abc import Iterable
 
-from brokertwin.clients.assignors.group import Subscription
-from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.assignors.group import NO_GENERATION, Subscription
+from brokertwin.clients.partitions import TopicPartition, grouped
 from brokertwin.state.core.wire.generated.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -16,28 +16,25 @@ from brokertwin.state.core.wire.generated.consumer_protocol import (
 from brokertwin.state.core.wire.primitives import INT32, Reader
 from brokertwin.state.groups.consumer_protocol import NEWEST
 
-NO_GENERATION = -1
-
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> list[ConsumerProtocolTopicPartition]:
-    topics: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        topics.setdefault(topic, []).append(partition)
-    return [ConsumerProtocolTopicPartition(*each) for each in topics.items()]
+    return [ConsumerProtocolTopicPartition(*each) for each in grouped(partitions).items()]
 
 
 def _each(topics: Iterable[ConsumerProtocolTopicPartition]) -> list[TopicPartition]:
     return [TopicPartition(each.topic, at) for each in topics for at in each.partitions]
 
 
-def encode_subscription(said: Subscription) -> bytes:
+def encode_subscription(subscription: Subscription) -> bytes:
     """A subscription with topics and owned partitions in order, as Java's consumer sends it."""
     return ConsumerProtocolSubscription(
-        topics=sorted(said.topics),
-        user_data=said.user_data,
-        owned_partitions=_by_topic(sorted(said.owned)),
-        generation_id=NO_GENERATION if said.generation_id is None else said.generation_id,
-        rack_id=said.rack_id,
+        topics=sorted(subscription.topics),
+        user_data=subscription.user_data,
+        owned_partitions=_by_topic(sorted(subscription.owned)),
+        generation_id=NO_GENERATION
+        if subscription.generation_id is None
+        else subscription.generation_id,
+        rack_id=subscription.rack_id,
     ).encoded(NEWEST)
 
 

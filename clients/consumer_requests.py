@@ -7,11 +7,11 @@ import base64
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from brokertwin.clients.assignors.group import Subscription
+from brokertwin.clients.assignors.group import NO_GENERATION, Subscription
 from brokertwin.clients.assignors.member import MembersAssignor
 from brokertwin.clients.consumer_config import ConsumerConfig
 from brokertwin.clients.consumer_protocol import decode_subscription, encode_subscription
-from brokertwin.clients.partitions import TopicPartition
+from brokertwin.clients.partitions import TopicPartition, grouped
 from brokertwin.clients.subscription_state import SubscriptionState
 from brokertwin.state.cluster.image import NO_EPOCH
 from brokertwin.state.core.schema import Body
@@ -49,7 +49,6 @@ from brokertwin.state.core.wire.generated.sync_group import (
 )
 
 PROTOCOL_TYPE = "consumer"
-NO_GENERATION = -1
 RESPONSES: dict[str, type[Body]] = {
     "FIND_COORDINATOR": FindCoordinatorResponse,
     "JOIN_GROUP": JoinGroupResponse,
@@ -187,13 +186,13 @@ def offset_commit(
 ) -> OffsetCommitRequest:
     """Commit positions with the leader epochs of their preceding records."""
     topics: dict[str, OffsetCommitRequestTopic] = {}
-    for (topic, partition), offset in sorted(offsets.items()):
-        at = topics.setdefault(topic, OffsetCommitRequestTopic(name=topic, partitions=[]))
-        at.partitions.append(
+    for at, offset in sorted(offsets.items()):
+        topic = topics.setdefault(at.topic, OffsetCommitRequestTopic(name=at.topic, partitions=[]))
+        topic.partitions.append(
             OffsetCommitRequestPartition(
-                partition_index=partition,
+                partition_index=at.partition,
                 committed_offset=offset,
-                committed_leader_epoch=epochs.get(TopicPartition(topic, partition), NO_EPOCH),
+                committed_leader_epoch=epochs.get(at, NO_EPOCH),
                 committed_metadata="",
             )
         )
@@ -213,11 +212,11 @@ def offset_fetch(
 
     `member`: sent in a consumer group, whose coordinator fences other epochs.
     """
-    topics: dict[str, OffsetFetchRequestTopics] = {}
-    for topic, partition in partitions:
-        at = topics.setdefault(topic, OffsetFetchRequestTopics(name=topic, partition_indexes=[]))
-        at.partition_indexes.append(partition)
-    group = OffsetFetchRequestGroup(group_id=config.group_id, topics=list(topics.values()))
+    topics = [
+        OffsetFetchRequestTopics(name=topic, partition_indexes=at)
+        for topic, at in grouped(partitions).items()
+    ]
+    group = OffsetFetchRequestGroup(group_id=config.group_id, topics=topics)
     if member is not None:
         group.member_id, group.member_epoch = member.member_id, member.id
     return OffsetFetchRequest(groups=[group], require_stable=True)

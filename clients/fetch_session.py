@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokertwin.clients.partitions import TopicIdPartition, TopicPartition
+from brokertwin.clients.partitions import TopicIdPartition, TopicPartition, grouped
 from brokertwin.state.cluster.image import NO_EPOCH
 from brokertwin.state.core.errors import Error, error_name
 from brokertwin.state.core.schema import ZERO_UUID, Uuid
@@ -333,12 +333,8 @@ def _requested(
 
 
 def _forgotten(removed: list[TopicIdPartition], version: int) -> list[FetchRequestForgottenTopic]:
-    topics: dict[tuple[str, Uuid], FetchRequestForgottenTopic] = {}
-    for topic_id, topic, partition in removed:
-        named = _topic_key(topic, topic_id, version)
-        if named not in topics:
-            topics[named] = FetchRequestForgottenTopic(
-                topic=named[0], topic_id=named[1], partitions=[]
-            )
-        topics[named].partitions.append(partition)
-    return list(topics.values())
+    topics = grouped((_topic_key(at.topic, at.topic_id, version), at.partition) for at in removed)
+    return [
+        FetchRequestForgottenTopic(topic=topic, topic_id=topic_id, partitions=partitions)
+        for (topic, topic_id), partitions in topics.items()
+    ]

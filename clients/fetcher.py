@@ -5,7 +5,7 @@ Source: seed 001; KIP-41, KIP-227, KIP-392; `AbstractFetch`, `FetchBuffer`, `Fet
 
     the application polls
     take          returns up to max.poll.records buffered records; positions advance
-    requests      the next fetches, before the records are returned (prefetch)
+    fetch         the next fetches, before the records are returned (prefetch)
     (the caller waits for the network only if `take` returned nothing)
 
 A leader is fetched from when none of its partitions has buffered records, so a session keeps its
@@ -27,11 +27,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokertwin.clients.fetch_session import (
-    FetchRequestData,
-    FetchSessionHandler,
-    PartitionData,
-)
+from brokertwin.clients.fetch_session import FetchRequestData, FetchSessionHandler, PartitionData
 from brokertwin.clients.metadata import INVALID_METADATA
 from brokertwin.clients.metadata_snapshot import MetadataSnapshot
 from brokertwin.clients.partitions import TopicPartition
@@ -142,16 +138,6 @@ class Fetcher:
         self._moved: dict[TopicPartition, tuple[int, int]] = {}
         self._preferred = PreferredReplicas(settings.metadata_max_age_ms)
 
-    def requests(
-        self, snapshot: MetadataSnapshot, latest_version: int, now: int, only: int | None = None
-    ) -> list[PendingFetch]:
-        """Return the fetches to send, `only` to one broker if given."""
-        return [
-            self._fetch(node, parts, latest_version)
-            for node, parts in self.wanted(snapshot, now).items()
-            if only in (None, node)
-        ]
-
     def wanted(
         self, snapshot: MetadataSnapshot, now: int
     ) -> dict[int, dict[TopicPartition, PartitionData]]:
@@ -192,9 +178,10 @@ class Fetcher:
         self.needs_metadata = True
         return leader
 
-    def _fetch(
+    def fetch(
         self, node: int, wanted: dict[TopicPartition, PartitionData], latest_version: int
     ) -> PendingFetch:
+        """Return the fetch of these partitions from a broker."""
         if node not in self._sessions:
             self._sessions[node] = self.new_session(node)
         data = self._in_flight[node] = self._sessions[node].next_request(wanted)

@@ -4,7 +4,7 @@ Source: seed 001; `KafkaConsumer` in Kafka, its fetching half. `consumer_client.
 membership. `ReaderClient` reads given partitions, as Kafka's restore consumer does:
 
     reader.read({TopicPartition("words-changelog", 0): 17})     from an offset; None: the beginning
-    reader.ask_ends([TopicPartition("words-changelog", 0)])
+    reader.request_ends([TopicPartition("words-changelog", 0)])
     reader.poll()                                               records
     reader.ends                                                 end offsets
 """
@@ -99,12 +99,11 @@ class FetchingClient(ClientLoop):
         for leader, request in self._fetcher.lookups(snapshot):
             node = snapshot.nodes[leader]
             self._want(UnsentRequest(node, "LIST_OFFSETS", request, _Lookup(request)))
-        for broker in self._fetcher.wanted(snapshot, now):
+        for broker, wanted in self._fetcher.wanted(snapshot, now).items():
             node = snapshot.nodes[broker]
             version = self.version(broker, "FETCH")
-            if not self.network.ready(node, now) or version is None:
-                continue
-            for fetch in self._fetcher.requests(snapshot, version, now, only=broker):
+            if self.network.ready(node, now) and version is not None:
+                fetch = self._fetcher.fetch(broker, wanted, version)
                 self._want(UnsentRequest(node, "FETCH", fetch.body, fetch))
 
     def _close_sessions(self) -> None:

@@ -1,7 +1,7 @@
 """Reads whole topics without a group, from the beginning to the end.
 
-Source: `KafkaBasedLog` in Kafka Connect, `KafkaConsumer.assign`. `read_to_end` requests the current
-end offsets; `is_at_end` is true once all earlier records are taken.
+Source: `KafkaBasedLog` in Kafka Connect, `KafkaConsumer.assign`. A client requests the end offset
+of each partition once; `is_at_end` is true once all earlier records are taken.
 """
 
 from collections.abc import Mapping
@@ -11,12 +11,7 @@ from brokertwin.clients.client_loop import InFlightRequest, ResponseReceived, Un
 from brokertwin.clients.consumer_client import ConsumerClient, Coordination
 from brokertwin.clients.consumer_config import ConsumerConfig
 from brokertwin.clients.consumer_coordinator import ClassicMembership
-from brokertwin.clients.fetcher import (
-    FetchSettings,
-    OffsetReset,
-    has_leader,
-    list_offsets,
-)
+from brokertwin.clients.fetcher import FetchSettings, OffsetReset, has_leader, list_offsets
 from brokertwin.clients.network import Draw
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.subscription_state import SubscriptionState
@@ -63,10 +58,9 @@ class WholeTopics(ClassicMembership):
         """Do nothing: there is no group to leave."""
 
 
-class _Ends(NamedTuple):
-    """A ListOffsets request of the given reading."""
+class _EndsRequest(NamedTuple):
+    """A ListOffsets request for end offsets."""
 
-    number: int
     request: ListOffsetsRequest
 
 
@@ -91,21 +85,12 @@ class LogClient(ConsumerClient):
             NO_GROUP, fetches, topics, draw, may_create_topics=False, coordinator=coordinator
         )
         self._isolation_level = isolation_level
-        self._reading = 0
-        self._to_request: set[TopicPartition] = set()
-        self._requested: dict[TopicPartition, int] = {}
+        self._requested: set[TopicPartition] = set()
         self._ends: dict[TopicPartition, int] = {}
-        self.read_to_end()
-
-    def read_to_end(self) -> None:
-        """Make `is_at_end` refer to the end offsets after this call."""
-        self._reading += 1
-        self._ends.clear()
-        self._requested.clear()
 
     @property
     def is_at_end(self) -> bool:
-        """Whether every record before the end offsets is taken."""
+        """Whether every record before the first end offsets is taken."""
         positions = self.subscription.positions
         topics = {partition.topic for partition in positions}
         return topics == self.subscription.topics and all(
@@ -114,15 +99,13 @@ class LogClient(ConsumerClient):
         )
 
     def _work(self, now: int) -> None:
-        known = self.subscription.positions.keys()
-        self._to_request |= known - self._ends.keys() - self._requested.keys()
         super()._work(now)
         self._fetch_ends()
 
     def _on_response(
         self, now: int, request: InFlightRequest, response: Body, event: ResponseReceived
     ) -> None:
-        if not isinstance(request.tag, _Ends):
+        if not isinstance(request.tag, _EndsRequest):
             super()._on_response(now, request, response, event)
             return
         assert isinstance(response, ListOffsetsResponse)
@@ -131,32 +114,30 @@ class LogClient(ConsumerClient):
             for result in topic.partitions:
                 if result.error_code != Error.NONE:
                     self.metadata.request_update()
-                elif request.tag.number == self._reading:
+                else:
                     self._ends[TopicPartition(topic.name, result.partition_index)] = result.offset
 
     def _failed(self, now: int, tag: Any) -> None:
-        if isinstance(tag, _Ends):
+        if isinstance(tag, _EndsRequest):
             self._clear_requested(tag)
             self.metadata.request_update()
         else:
             super()._failed(now, tag)
 
-    def _clear_requested(self, tag: _Ends) -> None:
+    def _clear_requested(self, tag: _EndsRequest) -> None:
         for topic in tag.request.topics:
             for listed in topic.partitions:
-                at = TopicPartition(topic.name, listed.partition_index)
-                if self._requested.get(at) == tag.number:
-                    del self._requested[at]
+                self._requested.discard(TopicPartition(topic.name, listed.partition_index))
 
     def _fetch_ends(self) -> None:
         snapshot = self.metadata.snapshot
-        known = {at for at in self._to_request if has_leader(snapshot, at)}
-        if known != self._to_request:
+        wanted = self.subscription.positions.keys() - self._ends.keys() - self._requested
+        known = {at for at in wanted if has_leader(snapshot, at)}
+        if known != wanted:
             self.metadata.request_update()
-        self._to_request -= known
-        self._requested |= dict.fromkeys(known, self._reading)
+        self._requested |= known
         for node, request in list_offsets(
             snapshot, known, OffsetReset.LATEST, self._isolation_level
         ):
-            tag = _Ends(self._reading, request)
+            tag = _EndsRequest(request)
             self._want(UnsentRequest(snapshot.nodes[node], "LIST_OFFSETS", request, tag))

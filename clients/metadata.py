@@ -5,7 +5,6 @@ Source: seed 001; `Metadata`, `ProducerMetadata` in Kafka; KIP-526 (partial upda
 
     event                              requested      last refresh   backoff continues
     request_update                     full          -              yes
-    request_update(resets=True)        full          -              failures only
     request_update_for_new_topics      new topics    0              no
     failed_update                      unchanged     now            yes, one more failure
     full update                        done          now            equivalent responses only
@@ -72,13 +71,6 @@ class RequestAndVersion(NamedTuple):
     is_partial: bool
 
 
-class MetadataError(msgspec.Struct, frozen=True):
-    """An error that the caller receives once, and its topics."""
-
-    code: Error
-    topics: tuple[str, ...] = ()
-
-
 class ClusterChanged(msgspec.Struct, frozen=True):
     """For listeners: the new cluster state (`ClusterResourceListener`)."""
 
@@ -108,7 +100,6 @@ class Metadata:
         equivalent_response_count: consecutive responses without news.
         last_seen_leader_epochs: greatest leader epoch of each partition.
         topic_errors: errors of topics in their last response.
-        fatal_error: raised to the next caller.
     """
 
     def __init__(self, settings: MetadataSettings | None = None) -> None:
@@ -122,7 +113,6 @@ class Metadata:
         self.equivalent_response_count = 0
         self.last_seen_leader_epochs: dict[TopicPartition, int] = {}
         self.topic_errors: dict[str, int] = {}
-        self.fatal_error: MetadataError | None = None
         self.is_closed = False
         self._needs_full_update = False
         self._needs_partial_update = False
@@ -166,14 +156,9 @@ class Metadata:
 
     # Requests
 
-    def request_update(self, *, resets: bool = False) -> int:
-        """Request a full update; returns the version to wait beyond.
-
-        `resets` clears the count of equivalent responses.
-        """
+    def request_update(self) -> int:
+        """Request a full update; returns the version to wait beyond."""
         self._needs_full_update = True
-        if resets:
-            self.equivalent_response_count = 0
         return self.update_version
 
     def request_update_for_new_topics(self) -> int:
@@ -206,7 +191,7 @@ class Metadata:
 
     # Responses
 
-    def bootstrap(self, addresses: Iterable[tuple[str, int]], now: int = 0) -> list[Event]:
+    def bootstrap(self, addresses: Iterable[tuple[str, int]], now: int = 0) -> None:
         """Start with the configured addresses as nodes -1, -2 and so on.
 
         Requests an update, except in former clients, where the bootstrap at `now` is one.
@@ -218,11 +203,10 @@ class Metadata:
             self.last_refresh_ms = self.last_successful_refresh_ms = now
         else:
             self._needs_full_update = True
-        return [VersionAdvanced(self.update_version)]
 
-    def rebootstrap(self) -> list[Event]:
+    def rebootstrap(self) -> None:
         """Start again with the addresses of `bootstrap` (KIP-899)."""
-        return self.bootstrap(self._bootstrap_addresses)
+        self.bootstrap(self._bootstrap_addresses)
 
     def update(
         self,
@@ -310,7 +294,6 @@ class Metadata:
         return MetadataSnapshot(
             cluster_id=response.cluster_id,
             nodes=nodes,
-            controller_id=response.controller_id if response.controller_id in nodes else None,
             partitions=partitions,
             topic_ids=ids,
             unauthorized_topics=_with_error(retained, Error.TOPIC_AUTHORIZATION_FAILED),
@@ -383,11 +366,11 @@ class Metadata:
 
     def update_partition_leadership(
         self, leaders: Mapping[TopicPartition, tuple[int, int]], nodes: Iterable[Node]
-    ) -> tuple[list[TopicPartition], list[Event]]:
+    ) -> None:
         """Apply leaders (node id, epoch) from a Produce or Fetch response.
 
-        Returns the changed partitions. Ignores unknown partitions and nodes, and epochs that are
-        not newer. `update_version` does not change.
+        Ignores unknown partitions and nodes, and epochs that are not newer. `update_version` does
+        not change.
         """
         known_nodes = self.snapshot.nodes | {node.id: node for node in nodes}
         moved = {}
@@ -400,31 +383,20 @@ class Metadata:
                     known, leader_id=leader_id, leader_epoch=epoch
                 )
                 self.last_seen_leader_epochs[partition] = epoch
-        if not moved:
-            return [], []
-        self.snapshot = self.snapshot.with_leaders(moved, known_nodes)
-        return list(moved), [ClusterChanged(self.snapshot.cluster_id, self.snapshot)]
+        if moved:
+            self.snapshot = self.snapshot.with_leaders(moved, known_nodes)
 
     # Errors
 
-    def take_error_of(self, topic: str) -> MetadataError | None:
+    def take_error_of(self, topic: str) -> Error | None:
         """Return the error for a user of `topic` once; clears all errors."""
-        error = self.fatal_error
-        if error is None and topic in self._unauthorized_topics:
-            error = MetadataError(Error.TOPIC_AUTHORIZATION_FAILED, (topic,))
-        elif error is None and topic in self._invalid_topics:
-            error = MetadataError(Error.INVALID_TOPIC_EXCEPTION, (topic,))
-        self._clear_errors()
-        return error
-
-    def take_fatal_error(self) -> MetadataError | None:
-        """Return the fatal error once, if any."""
-        error, self.fatal_error = self.fatal_error, None
-        return error
-
-    def _clear_errors(self) -> None:
-        self.fatal_error = None
+        error = None
+        if topic in self._unauthorized_topics:
+            error = Error.TOPIC_AUTHORIZATION_FAILED
+        elif topic in self._invalid_topics:
+            error = Error.INVALID_TOPIC_EXCEPTION
         self._unauthorized_topics = self._invalid_topics = frozenset()
+        return error
 
     def close(self) -> None:
         """Reject further updates."""
@@ -437,10 +409,14 @@ class ProducerMetadata(Metadata):
     Attributes:
         topics: expiry time of each topic, in ms.
         new_topics: topics without a response so far.
+        may_create: requests may create topics.
     """
 
-    def __init__(self, settings: MetadataSettings | None = None) -> None:
+    def __init__(
+        self, settings: MetadataSettings | None = None, *, may_create: bool = True
+    ) -> None:
         super().__init__(settings)
+        self.may_create = may_create
         self.topics: dict[str, int] = {}
         self.new_topics: dict[str, None] = {}
 
@@ -479,20 +455,19 @@ class ProducerMetadata(Metadata):
         return events
 
     def _request_for_all(self) -> MetadataRequest:
-        return _request(self.topics)
+        return self._request(self.topics)
 
     def _request_for_new_topics(self) -> MetadataRequest | None:
-        return _request(self.new_topics)
+        return self._request(self.new_topics)
 
-
-def _request(topics: Iterable[str]) -> MetadataRequest:
-    return MetadataRequest(topics=[MetadataRequestTopic(name=topic) for topic in topics])
+    def _request(self, topics: Iterable[str]) -> MetadataRequest:
+        wanted = [MetadataRequestTopic(name=topic) for topic in topics]
+        return MetadataRequest(topics=wanted, allow_auto_topic_creation=self.may_create)
 
 
 def _partition(topic: str, received: MetadataResponsePartition) -> PartitionInfo:
     return PartitionInfo(
         TopicPartition(topic, received.partition_index),
-        received.error_code,
         received.leader_id if received.leader_id >= 0 else None,
         received.leader_epoch if received.leader_epoch >= 0 else None,
         tuple(received.replica_nodes),

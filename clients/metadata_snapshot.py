@@ -18,7 +18,6 @@ class PartitionInfo(msgspec.Struct, frozen=True):
     """A partition in the metadata; leader or epoch may be unknown (None)."""
 
     partition: TopicPartition
-    error: int
     leader_id: int | None
     leader_epoch: int | None
     replica_ids: tuple[int, ...] = ()
@@ -42,7 +41,6 @@ class MetadataSnapshot:
 
     cluster_id: str | None = None
     nodes: dict[int, Node] = field(default_factory=dict)
-    controller_id: int | None = None
     partitions: dict[TopicPartition, PartitionInfo] = field(default_factory=dict)
     topic_ids: dict[str, Uuid] = field(default_factory=dict)
     unauthorized_topics: frozenset[str] = frozenset()
@@ -106,7 +104,6 @@ class MetadataSnapshot:
         return MetadataSnapshot(
             cluster_id=newer.cluster_id,
             nodes=newer.nodes,
-            controller_id=newer.controller_id,
             partitions=kept | newer.partitions,
             topic_ids=ids,
             unauthorized_topics=_merged(self.unauthorized_topics, newer.unauthorized_topics, keeps),

@@ -30,11 +30,10 @@ class WaitFor(msgspec.Struct, frozen=True):
 
 
 class MetadataUnavailable(msgspec.Struct, frozen=True):
-    """The wait failed; `cause` is the topic's own error code, or 0."""
+    """The wait failed."""
 
     code: Error
     message: str
-    cause: int = 0
 
 
 Step = MetadataKnown | WaitFor | MetadataUnavailable
@@ -65,9 +64,6 @@ class MetadataWait:
 
     def resume(self, now: int) -> Step:
         """Return the next step, at the version or after the timeout."""
-        error = self._metadata.take_fatal_error()
-        if error is not None:
-            return MetadataUnavailable(error.code, error_name(error.code))
         if self._metadata.is_closed:
             return MetadataUnavailable(Error.UNKNOWN_SERVER_ERROR, "the producer was closed")
         if now - self._begin >= self._max_wait_ms:
@@ -76,7 +72,7 @@ class MetadataWait:
             return WaitFor(self._version, self._begin + self._max_wait_ms - now)
         error = self._metadata.take_error_of(self._topic)
         if error is not None:
-            return MetadataUnavailable(error.code, f"{error_name(error.code)}: {self._topic!r}")
+            return MetadataUnavailable(error, f"{error_name(error)}: {self._topic!r}")
         return self._known(now) or self._request_update(now)
 
     def _known(self, now: int) -> MetadataKnown | None:
@@ -96,5 +92,4 @@ class MetadataWait:
         if count is not None:
             subject = f"partition {self._partition} of {subject}, which has {count},"
         message = f"{subject} is not in the metadata after {self._max_wait_ms} ms"
-        cause = self._metadata.topic_errors.get(self._topic, 0)
-        return MetadataUnavailable(Error.REQUEST_TIMED_OUT, message, cause)
+        return MetadataUnavailable(Error.REQUEST_TIMED_OUT, message)

@@ -14,8 +14,8 @@ Source: seed 001; `NetworkClient` and its `DefaultMetadataUpdater` in Kafka; KIP
     otherwise                                      unlimited                   0
 
 The caller executes the actions and reports the results with `connected`, `on_response`,
-`on_metadata_response` and `disconnected`. `expire` returns the connections to close. `now` is in
-ms. `draw` returns numbers in [0, 1) for jitter and for the first node to try.
+`on_metadata_response` and `disconnected`. It closes the `overdue` connections. `now` is in ms.
+`draw` returns numbers in [0, 1) for jitter and for the first node to try.
 `clients/client_loop.py` adds the requests of consumers and producers.
 
 A throttled client sends nothing to the broker until the throttle time is over, because the broker
@@ -33,12 +33,7 @@ import msgspec
 
 from brokertwin.clients.backoff import ExponentialBackoff, retry_backoff
 from brokertwin.clients.era import Era
-from brokertwin.clients.metadata import (
-    Event,
-    Metadata,
-    MetadataError,
-    RequestAndVersion,
-)
+from brokertwin.clients.metadata import Metadata, RequestAndVersion
 from brokertwin.clients.node_connections import UNLIMITED_MS, NodeConnections
 from brokertwin.clients.partitions import Node
 from brokertwin.state.core.errors import Error
@@ -53,12 +48,7 @@ THROTTLING_SINCE = {
     "ADD_OFFSETS_TO_TXN": 1,
     "ADD_PARTITIONS_TO_TXN": 1,
     "API_VERSIONS": 2,
-    "CREATE_TOPICS": 3,
-    "DELETE_GROUPS": 1,
     "DELETE_RECORDS": 1,
-    "DELETE_TOPICS": 2,
-    "DESCRIBE_CONFIGS": 2,
-    "DESCRIBE_GROUPS": 2,
     "END_TXN": 1,
     "FETCH": 8,
     "FIND_COORDINATOR": 2,
@@ -66,11 +56,9 @@ THROTTLING_SINCE = {
     "INIT_PRODUCER_ID": 1,
     "JOIN_GROUP": 3,
     "LEAVE_GROUP": 2,
-    "LIST_GROUPS": 2,
     "LIST_OFFSETS": 3,
     "METADATA": 6,
     "OFFSET_COMMIT": 4,
-    "OFFSET_DELETE": 0,
     "OFFSET_FETCH": 4,
     "PRODUCE": 6,
     "SYNC_GROUP": 2,
@@ -136,13 +124,6 @@ class SentRequest(msgspec.Struct):
     deadline: int
 
 
-class LostConnections(NamedTuple):
-    """Connections to close, and their requests without a response."""
-
-    nodes: list[int]
-    request_ids: list[int]
-
-
 class NetworkClient:
     """Connections, in-flight requests, and the metadata updater."""
 
@@ -155,6 +136,8 @@ class NetworkClient:
         )
         self._metadata = metadata
         self._is_0_10 = metadata.settings.era is Era.KAFKA_0_10
+        strategy = self.settings.metadata_recovery_strategy
+        self._may_rebootstrap = strategy is RecoveryStrategy.REBOOTSTRAP
         self._draw = draw
         self._in_flight: dict[int, list[SentRequest]] = {}
         self._in_progress: RequestAndVersion | None = None
@@ -221,11 +204,15 @@ class NetworkClient:
 
     def _maybe_update(self, now: int) -> int:
         due = self._metadata.time_to_next_update(now, self._draw())
-        in_flight = self._in_flight_ms() if self._in_progress is not None else 0
-        if max(due, in_flight) > 0:
-            return max(due, in_flight)
+        if self._in_progress is not None:
+            limit = IN_FLIGHT_MS_0_10 if self._is_0_10 else self.settings.request_timeout_ms
+            due = max(due, limit)
+        if due > 0:
+            return due
         node = self.least_loaded_node(now)
-        if node is None and self._may_rebootstrap():
+        nodes = self._metadata.snapshot.nodes
+        is_cut_off = node is None and not any(map(self.connections.is_ready, nodes))
+        if is_cut_off and self._may_rebootstrap:
             self._metadata.rebootstrap()
             node = self.least_loaded_node(now)
         return self._request_metadata(node, now) if node is not None else self._no_node_ms()
@@ -233,7 +220,7 @@ class NetworkClient:
     def _request_metadata(self, node: Node, now: int) -> int:
         if self.can_send(node.id, now):
             self._in_progress = self._metadata.new_request(now)
-            self._sent(node.id, None, now)
+            self.sent(node.id, None, now)
             self._actions.append(SendMetadata(node, self._in_progress))
             return 0 if self._is_0_10 else self.settings.request_timeout_ms
         if self.connections.is_any_connecting():
@@ -243,18 +230,10 @@ class NetworkClient:
             return 0 if self._is_0_10 else self.settings.reconnect_backoff.initial_ms
         return 0 if self._is_0_10 else UNLIMITED_MS
 
-    def _in_flight_ms(self) -> int:
-        return IN_FLIGHT_MS_0_10 if self._is_0_10 else self.settings.request_timeout_ms
-
     def _no_node_ms(self) -> int:
         if self._is_0_10:
             return self._metadata.settings.refresh_backoff.initial_ms
         return self.settings.reconnect_backoff.initial_ms
-
-    def _may_rebootstrap(self) -> bool:
-        is_on = self.settings.metadata_recovery_strategy is RecoveryStrategy.REBOOTSTRAP
-        nodes = self._metadata.snapshot.nodes
-        return is_on and not any(self.connections.is_ready(node) for node in nodes)
 
     def _connect(self, node: Node, now: int) -> None:
         self.connections.connecting(node.id, now, self._draw())
@@ -266,13 +245,17 @@ class NetworkClient:
         """Mark the connection as open."""
         self.connections.ready(node, self._draw())
 
-    def sent(self, node: int, request_id: int, now: int, timeout_ms: int | None = None) -> None:
+    def sent(
+        self, node: int, request_id: int | None, now: int, timeout_ms: int | None = None
+    ) -> None:
         """Track a request; without a timeout, `request.timeout.ms` applies."""
-        self._sent(node, request_id, now, timeout_ms)
+        deadline = now + (timeout_ms or self.settings.request_timeout_ms)
+        self._in_flight.setdefault(node, []).append(SentRequest(request_id, deadline))
 
-    def on_response(self, node: int, request_id: int) -> None:
+    def on_response(self, node: int, request_id: int | None) -> None:
         """Mark a request as done."""
-        self._done(node, request_id)
+        requests = self._in_flight[node]
+        requests.remove(next(r for r in requests if r.request_id == request_id))
 
     def throttled(self, node: int, api: str, version: int, throttle_ms: int, now: int) -> None:
         """Start throttling; an earlier throttle is never shortened.
@@ -285,66 +268,44 @@ class NetworkClient:
 
     def on_metadata_response(
         self, node: int, response: MetadataResponse, version: int, now: int
-    ) -> list[Event]:
+    ) -> None:
         """Handle a metadata response; one without brokers is a failed update.
 
         REBOOTSTRAP_REQUIRED starts a rebootstrap (KIP-1102).
         """
-        self._done(node, None)
+        self.on_response(node, None)
         sent, self._in_progress = self._in_progress, None
         assert sent is not None, "no metadata request is in flight"
         if not response.brokers:
             self._metadata.failed_update(now)
-            is_on = self.settings.metadata_recovery_strategy is RecoveryStrategy.REBOOTSTRAP
-            if is_on and response.error_code == Error.REBOOTSTRAP_REQUIRED:
-                return self._metadata.rebootstrap()
-            return []
-        return self._metadata.update(sent, response, version, now)
+            if self._may_rebootstrap and response.error_code == Error.REBOOTSTRAP_REQUIRED:
+                self._metadata.rebootstrap()
+        else:
+            self._metadata.update(sent, response, version, now)
 
-    def disconnected(
-        self, node: int, now: int, fatal_error: MetadataError | None = None
-    ) -> list[int]:
+    def disconnected(self, node: int, now: int) -> list[int]:
         """Handle a closed connection; returns its requests without a response.
 
-        Requests metadata, because the node may have moved. `fatal_error` is a failed
-        authentication.
+        Requests metadata, because the node may have moved.
         """
         self.connections.disconnected(node, now, self._draw())
-        unanswered = self._in_flight.pop(node, [])
-        if any(request.request_id is None for request in unanswered):
+        lost = self._in_flight.pop(node, [])
+        if any(request.request_id is None for request in lost):
             self._in_progress = None
             self._metadata.failed_update(now)
         is_due = self._metadata.time_to_next_update(now, self._draw()) == 0
         if self._in_progress is None and is_due:
             self._metadata.failed_update(now)
-        if fatal_error is not None:
-            self._metadata.fatal_error = fatal_error
         self._metadata.request_update()
-        return [r.request_id for r in unanswered if r.request_id is not None]
+        return [r.request_id for r in lost if r.request_id is not None]
 
     def overdue(self, now: int) -> list[int]:
         """Connections that time out while opening or waiting for a response."""
-        unanswered = [
+        late = [
             node
             for node, requests in self._in_flight.items()
             for request in requests
             if now > request.deadline
         ]
         unconnected = self.connections.overdue(now)
-        return sorted({*unanswered, *unconnected}) if unanswered or unconnected else []
-
-    def expire(self, now: int) -> LostConnections:
-        """Close overdue connections."""
-        nodes = self.overdue(now)
-        request_ids = [lost for node in nodes for lost in self.disconnected(node, now)]
-        return LostConnections(nodes, request_ids)
-
-    def _sent(
-        self, node: int, request_id: int | None, now: int, timeout_ms: int | None = None
-    ) -> None:
-        deadline = now + (timeout_ms or self.settings.request_timeout_ms)
-        self._in_flight.setdefault(node, []).append(SentRequest(request_id, deadline))
-
-    def _done(self, node: int, request_id: int | None) -> None:
-        requests = self._in_flight[node]
-        requests.remove(next(r for r in requests if r.request_id == request_id))
+        return sorted({*late, *unconnected}) if late or unconnected else []

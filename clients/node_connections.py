@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import msgspec
 
-from brokertwin.clients.backoff import ExponentialBackoff, retry_backoff
+from brokertwin.clients.backoff import ExponentialBackoff
 
 UNLIMITED_MS = 2**63 - 1
 """No timeout: wait for an event."""
@@ -40,13 +40,9 @@ class NodeConnection(msgspec.Struct):
 class NodeConnections:
     """The connections of one client; `unit` in [0, 1) selects the jitter."""
 
-    def __init__(
-        self,
-        reconnect: ExponentialBackoff | None = None,
-        setup: ExponentialBackoff | None = None,
-    ) -> None:
-        self._reconnect = reconnect or retry_backoff(50, 1000)
-        self._setup = setup or retry_backoff(10_000, 30_000)
+    def __init__(self, reconnect: ExponentialBackoff, setup: ExponentialBackoff) -> None:
+        self._reconnect = reconnect
+        self._setup = setup
         self._nodes: dict[int, NodeConnection] = {}
 
     def state(self, node: int) -> ConnectionState | None:

@@ -3,9 +3,13 @@
 Source: `TopicPartition`, `TopicIdPartition`, `Node` in Kafka.
 """
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple, TypeVar
 
 from brokertwin.state.core.schema import Uuid
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 
 class TopicPartition(NamedTuple):
@@ -30,3 +34,11 @@ class Node(NamedTuple):
     host: str
     port: int
     rack: str | None = None
+
+
+def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
+    """Collect the second elements of pairs by the first, for example partitions by topic."""
+    found: dict[Key, list[Value]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found

@@ -24,11 +24,6 @@ class IdAndEpoch(NamedTuple):
     producer_id: int = NO_PRODUCER_ID
     epoch: int = NO_PRODUCER_EPOCH
 
-    @property
-    def is_valid(self) -> bool:
-        """Whether there is an id."""
-        return self.producer_id != NO_PRODUCER_ID
-
 
 NO_ID = IdAndEpoch()
 

@@ -41,7 +41,6 @@ from brokertwin.clients.transactions import ProducerTransactions, TransactionReq
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import Body
 from brokertwin.state.core.wire.generated.init_producer_id import InitProducerIdResponse
-from brokertwin.state.core.wire.generated.metadata import MetadataRequest
 from brokertwin.state.core.wire.generated.produce import ProduceRequest, ProduceResponse
 
 
@@ -55,9 +54,6 @@ class _Nodes:
 
     def next_id(self) -> int:
         return self._client.next_id()
-
-    def set_nodes(self, nodes: list[int]) -> None:
-        """Do nothing: the loop has the nodes."""
 
     def may_send(self, node: int, now: int) -> bool:
         known = self._client.metadata.snapshot.nodes.get(node)
@@ -107,12 +103,13 @@ class ProducerClient(ClientLoop):
             request_timeout_ms=config.request_timeout_ms,
             max_in_flight_requests_per_connection=config.max_in_flight_requests_per_connection,
         )
-        super().__init__(_Topics(metadata, may_create_topics), draw, settings)
+        known = ProducerMetadata(metadata, may_create=may_create_topics)
+        super().__init__(known, draw, settings)
         self.producer = ProducerMachine(config, draw, _Nodes(self))
         self.partitioner = Partitioner(
             self.producer.config,
             draw,
-            lambda partition: len(self.producer.queued(partition)),
+            lambda partition: len(self.producer.accumulator.queued(partition)),
             self.metadata.settings.era,
             self.producer.latencies.is_slow,
         )
@@ -162,7 +159,7 @@ class ProducerClient(ClientLoop):
             return None
         record_id = self.producer.send(now, to, size_in_bytes, timestamp)
         if partition is None and (key is None or self.producer.config.partitioner_ignore_keys):
-            is_full = not self.producer.has_open(to, size_in_bytes)
+            is_full = not self.producer.accumulator.has_open(to, size_in_bytes)
             self.partitioner.appended(to, size_in_bytes, is_full=is_full, snapshot=snapshot)
         return record_id
 
@@ -190,7 +187,7 @@ class ProducerClient(ClientLoop):
         self._has_sent = bool(sent)
         for outgoing in sent:
             api = "PRODUCE" if isinstance(outgoing.body, ProduceRequest) else "INIT_PRODUCER_ID"
-            is_spoken = self._put(
+            is_supported = self._put(
                 now,
                 outgoing.node,
                 outgoing.request_id,
@@ -201,7 +198,7 @@ class ProducerClient(ClientLoop):
                 expects_response=outgoing.expects_response,
                 versions=self._versions_of(api),
             )
-            if not is_spoken and outgoing.expects_response:
+            if not is_supported and outgoing.expects_response:
                 self.network.on_response(outgoing.node, outgoing.request_id)
         if self.transactions is not None:
             self._send_to_coordinator(now, self.transactions)
@@ -250,7 +247,7 @@ class ProducerClient(ClientLoop):
             self.transactions.on_response(now, response)
             return
         assert isinstance(response, ProduceResponse | InitProducerIdResponse)
-        self.producer.receive(now, request.tag.request_id, response)
+        self.producer.on_response(now, request.tag.request_id, response)
         self._drain_events(now)
 
     def _failed(self, now: int, tag: SenderRequest | TransactionRequest) -> None:
@@ -259,28 +256,10 @@ class ProducerClient(ClientLoop):
             assert self.transactions is not None, "it has sent a request"
             self.transactions.failed(now, is_unsupported=self.unsupported == tag.api)
         elif self.unsupported is not None:
-            self.producer.receive(now, tag.request_id, Error.UNSUPPORTED_VERSION)
+            self.producer.on_response(now, tag.request_id, Error.UNSUPPORTED_VERSION)
 
     def _drop(self, now: int, node: int) -> None:
         self.producer.disconnected(now, node)
 
     def _lost(self, now: int, node: int) -> None:
         """Do nothing: the sender was notified in `_drop`."""
-
-
-class _Topics(ProducerMetadata):
-    """Producer metadata; requests may create topics."""
-
-    def __init__(self, settings: MetadataSettings | None, may_create: bool) -> None:
-        super().__init__(settings)
-        self._may_create = may_create
-
-    def _request_for_all(self) -> MetadataRequest:
-        return self._with_creation(super()._request_for_all())
-
-    def _request_for_new_topics(self) -> MetadataRequest | None:
-        request = super()._request_for_new_topics()
-        return request and self._with_creation(request)
-
-    def _with_creation(self, request: MetadataRequest) -> MetadataRequest:
-        return msgspec.structs.replace(request, allow_auto_topic_creation=self._may_create)

@@ -34,7 +34,7 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
     that an experiment can show why they exist. `reset_pid_on_unresolved` applies the rule of Kafka
     2.0 (seed 002), which replaces the producer id instead of bumping the epoch
     (`clients/producer_id_reset.py`).
-    `rewrites_unanswered` applies Kafka's rule instead of the one in `transaction_manager.py`.
+    `rewrites_unacknowledged` applies Kafka's rule instead of the one in `transaction_manager.py`.
     """
 
     enable_idempotence: bool | None = None
@@ -55,10 +55,8 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
     partitioner_availability_timeout_ms: int = 0
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
-    reconnect_backoff_ms: int = 50
-    reconnect_backoff_max_ms: int = 1_000
     reset_pid_on_unresolved: bool = False
-    rewrites_unanswered: bool = False
+    rewrites_unacknowledged: bool = False
     is_unsafe: bool = False
 
     @property

@@ -22,12 +22,7 @@ restarts them if 59 UNKNOWN_PRODUCER_ID reports deleted records. Here both cases
 """
 
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.clients.transaction_manager import (
-    IdState,
-    Retry,
-    RetryRule,
-    TransactionManager,
-)
+from brokertwin.clients.transaction_manager import IdState, Retry, RetryRule, TransactionManager
 from brokertwin.state.core.errors import Error
 
 

@@ -14,20 +14,17 @@ until one sends nothing.
     connection closed, request timeout              as a retriable error; outcome unknown
 """
 
+from typing import Protocol
+
 import msgspec
 
 from brokertwin.clients.accumulator import Accumulator
 from brokertwin.clients.backoff import retry_backoff
-from brokertwin.clients.in_flight_requests import InFlightRequests, Jitter, Requests
 from brokertwin.clients.metadata_snapshot import MetadataSnapshot
+from brokertwin.clients.network import Draw
 from brokertwin.clients.node_latencies import NodeLatencies
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.clients.producer_batch import (
-    NO_ID,
-    IdAndEpoch,
-    ProducerBatch,
-    split,
-)
+from brokertwin.clients.producer_batch import NO_ID, IdAndEpoch, ProducerBatch, split
 from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.clients.producer_events import (
     ConnectionStalled,
@@ -88,7 +85,7 @@ METADATA_IS_STALE = frozenset(
 )
 """Errors that request a metadata update (`InvalidMetadataException`)."""
 
-NO_ANSWER = PartitionProduceResponse(index=-1, error_code=Error.NETWORK_EXCEPTION)
+NO_RESPONSE = PartitionProduceResponse(index=-1, error_code=Error.NETWORK_EXCEPTION)
 
 
 class SenderRequest(msgspec.Struct):
@@ -105,6 +102,31 @@ class SenderRequest(msgspec.Struct):
     expects_response: bool = True
 
 
+class NodeRequests(Protocol):
+    """Connections to the nodes, as a sender needs them (see `clients/producer_client.py`)."""
+
+    def next_id(self) -> int:
+        """Return the id of the next request."""
+
+    def may_send(self, node: int, now: int) -> bool:
+        """Whether a node accepts another request."""
+
+    def least_loaded(self, now: int) -> int | None:
+        """The least loaded node; None if no node accepts a request."""
+
+    def sent(self, node: int, request_id: int, now: int) -> None:
+        """Track a request."""
+
+    def on_response(self, node: int, request_id: int) -> None:
+        """Mark a request as done."""
+
+    def disconnected(self, node: int, now: int) -> list[int]:
+        """Handle a closed connection; returns its requests."""
+
+    def deadlines(self, now: int) -> list[int]:
+        """Return when refusing nodes may accept requests again."""
+
+
 class _SentRequest(msgspec.Struct):
     outgoing: SenderRequest
     sent: int
@@ -114,18 +136,17 @@ class Sender:
     """The batches of one producer. Times are ms on the caller's clock.
 
     Attributes:
+        config: the checked settings.
         accumulator: queued batches.
         latencies: how long brokers keep batches waiting.
         manager: id and sequences; None without idempotence.
         transactions: of a transactional producer.
-        events: events for the caller, in order.
         buffered_bytes: part of `buffer.memory` in use.
     """
 
-    def __init__(
-        self, config: ProducerConfig, jitter: Jitter, requests: Requests | None = None
-    ) -> None:
-        self.accumulator = Accumulator(config, jitter)
+    def __init__(self, config: ProducerConfig, draw: Draw, requests: NodeRequests) -> None:
+        self.config = config
+        self.accumulator = Accumulator(config, draw)
         self.latencies = NodeLatencies(config.partitioner_availability_timeout_ms)
         self.manager: TransactionManager | None = None
         self.transactions: ProducerTransactions | None = None
@@ -139,16 +160,12 @@ class Sender:
         elif config.is_idempotent:
             resets = config.reset_pid_on_unresolved
             self.manager = (
-                ResettingManager() if resets else TransactionManager(config.rewrites_unanswered)
+                ResettingManager() if resets else TransactionManager(config.rewrites_unacknowledged)
             )
-        self.events: list[Event] = []
-        self._config = config
-        self._jitter = jitter
+        self._events: list[Event] = []
+        self._draw = draw
         self._retry = retry_backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        reconnect = retry_backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
-        self._requests = requests or InFlightRequests(
-            config.max_in_flight_requests_per_connection, reconnect, jitter
-        )
+        self._requests = requests
         self._cluster = MetadataSnapshot()
         self._in_flight: dict[int, _SentRequest] = {}
         self._incomplete: dict[ProducerBatch, int] = {}
@@ -178,13 +195,12 @@ class Sender:
     def update_metadata(self, cluster: MetadataSnapshot) -> None:
         """Set the known cluster."""
         self._cluster = cluster
-        self._requests.set_nodes(list(cluster.nodes))
         self._is_metadata_requested = False
 
     def added(self, batch: ProducerBatch) -> None:
         """Track a batch that received a record."""
         if batch not in self._incomplete:
-            self._take(batch, max(self._config.batch_size, batch.size_in_bytes))
+            self._take(batch, max(self.config.batch_size, batch.size_in_bytes))
 
     def _take(self, batch: ProducerBatch, size: int) -> None:
         self._incomplete[batch] = size
@@ -192,7 +208,7 @@ class Sender:
 
     def deadlines(self, now: int) -> list[int]:
         """Return when something may have to be done."""
-        config = self._config
+        config = self.config
         times = [r.sent + config.request_timeout_ms for r in self._in_flight.values()]
         times += [batch.created + config.delivery_ms for batch in self._incomplete]
         if self.manager is not None:
@@ -300,9 +316,9 @@ class Sender:
                 PartitionProduceData(index=index, batches=[batch.header()])
             )
         return ProduceRequest(
-            transactional_id=self._config.transactional_id,
-            acks=self._config.acks_code,
-            timeout_ms=self._config.request_timeout_ms,
+            transactional_id=self.config.transactional_id,
+            acks=self.config.acks_code,
+            timeout_ms=self.config.request_timeout_ms,
             topic_data=list(topics.values()),
         )
 
@@ -313,7 +329,7 @@ class Sender:
         body: ProduceRequest | InitProducerIdRequest,
         batches: list[ProducerBatch],
     ) -> SenderRequest:
-        expects_response = not batches or self._config.acks_code != 0
+        expects_response = not batches or self.config.acks_code != 0
         outgoing = SenderRequest(self._requests.next_id(), node, body, batches, expects_response)
         if expects_response:
             self._requests.sent(node, outgoing.request_id, now)
@@ -336,12 +352,12 @@ class Sender:
         elif isinstance(response, ProduceResponse):
             self._on_produce_response(now, request.outgoing.batches, response)
         else:
-            self._unanswered(now, request.outgoing, response)
+            self._on_no_response(now, request.outgoing, response)
 
     def _on_init_response(self, now: int, error: Error, id_and_epoch: IdAndEpoch) -> None:
         manager = self.manager
         assert manager is not None, "InitProducerId is sent by an idempotent producer"
-        retry_at = now + self._retry.backoff(manager.failed_attempts, self._jitter())
+        retry_at = now + self._retry.backoff(manager.failed_attempts, self._draw())
         manager.on_init_response(error, id_and_epoch, retry_at)
 
     def _on_produce_response(
@@ -354,7 +370,7 @@ class Sender:
             for result in topic.partition_responses:
                 results[TopicPartition(name, result.index)] = result
         for batch in batches:
-            result = results.get(batch.topic_partition, NO_ANSWER)
+            result = results.get(batch.topic_partition, NO_RESPONSE)
             if result.current_leader:
                 self._move_leader(batch.topic_partition, result.current_leader)
             self._settle(now, batch, result)
@@ -373,17 +389,17 @@ class Sender:
         """Handle a closed connection."""
         for request_id in self._requests.disconnected(node, now):
             outgoing = self._in_flight.pop(request_id).outgoing
-            self._unanswered(now, outgoing, Error.NETWORK_EXCEPTION)
+            self._on_no_response(now, outgoing, Error.NETWORK_EXCEPTION)
 
     def close_stalled(self, now: int) -> None:
         """Close connections with a request older than `request.timeout.ms`."""
-        limit = now - self._config.request_timeout_ms
+        limit = now - self.config.request_timeout_ms
         stalled = {r.outgoing.node: None for r in self._in_flight.values() if r.sent <= limit}
         for node in stalled:
-            self.events.append(ConnectionStalled(node))
+            self._events.append(ConnectionStalled(node))
             self.disconnected(now, node)
 
-    def _unanswered(self, now: int, outgoing: SenderRequest, error: Error) -> None:
+    def _on_no_response(self, now: int, outgoing: SenderRequest, error: Error) -> None:
         if not outgoing.batches:
             self._on_init_response(now, error, NO_ID)
         for batch in outgoing.batches:
@@ -416,8 +432,8 @@ class Sender:
         if error is Error.MESSAGE_TOO_LARGE and len(batch.records) > 1:
             self._split(batch)
             return
-        has_retries = batch.attempts < self._config.retries
-        has_time = now - batch.created < self._config.delivery_ms
+        has_retries = batch.attempts < self.config.retries
+        has_time = now - batch.created < self.config.delivery_ms
         if has_time and has_retries and self._is_retried(batch, error, log_start_offset):
             self.accumulator.put_back(now, batch)
         else:
@@ -430,7 +446,7 @@ class Sender:
         return self.manager.decide(batch, error, log_start_offset) is not Retry.FAIL
 
     def _split(self, batch: ProducerBatch) -> None:
-        parts = split(batch, self._config.batch_size)
+        parts = split(batch, self.config.batch_size)
         if self.manager is not None:
             self.manager.sequences(batch.topic_partition).replace(batch, parts)
         self.buffered_bytes -= self._incomplete.pop(batch)
@@ -441,7 +457,7 @@ class Sender:
             self._take(part, part.size_in_bytes)
 
     def _give_up_old(self, now: int) -> None:
-        limit = now - self._config.delivery_ms
+        limit = now - self.config.delivery_ms
         for batch in [b for b in self._incomplete if b.created <= limit]:
             self.accumulator.remove(batch)
             self._fail(batch, Error.REQUEST_TIMED_OUT, is_given_up=True)
@@ -470,12 +486,12 @@ class Sender:
         for index, record in enumerate(batch.records):
             if error is not Error.NONE:
                 failed = RecordFailed(record.id, batch.topic_partition, error, may_be_written)
-                self.events.append(failed)
+                self._events.append(failed)
             else:
                 offset = base_offset + index if base_offset >= 0 else -1
-                self.events.append(RecordAcked(record.id, batch.topic_partition, offset))
+                self._events.append(RecordAcked(record.id, batch.topic_partition, offset))
 
     def _want_metadata(self, topics: list[str]) -> None:
         if not self._is_metadata_requested:
             self._is_metadata_requested = True
-            self.events.append(MetadataWanted(topics))
+            self._events.append(MetadataWanted(topics))

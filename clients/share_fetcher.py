@@ -100,21 +100,19 @@ class ShareRecord(NamedTuple):
     delivery_count: int
 
 
-class _BufferedRecord(NamedTuple):
-    """A buffered record, its session, and when its lock expires."""
-
-    record: ShareRecord
-    place: TopicPartitionId
-    session: ShareSessionHandler
-    until: int
-
-
 class _DeliveredRecord(NamedTuple):
-    """A record that the application holds, and its session."""
+    """A record of the application or of the buffer, and its session."""
 
     record: ShareRecord
     place: TopicPartitionId
     session: ShareSessionHandler
+
+
+class _BufferedRecord(NamedTuple):
+    """A buffered record, and when its lock expires."""
+
+    delivered: _DeliveredRecord
+    until: int
 
 
 class LeaderShareRequest(NamedTuple):
@@ -137,7 +135,7 @@ class ShareFetcher:
 
     Attributes:
         sessions: by broker.
-        had: unacknowledged records that the application holds.
+        held: unacknowledged records that the application holds.
         lock_ms: last acquisition lock timeout; None before the first.
         events: events for the application.
         fatal: the error that ended the consumer.
@@ -229,10 +227,10 @@ class ShareFetcher:
             return self._take_renewed()
         taken: list[ShareRecord] = []
         while self._buffered and len(taken) < self._settings.max_poll_records:
-            record, place, session, until = self._buffered.popleft()
-            if session not in self.sessions.values() or now >= until:
+            had, until = self._buffered.popleft()
+            record = had.record
+            if had.session not in self.sessions.values() or now >= until:
                 continue
-            had = _DeliveredRecord(record, place, session)
             if record.partition in assigned:
                 self.held[record.partition, record.offset] = had
                 taken.append(record)
@@ -275,7 +273,7 @@ class ShareFetcher:
     ) -> list[LeaderShareRequest]:
         """Return the requests for leaders without one in flight.
 
-        `is_ready` tells whether a broker's connection accepts a request.
+        `is_ready` returns whether a broker's connection accepts a request.
         """
         led = {} if self._is_closing or self.fatal else self._led(assigned, snapshot)
         self._leave_former_leaders(snapshot)
@@ -342,9 +340,9 @@ class ShareFetcher:
         """Whether records of a session are held; closing releases them."""
         if self._is_closing:
             return False
-        had = (*self.held.values(), *self._renewing.values(), *self._renewed)
-        sessions = [each.session for each in had] + [each.session for each in self._buffered]
-        return any(each is session for each in sessions)
+        buffered = (each.delivered for each in self._buffered)
+        had = (*self.held.values(), *self._renewing.values(), *self._renewed, *buffered)
+        return any(each.session is session for each in had)
 
     def _fetch(
         self, node: int, session: ShareSessionHandler, places: list[TopicPartitionId], now: int
@@ -520,7 +518,8 @@ class ShareFetcher:
                     record = ShareRecord(
                         self._names[place], offset, found[offset], acquired.delivery_count
                     )
-                    self._buffered.append(_BufferedRecord(record, place, session, until))
+                    delivered = _DeliveredRecord(record, place, session)
+                    self._buffered.append(_BufferedRecord(delivered, until))
                 else:
                     gaps = session.acknowledged.setdefault(place, {})
                     gaps[offset] = AcknowledgeType.GAP

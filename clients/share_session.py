@@ -13,6 +13,7 @@ epoch is unknown: the session and its records are over for the member.
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
+from brokertwin.clients.partitions import grouped
 from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.wire.generated.share_fetch import ShareFetchRequestForgottenTopic
 from brokertwin.state.core.wire.generated.shared import (
@@ -50,8 +51,8 @@ class ShareSessionHandler:
         epoch: of the next request.
         places: partitions of the session on the broker.
         acknowledged: acknowledgements for the next request.
-        is_asking: a request is in flight.
-        is_telling: that request has acknowledgements.
+        is_in_flight: a request is in flight.
+        has_acknowledgements: that request has acknowledgements.
         is_reading: that request is a ShareFetch.
     """
 
@@ -146,9 +147,7 @@ def batches_of(offsets: Mapping[int, AcknowledgeType]) -> list[AcknowledgementBa
 
 
 def _forgotten(places: Iterable[TopicPartitionId]) -> list[ShareFetchRequestForgottenTopic]:
-    topics: dict[Uuid, ShareFetchRequestForgottenTopic] = {}
-    for topic_id, partition in places:
-        topics.setdefault(
-            topic_id, ShareFetchRequestForgottenTopic(topic_id=topic_id, partitions=[])
-        ).partitions.append(partition)
-    return list(topics.values())
+    return [
+        ShareFetchRequestForgottenTopic(topic_id=topic_id, partitions=partitions)
+        for topic_id, partitions in grouped(places).items()
+    ]

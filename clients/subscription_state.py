@@ -82,6 +82,11 @@ class SubscriptionState:
             self.epochs.pop(partition, None)
             self.without_offset.add(partition)
 
+    def forget_positions(self) -> None:
+        """Continue all partitions at the committed offsets."""
+        self.positions = dict.fromkeys(self.positions)
+        self.without_offset.clear()
+
     def epochs_of(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """The leader epochs to commit with offsets that are positions (KIP-320)."""
         return {

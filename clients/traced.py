@@ -18,13 +18,9 @@ from brokertwin.clients.client_loop import InFlightRequest, LoopTurn, ResponseRe
 from brokertwin.clients.consumer_client import ConsumerClient
 from brokertwin.clients.era import Era
 from brokertwin.clients.eras import metadata_settings
-from brokertwin.clients.fetch_session import (
-    FetchMetadata,
-    FetchSessionHandler,
-    ResponseCheck,
-)
+from brokertwin.clients.fetch_session import FetchMetadata, FetchSessionHandler, ResponseCheck
 from brokertwin.clients.messages import ProducerRecord
-from brokertwin.clients.metadata import Event, Metadata, RequestAndVersion
+from brokertwin.clients.metadata import Metadata, RequestAndVersion
 from brokertwin.clients.metadata_snapshot import MetadataSnapshot
 from brokertwin.clients.network import Draw, NetworkClient, NetworkSettings, Poll
 from brokertwin.clients.partitions import Node, TopicPartition
@@ -80,11 +76,10 @@ class TracedNetwork(NetworkClient):
 
     def on_metadata_response(
         self, node: int, response: MetadataResponse, version: int, now: int
-    ) -> list[Event]:
+    ) -> None:
         """Handle a metadata response, and write the cluster."""
-        events = super().on_metadata_response(node, response, version, now)
+        super().on_metadata_response(node, response, version, now)
         self._write(updated(self._metadata))
-        return events
 
     def _maybe_update(self, now: int) -> int:
         self._show_need()
@@ -166,7 +161,7 @@ class TracedProducerClient(ProducerClient):
         self._write = write
         self._drained: list[SenderRequest] = []
         self._sizes: dict[int, int] = {}
-        self._waits_above: int | None = None
+        self._awaited_above: int | None = None
         self._has_awaited = False
         self._has_message_sets = self.metadata.settings.era is Era.KAFKA_0_10
 
@@ -187,12 +182,12 @@ class TracedProducerClient(ProducerClient):
     ) -> int | None:
         """Add a record, as `ProducerClient.offer`, and write its way to a batch."""
         is_known = bool(self.metadata.snapshot.partition_count(topic))
-        has_waited = self._waits_above is not None
+        has_waited = self._awaited_above is not None
         if not is_known and not has_waited:
             self._write(f"TRACE Requesting metadata update for topic {topic}.")
             self._write("TRACE Waking up Sender thread for metadata update.")
             self._write("INFO [Metadata] awaitUpdate begin...")
-            self._waits_above = self.metadata.update_version
+            self._awaited_above = self.metadata.update_version
         record_id = super().offer(now, topic, key, size_in_bytes, **given)
         if record_id is not None:
             if not self._has_awaited:
@@ -219,12 +214,12 @@ class TracedProducerClient(ProducerClient):
         is_new = len(batch.records) == 1
         if is_new:
             self._write(f"TRACE Allocating a new {size} byte message buffer for {name}")
-        if is_new or not self.producer.has_open(batch.topic_partition, 0):
+        if is_new or not self.producer.accumulator.has_open(batch.topic_partition, 0):
             self._write(f"TRACE Waking up the sender, {name} is full or a new batch")
 
     def _batch_of(self, topic: str, record_id: int) -> ProducerBatch | None:
         for known in self.metadata.snapshot.by_topic.get(topic, ()):
-            for batch in self.producer.queued(known.partition)[-1:]:
+            for batch in self.producer.accumulator.queued(known.partition)[-1:]:
                 if batch.records[-1].id == record_id:
                     return batch
         return None
@@ -239,13 +234,13 @@ class TracedProducerClient(ProducerClient):
     def take(self, now: int, event: Any) -> None:
         """Handle an event; new metadata ends a wait."""
         super().take(now, event)
-        waits_above = self._waits_above
-        if waits_above is not None and self.metadata.update_version > waits_above:
-            self._waits_above, self._has_awaited = None, True
+        awaited_above = self._awaited_above
+        if awaited_above is not None and self.metadata.update_version > awaited_above:
+            self._awaited_above, self._has_awaited = None, True
             self._write("INFO [Metadata] awaitUpdate end...")
 
     def _work(self, now: int) -> None:
-        for batch in self.producer.heads():
+        for batch in list(self.producer.accumulator.heads()):
             waited_ms = now - batch.created
             is_expired = str(waited_ms >= self.producer.config.linger_ms).lower()
             self._write(f"INFO [accumulator] batch: {_name(batch)}")

@@ -18,7 +18,7 @@ attempt without a response may be in the log or reach it from a closed connectio
 reorder records: a broker accepts any first sequence of an unknown producer, so a later batch can be
 in the log before a rejected one. Here a bump waits until no batch of these partitions is on the
 wire. It then fails the batches with unknown outcome and those that a later batch overtook.
-`rewrites_unanswered` applies Kafka's rule; the tests show schedules that lose order.
+`rewrites_unacknowledged` applies Kafka's rule; the tests show schedules that lose order.
 
 A batch that is given up after it was sent leaves its sequence unresolved, also if its retries are
 used up or it was never retried. Kafka marks only a retried batch after its delivery timeout. If
@@ -73,7 +73,7 @@ TRANSITIONS: dict[tuple[IdState, ProducerInput], IdState] = {
     **{(state, ProducerInput.FATAL): IdState.FATAL_ERROR for state in IdState},
 }
 
-INIT_ANSWERS: dict[Error, ProducerInput] = {
+INIT_RESPONSES: dict[Error, ProducerInput] = {
     Error.NONE: ProducerInput.ID_RECEIVED,
     Error.CLUSTER_AUTHORIZATION_FAILED: ProducerInput.NOT_AUTHORIZED,
     Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ProducerInput.NOT_AUTHORIZED,
@@ -124,11 +124,6 @@ class FailedBatch(NamedTuple):
         """The response has no log start offset, so it proves nothing."""
         return self.log_start_offset == -1
 
-    @property
-    def is_renumbered(self) -> bool:
-        """The batch has been renumbered since."""
-        return self.batch.is_renumbered
-
 
 class Retry(StrEnum):
     """What to do with a failed batch."""
@@ -136,11 +131,6 @@ class Retry(StrEnum):
     RETRY = "retry"
     BUMP_AND_RETRY = "bump the epoch and retry"
     FAIL = "fail"
-
-
-def always(_refused: FailedBatch) -> bool:
-    """Condition of the last rule for an error."""
-    return True
 
 
 class RetryRule(NamedTuple):
@@ -156,10 +146,10 @@ RETRY_RULES: tuple[RetryRule, ...] = (
     RetryRule(
         Error.OUT_OF_ORDER_SEQUENCE_NUMBER, lambda r: r.follows_the_hole, Retry.BUMP_AND_RETRY
     ),
-    RetryRule(Error.OUT_OF_ORDER_SEQUENCE_NUMBER, always, Retry.RETRY),
+    RetryRule(Error.OUT_OF_ORDER_SEQUENCE_NUMBER, lambda _: True, Retry.RETRY),
     RetryRule(Error.UNKNOWN_PRODUCER_ID, lambda r: r.is_log_unknown, Retry.RETRY),
-    RetryRule(Error.UNKNOWN_PRODUCER_ID, lambda r: r.is_renumbered, Retry.RETRY),
-    RetryRule(Error.UNKNOWN_PRODUCER_ID, always, Retry.BUMP_AND_RETRY),
+    RetryRule(Error.UNKNOWN_PRODUCER_ID, lambda r: r.batch.is_renumbered, Retry.RETRY),
+    RetryRule(Error.UNKNOWN_PRODUCER_ID, lambda _: True, Retry.BUMP_AND_RETRY),
 )
 """Rules for sequence errors: the first match decides.
 
@@ -181,7 +171,7 @@ class TransactionManager:
 
     retry_rules = RETRY_RULES
 
-    def __init__(self, rewrites_unanswered: bool = False) -> None:
+    def __init__(self, rewrites_unacknowledged: bool = False) -> None:
         self.state = IdState.UNINITIALIZED
         self.id_and_epoch: IdAndEpoch = NO_ID
         self.error = Error.NONE
@@ -190,7 +180,7 @@ class TransactionManager:
         self._partitions: dict[TopicPartition, PartitionSequences] = {}
         self._to_rewrite: dict[TopicPartition, None] = {}
         self._has_new_id = False
-        self._rewrites_unanswered = rewrites_unanswered
+        self._rewrites_unacknowledged = rewrites_unacknowledged
 
     def sequences(self, partition: TopicPartition) -> PartitionSequences:
         """The sequences of one partition."""
@@ -208,7 +198,7 @@ class TransactionManager:
 
     def on_init_response(self, error: Error, id_and_epoch: IdAndEpoch, retry_at: int) -> None:
         """Handle an InitProducerId response; a retry waits until `retry_at`."""
-        input = INIT_ANSWERS.get(error, ProducerInput.FATAL)
+        input = INIT_RESPONSES.get(error, ProducerInput.FATAL)
         self.failed_attempts = 0 if input is ProducerInput.ID_RECEIVED else self.failed_attempts + 1
         self.retry_at = 0 if input is ProducerInput.ID_RECEIVED else retry_at
         if input is ProducerInput.ID_RECEIVED:
@@ -216,11 +206,6 @@ class TransactionManager:
         elif input is not ProducerInput.TO_BE_RETRIED:
             self.error = Error.PRODUCER_FENCED if error in FENCED else error
         self.move(input)
-
-    def fail_for_good(self, error: Error) -> None:
-        """Stop the producer."""
-        self.error = error
-        self.move(ProducerInput.FATAL)
 
     def drop_id(self) -> None:
         """Request a new id; partitions to rewrite wait for it."""
@@ -276,7 +261,8 @@ class TransactionManager:
     def failed(self, batch: ProducerBatch, error: Error, is_given_up: bool) -> None:
         """Record a failed batch: rejected, or given up after it was sent."""
         if error in FATAL:
-            self.fail_for_good(error)
+            self.error = error
+            self.move(ProducerInput.FATAL)
         if is_given_up and error not in SEQUENCE_ERRORS:
             self.given_up(batch)
         elif batch in self.sequences(batch.topic_partition).in_flight:
@@ -328,14 +314,14 @@ class TransactionManager:
         lost = []
         for partition in self._to_rewrite:
             sequences = self.sequences(partition)
-            if not self._rewrites_unanswered:
+            if not self._rewrites_unacknowledged:
                 lost += sequences.give_up_unsafe()
             sequences.restart(self.id_and_epoch)
         self._to_rewrite.clear()
         return lost
 
     def _has_batches_on_wire(self) -> bool:
-        if self._rewrites_unanswered:
+        if self._rewrites_unacknowledged:
             return False
         concerned = (self.sequences(partition) for partition in self._to_rewrite)
         return any(batch.is_on_wire for sequences in concerned for batch in sequences.in_flight)

@@ -51,7 +51,7 @@ import msgspec
 
 from brokertwin.clients.backoff import ExponentialBackoff, retry_backoff
 from brokertwin.clients.consumer_requests import Generation
-from brokertwin.clients.partitions import Node, TopicPartition
+from brokertwin.clients.partitions import Node, TopicPartition, grouped
 from brokertwin.clients.producer_batch import NO_ID, IdAndEpoch
 from brokertwin.clients.transaction_manager import FATAL as FATAL_OF_BATCHES
 from brokertwin.clients.transaction_rules import BEFORE_KIP_890, TransactionRules
@@ -154,7 +154,6 @@ class OffsetsToCommit(msgspec.Struct):
 
     group_id: str
     member: Generation
-    group_instance_id: str | None
     offsets: dict[TopicPartition, int]
     is_added: bool = False
 
@@ -201,18 +200,12 @@ class ProducerTransactions:
         self.state = TransactionManagerState.IN_TRANSACTION
 
     def send_offsets(
-        self,
-        group_id: str,
-        offsets: Mapping[TopicPartition, int],
-        member: Generation,
-        group_instance_id: str | None = None,
+        self, group_id: str, offsets: Mapping[TopicPartition, int], member: Generation
     ) -> None:
         """Add a group's offsets to the transaction. Raises WrongStateError."""
         self._expect(TransactionManagerState.IN_TRANSACTION)
         if offsets:
-            self._offsets.append(
-                OffsetsToCommit(group_id, member, group_instance_id, dict(offsets))
-            )
+            self._offsets.append(OffsetsToCommit(group_id, member, dict(offsets)))
 
     def commit(self) -> None:
         """Commit the transaction. Raises WrongStateError."""
@@ -338,7 +331,6 @@ class ProducerTransactions:
             producer_epoch=epoch,
             generation_id=group.member.id,
             member_id=group.member.member_id,
-            group_instance_id=group.group_instance_id,
             topics=_by_topic(group.offsets),
         )
         self._has_begun = True
@@ -375,17 +367,16 @@ class ProducerTransactions:
         )
 
     def _add_body(self, partitions: Iterable[TopicPartition]) -> AddPartitionsToTxnRequest:
-        topics: dict[str, AddPartitionsToTxnTopic] = {}
-        for topic, partition in partitions:
-            topics.setdefault(
-                topic, AddPartitionsToTxnTopic(name=topic, partitions=[])
-            ).partitions.append(partition)
+        topics = [
+            AddPartitionsToTxnTopic(name=topic, partitions=at)
+            for topic, at in grouped(partitions).items()
+        ]
         pid, epoch = self.id_and_epoch
         return AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.transactional_id,
             v3_and_below_producer_id=pid,
             v3_and_below_producer_epoch=epoch,
-            v3_and_below_topics=list(topics.values()),
+            v3_and_below_topics=topics,
         )
 
     def _to_own(self, api: str, body: Body) -> TransactionRequest:

@@ -115,7 +115,7 @@ class ZookeeperConsumer:
             return writes
         if self._steps is None and self._is_changed and now >= self._retry_at:
             self._is_changed = False
-            self._begin(now)
+            self._begin()
         if self._next is None:
             return writes
         self._is_in_flight = True
@@ -151,7 +151,7 @@ class ZookeeperConsumer:
 
     # Rebalance
 
-    def _begin(self, now: int) -> None:
+    def _begin(self) -> None:
         self.rebalances += 1
         self._steps = self._rebalance()
         self._next = next(self._steps)

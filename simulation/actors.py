@@ -14,7 +14,7 @@ from brokertwin.simulation.clock import VirtualClock
 from brokertwin.simulation.contents import Contents
 from brokertwin.simulation.edge import BrokerEdge
 from brokertwin.simulation.files import Files
-from brokertwin.simulation.plan import ClientPlan, FaultKind, RunPlan
+from brokertwin.simulation.plan import ClientPlan, FaultKind, RunPlan, pick
 from brokertwin.simulation.sockets import FIRST_PORT, Sockets
 
 REQUEST_MS = 2_500
@@ -167,3 +167,16 @@ class Actor(ABC):
         now = self.place.clock.now
         pause = self._work(now)
         self._wake(now + max(min(pause, self._turn()), 1))
+
+
+class ApplicationActor(Actor):
+    """A worker or thread of an application, with several clients."""
+
+    def exposed(self, whom: float) -> Sockets:
+        """Return the connections of any of its clients."""
+        return pick(self.all_sockets, whom * 13 % 1) or self.sockets
+
+    def crash(self) -> None:
+        """Crash; its tasks lose their owner."""
+        super().crash()
+        self.place.auditor.work.crashed(self.name)

@@ -20,14 +20,8 @@ from brokertwin.simulation.plan import (
     Injection,
     pick,
 )
-from brokertwin.state.access.authorizer import (
-    Operation,
-    PatternType,
-    Permission,
-    ResourceType,
-)
+from brokertwin.state.access.authorizer import Operation, PatternType, Permission, ResourceType
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
 
 RETENTION_MS, SEGMENT_MS = 1_000, 300
 AGAIN_MS = 700
@@ -45,8 +39,6 @@ RIGHTS: dict[FaultKind, tuple[Resource, Operation]] = {
     FaultKind.DENY_ID: ((ResourceType.TRANSACTIONAL_ID, DENIED_ID), Operation.WRITE),
 }
 """Denied operations and their resources."""
-
-_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 
 
 class AdminStep(NamedTuple):
@@ -70,10 +62,7 @@ class SimulatedAdmin:
         self._clock = clock
         self._auditor = auditor
         self._count = 0
-        self._under_way: dict[str, tuple[AdminStep, Sequence[AdminStep], FaultKind]] = {}
         self._busy: list[FaultKind] = []
-        self._pass_on = cluster.on_response
-        cluster.on_response = self._on_response
 
     @property
     def is_idle(self) -> bool:
@@ -196,29 +185,26 @@ class SimulatedAdmin:
     def _send(self, step: AdminStep, then: Sequence[AdminStep], kind: FaultKind) -> None:
         """Send a request to one broker, and to the next one without a confirmation."""
         self._count += 1
-        name = f"admin/{self._count}"
         brokers = self._cluster.settings.brokers
-        header = {"requestApiKey": _KEYS[step.api], "requestApiVersion": step.version}
-        fields = {"id": name, "broker": brokers[self._count % len(brokers)], "connection": "admin"}
-        self._under_way[name] = step, then, kind
-        self._cluster.request({**fields, "requestHeader": header, "request": step.body})
+        is_pending = True
+
+        def take(document: dict[str, Any]) -> None:
+            nonlocal is_pending
+            response = document.get("response")
+            if is_pending and response is not None and step.is_done(response):
+                is_pending = False
+                self._auditor.say(f"admin: {step.api} is done")
+                self._next(then, kind)
 
         def again() -> None:
-            if self._under_way.pop(name, None) is not None:
+            nonlocal is_pending
+            if is_pending:
+                is_pending = False
                 self._send(step, then, kind)
 
+        broker = brokers[self._count % len(brokers)]
+        self._cluster.call("admin", step.api, step.version, step.body, broker, take)
         self._clock.after(AGAIN_MS, again)
-
-    def _on_response(self, name: str, document: dict[str, Any]) -> None:
-        if not name.startswith("admin/"):
-            self._pass_on(name, document)
-            return
-        step, then, kind = self._under_way.get(name, (None, (), FaultKind.TOPIC))
-        response = document.get("response")
-        if step is not None and response is not None and step.is_done(response):
-            del self._under_way[name]
-            self._auditor.say(f"admin: {step.api} is done")
-            self._next(then, kind)
 
 
 def _limits(operation: int) -> dict[str, Any]:

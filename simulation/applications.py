@@ -13,15 +13,7 @@ from brokertwin.simulation.closing import FinalLogs
 from brokertwin.simulation.connecting import COPY
 from brokertwin.simulation.contents import Contents
 from brokertwin.simulation.files import Files
-from brokertwin.simulation.plan import (
-    CONFIGS,
-    EXACT,
-    LINES,
-    OFFSETS,
-    TALLIES,
-    WORKERS,
-    RunPlan,
-)
+from brokertwin.simulation.plan import CONFIGS, EXACT, LINES, OFFSETS, TALLIES, WORKERS, RunPlan
 from brokertwin.simulation.streaming import APPLICATION, tallying
 
 

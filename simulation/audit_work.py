@@ -8,9 +8,9 @@ harmless.)
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
+from brokertwin.clients.assignors.group import NO_GENERATION
 from brokertwin.state.core.errors import Error
 
-NO_GENERATION = -1
 SHOWN = 3
 
 

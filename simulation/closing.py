@@ -9,14 +9,11 @@ from brokertwin.simulation.clock import VirtualClock
 from brokertwin.simulation.cluster import SimulatedCluster
 from brokertwin.simulation.record_names import ends_of, items_of
 from brokertwin.state.core.errors import Error, error_name
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
 
 PATIENCE_MS = 10_000
 EARLIEST = -2
 DEBUGGING = -2
 """Replica id that may also read from followers."""
-
-_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 
 
 class LogReader:
@@ -25,26 +22,13 @@ class LogReader:
     def __init__(self, cluster: SimulatedCluster, clock: VirtualClock) -> None:
         self._cluster = cluster
         self._clock = clock
-        self._count = 0
-        self._responses: dict[str, dict[str, Any]] = {}
-        self._pass_on = cluster.on_response
-        cluster.on_response = self._on_response
 
     def request(self, api: str, version: int, body: dict[str, Any], broker: int = 1) -> Any:
         """Send a request; return the response body, or None without a response."""
-        self._count += 1
-        name = f"asker/{self._count}"
-        header = {"requestApiKey": _KEYS[api], "requestApiVersion": version}
-        fields = {"id": name, "broker": broker, "connection": "asker", "requestHeader": header}
-        self._cluster.request({**fields, "request": body})
-        self._clock.run_until(lambda: name in self._responses, PATIENCE_MS)
-        return self._responses.get(name, {}).get("response")
-
-    def _on_response(self, name: str, document: dict[str, Any]) -> None:
-        if name.startswith("asker/"):
-            self._responses[name] = document
-        else:
-            self._pass_on(name, document)
+        found: list[dict[str, Any]] = []
+        self._cluster.call("reader", api, version, body, broker, found.append)
+        self._clock.run_until(lambda: bool(found), PATIENCE_MS)
+        return found[0].get("response") if found else None
 
 
 def make_topics(
@@ -111,16 +95,12 @@ class FinalLogs:
         """Return the log start offsets on a broker, leader or follower."""
         if not self._has_losses:
             return dict.fromkeys(places, 0)
-        topics = [
-            {
-                "name": at.topic,
-                "partitions": [{"partitionIndex": at.partition, "timestamp": EARLIEST}],
-            }
-            for at in places
-        ]
-        response = self._reader.request(
-            "LIST_OFFSETS", 7, {"replicaId": DEBUGGING, "topics": topics}, broker
-        )
+        topics: list[dict[str, Any]] = []
+        for at in places:
+            requested = {"partitionIndex": at.partition, "timestamp": EARLIEST}
+            topics.append({"name": at.topic, "partitions": [requested]})
+        body = {"replicaId": DEBUGGING, "topics": topics}
+        response = self._reader.request("LIST_OFFSETS", 7, body, broker)
         found = {}
         for topic in response["topics"] if response is not None else ():
             for partition_data in topic["partitions"]:
@@ -151,10 +131,7 @@ class FinalLogs:
     def _fetch(
         self, at: TopicPartition, leader: int, isolation: int, offset: int, text: str
     ) -> dict[str, Any] | None:
-        wanted = {"partition": at.partition, "fetchOffset": offset, "partitionMaxBytes": 2**30}
-        topic = {"topic": at.topic, "partitions": [wanted]}
-        body = {"maxBytes": 2**30, "isolationLevel": isolation, "topics": [topic]}
-        response = self._reader.request("FETCH", 12, body, leader)
+        response = self._reader.request("FETCH", 12, _fetch_body({at: offset}, isolation), leader)
         if response is None:
             self.unsettled.append(f"{text} has a leader that does not respond")
             return None
@@ -180,9 +157,7 @@ class FinalLogs:
                 return
             for at, partition_data in read.items():
                 found[at] += items_of(partition_data["batches"], ())
-                end, _ = (
-                    ends_of(partition_data["batches"]) if partition_data["batches"] else (-1, [])
-                )
+                end = ends_of(partition_data["batches"])[0] if partition_data["batches"] else -1
                 offsets[at] = max(end, offsets[at])
                 if end < 0 or end >= partition_data["highWatermark"]:
                     del offsets[at]
@@ -201,20 +176,7 @@ class FinalLogs:
         self, broker: int, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, dict[str, Any]] | None:
         """Fetch partitions from a broker, each from an offset; None if one fails."""
-        topics = [
-            {
-                "topic": at.topic,
-                "partitions": [
-                    {
-                        "partition": at.partition,
-                        "fetchOffset": offset,
-                        "partitionMaxBytes": 2**30,
-                    }
-                ],
-            }
-            for at, offset in offsets.items()
-        ]
-        response = self._reader.request("FETCH", 12, {"maxBytes": 2**30, "topics": topics}, broker)
+        response = self._reader.request("FETCH", 12, _fetch_body(offsets), broker)
         if response is None:
             self.unsettled.append(f"broker {broker} does not respond to a fetch from a follower")
             return None
@@ -223,15 +185,21 @@ class FinalLogs:
             for partition_data in topic["partitions"]:
                 at = TopicPartition(topic["topic"], partition_data["partitionIndex"])
                 text = f"{at.topic}-{at.partition} on broker {broker}"
-                if partition_data["errorCode"]:
-                    self.unsettled.append(
-                        f"{text} returns {error_name(partition_data['errorCode'])}"
-                    )
+                if error := partition_data["errorCode"]:
+                    self.unsettled.append(f"{text} returns {error_name(error)}")
                 elif partition_data["highWatermark"] != self._high_watermarks[at]:
                     where = f"{partition_data['highWatermark']}, not at {self._high_watermarks[at]}"
                     self.unsettled.append(f"{text} has its high watermark at {where}")
                 found[at] = partition_data
         return None if self.unsettled else found
+
+
+def _fetch_body(offsets: Mapping[TopicPartition, int], isolation: int = 0) -> dict[str, Any]:
+    topics: list[dict[str, Any]] = []
+    for at, offset in offsets.items():
+        wanted = {"partition": at.partition, "fetchOffset": offset, "partitionMaxBytes": 2**30}
+        topics.append({"topic": at.topic, "partitions": [wanted]})
+    return {"maxBytes": 2**30, "isolationLevel": isolation, "topics": topics}
 
 
 def settle(

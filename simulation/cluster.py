@@ -25,6 +25,7 @@ from brokertwin.state.cell.delivery import AtOnce, DeliveryOrder, RandomDelivery
 from brokertwin.state.cell.output_rows import Rows
 from brokertwin.state.core import outputs
 from brokertwin.state.core.events import Kind
+from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from brokertwin.state.core.outputs import Output, Position
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
 
@@ -40,6 +41,8 @@ SHARE_LOCK_MS = 1_500
 DELIVERIES_MAX = 4
 WHOLE_EVERY = 60
 """Interval, in events, of checks of the whole state; others check what an event touched."""
+
+API_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 
 _json = msgspec.json.Encoder()
 
@@ -113,7 +116,7 @@ class SimulatedCluster(ABC):
     """Accepts events and distributes their outputs.
 
     Attributes:
-        on_answer: receives a request id and the response's document.
+        on_response: receives the id of a connection's request and the response's document.
         on_broker: receives a broker, and whether it is stopped.
         dead_letters: documents of dead letters without an injected cause.
         decided: number of processed events.
@@ -134,6 +137,7 @@ class SimulatedCluster(ABC):
         self._checkers: dict[str, Checker] = {}
         self._clock = clock
         self._ticks: dict[str, int] = {}
+        self._calls: dict[str, Callable[[dict[str, Any]], None]] = {}
         self._count = 0
 
     @abstractmethod
@@ -150,6 +154,30 @@ class SimulatedCluster(ABC):
         self._count += 1
         event = {"cluster": CLUSTER, "time": self._clock.now, "nonce": f"n{self._count}", **fields}
         self.take(self.cell_of(fields["broker"]), _json.encode(event))
+
+    def call(
+        self,
+        client: str,
+        api: str,
+        version: int,
+        body: dict[str, Any],
+        broker: int,
+        take: Callable[[dict[str, Any]], None],
+    ) -> None:
+        """Write a request without a connection; `take` receives the response's document."""
+        name = f"{client}/{self._count}"
+        self._calls[name] = take
+        header = {"requestApiKey": API_KEYS[api], "requestApiVersion": version}
+        fields = {"id": name, "broker": broker, "connection": client, "requestHeader": header}
+        self.request({**fields, "request": body})
+
+    def respond(self, request_id: str, document: dict[str, Any]) -> None:
+        """Pass a response on to the receiver."""
+        take = self._calls.pop(request_id, None)
+        if take is not None:
+            take(document)
+        else:
+            self.on_response(request_id, document)
 
     def intervene(self, kind: Kind, broker: int, **fields: Any) -> None:
         """Write an intervention of `ABOUT_BROKERS`."""
@@ -195,7 +223,7 @@ class SimulatedCluster(ABC):
             change = msgspec.json.decode(row.value or b"", type=outputs.BrokerChange)
             self.on_broker(change.broker, change.is_stopped)
         elif row.topic == outputs.RESPONSES:
-            self.on_response(row.id, msgspec.json.decode(row.value or b""))
+            self.respond(row.id, msgspec.json.decode(row.value or b""))
         elif row.topic == outputs.TIMERS:
             self._wake(name, msgspec.json.decode(row.value or b"")["deadline"])
         elif row.topic == outputs.DEAD_LETTERS:
@@ -217,7 +245,7 @@ class _RowsHeld(Rows):
     """Compares the outputs of reprocessed events with the previous ones.
 
     Args:
-        told: outputs since the last commit, by event offset.
+        delivered: outputs since the last commit, by event offset.
         compare: called with previous and new outputs.
     """
 

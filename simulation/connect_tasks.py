@@ -231,7 +231,7 @@ class SourceTask(_SourceTask):
 
     def __init__(self, actor: Actor, name: str, stream: FileStream) -> None:
         super().__init__(actor, name, stream)
-        self._submitted: SubmittedRecords[int] = SubmittedRecords()
+        self._submitted = SubmittedRecords()
         self._flush_at = 0
 
     def work(self, now: int) -> None:

@@ -7,18 +7,19 @@ source's tasks get a new generation, and the sink gets one more task.
 from functools import partial
 from typing import NamedTuple
 
+from brokertwin.clients.assignors.group import NO_GENERATION
 from brokertwin.clients.connect.config_log import Config, ConfigLog, Record, connector_record
 from brokertwin.clients.connect.connect_protocol import ConnectProtocol
 from brokertwin.clients.connect.file_stream import CONVERTERS, ISOLATION, ConnectorKind, file_stream
 from brokertwin.clients.connect.herder import Command, Herder, StartWork, StopWork, WriteConfigs
 from brokertwin.clients.connect.work import ConnectTaskId
-from brokertwin.clients.connect.worker_coordinator import WorkerCoordinator, WorkerSettings
+from brokertwin.clients.connect.worker_config import WorkerConfig
+from brokertwin.clients.connect.worker_coordinator import WorkerCoordinator
 from brokertwin.clients.consumer_coordinator import ClientMemberState
 from brokertwin.clients.log_client import LogClient
 from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.producer_events import RecordFailed
-from brokertwin.simulation.actors import REQUEST_MS, Actor, ActorContext
-from brokertwin.simulation.audit_work import NO_GENERATION
+from brokertwin.simulation.actors import REQUEST_MS, ActorContext, ApplicationActor
 from brokertwin.simulation.clock import START_MS
 from brokertwin.simulation.cluster import HEARTBEAT_MS, SESSION_MS
 from brokertwin.simulation.connect_tasks import (
@@ -29,7 +30,7 @@ from brokertwin.simulation.connect_tasks import (
     SourceTask,
 )
 from brokertwin.simulation.files import GROWING
-from brokertwin.simulation.plan import CONFIGS, LINES, ClientPlan, Role, pick
+from brokertwin.simulation.plan import CONFIGS, LINES, ClientPlan, Role
 from brokertwin.simulation.sockets import Sockets
 
 GROUP = "connect-cluster"
@@ -72,16 +73,15 @@ class _Running(NamedTuple):
     start: StartWork
 
 
-class WorkerActor(Actor):
+class WorkerActor(ApplicationActor):
     """One worker."""
 
     def __init__(self, place: ActorContext, plan: ClientPlan, name: str) -> None:
         super().__init__(place, plan, name)
         self._is_exact = plan.role is Role.EXACT_WORKER
         is_eager = plan.role is Role.EAGER_WORKER
-        settings = WorkerSettings(
+        settings = WorkerConfig(
             group_id=GROUP,
-            url=f"http://{name}",
             connect_protocol=ConnectProtocol.EAGER if is_eager else ConnectProtocol.SESSIONED,
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=HEARTBEAT_MS,
@@ -91,7 +91,7 @@ class WorkerActor(Actor):
         self._client = LogClient(
             frozenset([CONFIGS]),
             self.draw("worker"),
-            coordinator=partial(WorkerCoordinator, settings),
+            coordinator=partial(WorkerCoordinator, settings, f"http://{name}"),
         )
         assert isinstance(self._client.coordinator, WorkerCoordinator)
         self._coordinator = self._client.coordinator
@@ -119,15 +119,6 @@ class WorkerActor(Actor):
         is_busy = any(running.task.is_busy for running in self._tasks.values())
         is_written = self._writer.client.producer.is_idle and not self._backlog
         return is_written and not is_busy and not self._again
-
-    def exposed(self, whom: float) -> Sockets:
-        """Return the connections of any of its clients."""
-        return pick(self.all_sockets, whom * 13 % 1) or self.sockets
-
-    def crash(self) -> None:
-        """Crash; its tasks lose their owner."""
-        super().crash()
-        self.place.auditor.work.crashed(self.name)
 
     def _work(self, now: int) -> int:
         for _, offset, message in self._client.poll(now):
@@ -225,5 +216,5 @@ class WorkerActor(Actor):
     def _turn(self) -> int:
         self._driver.turn(REQUEST_MS)
         self._writes.turn(REQUEST_MS)
-        waits = [running.task.turn() for running in self._tasks.values()]
-        return min(self.sockets.wait_ms, self._writer.sockets.wait_ms, *waits)
+        pauses = [running.task.turn() for running in self._tasks.values()]
+        return min(self.sockets.wait_ms, self._writer.sockets.wait_ms, *pauses)

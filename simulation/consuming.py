@@ -6,6 +6,7 @@ exactly once. After a failed transaction it continues at the group's committed o
 
 import msgspec
 
+from brokertwin.clients.assignors.group import NO_GENERATION
 from brokertwin.clients.consumer_client import ConsumerClient
 from brokertwin.clients.consumer_config import ConsumerConfig, GroupProtocol
 from brokertwin.clients.consumer_events import (
@@ -15,7 +16,6 @@ from brokertwin.clients.consumer_events import (
     PartitionsLost,
     PartitionsRevoked,
 )
-from brokertwin.clients.consumer_requests import NO_GENERATION
 from brokertwin.clients.fetcher import FetchSettings, OffsetReset
 from brokertwin.clients.fetching_client import CONSUMER_NETWORK
 from brokertwin.clients.partitions import TopicPartition
@@ -92,7 +92,7 @@ class MemberActor(Actor):
         self._next_at = now + POLL_MS
         polled = self.client.poll(now)
         for event in self.client.events():
-            self._hear(event)
+            self._on_event(event)
         for at, offset, name in polled:
             if at not in self._has or self.client.coordinator.generation.id == NO_GENERATION:
                 text = f"{self.name} reads {at.topic}-{at.partition}, which it does not have"
@@ -100,7 +100,7 @@ class MemberActor(Actor):
             self._take(at, offset, name)
         return POLL_MS if polled else IDLE_MS
 
-    def _hear(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         """Check that assigned partitions are new, and revoked or lost ones were owned."""
         auditor = self.place.auditor
         auditor.say(f"{self.name}: {event}")
@@ -163,7 +163,7 @@ class CopierActor(MemberActor):
         self._read.append((at, offset, name))
 
     def _work(self, now: int) -> int:
-        self._writer.hear()
+        self._writer.on_events()
         transactions = self._writer.transactions
         match transactions.state:
             case TransactionManagerState.ABORTABLE_ERROR:
@@ -176,15 +176,14 @@ class CopierActor(MemberActor):
                         self._go_back()
                 pause = super()._work(now)
                 if self._read:
-                    self._copy()
+                    read, self._read = self._read, []
+                    owned = self.client.subscription.positions
+                    self._copy([each for each in read if each[0] in owned])
                 return pause
         return IDLE_MS
 
-    def _copy(self) -> None:
+    def _copy(self, read: list[tuple[TopicPartition, int, str]]) -> None:
         """Write the records that were read, and their offsets, in one transaction."""
-        read, self._read = self._read, []
-        owned = self.client.subscription.positions
-        read = [each for each in read if each[0] in owned]
         if not read or not self._knows_topics():
             self._go_back()
             return
@@ -204,15 +203,12 @@ class CopierActor(MemberActor):
     def _go_back(self) -> None:
         """Continue at the group's committed offsets."""
         self._read.clear()
-        positions = self.client.subscription.positions
-        for at in positions:
-            positions[at] = None
-        self.client.subscription.without_offset.clear()
+        self.client.subscription.forget_positions()
 
     def _turn(self) -> int:
         wait = super()._turn()
         self._writer.driver.turn(REQUEST_MS)
-        self._writer.hear()
+        self._writer.on_events()
         return min(wait, self._out.wait_ms)
 
 
@@ -237,7 +233,7 @@ class MixedActor(CopierActor):
         self._next_step_at = now + self.chance.randint(PAUSE_MIN_MS, PAUSE_MAX_MS)
         if self._plain:
             plain, self._plain = self._plain, {}
-            self.client.coordinator.commit(now, plain, waits=False)
+            self.client.coordinator.commit(now, plain, is_sync=False)
             self._go_back()
         else:
             aborts = self.chance.random() < ABORTS
@@ -246,11 +242,8 @@ class MixedActor(CopierActor):
             self._next_at = now + self.chance.randint(IDLE_MS, 2 * IDLE_MS)
         return PAUSE_MIN_MS
 
-    def _copy(self) -> None:
+    def _copy(self, read: list[tuple[TopicPartition, int, str]]) -> None:
         """Begin a transaction with the offsets of the records that were read."""
-        read, self._read = self._read, []
-        owned = self.client.subscription.positions
-        read = [each for each in read if each[0] in owned]
         if not read or self.is_ending:
             return
         self._writer.begin()

@@ -65,5 +65,5 @@ def _count(messages: Sequence[Sent], reached: Counter[Reach]) -> None:
             reached[Reach.PART] += sum(map(_is_part, message.partitions))
 
 
-def _is_part(answer: FollowedPartition) -> bool:
-    return bool(answer.batches) and answer.batches[-1].last_offset + 1 < answer.log_end_offset
+def _is_part(sent: FollowedPartition) -> bool:
+    return bool(sent.batches) and sent.batches[-1].last_offset + 1 < sent.log_end_offset

@@ -15,17 +15,14 @@ import msgspec
 
 from brokertwin.clients.client_loop import Send
 from brokertwin.simulation.clock import VirtualClock
-from brokertwin.simulation.cluster import SimulatedCluster
+from brokertwin.simulation.cluster import API_KEYS, SimulatedCluster
 from brokertwin.simulation.record_names import named
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
 
 DELAY_MIN_MS, DELAY_MAX_MS = 1, 8
 SLOW = 60
 """Factor of all delays in a slow network."""
 
 NEVER = 2**31
-
-_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 
 
 class SimulatedRequest(msgspec.Struct, eq=False):
@@ -42,7 +39,7 @@ class SimulatedConnection(msgspec.Struct, eq=False):
     """A connection, with both ends.
 
     Attributes:
-        on_answer, on_close: callbacks of the client's end.
+        on_response, on_close: callbacks of the client's end.
         user: principal; "" for none.
         is_open: at the client's end; `is_served` at the broker's.
         is_sharing: whether it may have a share session, which ends with it.
@@ -153,7 +150,7 @@ class BrokerEdge:
             connection.under_way.append(pending)
             self._waiting[pending.id] = pending
         header = {
-            "requestApiKey": _KEYS[send.api],
+            "requestApiKey": API_KEYS[send.api],
             "requestApiVersion": send.version,
             "correlationId": send.request_id,
             "clientId": connection.name,

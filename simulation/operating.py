@@ -13,14 +13,12 @@ from brokertwin.simulation.cluster import SimulatedCluster
 from brokertwin.simulation.plan import FaultKind, Injection
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC
 from brokertwin.state.core.errors import Error
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
 
 TIMEOUT_MS = 5_000
 PREFERRED = 0
 COORDINATED = 2
 """Partitions of each coordinator topic (`simulation/cluster.py`)."""
 
-_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 _VERSIONS = {"ALTER_PARTITION_REASSIGNMENTS": 1, "ELECT_LEADERS": 2}
 
 Place = tuple[str, int]
@@ -30,7 +28,7 @@ class Operator:
     """Sends requests and processes responses.
 
     Args:
-        heard: called with the effect of each successful request.
+        on_effect: called with the effect of each successful request.
     """
 
     def __init__(
@@ -38,11 +36,7 @@ class Operator:
     ) -> None:
         self._cluster = cluster
         self._on_effect = on_effect
-        self._pending: dict[str, FaultKind] = {}
         self._has_reassigned = False
-        self._count = 0
-        self._pass_on = cluster.on_response
-        cluster.on_response = self._on_response
 
     def reassign(self, injection: Injection, brokers: list[int]) -> None:
         """Reassign a partition to random replicas, at least as many as must be in sync."""
@@ -83,23 +77,12 @@ class Operator:
         return [(topic, at) for topic, count in counts.items() for at in range(count)]
 
     def _send(self, api: str, fault: FaultKind | None, body: dict[str, Any], broker: int) -> None:
-        self._count += 1
-        name = f"operator/{self._count}"
-        if fault is not None:
-            self._pending[name] = fault
-        header = {"requestApiKey": _KEYS[api], "requestApiVersion": _VERSIONS[api]}
-        fields = {"id": name, "broker": broker, "connection": "operator", "requestHeader": header}
-        self._cluster.request({**fields, "request": body})
+        def take(document: dict[str, Any]) -> None:
+            done = _done(document.get("response") or {})
+            if fault is not None and done:
+                self._on_effect(fault, ", ".join(done))
 
-    def _on_response(self, name: str, document: dict[str, Any]) -> None:
-        fault = self._pending.pop(name, None)
-        if fault is None:
-            self._pass_on(name, document)
-            return
-        response = document.get("response") or {}
-        done = _done(response)
-        if done:
-            self._on_effect(fault, ", ".join(done))
+        self._cluster.call("operator", api, _VERSIONS[api], body, broker, take)
 
 
 def _done(response: dict[str, Any]) -> list[str]:

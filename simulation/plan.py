@@ -296,16 +296,15 @@ def _administered(plan: RunPlan, chance: Random) -> RunPlan:
     """Add an administrator's changes in some runs without an application."""
     if plan.application is not None or chance.random() >= ADMINISTERED:
         return plan
-    changes = tuple(
-        Injection(
-            chance.randrange(1_000, ACTIVE_MS - 2_000),
-            chance.choice(OF_ADMINS),
-            chance.random(),
-            chance.randint(1_000, LONGEST_MS),
-        )
-        for _ in range(chance.randint(1, CHANGES_MAX))
-    )
-    return _with(plan, *changes)
+    count = chance.randint(1, CHANGES_MAX)
+    return _with(plan, *(_injection(chance, OF_ADMINS) for _ in range(count)))
+
+
+def _injection(chance: Random, faults: Sequence[FaultKind]) -> Injection:
+    """Draw an injection that lasts a second or more; a fault alone is not drawn."""
+    at_ms = chance.randrange(1_000, ACTIVE_MS - 2_000)
+    fault = chance.choice(faults) if len(faults) > 1 else faults[0]
+    return Injection(at_ms, fault, chance.random(), chance.randint(1_000, LONGEST_MS))
 
 
 def _denied(plan: RunPlan, chance: Random) -> RunPlan:
@@ -321,16 +320,8 @@ def _with_disks(plan: RunPlan, chance: Random) -> RunPlan:
     """Add two log directories for each broker, which sometimes fail, in few runs."""
     if plan.brokers == 1 or chance.random() >= DISKS:
         return plan
-    failures = tuple(
-        Injection(
-            chance.randrange(1_000, ACTIVE_MS - 2_000),
-            FaultKind.DISK,
-            chance.random(),
-            chance.randint(1_000, LONGEST_MS),
-        )
-        for _ in range(chance.randint(1, DISKS_MAX))
-    )
-    return _with(plan, *failures)
+    count = chance.randint(1, DISKS_MAX)
+    return _with(plan, *(_injection(chance, [FaultKind.DISK]) for _ in range(count)))
 
 
 def _denied_else(plan: RunPlan, chance: Random) -> RunPlan:

@@ -117,7 +117,7 @@ class RecordProducer:
         self._records.transactions[self.transaction] = outcome
         self.transaction = ""
 
-    def hear(self) -> None:
+    def on_events(self) -> None:
         """Process the outcomes of records."""
         for event in self.client.events():
             name = self._sockets.names[event.record_id]
@@ -171,7 +171,7 @@ class ProducerActor(Actor):
         return self._writer.client.producer.is_idle
 
     def _work(self, now: int) -> int:
-        self._writer.hear()
+        self._writer.on_events()
         if self.is_ending:
             return REQUEST_MS
         if now >= self._next_at:
@@ -184,7 +184,7 @@ class ProducerActor(Actor):
 
     def _turn(self) -> int:
         self._writer.driver.turn(REQUEST_MS)
-        self._writer.hear()
+        self._writer.on_events()
         return self.sockets.wait_ms
 
 
@@ -209,7 +209,7 @@ class TransactionsActor(Actor):
         return self._writer.transactions.state is TransactionManagerState.READY or self.is_over
 
     def _work(self, now: int) -> int:
-        self._writer.hear()
+        self._writer.on_events()
         state = self._writer.transactions.state
         if state is TransactionManagerState.ABORTABLE_ERROR:
             self._end(SendOutcome.GIVEN_UP)
@@ -253,5 +253,5 @@ class TransactionsActor(Actor):
 
     def _turn(self) -> int:
         self._writer.driver.turn(REQUEST_MS)
-        self._writer.hear()
+        self._writer.on_events()
         return self.sockets.wait_ms

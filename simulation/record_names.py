@@ -11,16 +11,11 @@ from brokertwin.clients.fetcher import Records
 from brokertwin.state.core.schema import render
 
 
-def named(send: Send, names: Mapping[int, str] | None = None) -> dict[str, Any]:
-    """Return a request's body with record names in the locators.
-
-    Without `names`, record ids are the names.
-    """
+def named(send: Send, names: Mapping[int, str]) -> dict[str, Any]:
+    """Return a request's body with record names in the locators."""
     body = render(send.body, send.version)
     locators = {
-        tuple(batch.topic_partition): ",".join(
-            names[each.id] if names is not None else str(each.id) for each in batch.records
-        )
+        tuple(batch.topic_partition): ",".join(names[each.id] for each in batch.records)
         for batch in send.batches
     }
     for topic in body.get("topicData", ()):

@@ -30,7 +30,9 @@ GROUP_RESOURCE = 32
 
 def begin_share_groups(reader: LogReader, plan: RunPlan) -> None:
     """Configure the plan's share groups: first offset, and isolation level."""
-    levels = {each.group: each.is_read_committed for each in plan.clients if _is_sharer(each)}
+    levels = {
+        each.group: each.is_read_committed for each in plan.clients if each.role is Role.SHARER
+    }
     for group, is_committed in levels.items():
         level = "read_committed" if is_committed else "read_uncommitted"
         given = {"share.auto.offset.reset": "earliest", "share.isolation.level": level}
@@ -38,10 +40,6 @@ def begin_share_groups(reader: LogReader, plan: RunPlan) -> None:
         resource = {"resourceType": GROUP_RESOURCE, "resourceName": group, "configs": configs}
         response = reader.request("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]})
         assert response["responses"][0]["errorCode"] == Error.NONE, response
-
-
-def _is_sharer(client: ClientPlan) -> bool:
-    return client.role is Role.SHARER
 
 
 class ShareActor(Actor):

@@ -6,7 +6,7 @@ violation counts as a failure, not only the first one.
 
 from collections.abc import Callable, Iterator
 
-import msgspec
+from msgspec.structs import replace
 
 from brokertwin.simulation.plan import RunPlan
 
@@ -38,15 +38,11 @@ def _smaller(plan: RunPlan) -> Iterator[RunPlan]:
     size = len(injections)
     while size:
         for at in range(0, len(injections), size):
-            yield _with(plan, injections=injections[:at] + injections[at + size :])
+            yield replace(plan, injections=injections[:at] + injections[at + size :])
         size //= 2
     for at in range(len(clients) if len(clients) > 1 else 0):
-        yield _with(plan, clients=clients[:at] + clients[at + 1 :])
+        yield replace(plan, clients=clients[:at] + clients[at + 1 :])
     if plan.active_ms // 2 >= SHORTEST_MS:
-        yield _with(plan, active_ms=plan.active_ms // 2)
+        yield replace(plan, active_ms=plan.active_ms // 2)
     if plan.is_any_order:
-        yield _with(plan, is_any_order=False)
-
-
-def _with(plan: RunPlan, **fields: object) -> RunPlan:
-    return msgspec.structs.replace(plan, **fields)
+        yield replace(plan, is_any_order=False)

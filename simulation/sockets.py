@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from brokertwin.clients.client_loop import (
     Action,
@@ -15,20 +15,11 @@ from brokertwin.clients.client_loop import (
 )
 from brokertwin.clients.fetcher import Records
 from brokertwin.clients.network import Connect
+from brokertwin.simulation.auditor import Auditor
 from brokertwin.simulation.edge import BrokerEdge, SimulatedConnection, SimulatedRequest
 from brokertwin.simulation.record_names import records_of
 
 FIRST_PORT = 9092
-
-
-class Witness(Protocol):
-    """Observes a client's requests and responses."""
-
-    def on_request(self, client: str, pending: SimulatedRequest) -> None:
-        """Process a request."""
-
-    def on_response(self, client: str, pending: SimulatedRequest, body: dict[str, Any]) -> None:
-        """Process a response."""
 
 
 class Sockets:
@@ -37,7 +28,7 @@ class Sockets:
     Args:
         name: unique name of the client.
         edge: the brokers' end.
-        witness: observer.
+        auditor: observes requests and responses.
         on_event: called after an event.
         user: principal of its connections; "" for none.
         is_read_committed: whether reads omit aborted records.
@@ -53,7 +44,7 @@ class Sockets:
         self,
         name: str,
         edge: BrokerEdge,
-        witness: Witness,
+        auditor: Auditor,
         on_event: Callable[[], None],
         user: str = "",
         *,
@@ -64,7 +55,7 @@ class Sockets:
         self.read: Callable[[str], Any] | None = None
         self.wait_ms = 0
         self._edge = edge
-        self._witness = witness
+        self._auditor = auditor
         self._on_event = on_event
         self._user = user
         self._is_read_committed = is_read_committed
@@ -88,7 +79,7 @@ class Sockets:
                 connection = self._connections[action.node]
                 names = {r.id: self.names[r.id] for batch in action.batches for r in batch.records}
                 pending = SimulatedRequest(f"{self.name}/{self._count}", action, connection, names)
-                self._witness.on_request(self.name, pending)
+                self._auditor.on_request(self.name, pending)
                 self._edge.send(pending)
 
     def take(self) -> list[NetworkEvent]:
@@ -145,7 +136,7 @@ class Sockets:
             return
         assert pending.response is not None, "it is on its way"
         body = pending.response["response"]
-        self._witness.on_response(self.name, pending, body)
+        self._auditor.on_response(self.name, pending, body)
         is_fetch = pending.send.api in ("FETCH", "SHARE_FETCH")
         records = self._records(body) if is_fetch else {}
         self._emit(ResponseReceived(pending.send.node, pending.send.request_id, body, records))

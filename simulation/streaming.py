@@ -10,6 +10,7 @@ thread's process id is that of its plan, so a new instance fences the old one.
 import base64
 from collections.abc import Iterable, Mapping
 
+from brokertwin.clients.assignors.group import NO_GENERATION
 from brokertwin.clients.client_loop import ClientLoop
 from brokertwin.clients.consumer_coordinator import ClientMemberState
 from brokertwin.clients.messages import ProducerRecord
@@ -19,11 +20,10 @@ from brokertwin.clients.streams.stream_thread import StreamThread, ThreadState
 from brokertwin.clients.streams.streams_config import Guarantee, StreamsConfig
 from brokertwin.clients.streams.topology import Topology
 from brokertwin.clients.transactions import TransactionManagerState
-from brokertwin.simulation.actors import REQUEST_MS, Actor, ActorContext, ActorDriver
-from brokertwin.simulation.audit_work import NO_GENERATION
+from brokertwin.simulation.actors import REQUEST_MS, ActorContext, ActorDriver, ApplicationActor
 from brokertwin.simulation.cluster import HEARTBEAT_MS, SESSION_MS, TRANSACTION_MS
 from brokertwin.simulation.contents import Naming
-from brokertwin.simulation.plan import TALLIES, ClientPlan, Role, pick
+from brokertwin.simulation.plan import TALLIES, ClientPlan, Role
 from brokertwin.simulation.sockets import Sockets
 from brokertwin.state.core.errors import Error
 
@@ -44,7 +44,7 @@ def tallying() -> Topology:
     topology.add_repartition("by-producer", ["producers"])
     topology.add_processor("tally", _tally, ["by-producer"])
     topology.add_store(TALLIES, ["tally"])
-    topology.add_sink("told", TALLIES, ["tally"])
+    topology.add_sink("results", TALLIES, ["tally"])
     return topology
 
 
@@ -60,7 +60,7 @@ def _tally(message: ProducerRecord, stores: Stores) -> Iterable[ProducerRecord]:
     return [ProducerRecord(key, b"%s:%s" % (counted, message.value or b""), message.timestamp)]
 
 
-class StreamsActor(Actor):
+class StreamsActor(ApplicationActor):
     """A thread, which is a whole instance."""
 
     def __init__(self, place: ActorContext, plan: ClientPlan, name: str) -> None:
@@ -102,15 +102,6 @@ class StreamsActor(Actor):
         tasks = thread.tasks.values()
         is_done = not any(task.processed or task.queued for task in tasks)
         return self.is_over or (thread.state is ThreadState.RUNNING and is_ready and is_done)
-
-    def exposed(self, whom: float) -> Sockets:
-        """Return the connections of any of its clients."""
-        return pick(self.all_sockets, whom * 13 % 1) or self.sockets
-
-    def crash(self) -> None:
-        """Crash; its tasks lose their owner."""
-        super().crash()
-        self.place.auditor.work.crashed(self.name)
 
     def _adopt(self) -> None:
         """Create connections for new clients; close those of a fenced producer."""

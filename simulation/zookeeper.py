@@ -56,7 +56,7 @@ class Zoo:
         self.went_back: list[TopicPartition] = []
         self._random = Random(seed)
         self._watches: set[str] = set()
-        self._heard: dict[str, int] = {}
+        self._last_seen: dict[str, int] = {}
         self._expired: set[str] = set()
         self._out: dict[str, deque[tuple[int, Operation]]] = {}
         self._back: dict[str, deque[tuple[int, Operation, Result]]] = {}
@@ -65,7 +65,7 @@ class Zoo:
     def consumer(self, name: str, **topics: int) -> ZookeeperConsumer:
         """Add a consumer with a number of threads for each topic."""
         made = self.consumers[name] = ZookeeperConsumer(GROUP, name, topics)
-        self._heard[name] = self.now
+        self._last_seen[name] = self.now
         self._out[name], self._back[name], self._fired[name] = deque(), deque(), deque()
         return made
 
@@ -99,8 +99,8 @@ class Zoo:
             for name in list(self.consumers):
                 if name not in self.paused:
                     self._turn(name)
-            for name, heard in self._heard.items():
-                if self.now - heard > SESSION_MS and name in self.consumers:
+            for name, seen in self._last_seen.items():
+                if self.now - seen > SESSION_MS and name in self.consumers:
                     self._expire(name)
                     self._expired.add(name)
 
@@ -111,7 +111,7 @@ class Zoo:
             for waiting in (self._out[name], self._back[name], self._fired[name]):
                 waiting.clear()
             consumer.expired()
-        self._heard[name] = self.now
+        self._last_seen[name] = self.now
         while self._fired[name] and self._fired[name][0] <= self.now:
             self._fired[name].popleft()
             consumer.watch_fired()

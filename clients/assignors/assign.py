@@ -6,10 +6,7 @@ from typing import NamedTuple
 
 from brokertwin.clients.assignors.group import Assignment, Group, Subscription, group_of
 from brokertwin.clients.assignors.range_assignor import assign_range, assign_round_robin
-from brokertwin.clients.assignors.sticky_assignor import (
-    assign_cooperative_sticky,
-    assign_sticky,
-)
+from brokertwin.clients.assignors.sticky_assignor import assign_cooperative_sticky, assign_sticky
 from brokertwin.clients.consumer_protocol import encode_generation, encode_previous_assignment
 from brokertwin.clients.partitions import TopicPartition
 

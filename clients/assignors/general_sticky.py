@@ -13,8 +13,8 @@ whose assignment is final. Kafka assigns it anyway, or its leader fails with a N
 from itertools import combinations
 from typing import NamedTuple
 
-from brokertwin.clients.assignors.group import Assignment, Group, partition_hash
-from brokertwin.clients.assignors.owned import NO_GENERATION, OwnedPartitions
+from brokertwin.clients.assignors.group import NO_GENERATION, Assignment, Group, partition_hash
+from brokertwin.clients.assignors.owned import OwnedPartitions
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.state.core.java_hashes import JavaMap
 
@@ -61,13 +61,13 @@ class _Movements:
         return next(iter(self._moved.get((partition.topic, way), ())), partition)
 
 
-def previous_owners(said: dict[str, OwnedPartitions]) -> dict[TopicPartition, str]:
+def previous_owners(claims: dict[str, OwnedPartitions]) -> dict[TopicPartition, str]:
     """The owner of each partition in the generation before the newest."""
-    generations = {member: owned.generation for member, owned in said.items()}
+    generations = {member: owned.generation for member, owned in claims.items()}
     known = [NO_GENERATION if each is None else each for each in generations.values()]
     newest = max(known, default=NO_GENERATION)
     owners: dict[TopicPartition, tuple[int, str]] = {}
-    for member, owned in said.items():
+    for member, owned in claims.items():
         generation = NO_GENERATION if owned.generation is None else owned.generation
         if generation < newest:
             for partition in owned.partitions:
@@ -77,10 +77,10 @@ def previous_owners(said: dict[str, OwnedPartitions]) -> dict[TopicPartition, st
 
 
 def assign_general(
-    group: Group, owned: dict[str, list[TopicPartition]], said: dict[str, OwnedPartitions]
+    group: Group, owned: dict[str, list[TopicPartition]], claims: dict[str, OwnedPartitions]
 ) -> Assignment:
-    """Assign partitions; `owned` is resolved, `said` is what members claim."""
-    return _General(group, owned, previous_owners(said)).assign()
+    """Assign partitions; `owned` is resolved, `claims` is what members claim."""
+    return _General(group, owned, previous_owners(claims)).assign()
 
 
 class _General:
@@ -95,8 +95,8 @@ class _General:
         self._previous = previous
         counts = group.partition_counts
         self._topics = {
-            member: [topic for topic in said.topics if topic in counts]
-            for member, said in group.members.items()
+            member: [topic for topic in subscription.topics if topic in counts]
+            for member, subscription in group.members.items()
         }
         self._wanted_by = {topic: group.subscribers(topic) for topic in counts}
         by_subscribers = sorted(counts, key=lambda topic: (len(self._wanted_by[topic]), topic))

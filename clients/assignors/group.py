@@ -12,6 +12,8 @@ import msgspec
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.state.core.java_hashes import hash_order, java_hash
 
+NO_GENERATION = -1
+
 Assignment = dict[str, list[TopicPartition]]
 """Partitions by member id."""
 
@@ -44,7 +46,9 @@ class Group(NamedTuple):
 
     def subscribers(self, topic: str) -> list[str]:
         """The members that subscribe to a topic."""
-        return [member for member, said in self.members.items() if topic in said.topics]
+        return [
+            member for member, subscription in self.members.items() if topic in subscription.topics
+        ]
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         """All partitions of the topics, in the topics' order."""

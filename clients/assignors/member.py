@@ -8,11 +8,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 
 from brokertwin.clients.assignors.assign import ASSIGNORS, AssignorName, assign, user_data
-from brokertwin.clients.assignors.group import Subscription
+from brokertwin.clients.assignors.group import NO_GENERATION, Subscription
 from brokertwin.clients.consumer_protocol import decode_assignment, encode_assignment
 from brokertwin.clients.partitions import TopicPartition
-
-NO_GENERATION = -1
 
 
 class MembersAssignor(ABC):

@@ -5,10 +5,8 @@ Source: `AbstractStickyAssignor.allSubscriptionsEqual` and `MemberData` in Kafka
 
 from typing import NamedTuple
 
-from brokertwin.clients.assignors.group import Group
+from brokertwin.clients.assignors.group import NO_GENERATION, Group
 from brokertwin.clients.partitions import TopicPartition
-
-NO_GENERATION = -1
 
 
 class OwnedPartitions(NamedTuple):
@@ -32,12 +30,12 @@ class Claims(NamedTuple):
     are_topics_equal: bool
 
 
-def weigh(group: Group, said: dict[str, OwnedPartitions]) -> Claims:
+def weigh(group: Group, claims: dict[str, OwnedPartitions]) -> Claims:
     """Resolve claims: the later generation wins; in a tie it is unowned."""
     owned: dict[str, list[TopicPartition]] = {}
     owners: dict[TopicPartition, str] = {}
     doubly_claimed = set()
-    for member, (partitions, of) in said.items():
+    for member, (partitions, of) in claims.items():
         generation = NO_GENERATION if of is None else of
         owned[member] = []
         for partition in filter(group.exists, partitions):
@@ -49,7 +47,8 @@ def weigh(group: Group, said: dict[str, OwnedPartitions]) -> Claims:
                 doubly_claimed.add(partition)
             if other is None or generation >= others:
                 owners[partition] = member
-                _without(owned.get(other or "", []), partition)
+                if other is not None and partition in owned[other]:
+                    owned[other].remove(partition)
     topics = {frozenset(subscription.topics) for subscription in group.members.values()}
     return Claims(owned, doubly_claimed, len(topics) == 1)
 
@@ -58,8 +57,3 @@ def _generation(group: Group, member: str) -> int:
     """The generation of the subscription, not of its user data."""
     generation = group.members[member].generation_id
     return NO_GENERATION if generation is None else generation
-
-
-def _without(partitions: list[TopicPartition], partition: TopicPartition) -> None:
-    if partition in partitions:
-        partitions.remove(partition)

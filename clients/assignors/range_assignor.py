@@ -36,5 +36,6 @@ def assign_round_robin(group: Group) -> Assignment:
 
 
 def _in_order(group: Group, members: list[str]) -> list[str]:
-    said = group.members
-    return sorted(members, key=lambda each: member_sort_key(each, said[each].group_instance_id))
+    return sorted(
+        members, key=lambda each: member_sort_key(each, group.members[each].group_instance_id)
+    )

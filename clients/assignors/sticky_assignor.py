@@ -27,37 +27,39 @@ Moving = dict[TopicPartition, str]
 
 def assign_sticky(group: Group) -> Assignment:
     """Assign from user data; members revoked everything before joining."""
-    return _assign(group, {name: _previous(said) for name, said in group.members.items()})[0]
+    return _assign(
+        group, {name: _previous(subscription) for name, subscription in group.members.items()}
+    )[0]
 
 
 def assign_cooperative_sticky(group: Group) -> Assignment:
     """Assign, leaving out partitions that have to be revoked first."""
-    owned = {name: _owned(said) for name, said in group.members.items()}
+    owned = {name: _owned(subscription) for name, subscription in group.members.items()}
     assignment, moving = _assign(group, owned)
     for partition, member in moving.items():
         assignment[member].remove(partition)
     return assignment
 
 
-def _previous(said: Subscription) -> OwnedPartitions:
+def _previous(subscription: Subscription) -> OwnedPartitions:
     return (
-        OwnedPartitions(*decode_previous_assignment(said.user_data))
-        if said.user_data
+        OwnedPartitions(*decode_previous_assignment(subscription.user_data))
+        if subscription.user_data
         else OwnedPartitions([], None)
     )
 
 
-def _owned(said: Subscription) -> OwnedPartitions:
-    if said.generation_id is not None or said.user_data is None:
-        return OwnedPartitions(list(said.owned), said.generation_id)
-    return OwnedPartitions(list(said.owned), decode_generation(said.user_data))
+def _owned(subscription: Subscription) -> OwnedPartitions:
+    if subscription.generation_id is not None or subscription.user_data is None:
+        return OwnedPartitions(list(subscription.owned), subscription.generation_id)
+    return OwnedPartitions(list(subscription.owned), decode_generation(subscription.user_data))
 
 
-def _assign(group: Group, said: dict[str, OwnedPartitions]) -> tuple[Assignment, Moving]:
-    claims = weigh(group, said)
+def _assign(group: Group, claimed: dict[str, OwnedPartitions]) -> tuple[Assignment, Moving]:
+    claims = weigh(group, claimed)
     if claims.are_topics_equal:
         return _EqualTopics(group, claims).assign()
-    assignment = assign_general(group, claims.owned, said)
+    assignment = assign_general(group, claims.owned, claimed)
     return assignment, _moving(group, assignment)
 
 

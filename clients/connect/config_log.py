@@ -18,6 +18,7 @@ record of Kafka's leader, which alone writes commits there, applies to all earli
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -45,7 +46,6 @@ class ConfigLog:
         generations: the newest generation of tasks of each connector.
         pending_fencing: connectors whose tasks must wait for fencing.
         fenced_counts: task count of the last fenced generation, by connector.
-        passed_over: number of unreadable records.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,6 @@ class ConfigLog:
         self.generations: dict[str, int] = {}
         self.pending_fencing: set[str] = set()
         self.fenced_counts: dict[str, int] = {}
-        self.passed_over = 0
         self._counts: dict[str, int] = {}
         self._deferred: dict[str, dict[ConnectTaskId, Config]] = {}
         self._target_states: dict[str, str] = {}
@@ -77,14 +76,12 @@ class ConfigLog:
         return self._target_states.get(connector, STARTED) == STARTED
 
     def take(self, offset: int, key: bytes | None, value: bytes | None) -> None:
-        """Apply the next record."""
+        """Apply the next record; unreadable ones are ignored."""
         self.offset = offset + 1
-        try:
+        with suppress(ValueError, KeyError, TypeError, AttributeError):
             name = (key or b"").decode()
             body = None if value is None else msgspec.json.decode(value, type=dict[str, Any])
             self._take(name, body)
-        except (ValueError, KeyError, TypeError, AttributeError, msgspec.ValidationError):
-            self.passed_over += 1
 
     def _take(self, key: str, body: dict[str, Any] | None) -> None:
         if key.startswith(TARGET_STATE):

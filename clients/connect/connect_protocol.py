@@ -11,6 +11,7 @@ from enum import IntEnum, StrEnum
 import msgspec
 
 from brokertwin.clients.connect.work import ConnectTaskId, connectors_first
+from brokertwin.clients.partitions import grouped
 from brokertwin.state.core.java_hashes import hash_order
 from brokertwin.state.core.wire.generated.connect_protocol import (
     ConnectAssignment,
@@ -35,7 +36,7 @@ class ConnectProtocol(StrEnum):
         return list(ConnectProtocol).index(self)
 
     @property
-    def spoken(self) -> list["ConnectProtocol"]:
+    def supported(self) -> list["ConnectProtocol"]:
         """The protocols in a worker's JoinGroup, most preferred first."""
         return list(ConnectProtocol)[self.version :: -1]
 
@@ -128,10 +129,7 @@ def decode_assignment(data: bytes) -> Assignment:
 
 
 def _by_connector(items: Iterable[ConnectTaskId]) -> list[ConnectorTasks]:
-    by_connector: dict[str, list[int]] = {}
-    for connector, task in items:
-        by_connector.setdefault(connector, []).append(task)
-    return [ConnectorTasks(*each) for each in by_connector.items()]
+    return [ConnectorTasks(*each) for each in grouped(items).items()]
 
 
 def _items(found: list[ConnectorTasks] | None) -> tuple[ConnectTaskId, ...]:

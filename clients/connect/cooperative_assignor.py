@@ -17,6 +17,7 @@ delay there is no balancing. Successive balancing rebalances are delayed by 40 m
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from brokertwin.clients.assignors.group import NO_GENERATION
 from brokertwin.clients.backoff import ExponentialBackoff
 from brokertwin.clients.connect.work import ConnectTaskId
 from brokertwin.state.core.java_hashes import hash_order
@@ -25,7 +26,6 @@ MAX_DELAY_MS = 300_000
 """`scheduled.rebalance.max.delay.ms`."""
 
 REVOKING_BASE = 40
-NO_GENERATION = -1
 
 Loads = dict[str, dict[ConnectTaskId, None]]
 """The work of each worker, in assignment order."""

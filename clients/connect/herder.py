@@ -126,9 +126,8 @@ class Herder:
 
     def _stop_taken(self) -> list[Command]:
         taken, self.coordinator.taken = self.coordinator.taken, []
-        items = [item for each in taken for item in each.items]
-        self.coordinator.stopped(item for item in items if item not in self.running)
-        return self._stop(item for item in items if item in self.running)
+        self.coordinator.stopped(item for item in taken if item not in self.running)
+        return self._stop(item for item in taken if item in self.running)
 
     def _stop(self, items: Iterable[ConnectTaskId]) -> list[Command]:
         wanted = [item for item in items if item not in self._stopping]
@@ -146,12 +145,12 @@ class Herder:
         for item in assignment.assigned:
             connectors, tasks = self.log.connectors, self.log.tasks
             config = connectors.get(item.connector) if item.is_connector else tasks.get(item)
-            may_run = self.log.is_started(item.connector) and not self._waits_for_fencing(item)
+            may_run = self.log.is_started(item.connector) and not self._awaits_fencing(item)
             if config is not None and may_run:
                 configs[item] = config
         return configs
 
-    def _waits_for_fencing(self, item: ConnectTaskId) -> bool:
+    def _awaits_fencing(self, item: ConnectTaskId) -> bool:
         is_pending = not item.is_connector and item.connector in self.log.pending_fencing
         return is_pending and self._is_exact_source(item.connector)
 

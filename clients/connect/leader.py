@@ -5,10 +5,13 @@ Kafka Connect. The leader assigns by the newest configuration that any worker ha
 that has not read it itself sends CONFIG_MISMATCH, and all workers rejoin.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import cycle
 
 import msgspec
+from msgspec.structs import replace
 
+from brokertwin.clients.assignors.group import NO_GENERATION
 from brokertwin.clients.connect.connect_protocol import (
     Assignment,
     AssignmentError,
@@ -17,13 +20,8 @@ from brokertwin.clients.connect.connect_protocol import (
     decode_state,
     encode_assignment,
 )
-from brokertwin.clients.connect.cooperative_assignor import (
-    MAX_DELAY_MS,
-    NO_GENERATION,
-    CooperativeAssignor,
-)
-from brokertwin.clients.connect.eager_assignor import assign_eagerly
-from brokertwin.clients.connect.work import ConnectTaskId, work_of
+from brokertwin.clients.connect.cooperative_assignor import MAX_DELAY_MS, CooperativeAssignor
+from brokertwin.clients.connect.work import ConnectTaskId, connectors_first
 
 
 class KnownConfigs(msgspec.Struct, frozen=True):
@@ -34,8 +32,10 @@ class KnownConfigs(msgspec.Struct, frozen=True):
 
     @property
     def work(self) -> list[ConnectTaskId]:
-        """All connectors and tasks."""
-        return work_of(self.task_counts)
+        """All connectors in order, then all tasks."""
+        names = sorted(self.task_counts)
+        tasks = [ConnectTaskId(name, at) for name in names for at in range(self.task_counts[name])]
+        return [*map(ConnectTaskId, names), *tasks]
 
 
 class ConnectLeader:
@@ -65,11 +65,11 @@ class ConnectLeader:
             config_offset=max(offset, known.offset),
         )
         if known.offset < offset:
-            failed = _with(base, error=AssignmentError.CONFIG_MISMATCH)
+            failed = replace(base, error=AssignmentError.CONFIG_MISMATCH)
             return dict.fromkeys(members, encode_assignment(failed, protocol))
         if protocol is ConnectProtocol.EAGER:
             given = assign_eagerly(known.work, members)
-            made = {m: _with(base, assigned=tuple(items)) for m, items in given.items()}
+            made = {m: replace(base, assigned=tuple(items)) for m, items in given.items()}
         else:
             made = self._cooperatively(now, base, states, known, generation, last_completed)
         return {member: encode_assignment(each, protocol) for member, each in made.items()}
@@ -88,7 +88,7 @@ class ConnectLeader:
             now, known.work, running, generation=generation, last_completed=last_completed
         )
         return {
-            member: _with(
+            member: replace(
                 base,
                 assigned=tuple(found.assigned[member]),
                 revoked=tuple(found.revoked[member]),
@@ -98,5 +98,11 @@ class ConnectLeader:
         }
 
 
-def _with(base: Assignment, **changes: object) -> Assignment:
-    return msgspec.structs.replace(base, **changes)
+def assign_eagerly(
+    configured: Iterable[ConnectTaskId], members: Iterable[str]
+) -> dict[str, list[ConnectTaskId]]:
+    """Deal out all connectors, then all tasks, to the workers in turn."""
+    given: dict[str, list[ConnectTaskId]] = {member: [] for member in sorted(members)}
+    for item, member in zip(connectors_first(sorted(configured)), cycle(given), strict=False):
+        given[member].append(item)
+    return given

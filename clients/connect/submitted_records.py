@@ -5,20 +5,17 @@ order. An offset waits while an earlier record of its source partition is unackn
 """
 
 from collections import deque
-from typing import Generic, TypeVar
-
-Offset = TypeVar("Offset")
 
 
-class SubmittedRecords(Generic[Offset]):
+class SubmittedRecords:
     """Submitted records of one source partition."""
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[int, Offset]] = deque()
+        self._waiting: deque[tuple[int, int]] = deque()
         self._acked: set[int] = set()
-        self._committable: Offset | None = None
+        self._committable: int | None = None
 
-    def submit(self, record_id: int, offset: Offset) -> None:
+    def submit(self, record_id: int, offset: int) -> None:
         """Add a record; the source continues at `offset` after it."""
         self._waiting.append((record_id, offset))
 
@@ -29,7 +26,7 @@ class SubmittedRecords(Generic[Offset]):
             first, self._committable = self._waiting.popleft()
             self._acked.discard(first)
 
-    def committable(self) -> Offset | None:
+    def committable(self) -> int | None:
         """Return the new committable offset once, or None."""
         offset, self._committable = self._committable, None
         return offset

@@ -26,14 +26,6 @@ class ConnectTaskId(NamedTuple):
         return self.connector if self.is_connector else f"{self.connector}-{self.task}"
 
 
-def work_of(task_counts: dict[str, int]) -> list[ConnectTaskId]:
-    """All connectors in order, then all tasks; `task_counts` by connector."""
-    tasks = [
-        ConnectTaskId(name, at) for name in sorted(task_counts) for at in range(task_counts[name])
-    ]
-    return [*(ConnectTaskId(name) for name in sorted(task_counts)), *tasks]
-
-
 def connectors_first(items: Iterable[ConnectTaskId]) -> list[ConnectTaskId]:
     """Sort connectors before tasks, keeping the order of each."""
     return sorted(items, key=lambda item: not item.is_connector)

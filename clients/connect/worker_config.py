@@ -14,6 +14,7 @@ from brokertwin.clients.connect.connect_protocol import ConnectProtocol
 from brokertwin.clients.connect.cooperative_assignor import MAX_DELAY_MS
 from brokertwin.clients.connect.file_stream import ConnectorConfigError
 from brokertwin.clients.connect.work import ConnectTaskId
+from brokertwin.clients.consumer_config import ConsumerConfig
 
 DEFAULTS_OF_CONNECTORS = ("value.converter", "value.converter.schemas.enable")
 """Worker settings that connectors inherit."""
@@ -54,6 +55,17 @@ class WorkerConfig(msgspec.Struct, frozen=True, kw_only=True):
     exactly_once_source_support: Support = Support.DISABLED
     consumer_isolation_level: str = "read_uncommitted"
     of_connectors: dict[str, str] = {}
+
+    @property
+    def membership(self) -> ConsumerConfig:
+        """The settings that every group member has."""
+        return ConsumerConfig(
+            group_id=self.group_id,
+            session_timeout_ms=self.session_timeout_ms,
+            heartbeat_interval_ms=self.heartbeat_interval_ms,
+            max_poll_interval_ms=self.rebalance_timeout_ms,
+            enable_auto_commit=False,
+        )
 
     def transactional_id(self, item: ConnectTaskId) -> str:
         """The transactional id of an exactly-once source task (KIP-618)."""

@@ -18,11 +18,12 @@ Kafka's worker keeps running after its session expires, although others may run 
 
 import base64
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from brokertwin.clients import consumer_requests as requests
+from brokertwin.clients.assignors.group import NO_GENERATION
 from brokertwin.clients.connect.connect_protocol import (
     Assignment,
     ConnectProtocol,
@@ -30,11 +31,10 @@ from brokertwin.clients.connect.connect_protocol import (
     decode_assignment,
     encode_state,
 )
-from brokertwin.clients.connect.cooperative_assignor import MAX_DELAY_MS, NO_GENERATION
 from brokertwin.clients.connect.leader import ConnectLeader, KnownConfigs
 from brokertwin.clients.connect.work import ConnectTaskId
-from brokertwin.clients.consumer_config import ConsumerConfig
-from brokertwin.clients.consumer_coordinator import JOINED, ClassicMembership, ClientMemberState
+from brokertwin.clients.connect.worker_config import WorkerConfig
+from brokertwin.clients.consumer_coordinator import ClassicMembership, ClientMemberState
 from brokertwin.clients.log_client import assign_all
 from brokertwin.clients.subscription_state import SubscriptionState
 from brokertwin.state.core.schema import Body
@@ -42,35 +42,6 @@ from brokertwin.state.core.wire.generated.join_group import JoinGroupRequest
 
 PROTOCOL_TYPE = "connect"
 REJOINS = "connect worker requested rejoin"
-
-
-class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """By Kafka's names (`DistributedConfig`); times in ms."""
-
-    group_id: str
-    url: str = ""
-    connect_protocol: ConnectProtocol = ConnectProtocol.SESSIONED
-    session_timeout_ms: int = 10_000
-    heartbeat_interval_ms: int = 3_000
-    rebalance_timeout_ms: int = 60_000
-    scheduled_rebalance_max_delay_ms: int = MAX_DELAY_MS
-
-    @property
-    def membership(self) -> ConsumerConfig:
-        """The settings of any group member."""
-        return ConsumerConfig(
-            group_id=self.group_id,
-            session_timeout_ms=self.session_timeout_ms,
-            heartbeat_interval_ms=self.heartbeat_interval_ms,
-            max_poll_interval_ms=self.rebalance_timeout_ms,
-            enable_auto_commit=False,
-        )
-
-
-class RevokedWork(NamedTuple):
-    """Work to stop; the worker does not join until `stopped` is called."""
-
-    items: list[ConnectTaskId]
 
 
 class WorkerCoordinator(ClassicMembership):
@@ -81,17 +52,18 @@ class WorkerCoordinator(ClassicMembership):
         assignment: its work and config offset; None before the first.
         stopping: work that has to stop before the worker may join.
         is_ready: whether the config topic was read to its end once.
-        taken: work to stop, for the owner to take.
+        taken: work that the owner has to stop now.
     """
 
-    def __init__(self, settings: WorkerSettings, subscription: SubscriptionState) -> None:
+    def __init__(self, settings: WorkerConfig, url: str, subscription: SubscriptionState) -> None:
         super().__init__(settings.membership, subscription)
-        self.settings = settings
+        self._url = url
+        self._connect_protocol = settings.connect_protocol
         self.known = KnownConfigs()
         self.assignment: Assignment | None = None
         self.stopping: set[ConnectTaskId] = set()
         self.is_ready = False
-        self.taken: list[RevokedWork] = []
+        self.taken: list[ConnectTaskId] = []
         self._leader = ConnectLeader(settings.scheduled_rebalance_max_delay_ms)
         self._joined_with = KnownConfigs()
         self._completed = NO_GENERATION
@@ -126,7 +98,7 @@ class WorkerCoordinator(ClassicMembership):
     def close(self, now: int) -> None:
         """Give up all work and leave; the owner has stopped it."""
         self._stop_all()
-        self.leave(now, "the worker is being closed")
+        self.leave("the worker is being closed")
 
     def on_response(self, now: int, request_id: int, response: Body) -> None:
         """Handle a response."""
@@ -163,16 +135,16 @@ class WorkerCoordinator(ClassicMembership):
         if wanted:
             self.stopping.update(wanted)
             self._must_prepare = True
-            self.taken.append(RevokedWork(wanted))
+            self.taken += wanted
 
     # Join
 
     def _join_request(self) -> JoinGroupRequest:
         self._joined_with = self.known
-        state = WorkerState(self.settings.url, self.known.offset, self.assignment)
+        state = WorkerState(self._url, self.known.offset, self.assignment)
         protocols = {
             str(protocol): encode_state(state, protocol)
-            for protocol in self.settings.connect_protocol.spoken
+            for protocol in self._connect_protocol.supported
         }
         reason = self._rejoin_reason
         return requests.join_group_of(
@@ -218,8 +190,3 @@ class WorkerCoordinator(ClassicMembership):
         items = tuple(dict.fromkeys([*given.assigned, *kept]))
         self.assignment = msgspec.structs.replace(given, assigned=items, revoked=())
         self._rejoin_at = now + given.delay_ms if given.delay_ms else None
-
-    @property
-    def is_member(self) -> bool:
-        """Whether the worker is in a generation."""
-        return self.state in JOINED

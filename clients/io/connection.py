@@ -18,7 +18,7 @@ from contextlib import suppress
 from enum import Enum, auto
 from typing import Any
 
-from brokertwin.clients.client_loop import Connected, NetworkEvent, ResponseReceived
+from brokertwin.clients.client_loop import Connected, NetworkEvent, ResponseReceived, Send
 from brokertwin.clients.fetcher import Records
 from brokertwin.clients.io.records import decode_records
 from brokertwin.clients.io.sasl import Exchange, SaslAuthenticationError, SaslRequest, exchange
@@ -34,15 +34,17 @@ WITH_RECORDS = frozenset({"FETCH", "SHARE_FETCH"})
 CORRELATION_ID = struct.Struct(">i")
 
 
-def decode_frame(node: int, asked: dict[int, tuple[int, int]], frame: bytes) -> ResponseReceived:
+def decode_frame(
+    node: int, in_flight: dict[int, tuple[int, int]], frame: bytes
+) -> ResponseReceived:
     """Decode a response frame and remove its request from `in_flight`.
 
     `in_flight` has API and version by correlation id. Raises MalformedError for an unknown request.
     """
     (request_id,) = CORRELATION_ID.unpack_from(frame)
-    if request_id not in asked:
+    if request_id not in in_flight:
         raise MalformedError(f"a response to request {request_id}, which is not in flight")
-    key, version = asked.pop(request_id)
+    key, version = in_flight.pop(request_id)
     if key == API_VERSIONS.key and frame[4:6] == Error.UNSUPPORTED_VERSION.to_bytes(2, "big"):
         version = 0  # sent by a broker that does not support the version (KIP-511)
     _, body = decode_response(key, version, frame)
@@ -95,7 +97,7 @@ class ClientConnection:
     """One socket.
 
     Attributes:
-        asked: in-flight requests by correlation id: API and version.
+        in_flight: API and version of each request, by correlation id.
     """
 
     def __init__(
@@ -193,16 +195,9 @@ class ClientConnection:
         self._send_login_request(next(self._exchange))
 
     def _send_login_request(self, login_request: SaslRequest) -> None:
-        key = KEYS[login_request.api]
-        header = {
-            "requestApiKey": key,
-            "requestApiVersion": login_request.version,
-            "correlationId": LOGIN_ID,
-            "clientId": self._client_id,
-        }
-        frame = encode_request(RequestFrame(header, login_request.body))
-        self.in_flight[LOGIN_ID] = key, login_request.version
-        self._out += SIZE.pack(len(frame)) + frame
+        api, version, body = login_request
+        self.in_flight[LOGIN_ID] = KEYS[api], version
+        self._out += self._framed(api, version, LOGIN_ID, body)
 
     def _take_login(self, now_ms: int, frame: bytes) -> None:
         """Continue the login. Raises SaslAuthenticationError, MalformedError."""
@@ -221,16 +216,30 @@ class ClientConnection:
 
     # Frames
 
-    def send(self, now_ms: int, frame: bytes) -> None:
-        """Send a frame, after a new login if the session ends soon.
+    def send(self, now_ms: int, send: Send, body: dict[str, Any]) -> None:
+        """Send a request, after a new login if the session ends soon.
 
         Raises OSError.
         """
+        framed = self._framed(send.api, send.version, send.request_id, body)
+        if send.expects_response:
+            self.in_flight[send.request_id] = KEYS[send.api], send.version
         if self._renew_at_ms is not None and now_ms >= self._renew_at_ms:
             self._renew_at_ms = None
             self._begin_login(ConnectionPhase.OPEN)
-        (self._held if self._exchange else self._out).extend(SIZE.pack(len(frame)) + frame)
+        (self._held if self._exchange else self._out).extend(framed)
         self._flush()
+
+    def _framed(self, api: str, version: int, request_id: int, body: dict[str, Any]) -> bytes:
+        """Encode a request with its size."""
+        header = {
+            "requestApiKey": KEYS[api],
+            "requestApiVersion": version,
+            "correlationId": request_id,
+            "clientId": self._client_id,
+        }
+        frame = encode_request(RequestFrame(header, body))
+        return SIZE.pack(len(frame)) + frame
 
     def _flush(self) -> None:
         if self._out:

@@ -19,7 +19,7 @@ from brokertwin.kafka_io.kafka_clients import parse_jaas
 from brokertwin.state.core.errors import Error, error_name
 
 PLAIN = "PLAIN"
-SPOKEN = (PLAIN, *MECHANISMS)
+SUPPORTED = (PLAIN, *MECHANISMS)
 HANDSHAKE_VERSION, AUTHENTICATE_VERSION = 1, 2
 
 
@@ -57,9 +57,9 @@ Exchange = Generator[SaslRequest, Mapping[str, Any], int]
 def login_of(properties: Mapping[str, str]) -> SaslLogin:
     """Read `sasl.mechanism` and `sasl.jaas.config`. Raises UserError."""
     mechanism = properties.get("sasl.mechanism", "GSSAPI").upper()
-    if mechanism not in SPOKEN:
+    if mechanism not in SUPPORTED:
         raise UserError(
-            f"Unsupported sasl.mechanism {mechanism}; supported are {', '.join(SPOKEN)}.",
+            f"Unsupported sasl.mechanism {mechanism}; supported are {', '.join(SUPPORTED)}.",
             "Set sasl.mechanism in the file of --kafka-config.",
         )
     options = parse_jaas(properties.get("sasl.jaas.config", ""))

@@ -41,7 +41,7 @@ OnResult = Callable[[RecordAcked | RecordFailed], None]
 
 
 class Monitor(Protocol):
-    """The lock and its waits; `threading.Condition`, or virtual time in tests."""
+    """The lock and its condition; `threading.Condition`, or virtual time in tests."""
 
     def __enter__(self) -> bool:
         """Acquire the lock."""
@@ -133,14 +133,10 @@ class SharedProducer:
         return step
 
     def _await_update(self, last_version: int, max_wait_ms: int) -> None:
-        """Wait for metadata newer than `last_version`, an error or the timeout."""
+        """Wait for metadata newer than `last_version`, the end or the timeout."""
         metadata = self.client.metadata
         self._changed.wait_for(
-            lambda: (
-                metadata.update_version > last_version
-                or metadata.is_closed
-                or metadata.fatal_error is not None
-            ),
+            lambda: metadata.update_version > last_version or metadata.is_closed,
             max_wait_ms / 1000,
         )
 
@@ -194,7 +190,7 @@ class SharedProducer:
         return []
 
     def close(self) -> None:
-        """Stop the sender and end all waits; unflushed records are lost."""
+        """Stop the sender and wake all threads; unflushed records are lost."""
         if self._is_closing:
             return
         self._is_closing = True

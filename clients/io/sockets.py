@@ -15,13 +15,12 @@ from contextlib import suppress
 from typing import Any
 
 from brokertwin.clients.client_loop import Action, Disconnected, NetworkEvent, Send
-from brokertwin.clients.io.connection import KEYS, ClientConnection
+from brokertwin.clients.io.connection import ClientConnection
 from brokertwin.clients.io.sasl import SaslAuthenticationError
 from brokertwin.clients.io.security import Kafka, security_of
 from brokertwin.clients.network import Connect
 from brokertwin.clients.partitions import Node
 from brokertwin.clients.producer_batch import ProducerBatch
-from brokertwin.gateway.protocol.frames import RequestFrame, encode_request
 from brokertwin.state.core.schema import render
 from brokertwin.state.core.wire.primitives import MalformedError
 
@@ -164,18 +163,8 @@ class SocketNetwork:
         body = render(send.body, send.version)
         if send.batches:
             self._put_records(body, send.batches)
-        key = KEYS[send.api]
-        header = {
-            "requestApiKey": key,
-            "requestApiVersion": send.version,
-            "correlationId": send.request_id,
-            "clientId": self._client_id,
-        }
-        frame = encode_request(RequestFrame(header, body))
-        if send.expects_response:
-            connection.in_flight[send.request_id] = (key, send.version)
         try:
-            connection.send(monotonic_ms(), frame)
+            connection.send(monotonic_ms(), send, body)
         except OSError:
             self._close(send.node)
             self._failed.append(send.node)

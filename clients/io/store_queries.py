@@ -79,11 +79,7 @@ class StoreQuery(NamedTuple):
 
     def header(self) -> QueryResult:
         """The fields of every response."""
-        return {"store": self.store} if self.key is None else self._of_key()
-
-    def _of_key(self) -> QueryResult:
-        assert self.key is not None
-        return {"store": self.store, "key": _text(self.key)}
+        return {"store": self.store, **({} if self.key is None else {"key": _text(self.key)})}
 
 
 def query_instance(server: HostInfo, query: StoreQuery) -> QueryResult:

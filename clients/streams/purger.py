@@ -10,8 +10,7 @@ Source: KIP-811, KIP-204; `TaskManager.maybePurgeCommittedRecords` in Kafka.
 
 from collections.abc import Iterable, Mapping
 
-from brokertwin.clients.admin_calls import PendingAdminCall, delete_records
-from brokertwin.clients.admin_client import AdminClient
+from brokertwin.clients.admin_client import AdminClient, PendingDeletion
 from brokertwin.clients.network import Draw
 from brokertwin.clients.partitions import TopicPartition
 
@@ -25,7 +24,7 @@ class Purger:
         self._interval_ms = interval_ms
         self._not_before = 0
         self._read: dict[TopicPartition, int] = {}
-        self._call: PendingAdminCall | None = None
+        self._deletion: PendingDeletion | None = None
 
     def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Mark records below committed offsets as deletable."""
@@ -33,8 +32,8 @@ class Purger:
 
     def work(self, now: int) -> None:
         """Delete records if due."""
-        is_in_flight = self._call is not None and not self._call.is_done
+        is_in_flight = self._deletion is not None and not self._deletion.is_done
         if self._read and now >= self._not_before and not is_in_flight:
             self._not_before = now + self._interval_ms
-            self._call = self.client.begin(delete_records(self._read), now)
+            self._deletion = self.client.delete_records(self._read, now)
             self._read = {}

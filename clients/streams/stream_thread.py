@@ -27,9 +27,7 @@ from enum import StrEnum
 
 from brokertwin.clients.client_loop import ClientLoop
 from brokertwin.clients.consumer_client import ConsumerClient
-from brokertwin.clients.consumer_coordinator import (
-    ClientMemberState,
-)
+from brokertwin.clients.consumer_coordinator import ClientMemberState
 from brokertwin.clients.consumer_events import (
     CommitFailed,
     ConsumerFailed,
@@ -414,22 +412,25 @@ class StreamThread:
         elif self.producer.producer.is_idle:
             self.producer.producer.linger()
             self._offsets = self._committable()
-            self._commit_id = self.consumer.coordinator.commit(now, self._offsets, waits=True)
+            self._commit_id = self.consumer.coordinator.commit(now, self._offsets, is_sync=True)
 
     def _committed(self, *, is_stored: bool) -> None:
         """Finish a commit, even if it failed.
 
         Revoked tasks are closed at once: their queued records belong to the new owner.
         """
-        self._is_committing = False
-        self._commit_id = None
         if is_stored:
             self._purger.committed(self._offsets)
             for task in self.tasks.values():
                 task.processed = 0
+        self._end_commit()
+        self._let_go()
+
+    def _end_commit(self) -> None:
+        self._is_committing = False
+        self._commit_id = None
         self._offsets = {}
         self._revoked.clear()
-        self._let_go()
         self.consumer.coordinator.is_held = False
 
     # Starting over
@@ -438,18 +439,12 @@ class StreamThread:
         """Close tasks and restart from the last commit."""
         self.restarts += 1
         self._is_starting_over = True
-        self._is_committing = False
-        self._commit_id = None
-        self._offsets = {}
-        self._revoked.clear()
-        self.consumer.coordinator.is_held = False
+        self._end_commit()
         self._backlog.clear()
         for task in self.tasks.values():
             self.restorer.forget(task.id)
         self.tasks.clear()
-        subscription = self.consumer.subscription
-        subscription.positions = dict.fromkeys(subscription.positions)
-        subscription.without_offset.clear()
+        self.consumer.subscription.forget_positions()
         self._start_over()
 
     def _start_over(self) -> None:

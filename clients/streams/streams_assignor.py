@@ -135,8 +135,8 @@ class _Leader:
         self._tasks = tasks
         self._subscriptions = subscriptions
         self._infos = {
-            member: decode_subscription_info(said.user_data or b"")
-            for member, said in subscriptions.items()
+            member: decode_subscription_info(subscription.user_data or b"")
+            for member, subscription in subscriptions.items()
         }
         group = group_of(counts, subscriptions)
         owned = {
@@ -178,7 +178,11 @@ class _Leader:
     def _is_free(self, task: TaskId, member: str) -> bool:
         """Whether no other member owns partitions of the task."""
         wanted = set(self._tasks[task])
-        others = (said.owned for other, said in self._subscriptions.items() if other != member)
+        others = (
+            subscription.owned
+            for other, subscription in self._subscriptions.items()
+            if other != member
+        )
         return not any(wanted.intersection(owned) for owned in others)
 
     def _by_host(self, given: Mapping[str, list[TaskId]]) -> dict[HostInfo, list[TopicPartition]]:

@@ -13,7 +13,7 @@ CLUSTER = snapshot({A: 1, B: 1})
 
 
 def accumulator(**config: int) -> Accumulator:
-    return Accumulator(checked(ProducerConfig(**config)), jitter=lambda: 0.5)
+    return Accumulator(checked(ProducerConfig(**config)), draw=lambda: 0.5)
 
 
 def record(size: int = 100) -> PendingRecord:
@@ -92,7 +92,7 @@ def test_a_retry_waits_longer_each_time_unless_the_leader_has_changed() -> None:
 
 
 def led_since(epoch: int) -> PartitionInfo:
-    return PartitionInfo(A, 0, 1, epoch)
+    return PartitionInfo(A, 1, epoch)
 
 
 def test_one_request_takes_one_batch_of_each_partition() -> None:

@@ -5,12 +5,8 @@ import pytest
 from brokertwin.clients.client_loop import Connected, Disconnected, ResponseReceived, Send
 from brokertwin.clients.consumer_client import COORDINATOR_NODE, ConsumerClient
 from brokertwin.clients.consumer_config import ConsumerConfig
-from brokertwin.clients.consumer_coordinator import (
-    ClientMemberState,
-)
-from brokertwin.clients.consumer_events import (
-    PartitionsAssigned,
-)
+from brokertwin.clients.consumer_coordinator import ClientMemberState
+from brokertwin.clients.consumer_events import PartitionsAssigned
 from brokertwin.clients.fetcher import FetchSettings
 from brokertwin.clients.network import Connect
 from brokertwin.clients.partitions import TopicPartition
@@ -135,7 +131,7 @@ def client() -> ConsumerClient:
     return made
 
 
-def spoken(*versions: tuple[int, int, int], error: int = 0) -> dict[str, object]:
+def offered(*versions: tuple[int, int, int], error: int = 0) -> dict[str, object]:
     keys = [{"apiKey": key, "minVersion": low, "maxVersion": high} for key, low, high in versions]
     return {"errorCode": error, "apiKeys": keys}
 
@@ -155,7 +151,7 @@ def greeted(made: ConsumerClient, body: dict[str, object], now: int = NOW) -> li
 
 @pytest.mark.parametrize(("newest", "version"), [(20, 13), (9, 9)])
 def test_requests_use_the_newest_common_version(newest: int, version: int) -> None:
-    sent = greeted(client(), spoken((3, 0, newest), (10, 0, 6)))
+    sent = greeted(client(), offered((3, 0, newest), (10, 0, 6)))
     assert {each.api: each.version for each in sent} == {
         "FIND_COORDINATOR": 6,
         "METADATA": version,
@@ -178,7 +174,7 @@ def test_the_newest_reported_features_apply(told: list[tuple[int, int]], level: 
     made = client()
     for at, (epoch, known) in enumerate(told):
         features = [{"name": "transaction.version", "maxVersionLevel": known, "minVersionLevel": 1}]
-        body = spoken((3, 0, 12)) | {
+        body = offered((3, 0, 12)) | {
             "finalizedFeaturesEpoch": epoch,
             "finalizedFeatures": features if epoch >= 0 else [],
         }
@@ -188,14 +184,14 @@ def test_the_newest_reported_features_apply(told: list[tuple[int, int]], level: 
 
 
 def test_an_older_broker_receives_a_second_api_versions_request() -> None:
-    body = spoken((18, 0, 2), error=Error.UNSUPPORTED_VERSION)
+    body = offered((18, 0, 2), error=Error.UNSUPPORTED_VERSION)
     (again,) = greeted(client(), body)
     assert (again.api, again.version) == ("API_VERSIONS", 2)
 
 
 def test_an_unsupported_api_is_reported_and_not_sent() -> None:
     made = client()
-    sent = greeted(made, spoken((3, 0, 12), (10, 0, 2)))
+    sent = greeted(made, offered((3, 0, 12), (10, 0, 2)))
     assert {each.api for each in sent} == {"METADATA"}
     assert made.unsupported == "FIND_COORDINATOR"
 

@@ -8,15 +8,8 @@ import pytest
 from brokertwin.clients.assignors.assign import AssignorName
 from brokertwin.clients.assignors.member import ConsumersOwn
 from brokertwin.clients.consumer_config import ConsumerConfig
-from brokertwin.clients.consumer_coordinator import (
-    ClassicMembership,
-    ClientMemberState,
-)
-from brokertwin.clients.consumer_events import (
-    CommitFailed,
-    ConsumerFailed,
-    PartitionsRevoked,
-)
+from brokertwin.clients.consumer_coordinator import ClassicMembership, ClientMemberState
+from brokertwin.clients.consumer_events import CommitFailed, ConsumerFailed, PartitionsRevoked
 from brokertwin.clients.consumer_requests import offset_fetch
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.subscription_state import SubscriptionState
@@ -201,14 +194,14 @@ def test_example_14_offsets_are_committed_before_a_rejoin() -> None:
 def test_example_15_a_commit_during_a_join_fails_as_rebalance_in_progress() -> None:
     net, (first,) = group_of(1)
     first.coordinator.state = ClientMemberState.PREPARING_REBALANCE
-    commit = first.coordinator.commit(net.now, {TopicPartition(TOPIC, 0): 5}, waits=True)
+    commit = first.coordinator.commit(net.now, {TopicPartition(TOPIC, 0): 5}, is_sync=True)
     assert first.coordinator.events == [CommitFailed(commit, Error.REBALANCE_IN_PROGRESS)]
 
 
-def commit_sent(net: GroupNetwork, member: Member, *, waits: bool) -> tuple[int, int]:
+def commit_sent(net: GroupNetwork, member: Member, *, is_sync: bool) -> tuple[int, int]:
     """A commit is under way: its own id, and its request's."""
     coordinator = member.coordinator
-    number = coordinator.commit(net.now, {TopicPartition(TOPIC, 0): 5}, waits=waits)
+    number = coordinator.commit(net.now, {TopicPartition(TOPIC, 0): 5}, is_sync=is_sync)
     coordinator.tick(net.now)
     (asked,) = [each for each in coordinator.take() if each.api == "OFFSET_COMMIT"]
     return number, asked.id
@@ -219,18 +212,18 @@ def refused(error: Error) -> OffsetCommitResponse:
     return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name=TOPIC, partitions=[part])])
 
 
-@pytest.mark.parametrize("waits", [True, False])
-def test_a_pending_commit_is_retried_after_backoff(waits: bool) -> None:
+@pytest.mark.parametrize("is_sync", [True, False])
+def test_a_pending_commit_is_retried_after_backoff(is_sync: bool) -> None:
     net, (first,) = group_of(1)
     coordinator = first.coordinator
-    number, request = commit_sent(net, first, waits=waits)
+    number, request = commit_sent(net, first, is_sync=is_sync)
     coordinator.on_response(net.now, request, refused(Error.COORDINATOR_LOAD_IN_PROGRESS))
     failed = CommitFailed(number, Error.COORDINATOR_LOAD_IN_PROGRESS)
-    assert coordinator.events == ([] if waits else [failed])
+    assert coordinator.events == ([] if is_sync else [failed])
     net.wait(1_000)
     coordinator.tick(net.now)
     again = [each for each in coordinator.take() if each.api == "OFFSET_COMMIT"]
-    assert len(again) == waits
+    assert len(again) == is_sync
 
 
 @pytest.mark.parametrize(
@@ -245,7 +238,7 @@ def test_an_unknown_member_error_of_a_commit_causes_a_rejoin(
     error: Error, state: ClientMemberState
 ) -> None:
     net, (first,) = group_of(1)
-    number, request = commit_sent(net, first, waits=False)
+    number, request = commit_sent(net, first, is_sync=False)
     first.coordinator.on_response(net.now, request, refused(error))
     assert first.coordinator.state is state
     assert CommitFailed(number, error) in first.coordinator.events

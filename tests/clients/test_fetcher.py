@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from brokertwin.clients.fetcher import Fetcher, FetchSettings, OffsetReset, Records
+from brokertwin.clients.fetcher import Fetcher, FetchSettings, OffsetReset, PendingFetch, Records
 from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionInfo
 from brokertwin.clients.partitions import Node, TopicPartition
 from brokertwin.clients.subscription_state import SubscriptionState
@@ -24,7 +24,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def snapshot(leader: int | None = 1) -> MetadataSnapshot:
-    partitions = {p: PartitionInfo(p, 0, leader, 5, (1,), (1,), ()) for p in (T0, T1)}
+    partitions = {p: PartitionInfo(p, leader, 5, (1,), (1,), ()) for p in (T0, T1)}
     return MetadataSnapshot(nodes={1: Node(1, "localhost", 9092)}, partitions=partitions)
 
 
@@ -35,6 +35,11 @@ def reader(**settings: Any) -> tuple[Fetcher, SubscriptionState]:
     for partition in (T0, T1):
         subscription.seek(partition, 0)
     return Fetcher(FetchSettings(**settings), subscription), subscription
+
+
+def fetches(fetcher: Fetcher, leader: int | None = 1) -> list[PendingFetch]:
+    wanted = fetcher.wanted(snapshot(leader), NOW)
+    return [fetcher.fetch(node, parts, VERSION) for node, parts in wanted.items()]
 
 
 def answer(fetcher: Fetcher, session: int, *offsets: int, code: int = 0) -> None:
@@ -52,22 +57,22 @@ def answer(fetcher: Fetcher, session: int, *offsets: int, code: int = 0) -> None
 
 def test_example_21_the_next_fetch_is_sent_after_the_last_buffered_record() -> None:
     fetcher, subscription = reader(max_poll_records=2)
-    (first,) = fetcher.requests(snapshot(), VERSION, NOW)
-    assert fetcher.requests(snapshot(), VERSION, NOW) == []
+    (first,) = fetches(fetcher)
+    assert fetches(fetcher) == []
     answer(fetcher, 9, 0, 1, 2, 3, 4)
     for expected, is_asked in ((["r0", "r1"], False), (["r2", "r3"], False), (["r4"], True)):
         assert [record for *_, record in fetcher.take()] == expected
-        assert bool(fetcher.requests(snapshot(), VERSION, NOW)) is is_asked
+        assert bool(fetches(fetcher)) is is_asked
     assert subscription.positions == {T0: 5, T1: 0}
     assert first.body.session_epoch == 0
 
 
 def test_example_22_a_session_continues_with_changed_partitions() -> None:
     fetcher, _ = reader()
-    fetcher.requests(snapshot(), VERSION, NOW)
+    fetches(fetcher)
     answer(fetcher, 9, 0, 1)
     fetcher.take()
-    (second,) = fetcher.requests(snapshot(), VERSION, NOW)
+    (second,) = fetches(fetcher)
     assert (second.body.session_id, second.body.session_epoch) == (9, 1)
     (topic,) = second.body.topics
     assert [(each.partition, each.fetch_offset) for each in topic.partitions] == [(0, 2)]
@@ -75,13 +80,13 @@ def test_example_22_a_session_continues_with_changed_partitions() -> None:
 
 def test_example_23_records_of_a_revoked_partition_are_dropped() -> None:
     fetcher, subscription = reader()
-    fetcher.requests(snapshot(), VERSION, NOW)
+    fetches(fetcher)
     answer(fetcher, 9, 0, 1)
     subscription.is_pending_revocation = True
     assert fetcher.take() == []
     assert subscription.positions[T0] == 0
     fetcher, subscription = reader()
-    fetcher.requests(snapshot(), VERSION, NOW)
+    fetches(fetcher)
     answer(fetcher, 9, 0, 1)
     subscription.assign([T1])
     assert fetcher.take() == []
@@ -89,17 +94,17 @@ def test_example_23_records_of_a_revoked_partition_are_dropped() -> None:
 
 def test_example_24_records_for_another_position_are_dropped() -> None:
     fetcher, subscription = reader()
-    fetcher.requests(snapshot(), VERSION, NOW)
+    fetches(fetcher)
     answer(fetcher, 9, 0, 1)
     subscription.seek(T0, 40)
     assert fetcher.take() == []
-    (again,) = fetcher.requests(snapshot(), VERSION, NOW)
+    (again,) = fetches(fetcher)
     assert again.body.topics[0].partitions[0].fetch_offset == 40
 
 
 def test_example_25_offset_out_of_range_applies_the_reset_policy() -> None:
     fetcher, subscription = reader(auto_offset_reset=OffsetReset.EARLIEST)
-    fetcher.requests(snapshot(), VERSION, NOW)
+    fetches(fetcher)
     answer(fetcher, 9, code=Error.OFFSET_OUT_OF_RANGE)
     ((node, request),) = fetcher.lookups(snapshot())
     assert fetcher.lookups(snapshot()) == []
@@ -113,20 +118,20 @@ def test_example_25_offset_out_of_range_applies_the_reset_policy() -> None:
 
 def test_example_26_a_missing_response_restarts_the_session_and_requests_metadata() -> None:
     fetcher, _ = reader()
-    fetcher.requests(snapshot(), VERSION, NOW)
+    fetches(fetcher)
     answer(fetcher, 9, 0)
     fetcher.take()
-    fetcher.requests(snapshot(), VERSION, NOW)
+    fetches(fetcher)
     fetcher.failed(1)
     assert fetcher.needs_metadata
-    (again,) = fetcher.requests(snapshot(), VERSION, NOW)
+    (again,) = fetches(fetcher)
     assert (again.body.session_id, again.body.session_epoch) == (9, 0)
     assert len(again.body.topics[0].partitions) == 2
 
 
 def test_a_missing_leader_requests_metadata() -> None:
     fetcher, _ = reader()
-    assert fetcher.requests(snapshot(None), VERSION, NOW) == []
+    assert fetches(fetcher, None) == []
     assert fetcher.needs_metadata
 
 
@@ -141,7 +146,7 @@ def test_an_unanswered_lookup_is_repeated() -> None:
 
 def test_another_leader_in_a_response_requests_metadata() -> None:
     fetcher, subscription = reader()
-    fetcher.requests(snapshot(), VERSION, NOW)
+    fetches(fetcher)
     answer(fetcher, 9, code=Error.NOT_LEADER_OR_FOLLOWER)
     assert fetcher.needs_metadata
     assert subscription.positions[T0] == 0
@@ -149,11 +154,11 @@ def test_another_leader_in_a_response_requests_metadata() -> None:
 
 def test_a_paused_partition_is_not_fetched_but_buffered_records_are_returned() -> None:
     fetcher, subscription = reader()
-    fetcher.requests(snapshot(), VERSION, NOW)
+    fetches(fetcher)
     subscription.paused.add(T0)
     answer(fetcher, 9, 0, 1)
     assert [record for *_, record in fetcher.take()] == ["r0", "r1"]
-    (second,) = fetcher.requests(snapshot(), VERSION, NOW)
+    (second,) = fetches(fetcher)
     assert [(each.topic, each.partitions) for each in second.body.forgotten_topics_data] == [
         ("t", [0])
     ]

@@ -3,7 +3,7 @@
 import pytest
 
 from brokertwin.clients.backoff import constant_backoff
-from brokertwin.clients.metadata import MetadataError, MetadataSettings, ProducerMetadata
+from brokertwin.clients.metadata import MetadataSettings, ProducerMetadata
 from brokertwin.clients.metadata_wait import (
     MetadataKnown,
     MetadataUnavailable,
@@ -172,16 +172,14 @@ def test_a_wake_up_without_a_new_version_keeps_waiting() -> None:
     assert wait.resume(100) == WaitFor(0, 59_900)
 
 
-def test_a_timeout_has_the_topic_error_as_cause() -> None:
+def test_a_nonexistent_topic_times_out() -> None:
     metadata = producer()
     wait = MetadataWait(metadata, "a", None, 200)
     wait.start(0)
     update(metadata, answer("a", error=Error.UNKNOWN_TOPIC_OR_PARTITION), now=100)
     assert isinstance(wait.resume(100), WaitFor)
     assert wait.resume(200) == MetadataUnavailable(
-        Error.REQUEST_TIMED_OUT,
-        "topic 'a' is not in the metadata after 200 ms",
-        Error.UNKNOWN_TOPIC_OR_PARTITION,
+        Error.REQUEST_TIMED_OUT, "topic 'a' is not in the metadata after 200 ms"
     )
 
 
@@ -199,13 +197,10 @@ def test_an_error_of_the_topic_ends_the_wait(error: Error) -> None:
     )
 
 
-def test_closing_and_a_fatal_error_end_the_wait() -> None:
+def test_closing_ends_the_wait() -> None:
     metadata = producer()
     wait = MetadataWait(metadata, "a", None, MAX_BLOCK_MS)
     wait.start(0)
-    metadata.fatal_error = MetadataError(Error.UNSUPPORTED_VERSION)
-    failed = wait.resume(10)
-    assert isinstance(failed, MetadataUnavailable) and failed.code == Error.UNSUPPORTED_VERSION
     metadata.close()
     closed = wait.resume(20)
     assert isinstance(closed, MetadataUnavailable) and closed.message == "the producer was closed"

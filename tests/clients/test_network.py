@@ -1,15 +1,10 @@
 """Poll timeouts, node choice and lost connections of the network client."""
 
+from brokertwin.clients.backoff import retry_backoff
 from brokertwin.clients.era import Era
-from brokertwin.clients.metadata import (
-    Metadata,
-    MetadataError,
-    MetadataSettings,
-    ProducerMetadata,
-)
+from brokertwin.clients.metadata import Metadata, MetadataSettings, ProducerMetadata
 from brokertwin.clients.network import (
     Connect,
-    LostConnections,
     NetworkClient,
     NetworkSettings,
     RecoveryStrategy,
@@ -98,7 +93,7 @@ def test_a_response_without_brokers_is_a_failed_update() -> None:
     client = Client()
     client.connect(-1)
     version = client.metadata.update_version
-    assert client.on_metadata_response(-1, answer(), LATEST, NOW) == []
+    client.on_metadata_response(-1, answer(), LATEST, NOW)
     assert client.metadata.update_version == version
     assert (client.metadata.attempts, client.poll(FOREVER, NOW).metadata_timeout_ms) == (1, 80)
 
@@ -166,23 +161,17 @@ def test_a_connection_lost_while_an_update_is_due_is_a_failed_update() -> None:
     assert client.metadata.attempts == 1
 
 
-def test_a_failed_authentication_is_reported() -> None:
-    client = Client(0)
-    client.connect(0)
-    denied = MetadataError(Error.CLUSTER_AUTHORIZATION_FAILED)
-    client.disconnected(0, NOW, denied)
-    assert client.metadata.take_fatal_error() == denied
-
-
 def test_overdue_responses_and_connections_time_out() -> None:
     client = Client(0, 1)
     client.connect(0)
     client.sent(0, 7, NOW)
     client.ready(client.metadata.snapshot.nodes[1], NOW)
-    assert client.expire(NOW + 8_000) == ([], [])
-    assert client.expire(NOW + 8_001) == LostConnections([1], [])
-    assert client.expire(NOW + 30_000) == ([], [])
-    assert client.expire(NOW + 30_001) == LostConnections([0], [7])
+    assert client.overdue(NOW + 8_000) == []
+    assert client.overdue(NOW + 8_001) == [1]
+    assert client.disconnected(1, NOW + 8_001) == []
+    assert client.overdue(NOW + 30_000) == []
+    assert client.overdue(NOW + 30_001) == [0]
+    assert client.disconnected(0, NOW + 30_001) == [7]
 
 
 def test_rebootstrap_restarts_from_the_configured_addresses() -> None:
@@ -212,7 +201,7 @@ def test_a_broker_may_request_a_rebootstrap() -> None:
 
 
 def test_consecutive_failures_increase_backoff_and_setup_timeout() -> None:
-    connections = NodeConnections()
+    connections = NodeConnections(retry_backoff(50, 1000), retry_backoff(10_000, 30_000))
     waits = []
     for _ in range(7):
         connections.connecting(0, NOW, 0.5)

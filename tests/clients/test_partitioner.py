@@ -21,7 +21,7 @@ BATCH = 1_000
 
 def snapshot(*leaders: int | None, nodes: tuple[int, ...] = (1,)) -> MetadataSnapshot:
     partitions = {
-        TopicPartition(TOPIC, at): PartitionInfo(TopicPartition(TOPIC, at), 0, leader, 0)
+        TopicPartition(TOPIC, at): PartitionInfo(TopicPartition(TOPIC, at), leader, 0)
         for at, leader in enumerate(leaders)
     }
     known = {node: Node(node, "localhost", 9091 + node) for node in nodes}
@@ -154,7 +154,7 @@ def test_unavailable_brokers_get_no_records_after_the_timeout(
         for _ in range(40):
             producer.offer(made.now, TOPIC, None, 100)
             made.run(100)
-        return len(producer.producer.queued(TopicPartition(TOPIC, away)))
+        return len(producer.producer.accumulator.queued(TopicPartition(TOPIC, away)))
 
     first, second = waiting(), waiting()
     assert first

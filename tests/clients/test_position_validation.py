@@ -4,7 +4,7 @@ from typing import Any
 
 from brokertwin.clients.consumer_client import ConsumerClient
 from brokertwin.clients.consumer_events import Truncated
-from brokertwin.clients.fetcher import Fetcher, FetchSettings, OffsetReset, Records
+from brokertwin.clients.fetcher import Fetcher, FetchSettings, OffsetReset, PendingFetch, Records
 from brokertwin.clients.fetching_client import ReaderClient
 from brokertwin.clients.metadata import Metadata, RequestAndVersion
 from brokertwin.clients.partitions import TopicPartition
@@ -86,9 +86,13 @@ class Reader:
         wanted = self.fetcher.wanted(self.metadata.snapshot, NOW)
         return {node: at[T0].fetch_offset for node, at in wanted.items()}
 
+    def fetch(self) -> PendingFetch:
+        ((node, wanted),) = self.fetcher.wanted(self.metadata.snapshot, NOW).items()
+        return self.fetcher.fetch(node, wanted, VERSION)
+
     def reads(self, records: Records) -> list[int]:
         """Fetch and return the offsets."""
-        (fetch,) = self.fetcher.requests(self.metadata.snapshot, VERSION, NOW)
+        fetch = self.fetch()
         topic = FetchableTopicResponse(
             topic="t", partitions=[FetchResponsePartitionData(partition_index=0)]
         )
@@ -186,7 +190,7 @@ def test_buffered_records_are_dropped_during_validation() -> None:
     reader = committed()
     reader.asks()
     reader.hears(epoch=5, end=20)
-    (fetch,) = reader.fetcher.requests(reader.metadata.snapshot, VERSION, NOW)
+    fetch = reader.fetch()
     topic = FetchableTopicResponse(
         topic="t", partitions=[FetchResponsePartitionData(partition_index=0)]
     )

@@ -22,7 +22,7 @@ LEADER, NEARBY = 1, 3
 
 def snapshot(*offline: int) -> MetadataSnapshot:
     partitions = {
-        each: PartitionInfo(each, 0, LEADER, 5, (1, 2, 3), (1, 2, 3), offline) for each in (T0, T1)
+        each: PartitionInfo(each, LEADER, 5, (1, 2, 3), (1, 2, 3), offline) for each in (T0, T1)
     }
     nodes = {each: Node(each, "localhost", 9092) for each in (1, 2, 3)}
     return MetadataSnapshot(nodes=nodes, partitions=partitions)
@@ -41,7 +41,8 @@ class Reader:
 
     def asks(self, *offline: int) -> dict[int, list[int]]:
         """Return the brokers to fetch from, with their partitions."""
-        fetches = self.fetcher.requests(snapshot(*offline), VERSION, self.now)
+        wanted = self.fetcher.wanted(snapshot(*offline), self.now)
+        fetches = [self.fetcher.fetch(node, parts, VERSION) for node, parts in wanted.items()]
         assert {each.body.rack_id for each in fetches} <= {"west"}
         return {each.node: sorted(at.partition for at in each.data.to_send) for each in fetches}
 

@@ -180,7 +180,7 @@ def test_a_newer_leader_in_the_response_is_used_at_once() -> None:
     )
     topic = TopicProduceResponse(name=A.topic, partition_responses=[answered])
     request = bench.requests[-1].request_id
-    bench.producer.receive(0, request, ProduceResponse(responses=[topic]))
+    bench.producer.on_response(0, request, ProduceResponse(responses=[topic]))
     assert bench.poll() == [OnWire(A, 0, 0, 1)]
     assert bench.requests[-1].node == 2
     assert MetadataWanted([A.topic]) in bench.events
@@ -199,7 +199,7 @@ def test_responses_with_topic_ids_are_decoded() -> None:
         topic_id=topic_id, partition_responses=[PartitionProduceResponse(index=0, base_offset=3)]
     )
     request = bench.requests[-1].request_id
-    bench.producer.receive(0, request, ProduceResponse(responses=[topic]))
+    bench.producer.on_response(0, request, ProduceResponse(responses=[topic]))
     assert bench.acked() == [1]
 
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from brokertwin.clients.producer import ProducerMachine
 from brokertwin.clients.producer_config import ProducerConfig, ProducerConfigError, checked
 
 
@@ -23,7 +22,7 @@ from brokertwin.clients.producer_config import ProducerConfig, ProducerConfigErr
 )
 def test_settings_that_conflict_are_refused(config: dict[str, Any], says: str) -> None:
     with pytest.raises(ProducerConfigError, match=says):
-        ProducerMachine(ProducerConfig(**config), jitter=lambda: 0.5)
+        checked(ProducerConfig(**config))
 
 
 @pytest.mark.parametrize(

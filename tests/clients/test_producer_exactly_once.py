@@ -150,13 +150,13 @@ BROKEN = {
     "not idempotent": World(FAULTY, config={**NEVER_TOO_OLD, "enable_idempotence": False}),
     "eight in flight": World(CROWDED, config={**NEVER_TOO_OLD, **EIGHT}),
     "eight in flight, renumbering as Kafka does": World(
-        CROWDED, config={**NEVER_TOO_OLD, **EIGHT, "rewrites_unanswered": True}
+        CROWDED, config={**NEVER_TOO_OLD, **EIGHT, "rewrites_unacknowledged": True}
     ),
     "what lies below is a duplicate, but a producer may begin anywhere": World(
         REFUSING, config=A_MINUTE, broker=SEEDS_SCHEME
     ),
     "renumbering as Kafka does when batches expire": World(
-        REFUSING, config={**A_MINUTE, "rewrites_unanswered": True}
+        REFUSING, config={**A_MINUTE, "rewrites_unacknowledged": True}
     ),
     "transactions that end before their records have": transactions(2, is_hasty=True),
     "transactions before KIP-890 of brokers that do not ask the coordinator": transactions(
@@ -236,7 +236,7 @@ OVERTAKEN = [
 def test_six_in_flight_exceed_the_brokers_five_batches() -> None:
     five = World([], config=NEVER_TOO_OLD)
     six = World([], config={**NEVER_TOO_OLD, **SIX})
-    as_kafka = World([], config={**NEVER_TOO_OLD, **SIX, "rewrites_unanswered": True})
+    as_kafka = World([], config={**NEVER_TOO_OLD, **SIX, "rewrites_unacknowledged": True})
     assert five.run(UNANSWERED) == []
     assert six.run(UNANSWERED) == [
         "nothing expired or was refused, but these failed: [1, 2, 3, 4, 5, 6]"
@@ -257,7 +257,7 @@ def test_kafkas_rule_loses_records_by_renumbering_at_once(
     schedule: Schedule, violation: str
 ) -> None:
     sizes = {"sizes": (50, 900), "max_message_bytes": 600}
-    as_kafka = World([], config={**NEVER_TOO_OLD, "rewrites_unanswered": True}, **sizes)
+    as_kafka = World([], config={**NEVER_TOO_OLD, "rewrites_unacknowledged": True}, **sizes)
     assert as_kafka.run(schedule) == [violation]
     ours = World([], config=NEVER_TOO_OLD, **sizes)
     assert ours.run(schedule) == []

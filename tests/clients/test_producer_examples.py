@@ -1,7 +1,7 @@
 """The worked examples 17 to 24 of the idempotent producer, with their numbers."""
 
 from brokertwin.clients.accumulator import Accumulator
-from brokertwin.clients.producer_batch import IdAndEpoch, PendingRecord, ProducerBatch
+from brokertwin.clients.producer_batch import NO_ID, IdAndEpoch, PendingRecord, ProducerBatch
 from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.clients.transaction_manager import EPOCH_MAX, IdState, Retry
 from brokertwin.state.core.errors import Error
@@ -130,7 +130,7 @@ def test_example_23_the_maximum_epoch_is_followed_by_a_new_id() -> None:
     bench.send()
     bench.answer(0, OUT_OF_ORDER)
     assert bench.manager.state is IdState.INITIALIZING
-    assert not bench.manager.id_and_epoch.is_valid
+    assert bench.manager.id_and_epoch == NO_ID
     assert len(bench.inits()) == 2
     assert bench.poll(100) == []
     bench.init_answer(InitProducerIdResponse(producer_id=5000, producer_epoch=0))
@@ -146,7 +146,7 @@ def queued(sequence: int) -> ProducerBatch:
 
 
 def test_example_24_a_batch_goes_back_in_sequence_order() -> None:
-    accumulator = Accumulator(ProducerConfig(), jitter=lambda: 0.5)
+    accumulator = Accumulator(ProducerConfig(), draw=lambda: 0.5)
     for sequence in (-1, 3, 1):
         accumulator.insert(queued(sequence))
     assert [batch.base_sequence for batch in accumulator.queued(A)] == [1, 3, -1]

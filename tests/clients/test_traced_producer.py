@@ -9,13 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from brokertwin.clients.client_loop import (
-    Action,
-    Connected,
-    NetworkEvent,
-    ResponseReceived,
-    Send,
-)
+from brokertwin.clients.client_loop import Action, Connected, NetworkEvent, ResponseReceived, Send
 from brokertwin.clients.era import Era
 from brokertwin.clients.eras import metadata_settings, producer_config
 from brokertwin.clients.messages import ProducerRecord, size_of

@@ -5,12 +5,7 @@ import pytest
 from brokertwin.clients.consumer_requests import Generation
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_batch import IdAndEpoch
-from brokertwin.clients.transaction_rules import (
-    BEFORE_KIP_890,
-    KIP_890,
-    TransactionRules,
-    rules_of,
-)
+from brokertwin.clients.transaction_rules import BEFORE_KIP_890, KIP_890, TransactionRules, rules_of
 from brokertwin.clients.transactions import (
     ProducerTransactions,
     TransactionManagerState,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokertwin.clients.client_loop import SPOKEN
+from brokertwin.clients.client_loop import SUPPORTED_VERSIONS
 from brokertwin.clients.consumer_requests import Generation
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_client import ProducerClient
@@ -347,8 +347,8 @@ def test_versions_of_the_other_protocol_are_never_sent(
     api: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A node of a cluster at level 2 that does not speak for it, such as an old proxy."""
-    oldest, newest = SPOKEN[api]
-    monkeypatch.setitem(SPOKEN, api, (oldest, newest - 1))
+    oldest, newest = SUPPORTED_VERSIONS[api]
+    monkeypatch.setitem(SUPPORTED_VERSIONS, api, (oldest, newest - 1))
     made = world(level=2)
     client = producer(made)
     of(client).begin()

@@ -11,18 +11,9 @@ import msgspec
 
 from brokertwin.clients.backoff import constant_backoff
 from brokertwin.clients.era import Era
-from brokertwin.clients.metadata import (
-    MetadataSettings,
-    ProducerMetadata,
-    RequestAndVersion,
-)
+from brokertwin.clients.metadata import MetadataSettings, ProducerMetadata, RequestAndVersion
 from brokertwin.clients.metadata_wait import MetadataKnown, MetadataWait, WaitFor
-from brokertwin.clients.network import (
-    Connect,
-    NetworkClient,
-    Poll,
-    SendMetadata,
-)
+from brokertwin.clients.network import Connect, NetworkClient, Poll, SendMetadata
 from brokertwin.clients.node_connections import UNLIMITED_MS
 from brokertwin.clients.partitions import Node, TopicPartition
 from brokertwin.state.core.wire.generated.metadata import MetadataResponse

@@ -8,10 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brokertwin.clients.assignors.assign import AssignorName
-from brokertwin.clients.consumer_events import (
-    CommitFailed,
-    PartitionsLost,
-)
+from brokertwin.clients.consumer_events import CommitFailed, PartitionsLost
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.zookeeper_consumer import ConsumerThread, ranges
 from brokertwin.simulation.zookeeper import SESSION_MS, Zoo
@@ -149,10 +146,10 @@ def test_example_35_with_the_group_protocol_its_commit_is_rejected() -> None:
     made.remove(paused)
     made.run(SESSION_MS + 10_000)
     assert at in other.subscription.assigned
-    other.coordinator.commit(made.now, {at: 50}, waits=False)
+    other.coordinator.commit(made.now, {at: 50}, is_sync=False)
     made.run(500)
     made.back(paused)
-    paused.coordinator.commit(made.now, {at: 11}, waits=False)
+    paused.coordinator.commit(made.now, {at: 11}, is_sync=False)
     made.run(2_000)
     kinds = [type(event) for event in paused.events()]
     assert CommitFailed in kinds

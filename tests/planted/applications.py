@@ -49,8 +49,8 @@ APPLICATIONS: tuple[Planted, ...] = (
         "lets-go-at-once",
         "of a task that was given back nothing more is worked on",
         "brokertwin.clients.streams.stream_thread",
-        "        self._revoked.clear()\n        self._let_go()\n",
-        "        self._revoked.clear()\n",
+        "        self._end_commit()\n        self._let_go()\n",
+        "        self._end_commit()\n",
     ),
     Planted(
         "restores-to-end",
@@ -84,8 +84,8 @@ APPLICATIONS: tuple[Planted, ...] = (
         "gives-up-positions",
         "a task that is begun again reads on from what is committed",
         "brokertwin.clients.streams.stream_thread",
-        "        subscription.positions = dict.fromkeys(subscription.positions)\n",
-        "",
+        "        self.consumer.subscription.forget_positions()\n",
+        "        self.consumer.subscription.without_offset.clear()\n",
     ),
     Planted(
         "gives-up-stores",

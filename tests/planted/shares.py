@@ -95,10 +95,9 @@ PLANTED_SHARES: tuple[Planted, ...] = (
         "share-client-waits",
         "what a member has got is accepted when it polls again, not when it comes",
         "brokertwin.clients.share_fetcher",
+        "                    self._buffered.append(_BufferedRecord(delivered, until))\n",
         "                    self._buffered"
-        ".append(_BufferedRecord(record, place, session, until))\n",
-        "                    self._buffered"
-        ".append(_BufferedRecord(record, place, session, until))\n"
+        ".append(_BufferedRecord(delivered, until))\n"
         "                    kept = session.acknowledged.setdefault(place, {})\n"
         "                    kept[offset] = AcknowledgeType.ACCEPT\n",
     ),

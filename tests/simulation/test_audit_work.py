@@ -4,13 +4,8 @@ from collections import Counter
 
 import pytest
 
-from brokertwin.simulation.audit_work import (
-    NO_GENERATION,
-    Work,
-    at_least_once,
-    in_steps,
-    once,
-)
+from brokertwin.clients.assignors.group import NO_GENERATION
+from brokertwin.simulation.audit_work import Work, at_least_once, in_steps, once
 from brokertwin.state.core.errors import Error
 
 SESSION_MS = 100

@@ -82,8 +82,8 @@ def test_only_effective_requests_are_counted(
     fault = FaultKind.REASSIGN if begin is Operator.reassign else FaultKind.ELECT
     for response in (None, received):
         begin(asks, Injection(0, fault, 0.5, 0), [1])
-        recording.on_response(recording.requests[-1]["id"], {"response": response})
-    recording.on_response("client/1", {})
+        recording.respond(recording.requests[-1]["id"], {"response": response})
+    recording.respond("client/1", {})
     assert heard == [(fault, where)]
     assert recording.passed_on == ["client/1"]
 

@@ -19,7 +19,8 @@ from brokertwin.clients.connect.connect_protocol import ConnectProtocol
 from brokertwin.clients.connect.file_stream import ConnectorKind
 from brokertwin.clients.connect.herder import Fail, Herder, StartWork, StopWork, WriteConfigs
 from brokertwin.clients.connect.work import ConnectTaskId
-from brokertwin.clients.connect.worker_coordinator import WorkerCoordinator, WorkerSettings
+from brokertwin.clients.connect.worker_config import WorkerConfig
+from brokertwin.clients.connect.worker_coordinator import WorkerCoordinator
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.timeline import Timeline
 from tests.support.bench_network import World
@@ -58,18 +59,16 @@ class Worker:
     def __init__(self, play: "ConnectWorld", name: str) -> None:
         self.name = name
         self.log = ConfigLog()
-        settings = WorkerSettings(
+        settings = WorkerConfig(
             group_id=GROUP,
-            url=f"http://{name}",
             connect_protocol=play.protocol,
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=HEARTBEAT_MS,
             rebalance_timeout_ms=REBALANCE_MS,
             scheduled_rebalance_max_delay_ms=DELAY_MS,
         )
-        self.client = play.world.log_client(
-            frozenset([CONFIGS]), coordinator=partial(WorkerCoordinator, settings)
-        )
+        made = partial(WorkerCoordinator, settings, f"http://{name}")
+        self.client = play.world.log_client(frozenset([CONFIGS]), coordinator=made)
         coordinator = self.client.coordinator
         assert isinstance(coordinator, WorkerCoordinator)
         self.coordinator = coordinator

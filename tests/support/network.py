@@ -20,7 +20,6 @@ import msgspec
 
 from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionInfo
 from brokertwin.clients.partitions import Node, TopicPartition
-from brokertwin.clients.producer import ProducerMachine
 from brokertwin.clients.producer_config import INT32_MAX, ProducerConfig
 from brokertwin.clients.producer_events import (
     ConnectionStalled,
@@ -35,6 +34,7 @@ from brokertwin.state.core.wire.generated.init_producer_id import InitProducerId
 from brokertwin.state.core.wire.generated.produce import ProduceRequest, ProduceResponse
 from brokertwin.state.logs import log as logs
 from tests.support.machine import Bench
+from tests.support.standalone_producer import StandaloneProducer
 
 PRODUCE, PRODUCE_VERSION = "PRODUCE", 12
 INIT, INIT_VERSION = "INIT_PRODUCER_ID", 5
@@ -116,7 +116,7 @@ class Network:
     ) -> None:
         self.bench = Bench(brokers=BROKERS, **(broker or {}))
         topic_id = self.bench.topic(TOPIC, PARTITIONS, max_message_bytes=str(max_message_bytes))
-        self.producer = ProducerMachine(config, jitter=lambda: 0.5)
+        self.producer = StandaloneProducer(config)
         self.sizes = sizes
         self.is_shuffled = is_shuffled
         self.injected: Counter[str] = Counter()
@@ -343,16 +343,14 @@ class Network:
     def _take(self, answer: Answer) -> None:
         kind = ProduceResponse if "responses" in answer.body else InitProducerIdResponse
         response = msgspec.convert(answer.body, kind)
-        self.producer.receive(self.now, answer.outgoing.request_id, response)
+        self.producer.on_response(self.now, answer.outgoing.request_id, response)
 
     def _learn(self) -> None:
         answer = self.bench.request("METADATA", 12, {"topics": [{"name": TOPIC}]})
         partitions = {}
         for known in answer["topics"][0]["partitions"]:
             where = TopicPartition(TOPIC, known["partitionIndex"])
-            partitions[where] = PartitionInfo(
-                where, known["errorCode"], known["leaderId"], known["leaderEpoch"]
-            )
+            partitions[where] = PartitionInfo(where, known["leaderId"], known["leaderEpoch"])
         nodes = {b["nodeId"]: Node(b["nodeId"], b["host"], b["port"]) for b in answer["brokers"]}
         self.producer.update_metadata(
             MetadataSnapshot(nodes=nodes, partitions=partitions, topic_ids={TOPIC: self._topic_id})

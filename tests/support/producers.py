@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionInfo
 from brokertwin.clients.partition_sequences import PartitionSequences
 from brokertwin.clients.partitions import Node, TopicPartition
-from brokertwin.clients.producer import ProducerMachine
 from brokertwin.clients.producer_batch import ProducerBatch
 from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.clients.producer_events import Event, RecordAcked, RecordFailed
@@ -27,6 +26,7 @@ from brokertwin.state.core.wire.generated.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from tests.support.standalone_producer import StandaloneProducer
 
 A = TopicPartition("orders", 0)
 B = TopicPartition("orders", 1)
@@ -38,8 +38,7 @@ def snapshot(leaders: dict[TopicPartition, int], **topic_ids: str) -> MetadataSn
     return MetadataSnapshot(
         nodes={node: Node(node, "localhost", 9092) for node in leaders.values()},
         partitions={
-            partition: PartitionInfo(partition, 0, leader, 0)
-            for partition, leader in leaders.items()
+            partition: PartitionInfo(partition, leader, 0) for partition, leader in leaders.items()
         },
         topic_ids=topic_ids,
     )
@@ -65,7 +64,7 @@ class ProducerBench:
 
     def __init__(self, leaders: dict[TopicPartition, int] | None = None, **config: Any) -> None:
         config.setdefault("linger_ms", 0)
-        self.producer = ProducerMachine(ProducerConfig(**config), jitter=lambda: 0.5)
+        self.producer = StandaloneProducer(ProducerConfig(**config))
         led = leaders or {A: 1, B: 1}
         self.now = 0
         self.requests: list[SenderRequest] = []
@@ -91,7 +90,7 @@ class ProducerBench:
         """Answers the last InitProducerId, and polls."""
         if isinstance(response, Error):
             response = InitProducerIdResponse(error_code=response)
-        self.producer.receive(self.now, self.inits()[-1].request_id, response)
+        self.producer.on_response(self.now, self.inits()[-1].request_id, response)
         self.poll()
 
     def inits(self) -> list[SenderRequest]:
@@ -135,7 +134,7 @@ class ProducerBench:
         topic = TopicProduceResponse(
             name=batch.topic_partition.topic, partition_responses=[answered]
         )
-        self.producer.receive(self.now, outgoing.request_id, ProduceResponse(responses=[topic]))
+        self.producer.on_response(self.now, outgoing.request_id, ProduceResponse(responses=[topic]))
         if polls:
             self.poll()
 
@@ -151,7 +150,7 @@ class ProducerBench:
 
     def waiting(self, partition: TopicPartition = A) -> list[int]:
         """The base sequences of the batches in the queue, -1 for those without."""
-        return [batch.base_sequence for batch in self.producer.queued(partition)]
+        return [batch.base_sequence for batch in self.producer.accumulator.queued(partition)]
 
 
 def _on_wire(batch: ProducerBatch) -> OnWire:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokertwin.clients.client_loop import RESPONSES, SPOKEN
+from brokertwin.clients.client_loop import RESPONSES, SUPPORTED_VERSIONS
 from brokertwin.clients.consumer_requests import Generation
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_config import ProducerConfig
@@ -182,9 +182,9 @@ class TransactionalNetwork(Network):
         if request is None:
             return
         _, allowed = self.transactions.rules.versions.get(request.api, (0, NEWEST))
-        version = min(SPOKEN[request.api][1], allowed)
+        version = min(SUPPORTED_VERSIONS[request.api][1], allowed)
         node = request.to.id if request.to is not None else BROKERS[0]
-        request_id = self.producer._sender._requests.next_id()
+        request_id = self.producer._requests.next_id()
         self._apis[request_id] = request.api, version
         self._under_way = UnderWay(request_id, node, self.now)
         outgoing = SenderRequest(request_id, node, request.body, [])  # type: ignore[arg-type]
@@ -195,7 +195,7 @@ class TransactionalNetwork(Network):
         if outgoing.request_id in self._apis:
             return self._apis[outgoing.request_id]
         _, newest = self.transactions.rules.versions[PRODUCE]
-        api = PRODUCE, min(SPOKEN[PRODUCE][1], newest)
+        api = PRODUCE, min(SUPPORTED_VERSIONS[PRODUCE][1], newest)
         return self._apis.setdefault(outgoing.request_id, api)
 
     def _asked(self, wire: Wire, request: Sent) -> dict[str, Any]:

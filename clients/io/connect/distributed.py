@@ -31,7 +31,7 @@ from brokertwin.clients.connect.herder import (
 from brokertwin.clients.connect.offsets import WorkStatus, status_record
 from brokertwin.clients.connect.work import ConnectTaskId
 from brokertwin.clients.connect.worker_config import Support, WorkerConfig
-from brokertwin.clients.connect.worker_coordinator import WorkerCoordinator, WorkerSettings
+from brokertwin.clients.connect.worker_coordinator import WorkerCoordinator
 from brokertwin.clients.driver import ClientDriver
 from brokertwin.clients.io.connect.fencing import Fencing
 from brokertwin.clients.io.connect.logs import create_topics, read_places
@@ -51,19 +51,6 @@ from brokertwin.state.core.errors import error_name
 TURN_MS = 50
 WRITE_MS = 30_000
 LEAVE_MS = 5_000
-
-
-def worker_settings(config: WorkerConfig, url: str) -> WorkerSettings:
-    """The membership settings of a worker."""
-    return WorkerSettings(
-        group_id=config.group_id,
-        url=url,
-        connect_protocol=config.connect_protocol,
-        session_timeout_ms=config.session_timeout_ms,
-        heartbeat_interval_ms=config.heartbeat_interval_ms,
-        rebalance_timeout_ms=config.rebalance_timeout_ms,
-        scheduled_rebalance_max_delay_ms=config.scheduled_rebalance_max_delay_ms,
-    )
 
 
 class DistributedWorker:
@@ -86,6 +73,15 @@ class DistributedWorker:
         self._store = TopicStore(kafka, config.offset_storage_topic, is_committed=self._is_exact)
         self._reported_failures: set[ConnectTaskId] = set()
         self._fencing = Fencing(overridden(kafka, "producer."), config)
+        url = f"http://{socket.gethostname()}/{os.getpid()}"
+        self._client = LogClient(
+            frozenset([config.config_storage_topic]),
+            random.random,
+            coordinator=partial(WorkerCoordinator, config, url),
+        )
+        coordinator = self._client.coordinator
+        assert isinstance(coordinator, WorkerCoordinator)
+        self._herder = Herder(coordinator, self.log, is_exact=self._is_exact)
 
     def run(self, is_over: Callable[[], bool], look: Callable[[Threads], None]) -> None:
         """Run until `is_over`; calls `look` repeatedly.
@@ -93,16 +89,8 @@ class DistributedWorker:
         Raises TaskError, KafkaException.
         """
         create_topics(self._kafka, self._config)
-        settings = worker_settings(self._config, f"http://{socket.gethostname()}/{os.getpid()}")
-        client = LogClient(
-            frozenset([self._config.config_storage_topic]),
-            random.random,
-            coordinator=partial(WorkerCoordinator, settings),
-        )
+        client, coordinator = self._client, self._herder.coordinator
         client.metadata.bootstrap(addresses_to(self._kafka), monotonic_ms())
-        coordinator = client.coordinator
-        assert isinstance(coordinator, WorkerCoordinator)
-        herder = Herder(coordinator, self.log, is_exact=self._is_exact)
         client_id = f"connect-{self.worker_id}"
         with (
             closing(SocketNetwork(self._kafka, client_id)) as network,
@@ -110,52 +98,48 @@ class DistributedWorker:
         ):
             driver = ClientDriver(client, network, monotonic_ms)
             while not is_over():
-                self._turn(client, driver, herder, producer)
+                self._turn(driver, producer)
                 look(self.threads)
                 if coordinator.fatal is not None:
                     code = coordinator.fatal
                     raise TaskError(f"the group failed: {code} {error_name(code)}")
-            self._end(herder, driver, producer, look)
+            self._end(driver, producer, look)
             client.close(driver.now)
             driver.turn(0)
             driver.turn_until(lambda: client.is_quiet, LEAVE_MS)
 
-    def _turn(
-        self, client: LogClient, driver: ClientDriver, herder: Herder, producer: Producer
-    ) -> None:
-        for _, offset, message in client.poll(driver.now):
+    def _turn(self, driver: ClientDriver, producer: Producer) -> None:
+        for _, offset, message in self._client.poll(driver.now):
             self.log.take(offset, message.key, message.value)
-        herder.coordinator.known = self.log.known
-        if client.is_at_end and not herder.coordinator.is_ready:
-            herder.coordinator.is_ready = True
+        coordinator = self._herder.coordinator
+        coordinator.known = self.log.known
+        if self._client.is_at_end and not coordinator.is_ready:
+            coordinator.is_ready = True
             self._write_given(driver, producer)
-        self._look_after_ended(herder, producer)
-        self._do(herder.tick(), herder, driver, producer)
+        self._look_after_ended(producer)
+        self._do(self._herder.tick(), driver, producer)
         for connector, generation, error in self._fencing.ended():
             if error is None:
-                self._do(herder.fenced(connector, generation), herder, driver, producer)
+                self._do(self._herder.fenced(connector, generation), driver, producer)
             else:
-                herder.not_fenced(connector)
-                self._write_status(
-                    producer, herder, ConnectTaskId(connector, 0), WorkStatus.FAILED, error
-                )
+                self._herder.not_fenced(connector)
+                item = ConnectTaskId(connector, 0)
+                self._write_status(producer, item, WorkStatus.FAILED, error)
         producer.turn(0)
         driver.turn(TURN_MS)
 
-    def _do(
-        self, commands: Iterable[Command], herder: Herder, driver: ClientDriver, producer: Producer
-    ) -> None:
+    def _do(self, commands: Iterable[Command], driver: ClientDriver, producer: Producer) -> None:
         for command in commands:
             match command:
                 case StartWork(item, config):
                     self.threads.start(item, self._run_of(item, config))
-                    self._write_status(producer, herder, item, WorkStatus.RUNNING)
+                    self._write_status(producer, item, WorkStatus.RUNNING)
                 case StopWork(item):
                     self.threads.stop(item)
                 case WriteConfigs(records):
                     self._write(driver, producer, records)
                 case Fail(item, reason):
-                    self._write_status(producer, herder, item, WorkStatus.FAILED, reason)
+                    self._write_status(producer, item, WorkStatus.FAILED, reason)
                 case Fence(connector, generation, tasks):
                     self._fencing.begin(connector, generation, tasks)
 
@@ -179,26 +163,21 @@ class DistributedWorker:
             code = failed[0].error
             raise TaskError(f"could not write to {topic}: {code} {error_name(code)}")
 
-    def _look_after_ended(self, herder: Herder, producer: Producer) -> None:
+    def _look_after_ended(self, producer: Producer) -> None:
         for item in self.threads.ended():
             self._reported_failures.discard(item)
-            herder.stopped(item)
-            self._write_status(producer, herder, item, WorkStatus.UNASSIGNED)
+            self._herder.stopped(item)
+            self._write_status(producer, item, WorkStatus.UNASSIGNED)
         for item, trace in list(self.threads.failed.items()):
             if item not in self._reported_failures:
                 self._reported_failures.add(item)
-                self._write_status(producer, herder, item, WorkStatus.FAILED, trace)
+                self._write_status(producer, item, WorkStatus.FAILED, trace)
 
     def _write_status(
-        self,
-        producer: Producer,
-        herder: Herder,
-        item: ConnectTaskId,
-        state: WorkStatus,
-        trace: str | None = None,
+        self, producer: Producer, item: ConnectTaskId, state: WorkStatus, trace: str | None = None
     ) -> None:
         """Write to the status topic without waiting."""
-        generation = herder.coordinator.generation.id
+        generation = self._herder.coordinator.generation.id
         record = status_record(
             item, state, worker_id=self.worker_id, generation=generation, trace=trace
         )
@@ -234,17 +213,13 @@ class DistributedWorker:
         return log.generations.get(connector) == generation
 
     def _end(
-        self,
-        herder: Herder,
-        driver: ClientDriver,
-        producer: Producer,
-        look: Callable[[Threads], None],
+        self, driver: ClientDriver, producer: Producer, look: Callable[[Threads], None]
     ) -> None:
         """Stop all work; stays a group member while waiting."""
-        for item in list(herder.running):
+        for item in list(self._herder.running):
             self.threads.stop(item)
         while not self.threads.is_empty:
-            self._look_after_ended(herder, producer)
+            self._look_after_ended(producer)
             look(self.threads)
             driver.turn(0)
             producer.turn(TURN_MS)

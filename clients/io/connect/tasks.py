@@ -20,9 +20,7 @@ from brokertwin.clients.connect.converters import TextLine, decode_value, encode
 from brokertwin.clients.connect.file_stream import FileStream
 from brokertwin.clients.connect.submitted_records import SubmittedRecords
 from brokertwin.clients.consumer_config import ConsumerConfig
-from brokertwin.clients.consumer_events import (
-    ConsumerFailed,
-)
+from brokertwin.clients.consumer_events import ConsumerFailed
 from brokertwin.clients.fetcher import FetchSettings, OffsetReset
 from brokertwin.clients.io.connect.logs import create_topic
 from brokertwin.clients.io.connect.stores import Store
@@ -107,7 +105,7 @@ def run_source(
     """Send the lines of a file at least once. Raises TaskError, OSError."""
     create_topic(kafka, stream.topics[0])
     reader = LineReader(Path(stream.file), store.position(stream))
-    submitted: SubmittedRecords[int] = SubmittedRecords()
+    submitted = SubmittedRecords()
 
     def settle(results: list[RecordAcked | RecordFailed]) -> None:
         _raise_failed(results)
@@ -136,7 +134,7 @@ def _store(
     producer: Producer,
     store: Store,
     stream: FileStream,
-    submitted: SubmittedRecords[int],
+    submitted: SubmittedRecords,
     settle: Callable[[list[RecordAcked | RecordFailed]], None],
 ) -> None:
     position = submitted.committable()
@@ -151,7 +149,7 @@ def run_exactly_once(
     transactional_id: str,
     is_over: IsOver,
     moved: Moved,
-    is_current: Callable[[], bool] = lambda: True,
+    is_current: Callable[[], bool],
 ) -> None:
     """Send the lines of a file exactly once for read_committed consumers.
 

@@ -46,9 +46,8 @@ class Threads:
 
     def ended(self) -> list[ConnectTaskId]:
         """Return the stopped tasks that ended since the last call."""
-        found = [
-            item for item, over in self._over.items() if over.is_set() and not self._is_alive(item)
-        ]
+        alive = {item for item, thread in self._threads.items() if thread.is_alive()}
+        found = [item for item, over in self._over.items() if over.is_set() and item not in alive]
         for item in found:
             del self._over[item]
             self._threads.pop(item, None)
@@ -70,9 +69,6 @@ class Threads:
     def is_empty(self) -> bool:
         """Whether no work is left, failed work included."""
         return not self._over
-
-    def _is_alive(self, item: ConnectTaskId) -> bool:
-        return item in self._threads and self._threads[item].is_alive()
 
     def _run(self, item: ConnectTaskId, run: Run, over: threading.Event) -> None:
         try:

@@ -13,11 +13,10 @@ from brokertwin.clients.connect.connect_protocol import (
     encode_state,
 )
 from brokertwin.clients.connect.cooperative_assignor import ClusterAssignment, CooperativeAssignor
-from brokertwin.clients.connect.eager_assignor import assign_eagerly
-from brokertwin.clients.connect.leader import ConnectLeader, KnownConfigs
-from brokertwin.clients.connect.work import ConnectTaskId, work_of
+from brokertwin.clients.connect.leader import ConnectLeader, KnownConfigs, assign_eagerly
+from brokertwin.clients.connect.work import ConnectTaskId
 
-TWO_AND_TWO = work_of({"sink": 2, "source": 2})
+TWO_AND_TWO = KnownConfigs(0, {"sink": 2, "source": 2}).work
 
 
 def named(items: list[ConnectTaskId]) -> list[str]:
@@ -120,7 +119,7 @@ def test_example_4_a_worker_back_in_time_gets_its_tasks() -> None:
 
 def test_example_5_a_deleted_connector_is_revoked_at_once() -> None:
     group = two_workers()
-    group.work = work_of({"source": 2})
+    group.work = KnownConfigs(0, {"source": 2}).work
     found = group.rebalance(100)
     taken = {item for items in found.revoked.values() for item in items}
     assert taken == {ConnectTaskId("sink"), ConnectTaskId("sink", 0), ConnectTaskId("sink", 1)}
@@ -191,5 +190,5 @@ def test_encoded_assignments_and_states_are_decoded() -> None:
 
 
 def test_a_worker_lists_its_preferred_protocol_first() -> None:
-    assert ConnectProtocol.SESSIONED.spoken == ["sessioned", "compatible", "default"]
-    assert ConnectProtocol.EAGER.spoken == ["default"]
+    assert ConnectProtocol.SESSIONED.supported == ["sessioned", "compatible", "default"]
+    assert ConnectProtocol.EAGER.supported == ["default"]

@@ -11,13 +11,7 @@ import pytest
 
 from brokertwin.clients.assignors.assign import AssignorName
 from brokertwin.clients.consumer_config import GroupProtocol
-from tests.clients.io.test_consumer_members import (
-    fill,
-    gateway,
-    places,
-    shared,
-    topic_at,
-)
+from tests.clients.io.test_consumer_members import fill, gateway, places, shared, topic_at
 from tests.gateway.test_group_clients import poll_until
 from tests.support.kafka_tools import streams_command
 from tests.support.patience import PATIENCE_S

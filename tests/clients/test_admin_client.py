@@ -4,12 +4,7 @@ from typing import Any
 
 import pytest
 
-from brokertwin.clients.admin_calls import (
-    AdminOutcome,
-    LeaderRequest,
-    PendingAdminCall,
-    delete_records,
-)
+from brokertwin.clients.admin_client import LeaderRequest, PendingDeletion
 from brokertwin.clients.backoff import retry_backoff
 from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionInfo
 from brokertwin.clients.partitions import Node, TopicPartition
@@ -29,7 +24,7 @@ OFFSET = 7
 
 def snapshot(leaders: dict[TopicPartition, int] | None = None) -> MetadataSnapshot:
     partitions = {
-        each: PartitionInfo(each, 0, leader, 3)
+        each: PartitionInfo(each, leader, 3)
         for each, leader in (LEADERS if leaders is None else leaders).items()
     }
     nodes = {each: Node(each, "localhost", 9092) for each in (1, 2, 3)}
@@ -42,7 +37,7 @@ class Caller:
     def __init__(self, partitions: dict[TopicPartition, int] | None = None) -> None:
         self.now = NOW
         offsets = dict.fromkeys(LEADERS if partitions is None else partitions, OFFSET)
-        self.call = PendingAdminCall(delete_records(offsets), NOW + TIMEOUT_MS, lambda: 0.5)
+        self.call = PendingDeletion(offsets, NOW + TIMEOUT_MS, lambda: 0.5)
 
     def requests(self, known: MetadataSnapshot | None = None) -> list[LeaderRequest]:
         return self.call.requests(self.now, snapshot() if known is None else known)
@@ -71,10 +66,7 @@ def test_partitions_with_the_same_leader_share_a_request() -> None:
     assert not caller.call.is_done
     caller.respond(second)
     assert caller.call.is_done
-    outcomes = caller.call.results.items()
-    assert {partition: outcome.value.low_watermark for partition, outcome in outcomes} == (
-        dict.fromkeys(LEADERS, OFFSET)
-    )
+    assert caller.call.results == dict.fromkeys(LEADERS, Error.NONE)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +111,7 @@ def test_fatal_error_ends_a_partition() -> None:
     caller.respond(first, Error.OFFSET_OUT_OF_RANGE)
     caller.respond(second)
     assert caller.call.is_done
-    assert caller.call.results[T0].error is Error.OFFSET_OUT_OF_RANGE
+    assert caller.call.results[T0] is Error.OFFSET_OUT_OF_RANGE
 
 
 def test_request_without_a_response_is_retried_with_new_metadata() -> None:
@@ -138,9 +130,9 @@ def test_timeout_ends_the_open_partitions() -> None:
     caller.now += TIMEOUT_MS
     assert caller.requests() == []
     assert caller.call.is_done
-    assert caller.call.results[T1] == AdminOutcome(Error.REQUEST_TIMED_OUT)
+    assert caller.call.results[T1] is Error.REQUEST_TIMED_OUT
     caller.respond(second)
-    assert caller.call.results[T1] == AdminOutcome(Error.REQUEST_TIMED_OUT)
+    assert caller.call.results[T1] is Error.REQUEST_TIMED_OUT
 
 
 def test_call_without_partitions_is_done_at_once() -> None:

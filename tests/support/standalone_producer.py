@@ -1,4 +1,4 @@
-"""In-flight requests of a producer: node availability and load.
+"""A producer without a client loop, which counts its own requests.
 
 Source: seed 002; `InFlightRequests` and `NetworkClient.leastLoadedNode` in Kafka. The caller has
 the connections. It opens one with the first request to a node, so a node counts as connecting until
@@ -6,56 +6,38 @@ its first response. The caller reports closed connections. Kafka breaks ties bet
 random; here the lowest id wins.
 """
 
-from collections.abc import Callable
-from typing import Protocol
-
-from brokertwin.clients.backoff import ExponentialBackoff
+from brokertwin.clients.backoff import retry_backoff
+from brokertwin.clients.metadata_snapshot import MetadataSnapshot
 from brokertwin.clients.node_connections import ConnectionState, NodeConnections
+from brokertwin.clients.producer import ProducerMachine
+from brokertwin.clients.producer_config import ProducerConfig
 
-Jitter = Callable[[], float]
-"""Returns a number in [0, 1)."""
-
-
-class Requests(Protocol):
-    """The nodes, as a sender needs them (see `clients/producer_client.py`)."""
-
-    def next_id(self) -> int:
-        """Return the id of the next request."""
-
-    def set_nodes(self, nodes: list[int]) -> None:
-        """Set the current nodes."""
-
-    def may_send(self, node: int, now: int) -> bool:
-        """Whether a node accepts another request."""
-
-    def least_loaded(self, now: int) -> int | None:
-        """The least loaded node; None if no node accepts a request."""
-
-    def sent(self, node: int, request_id: int, now: int) -> None:
-        """Track a request."""
-
-    def on_response(self, node: int, request_id: int) -> None:
-        """Mark a request as done."""
-
-    def disconnected(self, node: int, now: int) -> list[int]:
-        """Handle a closed connection; returns its requests."""
-
-    def deadlines(self, now: int) -> list[int]:
-        """Return when refusing nodes may accept requests again."""
+HALF = 0.5
+"""Selects no jitter."""
 
 
-class InFlightRequests:
+class StandaloneProducer(ProducerMachine):
+    """One producer, and the nodes of its metadata."""
+
+    def __init__(self, config: ProducerConfig) -> None:
+        self._nodes = _InFlightRequests(config.max_in_flight_requests_per_connection)
+        super().__init__(config, lambda: HALF, self._nodes)
+
+    def update_metadata(self, cluster: MetadataSnapshot) -> None:
+        super().update_metadata(cluster)
+        self._nodes.set_nodes(list(cluster.nodes))
+
+
+class _InFlightRequests:
     """Request ids by node, in order. Times are ms on the caller's clock."""
 
-    def __init__(self, in_flight_max: int, reconnect: ExponentialBackoff, jitter: Jitter) -> None:
+    def __init__(self, in_flight_max: int) -> None:
         self._last_id = 0
         self._in_flight_max = in_flight_max
-        self._connections = NodeConnections(reconnect)
-        self._jitter = jitter
+        self._connections = NodeConnections(retry_backoff(50, 1000), retry_backoff(10_000, 30_000))
         self._nodes: dict[int, list[int]] = {}
 
     def next_id(self) -> int:
-        """Return the id of the next request."""
         self._last_id += 1
         return self._last_id
 
@@ -65,7 +47,6 @@ class InFlightRequests:
         self._nodes = {node: self._nodes.get(node, []) for node in sorted({*busy, *nodes})}
 
     def may_send(self, node: int, now: int) -> bool:
-        """Whether a node accepts another request."""
         requests = self._nodes.get(node)
         if requests is None or len(requests) >= self._in_flight_max:
             return False
@@ -80,25 +61,22 @@ class InFlightRequests:
         return min(able, key=lambda node: (len(self._nodes[node]), node), default=None)
 
     def sent(self, node: int, request_id: int, now: int) -> None:
-        """Track a request."""
         if self._connections.state(node) is None or self._is_down(node):
-            self._connections.connecting(node, now, self._jitter())
+            self._connections.connecting(node, now, HALF)
         self._nodes[node].append(request_id)
 
     def on_response(self, node: int, request_id: int) -> None:
-        """Mark a request as done."""
         if not self._connections.is_ready(node):
-            self._connections.ready(node, self._jitter())
+            self._connections.ready(node, HALF)
         self._nodes[node].remove(request_id)
 
     def disconnected(self, node: int, now: int) -> list[int]:
-        """Handle a closed connection; returns its requests."""
         if self._connections.state(node) is not None:
-            self._connections.disconnected(node, now, self._jitter())
-        unanswered = self._nodes.get(node, [])
-        if unanswered:
+            self._connections.disconnected(node, now, HALF)
+        lost = self._nodes.get(node, [])
+        if lost:
             self._nodes[node] = []
-        return unanswered
+        return lost
 
     def deadlines(self, now: int) -> list[int]:
         """Return when closed connections may be reopened."""
