@@ -13,7 +13,7 @@ class JobExchanges(NamedTuple):
     """Rows of `requests` by partition and offset, and values of `responses` by event id."""
 
     requests: list[TopicRow]
-    answers: dict[str, bytes | None]
+    responses_by_id: dict[str, bytes | None]
 
 
 def read(
@@ -31,5 +31,7 @@ def read(
     """
     requests = list(read_all(client, full_name(prefix, REQUESTS), None, observe))
     responses = read_all(client, full_name(prefix, outputs.RESPONSES), None, observe)
-    answers = {row.id: row.value for row in without_repeats(responses)}
-    return JobExchanges(sorted(requests, key=lambda row: (row.partition, row.offset)), answers)
+    responses_by_id = {row.id: row.value for row in without_repeats(responses)}
+    return JobExchanges(
+        sorted(requests, key=lambda row: (row.partition, row.offset)), responses_by_id
+    )

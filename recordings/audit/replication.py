@@ -24,7 +24,7 @@ def led(history: EntityHistory) -> Iterator[AuditFinding]:
         yield finding._replace(what=f"{count} of the leader; last: {last}.")
 
 
-def told(history: EntityHistory) -> Iterator[AuditFinding]:
+def differing(history: EntityHistory) -> Iterator[AuditFinding]:
     """High watermarks that leaders told and the rule does not give, without a reason."""
     for finding in _grouped(history, "hw-differs"):
         count, first = counted(finding.total, "high watermark"), finding.evidence[0].said
@@ -47,4 +47,4 @@ def _grouped(history: EntityHistory, kind: str) -> Iterator[AuditFinding]:
         yield AuditFinding(kind, severity, subject, "", found[0].advice, evidence)
 
 
-FINDERS = (shrunk, led, told, early)
+FINDERS = (shrunk, led, differing, early)

@@ -39,8 +39,8 @@ def explained(exchanges: Sequence[Exchange], place: str) -> list[TimelineEntry]:
     session = found.body().get("sessionId", NONE) if found.api == "FETCH" else 0
     if session:
         stories.append(SessionTimeline(recording, str(session)).story())
-    told = [entry for story in stories for entry in story if entry.id == wanted]
-    if told:
-        return [entry for place, entry in enumerate(told) if entry not in told[:place]]
+    entries = [entry for story in stories for entry in story if entry.id == wanted]
+    if entries:
+        return [entry for place, entry in enumerate(entries) if entry not in entries[:place]]
     codes = dict.fromkeys(bodies.errors(found.response))
     return [TimelineEntry.of(found, "", [], [TimelineError(code) for code in codes])]

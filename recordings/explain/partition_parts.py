@@ -15,7 +15,7 @@ def parts_of(body: Any, topics: Collection[str], number: int) -> Iterator[dict[s
     """The objects of a body that are about a partition.
 
     Args:
-        body: a request or an answer.
+        body: a request or a response.
         topics: what names the topic: its name, its id.
         number: the partition's.
     """

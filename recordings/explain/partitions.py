@@ -74,10 +74,12 @@ class PartitionTimeline:
         self._samples = [each for each in replication.samples if self._is_mine(each)]
         self._at = _by_place(self._samples)
         self._led = _news(self._samples, lambda sample: sample.leader_epoch)
-        told = [each for each in replication.isr_samples if self._is_mine(each)]
-        self._in_sync = _news(told, lambda sample: sample.isr)
+        isr_samples = [each for each in replication.isr_samples if self._is_mine(each)]
+        self._in_sync = _news(isr_samples, lambda sample: sample.isr)
         self._changes = _by_place(each for each in replication.isr_changes if self._is_mine(each))
-        self._told = _by_place(each for each in replication.differences if self._is_mine(each))
+        self._differences = _by_place(
+            each for each in replication.differences if self._is_mine(each)
+        )
 
     def story(self) -> list[TimelineEntry]:
         """One entry for each exchange that changed the partition, wrote to it, or was refused."""
@@ -96,7 +98,7 @@ class PartitionTimeline:
             broker: f"{end} or later" if broker == known.led_by and known.end_is_least else str(end)
             for broker, end in known.log_ends.items()
         }
-        told = ", ".join(f"broker {broker} {end}" for broker, end in sorted(ends.items()))
+        listed = ", ".join(f"broker {broker} {end}" for broker, end in sorted(ends.items()))
         assumed = " (from a response, or assumed because the in-sync set is not recorded)"
         is_known = known.high_watermark != UNKNOWN
         how = assumed if known.is_assumed else " or later" if known.is_least else ""
@@ -110,7 +112,7 @@ class PartitionTimeline:
                 led = f"the recording does not show the leader of {self.key}"
         lines = [
             f"{led}; in sync are {_listed(known.in_sync)}",
-            f"log ends: {told or 'not recorded'}; high watermark {high_watermark}",
+            f"log ends: {listed or 'not recorded'}; high watermark {high_watermark}",
         ]
         return lines + [
             f"producer {each.batch.producer_id} epoch {each.batch.epoch} wrote last sequences"
@@ -139,7 +141,7 @@ class PartitionTimeline:
         ]
         notes = [
             *self._replicated(line.place),
-            *self._asked_for(line.place),
+            *self._requested(line.place),
             *self._changed(line.api, request, response, bool(codes)),
             *self._produced(line.place),
         ]
@@ -151,7 +153,7 @@ class PartitionTimeline:
         return TimelineEntry(*of, said, notes, refused)
 
     def _when(self, seen: RecordedExchange) -> float:
-        """When an exchange changed the partition, or was answered."""
+        """When an exchange changed the partition, or had its response."""
         samples = self._at.get(seen.line.place)
         return samples[0].time if samples else seen.made
 
@@ -166,16 +168,16 @@ class PartitionTimeline:
             moved += [f"broker {each} came" for each in sorted(set(sample.isr) - set(was_in))]
             yield ": ".join(filter(None, [f"in sync are {_listed(sample.isr)}", ", ".join(moved)]))
 
-    def _asked_for(self, place: str) -> Iterator[str]:
+    def _requested(self, place: str) -> Iterator[str]:
         """Requests of a leader to the controller; high watermarks that differ from the rule."""
         for change in self._changes.get(place, []):
             verb = "in" if change.is_added else "out"
             why = f", against the rule: {change.why}" if change.why else ""
             yield f"leader {change.leader} wants broker {change.broker} {verb}{why}"
-        for told in self._told.get(place, []):
-            if told.why == UNEXPLAINED:
-                by_rule = f"by the rule it is {told.derived}"
-                yield f"the high watermark {told.reported} was reported; {by_rule}"
+        for difference in self._differences.get(place, []):
+            if difference.why == UNEXPLAINED:
+                by_rule = f"by the rule it is {difference.derived}"
+                yield f"the high watermark {difference.reported} was reported; {by_rule}"
 
     def _changed(self, api: str, request: Any, response: Any, bad: bool) -> Iterator[str]:
         """Other changes of the partition's log in a response."""
@@ -220,13 +222,13 @@ class PartitionTimeline:
         if code in OF_LEADERS:
             led = self._latest(self._led, seen.made)
             parts = parts_of(request, self.topics, self.number)
-            asked = next((part.get("currentLeaderEpoch", UNKNOWN) for part in parts), UNKNOWN)
-            return _because_of_leader(code, seen.line.broker, asked, led)
+            requested = next((part.get("currentLeaderEpoch", UNKNOWN) for part in parts), UNKNOWN)
+            return _because_of_leader(code, seen.line.broker, requested, led)
         if code in TOO_FEW:
-            told = self._latest(self._in_sync, seen.made)
-            if told is None:
+            shown = self._latest(self._in_sync, seen.made)
+            if shown is None:
                 return ""
-            return f"In sync were {_listed(told.isr)} since {clock(told.time)} ({told.place})."
+            return f"In sync were {_listed(shown.isr)} since {clock(shown.time)} ({shown.place})."
         if code in OF_PRODUCERS:
             found, topic = self._found.get(seen.line.place, ()), self.key.rpartition("-")[0]
             refused = [each._replace(topic=topic) for each in batches if each.error == code]
@@ -239,24 +241,24 @@ class PartitionTimeline:
         return max((each for each in samples if each.time <= time), key=_time, default=None)
 
 
-def _because_of_leader(code: int, broker: int, asked: int, led: WatermarkSample | None) -> str:
+def _because_of_leader(code: int, broker: int, requested: int, led: WatermarkSample | None) -> str:
     """Explain a refusal for the leader or the leader epoch.
 
     Args:
         code: the error.
         broker: the broker.
-        asked: the leader epoch of the request; UNKNOWN if it has none.
+        requested: the leader epoch of the request; UNKNOWN if it has none.
         led: the newest leader that the recording shows by then.
     """
-    of = f" for epoch {asked}" if asked != UNKNOWN else ""
+    of = f" for epoch {requested}" if requested != UNKNOWN else ""
     request = f"Broker {broker} was asked{of}"
     epoch = led.leader_epoch if led is not None else UNKNOWN
-    if code == Error.FENCED_LEADER_EPOCH and epoch <= asked:
+    if code == Error.FENCED_LEADER_EPOCH and epoch <= requested:
         return (
             f"{request}, and is in a newer epoch that the recording does not show. The epoch rises"
             " when a leader is elected, and when the only replica in sync shuts down."
         )
-    if code == Error.UNKNOWN_LEADER_EPOCH and epoch < asked:
+    if code == Error.UNKNOWN_LEADER_EPOCH and epoch < requested:
         return f"{request}, and had not heard of it yet; the recording does not show its leader."
     if led is None or epoch == UNKNOWN:
         return ""
@@ -282,9 +284,9 @@ def _moved(samples: Sequence[WatermarkSample]) -> Iterator[str]:
         if ends:
             sample = samples[-1]
             later = " or later" if sample.is_least else ""
-            told = sample.high_watermark
+            value = sample.high_watermark
             hw_later = " or later" if sample.is_hw_least else ""
-            high_watermark = f"{told}{hw_later}" if told != UNKNOWN else "unknown"
+            high_watermark = f"{value}{hw_later}" if value != UNKNOWN else "unknown"
             yield f"the log ends at {max(ends)}{later}, high watermark {high_watermark}"
 
 

@@ -20,7 +20,7 @@ KNOWN_SHOWN = 8
 NO_VERSION = -1
 """API version of an entry that is a line of server.log, not a request."""
 
-NOT_TOLD = "the log has no response"
+NO_RESPONSE = "the log has no response"
 
 
 class Shade(StrEnum):
@@ -146,7 +146,7 @@ class Subject(Protocol):
 
 
 def in_order(exchanges: Iterable[Exchange], apis: Collection[str]) -> list[tuple[Exchange, Any]]:
-    """The answered exchanges of these APIs with their requests, in the order of the answers."""
+    """The exchanges of these APIs with a response, in the order of the responses."""
     answered = [each for each in exchanges if each.is_recorded and each.api in apis]
     return [(each, each.body()) for each in sorted(answered, key=lambda each: each.end)]
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokertwin.recordings.formats import java_text
-from brokertwin.recordings.formats.documents import NOT_ANSWERED, Document, raw
+from brokertwin.recordings.formats.documents import NO_RESPONSE, Document, raw
 from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.state.access.redaction import may_hold_credentials
 from brokertwin.state.core.errors import Error
@@ -171,7 +171,7 @@ def _document(line: SourceLine, place: str, found: _Message, time: int) -> Docum
         connection=found.connection,
         header=RequestHeader(found.key, found.version, found.number, found.client),
         request=raw(found.body),
-        response=NOT_ANSWERED,
+        response=NO_RESPONSE,
         rest={"isText": msgspec.Raw(b"true")},
     )
 

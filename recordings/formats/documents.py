@@ -26,7 +26,7 @@ REMOVED_APIS = {
 
 Fields = dict[str, msgspec.Raw]
 
-NOT_ANSWERED = msgspec.Raw(b"")
+NO_RESPONSE = msgspec.Raw(b"")
 METADATA_LOG = b'"__cluster_metadata"', b'"AAAAAAAAAAAAAAAAAAAAAQ"'
 """Name and topic id of the controllers' log."""
 
@@ -51,7 +51,7 @@ class Document(msgspec.Struct):
         connection: the connection, unique within the broker if the log has the broker.
         header: of the request.
         request: its body, JSON.
-        response: the response body, JSON; NOT_ANSWERED if the log has none.
+        response: the response body, JSON; NO_RESPONSE if the log has none.
         rest: all other fields of the document.
         kind: a request, or a disconnect with only time and connection.
         label: container, pod, host or file name around the line; may be empty.
@@ -200,14 +200,14 @@ def redacted(document: Document) -> Document:
     key = document.header.request_api_key
     if not may_hold_credentials(key):
         return document
-    is_answered = bool(bytes(document.response))
+    has_response = bool(bytes(document.response))
     request, response = redact_exchange(
         key,
         msgspec.json.decode(document.request),
-        msgspec.json.decode(document.response) if is_answered else None,
+        msgspec.json.decode(document.response) if has_response else None,
     )
     return msgspec.structs.replace(
         document,
         request=raw(request),
-        response=raw(response) if is_answered else NOT_ANSWERED,
+        response=raw(response) if has_response else NO_RESPONSE,
     )

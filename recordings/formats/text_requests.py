@@ -17,7 +17,7 @@ import msgspec
 
 from brokertwin.recordings.formats import java_text
 from brokertwin.recordings.formats.documents import (
-    NOT_ANSWERED,
+    NO_RESPONSE,
     Document,
     Fields,
     UnpairedDocuments,
@@ -170,7 +170,7 @@ def document_of(line: SourceLine, place: str, text: str, time: int) -> Document 
         connection=end["connection"],
         header=RequestHeader(key, int(found["version"]), int(found["number"]), found["client"]),
         request=bodies[0],
-        response=bodies[1] if response is not None else NOT_ANSWERED,
+        response=bodies[1] if response is not None else NO_RESPONSE,
         rest=_rest(text[end.end() :], end["connection"], duration),
     )
 

@@ -26,7 +26,7 @@ Observe = Callable[[int], None]
 
 OTHER_KIND = "an event of the job that is no client's request"
 REPEATED = "an id that came before: of a repeat the first counts"
-NO_ANSWER = "the job made a dead letter of it"
+DEAD_LETTER = "the job made a dead letter of it"
 
 
 class _ResponseRow(msgspec.Struct, rename="camel"):
@@ -115,19 +115,19 @@ def _placed(
         if isinstance(event, Refusal):
             summary.leave(UnpairedDocuments(line, event.reason, event.detail))
             continue
-        response = given.answers.get(event.id)
-        told = _response_decoder.decode(response) if response else None
+        response = given.responses_by_id.get(event.id)
+        row_of_response = _response_decoder.decode(response) if response else None
         if event.kind not in (Kind.REQUEST, Kind.DISCONNECT):
             summary.leave(UnpairedDocuments(line, OTHER_KIND, event.kind, is_dead=False))
         elif event.id in seen:
             summary.leave(UnpairedDocuments(line, REPEATED, event.id, is_dead=False))
-        elif told is not None and bytes(told.error):
-            summary.leave(UnpairedDocuments(line, NO_ANSWER, is_dead=False))
+        elif row_of_response is not None and bytes(row_of_response.error):
+            summary.leave(UnpairedDocuments(line, DEAD_LETTER, is_dead=False))
         else:
             seen.add(event.id)
             if event.cluster in placements:
                 event.time = placements[event.cluster].time_of(event.time, row.timestamp)
-            yield _Placed(line, event, told)
+            yield _Placed(line, event, row_of_response)
 
 
 def _lines(found: list[_Placed]) -> Iterator[SourceLine]:

@@ -73,26 +73,28 @@ def holders_of(api: str, body: Any, response: Any) -> list[Holder]:
     found = holders(api, body)
     if api == "PRODUCE" and not found and body.get("transactionalId"):
         found = [Holder(NO_PRODUCER, -1, body["transactionalId"])]
-    answer: Any = response or {}
-    if api == "INIT_PRODUCER_ID" and not answer.get("errorCode"):
+    response = response or {}
+    if api == "INIT_PRODUCER_ID" and not response.get("errorCode"):
         name = found[0].name if found else None
-        found.append(Holder(answer.get("producerId", -1), answer.get("producerEpoch", -1), name))
+        found.append(
+            Holder(response.get("producerId", -1), response.get("producerEpoch", -1), name)
+        )
     return found
 
 
 def sent(body: Any, response: Any) -> Iterator[SentBatch]:
     """The batches of a Produce whose outcome is in the response."""
-    answers = {
+    results = {
         (topic_of(topic), partition["index"]): partition
         for topic in (response or {}).get("responses") or ()
         for partition in topic["partitionResponses"]
     }
     for topic, number, batch in _batches(body):
-        answer = answers.get((topic, number))
-        if answer is not None:
+        result = results.get((topic, number))
+        if result is not None:
             first = batch.get("baseSequence", -1)
             last = sequence_after(first, batch.get("lastOffsetDelta", 0))
-            outcome = answer["errorCode"], answer.get("baseOffset", -1)
+            outcome = result["errorCode"], result.get("baseOffset", -1)
             holder = batch["producerId"], batch["producerEpoch"]
             yield SentBatch(topic, number, *holder, first, last, *outcome)
 

@@ -82,7 +82,7 @@ class RecordedRequest(msgspec.Struct, frozen=True):
 class RecordedExchange(msgspec.Struct, frozen=True):
     """A request with its response; bodies are those of Kafka's request log.
 
-    `response` is empty if the request has none (acks=0). `is_answered` is False if the recording
+    `response` is empty if the request has none (acks=0). `has_response` is False if the recording
     lacks the response. `taken` is when a broker's thread took the request, `made` when the response
     was made, in ms since 1970. `has_waited` is True if it was made later, in a purgatory.
     `busy_ms` is the time in the broker's queues, and that for reading the log. `is_internal` is
@@ -92,7 +92,7 @@ class RecordedExchange(msgspec.Struct, frozen=True):
     line: RecordedRequest
     request: Any
     response: Any
-    is_answered: bool = True
+    has_response: bool = msgspec.field(default=True, name="is_answered")
     taken: float = 0.0
     made: float = 0.0
     has_waited: bool = False

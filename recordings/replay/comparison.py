@@ -106,7 +106,7 @@ class ComparisonOutcome(NamedTuple):
 PREPARED_MAX = 1000
 """Maximum number of cached prepared responses."""
 
-NO_ANSWER = ComparisonOutcome(
+MISSING_RESPONSE = ComparisonOutcome(
     CompareVerdict.DIFFER, [FieldDifference("response", "an answer", "none")]
 )
 
@@ -159,7 +159,7 @@ class Comparer:
         if not exchange.is_recorded:
             return ComparisonOutcome(CompareVerdict.NOT_RECORDED, [])
         if response is None:
-            return NO_ANSWER
+            return MISSING_RESPONSE
         if response.error is not None:
             detail = f"{response.error.get('reason')}: {response.error.get('detail')}"
             return ComparisonOutcome(

@@ -370,8 +370,8 @@ def finish(query: "StreamingQuery", timeout_s: float, checkpoint: Path) -> bool:
         if is_between or _has_job(query):
             execution.state().compareAndSet(active, terminated)  # no effect before it is active
         time.sleep(POLL_S)
-        is_told = execution.state().get().equals(terminated)
-        sleeping = sleeping + 1 if is_told and not query.status["isTriggerActive"] else 0
+        is_terminated = execution.state().get().equals(terminated)
+        sleeping = sleeping + 1 if is_terminated and not query.status["isTriggerActive"] else 0
         unplanned = unplanned + 1 if ended(checkpoint).is_clean else 0
         if unplanned >= UNPLANNED_POLLS:
             break

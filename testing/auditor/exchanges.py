@@ -178,12 +178,12 @@ def after_fencing(exchanges: Iterable[SeenExchange]) -> Iterator[Violation]:
         codes = bodies.errors(each.response)
         before = of_connection[each.connection]
         for identity in _identities(each):
-            told, code = fenced.get((each.connection, *identity), (0.0, 0))
-            is_read = any(told < other.time and other.end < each.time for other in before)
-            if code and is_read and each.time > told + GRACE_MS:
+            fenced_at, code = fenced.get((each.connection, *identity), (0.0, 0))
+            is_read = any(fenced_at < other.time and other.end < each.time for other in before)
+            if code and is_read and each.time > fenced_at + GRACE_MS:
                 yield Violation(
                     "fencing",
-                    f"{each.client} sends {each.api} {each.time - told:.0f} ms after"
+                    f"{each.client} sends {each.api} {each.time - fenced_at:.0f} ms after"
                     f" {code} {error_name(code)}, still as {identity[0]} {identity[-2:]}",
                 )
             fences = [code for code in codes if _fences(each, code)]

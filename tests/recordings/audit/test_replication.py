@@ -57,7 +57,7 @@ def test_high_watermark_against_the_rule_is_an_error(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(PartitionReplicas, "candidate", always_enough)
     history = read(logs_of("follower_stop"), FileReading()).history
-    (found, *_) = replication.told(history)
+    (found, *_) = replication.differing(history)
     assert (found.kind, found.severity) == ("hw-differs", Severity.ERROR)
 
 
