@@ -8,11 +8,11 @@ import pytest
 
 from brokertwin.recordings.audit import refusals, replication
 from brokertwin.recordings.audit.finders import findings
-from brokertwin.recordings.audit.finding import Severity
 from brokertwin.recordings.audit.reading import read
 from brokertwin.recordings.formats.pipeline import FileReading
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.clients import ORDINARY
+from brokertwin.recordings.history.finding import Severity
 from brokertwin.recordings.history.replica_findings import has_all
 from brokertwin.recordings.history.replicas import PartitionReplicas
 from brokertwin.state.core.errors import Error
