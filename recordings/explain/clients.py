@@ -12,6 +12,7 @@ from brokertwin.recordings.explain.producers import ProducerTimeline
 from brokertwin.recordings.explain.sessions import SessionTimeline
 from brokertwin.recordings.explain.story import TimelineEntry, TimelineError, absent
 from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.exchange import exchange_of
 from brokertwin.recordings.history.recording import observed_recording
 from brokertwin.recordings.history.sessions import NONE
 from brokertwin.recordings.history.words import moment
@@ -56,8 +57,8 @@ class ClientTimeline:
         for each in self._own:
             codes = dict.fromkeys(bodies.errors(each.response)) if each.id not in entries else {}
             if codes or (each.is_text and each.id not in entries):
-                entries[each.id] = TimelineEntry.of(
-                    each, "", [], [TimelineError(code) for code in codes]
+                entries[each.id] = TimelineEntry.at(
+                    exchange_of(each).line, "", [], [TimelineError(code) for code in codes]
                 )
             if each.is_text:
                 entries[each.id] = _timed(entries[each.id], each)

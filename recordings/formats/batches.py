@@ -16,7 +16,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokertwin.recordings.formats.documents import NO_RESPONSE, Document, raw
+from brokertwin.recordings.formats.documents import (
+    METADATA_TOPIC,
+    METADATA_TOPIC_ID,
+    NO_RESPONSE,
+    Document,
+    raw,
+)
 from brokertwin.state.core.kafka_apis import (
     CREATE_TOPICS,
     DESCRIBE_TOPIC_PARTITIONS,
@@ -28,10 +34,6 @@ from brokertwin.state.core.schema import ZERO_UUID
 
 NAMING_APIS = frozenset({METADATA.key, CREATE_TOPICS.key, DESCRIBE_TOPIC_PARTITIONS.key})
 """APIs whose responses have topic names with ids."""
-
-
-METADATA_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
-"""The id of `__cluster_metadata` in every cluster (KIP-595)."""
 
 
 class Missing(StrEnum):
@@ -112,7 +114,7 @@ class Needs:
 
     def __init__(self) -> None:
         self.offsets: dict[BatchPartition, set[int]] = defaultdict(set)
-        self.names: dict[str, str] = {METADATA_TOPIC_ID: "__cluster_metadata"}
+        self.names: dict[str, str] = {METADATA_TOPIC_ID: METADATA_TOPIC}
         self._by_id: dict[BatchPartition, set[int]] = defaultdict(set)
 
     def add(self, document: Document) -> None:

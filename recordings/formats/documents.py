@@ -27,8 +27,12 @@ REMOVED_APIS = {
 Fields = dict[str, msgspec.Raw]
 
 NO_RESPONSE = msgspec.Raw(b"")
-METADATA_LOG = b'"__cluster_metadata"', b'"AAAAAAAAAAAAAAAAAAAAAQ"'
-"""Name and topic id of the controllers' log."""
+METADATA_TOPIC, METADATA_TOPIC_ID = "__cluster_metadata", "AAAAAAAAAAAAAAAAAAAAAQ"
+"""Name and id of the controllers' log in every cluster (KIP-595)."""
+
+_METADATA_LOG = tuple(f'"{name}"'.encode() for name in (METADATA_TOPIC, METADATA_TOPIC_ID))
+
+API_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 
 NO_API = -1
 NO_REQUEST = RequestHeader(NO_API, 0), msgspec.Raw(b"{}")
@@ -158,7 +162,7 @@ def is_controllers(header: RequestHeader, request: bytes) -> bool:
     """Whether only controllers receive such a request."""
     key = header.request_api_key
     if key == FETCH.key:
-        return any(log in request for log in METADATA_LOG)
+        return any(name in request for name in _METADATA_LOG)
     return Trait.KRAFT_ONLY in api_of_key(key).traits
 
 

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokertwin.recordings.formats.documents import (
+    API_KEYS,
     NO_RESPONSE,
     Document,
     UnpairedDocuments,
@@ -34,7 +35,6 @@ from brokertwin.recordings.formats.documents import (
 )
 from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.state.core.events import RequestHeader
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from brokertwin.state.core.schema import Int16, Int32
 
 PENDING_MAX = 100_000
@@ -51,8 +51,6 @@ NO_REQUEST = "an answer whose request is not in the log"
 WITHHELD = "withheld by the proxy"
 ENTRY_START = re.compile(rb"\{\s*\"header\"")
 SESSION = re.compile(rb"\bsessionId=([^,}\s]+)")
-
-_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 
 
 class _Header(msgspec.Struct, rename="camel"):
@@ -109,7 +107,7 @@ class Pairs:
         """
         entry = _decoder.decode(wrapped.entry)
         header = entry.header
-        if header.api_key not in _KEYS:
+        if header.api_key not in API_KEYS:
             raise UnreadableError("unknown API", f"apiKey is {header.api_key!r:.100}")
         if header.type not in ("REQUEST", "RESPONSE"):
             raise UnreadableError("wrong type", f"header.type is {header.type!r:.100}")
@@ -186,14 +184,14 @@ class Pairs:
     ) -> Document:
         header = request.entry.header
         return Document(
-            place=f"{request.line.file}:{request.line.number}",
+            place=request.line.place,
             source=request.line.file,
             time=request.time,
             broker=None,
             is_from_log=True,
             connection=session,
             header=RequestHeader(
-                request_api_key=_KEYS[header.api_key],
+                request_api_key=API_KEYS[header.api_key],
                 request_api_version=header.api_version,
                 correlation_id=header.correlation_id,
                 client_id=header.client_id,

@@ -436,13 +436,16 @@ class FormatReader:
             return left
         start = part.json[: found.start()]
         time = self._time(around, part._replace(head=part.head + start, tail=b""))
-        place = f"{around.line.file}:{around.line.number}"
-        event = coordinator_lines.logged(place, part.json, time) if time is not None else None
+        event = (
+            coordinator_lines.logged(around.line.place, part.json, time)
+            if time is not None
+            else None
+        )
         return left._replace(logged=event)
 
     def _placed(self, line: SourceLine) -> str:
         """Return an exchange id: file and line, then a number for further ones."""
-        place = f"{line.file}:{line.number}"
+        place = line.place
         self._count = self._count + 1 if place == self._place else 1
         self._place = place
         return place if self._count == 1 else f"{place}.{self._count}"

@@ -1,11 +1,11 @@
 """Producers, errors and topics in requests and responses of Kafka's request log."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.kafka_apis import KAFKA_APIS, Trait, keys_with
 from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.state.logs.producer import sequence_after
 
 NO_PRODUCER = -1
 NAMELESS = frozenset(KAFKA_APIS[key].name for key in keys_with(Trait.BARE_TOPIC_IDS))
@@ -13,9 +13,6 @@ NAMELESS = frozenset(KAFKA_APIS[key].name for key in keys_with(Trait.BARE_TOPIC_
 
 TOPIC_NAMES = ("name", "topicName", "topic")
 """Names of the fields with a topic's name in Kafka's schemas."""
-
-
-SEQUENCE_MAX = 2**31 - 1
 
 MARKERS = "WRITE_TXN_MARKERS"
 PRODUCER_APIS = frozenset(
@@ -133,14 +130,6 @@ def _holder(body: Any, prefix: str) -> Holder:
     )
 
 
-def topic_names(exchanges: Iterable[Exchange]) -> dict[str, str]:
-    """Map topic ids to names, from all responses with both."""
-    found: dict[str, str] = {}
-    for each in exchanges:
-        found |= topic_names_in(each.api, each.response)
-    return found
-
-
 def topic_names_in(api: str, response: Any) -> dict[str, str]:
     """Map topic ids to names, from a response."""
     return dict(_names_in(response)) if api not in NAMELESS else {}
@@ -180,13 +169,3 @@ def _batches(body: Any) -> Iterator[tuple[str, int, Any]]:
             for batch in partition.get("batches") or ():
                 if batch.get("producerId", NO_PRODUCER) != NO_PRODUCER:
                     yield topic_of(topic), partition["index"], batch
-
-
-def sequence_after(sequence: int, count: int) -> int:
-    """Return `sequence` + `count`; 0 follows the greatest sequence."""
-    return (sequence + count) % (SEQUENCE_MAX + 1)
-
-
-def sequence_before(sequence: int, count: int) -> int:
-    """Return `sequence` - `count`; the greatest sequence precedes 0."""
-    return (sequence - count) % (SEQUENCE_MAX + 1)

@@ -3,7 +3,6 @@
 The file `TABLE/batch-N.parquet` has the rows after micro-batch N, which the topic has, too.
 """
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,36 +21,6 @@ if TYPE_CHECKING:
 
 KEPT = 10
 """Number of newest snapshots of a table that are kept."""
-
-
-class SnapshotEvery:
-    """Interval of snapshots, in seconds or in micro-batches.
-
-    Args:
-        text: "100 batches", "5 minutes".
-    """
-
-    def __init__(self, text: str) -> None:
-        number, unit = text.split()
-        scale = {"s": 1.0, "m": 60.0, "h": 3600.0}
-        self._batches = int(number) if unit.startswith("batch") else 0
-        self._seconds = 0.0 if self._batches else int(number) * scale[unit[0]]
-        self._last = time.monotonic()
-        self._last_batch = -1
-
-    def is_due(self, batch: int) -> bool:
-        """Whether one has to be written before a micro-batch."""
-        if self._last_batch < 0:
-            self._last_batch = max(batch, 0)
-            return False
-        now = time.monotonic()
-        if self._batches:
-            is_due = batch - self._last_batch >= self._batches
-        else:
-            is_due = now - self._last >= self._seconds
-        if is_due:
-            self._last, self._last_batch = now, batch
-        return is_due
 
 
 def write_snapshot(
