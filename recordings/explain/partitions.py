@@ -5,10 +5,9 @@ requests of brokers and of the controller, too.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
-from brokertwin.recordings.explain.partition_parts import errors_of, parts_of
 from brokertwin.recordings.explain.producers import cause_of, said_of_batch
 from brokertwin.recordings.explain.story import TimelineEntry, TimelineError, absent
 from brokertwin.recordings.history import bodies
@@ -45,6 +44,10 @@ OF_PRODUCERS = (
     *(Error.OUT_OF_ORDER_SEQUENCE_NUMBER, Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED),
     Error.DUPLICATE_SEQUENCE_NUMBER,
 )
+
+TOPICS = ("name", "topic", "topicName", "topicId")
+NUMBERS = ("index", "partitionIndex", "partition", "partitionId")
+"""The fields of all APIs that identify a topic, and below it a partition."""
 
 
 class PartitionTimeline:
@@ -318,3 +321,46 @@ def _by_place(found: Any) -> dict[str, list[Any]]:
 
 def _listed(brokers: Sequence[int]) -> str:
     return ", ".join(map(str, sorted(brokers))) or "none"
+
+
+def parts_of(body: Any, topics: Collection[str], number: int) -> Iterator[dict[str, Any]]:
+    """The objects of a body that are about a partition.
+
+    Args:
+        body: a request or a response.
+        topics: what names the topic: its name, its id.
+        number: the partition's.
+    """
+    for each in _objects(body):
+        if any(isinstance(each.get(name), str) and each[name] in topics for name in TOPICS):
+            yield from (part for part in _objects(list(each.values())) if _number(part) == number)
+
+
+def errors_of(body: Any, topics: Collection[str], number: int) -> Iterator[int]:
+    """The errors of a partition, and those of its topic as a whole; not those of nothing."""
+    for each in _objects(body):
+        if any(isinstance(each.get(name), str) and each[name] in topics for name in TOPICS):
+            yield from _codes(each)
+    for part in parts_of(body, topics, number):
+        yield from _codes(part)
+
+
+def _codes(part: dict[str, Any]) -> Iterator[int]:
+    for name, value in part.items():
+        if name.lower().endswith("errorcode") and value:
+            yield value
+
+
+def _number(part: dict[str, Any]) -> int | None:
+    return next((part[name] for name in NUMBERS if isinstance(part.get(name), int)), None)
+
+
+def _objects(body: Any) -> Iterator[dict[str, Any]]:
+    """All objects in a body, at any depth."""
+    if isinstance(body, list):
+        for each in body:
+            yield from _objects(each)
+    elif isinstance(body, dict):
+        yield body
+        for each in body.values():
+            yield from _objects(each)

@@ -83,12 +83,7 @@ def prepared(query: LiveQuery, say: Callable[[str], None] = lambda _: None) -> I
             if name not in there:
                 raise UserError(f"Kafka has no topic {name}.", "Check --topic and --bootstrap.")
         wanted = {query.topic(spec.name): spec for spec in plan.specs()}
-        missing = {name: spec for name, spec in wanted.items() if name not in there}
-        topics.create(admin, missing)
-        for name in missing:
-            topics.topic_id(admin, name)
-        if missing:
-            say(f"created topics: {', '.join(missing)}")
+        topics.create_missing(admin, wanted, there, say)
         _check_topics(query)
         yield
 

@@ -90,11 +90,9 @@ def _write(table: EntityTable, rows: Any, directory: Path, batch: int) -> Path:
 
     target = directory / table.name
     target.mkdir(parents=True, exist_ok=True)
-    hidden, path = target / f".batch-{batch}", target / f"batch-{batch:010}.parquet"
-    pq.write_table(rows, hidden)
-    files.bring_to_disk(hidden)
-    hidden.replace(path)
-    files.bring_to_disk(target)
+    path = target / f"batch-{batch:010}.parquet"
+    with files.replacing(path) as temporary:
+        pq.write_table(rows, temporary)
     for former in sorted(target.glob("batch-*.parquet"))[:-KEPT]:
         former.unlink()
     return path
