@@ -164,11 +164,6 @@ def prepare(
 ) -> str:
     """Create missing topics and validate existing ones.
 
-    Args:
-        client: connection properties.
-        settings: prefix, partition counts and clusters.
-        say: called with the created topics.
-
     Returns:
         Kafka's id of the topic `requests`; a recreated topic has another one.
 

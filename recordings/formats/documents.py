@@ -174,13 +174,7 @@ def controllers_listeners(documents: Iterable[Document]) -> set[str]:
 
 
 def clusters_own(listener: str, is_forwarded: bool, controllers: Collection[str]) -> str:
-    """Return why a request is internal; empty if a client may have sent it.
-
-    Args:
-        listener: the request's listener.
-        is_forwarded: a broker forwarded it.
-        controllers: listeners of controllers.
-    """
+    """Return why a request is internal; empty if a client may have sent it."""
     if is_forwarded:
         return "a copy that a broker forwarded to the controller, which the machine does itself"
     if listener in controllers:

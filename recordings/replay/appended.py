@@ -37,11 +37,7 @@ class BatchHeader(NamedTuple):
 
 
 class Appended:
-    """The headers of a history's appends, by topic and partition.
-
-    Args:
-        exchanges: the history.
-    """
+    """The headers of a history's appends, by topic and partition."""
 
     def __init__(self, exchanges: Iterable[Exchange]) -> None:
         self._headers: dict[tuple[str, int], list[BatchHeader]] = defaultdict(list)

@@ -124,11 +124,7 @@ _json = msgspec.json.Encoder()
 
 
 class Comparer:
-    """Compares responses with recorded ones.
-
-    Args:
-        exchanges: all exchanges by id.
-    """
+    """Compares responses with recorded ones."""
 
     def __init__(self, exchanges: Mapping[str, Exchange]) -> None:
         self._exchanges = exchanges

@@ -31,11 +31,7 @@ class KeptWalk(NamedTuple):
 
 
 class WalkingCell:
-    """A cell that copies itself only for requested snapshots.
-
-    Args:
-        cell: the initial cell.
-    """
+    """A cell that copies itself only for requested snapshots."""
 
     def __init__(self, cell: Cell) -> None:
         self._live: Cell | None = cell

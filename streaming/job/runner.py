@@ -109,11 +109,6 @@ def prepared(
     Checks existing topics and the checkpoint, creates missing topics, and writes the placement.
     Nothing is created in Kafka if a check fails.
 
-    Args:
-        settings: the job's settings.
-        broker_settings: of the modelled brokers.
-        say: called with a text about created topics.
-
     Raises:
         UserError: Kafka does not respond, topics or checkpoint do not match the settings, or
             another job runs on the checkpoint.

@@ -36,12 +36,7 @@ class FactStore(Protocol):
 
 
 class FactTopic:
-    """The facts in a topic with one partition. Use `fact_topic`, which keeps one for a process.
-
-    Args:
-        client: connection properties.
-        topic: its full name.
-    """
+    """The facts in a topic with one partition. Use `fact_topic`, which keeps one for a process."""
 
     def __init__(self, client: ClientProperties, topic: str) -> None:
         self._topic = topic
