@@ -426,7 +426,7 @@ class FormatReader:
         """Describe a line without an exchange; a coordinator's line with its content."""
         mark = part.json.find(request_log.MARK)
         if mark >= 0:
-            request_log.start_of(part.json, mark)  # # raises for text
+            request_log.start_of(part.json, mark)  # raises for text
         kind = kind_of(part.json)
         left = UnpairedDocuments(
             around.line, kind.name if kind is not None else OTHER, is_dead=False

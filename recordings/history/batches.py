@@ -10,13 +10,17 @@ import msgspec
 from msgspec import field
 
 from brokertwin.recordings.history import bodies
-from brokertwin.recordings.history.bodies import SentBatch
+from brokertwin.recordings.history.bodies import (
+    SEQUENCE_MAX,
+    SentBatch,
+    sequence_after,
+    sequence_before,
+)
 from brokertwin.recordings.history.entity import EntityKey, EntityKind, ObservedEntity
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, RecordedRequest
 from brokertwin.recordings.history.finding import EntityFinding, Severity
 from brokertwin.recordings.rules import Rule
 from brokertwin.state.core.errors import Error
-from brokertwin.state.logs.producer import SEQUENCE_MAX, sequence_after, sequence_before
 
 BATCHES_KEPT = 5
 """Batches that a broker keeps of each producer and partition."""

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from brokertwin.state.core.kafka_apis import KAFKA_APIS, Trait, keys_with
 from brokertwin.state.core.schema import ZERO_UUID
-from brokertwin.state.logs.producer import sequence_after
 
+SEQUENCE_MAX = 2**31 - 1
 NO_PRODUCER = -1
 NAMELESS = frozenset(KAFKA_APIS[key].name for key in keys_with(Trait.BARE_TOPIC_IDS))
 """Frequent APIs whose responses have topic ids without names."""
@@ -169,3 +169,13 @@ def _batches(body: Any) -> Iterator[tuple[str, int, Any]]:
             for batch in partition.get("batches") or ():
                 if batch.get("producerId", NO_PRODUCER) != NO_PRODUCER:
                     yield topic_of(topic), partition["index"], batch
+
+
+def sequence_after(sequence: int, count: int) -> int:
+    """Return `sequence` + `count`; 0 follows the greatest sequence."""
+    return (sequence + count) % (SEQUENCE_MAX + 1)
+
+
+def sequence_before(sequence: int, count: int) -> int:
+    """Return `sequence` - `count`; the greatest sequence precedes 0."""
+    return (sequence - count) % (SEQUENCE_MAX + 1)

@@ -17,12 +17,14 @@ from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange,
 from brokertwin.recordings.history.finding import EntityFinding, Severity, rule_of
 from brokertwin.recordings.rules import Rule
 from brokertwin.state.core.errors import Error
-from brokertwin.state.fetch.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, next_epoch
 
 NONE = 0
 """Id of no session."""
 
 SESSION_CODES = frozenset({Error.FETCH_SESSION_ID_NOT_FOUND, Error.INVALID_FETCH_SESSION_EPOCH})
+
+INITIAL_EPOCH, FINAL_EPOCH = 0, -1
+EPOCH_MAX = 2**31 - 1
 
 SESSIONS_MAX = 2_000
 """Maximum number of sessions of a broker that are kept; Kafka's cache has 1,000 slots."""
@@ -235,6 +237,13 @@ def _without_partitions(exchange: RecordedExchange) -> RecordedExchange:
     names = ("errorCode", "sessionId", "throttleTimeMs")
     response = {name: exchange.response[name] for name in names if name in exchange.response}
     return RecordedExchange(exchange.line, request, response)
+
+
+def next_epoch(epoch: int) -> int:
+    """The epoch of a session's next request; the first epoch is never used again."""
+    if epoch < 0:
+        return FINAL_EPOCH
+    return 1 if epoch == EPOCH_MAX else epoch + 1
 
 
 def _caches_of(exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityKey]:

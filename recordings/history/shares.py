@@ -13,9 +13,9 @@ from msgspec import field
 from brokertwin.recordings.history.entity import EntityKey, EntityKind, ObservedEntity
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, RecordedRequest
 from brokertwin.recordings.history.finding import EntityFinding, Severity
+from brokertwin.recordings.history.sessions import FINAL_EPOCH, INITIAL_EPOCH
 from brokertwin.recordings.rules import Rule
 from brokertwin.state.core.errors import Error
-from brokertwin.state.fetch.fetch_session import FINAL_EPOCH, INITIAL_EPOCH
 
 SHARE_APIS = ("SHARE_FETCH", "SHARE_ACKNOWLEDGE")
 RELEASE, REJECT = 2, 3

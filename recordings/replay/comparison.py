@@ -114,12 +114,9 @@ MISSING_RESPONSE = ComparisonOutcome(
 LOST = ComparisonOutcome(CompareVerdict.LOST, [])
 
 
-def decode_response(document: bytes) -> ModelResponse:
-    """Decode a row of `responses`."""
-    return _response_decoder.decode(document)
+decode_response = msgspec.json.Decoder(ModelResponse).decode
+"""Decodes a row of `responses`."""
 
-
-_response_decoder = msgspec.json.Decoder(ModelResponse)
 _json = msgspec.json.Encoder()
 
 

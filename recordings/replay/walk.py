@@ -12,12 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokertwin.recordings.replay.comparison import (
-    Comparer,
-    CompareVerdict,
-    ModelResponse,
-    decode_response,
-)
+from brokertwin.recordings.replay import local
+from brokertwin.recordings.replay.comparison import Comparer, CompareVerdict, ModelResponse
 from brokertwin.recordings.replay.picks import NOWHERE, Pick
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.recordings.replay.schedule import DeliveryStep, Events, ScheduleChange
@@ -29,7 +25,7 @@ from brokertwin.recordings.replay.timing import (
 )
 from brokertwin.recordings.replay.walking import KeptWalk, WalkingCell
 from brokertwin.state.cell.cell import Cell
-from brokertwin.state.core import outputs, pending
+from brokertwin.state.core import pending
 from brokertwin.state.core.events import Kind
 from brokertwin.state.core.outputs import Output
 
@@ -482,9 +478,9 @@ class Walk:
 
     def _responses_in(self, rows: Sequence[Output]) -> dict[int, ModelResponse]:
         return {
-            self.index_of[row.id]: decode_response(row.value)
-            for row in rows
-            if row.topic == outputs.RESPONSES and row.value and row.id in self.index_of
+            self.index_of[name]: response
+            for name, response in local.responses_in(rows).items()
+            if name in self.index_of
         }
 
     def _note(self, responses: dict[int, ModelResponse]) -> None:
