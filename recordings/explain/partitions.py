@@ -23,7 +23,7 @@ from brokertwin.recordings.history.replica_findings import (
     WatermarkSample,
 )
 from brokertwin.recordings.history.replicas import UNKNOWN, PartitionReplicas
-from brokertwin.recordings.history.words import clock
+from brokertwin.recordings.history.words import clock, listed
 from brokertwin.recordings.observed.watching import Watched
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import ZERO_UUID
@@ -101,7 +101,7 @@ class PartitionTimeline:
             broker: f"{end} or later" if broker == known.led_by and known.end_is_least else str(end)
             for broker, end in known.log_ends.items()
         }
-        listed = ", ".join(f"broker {broker} {end}" for broker, end in sorted(ends.items()))
+        log_ends = ", ".join(f"broker {broker} {end}" for broker, end in sorted(ends.items()))
         assumed = " (from a response, or assumed because the in-sync set is not recorded)"
         is_known = known.high_watermark != UNKNOWN
         how = assumed if known.is_assumed else " or later" if known.is_least else ""
@@ -114,8 +114,8 @@ class PartitionTimeline:
             elif known.leader_epoch == UNKNOWN:
                 led = f"the recording does not show the leader of {self.key}"
         lines = [
-            f"{led}; in sync are {_listed(known.in_sync)}",
-            f"log ends: {listed or 'not recorded'}; high watermark {high_watermark}",
+            f"{led}; in sync are {listed(known.in_sync)}",
+            f"log ends: {log_ends or 'not recorded'}; high watermark {high_watermark}",
         ]
         return lines + [
             f"producer {each.batch.producer_id} epoch {each.batch.epoch} wrote last sequences"
@@ -169,7 +169,7 @@ class PartitionTimeline:
             was_in = former.isr if former is not None else sample.isr
             moved = [f"broker {each} left" for each in sorted(set(was_in) - set(sample.isr))]
             moved += [f"broker {each} came" for each in sorted(set(sample.isr) - set(was_in))]
-            yield ": ".join(filter(None, [f"in sync are {_listed(sample.isr)}", ", ".join(moved)]))
+            yield ": ".join(filter(None, [f"in sync are {listed(sample.isr)}", ", ".join(moved)]))
 
     def _requested(self, place: str) -> Iterator[str]:
         """Requests of a leader to the controller; high watermarks that differ from the rule."""
@@ -231,7 +231,7 @@ class PartitionTimeline:
             shown = self._latest(self._in_sync, seen.made)
             if shown is None:
                 return ""
-            return f"In sync were {_listed(shown.isr)} since {clock(shown.time)} ({shown.place})."
+            return f"In sync were {listed(shown.isr)} since {clock(shown.time)} ({shown.place})."
         if code in OF_PRODUCERS:
             found, topic = self._found.get(seen.line.place, ()), self.key.rpartition("-")[0]
             refused = [each._replace(topic=topic) for each in batches if each.error == code]
@@ -241,7 +241,8 @@ class PartitionTimeline:
     def _latest(self, news: "News", time: float) -> WatermarkSample | None:
         """The last change up to a time."""
         samples = [sample for found in news.values() for _, sample in found]
-        return max((each for each in samples if each.time <= time), key=_time, default=None)
+        past = [each for each in samples if each.time <= time]
+        return max(past, key=lambda each: each.time, default=None)
 
 
 def _because_of_leader(code: int, broker: int, requested: int, led: WatermarkSample | None) -> str:
@@ -308,19 +309,11 @@ def _news(samples: Sequence[WatermarkSample], what: Callable[[WatermarkSample], 
     return dict(found)
 
 
-def _time(sample: WatermarkSample) -> float:
-    return sample.time
-
-
 def _by_place(found: Any) -> dict[str, list[Any]]:
     by_place: dict[str, list[Any]] = defaultdict(list)
     for each in found:
         by_place[each.place].append(each)
     return dict(by_place)
-
-
-def _listed(brokers: Sequence[int]) -> str:
-    return ", ".join(map(str, sorted(brokers))) or "none"
 
 
 def parts_of(body: Any, topics: Collection[str], number: int) -> Iterator[dict[str, Any]]:

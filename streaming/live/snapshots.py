@@ -51,12 +51,9 @@ def state_rows(session: "SparkSession", query: LiveQuery, batch: int) -> "DataFr
     if query.mode is KeyMode.ENTITY:
         return state.select("key.*", "value.groupState.*").drop("entity", "timeoutTimestamp")
     entities = state.select(f.col("key.cluster"), f.col("value.groupState.entities"))
-    schema = ", ".join([*(f"{name} STRING" for name in operator.ENTITY_KEYS), *_structs()])
+    structs = [f"{each.column} {each.struct}" for each in tables.TABLES]
+    schema = ", ".join([*(f"{name} STRING" for name in operator.ENTITY_KEYS), *structs])
     return entities.mapInPandas(_decoded, schema)
-
-
-def _structs() -> list[str]:
-    return [f"{each.column} {each.struct}" for each in tables.TABLES]
 
 
 def _decoded(frames: "Iterable[pd.DataFrame]") -> "Iterator[pd.DataFrame]":
