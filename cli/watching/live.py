@@ -181,6 +181,7 @@ def _run(
     watched: "LiveSource",
 ) -> None:
     """Run the query until it ends. Exits if it fails."""
+    from brokertwin.streaming.job.runner import QueryFailed
     from brokertwin.streaming.live import runner
 
     show = show_json_progress if how.as_json else show_progress
@@ -192,7 +193,7 @@ def _run(
     beat, found = watched.pulse.beat, watched.found
     try:
         runner.run(session, query, how.tables, how.every, how.zone, stop, observe, found, beat)
-    except runner.LiveFailed as error:
+    except QueryFailed as error:
         say(str(error))
         raise typer.Exit(1) from None
 

@@ -17,7 +17,7 @@ from brokertwin.kafka_io.topic_reader import read_all
 from brokertwin.streaming.checkpoint import checkpoint_log, facts, torn_logs
 from brokertwin.streaming.checkpoint.snapshots import DueSnapshot, Every
 from brokertwin.streaming.job import measures
-from brokertwin.streaming.job.runner import finish
+from brokertwin.streaming.job.runner import QueryFailed, finish
 from brokertwin.streaming.job.session import stop_query
 from brokertwin.streaming.live import query as plan
 from brokertwin.streaming.live.operator import LiveFunctions
@@ -35,10 +35,6 @@ STOP_S = 60.0
 
 FIXED = "brokertwin-live.json"
 """File in the checkpoint with the settings that cannot change."""
-
-
-class LiveFailed(Exception):
-    """The query failed; the text is Spark's."""
 
 
 class LiveProgress(msgspec.Struct, frozen=True):
@@ -148,7 +144,7 @@ def run(
         look: called regularly while the query runs.
 
     Raises:
-        LiveFailed: the query failed.
+        QueryFailed: the query failed.
     """
     counts = measures.accumulator(session.sparkContext)
     functions = LiveFunctions(
@@ -185,7 +181,7 @@ def _watch(
     observe: Observer,
     look: Callable[[], None],
 ) -> None:
-    """Report progress until the query ends or has to stop. Raises LiveFailed."""
+    """Report progress until the query ends or has to stop. Raises QueryFailed."""
     seen = -1
     while query.isActive and not stop.wait(POLL_S):
         look()
@@ -194,7 +190,7 @@ def _watch(
         finish(query, STOP_S, checkpoint)
     failure = query.exception()
     if failure is not None:
-        raise LiveFailed(str(failure))
+        raise QueryFailed(str(failure))
     _report(query, seen, counts, observe)
 
 
