@@ -5,7 +5,6 @@
     kafka_clients                          configuration and errors of all Kafka clients
     topics, placement, partitioning        the job's topics, owners of cells, partitions of keys
     topic_reader, topic_writer, locators   reading and writing them, and bytes in `data`
-    job_exchanges                          a job's requests and responses
 
 Nothing here needs Spark. `streaming` and `gateway` use it; it imports only `state`.
 """

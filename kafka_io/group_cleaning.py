@@ -13,10 +13,9 @@ from kafka import KafkaAdminClient, TopicPartition
 from kafka.errors import KafkaError, NoError
 
 from brokertwin.errors import UserError
+from brokertwin.kafka_io.group_offsets import EMPTY, SHARE
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.kafka_io.topics import admin_client, existing
-
-SHARE, EMPTY = "share", "Empty"
 
 
 class CommittedPosition(NamedTuple):

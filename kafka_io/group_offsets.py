@@ -111,8 +111,7 @@ def found(client: ClientProperties, keys: Iterable[OffsetKey]) -> ClusterOffsets
     for key in wanted:
         groups.setdefault(key.group, []).append(key)
     try:
-        starts = _listed(admin, dict.fromkeys(places, EARLIEST))
-        ends = _listed(admin, dict.fromkeys(places, LATEST))
+        logs = _logs(admin, places)
         committed: dict[OffsetKey, int] = {}
         for keys in groups.values():
             committed |= _committed(client, keys)
@@ -124,7 +123,6 @@ def found(client: ClientProperties, keys: Iterable[OffsetKey]) -> ClusterOffsets
             sharing.add(group)
         elif kind == STREAMS and state != EMPTY:
             with_members.add(group)
-    logs = {at: (starts[at], ends[at]) for at in places}
     return ClusterOffsets(logs, committed, frozenset(with_members), frozenset(sharing))
 
 
@@ -135,11 +133,9 @@ def logs(client: ClientProperties, places: Iterable[Place]) -> dict[Place, tuple
     there = existing(admin, client)
     wanted = {(topic, number) for topic, number in places if number < there.get(topic, 0)}
     try:
-        starts = _listed(admin, dict.fromkeys(wanted, EARLIEST))
-        ends = _listed(admin, dict.fromkeys(wanted, LATEST))
+        return _logs(admin, wanted)
     except KafkaException as error:
         raise _refused(client, error) from None
-    return {place: (starts[place], ends[place]) for place in wanted}
 
 
 def at_timestamps(client: ClientProperties, wanted: Mapping[Place, int]) -> dict[Place, int]:
@@ -244,6 +240,13 @@ def ends(client: ClientProperties, places: Iterable[Place]) -> dict[Place, int]:
 def _only(futures: Mapping[Any, Any]) -> Any:
     (future,) = futures.values()
     return future.result(KAFKA_TIMEOUT_S)
+
+
+def _logs(admin: AdminClient, places: Collection[Place]) -> dict[Place, tuple[int, int]]:
+    """Return start and end offsets of partitions."""
+    starts = _listed(admin, dict.fromkeys(places, EARLIEST))
+    ends = _listed(admin, dict.fromkeys(places, LATEST))
+    return {place: (starts[place], ends[place]) for place in places}
 
 
 def _listed(admin: AdminClient, wanted: Mapping[Place, OffsetSpec]) -> dict[Place, int]:

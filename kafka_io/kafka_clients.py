@@ -16,15 +16,12 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from brokertwin.errors import UserError
 from brokertwin.kafka_io import properties
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import Settings
-
-Client = Literal["spark", "confluent-kafka", "kafka-python"]
-CLIENTS: tuple[Client, ...] = ("spark", "confluent-kafka", "kafka-python")
 
 CONNECTION = re.compile(
     r"bootstrap\.servers|security\.|sasl\.|ssl\.|client\.(id|dns\.lookup)$|socket\.|reconnect\."

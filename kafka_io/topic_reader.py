@@ -106,7 +106,7 @@ def offsets_at(reader: Consumer, topic: str, partitions: int, since_ms: int) -> 
 
 
 def when_there(request: Callable[[], T], not_yet: Collection[int]) -> T:
-    """Retry a request that a new topic or cluster cannot answer yet.
+    """Retry a request that a new topic or cluster cannot serve yet.
 
     Raises:
         KafkaException: an error other than `not_yet`, or a timeout.

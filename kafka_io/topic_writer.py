@@ -97,12 +97,6 @@ def write_all(
 ) -> None:
     """Write rows in order and wait until they are delivered.
 
-    Args:
-        client: connection properties.
-        topic: full topic name.
-        rows: rows to write.
-        on_delivered: called for each delivered row.
-
     Raises:
         UserError: some rows failed.
     """

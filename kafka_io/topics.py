@@ -12,7 +12,7 @@
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -164,11 +164,6 @@ def prepare(
 ) -> str:
     """Create missing topics and validate existing ones.
 
-    Args:
-        client: connection properties.
-        settings: prefix, partition counts and clusters.
-        say: called with the created topics.
-
     Returns:
         Kafka's id of the topic `requests`; a recreated topic has another one.
 
@@ -178,14 +173,8 @@ def prepare(
     admin = admin_client(client)
     wanted = {full_name(settings.prefix, spec.name): spec for spec in specs(settings)}
     there = existing(admin, client)
-    missing = {name: spec for name, spec in wanted.items() if name not in there}
-    create(admin, missing)
-    for name in missing:
-        topic_id(admin, name)
-    if missing:
-        say(f"created topics: {', '.join(missing)}")
-        # A new topic may have been missing from the list.
-        there = existing(admin, client)
+    if create_missing(admin, wanted, there, say):
+        there = existing(admin, client)  # a new topic may have been missing from the list
     _check(admin, wanted, there)
     return topic_id(admin, full_name(settings.prefix, REQUESTS))
 
@@ -234,6 +223,26 @@ def topic_id(admin: AdminClient, name: str) -> str:
             if not is_new or time.monotonic() >= deadline:
                 raise
         time.sleep(METADATA_POLL_S)
+
+
+def create_missing(
+    admin: AdminClient,
+    wanted: Mapping[str, TopicSpec],
+    there: Collection[str],
+    say: Callable[[str], None],
+) -> bool:
+    """Create the missing topics and wait until the broker knows them; return whether any was.
+
+    Raises:
+        UserError: as `create`.
+    """
+    missing = {name: spec for name, spec in wanted.items() if name not in there}
+    create(admin, missing)
+    for name in missing:
+        topic_id(admin, name)
+    if missing:
+        say(f"created topics: {', '.join(missing)}")
+    return bool(missing)
 
 
 def create(admin: AdminClient, missing: Mapping[str, TopicSpec]) -> None:

@@ -144,11 +144,6 @@ def frame_of(rows: Sequence[Mapping[str, Any]], columns: Iterable[str]) -> "pd.D
 def check(frame: "pd.DataFrame", document: Document, docs: bool = False) -> Checked:
     """Check a frame against a suite.
 
-    Args:
-        frame: the rows.
-        document: the suite.
-        docs: whether to create the page.
-
     Raises:
         UserError: great-expectations is not installed, or the suite is invalid.
     """

@@ -1,8 +1,24 @@
-"""Sync and checksum of snapshot files."""
+"""Atomic writing, sync and checksum of files."""
 
 import hashlib
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a temporary path for a file that is written atomically; rename it at the end."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        yield temporary
+        bring_to_disk(temporary)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    bring_to_disk(path.parent)
 
 
 def bring_to_disk(path: Path) -> None:

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from brokertwin.errors import UserError
-from brokertwin.sinks.files import bring_to_disk
+from brokertwin.sinks.files import replacing
 from brokertwin.state.groups import group_records
 from brokertwin.state.groups.group_records import OffsetRow
 from brokertwin.state.observed.offset_history import CoordinatorRow
@@ -147,24 +147,14 @@ class OffsetHistoryStore:
         ]
         files = self._files()
         path = self._directory / NAME.format(files[-1].last + 1 if files else 1)
-        self._publish(path, schema, [pa.Table.from_arrays(arrays, schema=schema)])
-
-    def _publish(self, path: Path, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
-        """Write a file atomically."""
-        temporary = path.with_name(f".{path.name}.tmp")
-        with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
-            for part in parts:
-                writer.write_table(part)
-        bring_to_disk(temporary)
-        temporary.replace(path)
-        bring_to_disk(self._directory)
+        _publish(path, schema, [pa.Table.from_arrays(arrays, schema=schema)])
 
     def _merge(self) -> None:
         """Merge files as long as possible, and remove merged ones."""
         while run := _run(self._files()):
             path = self._directory / MERGED.format(run[0].first, run[-1].last)
             schema = SCHEMA.with_metadata(pq.read_schema(run[-1].path).metadata)
-            self._publish(path, schema, _together([each.path for each in run], schema))
+            _publish(path, schema, _together([each.path for each in run], schema))
         kept = {each.path for each in self._files()}
         for each in _all(self._directory):
             if each.path not in kept:
@@ -207,6 +197,16 @@ def _writing(directory: Path) -> Iterator[None]:
     with (directory / LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def _publish(path: Path, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
+    """Write a file atomically."""
+    with (
+        replacing(path) as temporary,
+        pq.ParquetWriter(temporary, schema, compression="zstd") as writer,
+    ):
+        for part in parts:
+            writer.write_table(part)
 
 
 def _listed(directory: Path) -> list[_File]:

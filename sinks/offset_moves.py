@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from brokertwin.errors import UserError
-from brokertwin.sinks.files import bring_to_disk
+from brokertwin.sinks.files import replacing
 from brokertwin.state.observed.offset_history import OffsetMove
 
 _TIME = pa.timestamp("ms", "UTC")
@@ -51,23 +51,18 @@ def write(file: Path, moves: Iterable[OffsetMove]) -> int:
 
     Raises UserError if it cannot be written.
     """
-    temporary, count = file.with_name(f".{file.name}.tmp"), 0
-    remaining = iter(moves)
+    count, remaining = 0, iter(moves)
     try:
         with (
+            replacing(file) as temporary,
             temporary.open("wb") as out,
             pq.ParquetWriter(out, SCHEMA, compression="zstd") as writer,
         ):
             while some := [_columns(move) for move in islice(remaining, ROWS)]:
                 writer.write_table(pa.Table.from_pylist(some, SCHEMA))
                 count += len(some)
-        bring_to_disk(temporary)
-        temporary.replace(file)
     except OSError as error:
         raise UserError(f"Cannot write to {file}: {error.strerror}.") from None
-    finally:
-        temporary.unlink(missing_ok=True)
-    bring_to_disk(file.parent)
     return count
 
 

@@ -108,21 +108,19 @@ def write(
     directory.mkdir(parents=True, exist_ok=True)
     found = table(rows)
     data = data_path(directory, batch)
-    temporary = _temporary(data)
-    pq.write_table(found, temporary)
+    with files.replacing(data) as temporary:
+        pq.write_table(found, temporary)
+        checksum = files.checksum(temporary)
     manifest = Manifest(
         batch=batch,
         source_offsets={topic: dict(offsets) for topic, offsets in source_offsets.items()},
         row_count=found.num_rows,
-        checksum=files.checksum(temporary),
+        checksum=checksum,
         state_version=state_version,
         file=data.name,
     )
-    _rename(temporary, data)
-    described = manifest_path(directory, batch)
-    temporary = _temporary(described)
-    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2))
-    _rename(temporary, described)
+    with files.replacing(manifest_path(directory, batch)) as temporary:
+        temporary.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2))
     return manifest
 
 
@@ -172,14 +170,3 @@ def read_rows(path: Path) -> list[SnapshotRow]:
 
 def _broken(data: Path, why: str) -> SnapshotError:
     return SnapshotError(f"The snapshot {data} is damaged: {why}.", "Take the snapshot again.")
-
-
-def _temporary(path: Path) -> Path:
-    return path.with_name(f".{path.name}.tmp")
-
-
-def _rename(temporary: Path, path: Path) -> None:
-    """Rename a written file, after syncing its bytes."""
-    files.bring_to_disk(temporary)
-    temporary.replace(path)
-    files.bring_to_disk(path.parent)

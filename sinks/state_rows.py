@@ -186,16 +186,10 @@ def _logs(columns: Columns) -> Iterator[Row]:
 
 
 def _producers(columns: Columns) -> Iterator[Row]:
-    names = {log["topicId"]: log["topic"] for log in _logs(columns)}
-    for key, producer in _items(columns, "producers", "producer", ProducerStateEntry):
-        broker, _, topic_id, partition, producer_id = key.split("/")
+    for common, producer in _producer_entries(columns):
         last = producer.batches[-1] if producer.batches else None
         yield {
-            "broker": int(broker),
-            "producerId": int(producer_id),
-            "producerEpoch": producer.producer_epoch,
-            "topic": names.get(topic_id, topic_id),
-            "partition": int(partition),
+            **common,
             "lastSequence": last.last_sequence if last else -1,
             "lastOffset": last.last_offset if last else -1,
             "batches": len(producer.batches),
@@ -207,22 +201,31 @@ def _producers(columns: Columns) -> Iterator[Row]:
 
 def _producer_batches(columns: Columns) -> Iterator[Row]:
     """Yield the remembered batches of each producer, at most five, for duplicates."""
-    names = {log["topicId"]: log["topic"] for log in _logs(columns)}
-    for key, producer in _items(columns, "producers", "producer", ProducerStateEntry):
-        broker, _, topic_id, partition, producer_id = key.split("/")
+    for common, producer in _producer_entries(columns):
         for batch in producer.batches:
             yield {
-                "broker": int(broker),
-                "producerId": int(producer_id),
-                "producerEpoch": producer.producer_epoch,
-                "topic": names.get(topic_id, topic_id),
-                "partition": int(partition),
+                **common,
                 "firstSequence": batch.first_sequence,
                 "lastSequence": batch.last_sequence,
                 "firstOffset": batch.first_offset,
                 "lastOffset": batch.last_offset,
                 "timestamp": batch.timestamp,
             }
+
+
+def _producer_entries(columns: Columns) -> Iterator[tuple[Row, ProducerStateEntry]]:
+    """Yield the common columns of a producer in a partition, and its entry."""
+    names = {log["topicId"]: log["topic"] for log in _logs(columns)}
+    for key, producer in _items(columns, "producers", "producer", ProducerStateEntry):
+        broker, _, topic_id, partition, producer_id = key.split("/")
+        common = {
+            "broker": int(broker),
+            "producerId": int(producer_id),
+            "producerEpoch": producer.producer_epoch,
+            "topic": names.get(topic_id, topic_id),
+            "partition": int(partition),
+        }
+        yield common, producer
 
 
 def _session_partitions(columns: Columns) -> Iterator[Row]:
@@ -285,11 +288,7 @@ def _clients(columns: Columns) -> Iterator[Row]:
 
 def _groups(columns: Columns) -> Iterator[Row]:
     offsets = Counter(row.group for row in committed_offsets.rows(columns.get("groups", b"")))
-    tables = CellTables(columns)
-    for key, written in _items(columns, "groups", "group", STORED_GROUP):
-        broker, group_id = _broker_of(key), written.group_id
-        group = groups.find_in_tables(tables, broker, group_id)
-        assert group is not None, key
+    for broker, group_id, group in _current_groups(columns):
         yield {
             "broker": broker,
             "groupId": group_id,
@@ -303,16 +302,12 @@ def _groups(columns: Columns) -> Iterator[Row]:
 
 
 def _members(columns: Columns) -> Iterator[Row]:
-    tables = CellTables(columns)
-    for key, written in _items(columns, "groups", "group", STORED_GROUP):
-        broker = _broker_of(key)
-        group = groups.find_in_tables(tables, broker, written.group_id)
-        assert group is not None, key
+    for broker, group_id, group in _current_groups(columns):
         for member_id, member in group.members.items():
             instance, epoch, rebalance_timeout_ms = _epoch_of(member)
             yield {
                 "broker": broker,
-                "groupId": written.group_id,
+                "groupId": group_id,
                 "memberId": member_id,
                 "groupInstanceId": instance,
                 "memberEpoch": epoch,
@@ -320,6 +315,16 @@ def _members(columns: Columns) -> Iterator[Row]:
                 "clientHost": member.client_host,
                 "rebalanceTimeoutMs": rebalance_timeout_ms,
             }
+
+
+def _current_groups(columns: Columns) -> Iterator[tuple[int, str, groups.Group]]:
+    """Yield broker, group id and group."""
+    tables = CellTables(columns)
+    for key, written in _items(columns, "groups", "group", STORED_GROUP):
+        broker, group_id = _broker_of(key), written.group_id
+        group = groups.find_in_tables(tables, broker, group_id)
+        assert group is not None, key
+        yield broker, group_id, group
 
 
 _NO_TIMEOUT = -1

@@ -48,7 +48,7 @@ def replayed(
     except (UnknownSettingError, InvalidConfigError) as error:
         raise UserError(f"Invalid broker settings: {error}.") from None
     history = recording.read(files, FileReading(zone=zone))
-    planned = plan(history, CLUSTER, settings, is_compared=True, is_answered=False)
+    planned = plan(history, CLUSTER, settings, is_compared=True, has_responses=False)
     documents = None
     if until is not None:
         documents = events_until(planned.documents, until, zone, "as_of")

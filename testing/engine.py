@@ -49,11 +49,6 @@ _Future = asyncio.Future[EngineResponse]
 class FaultyEngine(LocalEngine):
     """A cluster in this process whose requests are subject to faults.
 
-    Args:
-        cluster: name of the cluster.
-        brokers: ids of its brokers.
-        settings: broker settings.
-
     Attributes:
         faults: the faults in force.
         seen: received requests as documents, oldest first.

@@ -20,11 +20,6 @@ def security_of(
 ) -> tuple[GatewaySecurity, "tempfile.TemporaryDirectory[str] | None"]:
     """Create the security of the ports, and a temporary directory with the users.
 
-    Args:
-        protocol: Kafka's name of the security protocol.
-        given: broker settings by Kafka's names.
-        users: passwords by user.
-
     Raises:
         UserError: unknown protocol, users without SASL, or a missing file for TLS.
     """

@@ -7,10 +7,10 @@ from brokertwin.state.core.errors import error_name
 LINES = 30
 
 
-def transcript(documents: list[dict[str, Any]], count: int = LINES) -> str:
+def transcript(documents: list[dict[str, Any]]) -> str:
     """Format the last requests, one on a line."""
     lines = []
-    for document in documents[-count:]:
+    for document in documents[-LINES:]:
         header = document.get("requestHeader", {})
         parts = [] if document["broker"] is None else [f"broker {document['broker']}"]
         parts += [

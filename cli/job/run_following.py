@@ -52,7 +52,7 @@ def following(
             say_at(f"{counted(count, 'offset row')} of Kafka {client.bootstrap}")
 
     query = offset_following.Following(
-        lambda: offset_following.start(session(), client, store, tell=tell), warn
+        lambda: offset_following.start(session(), client, store, on_rows=tell), warn
     )
     try:
         yield query.look

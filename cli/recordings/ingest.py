@@ -306,10 +306,8 @@ def _dead_letter_writer(write: Write) -> Callable[["UnpairedDocuments"], None]:
     """Write position and reason of damaged lines, but no content, which may hold a password."""
     import msgspec
 
-    from brokertwin.recordings.formats.summary import place_of
-
     def write_letter(left: "UnpairedDocuments") -> None:
-        letter = {"line": place_of(left.line), "reason": left.reason, "detail": left.detail}
+        letter = {"line": left.line.place, "reason": left.reason, "detail": left.detail}
         write(msgspec.json.encode(letter) + b"\n")
 
     return write_letter

@@ -348,7 +348,7 @@ def _decide(
             return spark.run(documents, planned.settings, settings, advance), None, True
         from brokertwin.recordings.replay import local
 
-        said = planned.schedule.answers
+        said = planned.schedule.responses
         if not check and planned.ends is not None and said and documents is planned.documents:
             return said, planned.ends, True
         cell = planned.cell()

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from brokertwin.cli.watching.live_source import LiveSource
     from brokertwin.settings import Settings
+    from brokertwin.streaming.checkpoint.snapshots import Every
     from brokertwin.streaming.live.query import LiveQuery
     from brokertwin.streaming.live.runner import LiveProgress
-    from brokertwin.streaming.live.snapshots import SnapshotEvery
 
 DEFAULT = "default"
 PREFIX = "live"
@@ -123,10 +123,10 @@ def command(
     """
     from brokertwin.kafka_io.kafka_clients import client_properties
     from brokertwin.recordings.formats.pipeline import zone_of
+    from brokertwin.streaming.checkpoint.snapshots import parse_every
     from brokertwin.streaming.job.session import check_start, spark_session
     from brokertwin.streaming.live import runner
     from brokertwin.streaming.live.query import LiveQuery
-    from brokertwin.streaming.live.snapshots import SnapshotEvery
 
     sources = sources_of(topic)
     settings = settings_of(
@@ -151,7 +151,7 @@ def command(
         rows_max=settings.max_offsets_per_trigger,
         is_available_now=available_now,
     )
-    how = _How(tables or directory, SnapshotEvery(snapshot_every), zone_of(time_zone), as_json)
+    how = _How(tables or directory, parse_every(snapshot_every), zone_of(time_zone), as_json)
     check_start(settings)
     stop = threading.Event()
     with runner.prepared(query, say), _watched(query, http_listen, stop) as watched:
@@ -168,7 +168,7 @@ class _How(NamedTuple):
     """Directory of Parquet files and their interval, time zone of lines, form of progress."""
 
     tables: Path
-    every: "SnapshotEvery"
+    every: "Every"
     zone: tzinfo
     as_json: bool
 
@@ -181,6 +181,7 @@ def _run(
     watched: "LiveSource",
 ) -> None:
     """Run the query until it ends. Exits if it fails."""
+    from brokertwin.streaming.job.runner import QueryFailed
     from brokertwin.streaming.live import runner
 
     show = show_json_progress if how.as_json else show_progress
@@ -192,7 +193,7 @@ def _run(
     beat, found = watched.pulse.beat, watched.found
     try:
         runner.run(session, query, how.tables, how.every, how.zone, stop, observe, found, beat)
-    except runner.LiveFailed as error:
+    except QueryFailed as error:
         say(str(error))
         raise typer.Exit(1) from None
 

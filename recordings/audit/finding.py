@@ -1,11 +1,11 @@
 """A finding of the audit: its severity, and the lines of the recording that show it."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from brokertwin.recordings.history.exchange import RecordedRequest
-from brokertwin.recordings.history.finding import EntityFinding, Severity, rule_of
+from brokertwin.recordings.history.finding import EntityFinding, Severity
+from brokertwin.recordings.history.words import names_of
 from brokertwin.recordings.rules import Rule
 from brokertwin.state.core.errors import Error, error_name
 
@@ -30,14 +30,8 @@ class Evidence(NamedTuple):
     @classmethod
     def shown_by(cls, found: EntityFinding) -> "Evidence":
         """The evidence of a machine's finding."""
-        line = found.line
-        client = found.facts.get("client", line.name)
-        return cls(line.place, line.time, client, found.said, tuple(dict.fromkeys(found.by)))
-
-    @classmethod
-    def at(cls, line: RecordedRequest, said: str) -> "Evidence":
-        """The evidence of an exchange that a machine kept."""
-        return cls(line.place, line.time, line.name, said)
+        line, by = found.line, tuple(dict.fromkeys(found.by))
+        return cls(line.place, line.time, _client_of(found), found.said, by)
 
 
 class AuditFinding(NamedTuple):
@@ -62,6 +56,30 @@ class AuditFinding(NamedTuple):
     evidence: Sequence[Evidence]
     code: int = Error.NONE
     often: int | None = None
+
+    @classmethod
+    def of(
+        cls, found: Sequence[EntityFinding], what: str, subject: str = "", often: int | None = None
+    ) -> "AuditFinding":
+        """Sum up machines' findings of one kind.
+
+        Args:
+            found: at least one.
+            what: a sentence.
+            subject: if it is not that of the machines.
+            often: number of occurrences, if it is not the number of findings.
+        """
+        first = found[0]
+        return cls(
+            first.kind,
+            max(each.severity for each in found),
+            subject or first.subject,
+            what,
+            first.advice,
+            [Evidence.shown_by(each) for each in found],
+            first.code,
+            often,
+        )
 
     @property
     def total(self) -> int:
@@ -109,17 +127,32 @@ class AuditFinding(NamedTuple):
         }
 
 
-def grouped(found: Iterable[EntityFinding]) -> Iterator[tuple[str, list[EntityFinding]]]:
-    """Machines' findings by subject."""
-    by_subject: dict[str, list[EntityFinding]] = defaultdict(list)
+def grouped(
+    found: Iterable[EntityFinding],
+    by: Callable[[EntityFinding], Hashable] = lambda each: each.subject,
+) -> Collection[list[EntityFinding]]:
+    """Machines' findings by subject, or by another key."""
+    groups: dict[Hashable, list[EntityFinding]] = defaultdict(list)
     for each in found:
-        by_subject[each.subject].append(each)
-    yield from by_subject.items()
+        groups[by(each)].append(each)
+    return groups.values()
+
+
+def _client_of(found: EntityFinding) -> str:
+    return str(found.facts.get("client", found.line.name))
+
+
+def clients_of(found: Iterable[EntityFinding]) -> str:
+    """List the clients of machines' findings: `clients a and b`."""
+    return names_of(map(_client_of, found))
+
+
+def causers_of(found: Iterable[EntityFinding]) -> str:
+    """List the clients that caused machines' findings; empty if none is known."""
+    names = [name for each in found for name in each.by]
+    return names_of(names) if names else ""
 
 
 def counted(count: int, one: str, many: str = "") -> str:
     """`1 batch`, `7 batches`."""
     return f"{count} {one if count == 1 else many or one + 's'}"
-
-
-__all__ = ["AuditFinding", "Evidence", "Severity", "counted", "grouped", "rule_of"]

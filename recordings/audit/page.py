@@ -12,9 +12,10 @@ from pathlib import Path
 from string import Template
 
 from brokertwin import extras
-from brokertwin.recordings.audit.finding import AuditFinding, Evidence, Severity
+from brokertwin.recordings.audit.finding import AuditFinding, Evidence
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.audit.plots import Plot, plots
+from brokertwin.recordings.history.finding import Severity
 from brokertwin.recordings.history.words import clock, moment
 from brokertwin.state.core.errors import error_name
 

@@ -167,8 +167,8 @@ def thinned(rows: Sequence[Row], is_kept: Callable[[Row], bool] = lambda _: Fals
 def _first(names: Iterable[str], findings: Sequence[AuditFinding]) -> list[str]:
     """The subjects to draw: those in findings above information first, then those with most."""
     counts = Counter(names)
-    told = " ".join(each.subject + " " for each in findings if each.severity)
-    ranked = sorted(counts, key=lambda name: (f"{name} " not in told, -counts[name], name))
+    reported = " ".join(each.subject + " " for each in findings if each.severity)
+    ranked = sorted(counts, key=lambda name: (f"{name} " not in reported, -counts[name], name))
     return ranked[:SUBJECTS]
 
 
@@ -231,8 +231,8 @@ def _sessions(altair: Any, history: History, findings: Sequence[AuditFinding]) -
 def _groups(altair: Any, history: History, findings: Sequence[AuditFinding]) -> Iterator[Plot]:
     rows = rebalances(history)
     if rows:
-        told = ["generation:Q", "client:N", "line:N"]
-        chart = _timeline(altair, thinned(rows), "group", "because", told)
+        fields = ["generation:Q", "client:N", "line:N"]
+        chart = _timeline(altair, thinned(rows), "group", "because", fields)
         yield _plot("Rebalances", "Each mark is a generation, by who began it.", chart)
 
 
@@ -276,7 +276,7 @@ def _replicas(altair: Any, history: History, findings: Sequence[AuditFinding]) -
             yield _plot(f"In sync in {name}", "Which brokers were in sync, and led.", strip)
 
 
-def _timeline(altair: Any, rows: list[Row], subject: str, what: str, told: list[str]) -> Any:
+def _timeline(altair: Any, rows: list[Row], subject: str, what: str, fields: list[str]) -> Any:
     height = STEP * max(2, len({row[subject] for row in rows}))
     chart = _chart(altair, rows).mark_point(filled=True, size=60, opacity=0.8)
     return chart.encode(
@@ -284,7 +284,7 @@ def _timeline(altair: Any, rows: list[Row], subject: str, what: str, told: list[
         y=altair.Y(f"{subject}:N", title=None, axis=altair.Axis(labelLimit=110)),
         color=_color(altair, what),
         shape=altair.Shape(f"{what}:N", title=None),
-        tooltip=tooltips(altair, f"{subject}:N", f"{what}:N", *told),
+        tooltip=tooltips(altair, f"{subject}:N", f"{what}:N", *fields),
     ).properties(height=height)
 
 

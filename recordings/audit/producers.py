@@ -1,21 +1,19 @@
 """Findings about producers: fenced, timed out, with missing, repeated or lost batches."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from brokertwin.recordings.audit.finding import (
     AuditFinding,
     Evidence,
-    Severity,
+    causers_of,
+    clients_of,
     counted,
     grouped,
-    rule_of,
 )
 from brokertwin.recordings.audit.history import EntityHistory
 from brokertwin.recordings.history import batches, producers
 from brokertwin.recordings.history.bodies import MARKERS
-from brokertwin.recordings.history.finding import EntityFinding
-from brokertwin.recordings.history.producers import TIMED_OUT
+from brokertwin.recordings.history.finding import EntityFinding, Severity, rule_of
 from brokertwin.recordings.history.words import names_of, sentence, times
 from brokertwin.state.core.errors import Error
 
@@ -25,21 +23,17 @@ FIGHT = 3
 
 def fenced(history: EntityHistory) -> Iterator[AuditFinding]:
     """Producers whose epoch was too old, and the clients with newer epochs."""
-    for subject, found in grouped(history.found(producers.PRODUCERS, "producer-fenced")):
+    for found in grouped(history.found(producers.PRODUCERS, "producer-fenced")):
         epochs = {each.facts["epoch"] for each in found} - {-1}
         in_epochs = f" in {counted(len(epochs), 'epoch')}" if epochs else ""
-        evidence = [Evidence.shown_by(each) for each in found]
-        yield AuditFinding(
-            "producer-fenced",
-            Severity.ERROR if len(epochs) >= FIGHT else Severity.WARNING,
-            subject,
-            sentence(
-                f"{_fenced_clients(evidence)} fenced {times(len(evidence))}{in_epochs};"
-                f" {_cause(found)}"
-            ),
-            rule_of(Error.INVALID_PRODUCER_EPOCH),
-            evidence,
-            Error.INVALID_PRODUCER_EPOCH,
+        finding = AuditFinding.of(found, "")
+        names = _fenced_clients(finding.evidence)
+        said = f"{names} fenced {times(len(found))}{in_epochs}; {_cause(found)}"
+        yield finding._replace(
+            severity=Severity.ERROR if len(epochs) >= FIGHT else Severity.WARNING,
+            what=sentence(said),
+            rule=rule_of(Error.INVALID_PRODUCER_EPOCH),
+            code=Error.INVALID_PRODUCER_EPOCH,
         )
 
 
@@ -50,8 +44,8 @@ def _fenced_clients(evidence: Sequence[Evidence]) -> str:
 
 def _cause(found: Sequence[EntityFinding]) -> str:
     """The reason for the newer epochs of a fenced producer."""
-    by = [name for each in found for name in each.by]
-    causes = [f"newer epochs went to {names_of(by)}"] if by else []
+    by = causers_of(found)
+    causes = [f"newer epochs went to {by}"] if by else []
     causes += list(dict.fromkeys(each.facts["abort"] for each in found if "abort" in each.facts))
     if causes:
         return "; ".join(causes)
@@ -66,21 +60,12 @@ def _cause(found: Sequence[EntityFinding]) -> str:
 
 def timed_out(history: EntityHistory) -> Iterator[AuditFinding]:
     """Transactions that the coordinator aborted, because they were open for too long."""
-    for subject, found in grouped(history.found(producers.PRODUCERS, "transaction-timed-out")):
-        evidence = [Evidence.shown_by(each) for each in found]
+    for found in grouped(history.found(producers.PRODUCERS, "transaction-timed-out")):
         count = sum(each.facts["counts"] for each in found)
-        names = [each.client for each in evidence if each.client]
+        names = [each.client for each in map(Evidence.shown_by, found) if each.client]
         owners = names_of(names) if names else "the producer"
-        said = f"{counted(count, 'transaction')} of {owners} timed out; first: {evidence[0].said}"
-        yield AuditFinding(
-            "transaction-timed-out",
-            Severity.WARNING,
-            subject,
-            sentence(said),
-            TIMED_OUT,
-            evidence,
-            often=count,
-        )
+        said = f"{counted(count, 'transaction')} of {owners} timed out; first: {found[0].said}"
+        yield AuditFinding.of(found, sentence(said), often=count)
 
 
 def late(history: EntityHistory) -> set[str]:
@@ -97,65 +82,48 @@ def owners(history: EntityHistory) -> dict[str, str]:
 
 def sequences(history: EntityHistory) -> Iterator[AuditFinding]:
     """Batches that were refused for their sequence, by producer and partition."""
-    by_subject: dict[tuple[int, str], list[EntityFinding]] = defaultdict(list)
-    for each in history.found(batches.PRODUCERS, "sequence-gap", "duplicate-refused"):
-        by_subject[each.code, each.subject].append(each)
-    for (code, subject), found in by_subject.items():
-        evidence = [Evidence.shown_by(each) for each in found]
-        who = names_of(each.client for each in evidence)
-        is_gap = code == Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+    refused = history.found(batches.PRODUCERS, "sequence-gap", "duplicate-refused")
+    for found in grouped(refused, lambda each: (each.code, each.subject)):
+        is_gap = found[0].code == Error.OUT_OF_ORDER_SEQUENCE_NUMBER
         why = "out of order" if is_gap else "older than the last five"
-        yield AuditFinding(
-            found[0].kind,
-            found[0].severity,
-            subject,
-            f"{counted(len(evidence), 'batch', 'batches')} of {who} refused as {why}"
-            + (f"; first: {evidence[0].said}." if evidence[0].said else "."),
-            rule_of(code),
-            evidence,
-            code,
-        )
+        said = f"{counted(len(found), 'batch', 'batches')} of {clients_of(found)} refused as {why}"
+        first = f"; first: {found[0].said}" if found[0].said else ""
+        yield AuditFinding.of(found, f"{said}{first}.")
 
 
 def written(history: EntityHistory) -> Iterator[AuditFinding]:
     """Batches that were acknowledged again: at one offset, which is a repeat, or at two."""
-    for subject, found in grouped(history.found(batches.PRODUCERS, "batch-repeated")):
+    for found in grouped(history.found(batches.PRODUCERS, "batch-repeated")):
         many = counted(len(found), "batch", "batches")
-        yield _finding(subject, found, f"{names_of(e.line.name for e in found)} sent {many} again")
-    for subject, found in grouped(history.found(batches.PRODUCERS, "written-twice")):
-        said = f"the same batch was answered at several offsets: {found[0].said}"
-        yield _finding(subject, found, said)
+        yield AuditFinding.of(found, sentence(f"{clients_of(found)} sent {many} again"))
+    for found in grouped(history.found(batches.PRODUCERS, "written-twice")):
+        said = f"The same batch was answered at several offsets: {found[0].said}."
+        yield AuditFinding.of(found, said)
 
 
 def skipped(history: EntityHistory) -> Iterator[AuditFinding]:
     """Batches that were accepted although their sequence does not follow the one before."""
-    for subject, found in grouped(history.found(batches.PRODUCERS, "sequence-skipped")):
-        yield _finding(
-            subject, found, f"the broker took a batch that does not follow: {found[0].said}"
-        )
+    for found in grouped(history.found(batches.PRODUCERS, "sequence-skipped")):
+        said = f"The broker took a batch that does not follow: {found[0].said}."
+        yield AuditFinding.of(found, said)
 
 
 def reused(history: EntityHistory) -> Iterator[AuditFinding]:
     """Offsets that were acknowledged for two batches, in topics that requests name by id."""
-    for subject, found in grouped(history.found(batches.PARTITIONS, "offset-reused")):
-        said = f"two batches were acknowledged at one offset: {found[0].said}"
-        yield _finding(subject, found, said)
+    for found in grouped(history.found(batches.PARTITIONS, "offset-reused")):
+        said = f"Two batches were acknowledged at one offset: {found[0].said}."
+        yield AuditFinding.of(found, said)
 
 
 def went_back(history: EntityHistory) -> Iterator[AuditFinding]:
     """Producer ids that got a lower epoch than before."""
-    for subject, found in grouped(history.found(producers.PRODUCERS, "epoch-back")):
-        yield _finding(subject, found, found[0].said)
+    for found in grouped(history.found(producers.PRODUCERS, "epoch-back")):
+        yield AuditFinding.of(found, sentence(found[0].said))
 
 
 def given(history: EntityHistory) -> Iterable[EntityFinding]:
     """Every epoch that InitProducerId gave, and EndTxn from version 5 on."""
     return history.found(producers.PRODUCERS, "epoch-given")
-
-
-def _finding(subject: str, found: Sequence[EntityFinding], said: str) -> AuditFinding:
-    first, evidence = found[0], [Evidence.shown_by(each) for each in found]
-    return AuditFinding(first.kind, first.severity, subject, sentence(said), first.advice, evidence)
 
 
 FINDERS = (fenced, timed_out, sequences, written, skipped, reused, went_back)

@@ -4,11 +4,17 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from brokertwin.recordings.audit import producers
-from brokertwin.recordings.audit.finding import AuditFinding, Evidence, Severity, counted, rule_of
+from brokertwin.recordings.audit.finding import (
+    AuditFinding,
+    Evidence,
+    clients_of,
+    counted,
+    grouped,
+)
 from brokertwin.recordings.audit.history import EntityHistory
 from brokertwin.recordings.history.batches import PARTITIONS
 from brokertwin.recordings.history.clients import CLIENTS, severity_of
-from brokertwin.recordings.history.finding import EntityFinding
+from brokertwin.recordings.history.finding import Severity, rule_of
 from brokertwin.recordings.history.producers import LATE
 from brokertwin.recordings.history.words import names_of
 from brokertwin.state.core.errors import Error, error_name
@@ -16,22 +22,13 @@ from brokertwin.state.core.errors import Error, error_name
 
 def too_few(history: EntityHistory) -> Iterator[AuditFinding]:
     """Produces that were refused because too few replicas were in sync, by partition."""
-    by_code: dict[tuple[str, int], list[EntityFinding]] = defaultdict(list)
-    for each in history.found(PARTITIONS, "under-min-isr"):
-        by_code[each.subject, each.code].append(each)
-    for (subject, code), found in by_code.items():
-        is_written = code == Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    refused = history.found(PARTITIONS, "under-min-isr")
+    for found in grouped(refused, lambda each: (each.subject, each.code)):
+        is_written = found[0].code == Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         became = "written, and not acknowledged" if is_written else "not written"
-        yield AuditFinding(
-            "under-min-isr",
-            Severity.ERROR,
-            subject,
-            f"{counted(len(found), 'Produce', 'Produces')} of"
-            f" {names_of(e.line.name for e in found)} {became}:"
-            " fewer replicas were in sync than min.insync.replicas.",
-            rule_of(code),
-            [Evidence.shown_by(each) for each in found],
-            code,
+        said = f"{counted(len(found), 'Produce', 'Produces')} of {clients_of(found)} {became}"
+        yield AuditFinding.of(
+            found, f"{said}: fewer replicas were in sync than min.insync.replicas."
         )
 
 

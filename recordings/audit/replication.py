@@ -24,8 +24,8 @@ def led(history: EntityHistory) -> Iterator[AuditFinding]:
         yield finding._replace(what=f"{count} of the leader; last: {last}.")
 
 
-def told(history: EntityHistory) -> Iterator[AuditFinding]:
-    """High watermarks that leaders told and the rule does not give, without a reason."""
+def differing(history: EntityHistory) -> Iterator[AuditFinding]:
+    """High watermarks that leaders reported and the rule does not give, without a reason."""
     for finding in _grouped(history, "hw-differs"):
         count, first = counted(finding.total, "high watermark"), finding.evidence[0].said
         yield finding._replace(what=f"{count} differ; first: {first}.")
@@ -41,10 +41,9 @@ def early(history: EntityHistory) -> Iterator[AuditFinding]:
 def _grouped(history: EntityHistory, kind: str) -> Iterator[AuditFinding]:
     """Findings of a kind by partition, in the order of their moments."""
     by_moment = sorted(history.found(REPLICATION, kind), key=lambda each: each.facts["time"])
-    for subject, found in grouped(by_moment):
-        severity = max(each.severity for each in found)
+    for found in grouped(by_moment):
         evidence = [Evidence(e.line.place, e.facts["time"], "", e.said) for e in found]
-        yield AuditFinding(kind, severity, subject, "", found[0].advice, evidence)
+        yield AuditFinding.of(found, "")._replace(evidence=evidence)
 
 
-FINDERS = (shrunk, led, told, early)
+FINDERS = (shrunk, led, differing, early)

@@ -5,7 +5,6 @@ transactions a transactional id: contents and outcome of each transaction
 groups       a group: rebalances and their causes, commits, share groups
 sessions     a fetch session: opening, changes, end
 partitions   a partition: leaders, in-sync sets, high watermarks, producers
-partition_parts  the parts of a body about one partition
 clients      a client: its part in the timelines of its producers, groups and sessions
 exchange     one exchange, explained from the timelines that it belongs to
 stored       the state of the same subjects in a checkpoint, without a timeline

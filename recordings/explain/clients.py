@@ -12,6 +12,7 @@ from brokertwin.recordings.explain.producers import ProducerTimeline
 from brokertwin.recordings.explain.sessions import SessionTimeline
 from brokertwin.recordings.explain.story import TimelineEntry, TimelineError, absent
 from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.exchange import exchange_of
 from brokertwin.recordings.history.recording import observed_recording
 from brokertwin.recordings.history.sessions import NONE
 from brokertwin.recordings.history.words import moment
@@ -47,19 +48,21 @@ class ClientTimeline:
 
     def story(self) -> list[TimelineEntry]:
         """One entry for each request that is part of a timeline, or was refused."""
-        told: dict[str, TimelineEntry] = {}
-        for entry in self._told():
+        entries: dict[str, TimelineEntry] = {}
+        for entry in self._of_timelines():
             if entry.client == self.key:
-                told[entry.id] = _joined(told[entry.id], entry) if entry.id in told else entry
+                entries[entry.id] = (
+                    _joined(entries[entry.id], entry) if entry.id in entries else entry
+                )
         for each in self._own:
-            codes = dict.fromkeys(bodies.errors(each.response)) if each.id not in told else {}
-            if codes or (each.is_text and each.id not in told):
-                told[each.id] = TimelineEntry.of(
-                    each, "", [], [TimelineError(code) for code in codes]
+            codes = dict.fromkeys(bodies.errors(each.response)) if each.id not in entries else {}
+            if codes or (each.is_text and each.id not in entries):
+                entries[each.id] = TimelineEntry.at(
+                    exchange_of(each).line, "", [], [TimelineError(code) for code in codes]
                 )
             if each.is_text:
-                told[each.id] = _timed(told[each.id], each)
-        return [told[each.id] for each in self._own if each.id in told]
+                entries[each.id] = _timed(entries[each.id], each)
+        return [entries[each.id] for each in self._own if each.id in entries]
 
     def ending(self) -> list[str]:
         """Counts of requests and refusals, and the commands for the timelines."""
@@ -69,11 +72,11 @@ class ClientTimeline:
             code for each in self._own for code in dict.fromkeys(bodies.errors(each.response))
         )
         refused = ", ".join(f"{error_name(code)} {n}" for code, n in codes.most_common())
-        is_told = any(each.is_recorded for each in self._own)
-        nothing = "nothing was refused" if is_told else "the log has no responses"
-        asked = f"{counted(len(self._own), 'request')} over {counted(ways, 'connection')}"
+        has_responses = any(each.is_recorded for each in self._own)
+        nothing = "nothing was refused" if has_responses else "the log has no responses"
+        requests = f"{counted(len(self._own), 'request')} over {counted(ways, 'connection')}"
         lines = [
-            f"client {self.key}: {asked}, {moment(first)} to {moment(last)}",
+            f"client {self.key}: {requests}, {moment(first)} to {moment(last)}",
             f"refused: {refused}" if refused else nothing,
         ]
         lines += [f"explain producer {each} tells its whole story" for each in self.producers]
@@ -82,7 +85,7 @@ class ClientTimeline:
             lines += _latencies(self._own)
         return lines
 
-    def _told(self) -> Iterator[TimelineEntry]:
+    def _of_timelines(self) -> Iterator[TimelineEntry]:
         """The entries of its producers, its groups and its lost sessions."""
         for key in self.producers:
             yield from ProducerTimeline(self._recording, key).story()
@@ -105,23 +108,23 @@ def _timed(entry: TimelineEntry, exchange: Exchange) -> TimelineEntry:
     if not exchange.is_recorded:
         said = f"no response of {where} in the log"
     error = (exchange.response or {}).get("errorMessage") or ""
-    told = (entry.said, said, error if error != "NONE" else "")
-    return entry._replace(said="; ".join(filter(None, told)))
+    parts = (entry.said, said, error if error != "NONE" else "")
+    return entry._replace(said="; ".join(filter(None, parts)))
 
 
 def _latencies(exchanges: Sequence[Exchange]) -> list[str]:
     """Number of requests in a client's log and times of responses, by API."""
     lines = []
     for api, count in Counter(each.api for each in exchanges).most_common():
-        answered = sorted(
+        latencies = sorted(
             each.latency_ms for each in exchanges if each.api == api and each.is_recorded
         )
         line = f"{api}: {counted(count, 'request')}"
-        if answered:
-            middle = answered[len(answered) // 2]
-            line += f", median {middle:.6g} ms, longest {answered[-1]:.6g} ms"
-        if len(answered) < count:
-            line += f", {count - len(answered)} without a response in the log"
+        if latencies:
+            middle = latencies[len(latencies) // 2]
+            line += f", median {middle:.6g} ms, longest {latencies[-1]:.6g} ms"
+        if len(latencies) < count:
+            line += f", {count - len(latencies)} without a response in the log"
         lines.append(line)
     return lines
 

@@ -90,7 +90,7 @@ def text(code: int) -> str:
         "Source": rule.source,
         "Cause": rule.who,
         "What to do": rule.do,
-        "In a recording": _told_by(code),
+        "In a recording": _commands_for(code),
     }
     lines = [f"{name}: {fact}" for name, fact in facts.items() if fact]
     return "\n\n".join([f"{code} {name_of(code)}", rule.why, *lines]).replace("`", "")
@@ -108,7 +108,7 @@ def index() -> str:
     )
 
 
-def _told_by(code: int) -> str:
+def _commands_for(code: int) -> str:
     """Return the command that explains an error."""
     line = "`brokertwin explain line FILE:LINE FILE…` explains a line with this error"
     story = _story_of(code)

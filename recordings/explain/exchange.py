@@ -9,6 +9,7 @@ from brokertwin.recordings.explain.producers import ProducerTimeline
 from brokertwin.recordings.explain.sessions import SessionTimeline
 from brokertwin.recordings.explain.story import TimelineEntry, TimelineError
 from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.exchange import exchange_of
 from brokertwin.recordings.history.recording import observed_recording
 from brokertwin.recordings.history.sessions import NONE
 from brokertwin.recordings.replay.recording import Exchange, id_of
@@ -39,8 +40,10 @@ def explained(exchanges: Sequence[Exchange], place: str) -> list[TimelineEntry]:
     session = found.body().get("sessionId", NONE) if found.api == "FETCH" else 0
     if session:
         stories.append(SessionTimeline(recording, str(session)).story())
-    told = [entry for story in stories for entry in story if entry.id == wanted]
-    if told:
-        return [entry for place, entry in enumerate(told) if entry not in told[:place]]
+    entries = [entry for story in stories for entry in story if entry.id == wanted]
+    if entries:
+        return [entry for place, entry in enumerate(entries) if entry not in entries[:place]]
     codes = dict.fromkeys(bodies.errors(found.response))
-    return [TimelineEntry.of(found, "", [], [TimelineError(code) for code in codes])]
+    return [
+        TimelineEntry.at(exchange_of(found).line, "", [], [TimelineError(code) for code in codes])
+    ]

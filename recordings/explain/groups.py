@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from brokertwin.recordings.explain.story import (
+    NO_RESPONSE,
     NO_VERSION,
-    NOT_TOLD,
     TimelineEntry,
     TimelineError,
     absent,
@@ -65,18 +65,18 @@ class GroupTimeline:
     ) -> None:
         self.key = key
         recording = observed_recording(exchanges)
-        asked = [each for each in recording.exchanges if each.line.api in APIS]
-        if not asked:  # a text log may have no responses
-            asked = [each for each in recording.unanswered if each.line.api in APIS]
-            recording = recording.of(asked)
-        self._asked = [each for each in asked if each.request.get("groupId") == key]
+        of_groups = [each for each in recording.exchanges if each.line.api in APIS]
+        if not of_groups:  # a text log may have no responses
+            of_groups = [each for each in recording.without_response if each.line.api in APIS]
+            recording = recording.of(of_groups)
+        self._own = [each for each in of_groups if each.request.get("groupId") == key]
         lines: dict[tuple[int, str], Logged] = {}
         for line in logged:
             if line.is_of(key):
                 lines.setdefault((line.time, line.text), line)
         self._logged = sorted(lines.values(), key=lambda each: each.time)
-        if not (self._asked or self._logged):
-            known = {each.request.get("groupId") for each in asked} - {None}
+        if not (self._own or self._logged):
+            known = {each.request.get("groupId") for each in of_groups} - {None}
             known |= {min(each.groups, key=len) for each in logged}
             raise absent("group", key, sorted(known))
         self._known = recording.known
@@ -86,7 +86,7 @@ class GroupTimeline:
 
     def story(self) -> list[TimelineEntry]:
         """One entry for each request that changed the group, or was refused, and log line."""
-        found = [(each.line.end, self._entry(each)) for each in self._asked]
+        found = [(each.line.end, self._entry(each)) for each in self._own]
         found += [(each.time, _line(each)) for each in self._logged]
         found.sort(key=lambda each: each[0])
         return [entry for _, entry in found if entry is not None]
@@ -116,8 +116,8 @@ class GroupTimeline:
             for code in dict.fromkeys(bodies.errors(exchange.response))
         ]
         notes = [self._note(each, line.end) for each in found if each.kind in NOTES]
-        if not exchange.is_answered:
-            notes.append(NOT_TOLD)
+        if not exchange.has_response:
+            notes.append(NO_RESPONSE)
         if line.api in QUIET and not refused and not notes:
             return None
         return TimelineEntry.at(line, _said(exchange, self._known), notes, refused)

@@ -5,10 +5,9 @@ requests of brokers and of the controller, too.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
-from brokertwin.recordings.explain.partition_parts import errors_of, parts_of
 from brokertwin.recordings.explain.producers import cause_of, said_of_batch
 from brokertwin.recordings.explain.story import TimelineEntry, TimelineError, absent
 from brokertwin.recordings.history import bodies
@@ -24,7 +23,7 @@ from brokertwin.recordings.history.replica_findings import (
     WatermarkSample,
 )
 from brokertwin.recordings.history.replicas import UNKNOWN, PartitionReplicas
-from brokertwin.recordings.history.words import clock
+from brokertwin.recordings.history.words import clock, listed
 from brokertwin.recordings.observed.watching import Watched
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.schema import ZERO_UUID
@@ -45,6 +44,10 @@ OF_PRODUCERS = (
     *(Error.OUT_OF_ORDER_SEQUENCE_NUMBER, Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED),
     Error.DUPLICATE_SEQUENCE_NUMBER,
 )
+
+TOPICS = ("name", "topic", "topicName", "topicId")
+NUMBERS = ("index", "partitionIndex", "partition", "partitionId")
+"""The fields of all APIs that identify a topic, and below it a partition."""
 
 
 class PartitionTimeline:
@@ -74,10 +77,12 @@ class PartitionTimeline:
         self._samples = [each for each in replication.samples if self._is_mine(each)]
         self._at = _by_place(self._samples)
         self._led = _news(self._samples, lambda sample: sample.leader_epoch)
-        told = [each for each in replication.isr_samples if self._is_mine(each)]
-        self._in_sync = _news(told, lambda sample: sample.isr)
+        isr_samples = [each for each in replication.isr_samples if self._is_mine(each)]
+        self._in_sync = _news(isr_samples, lambda sample: sample.isr)
         self._changes = _by_place(each for each in replication.isr_changes if self._is_mine(each))
-        self._told = _by_place(each for each in replication.differences if self._is_mine(each))
+        self._differences = _by_place(
+            each for each in replication.differences if self._is_mine(each)
+        )
 
     def story(self) -> list[TimelineEntry]:
         """One entry for each exchange that changed the partition, wrote to it, or was refused."""
@@ -96,7 +101,7 @@ class PartitionTimeline:
             broker: f"{end} or later" if broker == known.led_by and known.end_is_least else str(end)
             for broker, end in known.log_ends.items()
         }
-        told = ", ".join(f"broker {broker} {end}" for broker, end in sorted(ends.items()))
+        log_ends = ", ".join(f"broker {broker} {end}" for broker, end in sorted(ends.items()))
         assumed = " (from a response, or assumed because the in-sync set is not recorded)"
         is_known = known.high_watermark != UNKNOWN
         how = assumed if known.is_assumed else " or later" if known.is_least else ""
@@ -109,8 +114,8 @@ class PartitionTimeline:
             elif known.leader_epoch == UNKNOWN:
                 led = f"the recording does not show the leader of {self.key}"
         lines = [
-            f"{led}; in sync are {_listed(known.in_sync)}",
-            f"log ends: {told or 'not recorded'}; high watermark {high_watermark}",
+            f"{led}; in sync are {listed(known.in_sync)}",
+            f"log ends: {log_ends or 'not recorded'}; high watermark {high_watermark}",
         ]
         return lines + [
             f"producer {each.batch.producer_id} epoch {each.batch.epoch} wrote last sequences"
@@ -139,7 +144,7 @@ class PartitionTimeline:
         ]
         notes = [
             *self._replicated(line.place),
-            *self._asked_for(line.place),
+            *self._requested(line.place),
             *self._changed(line.api, request, response, bool(codes)),
             *self._produced(line.place),
         ]
@@ -151,7 +156,7 @@ class PartitionTimeline:
         return TimelineEntry(*of, said, notes, refused)
 
     def _when(self, seen: RecordedExchange) -> float:
-        """When an exchange changed the partition, or was answered."""
+        """When an exchange changed the partition, or had its response."""
         samples = self._at.get(seen.line.place)
         return samples[0].time if samples else seen.made
 
@@ -164,18 +169,18 @@ class PartitionTimeline:
             was_in = former.isr if former is not None else sample.isr
             moved = [f"broker {each} left" for each in sorted(set(was_in) - set(sample.isr))]
             moved += [f"broker {each} came" for each in sorted(set(sample.isr) - set(was_in))]
-            yield ": ".join(filter(None, [f"in sync are {_listed(sample.isr)}", ", ".join(moved)]))
+            yield ": ".join(filter(None, [f"in sync are {listed(sample.isr)}", ", ".join(moved)]))
 
-    def _asked_for(self, place: str) -> Iterator[str]:
+    def _requested(self, place: str) -> Iterator[str]:
         """Requests of a leader to the controller; high watermarks that differ from the rule."""
         for change in self._changes.get(place, []):
             verb = "in" if change.is_added else "out"
             why = f", against the rule: {change.why}" if change.why else ""
             yield f"leader {change.leader} wants broker {change.broker} {verb}{why}"
-        for told in self._told.get(place, []):
-            if told.why == UNEXPLAINED:
-                by_rule = f"by the rule it is {told.derived}"
-                yield f"the high watermark {told.reported} was reported; {by_rule}"
+        for difference in self._differences.get(place, []):
+            if difference.why == UNEXPLAINED:
+                by_rule = f"by the rule it is {difference.derived}"
+                yield f"the high watermark {difference.reported} was reported; {by_rule}"
 
     def _changed(self, api: str, request: Any, response: Any, bad: bool) -> Iterator[str]:
         """Other changes of the partition's log in a response."""
@@ -220,13 +225,13 @@ class PartitionTimeline:
         if code in OF_LEADERS:
             led = self._latest(self._led, seen.made)
             parts = parts_of(request, self.topics, self.number)
-            asked = next((part.get("currentLeaderEpoch", UNKNOWN) for part in parts), UNKNOWN)
-            return _because_of_leader(code, seen.line.broker, asked, led)
+            requested = next((part.get("currentLeaderEpoch", UNKNOWN) for part in parts), UNKNOWN)
+            return _because_of_leader(code, seen.line.broker, requested, led)
         if code in TOO_FEW:
-            told = self._latest(self._in_sync, seen.made)
-            if told is None:
+            shown = self._latest(self._in_sync, seen.made)
+            if shown is None:
                 return ""
-            return f"In sync were {_listed(told.isr)} since {clock(told.time)} ({told.place})."
+            return f"In sync were {listed(shown.isr)} since {clock(shown.time)} ({shown.place})."
         if code in OF_PRODUCERS:
             found, topic = self._found.get(seen.line.place, ()), self.key.rpartition("-")[0]
             refused = [each._replace(topic=topic) for each in batches if each.error == code]
@@ -236,27 +241,28 @@ class PartitionTimeline:
     def _latest(self, news: "News", time: float) -> WatermarkSample | None:
         """The last change up to a time."""
         samples = [sample for found in news.values() for _, sample in found]
-        return max((each for each in samples if each.time <= time), key=_time, default=None)
+        past = [each for each in samples if each.time <= time]
+        return max(past, key=lambda each: each.time, default=None)
 
 
-def _because_of_leader(code: int, broker: int, asked: int, led: WatermarkSample | None) -> str:
+def _because_of_leader(code: int, broker: int, requested: int, led: WatermarkSample | None) -> str:
     """Explain a refusal for the leader or the leader epoch.
 
     Args:
         code: the error.
         broker: the broker.
-        asked: the leader epoch of the request; UNKNOWN if it has none.
+        requested: the leader epoch of the request; UNKNOWN if it has none.
         led: the newest leader that the recording shows by then.
     """
-    of = f" for epoch {asked}" if asked != UNKNOWN else ""
+    of = f" for epoch {requested}" if requested != UNKNOWN else ""
     request = f"Broker {broker} was asked{of}"
     epoch = led.leader_epoch if led is not None else UNKNOWN
-    if code == Error.FENCED_LEADER_EPOCH and epoch <= asked:
+    if code == Error.FENCED_LEADER_EPOCH and epoch <= requested:
         return (
             f"{request}, and is in a newer epoch that the recording does not show. The epoch rises"
             " when a leader is elected, and when the only replica in sync shuts down."
         )
-    if code == Error.UNKNOWN_LEADER_EPOCH and epoch < asked:
+    if code == Error.UNKNOWN_LEADER_EPOCH and epoch < requested:
         return f"{request}, and had not heard of it yet; the recording does not show its leader."
     if led is None or epoch == UNKNOWN:
         return ""
@@ -282,9 +288,9 @@ def _moved(samples: Sequence[WatermarkSample]) -> Iterator[str]:
         if ends:
             sample = samples[-1]
             later = " or later" if sample.is_least else ""
-            told = sample.high_watermark
+            value = sample.high_watermark
             hw_later = " or later" if sample.is_hw_least else ""
-            high_watermark = f"{told}{hw_later}" if told != UNKNOWN else "unknown"
+            high_watermark = f"{value}{hw_later}" if value != UNKNOWN else "unknown"
             yield f"the log ends at {max(ends)}{later}, high watermark {high_watermark}"
 
 
@@ -303,10 +309,6 @@ def _news(samples: Sequence[WatermarkSample], what: Callable[[WatermarkSample], 
     return dict(found)
 
 
-def _time(sample: WatermarkSample) -> float:
-    return sample.time
-
-
 def _by_place(found: Any) -> dict[str, list[Any]]:
     by_place: dict[str, list[Any]] = defaultdict(list)
     for each in found:
@@ -314,5 +316,44 @@ def _by_place(found: Any) -> dict[str, list[Any]]:
     return dict(by_place)
 
 
-def _listed(brokers: Sequence[int]) -> str:
-    return ", ".join(map(str, sorted(brokers))) or "none"
+def parts_of(body: Any, topics: Collection[str], number: int) -> Iterator[dict[str, Any]]:
+    """The objects of a body that are about a partition.
+
+    Args:
+        body: a request or a response.
+        topics: what names the topic: its name, its id.
+        number: the partition's.
+    """
+    for each in _objects(body):
+        if any(isinstance(each.get(name), str) and each[name] in topics for name in TOPICS):
+            yield from (part for part in _objects(list(each.values())) if _number(part) == number)
+
+
+def errors_of(body: Any, topics: Collection[str], number: int) -> Iterator[int]:
+    """The errors of a partition, and those of its topic as a whole; not those of nothing."""
+    for each in _objects(body):
+        if any(isinstance(each.get(name), str) and each[name] in topics for name in TOPICS):
+            yield from _codes(each)
+    for part in parts_of(body, topics, number):
+        yield from _codes(part)
+
+
+def _codes(part: dict[str, Any]) -> Iterator[int]:
+    for name, value in part.items():
+        if name.lower().endswith("errorcode") and value:
+            yield value
+
+
+def _number(part: dict[str, Any]) -> int | None:
+    return next((part[name] for name in NUMBERS if isinstance(part.get(name), int)), None)
+
+
+def _objects(body: Any) -> Iterator[dict[str, Any]]:
+    """All objects in a body, at any depth."""
+    if isinstance(body, list):
+        for each in body:
+            yield from _objects(each)
+    elif isinstance(body, dict):
+        yield body
+        for each in body.values():
+            yield from _objects(each)

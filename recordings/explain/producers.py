@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from brokertwin.recordings.explain.story import NOT_TOLD, TimelineEntry, TimelineError, absent
+from brokertwin.recordings.explain.story import NO_RESPONSE, TimelineEntry, TimelineError, absent
 from brokertwin.recordings.history import batches, bodies, producers
 from brokertwin.recordings.history.batches import ProducerInPartition
 from brokertwin.recordings.history.bodies import (
@@ -36,11 +36,11 @@ class ProducerTimeline:
 
     def __init__(self, exchanges: Sequence[Exchange] | ObservedRecording, key: str) -> None:
         recording = observed_recording(exchanges)
-        self._asked = [each for each in recording.exchanges if each.line.api in PRODUCER_APIS]
-        if not self._asked:  # a text log may have no responses
+        self._exchanges = [each for each in recording.exchanges if each.line.api in PRODUCER_APIS]
+        if not self._exchanges:  # a text log may have no responses
             own = PRODUCER_APIS - {MARKERS}
-            self._asked = [each for each in recording.unanswered if each.line.api in own]
-            recording = recording.of(self._asked)
+            self._exchanges = [each for each in recording.without_response if each.line.api in own]
+            recording = recording.of(self._exchanges)
         self._recording = recording
         self._known = self._recording.known
         found = self._recording.observed(producers.PRODUCERS).entities
@@ -57,7 +57,7 @@ class ProducerTimeline:
 
     def story(self) -> list[TimelineEntry]:
         """One entry for each request of the producer, in the order of their responses."""
-        entries = (self._entry(each, self._own_findings(each)) for each in self._asked)
+        entries = (self._entry(each, self._own_findings(each)) for each in self._exchanges)
         return [entry for entry in entries if entry is not None]
 
     def ending(self) -> list[str]:
@@ -100,8 +100,8 @@ class ProducerTimeline:
     def _entry(
         self, exchange: RecordedExchange, found: Sequence[EntityFinding]
     ) -> TimelineEntry | None:
-        line, body, answer = exchange.line, exchange.request, exchange.response
-        holders = bodies.holders_of(line.api, body, answer)
+        line, body, response = exchange.line, exchange.request, exchange.response
+        holders = bodies.holders_of(line.api, body, response)
         mine = [each for each in holders if self.entity.is_own(each, self._known)]
         if not mine:
             return None
@@ -109,19 +109,19 @@ class ProducerTimeline:
             aborts = [e.said for e in found if e.kind.startswith("transaction-")]
             return TimelineEntry.at(line, "; ".join(sorted(aborts)), [], []) if aborts else None
         notes = [e.cause or e.said for e in found if e.kind in NOTES]
-        sent = [e for e in bodies.sent(body, answer) if e.producer_id in self.ids]
+        sent = [e for e in bodies.sent(body, response) if e.producer_id in self.ids]
         own = [each._replace(topic=self._known.named(each.topic)) for each in sent]
         if line.api == "PRODUCE" and own:
             said = "; ".join(map(said_of_batch, own))
             refused = [TimelineError(e.error, cause_of(e, found)) for e in own if e.error]
         else:
             is_produce = line.api == "PRODUCE"
-            said = self._written(answer) if is_produce else _said(exchange, mine[0])
+            said = self._written(response) if is_produce else _said(exchange, mine[0])
             causes = {each.code: each.cause for each in found if each.cause}
-            codes = dict.fromkeys(bodies.errors(answer))
+            codes = dict.fromkeys(bodies.errors(response))
             refused = [TimelineError(code, causes.get(code, "")) for code in codes]
-        if not exchange.is_answered:
-            notes.append(NOT_TOLD)
+        if not exchange.has_response:
+            notes.append(NO_RESPONSE)
         return TimelineEntry.at(line, said, list(filter(None, notes)), refused)
 
     def _written(self, response: Any) -> str:
@@ -154,12 +154,12 @@ def said_of_batch(batch: SentBatch) -> str:
 
 def _said(exchange: RecordedExchange, holder: Holder) -> str:
     """A request in words, with its result."""
-    api, answer = exchange.line.api, exchange.response
+    api, response = exchange.line.api, exchange.response
     said = f"{holder.name}" if holder.name else "no transactional id"
     if holder.producer_id != NO_PRODUCER:
         said += f", producer {holder.producer_id} epoch {holder.epoch}"
     if api == "END_TXN":
         said += ", commit" if exchange.request.get("committed") else ", abort"
-    if api == "INIT_PRODUCER_ID" and exchange.is_answered and not exchange.code:
-        said += f": got producer {answer.get('producerId')} epoch {answer.get('producerEpoch')}"
+    if api == "INIT_PRODUCER_ID" and exchange.has_response and not exchange.code:
+        said += f": got producer {response.get('producerId')} epoch {response.get('producerEpoch')}"
     return said

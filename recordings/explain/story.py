@@ -1,6 +1,6 @@
 """A timeline: requests, responses and their causes."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
@@ -10,7 +10,6 @@ from brokertwin.errors import UserError
 from brokertwin.recordings.explain.error_pages import page_of
 from brokertwin.recordings.history.exchange import RecordedRequest
 from brokertwin.recordings.history.words import clock
-from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.recordings.rules import RULES, Rule
 from brokertwin.state.core.errors import error_name
 
@@ -20,7 +19,7 @@ KNOWN_SHOWN = 8
 NO_VERSION = -1
 """API version of an entry that is a line of server.log, not a request."""
 
-NOT_TOLD = "the log has no response"
+NO_RESPONSE = "the log has no response"
 
 
 class Shade(StrEnum):
@@ -70,27 +69,10 @@ class TimelineEntry(NamedTuple):
     refused: list[TimelineError]
 
     @classmethod
-    def of(
-        cls, exchange: Exchange, said: str, notes: list[str], refused: list[TimelineError]
-    ) -> "TimelineEntry":
-        """The entry of an exchange."""
-        return cls(
-            exchange.id,
-            exchange.time,
-            exchange.header.client_id or "",
-            exchange.connection,
-            exchange.api,
-            exchange.version,
-            said,
-            notes,
-            refused,
-        )
-
-    @classmethod
     def at(
         cls, line: RecordedRequest, said: str, notes: list[str], refused: list[TimelineError]
     ) -> "TimelineEntry":
-        """The entry of an exchange as machines take it."""
+        """The entry of an exchange."""
         head = line.place, line.time, line.client, line.connection, line.api, line.version
         return cls(*head, said, notes, refused)
 
@@ -145,12 +127,6 @@ class Subject(Protocol):
         """The final state of the subject, in lines."""
 
 
-def in_order(exchanges: Iterable[Exchange], apis: Collection[str]) -> list[tuple[Exchange, Any]]:
-    """The answered exchanges of these APIs with their requests, in the order of the answers."""
-    answered = [each for each in exchanges if each.is_recorded and each.api in apis]
-    return [(each, each.body()) for each in sorted(answered, key=lambda each: each.end)]
-
-
 def absent(what: str, key: str, known: Iterable[object], place: str = "recording") -> UserError:
     """Error for a subject that a recording lacks; `known` are the existing ones."""
     names = list(map(str, known))
@@ -159,9 +135,3 @@ def absent(what: str, key: str, known: Iterable[object], place: str = "recording
         f"The {place} has no {what} {key}.",
         f"It has {listed}." if names else f"It has no {what}.",
     )
-
-
-def words(exchange: Exchange) -> str:
-    """`client second's INIT_PRODUCER_ID at 12:00:03.120 (orders.jsonl:12)`."""
-    client = exchange.header.client_id or "?"
-    return f"client {client}'s {exchange.api} at {clock(exchange.time)} ({exchange.id})"

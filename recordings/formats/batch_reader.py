@@ -56,11 +56,6 @@ def read(
 ) -> Headers:
     """Return the headers of existing batches that start at given offsets.
 
-    Args:
-        client: the connection to Kafka.
-        offsets: base offsets by partition.
-        on_partition: called after each partition.
-
     Returns:
         Batches by partition, with an entry for each partition that exists.
 

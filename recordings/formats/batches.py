@@ -16,7 +16,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokertwin.recordings.formats.documents import NOT_ANSWERED, Document, raw
+from brokertwin.recordings.formats.documents import (
+    METADATA_TOPIC,
+    METADATA_TOPIC_ID,
+    NO_RESPONSE,
+    Document,
+    raw,
+)
 from brokertwin.state.core.kafka_apis import (
     CREATE_TOPICS,
     DESCRIBE_TOPIC_PARTITIONS,
@@ -30,16 +36,12 @@ NAMING_APIS = frozenset({METADATA.key, CREATE_TOPICS.key, DESCRIBE_TOPIC_PARTITI
 """APIs whose responses have topic names with ids."""
 
 
-METADATA_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
-"""The id of `__cluster_metadata` in every cluster (KIP-595)."""
-
-
 class Missing(StrEnum):
     """Why a partition of a Produce request has no batch header."""
 
-    NOT_ASKED = "not looked up"
+    NOT_LOOKED_UP = "not looked up"
     REFUSED = "refused by the broker"
-    NOT_ANSWERED = "no answer tells an offset"
+    NO_OFFSET = "no answer tells an offset"
     NOT_THERE = "not in the topic any more"
     NOT_READ = "nothing of the partition is there"
     OTHER_SIZE = "another size in the topic"
@@ -84,7 +86,7 @@ class _ProduceResponse(msgspec.Struct):
 class _SentPartition(msgspec.Struct, rename="camel"):
     index: int = 0
     records_size_in_bytes: int | None = None
-    batches: msgspec.Raw = NOT_ANSWERED
+    batches: msgspec.Raw = NO_RESPONSE
 
 
 class _SentTopic(msgspec.Struct, rename="camel"):
@@ -112,7 +114,7 @@ class Needs:
 
     def __init__(self) -> None:
         self.offsets: dict[BatchPartition, set[int]] = defaultdict(set)
-        self.names: dict[str, str] = {METADATA_TOPIC_ID: "__cluster_metadata"}
+        self.names: dict[str, str] = {METADATA_TOPIC_ID: METADATA_TOPIC}
         self._by_id: dict[BatchPartition, set[int]] = defaultdict(set)
 
     def add(self, document: Document) -> None:
@@ -206,11 +208,11 @@ class Completion:
         self, place: BatchPartition, size: int | None, result: _ResultPartition | None, time: int
     ) -> Batch | Missing:
         if result is None:
-            return Missing.NOT_ANSWERED
+            return Missing.NO_OFFSET
         if result.error_code != 0:
             return Missing.REFUSED
         if self._stored is None:
-            return Missing.NOT_ASKED
+            return Missing.NOT_LOOKED_UP
         named = BatchPartition(self._names.get(place.topic, place.topic), place.partition)
         if named not in self._stored:
             return Missing.NOT_READ

@@ -14,12 +14,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokertwin.recordings.formats import java_text
-from brokertwin.recordings.formats.documents import NOT_ANSWERED, Document, raw
+from brokertwin.recordings.formats.documents import API_KEYS, NO_RESPONSE, Document, raw
 from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.state.access.redaction import may_hold_credentials
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import RequestHeader
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
 
 UNKNOWN_BROKER = -1
 COORDINATORS = 2**31 - 1
@@ -51,7 +50,6 @@ _KAFKAJS = re.compile(
 )
 _BROKER = re.compile(r"/(\d+)$")
 _OLDER_NAMES = {"OFFSET": "LIST_OFFSETS", "API_VERSION": "API_VERSIONS"}
-_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 
 _TEXTS = {
     Error.UNKNOWN_TOPIC_OR_PARTITION: (
@@ -171,7 +169,7 @@ def _document(line: SourceLine, place: str, found: _Message, time: int) -> Docum
         connection=found.connection,
         header=RequestHeader(found.key, found.version, found.number, found.client),
         request=raw(found.body),
-        response=NOT_ANSWERED,
+        response=NO_RESPONSE,
         rest={"isText": msgspec.Raw(b"true")},
     )
 
@@ -207,7 +205,7 @@ def _librdkafka(text: str) -> _Message | _Failure | None:
 
 
 def _java(found: re.Match[str]) -> _Message | None:
-    key = _KEYS.get(found["api"])
+    key = API_KEYS.get(found["api"])
     node = int(found["from"] or found["to"] or UNKNOWN_BROKER)
     if key is None:
         return None
@@ -281,4 +279,4 @@ def _response_of(error: str) -> dict[str, Any]:
 def _key_of(api: str) -> int | None:
     """Return the API key for librdkafka's name, such as JoinGroup."""
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", api).upper()
-    return _KEYS.get(_OLDER_NAMES.get(name, name))
+    return API_KEYS.get(_OLDER_NAMES.get(name, name))

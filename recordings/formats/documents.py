@@ -26,9 +26,13 @@ REMOVED_APIS = {
 
 Fields = dict[str, msgspec.Raw]
 
-NOT_ANSWERED = msgspec.Raw(b"")
-METADATA_LOG = b'"__cluster_metadata"', b'"AAAAAAAAAAAAAAAAAAAAAQ"'
-"""Name and topic id of the controllers' log."""
+NO_RESPONSE = msgspec.Raw(b"")
+METADATA_TOPIC, METADATA_TOPIC_ID = "__cluster_metadata", "AAAAAAAAAAAAAAAAAAAAAQ"
+"""Name and id of the controllers' log in every cluster (KIP-595)."""
+
+_METADATA_LOG = tuple(f'"{name}"'.encode() for name in (METADATA_TOPIC, METADATA_TOPIC_ID))
+
+API_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 
 NO_API = -1
 NO_REQUEST = RequestHeader(NO_API, 0), msgspec.Raw(b"{}")
@@ -51,7 +55,7 @@ class Document(msgspec.Struct):
         connection: the connection, unique within the broker if the log has the broker.
         header: of the request.
         request: its body, JSON.
-        response: the response body, JSON; NOT_ANSWERED if the log has none.
+        response: the response body, JSON; NO_RESPONSE if the log has none.
         rest: all other fields of the document.
         kind: a request, or a disconnect with only time and connection.
         label: container, pod, host or file name around the line; may be empty.
@@ -158,7 +162,7 @@ def is_controllers(header: RequestHeader, request: bytes) -> bool:
     """Whether only controllers receive such a request."""
     key = header.request_api_key
     if key == FETCH.key:
-        return any(log in request for log in METADATA_LOG)
+        return any(name in request for name in _METADATA_LOG)
     return Trait.KRAFT_ONLY in api_of_key(key).traits
 
 
@@ -170,13 +174,7 @@ def controllers_listeners(documents: Iterable[Document]) -> set[str]:
 
 
 def clusters_own(listener: str, is_forwarded: bool, controllers: Collection[str]) -> str:
-    """Return why a request is internal; empty if a client may have sent it.
-
-    Args:
-        listener: the request's listener.
-        is_forwarded: a broker forwarded it.
-        controllers: listeners of controllers.
-    """
+    """Return why a request is internal; empty if a client may have sent it."""
     if is_forwarded:
         return "a copy that a broker forwarded to the controller, which the machine does itself"
     if listener in controllers:
@@ -200,14 +198,14 @@ def redacted(document: Document) -> Document:
     key = document.header.request_api_key
     if not may_hold_credentials(key):
         return document
-    is_answered = bool(bytes(document.response))
+    has_response = bool(bytes(document.response))
     request, response = redact_exchange(
         key,
         msgspec.json.decode(document.request),
-        msgspec.json.decode(document.response) if is_answered else None,
+        msgspec.json.decode(document.response) if has_response else None,
     )
     return msgspec.structs.replace(
         document,
         request=raw(request),
-        response=raw(response) if is_answered else NOT_ANSWERED,
+        response=raw(response) if has_response else NO_RESPONSE,
     )

@@ -26,7 +26,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokertwin.recordings.formats.documents import (
-    NOT_ANSWERED,
+    API_KEYS,
+    NO_RESPONSE,
     Document,
     UnpairedDocuments,
     UnreadableError,
@@ -34,7 +35,6 @@ from brokertwin.recordings.formats.documents import (
 )
 from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.state.core.events import RequestHeader
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from brokertwin.state.core.schema import Int16, Int32
 
 PENDING_MAX = 100_000
@@ -51,8 +51,6 @@ NO_REQUEST = "an answer whose request is not in the log"
 WITHHELD = "withheld by the proxy"
 ENTRY_START = re.compile(rb"\{\s*\"header\"")
 SESSION = re.compile(rb"\bsessionId=([^,}\s]+)")
-
-_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 
 
 class _Header(msgspec.Struct, rename="camel"):
@@ -109,7 +107,7 @@ class Pairs:
         """
         entry = _decoder.decode(wrapped.entry)
         header = entry.header
-        if header.api_key not in _KEYS:
+        if header.api_key not in API_KEYS:
             raise UnreadableError("unknown API", f"apiKey is {header.api_key!r:.100}")
         if header.type not in ("REQUEST", "RESPONSE"):
             raise UnreadableError("wrong type", f"header.type is {header.type!r:.100}")
@@ -132,14 +130,14 @@ class Pairs:
     def rest(self) -> Iterator[Document]:
         """Yield the requests without a response at the end of the log."""
         for session, correlation_id in list(self._pending):
-            yield self._unanswered((session, correlation_id))
+            yield self._without_response((session, correlation_id))
 
     def _request(
         self, wrapped: Wrapped, time: int, entry: _Entry
     ) -> Iterator[Document | UnpairedDocuments]:
         key = (wrapped.session, entry.header.correlation_id)
         before = self._pending.get(key)
-        if before is None and _is_unanswered_produce(entry):
+        if before is None and _has_acks_0(entry):
             before = self._done.get(key)
         if before is not None and _is_by_another_filter(before, wrapped, time, entry):
             if key in self._pending:
@@ -147,12 +145,12 @@ class Pairs:
             yield _left(wrapped, REPEATED, entry.header.api_key)
             return
         if key in self._pending:
-            yield self._unanswered(key)
+            yield self._without_response(key)
         self._pending[key] = _Request(wrapped.line, time, entry, wrapped.label)
-        if _is_unanswered_produce(entry):
-            yield self._unanswered(key)
+        if _has_acks_0(entry):
+            yield self._without_response(key)
         elif len(self._pending) > PENDING_MAX:
-            yield self._unanswered(next(iter(self._pending)))
+            yield self._without_response(next(iter(self._pending)))
 
     def _response(self, wrapped: Wrapped, time: int, entry: _Entry) -> Document | UnpairedDocuments:
         key = (wrapped.session, entry.header.correlation_id)
@@ -175,10 +173,10 @@ class Pairs:
         if len(self._done) > DONE_MAX:
             del self._done[next(iter(self._done))]
 
-    def _unanswered(self, key: tuple[str, int]) -> Document:
+    def _without_response(self, key: tuple[str, int]) -> Document:
         request = self._pending.pop(key)
         self._keep(key, request)
-        none = msgspec.Raw(b"null") if _is_unanswered_produce(request.entry) else NOT_ANSWERED
+        none = msgspec.Raw(b"null") if _has_acks_0(request.entry) else NO_RESPONSE
         return self._document(key[0], request, none, 0.0)
 
     def _document(
@@ -186,14 +184,14 @@ class Pairs:
     ) -> Document:
         header = request.entry.header
         return Document(
-            place=f"{request.line.file}:{request.line.number}",
+            place=request.line.place,
             source=request.line.file,
             time=request.time,
             broker=None,
             is_from_log=True,
             connection=session,
             header=RequestHeader(
-                request_api_key=_KEYS[header.api_key],
+                request_api_key=API_KEYS[header.api_key],
                 request_api_version=header.api_version,
                 correlation_id=header.correlation_id,
                 client_id=header.client_id,
@@ -216,7 +214,7 @@ def _is_by_another_filter(before: _Request, wrapped: Wrapped, time: int, entry: 
     return is_same and 0 <= time - before.time <= max(FILTERS_MS, wrapped.unit_ms)
 
 
-def _is_unanswered_produce(entry: _Entry) -> bool:
+def _has_acks_0(entry: _Entry) -> bool:
     if entry.header.api_key != "PRODUCE":
         return False
     body = msgspec.json.decode(entry.payload)

@@ -26,6 +26,11 @@ class SourceLine(NamedTuple):
     number: int
     text: bytes
 
+    @property
+    def place(self) -> str:
+        """File and line."""
+        return f"{self.file}:{self.number}"
+
 
 def read_lines(
     files: Iterable[Path], on_bytes: Callable[[int], None] = lambda _: None

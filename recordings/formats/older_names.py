@@ -116,13 +116,7 @@ _RESPONSES = {
 def renamed(
     key: int, request: msgspec.Raw, response: msgspec.Raw
 ) -> tuple[msgspec.Raw, msgspec.Raw]:
-    """Return the bodies of an exchange with the field names of Kafka 4.3.1.
-
-    Args:
-        key: of the API.
-        request: body of the request.
-        response: body of the response.
-    """
+    """Return the bodies of an exchange with the field names of Kafka 4.3.1."""
     return _body(request, _REQUESTS.get(key)), _body(response, _RESPONSES.get(key))
 
 

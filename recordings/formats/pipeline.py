@@ -14,7 +14,7 @@ from brokertwin.errors import UserError
 from brokertwin.recordings.formats.batches import Completion, Needs
 from brokertwin.recordings.formats.brokers import Brokers
 from brokertwin.recordings.formats.documents import (
-    NOT_ANSWERED,
+    NO_RESPONSE,
     Document,
     Fields,
     Texts,
@@ -196,7 +196,7 @@ def sort(documents: Iterable[Document], sorter: Sorter, summary: Summary) -> Nee
 class _Exchange(msgspec.Struct):
     time: int
     request: msgspec.Raw
-    response: msgspec.Raw = NOT_ANSWERED
+    response: msgspec.Raw = NO_RESPONSE
 
 
 _exchange_decoder = msgspec.json.Decoder(_Exchange)

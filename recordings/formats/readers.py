@@ -28,7 +28,7 @@ from brokertwin.recordings.formats import (
 from brokertwin.recordings.formats.clock import LineClock
 from brokertwin.recordings.formats.documents import (
     NO_REQUEST,
-    NOT_ANSWERED,
+    NO_RESPONSE,
     OTHER,
     Document,
     Fields,
@@ -59,7 +59,7 @@ WRAPPED_BYTES_MAX = 32 * EVENT_BYTES_MAX
 """A search result may be one JSON object with many entries."""
 
 NO_TIME = "no time"
-NO_TIME_TOLD = "around the request there is no date and time such as 2026-11-21 01:22:27,944"
+NO_TIME_DETAIL = "around the request there is no date and time such as 2026-11-21 01:22:27,944"
 DOCKER_BYTES_MIN = 16_000
 """Docker cuts lines after 16 KiB."""
 
@@ -95,7 +95,7 @@ class _Captured(msgspec.Struct, rename="camel"):
     request_header: RequestHeader
     time: Int64
     request: msgspec.Raw
-    response: msgspec.Raw = NOT_ANSWERED
+    response: msgspec.Raw = NO_RESPONSE
     response_time: float = 0.0
     id: str = ""
     broker: Int32 | None = None
@@ -282,7 +282,7 @@ class FormatReader:
         """Handle a line of Kafka's request log."""
         time = self._time(around, part)
         if time is None:
-            raise UnreadableError(NO_TIME, NO_TIME_TOLD)
+            raise UnreadableError(NO_TIME, NO_TIME_DETAIL)
         if len(part.json) > EVENT_BYTES_MAX:
             raise _too_large(len(part.json))
         made = request_log.document_of(around.line, self._placed(around.line), part.json, time)
@@ -412,7 +412,7 @@ class FormatReader:
             return None
         time = self._time(around, part._replace(head=part.head + part.json[: mark.start()]))
         if time is None:
-            raise UnreadableError(NO_TIME, NO_TIME_TOLD)
+            raise UnreadableError(NO_TIME, NO_TIME_DETAIL)
         place = self._placed(around.line)
         if old is None:
             return self._clients.take(around.line, place, part.json, time)
@@ -426,7 +426,7 @@ class FormatReader:
         """Describe a line without an exchange; a coordinator's line with its content."""
         mark = part.json.find(request_log.MARK)
         if mark >= 0:
-            request_log.start_of(part.json, mark)  # # raises for text
+            request_log.start_of(part.json, mark)  # raises for text
         kind = kind_of(part.json)
         left = UnpairedDocuments(
             around.line, kind.name if kind is not None else OTHER, is_dead=False
@@ -436,13 +436,16 @@ class FormatReader:
             return left
         start = part.json[: found.start()]
         time = self._time(around, part._replace(head=part.head + start, tail=b""))
-        place = f"{around.line.file}:{around.line.number}"
-        told = coordinator_lines.logged(place, part.json, time) if time is not None else None
-        return left._replace(logged=told)
+        event = (
+            coordinator_lines.logged(around.line.place, part.json, time)
+            if time is not None
+            else None
+        )
+        return left._replace(logged=event)
 
     def _placed(self, line: SourceLine) -> str:
         """Return an exchange id: file and line, then a number for further ones."""
-        place = f"{line.file}:{line.number}"
+        place = line.place
         self._count = self._count + 1 if place == self._place else 1
         self._place = place
         return place if self._count == 1 else f"{place}.{self._count}"
@@ -458,8 +461,8 @@ class FormatReader:
         for name in KNOWN:
             fields.pop(name, None)
         fields["principalIsAsserted"] = msgspec.Raw(b"true")
-        asked = captured.request_header, captured.request
-        document = self._document(line, captured, asked, captured.response)
+        requested = captured.request_header, captured.request
+        document = self._document(line, captured, requested, captured.response)
         document.rest = fields
         _check(document)
         return document
@@ -468,18 +471,18 @@ class FormatReader:
         ended = _ended_decoder.decode(text)
         if not ended.connection:
             raise UnreadableError(Reason.MISSING_FIELD, "a connection ends that has no name")
-        document = self._document(line, ended, NO_REQUEST, NOT_ANSWERED)
+        document = self._document(line, ended, NO_REQUEST, NO_RESPONSE)
         return msgspec.structs.replace(document, kind=Kind.DISCONNECT)
 
     def _document(
         self,
         line: SourceLine,
         said: _Captured | _Ended,
-        asked: tuple[RequestHeader, msgspec.Raw],
+        requested: tuple[RequestHeader, msgspec.Raw],
         response: msgspec.Raw,
     ) -> Document:
         """Return a capture's document with its connection's name qualified."""
-        header, request = asked
+        header, request = requested
         named = f"{line.file}/{said.connection}" if self._source.is_qualified else said.connection
         return Document(
             place=said.id or self._placed(line),

@@ -97,11 +97,11 @@ def document_of(
         "host": raw(host_of(completed.connection)),
         "principalIsAsserted": msgspec.Raw(b"true"),
     }
-    is_unanswered = _is_empty(completed.response)
+    has_no_response = _is_empty(completed.response)
     request, response = renamed(
         header.request_api_key,
         completed.request,
-        msgspec.Raw(b"null") if is_unanswered else completed.response,
+        msgspec.Raw(b"null") if has_no_response else completed.response,
     )
     return Document(
         place=place,

@@ -141,10 +141,6 @@ def is_day_first(texts: Iterable[bytes], now: datetime | None = None) -> bool | 
 
     A number above 12 is a day. Otherwise the dates go back less often, cover less time and are
     not in the future if they are read correctly.
-
-    Args:
-        texts: the lines of a log, in their order.
-        now: the current time in UTC.
     """
     now = now or datetime.now(UTC)
     found = dict.fromkeys(match.groups() for text in texts for match in _SLASHED.finditer(text))

@@ -70,7 +70,7 @@ class Summary:
             return
         self.dead[left.reason] += 1
         if self.dead[left.reason] <= EXAMPLES_SHOWN:
-            self.examples.append((place_of(left.line), left.reason, left.detail))
+            self.examples.append((left.line.place, left.reason, left.detail))
         self.on_dead(left)
 
 
@@ -99,8 +99,3 @@ def nothing_read(summary: Summary) -> UserError:
         )
     what = f"none of {summary.lines} lines is one" if summary.lines else "there are no lines"
     return NothingRecordedError(f"No exchange was read: {what}.", NEEDED)
-
-
-def place_of(line: SourceLine) -> str:
-    """Return file and line."""
-    return f"{line.file}:{line.number}"

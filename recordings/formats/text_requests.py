@@ -17,7 +17,8 @@ import msgspec
 
 from brokertwin.recordings.formats import java_text
 from brokertwin.recordings.formats.documents import (
-    NOT_ANSWERED,
+    API_KEYS,
+    NO_RESPONSE,
     Document,
     Fields,
     UnpairedDocuments,
@@ -29,7 +30,6 @@ from brokertwin.recordings.formats.older_names import Names, rename, renamed
 from brokertwin.recordings.formats.request_log import host_of
 from brokertwin.state.access.redaction import may_hold_credentials
 from brokertwin.state.core.events import RequestHeader
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
 
 MARKS = re.compile(rb"(?:Completed|Handling) request: ?RequestHeader\(")
 NO_API = "an API that Kafka 4 does not have"
@@ -44,7 +44,6 @@ _END = re.compile(r" from connection (?P<connection>[^;\s]+);(?:totalTime:(?P<ms
 _PRINCIPAL = re.compile(r"principal:(.+?)(?=,listener:|,clientInformation:|\s\(|$)")
 _LISTENER = re.compile(r"listener:([\w.-]+)")
 _RESPONSE = ",response:"
-_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 
 _PARTITION: Names = {"partition": ("partitionIndex", {})}
 _COMMITTED: Names = {
@@ -144,7 +143,7 @@ def document_of(line: SourceLine, place: str, text: str, time: int) -> Document 
     found = _REQUEST.search(text)
     if found is None:
         raise UnreadableError(CUT, "the header of the request has no end")
-    key = _KEYS.get(found["api"])
+    key = API_KEYS.get(found["api"])
     if key is None:
         return UnpairedDocuments(line, NO_API, api=found["api"], is_dead=False)
     request, at = _body(key, text, found.end())
@@ -170,7 +169,7 @@ def document_of(line: SourceLine, place: str, text: str, time: int) -> Document 
         connection=end["connection"],
         header=RequestHeader(key, int(found["version"]), int(found["number"]), found["client"]),
         request=bodies[0],
-        response=bodies[1] if response is not None else NOT_ANSWERED,
+        response=bodies[1] if response is not None else NO_RESPONSE,
         rest=_rest(text[end.end() :], end["connection"], duration),
     )
 

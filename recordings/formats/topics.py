@@ -11,22 +11,23 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokertwin.errors import UserError
-from brokertwin.kafka_io import job_exchanges, placement
-from brokertwin.kafka_io.job_exchanges import JobExchanges
+from brokertwin.kafka_io import placement
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.kafka_io.placement import Placement
-from brokertwin.kafka_io.topic_reader import read_all
+from brokertwin.kafka_io.topic_reader import TopicRow, read_all, without_repeats
+from brokertwin.kafka_io.topics import REQUESTS, full_name
 from brokertwin.recordings.formats.documents import Document, UnpairedDocuments
 from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.recordings.formats.pipeline import FileReading, Source, read_lines
 from brokertwin.recordings.formats.summary import Summary
+from brokertwin.state.core import outputs
 from brokertwin.state.core.events import Event, Kind, Refusal, decode_event
 
 Observe = Callable[[int], None]
 
 OTHER_KIND = "an event of the job that is no client's request"
 REPEATED = "an id that came before: of a repeat the first counts"
-NO_ANSWER = "the job made a dead letter of it"
+DEAD_LETTER = "the job made a dead letter of it"
 
 
 class _ResponseRow(msgspec.Struct, rename="camel"):
@@ -89,8 +90,11 @@ def of_job(
 
     def documents(summary: Summary) -> Iterator[Document]:
         placements = placement.read(client, prefix)
-        given = job_exchanges.read(client, prefix, observe)
-        found = list(_placed(given, placements, prefix, summary))
+        requests = list(read_all(client, full_name(prefix, REQUESTS), None, observe))
+        # They are read last, so each has its request.
+        responses = read_all(client, full_name(prefix, outputs.RESPONSES), None, observe)
+        responses_by_id = {row.id: row.value for row in without_repeats(responses)}
+        found = list(_placed(requests, responses_by_id, placements, prefix, summary))
         clusters = sorted({each.event.cluster for each in found})
         wanted = cluster or (clusters[0] if len(clusters) == 1 else None)
         if found and wanted not in clusters:
@@ -105,29 +109,33 @@ def of_job(
 
 
 def _placed(
-    given: JobExchanges, placements: Mapping[str, Placement], prefix: str, summary: Summary
+    requests: list[TopicRow],
+    responses_by_id: Mapping[str, bytes | None],
+    placements: Mapping[str, Placement],
+    prefix: str,
+    summary: Summary,
 ) -> Iterator[_Placed]:
     """Yield client requests, each id once, at the job's time; counts the rest."""
     seen: set[str] = set()
-    for row in given.requests:
+    for row in sorted(requests, key=lambda row: (row.partition, row.offset)):
         line = SourceLine(f"{prefix}.requests/{row.partition}", row.offset, row.value or b"")
         event = decode_event(line.text)
         if isinstance(event, Refusal):
             summary.leave(UnpairedDocuments(line, event.reason, event.detail))
             continue
-        response = given.answers.get(event.id)
-        told = _response_decoder.decode(response) if response else None
+        response = responses_by_id.get(event.id)
+        row_of_response = _response_decoder.decode(response) if response else None
         if event.kind not in (Kind.REQUEST, Kind.DISCONNECT):
             summary.leave(UnpairedDocuments(line, OTHER_KIND, event.kind, is_dead=False))
         elif event.id in seen:
             summary.leave(UnpairedDocuments(line, REPEATED, event.id, is_dead=False))
-        elif told is not None and bytes(told.error):
-            summary.leave(UnpairedDocuments(line, NO_ANSWER, is_dead=False))
+        elif row_of_response is not None and bytes(row_of_response.error):
+            summary.leave(UnpairedDocuments(line, DEAD_LETTER, is_dead=False))
         else:
             seen.add(event.id)
             if event.cluster in placements:
                 event.time = placements[event.cluster].time_of(event.time, row.timestamp)
-            yield _Placed(line, event, told)
+            yield _Placed(line, event, row_of_response)
 
 
 def _lines(found: list[_Placed]) -> Iterator[SourceLine]:

@@ -18,7 +18,7 @@ replicas, partition_moments, replica_findings   parts of its state
 brokers          broker at the controller: shut down, fenced, or silent
 clients          client id: requests, refusals that no other machine reports, session churn
 recording        the table of kinds; a whole recording, each kind observed when it is needed
-bodies, own_clients, words   reading bodies; requests of brokers; phrases
+bodies, words    reading bodies; phrases
 
 Rules:
 

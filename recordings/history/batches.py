@@ -302,9 +302,11 @@ class AcknowledgedPartition(ObservedEntity, kw_only=True):
 
     def part_of(self, exchange: RecordedExchange, known: KnownFacts) -> RecordedExchange:
         """Return a Produce with the batches and the error of the partition."""
-        place, answer = (self.topic, self.partition), exchange.response
-        codes = [code for *at, code in _codes_in(answer) if tuple(at) == place and code in TOO_FEW]
-        sent = bodies.sent(exchange.request, answer) if self._is_id(exchange) else ()
+        place, response = (self.topic, self.partition), exchange.response
+        codes = [
+            code for *at, code in _codes_in(response) if tuple(at) == place and code in TOO_FEW
+        ]
+        sent = bodies.sent(exchange.request, response) if self._is_id(exchange) else ()
         own = [each for each in sent if each[:2] == place and not each.error and each.offset >= 0]
         return RecordedExchange(exchange.line, {"batches": own}, {"codes": codes})
 

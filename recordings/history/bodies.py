@@ -1,21 +1,18 @@
 """Producers, errors and topics in requests and responses of Kafka's request log."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.kafka_apis import KAFKA_APIS, Trait, keys_with
 from brokertwin.state.core.schema import ZERO_UUID
 
+SEQUENCE_MAX = 2**31 - 1
 NO_PRODUCER = -1
 NAMELESS = frozenset(KAFKA_APIS[key].name for key in keys_with(Trait.BARE_TOPIC_IDS))
 """Frequent APIs whose responses have topic ids without names."""
 
 TOPIC_NAMES = ("name", "topicName", "topic")
 """Names of the fields with a topic's name in Kafka's schemas."""
-
-
-SEQUENCE_MAX = 2**31 - 1
 
 MARKERS = "WRITE_TXN_MARKERS"
 PRODUCER_APIS = frozenset(
@@ -73,26 +70,28 @@ def holders_of(api: str, body: Any, response: Any) -> list[Holder]:
     found = holders(api, body)
     if api == "PRODUCE" and not found and body.get("transactionalId"):
         found = [Holder(NO_PRODUCER, -1, body["transactionalId"])]
-    answer: Any = response or {}
-    if api == "INIT_PRODUCER_ID" and not answer.get("errorCode"):
+    response = response or {}
+    if api == "INIT_PRODUCER_ID" and not response.get("errorCode"):
         name = found[0].name if found else None
-        found.append(Holder(answer.get("producerId", -1), answer.get("producerEpoch", -1), name))
+        found.append(
+            Holder(response.get("producerId", -1), response.get("producerEpoch", -1), name)
+        )
     return found
 
 
 def sent(body: Any, response: Any) -> Iterator[SentBatch]:
     """The batches of a Produce whose outcome is in the response."""
-    answers = {
+    results = {
         (topic_of(topic), partition["index"]): partition
         for topic in (response or {}).get("responses") or ()
         for partition in topic["partitionResponses"]
     }
     for topic, number, batch in _batches(body):
-        answer = answers.get((topic, number))
-        if answer is not None:
+        result = results.get((topic, number))
+        if result is not None:
             first = batch.get("baseSequence", -1)
             last = sequence_after(first, batch.get("lastOffsetDelta", 0))
-            outcome = answer["errorCode"], answer.get("baseOffset", -1)
+            outcome = result["errorCode"], result.get("baseOffset", -1)
             holder = batch["producerId"], batch["producerEpoch"]
             yield SentBatch(topic, number, *holder, first, last, *outcome)
 
@@ -129,14 +128,6 @@ def _holder(body: Any, prefix: str) -> Holder:
     return Holder(
         value("producerId", NO_PRODUCER), value("producerEpoch", -1), value("transactionalId", None)
     )
-
-
-def topic_names(exchanges: Iterable[Exchange]) -> dict[str, str]:
-    """Map topic ids to names, from all responses with both."""
-    found: dict[str, str] = {}
-    for each in exchanges:
-        found |= topic_names_in(each.api, each.response)
-    return found
 
 
 def topic_names_in(api: str, response: Any) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Recorded exchanges as machines take them, and facts that belong to no entity."""
 
 import math
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,11 +15,30 @@ from brokertwin.recordings.history.brokers import (
     BrokerState,
     heartbeat,
 )
-from brokertwin.recordings.history.own_clients import is_own
 from brokertwin.recordings.history.words import clock
 from brokertwin.recordings.replay.recording import Exchange
 
 MIN_ISR = "min.insync.replicas"
+
+OWN_IDS = re.compile(
+    r"broker-\d+-(fetcher-\d+|txn-marker-sender|to-controller\S*)"
+    r"|(AddPartitionsManager|Persister|PersisterStateManager)-client-\d+"
+    r"|raft-client-\d+|controller-\d+-\S*|broker-\d+-\S*-channel-manager"
+)
+"""The client ids of ReplicaFetcherThread, TransactionMarkerChannelManager, KafkaRaftManager,
+AddPartitionsToTxnManager, PersisterStateManager and NodeToControllerChannelManager."""
+
+OWN_APIS = frozenset(
+    {
+        *("LEADER_AND_ISR", "STOP_REPLICA", "UPDATE_METADATA", "CONTROLLED_SHUTDOWN"),
+        *("ALTER_PARTITION", "ALLOCATE_PRODUCER_IDS", "ENVELOPE", "BROKER_REGISTRATION"),
+        *("BROKER_HEARTBEAT", "VOTE", "BEGIN_QUORUM_EPOCH", "END_QUORUM_EPOCH", "FETCH_SNAPSHOT"),
+        *("CONTROLLER_REGISTRATION", "ASSIGN_REPLICAS_TO_DIRS", "UPDATE_RAFT_VOTER"),
+        *("INITIALIZE_SHARE_GROUP_STATE", "READ_SHARE_GROUP_STATE", "WRITE_SHARE_GROUP_STATE"),
+        *("DELETE_SHARE_GROUP_STATE", "READ_SHARE_GROUP_STATE_SUMMARY"),
+    }
+)
+"""The APIs that brokers and controllers call among themselves."""
 
 CONNECTIONS_MAX = 20
 """Maximum number of connections from a follower to a leader that are kept."""
@@ -82,7 +102,7 @@ class RecordedRequest(msgspec.Struct, frozen=True):
 class RecordedExchange(msgspec.Struct, frozen=True):
     """A request with its response; bodies are those of Kafka's request log.
 
-    `response` is empty if the request has none (acks=0). `is_answered` is False if the recording
+    `response` is empty if the request has none (acks=0). `has_response` is False if the recording
     lacks the response. `taken` is when a broker's thread took the request, `made` when the response
     was made, in ms since 1970. `has_waited` is True if it was made later, in a purgatory.
     `busy_ms` is the time in the broker's queues, and that for reading the log. `is_internal` is
@@ -92,7 +112,7 @@ class RecordedExchange(msgspec.Struct, frozen=True):
     line: RecordedRequest
     request: Any
     response: Any
-    is_answered: bool = True
+    has_response: bool = msgspec.field(default=True, name="is_answered")
     taken: float = 0.0
     made: float = 0.0
     has_waited: bool = False
@@ -249,7 +269,7 @@ def exchange_of(recorded: Exchange, is_internal: bool = False) -> RecordedExchan
         recorded.connection,
         recorded.api,
         recorded.version,
-        is_own(recorded.api, client, body),
+        _is_own(recorded.api, client, body),
     )
     stages = recorded.taken, recorded.made, recorded.has_waited, recorded.busy_ms
     return RecordedExchange(
@@ -268,3 +288,10 @@ def known_of(exchanges: Iterable[RecordedExchange], known: KnownFacts) -> KnownF
     for each in exchanges:
         known.learn(each)
     return known
+
+
+def _is_own(api: str, client: str, request: Any) -> bool:
+    """Return whether a broker or a controller sent a request."""
+    if api in OWN_APIS or OWN_IDS.fullmatch(client):
+        return True
+    return api == "FETCH" and bodies.follower_of(request) >= 0

@@ -163,7 +163,7 @@ def of_partition(
         return {**body, "topics": topics}
 
     request, response = narrowed(exchange.request), narrowed(exchange.response)
-    return RecordedExchange(exchange.line, request, response, exchange.is_answered)
+    return RecordedExchange(exchange.line, request, response, exchange.has_response)
 
 
 def _accepted(exchange: RecordedExchange, known: KnownFacts) -> Iterator[CommittedOffset]:
@@ -180,7 +180,7 @@ def _accepted(exchange: RecordedExchange, known: KnownFacts) -> Iterator[Committ
     for topic in body.get("topics") or ():
         for partition in topic["partitions"]:
             number, offset = partition["partitionIndex"], partition["committedOffset"]
-            if (bodies.topic_of(topic), number) in accepted or not exchange.is_answered:
+            if (bodies.topic_of(topic), number) in accepted or not exchange.has_response:
                 metadata = partition.get("committedMetadata") or ""
                 name = known.topic(topic)
                 yield CommittedOffset(

@@ -39,7 +39,7 @@ class ObservedGroup(ObservedEntity, kw_only=True):
         elif api == "OFFSET_DELETE":
             yield from self._refused(exchange)
             yield from self.offsets.delete(exchange, known)
-        elif exchange.is_answered:
+        elif exchange.has_response:
             yield from self.membership.refused(exchange)
             yield from self.membership.take(exchange, known.last)
 

@@ -117,8 +117,8 @@ class PartitionLag(ObservedEntity, kw_only=True):
             return of_partition(exchange, self.topic, self.partition, known)
         if exchange.line.api == "END_TXN":
             return exchange
-        told = dict(_watermarks(exchange, known)).get((self.topic, self.partition))
-        return RecordedExchange(exchange.line, {}, {"highWatermark": told})
+        value = dict(_watermarks(exchange, known)).get((self.topic, self.partition))
+        return RecordedExchange(exchange.line, {}, {"highWatermark": value})
 
     def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
         """Take a high watermark, a commit, or the end of a transaction in its turn."""
@@ -135,9 +135,9 @@ class PartitionLag(ObservedEntity, kw_only=True):
             done = group.offsets.commit(exchange, known)
             yield from self._committed(name, group, exchange.line, done)
         else:
-            yield from self._told(exchange.line, exchange.response["highWatermark"])
+            yield from self._reported(exchange.line, exchange.response["highWatermark"])
 
-    def _told(self, line: RecordedRequest, value: int) -> Iterator[EntityFinding]:
+    def _reported(self, line: RecordedRequest, value: int) -> Iterator[EntityFinding]:
         """Take a high watermark; two responses at once have no order."""
         former = self.watermarks[-1] if self.watermarks else None
         if former is not None and value < former.value:
@@ -176,10 +176,10 @@ class PartitionLag(ObservedEntity, kw_only=True):
             group.waiting = [*group.waiting, commit][-COMMITS_MAX:]
 
     def _bounded(
-        self, name: str, group: GroupLag, asked: int, value: int
+        self, name: str, group: GroupLag, requested_at: int, value: int
     ) -> Iterator[EntityFinding]:
         """Bound the lag at commits that were done before a high watermark was requested."""
-        while group.waiting and group.waiting[0].end <= asked:
+        while group.waiting and group.waiting[0].end <= requested_at:
             commit = group.waiting.pop(0)
             yield from self._grown(name, group, commit)
             most = value - commit.offset
@@ -228,9 +228,9 @@ def _watermarks(
     exchange: RecordedExchange, known: KnownFacts
 ) -> Iterator[tuple[tuple[str, int], int]]:
     """The high watermarks in a response, by partition."""
-    answer, is_fetch = exchange.response, exchange.line.api == "FETCH"
+    response, is_fetch = exchange.response, exchange.line.api == "FETCH"
     latest = None if is_fetch else _latest(exchange.request, known)
-    for topic in answer.get("responses" if is_fetch else "topics") or ():
+    for topic in response.get("responses" if is_fetch else "topics") or ():
         for each in topic["partitions"]:
             place = known.topic(topic), each["partitionIndex"]
             value = each.get("highWatermark" if is_fetch else "offset", -1)

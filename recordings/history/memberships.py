@@ -196,8 +196,8 @@ class Membership(msgspec.Struct):
             exchange: the request with its response.
             last: when the recording ends, in ms since 1970.
         """
-        line, body, answer = exchange.line, exchange.request, exchange.response
-        member = body.get("memberId") or answer.get("memberId") or ""
+        line, body, response = exchange.line, exchange.request, exchange.response
+        member = body.get("memberId") or response.get("memberId") or ""
         if member and line.api != "LEAVE_GROUP":
             self.clients[member] = line
         if line.api == "JOIN_GROUP":
@@ -213,14 +213,14 @@ class Membership(msgspec.Struct):
     # Joins
 
     def _join(self, exchange: RecordedExchange, member: str, last: int) -> Iterator[EntityFinding]:
-        line, body, answer = exchange.line, exchange.request, exchange.response
+        line, body, response = exchange.line, exchange.request, exchange.response
         if exchange.code == Error.MEMBER_ID_REQUIRED:
             self.handed_out.append(member)
             kept_ms = body.get("sessionTimeoutMs", 0)
             self.new_ids.append(HandedOutId(member, line, kept_ms))
-        if not answer or exchange.code:
+        if not response or exchange.code:
             return
-        number, instance = answer["generationId"], body.get("groupInstanceId") or ""
+        number, instance = response["generationId"], body.get("groupInstanceId") or ""
         if instance:
             self.instances.setdefault(instance, []).append(RecordedJoin(member, number, line))
         is_new = not body.get("memberId") or member in self.handed_out
@@ -233,9 +233,9 @@ class Membership(msgspec.Struct):
             yield self._began(number, line)
         self.members[member] = line
         self.gone.pop(member, None)
-        if answer.get("leader") == member:
+        if response.get("leader") == member:
             self.leader = member
-            listed = {each["memberId"]: each.get("groupInstanceId") for each in answer["members"]}
+            listed = {each["memberId"]: each.get("groupInstanceId") for each in response["members"]}
             is_known = len(listed) <= MEMBERS_MAX
             self._generation(number).members = listed if is_known else None
         yield from self._reached(number, line, member, is_new, body.get("reason") or "")
@@ -342,8 +342,8 @@ class Membership(msgspec.Struct):
     # Heartbeats of the consumer, streams and share protocols
 
     def _beat(self, exchange: RecordedExchange, member: str) -> Iterator[EntityFinding]:
-        line, body, answer = exchange.line, exchange.request, exchange.response
-        epoch, former = answer.get("memberEpoch", -1), body.get("memberEpoch", -1)
+        line, body, response = exchange.line, exchange.request, exchange.response
+        epoch, former = response.get("memberEpoch", -1), body.get("memberEpoch", -1)
         if former < 0:
             yield from self._leave(Departure(member, line))
         elif former == 0:
@@ -356,14 +356,16 @@ class Membership(msgspec.Struct):
         if former >= 0 and epoch > former:
             yield from self._reached(epoch, line, member, former == 0)
         self.number = max(self.number, epoch)
-        told = [(each["statusCode"], each["statusDetail"]) for each in answer.get("status") or ()]
-        for code, detail in told:
+        statuses = [
+            (each["statusCode"], each["statusDetail"]) for each in response.get("status") or ()
+        ]
+        for code, detail in statuses:
             if (code, detail) not in self.statuses.get(member, ()):
                 status = {"code": code, "detail": detail}
                 yield self._noted("streams-status", line, f"status {code}: {detail}", facts=status)
         self.statuses.pop(member, None)
-        if told:
-            self.statuses[member] = told
+        if statuses:
+            self.statuses[member] = statuses
 
     # Generations
 
@@ -461,11 +463,11 @@ class Membership(msgspec.Struct):
 
     def refused(self, exchange: RecordedExchange) -> Iterator[EntityFinding]:
         """Report the errors of a member, with their causes."""
-        line, body, answer = exchange.line, exchange.request, exchange.response
+        line, body, response = exchange.line, exchange.request, exchange.response
         own = {exchange.code}
-        own |= {e["errorCode"] for e in answer.get("members") or () if "errorCode" in e}
+        own |= {e["errorCode"] for e in response.get("members") or () if "errorCode" in e}
         instance = body.get("groupInstanceId") or body.get("instanceId") or ""
-        for code in sorted({*bodies.errors(answer)}):
+        for code in sorted({*bodies.errors(response)}):
             cause = self.because(code, exchange)
             if code not in REFUSED or code not in own:
                 if cause:
@@ -491,9 +493,9 @@ class Membership(msgspec.Struct):
         """The cause of an error; "" if the recording does not show it."""
         line, body = exchange.line, exchange.request
         if code == Error.ILLEGAL_GENERATION and self.begun is not None:
-            asked = body.get("generationId", body.get("generationIdOrMemberEpoch", -1))
+            requested = body.get("generationId", body.get("generationIdOrMemberEpoch", -1))
             return (
-                f"The request is of generation {asked}; {self.number} is there since"
+                f"The request is of generation {requested}; {self.number} is there since"
                 f" {self.begun.words}."
             )
         if code == Error.REBALANCE_IN_PROGRESS:

@@ -1,6 +1,6 @@
 """A moment of a partition: what a request or a response shows about its replicas."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from brokertwin.recordings.history.brokers import APPLY_MS, REJOIN_MS, Absence
@@ -20,6 +20,7 @@ from brokertwin.recordings.history.replica_findings import (
     has_all,
 )
 from brokertwin.recordings.history.replicas import UNKNOWN, PartitionReplicas, SentWatermark
+from brokertwin.recordings.history.words import listed
 from brokertwin.recordings.rules import Rule
 from brokertwin.state.core.errors import Error
 
@@ -114,7 +115,7 @@ class PartitionMoment(NamedTuple):
     def _remove(self, brokers: Collection[int]) -> Iterator[EntityFinding]:
         if brokers:
             isr = [broker for broker in self.known.isr if broker not in brokers]
-            why = f"the controller removed broker {_listed(brokers)}"
+            why = f"the controller removed broker {listed(brokers)}"
             yield from self.in_sync(isr, why, REMOVED)
 
     # Fetch
@@ -502,10 +503,6 @@ class PartitionMoment(NamedTuple):
             said=why,
             facts=sample._asdict(),
         )
-
-
-def _listed(brokers: Iterable[int]) -> str:
-    return ", ".join(map(str, sorted(brokers)))
 
 
 Handler = Callable[[PartitionMoment], Iterator[EntityFinding]]

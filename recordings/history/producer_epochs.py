@@ -123,8 +123,11 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
 
     def _give(self, exchange: RecordedExchange) -> Iterator[EntityFinding]:
         """Note the epoch of a response; an epoch never goes back."""
-        line, answer = exchange.line, exchange.response
-        producer_id, epoch = answer.get("producerId", NO_PRODUCER), answer.get("producerEpoch", -1)
+        line, response = exchange.line, exchange.response
+        producer_id, epoch = (
+            response.get("producerId", NO_PRODUCER),
+            response.get("producerEpoch", -1),
+        )
         if producer_id == NO_PRODUCER or epoch < 0:
             return
         new = GivenEpoch(producer_id, epoch, line, exchange.request.get("producerEpoch", -1))

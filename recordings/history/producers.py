@@ -274,17 +274,17 @@ class ObservedProducer(ProducerEpochs, kw_only=True):
 
 def _codes_of(exchange: RecordedExchange, holder: Holder) -> list[int]:
     """The errors of a producer in a response."""
-    line, body, answer = exchange.line, exchange.request, exchange.response
+    line, body, response = exchange.line, exchange.request, exchange.response
     if line.api == "PRODUCE":
-        batches = list(bodies.sent(body, answer))
+        batches = list(bodies.sent(body, response))
         if batches:
             own = (holder.producer_id, holder.epoch)
             return list(dict.fromkeys(e.error for e in batches if (e.producer_id, e.epoch) == own))
     if body.get("transactions"):
-        results = answer.get("resultsByTransaction") or ()
+        results = response.get("resultsByTransaction") or ()
         own_results = [e for e in results if e.get("transactionalId") == holder.name]
-        return list(dict.fromkeys(bodies.errors([answer.get("errorCode"), own_results])))
-    return list(dict.fromkeys(bodies.errors(answer)))
+        return list(dict.fromkeys(bodies.errors([response.get("errorCode"), own_results])))
+    return list(dict.fromkeys(bodies.errors(response)))
 
 
 def _is_commit(exchange: RecordedExchange) -> bool:

@@ -38,18 +38,18 @@ class ObservedRecording:
 
     Attributes:
         exchanges: those with a recorded response.
-        unanswered: requests in text logs without responses.
+        without_response: requests in text logs without responses.
         known: the facts that belong to no entity.
     """
 
     def __init__(
         self,
         exchanges: Sequence[RecordedExchange],
-        unanswered: Sequence[RecordedExchange] = (),
+        without_response: Sequence[RecordedExchange] = (),
         known: KnownFacts | None = None,
     ) -> None:
         self.exchanges = exchanges
-        self.unanswered = unanswered
+        self.without_response = without_response
         self.known = known_of(exchanges, known or KnownFacts())
         self._observed: dict[str, ObservedEntities] = {}
 
@@ -81,5 +81,7 @@ def observed_recording(exchanges: Sequence[Exchange] | ObservedRecording) -> Obs
     """Return the recording of exchanges; one that is observed already is not observed again."""
     if isinstance(exchanges, ObservedRecording):
         return exchanges
-    unanswered = [exchange_of(each) for each in exchanges if each.is_text and not each.is_recorded]
-    return ObservedRecording(exchanges_of(exchanges), unanswered)
+    without_response = [
+        exchange_of(each) for each in exchanges if each.is_text and not each.is_recorded
+    ]
+    return ObservedRecording(exchanges_of(exchanges), without_response)

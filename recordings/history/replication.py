@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import field
 
+from brokertwin.recordings.formats.documents import METADATA_TOPIC_ID
 from brokertwin.recordings.history.bodies import follower_of
 from brokertwin.recordings.history.entity import WAIT_MS, EntityKey, EntityKind, ObservedEntity
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange
@@ -36,9 +37,6 @@ from brokertwin.state.core.schema import ZERO_UUID, Body, Uuid
 from brokertwin.state.core.wire.generated.alter_partition import AlterPartitionRequest
 from brokertwin.state.core.wire.generated.fetch import FetchRequest
 from brokertwin.state.core.wire.generated.produce import ProduceRequest
-
-METADATA_TOPIC_ID: Uuid = "AAAAAAAAAAAAAAAAAAAAAQ"
-"""The metadata log of the controllers, which is not a partition of a broker."""
 
 MOMENTS_MAX = 2_000
 """Maximum number of moments of a partition that wait for earlier ones."""
@@ -244,7 +242,7 @@ def _parts(
         return
     topics, partitions, number = names
     for topic in body.get(topics) or ():
-        if topic.get("topicId") != METADATA_TOPIC_ID:
+        if topic.get("topicId") != METADATA_TOPIC_ID:  # it is not a partition of a broker
             name, of = known.topic(topic), {"topicId": topic.get("topicId", ZERO_UUID)}
             for part in topic[partitions]:
                 yield (name, part[number]), part | of

@@ -346,7 +346,7 @@ def acknowledgements(exchange: RecordedExchange) -> Iterator[RecordedAcknowledge
 
     The end of a session gives back all records of the member: its topic is "".
     """
-    line, body, answer = exchange.line, exchange.request, exchange.response
+    line, body, response = exchange.line, exchange.request, exchange.response
     if exchange.code:
         return
     member = str(body.get("memberId"))
@@ -354,7 +354,7 @@ def acknowledgements(exchange: RecordedExchange) -> Iterator[RecordedAcknowledge
         (topic["topicId"], part["partitionIndex"]): part.get(
             "acknowledgeErrorCode", part["errorCode"]
         )
-        for topic in answer.get("responses") or ()
+        for topic in response.get("responses") or ()
         for part in topic["partitions"]
     }
     for topic in body.get("topics") or ():

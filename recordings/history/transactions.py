@@ -107,10 +107,10 @@ def _written(exchange: RecordedExchange, known: KnownFacts) -> list[tuple[str, i
 
 def _added(exchange: RecordedExchange, name: str, known: KnownFacts) -> Iterator[str]:
     """Partitions that an AddPartitionsToTxn took in."""
-    body, answer = exchange.request, exchange.response
+    body, response = exchange.request, exchange.response
     checked = [e["transactionalId"] for e in body.get("transactions") or () if e.get("verifyOnly")]
-    topics: list[Any] = list(answer.get("resultsByTopicV3AndBelow") or ())
-    for each in answer.get("resultsByTransaction") or ():
+    topics: list[Any] = list(response.get("resultsByTopicV3AndBelow") or ())
+    for each in response.get("resultsByTransaction") or ():
         if each["transactionalId"] == name and name not in checked:
             topics += each["topicResults"]
     for topic in topics:

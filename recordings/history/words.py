@@ -26,6 +26,11 @@ def names_of(names: Iterable[str]) -> str:
     return f"client{'s' if most else ''} " + (f"{', '.join(most)} and {last}" if most else last)
 
 
+def listed(brokers: Iterable[int]) -> str:
+    """List ids in order: `1, 2`, or `none`."""
+    return ", ".join(map(str, sorted(brokers))) or "none"
+
+
 def times(count: int) -> str:
     """Return `once`, `twice`, `7 times`."""
     return {1: "once", 2: "twice"}.get(count, f"{count} times")

@@ -37,11 +37,7 @@ class BatchHeader(NamedTuple):
 
 
 class Appended:
-    """The headers of a history's appends, by topic and partition.
-
-    Args:
-        exchanges: the history.
-    """
+    """The headers of a history's appends, by topic and partition."""
 
     def __init__(self, exchanges: Iterable[Exchange]) -> None:
         self._headers: dict[tuple[str, int], list[BatchHeader]] = defaultdict(list)
@@ -91,14 +87,10 @@ def _is_segment(headers: list[BatchHeader], within: dict[str, Any]) -> bool:
 
 def _headers(exchange: Exchange) -> Iterator[tuple[str, int, BatchHeader]]:
     """Yield topic, partition and header of each batch without an error."""
-    results = {
-        (_topic_of(topic), partition.get("index")): partition
-        for topic in (exchange.response or {}).get("responses", ())
-        for partition in topic.get("partitionResponses", ())
-    }
+    results = produce_results(exchange.response or {})
     for topic in exchange.body().get("topicData", ()):
         for partition in topic.get("partitionData", ()):
-            place = _topic_of(topic), partition.get("index")
+            place = topic_of(topic), partition.get("index")
             result = results.get(place)
             if result is not None and result.get("errorCode"):
                 continue
@@ -114,6 +106,16 @@ def _headers(exchange: Exchange) -> Iterator[tuple[str, int, BatchHeader]]:
                 offset = None if offset is None else offset + delta + 1
 
 
-def _topic_of(topic: dict[str, Any]) -> Any:
+def produce_results(response: dict[str, Any]) -> dict[tuple[Any, Any], dict[str, Any]]:
+    """The partitions of a Produce response by topic and number."""
+    return {
+        (topic_of(topic), partition.get("index")): partition
+        for topic in response.get("responses", ())
+        for partition in topic.get("partitionResponses", ())
+    }
+
+
+def topic_of(topic: dict[str, Any]) -> Any:
+    """Name of a topic in a Produce, or its id."""
     topic_id = topic.get("topicId", ZERO_UUID)
     return topic.get("name") or (topic_id if topic_id != ZERO_UUID else "")

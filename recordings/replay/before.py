@@ -31,11 +31,7 @@ ENTRIES = {
 
 
 class EarlierState:
-    """Separates entries created in a history from earlier ones.
-
-    Args:
-        exchanges: the history.
-    """
+    """Separates entries created in a history from earlier ones."""
 
     def __init__(self, exchanges: Iterable[Exchange]) -> None:
         self._made: dict[tuple[str, str], int] = {}

@@ -106,7 +106,7 @@ class ComparisonOutcome(NamedTuple):
 PREPARED_MAX = 1000
 """Maximum number of cached prepared responses."""
 
-NO_ANSWER = ComparisonOutcome(
+MISSING_RESPONSE = ComparisonOutcome(
     CompareVerdict.DIFFER, [FieldDifference("response", "an answer", "none")]
 )
 
@@ -114,21 +114,14 @@ NO_ANSWER = ComparisonOutcome(
 LOST = ComparisonOutcome(CompareVerdict.LOST, [])
 
 
-def decode_response(document: bytes) -> ModelResponse:
-    """Decode a row of `responses`."""
-    return _response_decoder.decode(document)
+decode_response = msgspec.json.Decoder(ModelResponse).decode
+"""Decodes a row of `responses`."""
 
-
-_response_decoder = msgspec.json.Decoder(ModelResponse)
 _json = msgspec.json.Encoder()
 
 
 class Comparer:
-    """Compares responses with recorded ones.
-
-    Args:
-        exchanges: all exchanges by id.
-    """
+    """Compares responses with recorded ones."""
 
     def __init__(self, exchanges: Mapping[str, Exchange]) -> None:
         self._exchanges = exchanges
@@ -159,7 +152,7 @@ class Comparer:
         if not exchange.is_recorded:
             return ComparisonOutcome(CompareVerdict.NOT_RECORDED, [])
         if response is None:
-            return NO_ANSWER
+            return MISSING_RESPONSE
         if response.error is not None:
             detail = f"{response.error.get('reason')}: {response.error.get('detail')}"
             return ComparisonOutcome(

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from brokertwin.recordings.replay.appended import produce_results, topic_of
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.kafka_apis import PRODUCE
@@ -39,7 +40,7 @@ def request_with_findings(exchange: Exchange) -> msgspec.Raw:
     body = exchange.body()
     for topic in body.get("topicData", ()):
         for partition in topic.get("partitionData", ()):
-            partition_result = partitions.get((_topic_of(topic), partition.get("index")), {})
+            partition_result = partitions.get((topic_of(topic), partition.get("index")), {})
             if partition_result.get("errorCode") == Error.CORRUPT_MESSAGE:
                 partition["recordsError"] = int(Error.CORRUPT_MESSAGE)
             elif _is_keyless(partition_result) and partition.get("batches"):
@@ -87,12 +88,4 @@ def _partitions_of(exchange: Exchange, response: Any) -> dict[_Place, dict[str, 
     """The partitions of a Produce response by topic and number."""
     if exchange.header.request_api_key != PRODUCE.key or response is None:
         return {}
-    return {
-        (_topic_of(topic), partition.get("index")): partition
-        for topic in response.get("responses", ())
-        for partition in topic.get("partitionResponses", ())
-    }
-
-
-def _topic_of(topic: dict[str, Any]) -> Any:
-    return topic.get("name") or topic.get("topicId")
+    return produce_results(response)

@@ -115,14 +115,10 @@ def write(
         exchanges=exchanges + (before.exchanges if before else 0),
         without_ends=without_ends,
     )
-    path = directory / FILE
-    fresh = path.with_name(f".{FILE}.new")
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        fresh.write_bytes(msgspec.msgpack.encode(kept))
-        files.bring_to_disk(fresh)
-        fresh.replace(path)
-        files.bring_to_disk(directory)
+        with files.replacing(directory / FILE) as temporary:
+            temporary.write_bytes(msgspec.msgpack.encode(kept))
     except OSError as error:
         raise UserError(
             f"Cannot write the state to {directory}: {error.strerror}.", "Pass another directory."

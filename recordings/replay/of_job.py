@@ -96,7 +96,7 @@ def plan(
     """
     settings = settings_of(inputs.placed, broker_settings)
     schedule, cell = in_order_of_arrival(exchanges), Cell(settings)
-    schedule.answers = local.run(inputs.documents, settings, on_progress, cell=cell)
+    schedule.responses = local.run(inputs.documents, settings, on_progress, cell=cell)
     return ReplayPlan(schedule, [], inputs.documents, settings, None, cell)
 
 

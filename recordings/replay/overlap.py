@@ -142,7 +142,7 @@ def _named(value: Any) -> Iterator[str]:
             yield from _named([inner for inner in names if isinstance(inner, dict)])
 
 
-def unanswered_tails(exchanges: Sequence[Exchange]) -> list[list[int]]:
+def acks_0_tails(exchanges: Sequence[Exchange]) -> list[list[int]]:
     """Trailing acks 0 requests of each connection that has some."""
     by_connection: dict[str, list[int]] = {}
     for index, exchange in enumerate(exchanges):
@@ -151,12 +151,12 @@ def unanswered_tails(exchanges: Sequence[Exchange]) -> list[list[int]]:
         by_connection.setdefault(exchange.connection, []).append(index)
     tails = []
     for indexes in by_connection.values():
-        tail = list(takewhile(lambda index: _is_unanswered(exchanges[index]), reversed(indexes)))
+        tail = list(takewhile(lambda index: _has_acks_0(exchanges[index]), reversed(indexes)))
         if tail:
             tails.append(tail[::-1])
     return tails
 
 
-def _is_unanswered(exchange: Exchange) -> bool:
+def _has_acks_0(exchange: Exchange) -> bool:
     is_produce = exchange.header.request_api_key == PRODUCE.key
     return is_produce and exchange.is_recorded and exchange.response is None

@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokertwin.recordings.replay import local
-from brokertwin.recordings.replay.comparison import FieldDifference, ModelResponse, decode_response
+from brokertwin.recordings.replay.comparison import FieldDifference, ModelResponse
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cluster.image import topic_by_name
-from brokertwin.state.core import outputs
 from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.events import Choices, Event, Kind
 from brokertwin.state.core.outputs import Position
@@ -149,10 +148,9 @@ def _response_of(cell: Cell, event: Event) -> Any:
         kind=Kind.TICK,
     )
     for one in (plain, later):
-        for row in cell.handle(_encoder.encode(one), NOWHERE):
-            if row.topic == outputs.RESPONSES and row.id == event.id and row.value:
-                found: ModelResponse = decode_response(row.value)
-                return found.response
+        found = local.responses_in(cell.handle(_encoder.encode(one), NOWHERE)).get(event.id)
+        if found is not None:
+            return found.response
     return None
 
 

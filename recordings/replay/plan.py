@@ -51,7 +51,7 @@ def plan(
     is_compared: bool,
     limits: SearchLimits = LIMITS,
     on_progress: Callable[[int], None] = lambda _: None,
-    is_answered: bool = True,
+    has_responses: bool = True,
     begins: KeptState | None = None,
 ) -> ReplayPlan:
     """Order the events of a recording.
@@ -64,7 +64,7 @@ def plan(
             are handled in arrival order.
         limits: limits of the search.
         on_progress: called with the number of processed moments, two for each event.
-        is_answered: responses and generated ids are needed, which may take another pass.
+        has_responses: responses and generated ids are needed, which may take another pass.
         begins: the initial state; empty by default.
     """
     exchanges, history = recording.exchanges, recording.events
@@ -87,9 +87,9 @@ def plan(
     else:
         schedule, ends = in_order_of_arrival(history), None
     documents = [*before, *events.of(schedule)]
-    if is_compared and is_answered and schedule.answers is None:
+    if is_compared and has_responses and schedule.responses is None:
         found = decided_with_picks(documents, _cell(settings, begins))
-        schedule.answers, schedule.ids = found
+        schedule.responses, schedule.ids = found
     return ReplayPlan(schedule, earlier, documents, settings, begins, ends)
 
 

@@ -31,7 +31,7 @@ from brokertwin.recordings.formats.documents import (
 )
 from brokertwin.recordings.formats.order import LAST, ArrivalOrder, in_turn
 from brokertwin.recordings.formats.pipeline import FileReading, Source, completed, read_files
-from brokertwin.recordings.formats.summary import Summary, nothing_read, place_of
+from brokertwin.recordings.formats.summary import Summary, nothing_read
 from brokertwin.state.core.events import Kind, RequestHeader
 from brokertwin.state.core.kafka_apis import FETCH, Decider, Trait, api_of_key
 
@@ -214,7 +214,7 @@ def read_from(
     """
     broken: list[Broken] = []
     summary = Summary(
-        on_dead=lambda left: broken.append(Broken(place_of(left.line), left.detail or left.reason))
+        on_dead=lambda left: broken.append(Broken(left.line.place, left.detail or left.reason))
     )
     documents, needs = [], Needs()
     for document in source(summary):

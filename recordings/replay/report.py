@@ -119,6 +119,10 @@ def is_fine(compared: Sequence[Compared]) -> bool:
     return all(one.outcome.verdict in FINE for one in compared)
 
 
+def _print(console: Console, text: str) -> None:
+    console.print(text, highlight=False, soft_wrap=True)
+
+
 def show_summary(
     console: Console, exchanges: Sequence[Exchange], responses: Mapping[str, ModelResponse]
 ) -> None:
@@ -127,7 +131,7 @@ def show_summary(
     refused = Counter(response.error["reason"] for response in known if response.error is not None)
     text = f"{len(exchanges)} requests, {len(known) - refused.total()} answered"
     reasons = [f"{count} refused: {reason}" for reason, count in refused.most_common()]
-    console.print(", ".join([text, *reasons]), highlight=False, soft_wrap=True)
+    _print(console, ", ".join([text, *reasons]))
 
 
 def show_comparison(console: Console, compared: Sequence[Compared]) -> None:
@@ -136,7 +140,7 @@ def show_comparison(console: Console, compared: Sequence[Compared]) -> None:
     differing = [one for one in compared if one.outcome.verdict is CompareVerdict.DIFFER]
     for one in differing[:DIFFERENCES_SHOWN]:
         for line in diff_lines(one):
-            console.print(line, soft_wrap=True, highlight=False)
+            _print(console, line)
     if len(differing) > DIFFERENCES_SHOWN:
         console.print(
             f"... and {len(differing) - DIFFERENCES_SHOWN} more that differ (--out has them all)",
@@ -158,7 +162,7 @@ def show_touched(console: Console, compared: Sequence[Compared]) -> None:
     ):
         parts = [f"{name} in {count} answers" for name, count in counts.items() if count]
         if parts:
-            console.print(f"{title}: {', '.join(parts)}", highlight=False, soft_wrap=True)
+            _print(console, f"{title}: {', '.join(parts)}")
 
 
 def show_freedoms(console: Console, compared: Sequence[Compared]) -> None:
@@ -167,7 +171,7 @@ def show_freedoms(console: Console, compared: Sequence[Compared]) -> None:
     if counts:
         console.print("agree only because of a freedom (docs/comparison.md):", highlight=False)
     for freedom, count in counts.items():
-        console.print(f"  {count:>5} {escape(freedom)}", highlight=False, soft_wrap=True)
+        _print(console, f"  {count:>5} {escape(freedom)}")
 
 
 def last_line(compared: Sequence[Compared]) -> str:
@@ -194,17 +198,16 @@ def show_slowness(
     slowest = slowest_ms(exchanges)
     if is_untimely and slowest > tolerances.early:
         factor = math.ceil(slowest / TOLERANCES.early)
-        console.print(
+        _print(
+            console,
             f"responses without a wait took up to {slowest} ms; if the broker was as slow with"
             f" the others: --time-tolerance {factor}",
-            highlight=False,
-            soft_wrap=True,
         )
 
 
 def show_last_line(console: Console, compared: Sequence[Compared]) -> None:
     """Print the last line."""
-    console.print(last_line(compared), highlight=False, soft_wrap=True)
+    _print(console, last_line(compared))
 
 
 def show_schedule(console: Console, schedule: DeliverySchedule) -> None:
@@ -218,15 +221,13 @@ def show_schedule(console: Console, schedule: DeliverySchedule) -> None:
         f"{len(schedule.resolves)} regular expressions resolved a moment sooner or later",
         f"{len(schedule.unexplained)} exchanges that no order explains",
     ]
-    console.print("schedule: " + ", ".join(parts), highlight=False, soft_wrap=True)
+    _print(console, "schedule: " + ", ".join(parts))
     for title in ("moved", "held", "late", "lost"):
         ids: frozenset[str] = getattr(schedule, title)
         if ids:
             shown = sorted(ids)[:DIFFERENCES_SHOWN]
             more = f" ... and {len(ids) - len(shown)} more" if len(ids) > len(shown) else ""
-            console.print(
-                f"  {title}: {escape(', '.join(shown))}{more}", highlight=False, soft_wrap=True
-            )
+            _print(console, f"  {title}: {escape(', '.join(shown))}{more}")
     if schedule.is_exhausted:
         console.print("  the search for an order came to its limit", highlight=False)
 
@@ -235,13 +236,13 @@ def show_earlier(console: Console, earlier: Sequence[Earlier]) -> None:
     """Print the state that existed before the recording."""
     if earlier:
         about = ", ".join(request.about for request in earlier)
-        console.print(f"before the recording: {about}", highlight=False, soft_wrap=True)
+        _print(console, f"before the recording: {about}")
 
 
 def show_left_out(console: Console, left_out: Mapping[str, int]) -> None:
     """Print the number of skipped lines by reason."""
     for reason, count in left_out.items():
-        console.print(f"{count} lines left out: {escape(reason)}", highlight=False, soft_wrap=True)
+        _print(console, f"{count} lines left out: {escape(reason)}")
 
 
 def show_broken(console: Console, broken: Sequence[Broken]) -> None:

@@ -65,7 +65,7 @@ class DeliverySchedule(msgspec.Struct):
         unexplained: exchanges that no schedule within the limits explains.
         is_exhausted: the search reached its limit.
         ids: differences of generated ids, by exchange id.
-        answers: the model's responses, if the search handled everything in this order. None if a
+        responses: the model's responses, if the search handled everything in this order. None if a
             wait was held or something is unexplained.
         used: the freedoms taken for each exchange id.
     """
@@ -81,7 +81,7 @@ class DeliverySchedule(msgspec.Struct):
     unexplained: frozenset[str] = frozenset()
     is_exhausted: bool = False
     ids: dict[str, list[FieldDifference]] = {}
-    answers: dict[str, ModelResponse] | None = None
+    responses: dict[str, ModelResponse] | None = None
     used: dict[str, frozenset[Freedom]] = {}
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from brokertwin.recordings.replay.comparison import Comparer
 from brokertwin.recordings.replay.freedoms import Freedom
-from brokertwin.recordings.replay.overlap import Footprints, unanswered_tails
+from brokertwin.recordings.replay.overlap import Footprints, acks_0_tails
 from brokertwin.recordings.replay.picks import differing
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.recordings.replay.schedule import DeliverySchedule, Events, ScheduleChange
@@ -78,7 +78,7 @@ class Search:
         self._limits = limits
         self._on_progress = on_progress
         self._footprints = Footprints(exchanges)
-        self._tails = unanswered_tails(exchanges)
+        self._tails = acks_0_tails(exchanges)
         self._budget = limits.moments_per_exchange * len(exchanges)
         self._decided = Decided()
         self._walk = Walk(
@@ -101,9 +101,9 @@ class Search:
         schedule = self._schedule()
         if not (schedule.held or schedule.unexplained):
             self.cell = walk.finish()
-            schedule.answers = {
-                self._exchanges[index].id: answer
-                for index, answer in walk.responses_by_exchange.items()
+            schedule.responses = {
+                self._exchanges[index].id: response
+                for index, response in walk.responses_by_exchange.items()
                 if index not in self._decided.lost and self._exchanges[index].kind is Kind.REQUEST
             }
             handled = [s.exchange_id for s in schedule.steps if s.kind is Kind.REQUEST]
@@ -134,7 +134,7 @@ class Search:
         """Walk again with a change; returns None and undoes it on failure."""
         walk = self._walk
         start = min(walk.arrival[index] for part in change for index in part)
-        right = {index for index, is_right in walk.answered.items() if is_right}
+        right = {index for index, is_right in walk.verdicts.items() if is_right}
         right |= {failed, *change.moved}
         horizon = max([at, *(walk.end[index] for index in change.moved)])
         tail = walk.cut(start)
@@ -144,7 +144,7 @@ class Search:
             wrong = walk.over(moment)
             if wrong is None:
                 continue
-            if wrong not in right and walk.answered.get(failed):
+            if wrong not in right and walk.verdicts.get(failed):
                 walk.restore(moment)
                 return moment
             self._decided.unmake(change, failed)
@@ -234,7 +234,7 @@ class Search:
 
     def _schedule(self) -> DeliverySchedule:
         walk = self._walk
-        handled_moment = {self._exchanges[index].id: at for index, _, at in walk.answers}
+        handled_moment = {self._exchanges[index].id: at for index, _, at in walk.outcomes}
         completed = frozenset(s.exchange_id for s, _ in walk.steps if s.kind is Kind.COMPLETE)
         late_metadata = frozenset(
             self._exchanges[index].id for index, seen_by in self._decided.late.items() if seen_by
@@ -264,7 +264,7 @@ class Search:
             moved=frozenset(moved),
             queued=frozenset(queued),
             unexplained=frozenset(
-                self._exchanges[index].id for index, is_right, _ in walk.answers if not is_right
+                self._exchanges[index].id for index, is_right, _ in walk.outcomes if not is_right
             ),
             is_exhausted=self._budget <= 0,
             used=self._used(moved, held),

@@ -54,8 +54,8 @@ def has_replicas(exchanges: Sequence[Exchange]) -> bool:
     """Whether the recorded cluster has several brokers."""
     if len({exchange.broker for exchange in exchanges}) > 1:
         return True
-    answers = (e.response for e in exchanges if e.header.request_api_key == METADATA.key)
-    return any(isinstance(each, dict) and len(each.get("brokers", ())) > 1 for each in answers)
+    responses = (e.response for e in exchanges if e.header.request_api_key == METADATA.key)
+    return any(isinstance(each, dict) and len(each.get("brokers", ())) > 1 for each in responses)
 
 
 def may_wait(exchange: Exchange, is_replicated: bool) -> bool:

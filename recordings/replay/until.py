@@ -43,10 +43,6 @@ def events_until(
 def events_around(documents: Sequence[bytes], place: str) -> tuple[list[bytes], list[bytes]]:
     """Return the events before an exchange's request, and those including it.
 
-    Args:
-        documents: the events, in order.
-        place: the exchange's id.
-
     Raises:
         UserError: no event is that request.
     """

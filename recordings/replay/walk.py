@@ -12,12 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokertwin.recordings.replay.comparison import (
-    Comparer,
-    CompareVerdict,
-    ModelResponse,
-    decode_response,
-)
+from brokertwin.recordings.replay import local
+from brokertwin.recordings.replay.comparison import Comparer, CompareVerdict, ModelResponse
 from brokertwin.recordings.replay.picks import NOWHERE, Pick
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.recordings.replay.schedule import DeliveryStep, Events, ScheduleChange
@@ -29,7 +25,7 @@ from brokertwin.recordings.replay.timing import (
 )
 from brokertwin.recordings.replay.walking import KeptWalk, WalkingCell
 from brokertwin.state.cell.cell import Cell
-from brokertwin.state.core import outputs, pending
+from brokertwin.state.core import pending
 from brokertwin.state.core.events import Kind
 from brokertwin.state.core.outputs import Output
 
@@ -59,8 +55,8 @@ def previous_on_connection(exchanges: Sequence[Exchange]) -> list[int | None]:
     return previous
 
 
-class Wait(NamedTuple):
-    """A wait in the walk; `since` is when a held one could have ended."""
+class DelayedRequest(NamedTuple):
+    """A delayed request in the walk; `since` is when a held one could have ended."""
 
     deadline: int
     is_held: bool
@@ -70,10 +66,10 @@ class Wait(NamedTuple):
 class _Snapshot(NamedTuple):
     cell: KeptWalk
     pending: tuple[int, ...]
-    waits: dict[int, Wait]
+    delayed: dict[int, DelayedRequest]
     unread: tuple[int, ...]
     steps: int
-    answers: int
+    outcomes: int
 
 
 class Tail(NamedTuple):
@@ -82,10 +78,10 @@ class Tail(NamedTuple):
     at: int
     cell: KeptWalk
     pending: list[int]
-    waits: dict[int, Wait]
+    delayed: dict[int, DelayedRequest]
     unread: list[int]
     steps: list[tuple[DeliveryStep, int]]
-    answers: list[tuple[int, bool, int]]
+    outcomes: list[tuple[int, bool, int]]
     snapshots: dict[int, _Snapshot]
 
 
@@ -155,8 +151,8 @@ class Walk:
     Attributes:
         at: the current moment.
         steps: handled events and their moments.
-        answers: exchanges with a response, whether it is right, and the moment.
-        answered: the same, by exchange.
+        outcomes: exchanges with a response, whether it is right, and the moment.
+        verdicts: whether the response is right, by exchange.
         responses_by_exchange: the model's responses.
         picks: the ids that it would have generated.
         snapshots: the moments to go back to.
@@ -191,14 +187,14 @@ class Walk:
         ]
         self.at = 0
         self.steps: list[tuple[DeliveryStep, int]] = []
-        self.answers: list[tuple[int, bool, int]] = []
-        self.answered: dict[int, bool] = {}
+        self.outcomes: list[tuple[int, bool, int]] = []
+        self.verdicts: dict[int, bool] = {}
         self.responses_by_exchange: dict[int, ModelResponse] = {}
         self.picks: dict[int, list[Pick]] = {}
         self.snapshots: dict[int, _Snapshot] = {}
         self._cell = WalkingCell(cell)
         self._pending: list[int] = []
-        self._waits: dict[int, Wait] = {}
+        self._delayed: dict[int, DelayedRequest] = {}
         self._unread: list[int] = []
         self._version = 0
         self._tried: dict[int, int] = {}
@@ -213,18 +209,18 @@ class Walk:
         self.snapshots[at] = _Snapshot(
             self._cell.kept(),
             tuple(self._pending),
-            dict(self._waits),
+            dict(self._delayed),
             tuple(self._unread),
             len(self.steps),
-            len(self.answers),
+            len(self.outcomes),
         )
         if not is_end:
             self._pending.append(index)
         if self._unread:
             self._deliver_late(now)
         self._settle(now)
-        if is_end and index in self._waits:
-            self._end_wait(index, now)
+        if is_end and index in self._delayed:
+            self._end_delayed(index, now)
             self._settle(now)
         if not is_end or self._is_done(index):
             return None
@@ -238,7 +234,7 @@ class Walk:
         if index in self._pending:
             self._pending.remove(index)
             self._try(index, now)
-        if index not in self.answered:
+        if index not in self.verdicts:
             self._record_response(index, False)
 
     def closes(self, index: int, moment: int) -> bool:
@@ -250,8 +246,8 @@ class Walk:
         rows = snapshot.cell.cell().handle(
             self._events.request(exchange.id, exchange.time), NOWHERE
         )
-        answer = self._responses_in(rows).get(index)
-        return answer is not None and answer.closes_connection
+        response = self._responses_in(rows).get(index)
+        return response is not None and response.closes_connection
 
     def finish(self) -> Cell:
         """Complete all pending requests; returns the final cell."""
@@ -260,7 +256,7 @@ class Walk:
 
     def final_time(self) -> int:
         """When all pending requests have ended, in ms since 1970."""
-        deadlines = [wait.deadline for wait in self._waits.values()]
+        deadlines = [delayed.deadline for delayed in self._delayed.values()]
         return max([exchange.end for exchange in self.exchanges] + deadlines)
 
     # --- Backtracking ---------------------------------------------------------------------
@@ -270,12 +266,12 @@ class Walk:
         snapshot = self.snapshots[moment]
         self._cell.go_back(snapshot.cell)
         self._pending = list(snapshot.pending)
-        self._waits = dict(snapshot.waits)
+        self._delayed = dict(snapshot.delayed)
         self._unread = list(snapshot.unread)
         del self.steps[snapshot.steps :]
-        for index, _, _ in self.answers[snapshot.answers :]:
-            del self.answered[index]
-        del self.answers[snapshot.answers :]
+        for index, _, _ in self.outcomes[snapshot.outcomes :]:
+            del self.verdicts[index]
+        del self.outcomes[snapshot.outcomes :]
         self._version += 1
 
     def cut(self, start: int) -> Tail:
@@ -285,10 +281,10 @@ class Walk:
             self.at,
             self._cell.kept(),
             self._pending,
-            self._waits,
+            self._delayed,
             self._unread,
             self.steps[snapshot.steps :],
-            self.answers[snapshot.answers :],
+            self.outcomes[snapshot.outcomes :],
             {moment: kept for moment, kept in self.snapshots.items() if moment > start},
         )
         self.restore(start)
@@ -299,11 +295,11 @@ class Walk:
         self.restore(start)
         self.at = tail.at
         self._cell.go_back(tail.cell)
-        self._pending, self._waits = tail.pending, tail.waits
+        self._pending, self._delayed = tail.pending, tail.delayed
         self._unread = tail.unread
         self.steps.extend(tail.steps)
-        self.answers.extend(tail.answers)
-        self.answered.update({index: is_right for index, is_right, _ in tail.answers})
+        self.outcomes.extend(tail.outcomes)
+        self.verdicts.update({index: is_right for index, is_right, _ in tail.outcomes})
         for moment in [moment for moment in self.snapshots if moment > start]:
             del self.snapshots[moment]
         self.snapshots.update(tail.snapshots)
@@ -313,7 +309,7 @@ class Walk:
 
     def _is_done(self, index: int) -> bool:
         """Whether an exchange has its recorded response, or is forced."""
-        is_right = self.answered.get(index)
+        is_right = self.verdicts.get(index)
         return is_right is not None and (is_right or index in self._decided.forced)
 
     def _settle(self, now: int) -> None:
@@ -322,7 +318,7 @@ class Walk:
             self._pending.remove(handled)
             if self._unread:
                 self._deliver_late(now)
-            if self._waits:
+            if self._delayed:
                 self._complete_held(now)
 
     def _handled(self, now: int) -> int | None:
@@ -336,15 +332,15 @@ class Walk:
         if self._tried.get(index) == self._version or now > self._times[index].latest_start:
             return False
         previous = self.previous[index]
-        if previous is not None and previous not in self.answered:
+        if previous is not None and previous not in self.verdicts:
             return False
         return all(self._is_over(other, now) for other in self._decided.after.get(index, ()))
 
     def _is_over(self, index: int, now: int) -> bool:
         """Whether an exchange has a response, or expires by `now`."""
-        wait = self._waits.get(index)
-        expires = wait is not None and not wait.is_held and wait.deadline <= now
-        return index in self.answered or expires
+        delayed = self._delayed.get(index)
+        expires = delayed is not None and not delayed.is_held and delayed.deadline <= now
+        return index in self.verdicts or expires
 
     def _try(self, index: int, now: int) -> bool:
         """Handle a request; undone unless it waits or gets its response."""
@@ -353,17 +349,17 @@ class Walk:
             return True
         exchange_id = self.exchanges[index].id
         is_late = bool(self._decided.late.get(index))
-        before, waits = self._cell.kept(), dict(self._waits)
+        before, all_delayed = self._cell.kept(), dict(self._delayed)
         request = self._events.request(exchange_id, now, is_late, self._decided.resolves.get(index))
         picks = self._cell.own_picks(self._events.event(exchange_id))
-        answers = self._handle(request, now)
-        own = answers.pop(index, None)
+        responses = self._handle(request, now)
+        own = responses.pop(index, None)
         kind = self.exchanges[index].kind
         if kind is not Kind.REQUEST:
             own = ModelResponse()
         if own is not None and not self._is_right(index, own):
             self._cell.go_back(before)
-            self._waits = waits
+            self._delayed = all_delayed
             self._tried[index] = self._version
             return False
         self.steps.append((DeliveryStep(kind, exchange_id, now), self.at))
@@ -371,54 +367,54 @@ class Walk:
         if is_late:
             self._unread.append(index)
         if own is not None:
-            answers[index] = own
-        self._note(answers)
+            responses[index] = own
+        self._note(responses)
         if own is None:
             waited = pending.get(self._cell.tables.pending, exchange_id)
             if waited is not None:
-                self._waits[index] = Wait(waited.deadline, False)
+                self._delayed[index] = DelayedRequest(waited.deadline, False)
         return True
 
     def _handle(self, document: bytes, now: int) -> dict[int, ModelResponse]:
-        """Handle an event; waits that would end wrongly are held first."""
+        """Handle an event; delayed requests that would end wrongly are held first."""
         while True:
             before = self._cell.kept()
-            answers = self._responses_in(self._cell.handle(document))
+            responses = self._responses_in(self._cell.handle(document))
             wrong = [
                 index
-                for index, answer in answers.items()
-                if (wait := self._waits.get(index)) is not None
-                and not wait.is_held
-                and not self._is_right(index, answer)
+                for index, response in responses.items()
+                if (delayed := self._delayed.get(index)) is not None
+                and not delayed.is_held
+                and not self._is_right(index, response)
             ]
             if not wrong:
-                return answers
+                return responses
             self._cell.go_back(before)
             for index in wrong:
                 self._hold(index, now)
 
-    def _end_wait(self, index: int, now: int) -> None:
-        """End a wait by its deadline or by the completion of a held one."""
-        wait = self._waits[index]
-        if not wait.is_held and wait.deadline <= now:
+    def _end_delayed(self, index: int, now: int) -> None:
+        """Complete a delayed request by its deadline or, if it is held, by an event."""
+        delayed = self._delayed[index]
+        if not delayed.is_held and delayed.deadline <= now:
             self._note(self._handle(self._events.tick(now), now))
         self._complete_held(now)
 
     def _complete_held(self, now: int) -> None:
         """Complete held requests that now get their recorded response."""
-        for index in [i for i, wait in self._waits.items() if wait.is_held]:
-            may_end = self._times[index].may_hold(self._waits[index].since)
+        for index in [i for i, each in self._delayed.items() if each.is_held]:
+            may_end = self._times[index].may_hold(self._delayed[index].since)
             if not may_end or self._tried.get(index) == self._version:
                 continue
             exchange_id = self.exchanges[index].id
-            before, waits = self._cell.kept(), dict(self._waits)
-            answers = self._handle(self._events.completion(exchange_id, now), now)
-            if index in answers and self._is_right(index, answers[index]):
+            before, all_delayed = self._cell.kept(), dict(self._delayed)
+            responses = self._handle(self._events.completion(exchange_id, now), now)
+            if index in responses and self._is_right(index, responses[index]):
                 self.steps.append((DeliveryStep(Kind.COMPLETE, exchange_id, now), self.at))
-                self._note(answers)
+                self._note(responses)
             else:
                 self._cell.go_back(before)
-                self._waits = waits
+                self._delayed = all_delayed
                 self._tried[index] = self._version
 
     def _deliver_late(self, now: int) -> None:
@@ -444,13 +440,13 @@ class Walk:
 
     def _is_seen(self, index: int) -> bool:
         """Whether all exchanges that must miss a late change are done."""
-        return all(other in self.answered for other in self._decided.late[index])
+        return all(other in self.verdicts for other in self._decided.late[index])
 
     def _complete_late(self, index: int, now: int) -> None:
         exchange_id = self.exchanges[index].id
-        answers = self._handle(self._events.completion(exchange_id, now), now)
+        responses = self._handle(self._events.completion(exchange_id, now), now)
         self.steps.append((DeliveryStep(Kind.COMPLETE, exchange_id, now), self.at))
-        self._note(answers)
+        self._note(responses)
 
     def _hold(self, index: int, now: int) -> None:
         """Turn a pending request into one that an event completes."""
@@ -460,39 +456,41 @@ class Walk:
         pending.add(tables.pending, msgspec.structs.replace(waited, is_held=True))
         tables.commit()
         since = min(now, waited.deadline) if waited.deadline != pending.NO_DEADLINE else now
-        self._waits[index] = Wait(waited.deadline, True, since)
+        self._delayed[index] = DelayedRequest(waited.deadline, True, since)
 
     # --- Responses ----------------------------------------------------------------------
 
-    def _is_right(self, index: int, answer: ModelResponse) -> bool:
-        is_open = index not in self._decided.forced and index not in self.answered
-        return not is_open or self._agrees(index, answer)
+    def _is_right(self, index: int, response: ModelResponse) -> bool:
+        is_open = index not in self._decided.forced and index not in self.verdicts
+        return not is_open or self._agrees(index, response)
 
-    def _agrees(self, index: int, answer: ModelResponse) -> bool:
+    def _agrees(self, index: int, response: ModelResponse) -> bool:
         """Whether a response is the recorded one and not much earlier."""
-        wait, time = self._waits.get(index), answer.response_time
-        if time is not None and answer.error is None:
-            is_expired = wait is not None and not wait.is_held and 0 <= wait.deadline <= time
+        delayed, time = self._delayed.get(index), response.response_time
+        if time is not None and response.error is None:
+            is_expired = (
+                delayed is not None and not delayed.is_held and 0 <= delayed.deadline <= time
+            )
             if self._times[index].is_too_early(time, is_expired):
                 return False
-        outcome = self._comparer.compare(self.exchanges[index].id, answer)
+        outcome = self._comparer.compare(self.exchanges[index].id, response)
         return outcome.verdict is not CompareVerdict.DIFFER
 
     def _responses_in(self, rows: Sequence[Output]) -> dict[int, ModelResponse]:
         return {
-            self.index_of[row.id]: decode_response(row.value)
-            for row in rows
-            if row.topic == outputs.RESPONSES and row.value and row.id in self.index_of
+            self.index_of[name]: response
+            for name, response in local.responses_in(rows).items()
+            if name in self.index_of
         }
 
-    def _note(self, answers: dict[int, ModelResponse]) -> None:
+    def _note(self, responses: dict[int, ModelResponse]) -> None:
         self._version += 1
-        for index, answer in answers.items():
-            self.responses_by_exchange[index] = answer
-            self._record_response(index, self._agrees(index, answer))
+        for index, response in responses.items():
+            self.responses_by_exchange[index] = response
+            self._record_response(index, self._agrees(index, response))
 
     def _record_response(self, index: int, is_right: bool) -> None:
-        self._waits.pop(index, None)
-        if index not in self.answered:
-            self.answered[index] = is_right
-            self.answers.append((index, is_right, self.at))
+        self._delayed.pop(index, None)
+        if index not in self.verdicts:
+            self.verdicts[index] = is_right
+            self.outcomes.append((index, is_right, self.at))

@@ -31,11 +31,7 @@ class KeptWalk(NamedTuple):
 
 
 class WalkingCell:
-    """A cell that copies itself only for requested snapshots.
-
-    Args:
-        cell: the initial cell.
-    """
+    """A cell that copies itself only for requested snapshots."""
 
     def __init__(self, cell: Cell) -> None:
         self._live: Cell | None = cell
@@ -44,40 +40,37 @@ class WalkingCell:
     @property
     def tables(self) -> CellTables:
         """The current tables; read only."""
-        return self._now().tables
+        return self.cell().tables
 
     def own_picks(self, event: Event) -> list[Pick]:
         """The ids that it would generate without the event's choices."""
-        return list(own_picks(self._now(), event, event.choices)) if event.choices else []
-
-    def cell(self) -> Cell:
-        """Return the cell itself; do not use this object afterwards."""
-        return self._now()
+        return list(own_picks(self.cell(), event, event.choices)) if event.choices else []
 
     def handle(self, document: bytes) -> list[Output]:
         """Handle an event and return its output rows."""
-        rows = self._now().handle(document, NOWHERE)
+        rows = self.cell().handle(document, NOWHERE)
         if self._kept is not None:
             self._kept = KeptWalk(self._kept.base, (*self._kept.since, document))
         return rows
 
     def changing(self) -> Cell:
         """Return the cell for changes other than by an event."""
-        cell = self._now()
+        cell = self.cell()
         self._kept = None
         return cell
 
     def kept(self) -> KeptWalk:
         """Return a snapshot of the current state."""
         if self._kept is None or len(self._kept.since) >= EVENTS_SINCE:
-            self._kept = KeptWalk(self._now().copy())
+            self._kept = KeptWalk(self.cell().copy())
         return self._kept
 
     def go_back(self, kept: KeptWalk) -> None:
         """Restore a snapshot."""
         self._live, self._kept = None, kept
 
-    def _now(self) -> Cell:
+    def cell(self) -> Cell:
+        """Return the cell; only its owner may change it."""
         if self._live is None:
             assert self._kept is not None
             self._live = self._kept.cell()

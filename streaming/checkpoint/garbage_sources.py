@@ -156,6 +156,6 @@ class Sources:
 
 def _extent(reader: Consumer, topic: str, partition: int, before_ms: int) -> Extent:
     start, end = first_and_end(reader, TopicPartition(topic, partition))
-    asked = [TopicPartition(topic, partition, before_ms)]
-    (young,) = reader.offsets_for_times(asked, KAFKA_TIMEOUT_S)
+    wanted = [TopicPartition(topic, partition, before_ms)]
+    (young,) = reader.offsets_for_times(wanted, KAFKA_TIMEOUT_S)
     return Extent(start, min(young.offset, end) if young.offset >= 0 else end, end)

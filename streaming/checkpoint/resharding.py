@@ -56,12 +56,7 @@ def names(former: JobFacts, count: int) -> list[str]:
 
 
 def loads(former: JobFacts, cells: list[str]) -> dict[str, int]:
-    """Estimate the loads of new cells: a cluster's load, evenly distributed.
-
-    Args:
-        former: the facts of the snapshot.
-        cells: the names of the new cells.
-    """
+    """Estimate the loads of new cells: a cluster's load, evenly distributed."""
     of_cluster: Counter[str] = Counter()
     for name, load in former.loads.items():
         of_cluster[placement.cluster_of(name)] += load

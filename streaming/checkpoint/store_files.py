@@ -69,11 +69,6 @@ class _Store(NamedTuple):
 def read_states(checkpoint: Path, batch: int, keys: Collection[int]) -> dict[int, bytes]:
     """Return states of applyInPandasWithState with one INT grouping key.
 
-    Args:
-        checkpoint: a query's checkpoint directory.
-        batch: a committed micro-batch.
-        keys: the grouping keys to read.
-
     Returns:
         State (an UnsafeRow) by grouping key, without keys that have no state.
 

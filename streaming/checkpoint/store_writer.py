@@ -93,7 +93,7 @@ def write(checkpoint: Path, states: Mapping[int, bytes], plan: StorePlan) -> Non
     _put(checkpoint / "state/0/0/_metadata/schema", plan.schema)
     for partition in range(plan.shuffle_partitions):
         rows = [
-            (key_bytes(key), ENCODING_VERSION + _struct_row(state))
+            (key_bytes(key), ENCODING_VERSION + _unsafe_row([state]))  # the struct `groupState`
             for key, state in states.items()
             if spark_hash(key) % plan.shuffle_partitions == partition
         ]
@@ -125,11 +125,6 @@ def _blocks(data: bytes) -> Iterator[bytes]:
         token = method | BLOCK_LEVEL
         yield LZ4_HEADER.pack(LZ4_MAGIC, token, len(packed), len(block), checksum) + packed
     yield LZ4_HEADER.pack(LZ4_MAGIC, LZ4_STORED | BLOCK_LEVEL, 0, 0, 0)
-
-
-def _struct_row(state: bytes) -> bytes:
-    """A row with one field, the struct `groupState`."""
-    return _unsafe_row([state])
 
 
 def _unsafe_row(fields: list[int | bytes]) -> bytes:

@@ -10,7 +10,7 @@ import msgspec
 
 from brokertwin.kafka_io.topic_reader import TopicRow
 from brokertwin.recordings.history.batches import BATCHES_KEPT
-from brokertwin.recordings.history.bodies import sequence_after
+from brokertwin.state.logs.producer import sequence_after
 from brokertwin.streaming.checks.checked_rows import Flat
 from brokertwin.streaming.live.tables import (
     GROUPS,

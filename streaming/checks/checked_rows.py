@@ -42,17 +42,17 @@ def distinct(rows: Iterable[TopicRow]) -> Iterator[TopicRow]:
 
 def requests(rows: Iterable[TopicRow], responses: Iterable[TopicRow]) -> list[Flat]:
     """Flatten events, each with its number of responses."""
-    answers: Counter[str] = Counter()
+    responses_by_id: Counter[str] = Counter()
     newest = 0
     for response in distinct(responses):
-        answers[response.id] += 1
+        responses_by_id[response.id] += 1
         newest = max(newest, response.timestamp)
     found = []
     for row in distinct(rows):
         event = _document(row)
         header = event.get("requestHeader") or {}
         is_request = "requestHeader" in event
-        number = answers[str(event.get("id"))]
+        number = responses_by_id[str(event.get("id"))]
         found.append(
             {
                 "id": event.get("id"),

@@ -28,10 +28,6 @@ NO_EVENT = b"no event"
 def make(settings: Settings, report: Callable[[str], None]) -> None:
     """Create the missing archives; the jars must exist.
 
-    Args:
-        settings: has the target directory (`home`).
-        report: called with a text before the start.
-
     Raises:
         UserError: no Java, or Kafka did not start.
         QueryFailed: the job failed.

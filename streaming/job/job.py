@@ -56,10 +56,6 @@ def placements(
 ) -> list[Placement]:
     """The clusters of a job, for the topic `placement`.
 
-    Args:
-        settings: the job's.
-        broker_settings: of the modelled brokers.
-
     Raises:
         UserError: more cells than brokers, or several cells where one is required.
     """

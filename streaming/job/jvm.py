@@ -14,11 +14,7 @@ STDERR = 2
 
 
 def start(configuration: Mapping[str, str]) -> None:
-    """Start the JVM if there is none; the next session uses it.
-
-    Args:
-        configuration: of the session, for JVM options.
-    """
+    """Start the JVM if there is none; the next session uses it."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
@@ -44,9 +40,6 @@ def relay(source: int, target: int) -> None:
 
 def stop(timeout_s: float) -> None:
     """Stop the JVM that PySpark keeps until the interpreter exits, if any.
-
-    Args:
-        timeout_s: maximum wait.
 
     Raises:
         subprocess.TimeoutExpired: after the timeout.

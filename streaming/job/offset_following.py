@@ -46,7 +46,7 @@ def start(
     client: ClientProperties,
     store: OffsetHistoryStore,
     trigger: str = TRIGGER,
-    tell: Callable[[int], None] = lambda _: None,
+    on_rows: Callable[[int], None] = lambda _: None,
 ) -> "StreamingQuery":
     """Start following a cluster at the end of the directory.
 
@@ -55,7 +55,7 @@ def start(
         client: the connection to the cluster.
         store: the directory of the rows.
         trigger: the micro-batch interval.
-        tell: called with the number of rows that each micro-batch added.
+        on_rows: called with the number of rows that each micro-batch added.
 
     Raises:
         UserError: the cluster does not respond, has no commits yet, or differs from the
@@ -76,7 +76,7 @@ def start(
     first |= {str(number): at for number, at in (facts.next_offsets if facts else {}).items()}
 
     def add(batch: "DataFrame", _id: int) -> None:
-        tell(_add(store, cluster, batch))
+        on_rows(_add(store, cluster, batch))
 
     own = session.newSession()
     own.conf.set(BY_CONSUMER, "true")

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import astuple
@@ -30,6 +30,7 @@ from brokertwin.streaming.job.measures import Counts
 
 if TYPE_CHECKING:
     import pandas as pd
+    from pyspark.sql.streaming.state import GroupState
 
 INPUT_COLUMNS = ("partition", "offset", "timestamp", "key", "value")
 GROUP_COLUMN = "cell"
@@ -52,21 +53,6 @@ _bases = KeptBases()
 """Cached column bases of this worker."""
 
 
-class OperatorGroupState(Protocol):
-    """The used part of pyspark.sql.streaming.state.GroupState."""
-
-    @property
-    def exists(self) -> bool:
-        """Whether the group has a state row."""
-
-    @property
-    def get(self) -> tuple[Any, ...]:
-        """The state row."""
-
-    def update(self, newValue: tuple[Any, ...]) -> None:  # noqa: N803 (Spark's name)
-        """Write the state row."""
-
-
 class OperatorEvent(msgspec.Struct, frozen=True):
     """A row of the request topic."""
 
@@ -75,7 +61,7 @@ class OperatorEvent(msgspec.Struct, frozen=True):
 
 
 Frames = Iterable["pd.DataFrame"]
-GroupFunction = Callable[[tuple[Any, ...], Frames, OperatorGroupState], Iterator["pd.DataFrame"]]
+GroupFunction = Callable[[tuple[Any, ...], Frames, "GroupState"], Iterator["pd.DataFrame"]]
 
 
 Count = Callable[[Counts], None]
@@ -92,7 +78,7 @@ def group_function(cells: dict[int, CellSettings], count: Count | None = None) -
     some_cell = next(iter(encoded.values()))
 
     def handle_group(
-        key: tuple[Any, ...], frames: Frames, state: OperatorGroupState
+        key: tuple[Any, ...], frames: Frames, state: "GroupState"
     ) -> "Iterator[pd.DataFrame]":
         begun_ns = time.process_time_ns()
         encoded_settings = encoded.get(int(key[0]))
@@ -129,7 +115,7 @@ def collect(frames: Frames) -> list[OperatorEvent]:
 
 
 def handle_cell(
-    settings: CellSettings, events: list[OperatorEvent], state: OperatorGroupState, counts: Counts
+    settings: CellSettings, events: list[OperatorEvent], state: "GroupState", counts: Counts
 ) -> Iterator[Output]:
     """Process a cell's events, write its state, and add to `counts`.
 
@@ -162,7 +148,7 @@ def _measure(cell: Cell, state_bytes: int, counts: Counts) -> None:
         counts[measures.of_cell(measure, cell.settings.name)] = value
 
 
-def _columns_of(state: OperatorGroupState) -> dict[str, bytes] | None:
+def _columns_of(state: "GroupState") -> dict[str, bytes] | None:
     if not state.exists:
         return None
     version, *columns = state.get

@@ -129,12 +129,7 @@ def _shares(rows: int, lags: Sequence[int]) -> list[int]:
 
 
 class ReadAhead:
-    """Keeps the row limit of a job's query.
-
-    Args:
-        reader: a separate consumer.
-        settings: the job's.
-    """
+    """Keeps the row limit of a job's query."""
 
     def __init__(self, reader: Consumer, settings: Settings) -> None:
         self._reader, self._settings = reader, settings

@@ -109,11 +109,6 @@ def prepared(
     Checks existing topics and the checkpoint, creates missing topics, and writes the placement.
     Nothing is created in Kafka if a check fails.
 
-    Args:
-        settings: the job's settings.
-        broker_settings: of the modelled brokers.
-        say: called with a text about created topics.
-
     Raises:
         UserError: Kafka does not respond, topics or checkpoint do not match the settings, or
             another job runs on the checkpoint.
@@ -370,8 +365,8 @@ def finish(query: "StreamingQuery", timeout_s: float, checkpoint: Path) -> bool:
         if is_between or _has_job(query):
             execution.state().compareAndSet(active, terminated)  # no effect before it is active
         time.sleep(POLL_S)
-        is_told = execution.state().get().equals(terminated)
-        sleeping = sleeping + 1 if is_told and not query.status["isTriggerActive"] else 0
+        is_terminated = execution.state().get().equals(terminated)
+        sleeping = sleeping + 1 if is_terminated and not query.status["isTriggerActive"] else 0
         unplanned = unplanned + 1 if ended(checkpoint).is_clean else 0
         if unplanned >= UNPLANNED_POLLS:
             break

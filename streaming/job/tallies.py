@@ -23,7 +23,7 @@ SEPARATOR = ":"
 TOPICS = (outputs.RESPONSES, outputs.DEAD_LETTERS)
 """The counted topics."""
 
-ANSWERS, ERRORS, REASONS = "answers", "errors", "reasons"
+RESPONSES, ERRORS, REASONS = "answers", "errors", "reasons"
 
 _API = re.compile(rb'"requestApiKey":(\d{1,5})')
 _ERROR = re.compile(rb'rrorCode":(?<!ConfigErrorCode":)(-1|[1-9]\d{0,4})')
@@ -62,7 +62,7 @@ def of(counts: Mapping[str, int]) -> Tallies:
     found = Tallies({}, {}, {})
     for name, number in sorted(counts.items()):
         kind, *rest = name.split(SEPARATOR)
-        if kind == ANSWERS and rest:
+        if kind == RESPONSES and rest:
             found.answers[api_name(int(rest[0]))] = number
         elif kind == ERRORS and rest:
             errors = found.errors.setdefault(api_name(int(rest[0])), {})
@@ -88,4 +88,4 @@ def _names_of_response(value: bytes) -> list[str]:
         return []
     key = api[1].decode()
     errors = [f"{ERRORS}:{key}:{code.decode()}" for code in _ERROR.findall(value)]
-    return [f"{ANSWERS}:{key}", *errors]
+    return [f"{RESPONSES}:{key}", *errors]

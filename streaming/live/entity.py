@@ -16,7 +16,6 @@ micro-batch before, of which it keeps no ids.
 from array import array
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import NamedTuple
 
 import msgspec
 from msgspec import field
@@ -177,11 +176,3 @@ class LiveEntity:
         """Encode the state."""
         self._entity.machine = _encoder.encode(self.machine)
         return _encoder.encode(self._entity)
-
-
-class EntityRow(NamedTuple):
-    """A changed row of a table: table, key, and values by column; None if it is gone."""
-
-    table: str
-    key: str
-    values: dict[str, object] | None

@@ -35,29 +35,8 @@ class FactStore(Protocol):
         """Write facts, which all later calls of `read` return."""
 
 
-class FactsInMemory:
-    """Facts of a single process."""
-
-    def __init__(self) -> None:
-        self._facts: dict[str, ClusterFacts] = defaultdict(ClusterFacts)
-
-    def read(self, _now: int | None = None) -> dict[str, ClusterFacts]:
-        """Return the facts."""
-        return self._facts
-
-    def write(self, rows: Iterable[FactRow]) -> None:
-        """Merge facts."""
-        for row in rows:
-            self._facts[row.cluster].add(row)
-
-
 class FactTopic:
-    """The facts in a topic with one partition. Use `fact_topic`, which keeps one for a process.
-
-    Args:
-        client: connection properties.
-        topic: its full name.
-    """
+    """The facts in a topic with one partition. Use `fact_topic`, which keeps one for a process."""
 
     def __init__(self, client: ClientProperties, topic: str) -> None:
         self._topic = topic

@@ -95,11 +95,7 @@ class ClusterFacts(msgspec.Struct):
         self.known.logs[broker] = max(e.first for e in used), min(e.last for e in used)
 
     def event_time(self, now: int) -> int:
-        """Up to when the logs of the cluster are read, in ms since 1970.
-
-        Args:
-            now: time of the micro-batch.
-        """
+        """Up to when the logs of the cluster are read, in ms since 1970."""
         every = [span for sources in self.spans.values() for span in sources.values()]
         alive = _alive(every, now)
         if alive:

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -25,6 +25,7 @@ from brokertwin.streaming.live.reading import Half, ReadExchange, TopicLine, rea
 
 if TYPE_CHECKING:
     import pandas as pd
+    from pyspark.sql.streaming.state import GroupState
 
     Frames = Iterable[pd.DataFrame]
 
@@ -50,30 +51,6 @@ class OutputRow(NamedTuple):
     value: bytes | None
     cluster: str
     broker: int = -1
-
-
-class GroupState(Protocol):
-    """The used part of pyspark.sql.streaming.state.GroupState."""
-
-    @property
-    def exists(self) -> bool:
-        """Whether the group has a state row."""
-
-    @property
-    def get(self) -> tuple[Any, ...]:
-        """The state row."""
-
-    def update(self, newValue: tuple[Any, ...]) -> None:  # noqa: N803 (Spark's name)
-        """Write the state row."""
-
-    def remove(self) -> None:
-        """Remove the state row."""
-
-    def getCurrentProcessingTimeMs(self) -> int:  # noqa: N802
-        """The time of the micro-batch, the same if Spark repeats it."""
-
-    def setTimeoutDuration(self, durationMs: int) -> None:  # noqa: N802, N803
-        """Call the group in a later micro-batch, if no row comes."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +101,7 @@ class LiveFunctions:
             yield from _frames(ROUTED_SCHEMA, routed)
 
     def entity(
-        self, key: tuple[Any, ...], frames: "Frames", state: GroupState
+        self, key: tuple[Any, ...], frames: "Frames", state: "GroupState"
     ) -> "Iterator[pd.DataFrame]":
         """Stage 3: the stateful operator for an entity."""
         cluster, kind, name = key
@@ -148,7 +125,7 @@ class LiveFunctions:
         yield from _frames(OUTPUT_SCHEMA, handled.outputs)
 
     def bucket(
-        self, key: tuple[Any, ...], frames: "Frames", state: GroupState
+        self, key: tuple[Any, ...], frames: "Frames", state: "GroupState"
     ) -> "Iterator[pd.DataFrame]":
         """Stage 3: the stateful operator for a bucket of entities."""
         cluster, _ = key

@@ -154,11 +154,8 @@ def write_findings(directory: Path, batch: int, rows: Iterable[OutputRow]) -> No
     )
     target = directory / FINDINGS
     target.mkdir(parents=True, exist_ok=True)
-    hidden, path = target / f".batch-{batch}", target / f"batch-{batch:010}.parquet"
-    pq.write_table(table, hidden)
-    files.bring_to_disk(hidden)
-    hidden.replace(path)
-    files.bring_to_disk(target)
+    with files.replacing(target / f"batch-{batch:010}.parquet") as temporary:
+        pq.write_table(table, temporary)
 
 
 def _evidence(document: dict[str, Any]) -> list[dict[str, Any]]:

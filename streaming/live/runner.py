@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, tzinfo
@@ -13,15 +14,16 @@ import msgspec
 from brokertwin.errors import UserError
 from brokertwin.kafka_io import topics
 from brokertwin.kafka_io.topic_reader import read_all
-from brokertwin.streaming.checkpoint import facts, torn_logs
+from brokertwin.streaming.checkpoint import checkpoint_log, facts, torn_logs
+from brokertwin.streaming.checkpoint.snapshots import DueSnapshot, Every
 from brokertwin.streaming.job import measures
-from brokertwin.streaming.job.runner import finish
+from brokertwin.streaming.job.runner import QueryFailed, finish
 from brokertwin.streaming.job.session import stop_query
 from brokertwin.streaming.live import query as plan
 from brokertwin.streaming.live.operator import LiveFunctions
 from brokertwin.streaming.live.outputs import Found, LiveOutputs
 from brokertwin.streaming.live.query import FACTS, LiveQuery
-from brokertwin.streaming.live.snapshots import SnapshotEvery, write_snapshot
+from brokertwin.streaming.live.snapshots import write_snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,10 +37,6 @@ FIXED = "brokertwin-live.json"
 """File in the checkpoint with the settings that cannot change."""
 
 
-class LiveFailed(Exception):
-    """The query failed; the text is Spark's."""
-
-
 class LiveProgress(msgspec.Struct, frozen=True):
     """Progress after a micro-batch.
 
@@ -50,7 +48,6 @@ class LiveProgress(msgspec.Struct, frozen=True):
         entities: number of rows in Spark's state.
         state_bytes: memory that Spark's state store uses.
         counts: lines, exchanges, damaged lines and findings since the start.
-        durations_ms: Spark's parts of the duration.
     """
 
     batch: int
@@ -60,7 +57,6 @@ class LiveProgress(msgspec.Struct, frozen=True):
     entities: int
     state_bytes: int
     counts: dict[str, int]
-    durations_ms: dict[str, int]
 
 
 Observer = Callable[[LiveProgress], None]
@@ -83,12 +79,7 @@ def prepared(query: LiveQuery, say: Callable[[str], None] = lambda _: None) -> I
             if name not in there:
                 raise UserError(f"Kafka has no topic {name}.", "Check --topic and --bootstrap.")
         wanted = {query.topic(spec.name): spec for spec in plan.specs()}
-        missing = {name: spec for name, spec in wanted.items() if name not in there}
-        topics.create(admin, missing)
-        for name in missing:
-            topics.topic_id(admin, name)
-        if missing:
-            say(f"created topics: {', '.join(missing)}")
+        topics.create_missing(admin, wanted, there, say)
         _check_topics(query)
         yield
 
@@ -132,7 +123,7 @@ def run(
     session: "SparkSession",
     query: LiveQuery,
     tables: Path | None,
-    every: SnapshotEvery | None = None,
+    every: Every | None = None,
     zone: tzinfo = UTC,
     stop: threading.Event | None = None,
     observe: Observer = lambda _: None,
@@ -153,16 +144,19 @@ def run(
         look: called regularly while the query runs.
 
     Raises:
-        LiveFailed: the query failed.
+        QueryFailed: the query failed.
     """
     counts = measures.accumulator(session.sparkContext)
     functions = LiveFunctions(
         query.client, query.topic(FACTS), zone, lambda new: counts.add(dict(new))
     )
     outputs = LiveOutputs(query, tables, found)
+    first = checkpoint_log.committed(query.checkpoint) + 1
+    due = DueSnapshot(every, first, time.monotonic()) if every is not None else None
 
     def write(rows: "DataFrame", batch: int) -> None:
-        if tables is not None and every is not None and every.is_due(batch):
+        if tables is not None and due is not None and due.is_due(batch, time.monotonic()):
+            due.taken(batch, time.monotonic())
             write_snapshot(rows.sparkSession, query, tables, batch - 1)
         outputs.write(rows, batch, query_id(query.checkpoint))
 
@@ -176,8 +170,7 @@ def run(
 
 def query_id(checkpoint: Path) -> str:
     """Spark's id of a checkpoint; "" if no query has started on it."""
-    path = checkpoint / "metadata"
-    return str(json.loads(path.read_text())["id"]) if path.exists() else ""
+    return checkpoint_log.query_id(checkpoint) if (checkpoint / "metadata").exists() else ""
 
 
 def _watch(
@@ -188,7 +181,7 @@ def _watch(
     observe: Observer,
     look: Callable[[], None],
 ) -> None:
-    """Report progress until the query ends or has to stop. Raises LiveFailed."""
+    """Report progress until the query ends or has to stop. Raises QueryFailed."""
     seen = -1
     while query.isActive and not stop.wait(POLL_S):
         look()
@@ -197,7 +190,7 @@ def _watch(
         finish(query, STOP_S, checkpoint)
     failure = query.exception()
     if failure is not None:
-        raise LiveFailed(str(failure))
+        raise QueryFailed(str(failure))
     _report(query, seen, counts, observe)
 
 
@@ -222,5 +215,4 @@ def _progress_of(report: Mapping[str, Any], counts: dict[str, int]) -> LiveProgr
         entities=sum(each["numRowsTotal"] for each in state),
         state_bytes=sum(each["memoryUsedBytes"] for each in state),
         counts=counts,
-        durations_ms=report["durationMs"],
     )

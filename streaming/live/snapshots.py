@@ -3,7 +3,6 @@
 The file `TABLE/batch-N.parquet` has the rows after micro-batch N, which the topic has, too.
 """
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,36 +21,6 @@ if TYPE_CHECKING:
 
 KEPT = 10
 """Number of newest snapshots of a table that are kept."""
-
-
-class SnapshotEvery:
-    """Interval of snapshots, in seconds or in micro-batches.
-
-    Args:
-        text: "100 batches", "5 minutes".
-    """
-
-    def __init__(self, text: str) -> None:
-        number, unit = text.split()
-        scale = {"s": 1.0, "m": 60.0, "h": 3600.0}
-        self._batches = int(number) if unit.startswith("batch") else 0
-        self._seconds = 0.0 if self._batches else int(number) * scale[unit[0]]
-        self._last = time.monotonic()
-        self._last_batch = -1
-
-    def is_due(self, batch: int) -> bool:
-        """Whether one has to be written before a micro-batch."""
-        if self._last_batch < 0:
-            self._last_batch = max(batch, 0)
-            return False
-        now = time.monotonic()
-        if self._batches:
-            is_due = batch - self._last_batch >= self._batches
-        else:
-            is_due = now - self._last >= self._seconds
-        if is_due:
-            self._last, self._last_batch = now, batch
-        return is_due
 
 
 def write_snapshot(
@@ -82,12 +51,9 @@ def state_rows(session: "SparkSession", query: LiveQuery, batch: int) -> "DataFr
     if query.mode is KeyMode.ENTITY:
         return state.select("key.*", "value.groupState.*").drop("entity", "timeoutTimestamp")
     entities = state.select(f.col("key.cluster"), f.col("value.groupState.entities"))
-    schema = ", ".join([*(f"{name} STRING" for name in operator.ENTITY_KEYS), *_structs()])
+    structs = [f"{each.column} {each.struct}" for each in tables.TABLES]
+    schema = ", ".join([*(f"{name} STRING" for name in operator.ENTITY_KEYS), *structs])
     return entities.mapInPandas(_decoded, schema)
-
-
-def _structs() -> list[str]:
-    return [f"{each.column} {each.struct}" for each in tables.TABLES]
 
 
 def _decoded(frames: "Iterable[pd.DataFrame]") -> "Iterator[pd.DataFrame]":
@@ -121,11 +87,9 @@ def _write(table: EntityTable, rows: Any, directory: Path, batch: int) -> Path:
 
     target = directory / table.name
     target.mkdir(parents=True, exist_ok=True)
-    hidden, path = target / f".batch-{batch}", target / f"batch-{batch:010}.parquet"
-    pq.write_table(rows, hidden)
-    files.bring_to_disk(hidden)
-    hidden.replace(path)
-    files.bring_to_disk(target)
+    path = target / f"batch-{batch:010}.parquet"
+    with files.replacing(path) as temporary:
+        pq.write_table(rows, temporary)
     for former in sorted(target.glob("batch-*.parquet"))[:-KEPT]:
         former.unlink()
     return path

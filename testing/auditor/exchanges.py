@@ -79,48 +79,45 @@ def commits_back(exchanges: Iterable[SeenExchange]) -> Iterator[Violation]:
     """Report offsets that a member commits below its earlier ones of the same generation."""
     newest: dict[tuple[Any, ...], tuple[int, float]] = {}
     for each in exchanges:
-        if each.api != "OFFSET_COMMIT":
-            continue
-        body, accepted = each.request, _accepted(each.response)
-        for topic in body["topics"]:
-            for part in topic["partitions"]:
-                place = bodies.topic_of(topic), part["partitionIndex"]
-                if place not in accepted:
-                    continue
-                generation = body["generationIdOrMemberEpoch"]
-                key = (body["groupId"], body["memberId"], generation, *place)
-                offset, end = newest.get(key, (-1, each.end))
-                if part["committedOffset"] < offset and end <= each.time:
-                    yield Violation(
-                        "commits",
-                        f"{each.client} commits {part['committedOffset']} of {_name(place)} after"
-                        f" {offset}, both in generation {generation}",
-                    )
-                if part["committedOffset"] >= offset:
-                    newest[key] = part["committedOffset"], each.end
+        for place, committed_offset in _accepted(each):
+            body = each.request
+            generation = body["generationIdOrMemberEpoch"]
+            key = (body["groupId"], body["memberId"], generation, *place)
+            offset, end = newest.get(key, (-1, each.end))
+            if committed_offset < offset and end <= each.time:
+                yield Violation(
+                    "commits",
+                    f"{each.client} commits {committed_offset} of {_name(place)} after"
+                    f" {offset}, both in generation {generation}",
+                )
+            if committed_offset >= offset:
+                newest[key] = committed_offset, each.end
 
 
 def committed(exchanges: Iterable[SeenExchange]) -> dict[int, int]:
     """Return the greatest accepted offset of each partition of the run's only topic."""
     found: dict[int, int] = {}
     for each in exchanges:
-        if each.api == "OFFSET_COMMIT":
-            accepted = _accepted(each.response)
-            for topic in each.request["topics"]:
-                for part in topic["partitions"]:
-                    number = part["partitionIndex"]
-                    if (bodies.topic_of(topic), number) in accepted:
-                        found[number] = max(found.get(number, -1), part["committedOffset"])
+        for (_, number), offset in _accepted(each):
+            found[number] = max(found.get(number, -1), offset)
     return found
 
 
-def _accepted(response: Mapping[str, Any]) -> set[tuple[str, int]]:
-    return {
+def _accepted(each: SeenExchange) -> Iterator[tuple[tuple[str, int], int]]:
+    """Yield the places and offsets of a commit that the broker accepted."""
+    if each.api != "OFFSET_COMMIT":
+        return
+    accepted = {
         (bodies.topic_of(topic), part["partitionIndex"])
-        for topic in response.get("topics") or ()
+        for topic in each.response.get("topics") or ()
         for part in topic["partitions"]
         if part["errorCode"] == Error.NONE
     }
+    for topic in each.request["topics"]:
+        for part in topic["partitions"]:
+            place = bodies.topic_of(topic), part["partitionIndex"]
+            if place in accepted:
+                yield place, part["committedOffset"]
 
 
 def owned_twice(exchanges: Iterable[SeenExchange]) -> Iterator[Violation]:
@@ -178,12 +175,12 @@ def after_fencing(exchanges: Iterable[SeenExchange]) -> Iterator[Violation]:
         codes = bodies.errors(each.response)
         before = of_connection[each.connection]
         for identity in _identities(each):
-            told, code = fenced.get((each.connection, *identity), (0.0, 0))
-            is_read = any(told < other.time and other.end < each.time for other in before)
-            if code and is_read and each.time > told + GRACE_MS:
+            fenced_at, code = fenced.get((each.connection, *identity), (0.0, 0))
+            is_read = any(fenced_at < other.time and other.end < each.time for other in before)
+            if code and is_read and each.time > fenced_at + GRACE_MS:
                 yield Violation(
                     "fencing",
-                    f"{each.client} sends {each.api} {each.time - told:.0f} ms after"
+                    f"{each.client} sends {each.api} {each.time - fenced_at:.0f} ms after"
                     f" {code} {error_name(code)}, still as {identity[0]} {identity[-2:]}",
                 )
             fences = [code for code in codes if _fences(each, code)]

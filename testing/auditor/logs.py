@@ -41,10 +41,6 @@ SHARE_GROUP = {
 class ClusterLogs:
     """The topics and groups of a run; in a `with`, which deletes them.
 
-    Args:
-        address: host and port of a broker.
-        names: names of the run.
-
     Raises:
         UserError: the topic cannot be created.
     """

@@ -52,12 +52,7 @@ LATEST = 6
 
 
 def faults_of(seed: int, works: Collection[WorkKind] = ()) -> list[FaultSpec]:
-    """Return the faults of a seed, the same in every run.
-
-    Args:
-        seed: the seed.
-        works: kinds of work that the client does.
-    """
+    """Return the faults of a seed, the same in every run."""
     chance = Random(f"exam-client {seed}")
     retriable = dict(RETRIABLE)
     for work, apis in RETRIABLE_OF.items():

@@ -44,7 +44,7 @@ def judge_shares(evidence: RunEvidence, seen: list[SeenExchange]) -> Iterator[Vi
     visible = by_place(evidence.committed)
     accepted = ended(seen)
     yield from _again(visible, accepted, seen)
-    lines = [line for told in evidence.statements.values() for line in told]
+    lines = [line for lines_of_member in evidence.statements.values() for line in lines_of_member]
     received = {words[-1] for verb, words in lines if verb == "received"}
     reported = {words[-1] for verb, words in lines if verb == "accepted"}
     dropped = ended(seen, (GAP, REJECT))

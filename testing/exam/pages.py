@@ -130,16 +130,16 @@ def _scenario(result: Result) -> str:
 
 
 def _deviation(each: Deviation) -> str:
-    asked = f"{each.api} v{each.version}" if each.api else ""
+    request_name = f"{each.api} v{each.version}" if each.api else ""
     rows = [
         ("step", escape(each.step)),
         ("field", f"<code>{escape(each.path)}</code>"),
         ("expected", f"<code>{escape(printable(shown(each.path, each.expected)))}</code>"),
         ("got", f"<code>{escape(printable(shown(each.path, each.got)))}</code>"),
     ]
-    if asked:
+    if request_name:
         body = json.dumps(each.request, ensure_ascii=False)
-        rows.append(("request", f"<pre>{escape(asked)} {escape(printable(body))}</pre>"))
+        rows.append(("request", f"<pre>{escape(request_name)} {escape(printable(body))}</pre>"))
     if each.note:
         rows.append(("note", escape(each.note)))
     inner = "".join(f"<dt>{name}<dd>{value}" for name, value in rows)

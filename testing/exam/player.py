@@ -55,9 +55,7 @@ class SetupError(Exception):
     """A topic or a coordinator is not ready in time."""
 
 
-def play(
-    scenario: Scenario, site: Site, prefix: str, patience: float = 1.0, sleep: Any = time.sleep
-) -> Played:
+def play(scenario: Scenario, site: Site, prefix: str, patience: float = 1.0) -> Played:
     """Play a scenario.
 
     Args:
@@ -65,9 +63,8 @@ def play(
         site: the examined brokers.
         prefix: prefix of all names that it creates.
         patience: factor for the time limit, for slow brokers.
-        sleep: waits for a number of seconds.
     """
-    player = Player(scenario, site, prefix, patience, sleep)
+    player = Player(scenario, site, prefix, patience)
     began = time.monotonic()
     try:
         ended = player.run()
@@ -79,19 +76,12 @@ def play(
 class Player:
     """The state of a scenario while it is played."""
 
-    def __init__(
-        self,
-        scenario: Scenario,
-        site: Site,
-        prefix: str,
-        patience: float,
-        sleep: Callable[[float], None],
-    ) -> None:
+    def __init__(self, scenario: Scenario, site: Site, prefix: str, patience: float) -> None:
         nodes = list(site.brokers)
         nodes = [site.home, *(node for node in nodes if node != site.home)]
         self.observations: list[Observation] = []
         self.exchanges: list[ExamExchange | None] = []
-        self._scenario, self._site, self._sleep = scenario, site, sleep
+        self._scenario, self._site = scenario, site
         self._deadline = time.monotonic() + scenario.limit_s * patience
         self._world = World(prefix, int((time.time() - BEFORE_S) * 1000), nodes)
         self._normal = Normalizer(self._world)
@@ -224,7 +214,7 @@ class Player:
     def _wait(self, seconds: float) -> None:
         if time.monotonic() + seconds > self._deadline:
             raise TimeoutError
-        self._sleep(seconds)
+        time.sleep(seconds)
 
     # Set-up
 

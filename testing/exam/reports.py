@@ -10,7 +10,15 @@ import msgspec
 from brokertwin.errors import UserError
 from brokertwin.state.core.errors import Error
 from brokertwin.testing.exam.model import ExamSeverity, subjects
-from brokertwin.testing.exam.verdicts import Deviation, Key, Outcome, Result, keys_of, last_name
+from brokertwin.testing.exam.verdicts import (
+    Deviation,
+    Key,
+    Outcome,
+    Result,
+    keys_of,
+    last_name,
+    new_deviations,
+)
 
 PLAYED = frozenset({Outcome.AGREES, Outcome.DEVIATES, Outcome.EXPLAINED})
 TEXT_MAX = 300
@@ -126,20 +134,12 @@ def as_junit(report: Report, baseline: set[Key]) -> bytes:
         own = [each for each in report.results if each.subject == score.subject]
         suite = ElementTree.SubElement(root, "testsuite", name=score.title)
         suite.set("tests", str(len(own)))
-        suite.set("failures", str(sum(bool(_failing(each, baseline)) for each in own)))
+        suite.set("failures", str(sum(bool(new_deviations([each], baseline)) for each in own)))
         suite.set("skipped", str(sum(each.outcome not in PLAYED for each in own)))
         for result in own:
             _case(suite, result, baseline)
     ElementTree.indent(root)
     return b'<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root)
-
-
-def _failing(result: Result, baseline: set[Key]) -> list[Deviation]:
-    return [
-        each
-        for each in result.unexplained
-        if (result.scenario, each.step, each.path) not in baseline
-    ]
 
 
 def _case(suite: ElementTree.Element, result: Result, baseline: set[Key]) -> None:
@@ -149,7 +149,7 @@ def _case(suite: ElementTree.Element, result: Result, baseline: set[Key]) -> Non
     if result.outcome not in PLAYED:
         ElementTree.SubElement(case, "skipped", message=f"{result.outcome}: {result.reason}")
         return
-    failing = _failing(result, baseline)
+    failing = new_deviations([result], baseline)
     if failing:
         worst = worst_of(failing)
         failure = ElementTree.SubElement(case, "failure", type=worst, message=result.rule)

@@ -105,28 +105,18 @@ def judged(
         is_explained = all(each.note for each in deviations)
         outcome = Outcome.EXPLAINED if is_explained else Outcome.DEVIATES
     return Result(
-        subject.name,
-        scenario.name,
-        scenario.rule,
-        scenario.source,
-        scenario.kip,
-        outcome,
-        deviations,
-        elapsed_s=round(played.elapsed_s, 3),
+        *_described(subject, scenario), outcome, deviations, elapsed_s=round(played.elapsed_s, 3)
     )
 
 
 def not_played(subject: ExamSubject, scenario: Scenario, outcome: Outcome, reason: str) -> Result:
     """Return the result of a scenario that does not apply."""
-    return Result(
-        subject.name,
-        scenario.name,
-        scenario.rule,
-        scenario.source,
-        scenario.kip,
-        outcome,
-        reason=reason,
-    )
+    return Result(*_described(subject, scenario), outcome, reason=reason)
+
+
+def _described(subject: ExamSubject, scenario: Scenario) -> tuple[str, str, str, str, str]:
+    """The fields of a result that do not depend on the broker."""
+    return subject.name, scenario.name, scenario.rule, scenario.source, scenario.kip
 
 
 def _deviations(scenario: Scenario, played: Played) -> list[Deviation]:

@@ -9,7 +9,6 @@ import copy
 import json
 import secrets
 import struct
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from random import Random
@@ -254,7 +253,7 @@ def played(
         clock: our broker's, if its time can be skipped.
     """
     prefix = f"{PREFIX}{secrets.token_hex(4)}-"
-    player = ChangingPlayer(scenario, site, prefix, PATIENCE, time.sleep)
+    player = ChangingPlayer(scenario, site, prefix, PATIENCE)
     player.changes, player.met, player.clock = changes, met, clock
     try:
         ended = player.run()

@@ -118,5 +118,5 @@ def compared_history(exchanges: Sequence[Exchange], **wrong_settings: Any) -> li
     settings = msgspec.structs.replace(settings, **wrong_settings)
     history = Recording(list(exchanges), [])
     planned = plan(history, "recorded", settings, is_compared=True)
-    assert planned.schedule.answers is not None
-    return compare_all(history.exchanges, planned.schedule, planned.schedule.answers, frozenset())
+    assert planned.schedule.responses is not None
+    return compare_all(history.exchanges, planned.schedule, planned.schedule.responses, frozenset())

@@ -17,8 +17,7 @@ from brokertwin.recordings.history.exchange import RecordedExchange
 from brokertwin.recordings.history.finding import EntityFinding
 from brokertwin.streaming.live import operator
 from brokertwin.streaming.live.entity import EntityArrival, LiveEntity
-from brokertwin.streaming.live.fact_topic import FactsInMemory
-from brokertwin.streaming.live.facts import learned
+from brokertwin.streaming.live.facts import ClusterFacts, FactRow, learned
 from brokertwin.streaming.live.findings import FoundOnly
 from brokertwin.streaming.live.kinds import routes
 from brokertwin.streaming.live.reading import TopicLine
@@ -56,6 +55,22 @@ def rows_in_state(
     column = f"value.groupState.`{table.column}`"
     read = state.where(f"{column} is not null").select("key.cluster", f"{column}.*")
     return sorted_rows(each.asDict(recursive=True) for each in read.collect())
+
+
+class FactsInMemory:
+    """Facts of a single process."""
+
+    def __init__(self) -> None:
+        self._facts: dict[str, ClusterFacts] = defaultdict(ClusterFacts)
+
+    def read(self, _now: int | None = None) -> dict[str, ClusterFacts]:
+        """Return the facts."""
+        return self._facts
+
+    def write(self, rows: Iterable[FactRow]) -> None:
+        """Merge facts."""
+        for row in rows:
+            self._facts[row.cluster].add(row)
 
 
 class LiveMachines:

@@ -74,7 +74,7 @@ def test_a_micro_batch_is_in_the_document() -> None:
     source = LiveSource("audited", ending)
     assert (source.status().phase, live(source).batch) == (Phase.STARTING, -1)
     source.pulse.beat()
-    source.observe(LiveProgress(3, 100, 0.5, 17, 32, 9000, {"exchanges": 99}, {}))
+    source.observe(LiveProgress(3, 100, 0.5, 17, 32, 9000, {"exchanges": 99}))
     found = live(source)
     assert (source.status().phase, found.batch, found.batch_rows) == (Phase.RUNNING, 3, 100)
     assert (found.lag, found.state_rows, found.counts) == (17, 32, {"exchanges": 99})

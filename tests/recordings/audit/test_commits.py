@@ -3,8 +3,8 @@
 import pytest
 
 from brokertwin.recordings.audit import commits, lag, plots
-from brokertwin.recordings.audit.finding import Severity
 from brokertwin.recordings.audit.history import History
+from brokertwin.recordings.history.finding import Severity
 from brokertwin.state.core.errors import Error
 from tests.support.audits import whole
 from tests.support.exchanges_told import GROUP, TOPIC, Told

@@ -1,8 +1,8 @@
 """Findings about consumer groups."""
 
 from brokertwin.recordings.audit import groups
-from brokertwin.recordings.audit.finding import Severity
 from brokertwin.recordings.audit.history import History
+from brokertwin.recordings.history.finding import Severity
 from brokertwin.state.core.errors import Error
 from tests.support.audits import whole
 from tests.support.exchanges_told import GROUP, Told

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from brokertwin.recordings.audit import groups, refusals, sessions
-from brokertwin.recordings.audit.finding import Severity
 from brokertwin.recordings.explain.groups import GroupTimeline
 from brokertwin.recordings.history.clients import MANY
+from brokertwin.recordings.history.finding import Severity
 from brokertwin.state.core.errors import Error
 from tests.support.exchanges_told import GROUP, Told
 

@@ -12,8 +12,9 @@ import pytest
 import vl_convert
 
 from brokertwin.recordings.audit import page, plots
-from brokertwin.recordings.audit.finding import AuditFinding, Evidence, Severity
+from brokertwin.recordings.audit.finding import AuditFinding, Evidence
 from brokertwin.recordings.audit.history import History
+from brokertwin.recordings.history.finding import Severity
 from tests.support.audits import whole
 from tests.support.exchanges_told import Told
 

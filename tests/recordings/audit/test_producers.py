@@ -3,7 +3,7 @@
 import pytest
 
 from brokertwin.recordings.audit import producers
-from brokertwin.recordings.audit.finding import Severity
+from brokertwin.recordings.history.finding import Severity
 from brokertwin.state.core.errors import Error
 from brokertwin.state.logs.producer import SEQUENCE_MAX
 from tests.support.audits import whole

@@ -8,11 +8,11 @@ import pytest
 
 from brokertwin.recordings.audit import refusals, replication
 from brokertwin.recordings.audit.finders import findings
-from brokertwin.recordings.audit.finding import Severity
 from brokertwin.recordings.audit.reading import read
 from brokertwin.recordings.formats.pipeline import FileReading
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.clients import ORDINARY
+from brokertwin.recordings.history.finding import Severity
 from brokertwin.recordings.history.replica_findings import has_all
 from brokertwin.recordings.history.replicas import PartitionReplicas
 from brokertwin.state.core.errors import Error
@@ -57,7 +57,7 @@ def test_high_watermark_against_the_rule_is_an_error(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(PartitionReplicas, "candidate", always_enough)
     history = read(logs_of("follower_stop"), FileReading()).history
-    (found, *_) = replication.told(history)
+    (found, *_) = replication.differing(history)
     assert (found.kind, found.severity) == ("hw-differs", Severity.ERROR)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from brokertwin.recordings.audit import sessions
-from brokertwin.recordings.audit.finding import Severity
+from brokertwin.recordings.history.finding import Severity
 from brokertwin.state.core.errors import Error
 from tests.support.exchanges_told import Told
 

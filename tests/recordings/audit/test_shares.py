@@ -3,7 +3,8 @@
 import pytest
 
 from brokertwin.recordings.audit import shares
-from brokertwin.recordings.audit.finding import AuditFinding, Severity
+from brokertwin.recordings.audit.finding import AuditFinding
+from brokertwin.recordings.history.finding import Severity
 from brokertwin.state.core.errors import Error
 from brokertwin.state.share.share_partition import ACCEPT, REJECT, RELEASE
 from tests.support import audits

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from brokertwin.errors import UserError
-from brokertwin.recordings.explain.partition_parts import errors_of, parts_of
-from brokertwin.recordings.explain.partitions import PartitionTimeline
+from brokertwin.recordings.explain.partitions import PartitionTimeline, errors_of, parts_of
 from brokertwin.recordings.explain.story import TimelineEntry
 from brokertwin.recordings.formats.pipeline import FileReading, read_files
 from brokertwin.recordings.observed.watching import Watched, watch

@@ -66,7 +66,7 @@ def test_a_header_equals_the_producers() -> None:
 def test_missing_sources_are_reported() -> None:
     completion, batches = completed(logs_of("steady"), None)
     assert not batches
-    assert completion.missing == Counter({Missing.NOT_ASKED: 592})
+    assert completion.missing == Counter({Missing.NOT_LOOKED_UP: 592})
 
 
 def test_a_partition_without_dump_is_reported() -> None:
@@ -98,7 +98,7 @@ def one_batch(**fields: int) -> Headers:
         (71, {"index": 0, "errorCode": 0, "baseOffset": 5}, Missing.OTHER_SIZE),
         (70, {"index": 0, "errorCode": 0, "baseOffset": 6}, Missing.NOT_THERE),
         (70, {"index": 0, "errorCode": 19, "baseOffset": -1}, Missing.REFUSED),
-        (70, {"index": 1, "errorCode": 0, "baseOffset": 5}, Missing.NOT_ANSWERED),
+        (70, {"index": 1, "errorCode": 0, "baseOffset": 5}, Missing.NO_OFFSET),
     ],
 )
 def test_reasons_for_missing_headers(

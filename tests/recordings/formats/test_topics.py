@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 from brokertwin.kafka_io import placement, topics
 from brokertwin.recordings.formats.pipeline import FileReading
 from brokertwin.recordings.formats.summary import Summary
-from brokertwin.recordings.formats.topics import NO_ANSWER, OTHER_KIND, REPEATED, of_job, of_topic
+from brokertwin.recordings.formats.topics import DEAD_LETTER, OTHER_KIND, REPEATED, of_job, of_topic
 from brokertwin.recordings.replay import recording
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core import outputs
@@ -58,7 +58,7 @@ def test_a_jobs_topics_are_a_recording(kafka: str, tmp_path: Path, empty_directo
     list(source(summary))
     left = {reason: count for (_, reason), count in summary.left.items()}
     assert left.pop(OTHER_KIND) > 0, "the tick at the end"
-    assert left == {REPEATED: 1, NO_ANSWER: 1}
+    assert left == {REPEATED: 1, DEAD_LETTER: 1}
     of_file = {each.id for each in recording.read([PATH]).exchanges}
     assert of_file <= {each.id for each in found.exchanges}, "and what the broker had before"
     assert all(each.is_recorded and each.time <= each.end for each in found.exchanges)

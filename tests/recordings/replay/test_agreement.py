@@ -42,7 +42,7 @@ def measured(files: list[Path]) -> dict[str, Any]:
         planned = plan(recording, "recorded", broker_settings, is_compared=True)
     answers = local.run(planned.documents, planned.settings)
     # The search has decided everything in its own order; it is not decided again for the answers.
-    assert planned.schedule.answers == {
+    assert planned.schedule.responses == {
         name: answer for name, answer in answers.items() if not name.startswith("earlier/")
     }
     assert planned.ends is not None

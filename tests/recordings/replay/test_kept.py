@@ -28,8 +28,8 @@ def planned(exchanges: Sequence[Exchange], begins: KeptState | None = None) -> R
 
 
 def agreeing(exchanges: Sequence[Exchange], made: ReplayPlan) -> int:
-    assert made.schedule.answers is not None
-    compared = report.compare_all(exchanges, made.schedule, made.schedule.answers, frozenset())
+    assert made.schedule.responses is not None
+    compared = report.compare_all(exchanges, made.schedule, made.schedule.responses, frozenset())
     return report.agreeing(compared)
 
 

@@ -115,10 +115,10 @@ def test_held_waits_require_a_second_run_for_responses() -> None:
     ]
     recording = recorded(asked, [("create", 0), ("a", 20), ("b", 22), ("poll", 23)])
     told, spared = (
-        plan(recording, "c", SETTINGS, is_compared=True, is_answered=looked)
+        plan(recording, "c", SETTINGS, is_compared=True, has_responses=looked)
         for looked in (True, False)
     )
     assert told.schedule.held == {"poll"}
-    assert told.schedule.answers == local.run(told.documents, told.settings)
-    assert (spared.schedule.answers, spared.ends) == (None, None)
+    assert told.schedule.responses == local.run(told.documents, told.settings)
+    assert (spared.schedule.responses, spared.ends) == (None, None)
     assert spared.documents == told.documents

@@ -417,7 +417,7 @@ def test_moments_too_far_back_are_not_walked_again() -> None:
 def sessions_of(history: Recording) -> tuple[DeliverySchedule, int]:
     settings, _ = parse(properties.read(CAPTURES / "broker.properties"))
     planned = plan(history, "recorded", settings, is_compared=True)
-    answers = planned.schedule.answers or {}
+    answers = planned.schedule.responses or {}
     compared = compare_all(history.exchanges, planned.schedule, answers, frozenset())
     return planned.schedule, agreeing(compared)
 
