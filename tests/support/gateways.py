@@ -202,25 +202,25 @@ class Client:
             "replicationFactor": 1,
             "configs": given,
         }
-        answer = self.call("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30000})
-        assert answer["topics"][0]["errorCode"] == 0, answer
-        return str(answer["topics"][0]["topicId"])
+        response = self.call("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30000})
+        assert response["topics"][0]["errorCode"] == 0, response
+        return str(response["topics"][0]["topicId"])
 
     def producer_id(self) -> int:
         """A new id of an idempotent producer."""
         body = {"transactionalId": None, "transactionTimeoutMs": 60_000}
-        answer = self.call("INIT_PRODUCER_ID", 4, body)
-        if answer["errorCode"] == Error.COORDINATOR_LOAD_IN_PROGRESS:  # the broker gets its block
-            answer = self.call("INIT_PRODUCER_ID", 4, body)
-        assert answer["errorCode"] == 0, answer
-        return int(answer["producerId"])
+        response = self.call("INIT_PRODUCER_ID", 4, body)
+        if response["errorCode"] == Error.COORDINATOR_LOAD_IN_PROGRESS:  # the broker gets its block
+            response = self.call("INIT_PRODUCER_ID", 4, body)
+        assert response["errorCode"] == 0, response
+        return int(response["producerId"])
 
     def produce(
         self, topic: str, records: bytes | None, partition: int = 0, acks: int = -1
     ) -> dict[str, Any]:
         """Produce a record set; gives back the partition's answer."""
-        answer = self.call("PRODUCE", 9, produce_body(topic, records, partition, acks))
-        found: dict[str, Any] = answer["responses"][0]["partitionResponses"][0]
+        response = self.call("PRODUCE", 9, produce_body(topic, records, partition, acks))
+        found: dict[str, Any] = response["responses"][0]["partitionResponses"][0]
         return found
 
     def fetch(

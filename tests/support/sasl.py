@@ -26,9 +26,9 @@ def authenticate(client: Client, message: bytes, version: int = 2) -> dict[str, 
     return client.call("SASL_AUTHENTICATE", version, {"authBytes": message})
 
 
-def token(answer: dict[str, Any]) -> bytes:
+def token(response: dict[str, Any]) -> bytes:
     """The message of the mechanism in an answer."""
-    return b64decode(answer["authBytes"])
+    return b64decode(response["authBytes"])
 
 
 class _TokenClient(ScramClient):

@@ -78,8 +78,8 @@ class ShareWalk:
 
     def state(self) -> Step:
         """Return the share coordinator's data of the partition."""
-        asked = {"partition": self._place[1], "leaderEpoch": -1}
-        topics = [{"topicId": f"id:{self._place[0]}", "partitions": [asked]}]
+        request = {"partition": self._place[1], "leaderEpoch": -1}
+        topics = [{"topicId": f"id:{self._place[0]}", "partitions": [request]}]
         return Step("READ_SHARE_GROUP_STATE", 0, {"groupId": self.group, "topics": topics})
 
     def step(self) -> Step:
@@ -88,27 +88,27 @@ class ShareWalk:
         (kind,) = self._chance.choices(kinds, (25, 40, 20, 10, 5))
         return kind()
 
-    def hear(self, step: Step, answer: Body) -> None:
+    def observe(self, step: Step, response: Body) -> None:
         """Learns from an answer."""
         if step.body.get("groupId") != self.group:
             return
         member = step.body.get("memberId")
         if step.api == "SHARE_GROUP_HEARTBEAT":
             self._epochs.pop(member, None)
-            if not answer["errorCode"] and answer["memberEpoch"] > 0:
-                self._epochs[member] = answer["memberEpoch"]
+            if not response["errorCode"] and response["memberEpoch"] > 0:
+                self._epochs[member] = response["memberEpoch"]
         elif step.api in ("SHARE_FETCH", "SHARE_ACKNOWLEDGE"):
-            self._hear_records(step, answer)
+            self._observe_records(step, response)
 
-    def _hear_records(self, step: Step, answer: Body) -> None:
+    def _observe_records(self, step: Step, response: Body) -> None:
         member, epoch = step.body["memberId"], step.body["shareSessionEpoch"]
-        if answer["errorCode"]:
+        if response["errorCode"]:
             return
         self._sessions[member] = 0 if epoch == -1 else epoch + 1
         got = self._got.setdefault(member, {})
         if epoch == -1:
             got.clear()
-        for topic in answer["responses"]:
+        for topic in response["responses"]:
             for partition in topic["partitions"]:
                 place = topic["topicId"].removeprefix("id:"), partition["partitionIndex"]
                 got.setdefault(place, []).extend(
@@ -257,6 +257,6 @@ def _topics(places: list[Place], batches: dict[Place, list[Body]]) -> list[Body]
     found: dict[str, Body] = {}
     for place in dict.fromkeys(places):
         topic = found.setdefault(place[0], {"topicId": f"id:{place[0]}", "partitions": []})
-        said = {"partitionIndex": place[1], "acknowledgementBatches": batches.get(place, [])}
-        topic["partitions"].append(said)
+        fields = {"partitionIndex": place[1], "acknowledgementBatches": batches.get(place, [])}
+        topic["partitions"].append(fields)
     return list(found.values())

@@ -28,13 +28,13 @@ from tests.support.faults import (
     CAPTURES,
     Fault,
     Plant,
-    asked,
+    changed_requests,
+    changed_responses,
     compared,
     compared_history,
     decided,
     planted,
     recorded,
-    told,
 )
 from tests.support.sources import ROOT
 
@@ -142,7 +142,7 @@ def refused(decision: Decision) -> Decision:
     return Decision(closes_connection=True)
 
 
-def answered(decision: Decision) -> Decision:
+def completed(decision: Decision) -> Decision:
     return Decision(records=decision.records, response=ProduceResponse(responses=[]))
 
 
@@ -153,7 +153,9 @@ def believed(body: Any) -> None:
 
 
 def waits(factor: float) -> Any:
-    return asked(lambda body: setattr(body, "max_wait_ms", int(body.max_wait_ms * factor)))
+    return changed_requests(
+        lambda body: setattr(body, "max_wait_ms", int(body.max_wait_ms * factor))
+    )
 
 
 def wider(body: Any) -> None:
@@ -232,61 +234,61 @@ ORDERS = [
         "a Fetch's partitions turned round",
         "fetch_session_assign",
         30,
-        {"FETCH": told(reverse(FETCHED))},
+        {"FETCH": changed_responses(reverse(FETCHED))},
     ),
     Fault(
         "a Fetch's topics turned round",
         "raw_fetch_errors",
         75,
-        {"FETCH": told(reverse("responses"))},
+        {"FETCH": changed_responses(reverse("responses"))},
     ),
     Fault(
         "a commit's partitions turned round",
         "offset_reset",
         60,
-        {"OFFSET_COMMIT": told(reverse(LISTED))},
+        {"OFFSET_COMMIT": changed_responses(reverse(LISTED))},
     ),
     Fault(
         "Metadata leaves a topic out",
         "admin_kp",
         50,
-        {"METADATA": told(drop_last("topics"))},
+        {"METADATA": changed_responses(drop_last("topics"))},
     ),
     Fault(
         "Metadata leaves a partition out",
         "fetch_session_assign",
         30,
-        {"METADATA": told(drop_last(LISTED))},
+        {"METADATA": changed_responses(drop_last(LISTED))},
     ),
     Fault(
         "Metadata leaves a topic out",
         "fetch_session_assign",
         30,
-        {"METADATA": told(drop_last("topics"))},
+        {"METADATA": changed_responses(drop_last("topics"))},
     ),
     Fault(
         "Produce leaves a partition out",
         "idempotent_producer_kp",
         15,
-        {"PRODUCE": told(drop_last(PRODUCED, 0))},
+        {"PRODUCE": changed_responses(drop_last(PRODUCED, 0))},
     ),
     Fault(
         "ListOffsets answers for a wrong partition",
         "raw_fetch_errors",
         45,
-        {"LIST_OFFSETS": told(each(LISTED, partition_index=one_more))},
+        {"LIST_OFFSETS": changed_responses(each(LISTED, partition_index=one_more))},
     ),
     Fault(
         "ApiVersions lists one API less",
         "idempotent_producer_kp",
         15,
-        {"API_VERSIONS": told(one_api_less)},
+        {"API_VERSIONS": changed_responses(one_api_less)},
     ),
     Fault(
         "replicas turned into none",
         "raw_fetch_errors",
         25,
-        {"METADATA": told(each(LISTED, isr_nodes=[]))},
+        {"METADATA": changed_responses(each(LISTED, isr_nodes=[]))},
     ),
 ]
 
@@ -295,67 +297,67 @@ IDS = [
         "another leader",
         "raw_fetch_errors",
         25,
-        {"METADATA": told(each(LISTED, leader_id=one_more))},
+        {"METADATA": changed_responses(each(LISTED, leader_id=one_more))},
     ),
     Fault(
         "another coordinator",
         "offset_reset",
         25,
-        {"FIND_COORDINATOR": told(each("", node_id=one_more))},
+        {"FIND_COORDINATOR": changed_responses(each("", node_id=one_more))},
     ),
     Fault(
         "another broker",
         "raw_fetch_errors",
         25,
-        {"METADATA": told(each("brokers", node_id=one_more))},
+        {"METADATA": changed_responses(each("brokers", node_id=one_more))},
     ),
     Fault(
         "the controller id does not exist",
         "raw_fetch_errors",
         25,
-        {"METADATA": told(each("", controller_id=one_more))},
+        {"METADATA": changed_responses(each("", controller_id=one_more))},
     ),
     Fault(
         "every producer epoch is 0",
         "txn_fencing_ck",
         35,
-        {"INIT_PRODUCER_ID": told(each("", producer_epoch=0))},
+        {"INIT_PRODUCER_ID": changed_responses(each("", producer_epoch=0))},
     ),
     Fault(
         "any session is known",
         "raw_fetch_errors",
         75,
-        {"FETCH": told(each("", error_code=none_refused))},
+        {"FETCH": changed_responses(each("", error_code=none_refused))},
     ),
     Fault(
         "any member is known",
         "raw_group_errors",
         15,
-        {"HEARTBEAT": told(each("", error_code=none_refused))},
+        {"HEARTBEAT": changed_responses(each("", error_code=none_refused))},
     ),
     Fault(
         "any generation may commit",
         "raw_group_errors",
         15,
-        {"OFFSET_COMMIT": told(each(LISTED, error_code=none_refused))},
+        {"OFFSET_COMMIT": changed_responses(each(LISTED, error_code=none_refused))},
     ),
     Fault(
         "no member hears of a rebalance",
         "raw_group_errors",
         60,
-        {"HEARTBEAT": told(each("", error_code=lambda old: 0 if old == 27 else old))},
+        {"HEARTBEAT": changed_responses(each("", error_code=lambda old: 0 if old == 27 else old))},
     ),
     Fault(
         "a topic may be created twice",
         "admin_kp",
         50,
-        {"CREATE_TOPICS": told(each("topics", error_code=none_refused))},
+        {"CREATE_TOPICS": changed_responses(each("topics", error_code=none_refused))},
     ),
     Fault(
         "no epoch is fenced",
         "txn_fencing_ck",
         35,
-        {"END_TXN": told(each("", error_code=none_refused))},
+        {"END_TXN": changed_responses(each("", error_code=none_refused))},
     ),
 ]
 
@@ -364,42 +366,61 @@ LOGS = [
         "a base offset too great",
         "idempotent_producer_kp",
         15,
-        {"PRODUCE": told(each(PRODUCED, base_offset=one_more))},
+        {"PRODUCE": changed_responses(each(PRODUCED, base_offset=one_more))},
     ),
     Fault("a repeat is refused no more", "idempotent_retry_ck", 20, {"PRODUCE": decided(twice)}),
     Fault(
         "ListOffsets is a record behind",
         "raw_fetch_errors",
         45,
-        {"LIST_OFFSETS": told(each(LISTED, offset=lambda old: max(old - 1, -1)))},
+        {"LIST_OFFSETS": changed_responses(each(LISTED, offset=lambda old: max(old - 1, -1)))},
     ),
     Fault(
         "a Fetch is a batch behind",
         "txn_isolation",
         85,
-        {"FETCH": told(a_batch_behind)},
+        {"FETCH": changed_responses(a_batch_behind)},
     ),
     Fault(
         "a high watermark too great",
         "raw_fetch_errors",
         25,
-        {"FETCH": told(each(FETCHED, high_watermark=one_more))},
+        {"FETCH": changed_responses(each(FETCHED, high_watermark=one_more))},
     ),
     Fault(
         "everyone reads uncommitted",
         "txn_isolation",
         85,
-        {"FETCH": asked(lambda body: setattr(body, "isolation_level", 0))},
+        {"FETCH": changed_requests(lambda body: setattr(body, "isolation_level", 0))},
     ),
-    Fault("broken bytes are appended", "raw_produce_errors", 25, {"PRODUCE": asked(believed)}),
+    Fault(
+        "broken bytes are appended",
+        "raw_produce_errors",
+        25,
+        {"PRODUCE": changed_requests(believed)},
+    ),
     Fault(
         "broken bytes have another error",
         "raw_produce_errors",
         25,
-        {"PRODUCE": told(each(PRODUCED, error_code=lambda old: 87 if old == 2 else old))},
+        {
+            "PRODUCE": changed_responses(
+                each(PRODUCED, error_code=lambda old: 87 if old == 2 else old)
+            )
+        },
     ),
-    Fault("the batch named is the whole log", "admin_kp", 50, {"LIST_OFFSETS": told(wider)}),
-    Fault("the batch named has other times", "admin_kp", 50, {"LIST_OFFSETS": told(longer)}),
+    Fault(
+        "the batch named is the whole log",
+        "admin_kp",
+        50,
+        {"LIST_OFFSETS": changed_responses(wider)},
+    ),
+    Fault(
+        "the batch named has other times",
+        "admin_kp",
+        50,
+        {"LIST_OFFSETS": changed_responses(longer)},
+    ),
 ]
 
 LOST = [
@@ -418,7 +439,9 @@ LOST = [
     Fault(
         "what wants no answer is refused", "compression_acks", 30, {"PRODUCE": on_acks_0(refused)}
     ),
-    Fault("what wants no answer has one", "compression_acks", 30, {"PRODUCE": on_acks_0(answered)}),
+    Fault(
+        "what wants no answer has one", "compression_acks", 30, {"PRODUCE": on_acks_0(completed)}
+    ),
 ]
 
 CHANGES = [
@@ -451,13 +474,16 @@ CHANGES = [
         {"DELETE_RECORDS": decided(without_records)},
     ),
     Fault(
-        "an offset is fetched one too low", "txn_loop_ck", 130, {"OFFSET_FETCH": told(one_too_low)}
+        "an offset is fetched one too low",
+        "txn_loop_ck",
+        130,
+        {"OFFSET_FETCH": changed_responses(one_too_low)},
     ),
     Fault(
         "the first look-up of a coordinator fails",
         "offset_reset",
         25,
-        {"FIND_COORDINATOR": told(each("", error_code=15))},
+        {"FIND_COORDINATOR": changed_responses(each("", error_code=15))},
     ),
 ]
 
@@ -467,19 +493,19 @@ MARKERS = [
         "a commit's marker aborts",
         "txn_isolation",
         85,
-        {"WRITE_TXN_MARKERS": asked(ended_otherwise)},
+        {"WRITE_TXN_MARKERS": changed_requests(ended_otherwise)},
     ),
     Fault(
         "markers of another coordinator's epoch",
         "txn_isolation",
         85,
-        {"WRITE_TXN_MARKERS": asked(of_another_coordinator)},
+        {"WRITE_TXN_MARKERS": changed_requests(of_another_coordinator)},
     ),
     Fault(
         "a transaction may end twice",
         "raw_produce_errors",
         60,
-        {"END_TXN": told(each("", error_code=none_refused))},
+        {"END_TXN": changed_responses(each("", error_code=none_refused))},
     ),
     Fault(
         "offsets of a transaction are forgotten",
@@ -560,7 +586,7 @@ def test_a_missing_batch_is_detected_by_sizes() -> None:
     sizes_alone = [msgspec.structs.replace(one, response=without_batches(one)) for one in history]
     honest = compared_history(sizes_alone)
     assert any(Freedom.BATCHES in one.outcome.used for one in honest)
-    with planted({"FETCH": told(a_batch_behind)}):
+    with planted({"FETCH": changed_responses(a_batch_behind)}):
         found = compared_history(sizes_alone)
     assert fine(honest) - fine(found)
 
