@@ -179,9 +179,9 @@ class Stranger:
         self.out(f"=== {task.__name__}: {time.monotonic() - began:.0f} s\n")
 
 
-def shown(message: str) -> str:
+def shown(output: str) -> str:
     """What of an output goes into the transcript."""
-    lines = message.splitlines()
+    lines = output.splitlines()
     if len(lines) > LINES_SHOWN:
         left_out = f"... {len(lines) - LINES_SHOWN} lines ..."
         lines = [*lines[: LINES_SHOWN // 2], left_out, *lines[-LINES_SHOWN // 2 :]]

@@ -281,19 +281,19 @@ def type_page(reader: Reader, name: str) -> dict[str, str]:
 @pytest.mark.spark
 @pytest.mark.parametrize("name", [name for name in TYPED if name not in WITHOUT_KAFKA])
 def test_commands_of_a_page_succeed(reader: Reader, name: str) -> None:
-    given = type_page(reader, name)
-    assert given.keys() == TYPED[name]
+    output = type_page(reader, name)
+    assert output.keys() == TYPED[name]
     if name == "README.md":
-        assert re.search(r"(?m)^agree 11 of 11$", given["brokertwin replay --job --compare"])
-        assert "1 passed" in given["pytest -q test_orders.py"]
-        assert " back " in given["brokertwin offsets history backup billing"]
+        assert re.search(r"(?m)^agree 11 of 11$", output["brokertwin replay --job --compare"])
+        assert "1 passed" in output["pytest -q test_orders.py"]
+        assert " back " in output["brokertwin offsets history backup billing"]
         assert (
             "requests 11, responses 11"
-            in given["brokertwin run --available-now --event-time recorded"]
+            in output["brokertwin run --available-now --event-time recorded"]
         )
     if name == "docs/tutorials/run-the-job.md":
-        assert "orders" in given["brokertwin state logs"]
-        assert "by hand" in given["brokertwin state offsets --checkpoint restored"]
+        assert "orders" in output["brokertwin state logs"]
+        assert "by hand" in output["brokertwin state offsets --checkpoint restored"]
 
 
 @pytest.mark.processes

@@ -70,11 +70,11 @@ def output_in_a_terminal(**environment: str) -> str:
 
 
 def test_redirected_lines_have_no_colours() -> None:
-    given = output_of_a_process()
-    assert ESCAPE not in given
-    assert given.startswith("a step\nwarning: a doubt\n")
-    assert "[warning  ] w" in given
-    assert given.rstrip().endswith("n=1")
+    output = output_of_a_process()
+    assert ESCAPE not in output
+    assert output.startswith("a step\nwarning: a doubt\n")
+    assert "[warning  ] w" in output
+    assert output.rstrip().endswith("n=1")
 
 
 def test_a_terminal_shows_colours_unless_disabled() -> None:
@@ -84,14 +84,14 @@ def test_a_terminal_shows_colours_unless_disabled() -> None:
 
 def test_lines_for_programs_are_documents() -> None:
     lines = output_of_a_process(BROKERTWIN_LOG_FORMAT="json").splitlines()
-    given = [json.loads(line) for line in lines]
-    assert [(each["level"], each["event"]) for each in given] == [
+    found = [json.loads(line) for line in lines]
+    assert [(each["level"], each["event"]) for each in found] == [
         ("info", "a step"),
         ("warning", "a doubt"),
         ("warning", "w"),
     ]
-    assert all(each["timestamp"].endswith("Z") for each in given)
-    assert given[2]["n"] == 1
+    assert all(each["timestamp"].endswith("Z") for each in found)
+    assert found[2]["n"] == 1
 
 
 @pytest.mark.parametrize("form", ["console", "json"])

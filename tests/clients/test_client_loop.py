@@ -41,12 +41,12 @@ def test_two_members_read_a_producers_records_once() -> None:
     first, second = (made.consumer("billing", TOPIC) for _ in range(2))
     send(made, producer, 12)
     made.run(8_000)
-    reported = producer.events()
-    assert [type(event) for event in reported] == [RecordAcked] * 12
+    events = producer.events()
+    assert [type(event) for event in events] == [RecordAcked] * 12
     read = made.read[first] + made.read[second]
     assert sorted((at.partition, offset) for at, offset, _ in read) == sorted(
         (event.topic_partition.partition, event.offset)
-        for event in reported
+        for event in events
         if isinstance(event, RecordAcked)
     )
     assert first.subscription.assigned + second.subscription.assigned
@@ -84,14 +84,12 @@ def test_disconnects_lose_no_records() -> None:
                 made.networks[client].cut(node)
                 made.run(1_500)
     made.run(5_000)
-    reported = producer.events()
-    assert reported
-    assert all(isinstance(event, RecordAcked) for event in reported)
+    events = producer.events()
+    assert events
+    assert all(isinstance(event, RecordAcked) for event in events)
     read = [(at, offset) for at, offset, _ in made.read[member]]
     assert sorted(read) == sorted(
-        (event.topic_partition, event.offset)
-        for event in reported
-        if isinstance(event, RecordAcked)
+        (event.topic_partition, event.offset) for event in events if isinstance(event, RecordAcked)
     )
 
 

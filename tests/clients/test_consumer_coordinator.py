@@ -210,8 +210,8 @@ def commit_sent(net: GroupNetwork, member: Member, *, waits: bool) -> tuple[int,
     coordinator = member.coordinator
     number = coordinator.commit(net.now, {TopicPartition(TOPIC, 0): 5}, waits=waits)
     coordinator.tick(net.now)
-    (requests,) = [each for each in coordinator.take() if each.api == "OFFSET_COMMIT"]
-    return number, requests.id
+    (request,) = [each for each in coordinator.take() if each.api == "OFFSET_COMMIT"]
+    return number, request.id
 
 
 def refused(error: Error) -> OffsetCommitResponse:

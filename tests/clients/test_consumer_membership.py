@@ -165,15 +165,15 @@ def test_offset_fetches_have_the_member_id_and_are_retried(error: Error) -> None
     coordinator = client.coordinator
     client.subscription.positions = dict.fromkeys(client.subscription.positions)
     coordinator.tick(made.now)
-    (requested,) = coordinator.take()
-    assert isinstance(requested.body, OffsetFetchRequest)
-    (group,) = requested.body.groups
+    (request,) = coordinator.take()
+    assert isinstance(request.body, OffsetFetchRequest)
+    (group,) = request.body.groups
     generation = coordinator.generation
     assert (group.member_id, group.member_epoch) == (generation.member_id, generation.id)
     refused = OffsetFetchResponse(
         groups=[OffsetFetchResponseGroup(group_id="billing", error_code=error)]
     )
-    coordinator.on_response(made.now, requested.id, refused)
+    coordinator.on_response(made.now, request.id, refused)
     assert (coordinator.fatal, coordinator.take()) == (None, [])
     made.run(1_000)
     assert None not in client.subscription.positions.values()

@@ -205,8 +205,8 @@ def test_a_broker_may_request_a_rebootstrap() -> None:
         client = Client(0, 1, settings=NetworkSettings(metadata_recovery_strategy=strategy))
         client.connect(0)
         client.metadata.request_update()
-        (requested,) = client.poll(FOREVER, NOW + 100).actions
-        assert isinstance(requested, SendMetadata)
+        (request,) = client.poll(FOREVER, NOW + 100).actions
+        assert isinstance(request, SendMetadata)
         client.on_metadata_response(0, reported, LATEST, NOW + 200)
         assert list(client.metadata.snapshot.nodes) == nodes
 

@@ -98,11 +98,11 @@ class Reader:
         return [offset for _, offset, _ in self.fetcher.take()]
 
 
-def _rendered(request: ValidationRequest) -> tuple[int, int, int]:
-    (topic,) = request.request.topics
-    (requested,) = topic.partitions
-    assert (topic.topic, requested.partition) == T0
-    return request.node.id, requested.current_leader_epoch, requested.leader_epoch
+def _rendered(query: ValidationRequest) -> tuple[int, int, int]:
+    (topic,) = query.request.topics
+    (request,) = topic.partitions
+    assert (topic.topic, request.partition) == T0
+    return query.node.id, request.current_leader_epoch, request.leader_epoch
 
 
 def committed(leader: int = 1, epoch: int = 5, at: int = 5) -> Reader:

@@ -125,10 +125,10 @@ def test_figure_1_only_the_first_message_waits_for_metadata() -> None:
     made.wait(1_000)
     second = made.send()
     made.wait(400)
-    reported = made.client.events()
+    events = made.client.events()
     shaking_hands_ms = 2 * STEP_MS
     assert (first, second) == (CONNECT_MS + shaking_hands_ms + RESPONSE_MS + STEP_MS, 0)
-    assert [type(event).__name__ for event in reported] == ["RecordAcked", "RecordAcked"]
+    assert [type(event).__name__ for event in events] == ["RecordAcked", "RecordAcked"]
     assert made.network.requested == [
         "API_VERSIONS",
         "METADATA",
@@ -162,11 +162,11 @@ def test_figure_3_consumers_and_workers_are_members_of_groups_at_one_coordinator
     described = made.world.bench.request(
         "DESCRIBE_GROUPS", 5, {"groups": ["billing", GROUP]}, broker=coordinator_of(made.world)
     )
-    fields = {
+    reported = {
         group["groupId"]: (group["protocolType"], group["protocolData"], len(group["members"]))
         for group in described["groups"]
     }
-    assert fields == {"billing": ("consumer", "range", 2), GROUP: ("connect", "sessioned", 2)}
+    assert reported == {"billing": ("consumer", "range", 2), GROUP: ("connect", "sessioned", 2)}
     assert made.timeline.picture(made.now) == figure(PAGES / "connect.md", "## Two kinds of groups")
 
 

@@ -236,10 +236,10 @@ def test_example_57_record_limit_fetches_from_one_leader_at_a_time() -> None:
     nodes = []
     for _ in range(4):
         sharing.poll(both, world.now)
-        (requested,) = sharing.requests(both, snapshot, world.now, lambda _: True)
+        (request,) = sharing.requests(both, snapshot, world.now, lambda _: True)
         assert sharing.requests(both, snapshot, world.now, lambda _: True) == []
-        sharing.fetched(requested, ShareFetchResponse(), {}, world.now)
-        nodes.append(requested.node)
+        sharing.fetched(request, ShareFetchResponse(), {}, world.now)
+        nodes.append(request.node)
     assert sorted(nodes[:2]) == [1, 2]
     assert nodes[:2] == nodes[2:]
 
@@ -248,15 +248,15 @@ def member_with(world: Shared, last: int, items: Records) -> tuple[ShareFetcher,
     """A member that has acquired the offsets up to `last`, with these records, and the place."""
     sharing = ShareFetcher(ShareSettings(), GROUP, "member")
     sharing.poll([AT], world.now)
-    (requested,) = sharing.requests([AT], world.known(), world.now, lambda _: True)
-    place = requested.topics[0].topic_id, 0
+    (request,) = sharing.requests([AT], world.known(), world.now, lambda _: True)
+    place = request.topics[0].topic_id, 0
     acquired = [AcquiredRecords(first_offset=0, last_offset=last, delivery_count=1)]
     found = ShareFetchResponsePartitionData(partition_index=0, acquired_records=acquired)
     response = ShareFetchResponse(
         acquisition_lock_timeout_ms=LOCK_MS,
         responses=[ShareFetchableTopicResponse(topic_id=place[0], partitions=[found])],
     )
-    sharing.fetched(requested, response, {place: items}, world.now)
+    sharing.fetched(request, response, {place: items}, world.now)
     return sharing, place
 
 
@@ -285,19 +285,19 @@ def test_example_58_a_commit_is_retried_at_a_leader(error: Error, is_reported_ag
     def result(now: int) -> list[LeaderShareRequest]:
         return sharing.requests([AT], snapshot, now, lambda _: True)
 
-    (requested,) = result(world.now)
+    (request,) = result(world.now)
     refused = ShareAcknowledgeResponsePartitionData(partition_index=0, error_code=error)
     response = ShareAcknowledgeResponse(
         responses=[ShareAcknowledgeTopicResponse(topic_id=place[0], partitions=[refused])]
     )
-    sharing.acknowledged(requested, response, world.now)
+    sharing.acknowledged(request, response, world.now)
     if not is_reported_again:
         assert sharing.events == [ShareAcknowledged(AT, [0, 1], error)]
         return
     assert (sharing.events, sharing.is_acknowledged, result(world.now)) == ([], False, [])
     (again,) = result(max(sharing.deadlines()))
-    assert again.topics == requested.topics
-    assert again.body.share_session_epoch == requested.body.share_session_epoch + 1
+    assert again.topics == request.topics
+    assert again.body.share_session_epoch == request.body.share_session_epoch + 1
     taken = ShareAcknowledgeResponsePartitionData(partition_index=0)
     sharing.acknowledged(
         again,
@@ -369,15 +369,15 @@ def test_missing_partitions_wait_and_request_metadata() -> None:
     snapshot = world.known()
     sharing = ShareFetcher(ShareSettings(), GROUP, "member")
     sharing.poll([AT], world.now)
-    (requested,) = sharing.requests([AT], snapshot, world.now, lambda _: True)
-    topic = requested.topics[0].topic_id
+    (request,) = sharing.requests([AT], snapshot, world.now, lambda _: True)
+    topic = request.topics[0].topic_id
     moved = ShareFetchResponsePartitionData(
         partition_index=0, error_code=Error.NOT_LEADER_OR_FOLLOWER
     )
     response = ShareFetchResponse(
         responses=[ShareFetchableTopicResponse(topic_id=topic, partitions=[moved])]
     )
-    sharing.fetched(requested, response, {}, world.now)
+    sharing.fetched(request, response, {}, world.now)
     assert sharing.needs_metadata
     assert sharing.requests([AT], snapshot, world.now, lambda _: True) == []
     (later,) = sharing.deadlines()
@@ -398,9 +398,9 @@ def test_a_missing_group_permission_is_fatal_for_share_groups() -> None:
     world = Shared()
     sharing = ShareFetcher(ShareSettings(), GROUP, "member")
     sharing.poll([AT], world.now)
-    (requested,) = sharing.requests([AT], world.known(), world.now, lambda _: True)
+    (request,) = sharing.requests([AT], world.known(), world.now, lambda _: True)
     refused = ShareFetchResponse(error_code=Error.GROUP_AUTHORIZATION_FAILED)
-    sharing.fetched(requested, refused, {}, world.now)
+    sharing.fetched(request, refused, {}, world.now)
     assert sharing.events == [ConsumerFailed(Error.GROUP_AUTHORIZATION_FAILED)]
     assert sharing.requests([AT], world.known(), world.now, lambda _: True) == []
 

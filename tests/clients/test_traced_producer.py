@@ -158,11 +158,11 @@ def run() -> list[str]:
 
 
 def test_the_93_log_lines_of_the_two_messages() -> None:
-    given = document_lines()
+    expected = document_lines()
     for wrong, right in TYPING_ERRORS.items():
-        given = [line.replace(wrong, right) for line in given]
+        expected = [line.replace(wrong, right) for line in expected]
     ours = run()
     first = ours.index(OMITTED[0])
     assert ours[first : first + len(OMITTED)] == OMITTED
     del ours[first : first + len(OMITTED)]
-    assert list(map(without_blanks, ours)) == list(map(without_blanks, given))
+    assert list(map(without_blanks, ours)) == list(map(without_blanks, expected))

@@ -120,7 +120,7 @@ def kill_workers_by_chance(stand: Stand) -> None:
     """Workers die by themselves (`chance.py`); groups are decided until enough of them have."""
     calls, kills = (stand.directory / name for name in ("calls", "kills"))
     before = calls.stat().st_size, kills.stat().st_size
-    requests: list[str] = []
+    sent: list[str] = []
     starts = stand.job.starts
 
     def count() -> int:
@@ -131,7 +131,7 @@ def kill_workers_by_chance(stand: Stand) -> None:
 
     def goes_on() -> bool:
         for cluster in stand.clusters[1:]:
-            requests.extend(send_requests(stand, 1, 2, cluster))
+            sent.extend(send_requests(stand, 1, 2, cluster))
         wait_for_a_batch(stand)
         return count() >= GROUPS and dead() >= DEATHS
 
@@ -139,9 +139,7 @@ def kill_workers_by_chance(stand: Stand) -> None:
     died = dead()
     wait_until_done(stand)
     found = {row.id for row in stand.bench.all_rows(outputs.RESPONSES)}
-    assert not set(requests) - found, (
-        f"{len(set(requests) - found)} of {len(requests)} are not answered"
-    )
+    assert not set(sent) - found, f"{len(set(sent) - found)} of {len(sent)} are not answered"
     stand.report(
         f"{died} workers died in {count()} groups, the job was started {stand.job.starts - starts}"
         " times more"

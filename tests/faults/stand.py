@@ -82,10 +82,8 @@ class Stand:
         self.address = Address(HOST, free_port())
         listen = ("--listen", f"{HOST}:{self.address.port}")
         patience = ("--answer-timeout", str(response_timeout_s))
-        reported = [
-            word for each in (of_broker or {}).items() for word in ("--set", "=".join(each))
-        ]
-        self.job = Server(("run", *reported), given, directory / "job.log")
+        options = [word for each in (of_broker or {}).items() for word in ("--set", "=".join(each))]
+        self.job = Server(("run", *options), given, directory / "job.log")
         self.gateway = Server(
             ("gateway", "--engine", "spark", *place, *listen, *patience),
             {**given, **(of_gateway or {})},

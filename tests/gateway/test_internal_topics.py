@@ -275,13 +275,13 @@ def recorded_by_kafka(home: Path) -> TopicContents:
 def test_internal_topics_have_the_rows_of_a_real_broker(
     ours: TopicContents, tmp_path: Path
 ) -> None:
-    given = golden(
+    found = golden(
         "logs/internal_topics",
         lambda: recorded_by_kafka(tmp_path / "kafka"),
         scenario=ours.requested,
         settings=ONE,
     )
-    real = TopicContents(*given)
+    real = TopicContents(*found)
     for topic in (TRANSACTIONS, SHARES, OFFSETS):
         assert ours.rows[topic] == real.rows[topic], topic
     assert ours.ends == real.ends

@@ -206,15 +206,15 @@ def test_tls_listener_is_opened_with_its_own_stores(
     both.alter("SECURE", **stores)
     wait_for(both, "SECURE")
     both.reported("SECURE", trust)
-    given = both.set(**{f"{prefix}keystore.password": "wrong"})
-    assert given["responses"][0]["errorCode"]
+    response = both.set(**{f"{prefix}keystore.password": "wrong"})
+    assert response["responses"][0]["errorCode"]
     store.with_name("dn.p12").write_bytes(of_pkcs12(authority.issue("someone"), PASSWORD))
     other = {f"{prefix}keystore.location": str(store.with_name("dn.p12"))}
-    given = both.set(**other)
-    assert "DistinguishedName" in given["responses"][0]["errorMessage"]
+    response = both.set(**other)
+    assert "DistinguishedName" in response["responses"][0]["errorMessage"]
     both.reported("SECURE", trust)
-    given = both.set(listeners=None, **dict.fromkeys(stores))
-    assert given["responses"][0]["errorCode"], "its key store stays as long as it is there"
+    response = both.set(listeners=None, **dict.fromkeys(stores))
+    assert response["responses"][0]["errorCode"], "its key store stays as long as it is there"
     both.set(listeners=None)
     wait_for(both)
     ours = both.ours.alter(**dict.fromkeys(stores))

@@ -226,10 +226,10 @@ def test_disabled_mechanism_is_reported(tmp_path: Path) -> None:
 def test_client_reauthenticates_on_the_same_connection(tmp_path: Path) -> None:
     """KIP-368: librdkafka gets the session lifetime, and authenticates again before it ends."""
     for seconds in growing(1.2):
-        connections, given = connections_of_sessions(tmp_path, seconds)
-        if connections == [connections[0]] * 3 and not given:
+        connections, found = connections_of_sessions(tmp_path, seconds)
+        if connections == [connections[0]] * 3 and not found:
             return
-    pytest.fail(f"{connections} connections, {given}")
+    pytest.fail(f"{connections} connections, {found}")
 
 
 def connections_of_sessions(directory: Path, seconds: float) -> tuple[list[int], list[Any]]:

@@ -61,9 +61,9 @@ def _go(sides: Sides, walk: ShareWalk, seed: int) -> Counter[tuple[str, str]]:
     for step, response in walked(sides, walk, seed, STEPS):
         if walk.is_closing(step):
             wait_until(lambda: _known(sides.ours, walk) == _known(sides.real, walk))
-        given = json.dumps(response)
-        met.update((step.api, code) for code in re.findall(r'"errorCode": (-?\d+)', given))
-        met.update(("deliveryCount", each) for each in re.findall(r'"deliveryCount": (\d+)', given))
+        text = json.dumps(response)
+        met.update((step.api, code) for code in re.findall(r'"errorCode": (-?\d+)', text))
+        met.update(("deliveryCount", each) for each in re.findall(r'"deliveryCount": (\d+)', text))
     return met
 
 

@@ -57,8 +57,8 @@ def draw_input(random: Random, *, keeps_topics: bool = True) -> Input:
     busiest = random.choice(members)
     if random.random() < 0.3:
         owned = {member: own if member == busiest else [] for member, own in owned.items()}
-    fields = {m: _drawn_subscription(random, name, wanted[m], owned[m]) for m in members}
-    return Input(name, counts, fields)
+    subscriptions = {m: _drawn_subscription(random, name, wanted[m], owned[m]) for m in members}
+    return Input(name, counts, subscriptions)
 
 
 def _drawn_subscription(

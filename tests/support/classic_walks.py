@@ -77,7 +77,7 @@ class ClassicWalk(Walk):
         (kind,) = self._chance.choices(kinds, weights)
         return place, kind(place)
 
-    def observe(self, place: str, step: Step, response: Body) -> None:
+    def observe_at(self, place: str, step: Step, response: Body) -> None:
         """Learns from an answer to a place."""
         if step.api == "JOIN_GROUP":
             self._joined(place, step.body, response)

@@ -257,9 +257,9 @@ class ConnectWorld:
     def _members_of_group(self) -> set[str]:
         """As its coordinator says; the other broker is none (16), and at first both are."""
         send, body = self.world.bench.request, {"groups": [GROUP]}
-        requests = [send("DESCRIBE_GROUPS", 5, body, broker=broker) for broker in BROKERS]
+        responses = [send("DESCRIBE_GROUPS", 5, body, broker=broker) for broker in BROKERS]
         found = [
-            each for response in requests for each in response["groups"] if not each["errorCode"]
+            each for response in responses for each in response["groups"] if not each["errorCode"]
         ]
         return {member["memberId"] for group in found for member in group["members"]}
 

@@ -65,10 +65,10 @@ def read_by_kafka(rows: Iterable[Row]) -> list[Read]:
     return [_read(*line.split("\t")) for line in output.splitlines()]
 
 
-def _read(again: str, kind: str, message: str) -> Read:
+def _read(again: str, kind: str, output: str) -> Read:
     key, _, value = again.partition(" ")
     row = bytes.fromhex(key), bytes.fromhex(value) if value else None
-    return Read(row, kind, json.loads(message))
+    return Read(row, kind, json.loads(output))
 
 
 def comparable(read: Read) -> tuple[bytes, int, dict[str, Any] | None]:

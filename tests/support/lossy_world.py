@@ -170,9 +170,9 @@ class LossyWorld:
         else:
             api, version, body = "DESCRIBE_GROUPS", 5, {"groups": [GROUP]}
         bench = self.world.bench
-        requests = [bench.request(api, version, body, broker=b) for b in bench.settings.brokers]
+        responses = [bench.request(api, version, body, broker=b) for b in bench.settings.brokers]
         found = [
-            each for response in requests for each in response["groups"] if not each["errorCode"]
+            each for response in responses for each in response["groups"] if not each["errorCode"]
         ]
         return {member["memberId"] for group in found for member in group["members"]}
 

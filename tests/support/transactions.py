@@ -85,8 +85,10 @@ class TransactionBench(Bench):
         }
         response = self.request("ADD_PARTITIONS_TO_TXN", 4, {"transactions": [transaction]})
         (topic,) = response["resultsByTransaction"][0]["topicResults"]
-        fields = {p["partitionIndex"]: p["partitionErrorCode"] for p in topic["resultsByPartition"]}
-        return [fields[each] for each in partitions]
+        reported = {
+            p["partitionIndex"]: p["partitionErrorCode"] for p in topic["resultsByPartition"]
+        }
+        return [reported[each] for each in partitions]
 
     def end(
         self,

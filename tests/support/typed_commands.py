@@ -148,11 +148,11 @@ class Reader:
                 self._start_broker()
             self._serve(f"brokertwin run --cluster {_after(words, '--cluster')}", "")
 
-    def _follow(self, words: list[str], message: str) -> None:
+    def _follow(self, words: list[str], output: str) -> None:
         """The reader's own broker takes the place of the other while it runs."""
         if words[1:3] == ["kafka", "start"]:
-            found = re.search(r"localhost:\d+|127\.0\.0\.1:\d+", message)
-            assert found is not None, message
+            found = re.search(r"localhost:\d+|127\.0\.0\.1:\d+", output)
+            assert found is not None, output
             self.environment["BROKERTWIN_BOOTSTRAP"] = found[0]
             self._has_own_broker = True
         elif words[1:3] == ["kafka", "stop"]:
@@ -190,14 +190,14 @@ class Reader:
             raise AssertionError(f"{text}\n{server.output()}") from error
         return server.output()
 
-    def _answer_prompt(self, message: str) -> None:
+    def _answer_prompt(self, output: str) -> None:
         """Be a client of a gateway: the second answer shows that a micro-batch has committed."""
-        found = re.search(r"broker 1 at (\S+)", message)
-        assert found is not None, message
+        found = re.search(r"broker 1 at (\S+)", output)
+        assert found is not None, output
         admin = AdminClient({"bootstrap.servers": found[1]})
         deadline, responses = time.monotonic() + TIMEOUT_S, 0
         while responses < 2:
-            assert time.monotonic() < deadline, message
+            assert time.monotonic() < deadline, output
             with contextlib.suppress(KafkaException):  # the job has not begun yet
                 responses += bool(admin.list_topics(timeout=60).brokers)
 

@@ -125,7 +125,7 @@ class WaitingSides:
                     each.side.response(step, self._walk.groups) for each in (self._ours, self._real)
                 )
                 assert ours == theirs, what
-                self._walk.observe(place, step, theirs)
+                self._walk.observe_at(place, step, theirs)
                 yield step, theirs
             yield from self._responses(what, is_first)
         self._ours.close()
@@ -168,7 +168,7 @@ class WaitingSides:
             for place, theirs in sorted(come.items()):
                 step, ours = self._ours.come.pop(place)
                 assert ours == theirs, f"{what}: {place} {step}\n  ours  {ours}\n  kafka {theirs}"
-                self._walk.observe(place, step, theirs)
+                self._walk.observe_at(place, step, theirs)
                 yield step, theirs
 
     def _quiet(self, what: str, is_first: bool) -> Quiet:

@@ -190,8 +190,8 @@ def test_others_read_our_producers_records(bootstrap: str) -> None:
             assert producer.partitions_of(topic, 30_000) == PARTITIONS
             for value, partition in sent.items():
                 producer.send(topic, ProducerRecord(value, value, START), partition)
-            reported = producer.flush(30_000)
-            assert [type(event) for event in reported] == [RecordAcked] * len(sent)
+            events = producer.flush(30_000)
+            assert [type(event) for event in events] == [RecordAcked] * len(sent)
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": bootstrap, "group.id": topic, "auto.offset.reset": "earliest"}
     )

@@ -47,8 +47,8 @@ CLIENTS = ("idempotent", "transactional", *CONSUMERS)
 TRANSACTIONAL = ("transactional",)
 
 
-def of(clients: tuple[str, ...], *message: str) -> list[str]:
-    return [f"{client} {each}" for client in clients for each in message]
+def of(clients: tuple[str, ...], *apis: str) -> list[str]:
+    return [f"{client} {each}" for client in clients for each in apis]
 
 
 NAMES = [

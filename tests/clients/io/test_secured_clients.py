@@ -181,8 +181,8 @@ def test_a_session_is_reauthenticated_on_the_same_connection(tmp_path: Path) -> 
         with Producer(kafka, ProducerConfig()) as producer:
             for number in range(35):
                 producer.send("long", ProducerRecord(None, b"%d" % number), 0)
-                reported = producer.flush(5_000)
-                assert [event.offset for event in reported] == [number]  # type: ignore[union-attr]
+                events = producer.flush(5_000)
+                assert [event.offset for event in events] == [number]  # type: ignore[union-attr]
                 time.sleep(0.1)
         assert short.connections() == before + 2  # to the address, then to the broker
 

@@ -131,19 +131,16 @@ def test_a_thread_reports_its_tasks_and_standby_lags() -> None:
     for _ in range(5):
         made.send("text", b"to be or not")
     made.run(3_000)
-    fields = {
+    found = {
         name: decode_subscription_info(thread.assignor.user_data("stream")).offset_sums
         for name, thread in made.threads.items()
     }
     for name, thread in made.threads.items():
-        assert {t for t, reported in fields[name].items() if reported == ACTIVE} == set(
+        assert {t for t, reported in found[name].items() if reported == ACTIVE} == set(
             thread.running
         )
     copies = {
-        t: reported
-        for each in fields.values()
-        for t, reported in each.items()
-        if reported != ACTIVE
+        t: reported for each in found.values() for t, reported in each.items() if reported != ACTIVE
     }
     assert set(copies) == {TaskId(1, 0), TaskId(1, 1)}
     assert sum(copies.values()) == 20

@@ -39,7 +39,7 @@ def test_machine_gets_facts_beyond_the_header(
 
 def refused(batch: bytes, error: int, **why: Any) -> tuple[dict[int, str], str | None]:
     """Return the errors of single records by index, and of the batch."""
-    reported = {
+    fields = {
         "topic": "t",
         "isCompacted": False,
         "takesAppendTime": False,
@@ -50,12 +50,12 @@ def refused(batch: bytes, error: int, **why: Any) -> tuple[dict[int, str], str |
     }
     response: dict[str, Any] = {"index": 0, "errorCode": error, "recordErrors": []}
     response["errorMessage"] = None
-    refused_records.add_errors(response, reported | why, batch)
+    refused_records.add_errors(response, fields | why, batch)
     json.dumps(response)
-    fields = {
+    found = {
         each["batchIndex"]: each["batchIndexErrorMessage"] for each in response["recordErrors"]
     }
-    return fields, response["errorMessage"]
+    return found, response["errorMessage"]
 
 
 def test_records_without_key_are_listed_and_three_are_in_the_text() -> None:

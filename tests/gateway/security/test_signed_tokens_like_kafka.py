@@ -236,9 +236,9 @@ def recorded_by_kafka(home: Path, jwks: JwksServer) -> dict[str, list[object]]:
     """Play all scenarios against a real broker, including a new key."""
     clock = MachineClock()
     with real_broker(home, jwks) as address:
-        given = transcripts(address, SCENARIOS, clock)
+        found = transcripts(address, SCENARIOS, clock)
         fetch_new_key(jwks, address, clock)
-        return given
+        return found
 
 
 @pytest.fixture(scope="module")

@@ -70,9 +70,9 @@ def test_page_loads_nothing_and_has_all_findings(name: str) -> None:
     assert not re.search(r"@import|url\(", page.STYLE)
     assert "prefers-color-scheme: dark" in page.STYLE
     assert 'name="viewport" content="width=device-width' in text
-    given = " ".join(elements.texts["span"] + elements.texts["summary"])
+    output = " ".join(elements.texts["span"] + elements.texts["summary"])
     for each in whole(name).findings:
-        assert each.what in given
+        assert each.what in output
     places = elements.texts["td"]
     assert {e.place for f in whole(name).findings for e in f.evidence[:50]} <= {*places}
 

@@ -113,13 +113,13 @@ def test_every_other_error_is_reported(error: Error, severity: Severity) -> None
 @pytest.mark.parametrize("name", ["raw_group_errors", "raw_produce_errors", "raw_fetch_errors"])
 def test_each_response_with_an_error_is_in_a_finding(name: str) -> None:
     audited = whole(name)
-    fields = {line.place for each in audited.findings for line in each.evidence if each.code}
-    fields |= {line.place for each in refusals.others(audited.history) for line in each.evidence}
+    reported = {line.place for each in audited.findings for line in each.evidence if each.code}
+    reported |= {line.place for each in refusals.others(audited.history) for line in each.evidence}
     missing = [
         (each.line.place, code)
         for each in audited.history.recording.exchanges
         for code in bodies.errors(each.response)
-        if each.line.place not in fields and code not in ORDINARY
+        if each.line.place not in reported and code not in ORDINARY
     ]
     assert missing == []
 

@@ -31,8 +31,8 @@ def reasons(story: list[TimelineEntry], code: int) -> list[str]:
 
 
 def test_each_rebalance_has_a_cause() -> None:
-    given = notes(explained("classic_rebalance_range").story())
-    begun = [each.partition(" (")[0] for each in given if "begins" in each]
+    found = notes(explained("classic_rebalance_range").story())
+    begun = [each.partition(" (")[0] for each in found if "begins" in each]
     assert begun == [
         "generation 1 begins, by this request",
         "generation 2 begins, by this request",
@@ -75,10 +75,10 @@ def test_old_generation_is_explained_by_the_new_one() -> None:
 
 
 def test_members_of_the_new_protocol_have_epochs() -> None:
-    given = notes(explained("consumer_protocol").story())
-    assert any("joins in epoch 2" in each for each in given)
-    assert any("comes from epoch 2 to 3" in each for each in given)
-    assert sum("has left" in each for each in given) == 2
+    found = notes(explained("consumer_protocol").story())
+    assert any("joins in epoch 2" in each for each in found)
+    assert any("comes from epoch 2 to 3" in each for each in found)
+    assert sum("has left" in each for each in found) == 2
 
 
 class History:

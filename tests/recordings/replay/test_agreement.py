@@ -110,8 +110,8 @@ def test_the_documentation_counts_the_freedoms_as_the_table_does() -> None:
     measured_ones = json.loads(TABLE.read_text(encoding="utf-8"))[TOGETHER]["freedoms"]
     text = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.count(" | ") == 2]
-    fields = {row[0]: int(row[1]) for row in rows if row[0] in set(Freedom)}
-    assert fields == {freedom: measured_ones.get(freedom, 0) for freedom in Freedom}
+    found = {row[0]: int(row[1]) for row in rows if row[0] in set(Freedom)}
+    assert found == {freedom: measured_ones.get(freedom, 0) for freedom in Freedom}
 
 
 def test_apis_independent_of_missing_data_agree() -> None:

@@ -25,9 +25,9 @@ def keys(bench: GroupBench) -> set[str]:
 
 def test_example_1_first_member_waits_for_the_initial_delay() -> None:
     bench = GroupBench()
-    requested = bench.response(bench.join(client="app"))
-    assert (requested["errorCode"], requested["generationId"]) == (79, -1)
-    member = requested["memberId"]
+    response = bench.response(bench.join(client="app"))
+    assert (response["errorCode"], response["generationId"]) == (79, -1)
+    member = response["memberId"]
     assert member.startswith("app-")
     join = bench.join(member)
     assert bench.after(DELAY - 1).waits(join)

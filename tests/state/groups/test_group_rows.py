@@ -254,12 +254,12 @@ def test_kafkas_classes_read_each_row_and_write_the_same_bytes() -> None:
     for row, each in zip(older, read[len(rows) :], strict=True):
         assert_is_read_as_by_kafka(row, each)
     del read[len(rows) :]
-    given = [(each.kind, each.value) for each in read if each.value is not None]
-    first = dict(reversed(given))
+    found = [(each.kind, each.value) for each in read if each.value is not None]
+    first = dict(reversed(found))
     assert first["ConsumerGroupMemberMetadataKey"]["subscribedTopicRegex"] == "b.*"
     member = first["StreamsGroupMemberMetadataKey"]
     assert (member["userEndpoint"]["port"], len(member["clientTags"])) == (40_000, 2)
-    deleting = [value["deletingTopics"] for _, value in given if "deletingTopics" in value]
+    deleting = [value["deletingTopics"] for _, value in found if "deletingTopics" in value]
     names = [topic["topicName"] for each in deleting for topic in each]
     assert names == ["bar", "foo"], "one by a request, the other with its group"
     assert first["ShareGroupCurrentMemberAssignmentKey"]["memberEpoch"] == 2

@@ -138,5 +138,5 @@ def test_requested_broker_checks_permissions() -> None:
         for topics in (None, ["b", "a"]):
             denied, group = cluster.fetch(broker, 9, ["g", "h"], topics, principal=ALICE)["groups"]
             assert denied["errorCode"] == 30
-            fields = {t["name"]: t["partitions"][0]["errorCode"] for t in group["topics"]}
-            assert fields == ({"a": 0} if topics is None else {"a": 0, "b": 29})
+            reported = {t["name"]: t["partitions"][0]["errorCode"] for t in group["topics"]}
+            assert reported == ({"a": 0} if topics is None else {"a": 0, "b": 29})

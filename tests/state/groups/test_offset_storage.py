@@ -199,9 +199,9 @@ def test_deletions_that_do_not_reach_zookeeper_time_out() -> None:
     assert store.delete(0, id="offset") is None
     assert store.delete_group(id="group") is None
     store.tick(3_000)
-    fields = {name: store.responses[name]["response"] for name in ("offset", "group")}
-    assert fields["offset"]["errorCode"] == 15
-    assert fields["group"]["results"] == [{"groupId": "g", "errorCode": 15}]
+    found = {name: store.responses[name]["response"] for name in ("offset", "group")}
+    assert found["offset"]["errorCode"] == 15
+    assert found["group"]["results"] == [{"groupId": "g", "errorCode": 15}]
 
 
 STEPS = st.one_of(
@@ -238,9 +238,9 @@ def test_request_stays_pending_while_zookeeper_is_unreachable() -> None:
     assert store.commit(store.other, 5, id="commit") is None
     assert store.offset(store.other, id="fetch") is None
     store.tick(5_000)
-    fields = {name: store.responses[name]["response"] for name in ("commit", "fetch")}
-    assert fields["commit"]["topics"][0]["partitions"][0]["errorCode"] == 15
-    assert fields["fetch"]["groups"][0]["errorCode"] == 15
+    found = {name: store.responses[name]["response"] for name in ("commit", "fetch")}
+    assert found["commit"]["topics"][0]["partitions"][0]["errorCode"] == 15
+    assert found["fetch"]["groups"][0]["errorCode"] == 15
 
 
 def test_errors_of_the_broker_itself_come_first() -> None:

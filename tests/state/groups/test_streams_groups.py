@@ -64,9 +64,9 @@ def test_task_is_revoked_before_it_is_reassigned() -> None:
     bench.join("a")
     joined = bench.later("b", 0, **_join("b"))
     assert (joined["memberEpoch"], tasks(joined["activeTasks"])) == (3, [])
-    requested = bench.beat("a", 2)
-    kept = tasks(requested["activeTasks"])
-    assert (requested["memberEpoch"], len(kept)) == (2, 2)
+    response = bench.beat("a", 2)
+    kept = tasks(response["activeTasks"])
+    assert (response["memberEpoch"], len(kept)) == (2, 2)
     assert tasks(bench.beat("b", 3)["activeTasks"]) == [], "a has not revoked them yet"
     assert bench.beat("a", 2, **has(ALL))["memberEpoch"] == 2, "still not"
     assert bench.beat("a", 2, **has(kept))["memberEpoch"] == 3

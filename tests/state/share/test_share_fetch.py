@@ -238,9 +238,9 @@ def test_session_of_an_idle_connection_is_replaced(idle_ms: str, response: objec
     bench = Shared(given=given)
     assert bench.fetch("a") == [(0, 2, 1)]
     bench.now += 600_001
-    requested = bench.share("b", 0)
+    result = bench.share("b", 0)
     bench.tick(1)
-    assert got(requested if requested is not None else completed(bench)[-1]["response"]) == response
+    assert got(result if result is not None else completed(bench)[-1]["response"]) == response
     assert check.check(bench.cell) == []
 
 

@@ -117,10 +117,10 @@ def test_a_cells_rows_meet_the_suites_and_a_planted_row_does_not() -> None:
             assert checked.against == [], kind
     topics.add(RESPONSES, response("nobody's", 9))
     topics.add(RECORDS, topics.rows[RECORDS][-1]._replace(id="twice"))
-    fields = {kind: check_rows(3, kind, found, None) for kind, found in rows.look().items()}
-    assert fields["requests"].against == []
-    assert fields["responses"].against == [
+    reported = {kind: check_rows(3, kind, found, None) for kind, found in rows.look().items()}
+    assert reported["requests"].against == []
+    assert reported["responses"].against == [
         "responses: expect_column_values_to_be_in_set requests: 1 row, such as 0"
     ]
-    assert "expect_column_values_to_be_in_set offsetGap" in fields["records"].against[0]
-    assert checks.text_of(fields["records"].checked.findings[0]) in fields["records"].against[0]
+    assert "expect_column_values_to_be_in_set offsetGap" in reported["records"].against[0]
+    assert checks.text_of(reported["records"].checked.findings[0]) in reported["records"].against[0]

@@ -52,12 +52,12 @@ def kept() -> RunEvidence:
         MEMBERS[0].name: read,
         PROCESSORS[0].name: [f"copied {line.split()[-1]}" for line in read],
     }
-    fields = {name: list(statements(each)) for name, each in lines.items()}
+    reported = {name: list(statements(each)) for name, each in lines.items()}
     return RunEvidence(
         topic=TOPIC,
         count=COUNT,
         roles=ROLES,
-        statements=fields,
+        statements=reported,
         exchanges=[commit_of_partition_0(len(logs[place(0)]))],
         logs=logs,
         committed=committed,
