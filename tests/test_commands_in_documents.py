@@ -140,7 +140,6 @@ TYPED = {
 }
 """Typed commands by page."""
 
-RUN_ONCE = "brokertwin run --available-now --event-time recorded"
 PASSWORD = "wonder land\n"
 ENTERED = {"brokertwin credentials add": PASSWORD * 2}
 

@@ -19,11 +19,28 @@ COMMITS, FETCHES = (2, 5, 6, 7, 8, 9, 9, 10, 10), (1, 2, 5, 6, 7, 8, 9, 9, 10, 1
 TOO_LONG = "y" * 4097
 
 
-class Walk:
+class RandomWalk:
+    """Random choices of a walk.
+
+    Args:
+        seed: makes the walk repeatable.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._chance = Random(seed)
+
+    def _is(self, probability: float) -> bool:
+        return self._chance.random() < probability
+
+    def _one(self, *of: Any) -> Any:
+        return self._chance.choice(of)
+
+
+class Walk(RandomWalk):
     """Requests of one walk, whose groups' names begin with its own."""
 
     def __init__(self, seed: int, name: str) -> None:
-        self._chance = Random(seed)
+        super().__init__(seed)
         self.groups = [f"{name}-a", f"{name}-b"]
         self._nobody = f"{name}-nobody"
         self._epochs: dict[tuple[str, str], int] = {}
@@ -55,12 +72,6 @@ class Walk:
             self._dynamic.add(place)
         if response["assignment"] is not None:
             self._owned[place] = response["assignment"]["topicPartitions"]
-
-    def _is(self, probability: float) -> bool:
-        return self._chance.random() < probability
-
-    def _one(self, *of: Any) -> Any:
-        return self._chance.choice(of)
 
     def _beat(self, group: str) -> Step:
         member, version = self._one(*MEMBERS), self._one(0, 1, 1, 1)

@@ -5,11 +5,9 @@ heartbeats in their epochs, fetch in their sessions, and acknowledge their recor
 written before the walk; released ones are delivered again.
 """
 
-from random import Random
-from typing import Any
-
 from tests.support import wire
 from tests.support.goldens import WRITTEN_MS
+from tests.support.group_walks import RandomWalk
 from tests.support.walk_sides import MISSING, Body, Step
 
 TOPICS = {"taken": 2, "given": 1}
@@ -29,11 +27,11 @@ PLACES: list[Place] = [(name, each) for name, count in TOPICS.items() for each i
 GAP, ACCEPT, RELEASE, REJECT, RENEW = 0, 1, 2, 3, 4
 
 
-class ShareWalk:
+class ShareWalk(RandomWalk):
     """Requests of one walk, whose group has its own name."""
 
     def __init__(self, seed: int, name: str) -> None:
-        self._chance = Random(seed)
+        super().__init__(seed)
         self.group, self._nobody = name, f"{name}-nobody"
         self._place: Place = self._one(*PLACES)
         self._epochs: dict[str, int] = {}
@@ -115,12 +113,6 @@ class ShareWalk:
                     (each["firstOffset"], each["lastOffset"])
                     for each in partition.get("acquiredRecords") or []
                 )
-
-    def _is(self, probability: float) -> bool:
-        return self._chance.random() < probability
-
-    def _one(self, *of: Any) -> Any:
-        return self._chance.choice(of)
 
     def _beat(self) -> Step:
         member = self._one(*MEMBERS)

@@ -9,9 +9,7 @@ Kafka shows the new topic metadata only after the next write to the group's part
 `__consumer_offsets`, which may be of another group.
 """
 
-from random import Random
-from typing import Any
-
+from tests.support.group_walks import RandomWalk
 from tests.support.streams_groups import NO_TASKS, internal, part, topology
 from tests.support.walk_sides import Body, Step
 
@@ -30,11 +28,11 @@ SETTINGS = {
 """Members of the groups get their tasks at once."""
 
 
-class StreamsWalk:
+class StreamsWalk(RandomWalk):
     """Requests of one walk, whose group and topics have its own name."""
 
     def __init__(self, seed: int, name: str) -> None:
-        self._chance = Random(seed)
+        super().__init__(seed)
         self.group, self._nobody = name, f"{name}-nobody"
         self.topic = f"{name}-source"
         self._repartition, self._changelog = f"{name}-repartition", f"{name}-changelog"
@@ -114,12 +112,6 @@ class StreamsWalk:
             self._endpoint_epochs[member] = response["endpointInformationEpoch"]
         if response["activeTasks"] is not None:
             self._owned[member] = {name: response[name] for name in NO_TASKS}
-
-    def _is(self, probability: float) -> bool:
-        return self._chance.random() < probability
-
-    def _one(self, *of: Any) -> Any:
-        return self._chance.choice(of)
 
     def _beat(self) -> Step:
         member = self._one(*MEMBERS)

@@ -56,11 +56,6 @@ def gateway() -> Iterator[str]:
         yield running.bootstrap
 
 
-@pytest.fixture(params=["gateway", pytest.param("kafka", marks=pytest.mark.kafka)])
-def bootstrap(request: pytest.FixtureRequest) -> str:
-    return str(request.getfixturevalue(request.param))
-
-
 def topic_at(bootstrap: str, name: str) -> str:
     """A topic whose name begins so; no try before had it."""
     unique = f"{name}-{time.time_ns()}"

@@ -44,11 +44,6 @@ def gateway() -> Iterator[str]:
         yield running.bootstrap
 
 
-@pytest.fixture(params=["gateway", pytest.param("kafka", marks=pytest.mark.kafka)])
-def bootstrap(request: pytest.FixtureRequest) -> str:
-    return str(request.getfixturevalue(request.param))
-
-
 def topic_of(bootstrap: str, configs: dict[str, str]) -> str:
     """A topic, and a share group of the same name with some settings."""
     made = f"shared-{time.time_ns()}"

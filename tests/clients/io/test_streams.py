@@ -46,11 +46,6 @@ def gateway() -> Iterator[str]:
         yield running.bootstrap
 
 
-@pytest.fixture(params=["gateway", pytest.param("kafka", marks=pytest.mark.kafka)])
-def bootstrap(request: pytest.FixtureRequest) -> str:
-    return str(request.getfixturevalue(request.param))
-
-
 def prepared(bootstrap: str, topology: Topology, counts: dict[str, int]) -> StreamsConfig:
     """The topics, and the settings of a new application."""
     application_id = f"app{next(NUMBERS)}-{time.time_ns()}"

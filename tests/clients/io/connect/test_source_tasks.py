@@ -25,11 +25,6 @@ def gateway() -> Iterator[str]:
         yield running.bootstrap
 
 
-@pytest.fixture(params=["gateway", pytest.param("kafka", marks=pytest.mark.kafka)])
-def bootstrap(request: pytest.FixtureRequest) -> str:
-    return str(request.getfixturevalue(request.param))
-
-
 @pytest.fixture
 def copy(bootstrap: str, tmp_path: Path) -> Copy:
     made = Copy(bootstrap, tmp_path, topic_at(bootstrap, f"copied-{next(NUMBERS)}"))
