@@ -20,7 +20,7 @@ REQUESTED = {4: 9, 7: 20, 101: 22}
 """How many exchanges each broker had."""
 
 SLOW = ("--time-tolerance", "3")
-"""The brokers had just started: their answers say themselves that they were slow."""
+"""The brokers had just started: their responses say themselves that they were slow."""
 
 
 def test_it_is_ingested_and_replayed_with_its_brokers(empty_directory: Path) -> None:

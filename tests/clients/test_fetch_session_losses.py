@@ -1,7 +1,7 @@
-"""Property: client and broker come back to the same session however requests and answers get lost.
+"""Property: client and broker return to the same session after any lost requests and responses.
 
-A client fetches from a real cell through a network that loses requests, loses answers, and delivers
-a request only after the next one; other clients come and take all slots of the session cache.
+A client fetches from a real cell through a network that loses requests and responses, and delivers
+a request only after the next one. Other clients take all slots of the session cache.
 """
 
 from collections import Counter
@@ -118,7 +118,7 @@ class Lossy:
         return verdict
 
     def send(self, body: dict[str, Any], version: int, poll: Poll) -> dict[str, Any]:
-        """The answer, which may have to wait for records, or for its time."""
+        """The response, which may have to wait for records, or for its time."""
         event_id = self.bench.send("FETCH", version, body)
         if event_id not in self.bench.responses and poll is Poll.UNTIL_RECORDS:
             self.append(next(iter(self.client.wanted)))

@@ -34,7 +34,7 @@ def test_the_nine_steps_of_the_seed() -> None:
     assert client.handler.next_metadata == INITIAL == (0, 0)
     body, version = client.next_request()
     assert (body["sessionId"], body["sessionEpoch"]) == (0, 0)
-    # 2 the broker takes it as full: every partition is in the answer
+    # 2 the broker takes it as full: every partition is in the response
     response = bench.request("FETCH", version, body)
     assert [len(topic["partitions"]) for topic in response["responses"]] == [2]
     # 3 it has made a session with epoch 1 and caches it

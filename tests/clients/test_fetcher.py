@@ -38,7 +38,7 @@ def reader(**settings: Any) -> tuple[Fetcher, SubscriptionState]:
 
 
 def respond(fetcher: Fetcher, session: int, *offsets: int, code: int = 0) -> None:
-    """t-0 is answered with these records, or an error; t-1, in a full answer, with nothing."""
+    """t-0 is answered with these records, or an error; t-1, in a full response, with nothing."""
     parts = [FetchResponsePartitionData(partition_index=0, error_code=code)]
     if fetcher._sessions[1].next_metadata.is_full:
         parts.append(FetchResponsePartitionData(partition_index=1))

@@ -1,4 +1,4 @@
-"""The producer as its caller sees it: requests, answers, events."""
+"""The producer as its caller sees it: requests, responses, events."""
 
 import pytest
 

@@ -208,7 +208,7 @@ UNANSWERED = [
     (Step.CUT, 1),
     (Step.WAIT, 3),
 ]
-"""Six records are sent and written one by one; of the answers none arrives."""
+"""Six records are sent and written one by one; of the responses none arrives."""
 
 WRITTEN_BEHIND_A_REFUSAL = [
     *GETS_ITS_ID,

@@ -115,7 +115,7 @@ def test_the_two_messages_of_the_seed() -> None:
     assert (names(actions[0].sent), actions[0].node.id) == (["test"], -1)
     # 15.449 it is under way
     assert producer.poll(producer.sender(15_448), 15_449) == ([], IN_FLIGHT, 30_000)
-    # 15.628 [4] the answer: version 2, three partitions on node 0, the user goes on
+    # 15.628 [4] the response: version 2, three partitions on node 0, the user goes on
     producer.respond_with_metadata(actions[0].sent, -1, 15_467)
     assert metadata.update_version == 2
     assert list(metadata.snapshot.nodes) == [0]
@@ -143,7 +143,7 @@ def test_the_two_messages_of_the_seed() -> None:
     turn = producer.sender(15_720)
     assert turn.nodes == []
     assert producer.poll(turn, 15_720) == ([], 299_747, 30_000)
-    # 15.740 [9] the answer, with base offset 11
+    # 15.740 [9] the response, with base offset 11
     assert producer.produce(sent) == 11
     client.on_response(0, request_id=1)
     assert producer.poll(producer.sender(15_741), 15_741) == ([], 299_726, 30_000)
@@ -183,6 +183,6 @@ def test_differences_from_todays_protocol() -> None:
     assert (names(sent), sent.is_partial) == (["test"], True)
     producer.respond_with_metadata(sent, 0, 15_467)
     assert wait.resume(15_467) == MetadataKnown(partition_count=3, waited_ms=358)
-    # a partial answer does not restart the 300 s
+    # a partial response does not restart the 300 s
     assert producer.poll(producer.sender(15_628), 15_628).metadata_timeout_ms == 289_472
     assert metadata.last_seen_leader_epochs.get(M1) == 0

@@ -28,7 +28,7 @@ from tests.support.patience import PATIENCE_S, wait_until
 
 Fault = Callable[[Stand], None]
 STOPPED_S = RESPONSE_TIMEOUT_S + 4
-"""SIGSTOP of job and gateway: longer than the gateway waits for an answer."""
+"""SIGSTOP of job and gateway: longer than the gateway waits for a response."""
 
 KAFKA_STOPPED_S = 130
 """Longer than Spark's producer waits to deliver a row (`delivery.timeout.ms`), the longest of all
@@ -62,7 +62,7 @@ class Case(NamedTuple):
         max_bytes: the same of `max_bytes_per_trigger`.
         delay_s: how much later each packet to the broker, and from it, comes, all the time.
         on_cluster: whether the job runs on a standalone cluster of Spark.
-        answer_timeout_s: how long the gateway waits for an answer.
+        response_timeout_s: how long the gateway waits for a response.
         is_borne: whether job and gateway have to go on without a new start.
         others: how many further clusters the job holds, each a group of its micro-batches.
         dies_in_one_of: a Python worker dies in one of this number of groups; 0 for none.

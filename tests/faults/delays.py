@@ -99,7 +99,7 @@ class RelayedKafka(EmbeddedKafka):
         settings: Mapping[str, str] | None = None,
         report: Callable[[str], None] = lambda _: None,
     ) -> str:
-        """As ever, and gives back the relay's address."""
+        """As ever, and returns the relay's address."""
         super().start(settings, report)
         return f"{HOST}:{self._relay.port}"
 

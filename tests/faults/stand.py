@@ -40,7 +40,7 @@ class Stand:
         report: called with messages about events.
         of_gateway: further variables of the gateway.
         cluster: of Spark, where the job is to run; without it the job is local.
-        answer_timeout_s: how long the gateway waits for an answer.
+        response_timeout_s: how long the gateway waits for a response.
         of_broker: settings of the brokers of the job, by Kafka's names.
         clusters: that the job holds; the gateway and its clients are the first one's.
         environment: further variables of the job.

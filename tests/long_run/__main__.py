@@ -29,7 +29,7 @@ PATIENT = {
     "group.consumer.heartbeat.interval.ms": "10000",
     "group.consumer.session.timeout.ms": "60000",
 }
-"""Well above what an answer of a busy job takes, else members of librdkafka are fenced for ever."""
+"""Well above the response times of a busy job; otherwise members of librdkafka stay fenced."""
 
 
 def main() -> int:

@@ -46,7 +46,7 @@ IDS = 4
 
 TRANSACTION = {"transaction.timeout.ms": 180_000}
 TIMED_OUT = "Request in flight"
-"""What librdkafka logs where a request has no answer in time."""
+"""What librdkafka logs where a request has no response in time."""
 OF_BROKER = ("session.timeout.ms", "heartbeat.interval.ms")
 """Settings that members of a consumer group (KIP-848) receive from their coordinator."""
 

@@ -114,7 +114,7 @@ def call_all(
 def call_ours(
     real: Any, ours: Any, bootstraps: Sequence[str], steps: Sequence[Call | Act], track: Track
 ) -> Iterator[Found]:
-    """Make the calls on our side; the real one's answers are recorded on a track."""
+    """Make the calls on our side; the real one's responses are recorded on a track."""
     requests = [plain(each) for each in steps]  # kafka-python alters some when it is called
 
     def recorded(number: int, step: Call) -> Any:

@@ -9,7 +9,7 @@ The applications of `stalled` consumers do not poll.
 
 Each client has a connection to each node; `cut` closes one and drops its data: pending requests are
 never handled, responses in flight are lost. `is_down` brokers take no connection; while a network
-`is_mute` no answer comes.
+`is_mute` no response comes.
 """
 
 import random

@@ -23,7 +23,7 @@ class ConsumerBench(Bench):
         self.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": [GROUP]})
 
     def beat(self, member: str, epoch: int, version: int = 1, **fields: Any) -> Any:
-        """The answer to a heartbeat; `fields` by Kafka's names, `owned` is by topic name."""
+        """The response to a heartbeat; `fields` by Kafka's names, `owned` is by topic name."""
         event = {key: fields.pop(key) for key in ("principal", "broker") if key in fields}
         if "owned" in fields:
             fields["topicPartitions"] = self.places(fields.pop("owned"))
@@ -31,7 +31,7 @@ class ConsumerBench(Bench):
         return self.request("CONSUMER_GROUP_HEARTBEAT", version, body, **event)
 
     def join(self, member: str, *topics: str, **fields: Any) -> Any:
-        """The answer to a join."""
+        """The response to a join."""
         given = {
             "rebalanceTimeoutMs": TIMEOUT_MS,
             "subscribedTopicNames": list(topics or ("foo",)),
@@ -44,7 +44,7 @@ class ConsumerBench(Bench):
         return [{"topicId": self.ids[name], "partitions": owned[name]} for name in owned]
 
     def reported(self, response: Any) -> dict[str, list[int]] | None:
-        """The assignment in an answer, by topic name; None where there is none."""
+        """The assignment in a response, by topic name; None where there is none."""
         if response["assignment"] is None:
             return None
         names = {topic_id: name for name, topic_id in self.ids.items()}
@@ -100,7 +100,7 @@ class Consumer:
         self.owned: dict[str, list[int]] = {}
 
     def beat(self) -> int:
-        """Sends a heartbeat; the error in its answer."""
+        """Sends a heartbeat; the error in its response."""
         if self.epoch == 0:
             response = self._bench.join(self.member, *self.topics, **self._fields)
         else:

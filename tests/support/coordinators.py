@@ -77,7 +77,7 @@ class Coordinators:
         return self.bench.send(api, version, body, broker=broker, id=f"asked-{self._count}")
 
     def response(self, event_id: str | None) -> Any:
-        """The answer to a request, None while there is none, or where the connection was lost."""
+        """The response to a request, None while there is none, or where the connection was lost."""
         document = self.bench.responses.get(event_id or "")
         return document["response"] if document is not None else None
 
@@ -111,7 +111,7 @@ class Coordinators:
         return offset
 
     def init(self) -> dict[str, Any] | None:
-        """The answer to InitProducerId of the transactional id."""
+        """The response to InitProducerId of the transactional id."""
         body = {"transactionalId": "t", "transactionTimeoutMs": 60_000}
         response = self.send("INIT_PRODUCER_ID", 4, body, self.coordinator(TRANSACTIONS))
         found: dict[str, Any] | None = self.response(response)
@@ -149,7 +149,7 @@ class Coordinators:
 
 
 def error_of_commit(response: Any) -> int | None:
-    """The error of the only partition in an answer to a commit."""
+    """The error of the only partition in a response to a commit."""
     if response is None:
         return None
     return int(response["topics"][0]["partitions"][0]["errorCode"])

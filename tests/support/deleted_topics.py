@@ -13,7 +13,7 @@ Responses = list[tuple[str, Any]]
 
 
 def errors(response: Any) -> set[int]:
-    """All errors of an answer."""
+    """All errors of a response."""
     if isinstance(response, list):
         return set().union(*map(errors, response))
     if not isinstance(response, dict):
@@ -37,7 +37,7 @@ class Requests:
         self.groups = []
 
     def call(self, what: str, api: str, version: int, body: Body) -> Body:
-        """Notes an answer, and gives it back."""
+        """Notes a response, and gives it back."""
         response = self.quietly(api, version, body)
         self.note(f"{what}: {api}", response)
         return response

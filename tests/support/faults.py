@@ -47,7 +47,7 @@ class Fault(NamedTuple):
 
 
 def changed_responses(change: Callable[[Any], None]) -> Plant:
-    """Changes every answer, in place."""
+    """Changes every response, in place."""
 
     def change_response(decision: Decision) -> Decision:
         if decision.response is not None:

@@ -51,7 +51,7 @@ class FetchClient:
         return msgspec.to_builtins(body), version
 
     def take(self, reply: dict[str, Any], version: int) -> ResponseCheck:
-        """Takes an answer: where it counts, moves on past the batches in it."""
+        """Takes a response: where it counts, moves on past the batches in it."""
         response = msgspec.convert(reply, FetchResponse)
         names = dict(self.handler.session_topic_names)
         verdict = self.handler.handle_response(response, version)
@@ -75,7 +75,7 @@ class FetchClient:
         self.wanted[partition] = msgspec.structs.replace(data, fetch_offset=offset)
 
     def exchange(self, **event: Any) -> ResponseCheck:
-        """One request and its answer, nothing lost."""
+        """One request and its response, nothing lost."""
         body, version = self.next_request()
         response = self.bench.request("FETCH", version, body, **event)
         assert response is not None, "the request waits"

@@ -1,4 +1,4 @@
-"""The clients of a told history: their knowledge, from the responses of a model cell.
+"""The clients of a generated history: their knowledge, from the responses of a model cell.
 
 They know where leaders and coordinators are, which member ids, generations, producer ids, epochs
 and sessions they were given, and which sequence comes next.

@@ -1,4 +1,4 @@
-"""The requests of consumer groups in a told history: those of members, and what else meets them.
+"""Requests of consumer groups in a generated history, and events that affect them.
 
 `consume` is one event; `form_consumer_group` an opening. Mistakes are mixed in: stale epochs,
 foreign instance ids, fields that do not fit.

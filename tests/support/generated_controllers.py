@@ -1,4 +1,4 @@
-"""What an administrator asks of the controller in a told history: leaders, replicas and brokers."""
+"""Requests to the controller in a generated history: leaders, replicas and brokers."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What no client asks for in a told history: time passes, leaders move, brokers stop."""
+"""Events without a request in a generated history: time passes, leaders move, brokers stop."""
 
 from itertools import product
 from typing import Any

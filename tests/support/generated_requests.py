@@ -1,4 +1,4 @@
-"""The requests of a told history: how often each comes, and how it comes to be right or wrong.
+"""The requests of a generated history: how often each comes, and how it comes to be right or wrong.
 
 Each function tells one request, or the few of an opening, by the choices that it is given. The
 names and ids come from small sets, so that events meet.

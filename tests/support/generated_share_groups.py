@@ -1,4 +1,4 @@
-"""The requests of share groups in a told history: those of members, and of brokers about them."""
+"""Requests of share groups in a generated history: of members, and of brokers about them."""
 
 from typing import Any
 

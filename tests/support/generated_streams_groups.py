@@ -1,4 +1,4 @@
-"""The requests of streams groups in a told history: those of members, and what else meets them."""
+"""Requests of streams groups in a generated history, and events that affect them."""
 
 from typing import Any
 

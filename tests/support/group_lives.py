@@ -12,7 +12,7 @@ Body = dict[str, Any]
 
 
 def call(side: Side, api: str, version: int, **body: Any) -> Body:
-    """An answer without an error."""
+    """A response without an error."""
     response = side.response(Step(api, version, body), [body.get("groupId", "")])
     assert not response.get("errorCode"), (api, response)
     return response

@@ -1,7 +1,8 @@
 """Consumers of one group, its coordinator, and between them a network that loses and delays.
 
 A member has one connection, on which everything comes in order. When it is cut, some of the
-requests on it have reached the coordinator and are handled then, the others never; no answer comes.
+requests on it have reached the coordinator and are handled then. The others never are, and no
+response comes.
 Members crash, stop polling for a while, and new ones come. A schedule says what happens.
 
     net = GroupNetwork(config)
@@ -74,7 +75,7 @@ FAULTS = ("crashes", "lost requests", "lost answers", "handled after a cut", "mi
 
 
 class Response(NamedTuple):
-    """An answer on its way."""
+    """A response on its way."""
 
     sent: CoordinatorRequest
     body: dict[str, Any]
@@ -238,7 +239,7 @@ class GroupNetwork:
             self._collect()
 
     def _collect(self) -> None:
-        """Answers that the coordinator has given by now go on the wire."""
+        """Responses that the coordinator has given by now go on the wire."""
         for member in self.members:
             for event_id in [each for each in member.waiting if each in self.bench.responses]:
                 body = self.bench.responses[event_id]["response"]

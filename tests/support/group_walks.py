@@ -56,7 +56,7 @@ class Walk(RandomWalk):
         return kind(group)
 
     def observe(self, step: Step, response: Body) -> None:
-        """Learns from an answer."""
+        """Learn from a response."""
         if step.api != "CONSUMER_GROUP_HEARTBEAT":
             return
         place = (step.body["groupId"], step.body["memberId"])

@@ -104,7 +104,7 @@ class GroupBench(Bench):
         return int(response["topics"][0]["partitions"][0]["errorCode"])
 
     def response(self, request_id: str) -> dict[str, Any]:
-        """The answer to a request that has been answered."""
+        """The response to a request that has been answered."""
         found: dict[str, Any] = self.responses[request_id]["response"]
         return found
 

@@ -59,10 +59,10 @@ def json_from_java(
 def java_responses(
     golden: str, requests: Sequence[str], send: Callable[[Sequence[str]], Sequence[Any]]
 ) -> Iterator[Any]:
-    """Yield the answer of Kafka's classes to each question, from a golden or from Java.
+    """Yield the response of Kafka's classes to each request, from a golden or from Java.
 
-    The caller compares answer by answer: the first wrong one fails, before later questions that
-    depend on it differ from the recorded ones. The golden has a hash of each question.
+    The caller compares each response at once: the first wrong one fails, before later requests
+    that depend on it differ from the recorded ones. The golden has a hash of each request.
     """
     theirs = send(requests) if IS_LIVE else ()
     with tape(golden) as recording:

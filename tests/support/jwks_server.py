@@ -18,7 +18,7 @@ class JwksServer:
     Attributes:
         url: where.
         trusted: a PEM file with the authority of its certificate.
-        body: the answer; None for a failure.
+        body: the response; None for a failure.
         requested: the number of requests.
     """
 

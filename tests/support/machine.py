@@ -1,4 +1,4 @@
-"""A cell on the bench: requests in, answers out, without Spark and without Kafka.
+"""A cell on the bench: requests in, responses out, without Spark and without Kafka.
 
 bench = Bench(num_partitions=3)
 bench.topic("orders")
@@ -91,7 +91,7 @@ class Bench:
     def request(
         self, api: str | int, version: int, body: dict[str, Any] | None = None, **event: Any
     ) -> Any:
-        """The answer to a request, or None while it waits (and for acks 0).
+        """The response to a request, or None while it waits (and for acks 0).
 
         `event` overrides fields of the event, by Kafka's names. Raises RefusedError where it
         becomes a dead letter.

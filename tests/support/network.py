@@ -84,7 +84,7 @@ class Sent(NamedTuple):
 
 
 class Response(NamedTuple):
-    """An answer on its way."""
+    """A response on its way."""
 
     outgoing: SenderRequest
     body: dict[str, Any]
@@ -95,7 +95,7 @@ Message = TypeVar("Message", Sent, Response)
 
 
 class Wire:
-    """One connection: requests one way, answers the other."""
+    """One connection: requests one way, responses the other."""
 
     def __init__(self, node: int) -> None:
         self.node = node
@@ -222,7 +222,7 @@ class Network:
         return message
 
     def _repeat(self, number: int) -> None:
-        """The broker gets it twice in a row, and the client two answers."""
+        """The broker gets it twice in a row, and the client two responses."""
         if wire := self._wire(number, "requests"):
             request = self._next(wire.requests, number)
             self._handle(wire, request)
@@ -309,7 +309,7 @@ class Network:
         return Sent(outgoing, body, self.now)
 
     def _handle(self, wire: Wire, request: Sent) -> None:
-        """The broker handles a request; its answer sets out."""
+        """The broker handles a request; its response sets out."""
         number = request.outgoing.request_id
         self.injected["reorderings"] += number < self._newest.get(wire.node, 0)
         self._newest[wire.node] = max(number, self._newest.get(wire.node, 0))

@@ -1,9 +1,9 @@
-"""A producer whose answers are given by hand.
+"""A producer whose responses are given by hand.
 
 bench = ProducerBench()
 bench.ready()
 bench.send(); bench.send()
-bench.answer(0, Error.LEADER_NOT_AVAILABLE)
+bench.respond(0, Error.LEADER_NOT_AVAILABLE)
 """
 
 from typing import Any, NamedTuple

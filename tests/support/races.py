@@ -31,7 +31,7 @@ _KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 
 
 class TimedRequest(NamedTuple):
-    """A request: its name, when it arrives and how long its answer takes, in ms."""
+    """A request: its name, when it arrives and how long its response takes, in ms."""
 
     name: str
     api: str
@@ -89,8 +89,8 @@ def recorded(
 ) -> Recording:
     """The recording of requests that a broker handled in the order and at the times of `handled`.
 
-    A request that is not handled has the answer null, as a lost one. Topics are created at the last
-    of the brokers, all other requests go to broker 1.
+    A request that is not handled has the response null, like a lost one. Topics are created at the
+    last of the brokers; all other requests go to broker 1.
     """
     last_broker = brokers[-1]
     queries = merge([_exchange(one, None, last_broker) for one in requests])

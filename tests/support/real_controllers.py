@@ -59,7 +59,7 @@ class Both:
         return self._recording.response([api, version, body, is_controller], send)
 
     def controller(self, api: str, version: int, body: Body) -> Body:
-        """The answer of the controller, when there is one again."""
+        """The response of the controller, when there is one again."""
         responses: list[Body] = []
 
         def is_completed() -> bool:

@@ -130,7 +130,7 @@ class Replicas:
 
     @staticmethod
     def produce_on(bench: Bench, acks: int = -1, count: int = 1, **event: Any) -> Any:
-        """The answer of the partition, None while there is none."""
+        """The response of the partition, None while there is none."""
         timeout_ms = event.pop("timeout_ms", TIMEOUT_MS)
         batch = header(count, size=70 + count, crc=event.pop("crc", 0))
         body = produce_body(TOPIC, batch, acks=acks, timeoutMs=timeout_ms)
@@ -221,7 +221,7 @@ class Replicas:
         epoch: int = 0,
         leader_epoch: int = -1,
     ) -> Any:
-        """The answer to a request of a follower's; without an offset it names no partition."""
+        """The response to a request of a follower's; without an offset it names no partition."""
         body: dict[str, Any] = {"replicaId": replica, "maxWaitMs": 0, "minBytes": 1}
         body |= {"sessionId": session_id, "sessionEpoch": epoch}
         if offset is not None:

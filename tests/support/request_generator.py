@@ -1,4 +1,4 @@
-"""Who tells a history: its clients so far, and the choices that it is given."""
+"""Generator of the requests of a history, from its clients so far and random choices."""
 
 from typing import Any, NamedTuple
 
@@ -13,7 +13,12 @@ TRANSACTIONAL_IDS = ["t", "a/b"]
 
 
 class RequestGenerator(NamedTuple):
-    """Who tells, and by which choices."""
+    """Generates requests.
+
+    Attributes:
+        clients: the clients and the state of the cell so far.
+        choice: decides what is generated.
+    """
 
     clients: Clients
     choice: Choice

@@ -204,7 +204,7 @@ def bears(given: Token, before: str = "n,,", after: str = "") -> Step:
 
 
 def _versions(client: Talker) -> object:
-    """ApiVersions; of its answer what concerns SASL."""
+    """ApiVersions; of its response what concerns SASL."""
     software = {"clientSoftwareName": "tester", "clientSoftwareVersion": "1"}
     listed = client.call("API_VERSIONS", 3, software)["apiKeys"]
     return [each for each in listed if each["apiKey"] in (17, 18, 36)]

@@ -106,7 +106,7 @@ class OurCluster:
 
 
 class Caller:
-    """Calls a cluster's brokers, and keeps what answers say but for names and addresses."""
+    """Calls a cluster's brokers, and keeps what responses say but for names and addresses."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster

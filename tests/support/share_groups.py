@@ -20,7 +20,7 @@ class ShareBench(Bench):
     def beat(
         self, member: str, epoch: int, *topics: str, rack: str | None = None, **event: Any
     ) -> Any:
-        """The answer to a heartbeat."""
+        """The response to a heartbeat."""
         names = list(topics) or None
         body = {"groupId": GROUP, "memberId": member, "memberEpoch": epoch}
         body |= {"rackId": rack, "subscribedTopicNames": names}
@@ -32,7 +32,7 @@ class ShareBench(Bench):
         return self.beat(member, epoch, *topics)
 
     def reported(self, response: Any) -> dict[str, list[int]]:
-        """The assignment in an answer, by topic name."""
+        """The assignment in a response, by topic name."""
         names = {topic_id: name for name, topic_id in self.ids.items()}
         places = response["assignment"]["topicPartitions"]
         return {names[each["topicId"]]: sorted(each["partitions"]) for each in places}

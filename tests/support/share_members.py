@@ -18,7 +18,7 @@ class Shared(ShareBench):
         self.append("foo", header(3))
 
     def share(self, member: str, epoch: int, wait_ms: int = 0, *given: Any, **fields: Any) -> Any:
-        """The answer to a ShareFetch, None while it waits; `given` are acknowledgements.
+        """The response to a ShareFetch, None while it waits; `given` are acknowledgements.
 
         Each member has a connection of its name, unless `connection` has another one.
         """
@@ -84,7 +84,7 @@ def batch(first: int, last: int, *types: int) -> dict[str, Any]:
 
 
 def completed(bench: Shared) -> list[Any]:
-    """The answers to ShareFetches."""
+    """The responses to ShareFetches."""
     return [
         each for each in bench.responses.values() if each["requestHeader"]["requestApiKey"] == 78
     ]

@@ -71,7 +71,7 @@ class ShareWalk(RandomWalk):
         return Step("DESCRIBE_SHARE_GROUP_OFFSETS", 1, body)
 
     def is_closing(self, step: Step) -> bool:
-        """Whether a step ends a session: what its member has is given back after the answer."""
+        """Whether a step ends a session: what its member has is given back after the response."""
         return step.body.get("shareSessionEpoch") == -1
 
     def state(self) -> Step:
@@ -87,7 +87,7 @@ class ShareWalk(RandomWalk):
         return kind()
 
     def observe(self, step: Step, response: Body) -> None:
-        """Learns from an answer."""
+        """Learn from a response."""
         if step.body.get("groupId") != self.group:
             return
         member = step.body.get("memberId")

@@ -90,7 +90,7 @@ class StreamsBench(Bench):
         self.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": [GROUP]})
 
     def beat(self, member: str, epoch: int, **fields: Any) -> Any:
-        """The answer to a heartbeat; `fields` by Kafka's names."""
+        """The response to a heartbeat; `fields` by Kafka's names."""
         event = {key: fields.pop(key) for key in ("principal", "broker") if key in fields}
         given = {"endpointInformationEpoch": 0, "rebalanceTimeoutMs": -1, "groupId": GROUP}
         body = {**given, "memberId": member, "memberEpoch": epoch, **fields}
@@ -102,7 +102,7 @@ class StreamsBench(Bench):
         return self.beat(member, 0, **{**given, "clientTags": [], **NO_TASKS, **fields})
 
     def later(self, member: str, epoch: int, **fields: Any) -> Any:
-        """The answer to a heartbeat after the least time between two assignments."""
+        """The response to a heartbeat after the least time between two assignments."""
         self.now += 1_000
         return self.beat(member, epoch, **fields)
 
@@ -119,5 +119,5 @@ class StreamsBench(Bench):
 
 
 def codes(response: Any) -> list[int]:
-    """The statuses in an answer."""
+    """The statuses in a response."""
     return [each["statusCode"] for each in response["status"]]

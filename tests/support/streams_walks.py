@@ -98,7 +98,7 @@ class StreamsWalk(RandomWalk):
         return MISSING_INTERNAL in codes or step.api in CHANGES
 
     def observe(self, step: Step, response: Body) -> None:
-        """Learns from an answer."""
+        """Learn from a response."""
         if step.api != "STREAMS_GROUP_HEARTBEAT" or step.body["groupId"] != self.group:
             return
         member, error = step.body["memberId"], response["errorCode"]

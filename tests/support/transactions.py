@@ -48,7 +48,7 @@ class TransactionBench(Bench):
         version: int = 5,
         **event: Any,
     ) -> Holder:
-        """What InitProducerId answers."""
+        """What InitProducerId returns."""
         body = {
             "transactionalId": name,
             "transactionTimeoutMs": timeout_ms,
@@ -98,7 +98,7 @@ class TransactionBench(Bench):
         version: int = 3,
         **event: Any,
     ) -> dict[str, Any]:
-        """What EndTxn answers."""
+        """What EndTxn returns."""
         body = {
             "transactionalId": name,
             "producerId": holder[0],
@@ -175,7 +175,7 @@ class TransactionBench(Bench):
         return part["errorCode"], part["committedOffset"]
 
     def described(self, name: str = "t1") -> dict[str, Any]:
-        """What DescribeTransactions answers for an id."""
+        """What DescribeTransactions returns for an id."""
         response = self.request("DESCRIBE_TRANSACTIONS", 0, {"transactionalIds": [name]})
         described: dict[str, Any] = response["transactionStates"][0]
         return described

@@ -116,7 +116,7 @@ class Reader:
             timeout=TIMEOUT_S,
         )
         output = done.stdout + done.stderr
-        # an answer that is not the recorded one; both say so and go on
+        # a response that is not the recorded one; both say so and go on
         may_differ = "--compare" in words or words[:2] == ["brokertwin", "send"]
         assert done.returncode == 0 or (may_differ and done.returncode == 1), f"{command}\n{output}"
         assert "Traceback" not in output, f"{command}\n{output}"
@@ -191,7 +191,7 @@ class Reader:
         return server.output()
 
     def _answer_prompt(self, output: str) -> None:
-        """Be a client of a gateway: the second answer shows that a micro-batch has committed."""
+        """Be a client of a gateway: the second response shows that a micro-batch has committed."""
         found = re.search(r"broker 1 at (\S+)", output)
         assert found is not None, output
         admin = AdminClient({"bootstrap.servers": found[1]})

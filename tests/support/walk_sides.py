@@ -180,18 +180,18 @@ class Side:
         assert reported["errorCode"] == 0, reported
 
     def response(self, step: Step, names: list[str]) -> Body:
-        """The answer, with topics by their names; of all groups only those with these names."""
+        """The response, with topics by their names; of all groups only those with these names."""
         body = json.dumps(step.body)
         for name, ident in self.ids.items():
             body = body.replace(f'"id:{name}"', f'"{ident}"')
         return self.shown(step, self._client.call(step.api, step.version, json.loads(body)), names)
 
     def call(self, api: str, version: int, body: Body) -> Body:
-        """An answer as it is."""
+        """A response as it is."""
         return self._client.call(api, version, body)
 
     def shown(self, step: Step, reported: Body, names: list[str]) -> Body:
-        """An answer, as it is compared."""
+        """A response, as it is compared."""
         response = json.dumps(reported, default=_whole_batches)
         for name, ident in self.ids.items():
             response = response.replace(ident, f"id:{name}")
@@ -245,7 +245,7 @@ class Walking(Protocol):
 
 
 def walked(sides: Sides, walk: Walking, seed: int, steps: int) -> Iterator[tuple[Step, Body]]:
-    """Each step with its answer, which is the same on both sides."""
+    """Each step with its response, which is the same on both sides."""
     for at in range(steps):
         step = walk.step()
         ours, theirs = (side.response(step, walk.groups) for side in sides)

@@ -44,7 +44,7 @@ class Process:
         self.out = ""
 
     def end(self) -> int:
-        """Send SIGTERM; gives back the exit code."""
+        """Send SIGTERM; returns the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.wait()
 
@@ -148,7 +148,7 @@ def test_no_password_is_in_any_output(gateway: Running, tmp_path: Path) -> None:
 
 
 def _until_responding(client: Client) -> None:
-    """Wait for an answer, or for the gateway to close the connection."""
+    """Wait for a response, or for the gateway to close the connection."""
     try:
         client.receive()
     except ConnectionError:

@@ -20,7 +20,7 @@ from tests.support.requestlogs import DUMP, REQUEST_LOGS, RUNS, SINGLE, dumps_of
 
 PRODUCE = 0
 REFUSED = {"steady": 0, "follower_stop": 49, "leader_kill": 1}
-"""Error answers to Produce that counts.txt of the recording names."""
+"""Error responses to Produce that counts.txt of the recording names."""
 
 
 def completed(files: list[Path], headers: Headers | None) -> tuple[Completion, list[Batch]]:

@@ -1,4 +1,4 @@
-"""Kroxylicious' protocol log: two formats, requests and answers paired by connection and id."""
+"""Kroxylicious' protocol log: two formats, requests and responses paired by connection and id."""
 
 import gzip
 import json
@@ -73,7 +73,7 @@ def test_the_exchanges_are_those_of_the_request_log(file: Path) -> None:
 
 
 def one_line(document: Document) -> str:
-    """Request and answer without record sets."""
+    """Request and response without record sets."""
     bodies = [msgspec.json.decode(body) for body in (document.request, document.response)]
     return json.dumps([without_record_sets(body) for body in bodies])
 

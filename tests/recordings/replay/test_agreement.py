@@ -41,7 +41,7 @@ def measured(files: list[Path]) -> dict[str, Any]:
     with handled_events() as searched:
         planned = plan(recording, "recorded", broker_settings, is_compared=True)
     responses = local.run(planned.documents, planned.settings)
-    # The search has decided everything in its own order; it is not decided again for the answers.
+    # The search has decided everything in its own order; it is not decided again for the responses.
     assert planned.schedule.answers == {
         name: response for name, response in responses.items() if not name.startswith("earlier/")
     }

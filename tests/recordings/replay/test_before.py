@@ -29,7 +29,7 @@ REQUESTED = [
     TimedRequest("groups", "LIST_GROUPS", 4, {}, 40, 1, "admin"),
 ]
 LISTS = {"topics": "topics", "groups": "groups"}
-"""Request to the list in its answer."""
+"""Request to the list in its response."""
 
 
 def history() -> Recording:

@@ -1,4 +1,4 @@
-"""Which ids are taken over from recorded answers, and that they decide nothing."""
+"""Which ids are taken over from recorded responses, and that they decide nothing."""
 
 from typing import Any
 

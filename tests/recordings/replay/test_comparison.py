@@ -1,4 +1,4 @@
-"""One answer against the recorded one: any wrong field is found, except those that are listed."""
+"""One response against the recorded one: any wrong field is found, except those that are listed."""
 
 import copy
 import re
@@ -35,14 +35,14 @@ from tests.support.sources import ROOT
 CAPTURES = sorted((ROOT / "tests" / "captures").glob("*.jsonl.gz"))
 START = 1_700_000_000_000
 LOOKED_AT = 60
-"""Exchanges of one API and version that are looked at for new kinds of answers."""
+"""Exchanges of one API and version that are looked at for new kinds of responses."""
 
 Path_ = tuple[str | int, ...]
 
 
 @cache
 def one_of_each_kind() -> list[Exchange]:
-    """For each API, version and shape of answer in the captures one exchange with an answer."""
+    """For each API, version and shape of response in the captures one exchange with a response."""
     found: dict[Any, Exchange] = {}
     looked_at: Counter[tuple[str, int]] = Counter()
     for exchange in read(CAPTURES).exchanges:

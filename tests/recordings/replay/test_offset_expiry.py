@@ -1,4 +1,4 @@
-"""A real 4.3.1 broker forgets offsets after a minute: every answer is decided the same.
+"""A real 4.3.1 broker forgets offsets after a minute: every response is decided the same.
 
 Recorded by hand with a check each second: groups of every base, a retention of a commit's own, a
 group that is deleted, and offsets of an open transaction (`state/groups/offset_expiry.py`).

@@ -1,4 +1,4 @@
-"""Which requests can change another one's answer, and races that only this explains."""
+"""Which requests can change another one's response, and races that only this explains."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
 """Ids that the machine would have picked are held against the broker's; choices replace them.
 
-Each fault is planted into the machine; a choice hides it in every answer.
+Each fault is planted into the machine; a choice hides it in every response.
 """
 
 from collections.abc import Callable

@@ -49,7 +49,7 @@ SHORT = 60
 
 
 def partitions(body: Any, *path: str) -> list[Any]:
-    """The elements of nested lists of an answer."""
+    """The elements of nested lists of a response."""
     found = [body]
     for field in path:
         found = [inner for outer in found for inner in getattr(outer, field) or ()]
@@ -520,7 +520,7 @@ FAULTS = [*TIMES, *ORDERS, *IDS, *LOGS, *LOST, *CHANGES, *MARKERS]
 
 @cache
 def right(capture: str, size: int) -> frozenset[str]:
-    """The exchanges with which the machine as it is agrees, or that have no answer."""
+    """The exchanges with which the machine as it is agrees, or that have no response."""
     return fine(compared(capture, size))
 
 
@@ -552,7 +552,7 @@ def has_waited(fetch: Exchange) -> bool:
 
 
 def has_waited_longer_than_half(fetch: Exchange) -> bool:
-    """By more than an answer may come after a deadline."""
+    """By more than a response may come after a deadline."""
     return fetch.end - fetch.time > fetch.body()["maxWaitMs"] // 2 + TOLERANCES.moved
 
 

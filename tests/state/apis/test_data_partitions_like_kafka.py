@@ -1,4 +1,4 @@
-"""Transactional batches and markers beside a real broker: the same requests, the same answers."""
+"""Transactional batches and markers beside a real broker: the same requests, the same responses."""
 
 import re
 import time

@@ -1,4 +1,4 @@
-"""DeleteRecords: the log start offset moves forward, with Kafka 4.3.1's answers."""
+"""DeleteRecords: the log start offset moves forward, with Kafka 4.3.1's responses."""
 
 from typing import Any
 

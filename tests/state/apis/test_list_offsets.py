@@ -71,7 +71,7 @@ class Lister:
         return partitions
 
     def list(self, timestamp: int, **fields: Any) -> tuple[int, ...]:
-        """Error, timestamp, offset and leader epoch of the answer, which must be exact."""
+        """Error, timestamp, offset and leader epoch of the response, which must be exact."""
         response = self.send(timestamp, **fields)
         assert "within" not in response, response
         return tuple(response[key] for key in ("errorCode", "timestamp", "offset", "leaderEpoch"))
@@ -215,7 +215,7 @@ def test_earliest_offset_has_the_leader_epoch_of_its_record() -> None:
 
 
 def test_follower_without_records_has_no_epoch_of_the_first_offset() -> None:
-    # asked of Apache Kafka 4.3.1
+    # observed at Apache Kafka 4.3.1
     replicas = Replicas()
 
     def result(timestamp: int) -> list[tuple[int, int]]:

@@ -107,7 +107,7 @@ def test_with_acks_0_an_error_closes_the_connection(bench: Bench, error: Error) 
 
 
 def test_words_go_with_timestamps_and_not_with_sequences(bench: Bench) -> None:
-    # asked of Apache Kafka 4.3.1
+    # observed at Apache Kafka 4.3.1
     producer = {"producerId": 5, "producerEpoch": 3, "baseSequence": 0}
     for change, error, text in [
         (producer, Error.NONE, None),
@@ -142,7 +142,7 @@ def test_timestamp_too_far_ahead_is_rejected(configs: dict[str, str], limit_ms: 
     [(2, 1, 0), (3, 1, 87), (2, 5, 87), (0, -1, 87)],
 )
 def test_as_many_records_as_offsets(bench: Bench, count: int, delta: int, error: int) -> None:
-    # asked of Apache Kafka 4.3.1
+    # observed at Apache Kafka 4.3.1
     found = produce(bench, Error.NONE, [BATCH | {"recordCount": count, "lastOffsetDelta": delta}])
     assert found["errorCode"] == error
 
@@ -163,7 +163,7 @@ def test_zstd_is_taken_from_version_7_on(bench: Bench, version: int, error: int)
 
 
 def test_unknown_codec_rejects_the_request_below_version_7(bench: Bench) -> None:
-    # asked of Apache Kafka 4.3.1
+    # observed at Apache Kafka 4.3.1
     odd = [BATCH | {"compressionType": "unknown"}] * 2
     for version, name, partitions, codes in [
         (6, "t", [[BATCH], odd], [-1, -1]),
@@ -182,7 +182,7 @@ def test_unknown_codec_rejects_the_request_below_version_7(bench: Bench) -> None
 
 @pytest.mark.parametrize("version", [9, 10])
 def test_every_version_of_fetch_gets_zstd(bench: Bench, version: int) -> None:
-    # asked of Apache Kafka 4.3.1; before 4.0 versions below 10 were refused
+    # observed at Apache Kafka 4.3.1; before 4.0 versions below 10 were refused
     bench.append("t", BATCH | {"compressionType": "zstd"})
     wanted = {"topic": "t", "partitions": [{"partition": 0, "fetchOffset": 0}]}
     wanted["partitions"][0]["partitionMaxBytes"] = 1000

@@ -1,4 +1,4 @@
-"""Producer state beside a real broker: the same requests to both, the same answers and files."""
+"""Producer state beside a real broker: the same requests to both, the same responses and files."""
 
 import time
 from collections.abc import Iterator

@@ -77,14 +77,14 @@ class Clusters:
         return self.request(broker, 0, 9, body)
 
     def response(self, event_id: str) -> int | None:
-        """The error of a Produce, None where there is no answer."""
+        """The error of a Produce, None where there is no response."""
         found = self.many.responses.get(event_id)
         if found is None or found["response"] is None:
             return None
         return int(found["response"]["responses"][0]["partitionResponses"][0]["errorCode"])
 
     def found(self, event_id: str, name: str) -> dict[str, Any]:
-        """The only item of a list in an answer."""
+        """The only item of a list in a response."""
         (item,) = self.many.responses[event_id]["response"][name]
         return dict(item)
 

@@ -149,7 +149,7 @@ def is_sent_elsewhere(response: Any) -> bool:
 
 
 def codes_in(value: Any) -> Iterator[int]:
-    """The error codes of an answer, at any depth."""
+    """The error codes of a response, at any depth."""
     if isinstance(value, list):
         for each in value:
             yield from codes_in(each)

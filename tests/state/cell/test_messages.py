@@ -23,7 +23,7 @@ REQUEST, COUNT = 38, 39
 
 
 class SampleRequest(Body):
-    """Asks `times` times and waits for the answers, or for none of them."""
+    """Asks `times` times and waits for the responses, or for none of them."""
 
     times: Int32 = 1
     waits: bool = True

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def responses_of(job: JobBench) -> dict[str, set[bytes | None]]:
-    """Every answer that was written, by the request's id; all writes of one are the same."""
+    """Every response that was written, by the request's id; all writes of one are the same."""
     found = defaultdict(set)
     for row in job.all_rows(outputs.RESPONSES):
         found[row.id].add(row.value)

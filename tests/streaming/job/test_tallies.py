@@ -1,4 +1,4 @@
-"""Answers, errors and dead letters are counted from the bytes of the rows that leave."""
+"""Responses, errors and dead letters are counted from the bytes of the rows that leave."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -97,7 +97,7 @@ class Copy:
         return JavaWorker(self.directory, settings)
 
     def begin(self, worker: JavaWorker) -> int:
-        """The connector is there from now on; gives back the port of the worker that copies."""
+        """The connector is there from now on; returns the port of the worker that copies."""
         config = {
             "connector.class": "FileStreamSource",
             "exactly.once.support": "required",
