@@ -46,7 +46,7 @@ class Fault(NamedTuple):
     settings: Mapping[str, Any] = NOTHING
 
 
-def changed_responses(change: Callable[[Any], None]) -> Plant:
+def on_response(change: Callable[[Any], None]) -> Plant:
     """Changes every response, in place."""
 
     def change_response(decision: Decision) -> Decision:
@@ -72,7 +72,7 @@ def decided(change: Callable[[Decision], Decision]) -> Plant:
     return plant
 
 
-def changed_requests(change: Callable[[Any], None]) -> Plant:
+def on_request(change: Callable[[Any], None]) -> Plant:
     """Changes every request, in place, before it is handled."""
 
     def plant(api: Api) -> Api:

@@ -57,7 +57,7 @@ class ValidatedSetting(NamedTuple):
     name: str
     default: str | None
     texts: list[str]
-    messages: list[str | None]
+    said: list[str | None]
 
 
 def settings_of_kafka(golden_name: str) -> list[ValidatedSetting]:

@@ -28,11 +28,11 @@ from tests.support.faults import (
     CAPTURES,
     Fault,
     Plant,
-    changed_requests,
-    changed_responses,
     compared,
     compared_history,
     decided,
+    on_request,
+    on_response,
     planted,
     recorded,
 )
@@ -153,9 +153,7 @@ def believed(body: Any) -> None:
 
 
 def waits(factor: float) -> Any:
-    return changed_requests(
-        lambda body: setattr(body, "max_wait_ms", int(body.max_wait_ms * factor))
-    )
+    return on_request(lambda body: setattr(body, "max_wait_ms", int(body.max_wait_ms * factor)))
 
 
 def wider(body: Any) -> None:
@@ -234,61 +232,61 @@ ORDERS = [
         "a Fetch's partitions turned round",
         "fetch_session_assign",
         30,
-        {"FETCH": changed_responses(reverse(FETCHED))},
+        {"FETCH": on_response(reverse(FETCHED))},
     ),
     Fault(
         "a Fetch's topics turned round",
         "raw_fetch_errors",
         75,
-        {"FETCH": changed_responses(reverse("responses"))},
+        {"FETCH": on_response(reverse("responses"))},
     ),
     Fault(
         "a commit's partitions turned round",
         "offset_reset",
         60,
-        {"OFFSET_COMMIT": changed_responses(reverse(LISTED))},
+        {"OFFSET_COMMIT": on_response(reverse(LISTED))},
     ),
     Fault(
         "Metadata leaves a topic out",
         "admin_kp",
         50,
-        {"METADATA": changed_responses(drop_last("topics"))},
+        {"METADATA": on_response(drop_last("topics"))},
     ),
     Fault(
         "Metadata leaves a partition out",
         "fetch_session_assign",
         30,
-        {"METADATA": changed_responses(drop_last(LISTED))},
+        {"METADATA": on_response(drop_last(LISTED))},
     ),
     Fault(
         "Metadata leaves a topic out",
         "fetch_session_assign",
         30,
-        {"METADATA": changed_responses(drop_last("topics"))},
+        {"METADATA": on_response(drop_last("topics"))},
     ),
     Fault(
         "Produce leaves a partition out",
         "idempotent_producer_kp",
         15,
-        {"PRODUCE": changed_responses(drop_last(PRODUCED, 0))},
+        {"PRODUCE": on_response(drop_last(PRODUCED, 0))},
     ),
     Fault(
         "ListOffsets answers for a wrong partition",
         "raw_fetch_errors",
         45,
-        {"LIST_OFFSETS": changed_responses(each(LISTED, partition_index=one_more))},
+        {"LIST_OFFSETS": on_response(each(LISTED, partition_index=one_more))},
     ),
     Fault(
         "ApiVersions lists one API less",
         "idempotent_producer_kp",
         15,
-        {"API_VERSIONS": changed_responses(one_api_less)},
+        {"API_VERSIONS": on_response(one_api_less)},
     ),
     Fault(
         "replicas turned into none",
         "raw_fetch_errors",
         25,
-        {"METADATA": changed_responses(each(LISTED, isr_nodes=[]))},
+        {"METADATA": on_response(each(LISTED, isr_nodes=[]))},
     ),
 ]
 
@@ -297,67 +295,67 @@ IDS = [
         "another leader",
         "raw_fetch_errors",
         25,
-        {"METADATA": changed_responses(each(LISTED, leader_id=one_more))},
+        {"METADATA": on_response(each(LISTED, leader_id=one_more))},
     ),
     Fault(
         "another coordinator",
         "offset_reset",
         25,
-        {"FIND_COORDINATOR": changed_responses(each("", node_id=one_more))},
+        {"FIND_COORDINATOR": on_response(each("", node_id=one_more))},
     ),
     Fault(
         "another broker",
         "raw_fetch_errors",
         25,
-        {"METADATA": changed_responses(each("brokers", node_id=one_more))},
+        {"METADATA": on_response(each("brokers", node_id=one_more))},
     ),
     Fault(
         "the controller id does not exist",
         "raw_fetch_errors",
         25,
-        {"METADATA": changed_responses(each("", controller_id=one_more))},
+        {"METADATA": on_response(each("", controller_id=one_more))},
     ),
     Fault(
         "every producer epoch is 0",
         "txn_fencing_ck",
         35,
-        {"INIT_PRODUCER_ID": changed_responses(each("", producer_epoch=0))},
+        {"INIT_PRODUCER_ID": on_response(each("", producer_epoch=0))},
     ),
     Fault(
         "any session is known",
         "raw_fetch_errors",
         75,
-        {"FETCH": changed_responses(each("", error_code=none_refused))},
+        {"FETCH": on_response(each("", error_code=none_refused))},
     ),
     Fault(
         "any member is known",
         "raw_group_errors",
         15,
-        {"HEARTBEAT": changed_responses(each("", error_code=none_refused))},
+        {"HEARTBEAT": on_response(each("", error_code=none_refused))},
     ),
     Fault(
         "any generation may commit",
         "raw_group_errors",
         15,
-        {"OFFSET_COMMIT": changed_responses(each(LISTED, error_code=none_refused))},
+        {"OFFSET_COMMIT": on_response(each(LISTED, error_code=none_refused))},
     ),
     Fault(
         "no member hears of a rebalance",
         "raw_group_errors",
         60,
-        {"HEARTBEAT": changed_responses(each("", error_code=lambda old: 0 if old == 27 else old))},
+        {"HEARTBEAT": on_response(each("", error_code=lambda old: 0 if old == 27 else old))},
     ),
     Fault(
         "a topic may be created twice",
         "admin_kp",
         50,
-        {"CREATE_TOPICS": changed_responses(each("topics", error_code=none_refused))},
+        {"CREATE_TOPICS": on_response(each("topics", error_code=none_refused))},
     ),
     Fault(
         "no epoch is fenced",
         "txn_fencing_ck",
         35,
-        {"END_TXN": changed_responses(each("", error_code=none_refused))},
+        {"END_TXN": on_response(each("", error_code=none_refused))},
     ),
 ]
 
@@ -366,61 +364,42 @@ LOGS = [
         "a base offset too great",
         "idempotent_producer_kp",
         15,
-        {"PRODUCE": changed_responses(each(PRODUCED, base_offset=one_more))},
+        {"PRODUCE": on_response(each(PRODUCED, base_offset=one_more))},
     ),
     Fault("a repeat is refused no more", "idempotent_retry_ck", 20, {"PRODUCE": decided(twice)}),
     Fault(
         "ListOffsets is a record behind",
         "raw_fetch_errors",
         45,
-        {"LIST_OFFSETS": changed_responses(each(LISTED, offset=lambda old: max(old - 1, -1)))},
+        {"LIST_OFFSETS": on_response(each(LISTED, offset=lambda old: max(old - 1, -1)))},
     ),
     Fault(
         "a Fetch is a batch behind",
         "txn_isolation",
         85,
-        {"FETCH": changed_responses(a_batch_behind)},
+        {"FETCH": on_response(a_batch_behind)},
     ),
     Fault(
         "a high watermark too great",
         "raw_fetch_errors",
         25,
-        {"FETCH": changed_responses(each(FETCHED, high_watermark=one_more))},
+        {"FETCH": on_response(each(FETCHED, high_watermark=one_more))},
     ),
     Fault(
         "everyone reads uncommitted",
         "txn_isolation",
         85,
-        {"FETCH": changed_requests(lambda body: setattr(body, "isolation_level", 0))},
+        {"FETCH": on_request(lambda body: setattr(body, "isolation_level", 0))},
     ),
-    Fault(
-        "broken bytes are appended",
-        "raw_produce_errors",
-        25,
-        {"PRODUCE": changed_requests(believed)},
-    ),
+    Fault("broken bytes are appended", "raw_produce_errors", 25, {"PRODUCE": on_request(believed)}),
     Fault(
         "broken bytes have another error",
         "raw_produce_errors",
         25,
-        {
-            "PRODUCE": changed_responses(
-                each(PRODUCED, error_code=lambda old: 87 if old == 2 else old)
-            )
-        },
+        {"PRODUCE": on_response(each(PRODUCED, error_code=lambda old: 87 if old == 2 else old))},
     ),
-    Fault(
-        "the batch named is the whole log",
-        "admin_kp",
-        50,
-        {"LIST_OFFSETS": changed_responses(wider)},
-    ),
-    Fault(
-        "the batch named has other times",
-        "admin_kp",
-        50,
-        {"LIST_OFFSETS": changed_responses(longer)},
-    ),
+    Fault("the batch named is the whole log", "admin_kp", 50, {"LIST_OFFSETS": on_response(wider)}),
+    Fault("the batch named has other times", "admin_kp", 50, {"LIST_OFFSETS": on_response(longer)}),
 ]
 
 LOST = [
@@ -477,13 +456,13 @@ CHANGES = [
         "an offset is fetched one too low",
         "txn_loop_ck",
         130,
-        {"OFFSET_FETCH": changed_responses(one_too_low)},
+        {"OFFSET_FETCH": on_response(one_too_low)},
     ),
     Fault(
         "the first look-up of a coordinator fails",
         "offset_reset",
         25,
-        {"FIND_COORDINATOR": changed_responses(each("", error_code=15))},
+        {"FIND_COORDINATOR": on_response(each("", error_code=15))},
     ),
 ]
 
@@ -493,19 +472,19 @@ MARKERS = [
         "a commit's marker aborts",
         "txn_isolation",
         85,
-        {"WRITE_TXN_MARKERS": changed_requests(ended_otherwise)},
+        {"WRITE_TXN_MARKERS": on_request(ended_otherwise)},
     ),
     Fault(
         "markers of another coordinator's epoch",
         "txn_isolation",
         85,
-        {"WRITE_TXN_MARKERS": changed_requests(of_another_coordinator)},
+        {"WRITE_TXN_MARKERS": on_request(of_another_coordinator)},
     ),
     Fault(
         "a transaction may end twice",
         "raw_produce_errors",
         60,
-        {"END_TXN": changed_responses(each("", error_code=none_refused))},
+        {"END_TXN": on_response(each("", error_code=none_refused))},
     ),
     Fault(
         "offsets of a transaction are forgotten",
@@ -586,7 +565,7 @@ def test_a_missing_batch_is_detected_by_sizes() -> None:
     sizes_alone = [msgspec.structs.replace(one, response=without_batches(one)) for one in history]
     honest = compared_history(sizes_alone)
     assert any(Freedom.BATCHES in one.outcome.used for one in honest)
-    with planted({"FETCH": changed_responses(a_batch_behind)}):
+    with planted({"FETCH": on_response(a_batch_behind)}):
         found = compared_history(sizes_alone)
     assert fine(honest) - fine(found)
 
