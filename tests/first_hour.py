@@ -47,7 +47,7 @@ class Server(NamedTuple):
     process: "subprocess.Popen[bytes]"
     log: Path
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self.log.read_text(encoding="utf-8", errors="replace")
 
 
@@ -72,7 +72,7 @@ class Stranger:
         self,
         text: str,
         code: int | None = 0,
-        says: str = "",
+        expected: str = "",
         where: Path | None = None,
         **more: str,
     ) -> str:
@@ -87,17 +87,17 @@ class Stranger:
             stderr=subprocess.STDOUT,
             timeout=PATIENCE_S,
         )
-        said = done.stdout.decode(errors="replace")
+        output = done.stdout.decode(errors="replace")
         settings = "".join(f"{key}={value} " for key, value in more.items())
-        self.out(f"$ {settings}{text}\n{shown(said)}")
+        self.out(f"$ {settings}{text}\n{shown(output)}")
         self.out(f"  [{time.monotonic() - began:.1f} s, exit code {done.returncode}]\n\n")
         if code is not None and done.returncode != code:
             raise Failed(f"exit code {done.returncode}, not {code}: {text}")
-        if TRACE.search(said):
+        if TRACE.search(output):
             raise Failed(f"a trace: {text}")
-        if not re.search(says, said):
-            raise Failed(f"says nothing of {says!r}: {text}")
-        return said
+        if not re.search(expected, output):
+            raise Failed(f"says nothing of {expected!r}: {text}")
+        return output
 
     def serve(self, text: str, ready: str, **more: str) -> Server:
         """Start a command in the background and wait until it says that it is ready."""
@@ -114,12 +114,12 @@ class Stranger:
             )
         server = Server(text, process, log)
         self.servers.append(server)
-        while not re.search(ready, server.said()):
+        while not re.search(ready, server.output()):
             if process.poll() is not None or time.monotonic() - began > PATIENCE_S:
-                self.out(f"$ {text} &\n{shown(server.said())}\n")
+                self.out(f"$ {text} &\n{shown(server.output())}\n")
                 raise Failed(f"ends with {process.poll()} before it is ready: {text}")
             time.sleep(0.2)
-        self.out(f"$ {text} &\n{shown(server.said())}")
+        self.out(f"$ {text} &\n{shown(server.output())}")
         self.out(f"  [ready after {time.monotonic() - began:.1f} s]\n\n")
         return server
 
@@ -133,16 +133,16 @@ class Stranger:
                     each.kill()
         code = server.process.wait(PATIENCE_S)
         name = signal.Signals(number).name
-        self.out(f"[{name} to: {server.text}; it ends with {code}]\n{shown(server.said())}\n")
+        self.out(f"[{name} to: {server.text}; it ends with {code}]\n{shown(server.output())}\n")
         self.servers.remove(server)
         if number != signal.SIGKILL and code != 0:
             raise Failed(f"ends with {code}: {server.text}")
 
-    def refused(self, text: str, says: str, **more: str) -> None:
+    def refused(self, text: str, message: str, **more: str) -> None:
         """Type a wrong command: it has to fail in one sentence within seconds, without a trace."""
         began = time.monotonic()
         try:
-            said = self.types(text, code=2, says=says, **more)
+            output = self.types(text, code=2, expected=message, **more)
         except Failed as failed:
             self.fails(str(failed))
             return
@@ -151,7 +151,7 @@ class Stranger:
             self.knows_the_machine()  # others may have come meanwhile
         if took > SECONDS_FOR_AN_ERROR * self.second:
             self.fails(f"{took:.0f} s to be told: {text}")
-        lines = [line for line in said.splitlines() if line.strip()]
+        lines = [line for line in output.splitlines() if line.strip()]
         if len(lines) > LINES_OF_AN_ERROR:
             self.fails(f"{len(lines)} lines to be told: {text}")
 
@@ -179,9 +179,9 @@ class Stranger:
         self.out(f"=== {task.__name__}: {time.monotonic() - began:.0f} s\n")
 
 
-def shown(said: str) -> str:
+def shown(output: str) -> str:
     """What of an output goes into the transcript."""
-    lines = said.splitlines()
+    lines = output.splitlines()
     if len(lines) > LINES_SHOWN:
         left_out = f"... {len(lines) - LINES_SHOWN} lines ..."
         lines = [*lines[: LINES_SHOWN // 2], left_out, *lines[-LINES_SHOWN // 2 :]]
@@ -257,11 +257,11 @@ def record_my_group(stranger: Stranger) -> None:
         python(stranger, GROUP, listen, "mine")
         stranger.stop(capture)
         replay = "brokertwin replay mine.jsonl.gz --compare"
-        said = stranger.types(replay, code=None)
-        slow = re.search(r"--time-tolerance \d+", said)
+        output = stranger.types(replay, code=None)
+        slow = re.search(r"--time-tolerance \d+", output)
         if slow is not None:  # a broker that has just started, on a busy machine
-            said = stranger.types(f"{replay} {slow[0]}")
-        if not re.search(r"(?m)^agree (\d+) of \1$", said):
+            output = stranger.types(f"{replay} {slow[0]}")
+        if not re.search(r"(?m)^agree (\d+) of \1$", output):
             raise Failed("the replay differs from the recording")
         job = (
             "brokertwin run --prefix mine --available-now --event-time recorded"
@@ -270,8 +270,10 @@ def record_my_group(stranger: Stranger) -> None:
         stranger.types(job)
         stranger.types("brokertwin send --prefix mine mine.jsonl.gz")
         stranger.types(job)
-        said = stranger.types("brokertwin state offsets --prefix mine --json", says="group-of-mine")
-        if not re.search(r"\b10\b", said):
+        output = stranger.types(
+            "brokertwin state offsets --prefix mine --json", expected="group-of-mine"
+        )
+        if not re.search(r"\b10\b", output):
             raise Failed("the group's offsets are not 10 and 10")
 
 
@@ -318,8 +320,8 @@ def killed_job(stranger: Stranger) -> None:
         time.sleep(0.5)
         stranger.stop(job, signal.SIGKILL)
         job = stranger.serve(run, "reading kept.requests")
-        if writes.process.wait(PATIENCE_S) or written not in writes.said():
-            raise Failed(f"not all is written: {writes.said()}")
+        if writes.process.wait(PATIENCE_S) or written not in writes.output():
+            raise Failed(f"not all is written: {writes.output()}")
         stranger.servers.remove(writes)
         read = python(stranger, READ, listen, "200")
         if "order: True" not in read:
@@ -344,9 +346,9 @@ def own_project(stranger: Stranger) -> None:
     for heavy in ("pyspark", "pandas", "great"):
         if re.search(rf"(?im)^{heavy}", packages):
             stranger.fails(f"the light wheel brings {heavy}")
-    stranger.types("venv/bin/pytest -q test_0.py test_1.py", says="2 passed", where=project)
+    stranger.types("venv/bin/pytest -q test_0.py test_1.py", expected="2 passed", where=project)
     stranger.types("venv/bin/pip install --quiet confluent-kafka", where=project)
-    stranger.types("venv/bin/pytest -q -W error test_2.py", says="1 passed", where=project)
+    stranger.types("venv/bin/pytest -q -W error test_2.py", expected="1 passed", where=project)
 
 
 def own_cluster(stranger: Stranger) -> None:
@@ -367,10 +369,10 @@ def own_cluster(stranger: Stranger) -> None:
         job = "run --prefix far --available-now --event-time recorded"
         stranger.types(f"{submit} --master {url} {script} {job}", **local)
         stranger.types("brokertwin send --prefix far examples/first.jsonl")
-        said = stranger.types(f"{submit} --verbose --master {url} {script} {job}", **local)
-        if "local[" in said:
+        output = stranger.types(f"{submit} --verbose --master {url} {script} {job}", **local)
+        if "local[" in output:
             stranger.fails("spark-submit: the given master is overridden")
-        stranger.types("brokertwin state logs --prefix far", says="orders")
+        stranger.types("brokertwin state logs --prefix far", expected="orders")
 
 
 HINT = """
@@ -394,7 +396,7 @@ def wrong_arguments(stranger: Stranger) -> None:
     stranger.types("printf full > full.jsonl")
     stranger.refused("brokertwin ingest examples/first.jsonl --out full.jsonl", "full.jsonl")
     stranger.types('test "$(cat full.jsonl)" = full')
-    stranger.types(shlex.join(["python", "-c", HINT]), says="PRODUCE")
+    stranger.types(shlex.join(["python", "-c", HINT]), expected="PRODUCE")
     with kafka(stranger) as address:
         before = python(stranger, TOPICS, address)
         stranger.refused("brokertwin run --master nonsense", "nonsense")

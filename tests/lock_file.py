@@ -37,8 +37,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory, "report.json")
         wanted = ["-c", str(ROOT / "constraints.txt"), f"{ROOT}[all]"]
-        ask = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed"]
-        subprocess.run([*ask, "--quiet", "--report", str(report), *wanted], check=True)
+        send = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed"]
+        subprocess.run([*send, "--quiet", "--report", str(report), *wanted], check=True)
         LOCK.write_text(text(json.loads(report.read_text(encoding="utf-8"))), encoding="utf-8")
 
 

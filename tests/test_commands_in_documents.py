@@ -140,7 +140,6 @@ TYPED = {
 }
 """Typed commands by page."""
 
-RUN_ONCE = "brokertwin run --available-now --event-time recorded"
 PASSWORD = "wonder land\n"
 ENTERED = {"brokertwin credentials add": PASSWORD * 2}
 
@@ -261,7 +260,7 @@ def reader(request: pytest.FixtureRequest, tmp_path: Path, name: str) -> Iterato
 
 def type_page(reader: Reader, name: str) -> dict[str, str]:
     """Type all commands of a page; return the output of each."""
-    said = {}
+    fields = {}
     found = substitutes(name, reader)
     for command in commands(PAGES[name]):
         if command.text in NOT_TYPED:
@@ -273,27 +272,27 @@ def type_page(reader: Reader, name: str) -> dict[str, str]:
         for placeholder, value in found.items():
             text = text.replace(placeholder, value)
         entered = next((ENTERED[start] for start in ENTERED if text.startswith(start)), "")
-        said[command.text] = reader.types(command, text, entered)
-    return said
+        fields[command.text] = reader.types(command, text, entered)
+    return fields
 
 
 @pytest.mark.kafka
 @pytest.mark.spark
 @pytest.mark.parametrize("name", [name for name in TYPED if name not in WITHOUT_KAFKA])
 def test_commands_of_a_page_succeed(reader: Reader, name: str) -> None:
-    said = type_page(reader, name)
-    assert said.keys() == TYPED[name]
+    output = type_page(reader, name)
+    assert output.keys() == TYPED[name]
     if name == "README.md":
-        assert re.search(r"(?m)^agree 11 of 11$", said["brokertwin replay --job --compare"])
-        assert "1 passed" in said["pytest -q test_orders.py"]
-        assert " back " in said["brokertwin offsets history backup billing"]
+        assert re.search(r"(?m)^agree 11 of 11$", output["brokertwin replay --job --compare"])
+        assert "1 passed" in output["pytest -q test_orders.py"]
+        assert " back " in output["brokertwin offsets history backup billing"]
         assert (
             "requests 11, responses 11"
-            in said["brokertwin run --available-now --event-time recorded"]
+            in output["brokertwin run --available-now --event-time recorded"]
         )
     if name == "docs/tutorials/run-the-job.md":
-        assert "orders" in said["brokertwin state logs"]
-        assert "by hand" in said["brokertwin state offsets --checkpoint restored"]
+        assert "orders" in output["brokertwin state logs"]
+        assert "by hand" in output["brokertwin state offsets --checkpoint restored"]
 
 
 @pytest.mark.processes

@@ -152,8 +152,8 @@ def test_volumes_and_services_named_by_a_service_exist() -> None:
             else:
                 volumes.add(place)
         for other, condition in service.get("depends_on", {}).items():
-            is_asked = "healthcheck" in COMPOSE["services"][other]
-            wanted = "service_healthy" if is_asked else "service_started"
+            is_requested = "healthcheck" in COMPOSE["services"][other]
+            wanted = "service_healthy" if is_requested else "service_started"
             assert condition == {"condition": wanted}
     assert volumes == set(COMPOSE["volumes"])
 
@@ -166,7 +166,7 @@ def test_kafka_is_reached_inside_by_the_name_of_its_service() -> None:
         assert service["environment"]["BROKERTWIN_BOOTSTRAP"] == inside
 
 
-def test_clients_outside_reach_the_gateway_where_it_says_it_is() -> None:
+def test_clients_outside_reach_the_gateway_at_its_advertised_address() -> None:
     given = arguments("gateway")
     (published,) = OURS["gateway"]["ports"]
     _, outside, inside = published.split(":")
@@ -326,8 +326,8 @@ def test_the_commands_of_compose_report_an_offset_that_a_client_moved_back(
         shown = composed.call("top", f"localhost:{composed.ports['9404']}", "--once")
         assert "live live  running" in shown
         assert "offset-back" in shown
-        told = composed.call("explain", "group", "billing", "--live", "live", "--json")
-        kinds = {json.loads(line)["kind"] for line in told.splitlines()}
+        reported = composed.call("explain", "group", "billing", "--live", "live", "--json")
+        kinds = {json.loads(line)["kind"] for line in reported.splitlines()}
         assert {"groups", "offsets", "offset-back"} <= kinds
     finally:
         composed.stop()

@@ -29,7 +29,7 @@ def record(monkeypatch: pytest.MonkeyPatch, *exchanges: tuple[object, object]) -
         patch.setattr(goldens, "IS_RECORDING", True)
         with tape(NAME, {"a.b": "1"}) as recording:
             for request, response in exchanges:
-                assert recording.answer(request, lambda response=response: response) == response
+                assert recording.response(request, lambda response=response: response) == response
 
 
 def never() -> object:
@@ -44,34 +44,36 @@ def test_values_keep_their_types(value: object) -> None:
 
 
 @pytest.mark.usefixtures("directory")
-def test_a_recording_answers_the_same_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recording_returns_the_responses_of_the_same_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     record(monkeypatch, ("first", [1]), ("second", {"x": (2,)}))
     with tape(NAME, {"a.b": "1"}) as recording:
-        assert recording.answer("first", never) == [1]
-        assert recording.answer("second", never) == {"x": (2,)}
+        assert recording.response("first", never) == [1]
+        assert recording.response("second", never) == {"x": (2,)}
 
 
 @pytest.mark.usefixtures("directory")
 def test_a_poll_may_come_more_or_fewer_times(monkeypatch: pytest.MonkeyPatch) -> None:
     record(monkeypatch, ("poll", 0), ("poll", 0), ("poll", 1), ("next", 2), ("poll", 3))
     with tape(NAME, {"a.b": "1"}) as recording:
-        assert recording.answer("poll", never) == 0
-        assert recording.answer("next", never) == 2
-        assert [recording.answer("poll", never) for _ in range(3)] == [3, 3, 3]
+        assert recording.response("poll", never) == 0
+        assert recording.response("next", never) == 2
+        assert [recording.response("poll", never) for _ in range(3)] == [3, 3, 3]
 
 
-def test_another_request_asks_for_a_new_recording(
+def test_another_request_requires_a_new_recording(
     monkeypatch: pytest.MonkeyPatch, directory: Path
 ) -> None:
     record(monkeypatch, ("first", 1))
     with tape(NAME, {"a.b": "1"}) as recording, pytest.raises(GoldenError) as raised:
-        recording.answer("another", never)
+        recording.response("another", never)
     assert str(directory) in str(raised.value)
     assert "make record NAME=subject/name" in str(raised.value)
 
 
 @pytest.mark.usefixtures("directory")
-def test_other_settings_ask_for_a_new_recording(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_settings_require_a_new_recording(monkeypatch: pytest.MonkeyPatch) -> None:
     record(monkeypatch, ("first", 1))
     with pytest.raises(GoldenError, match="the settings have changed"), tape(NAME, {"a.b": "2"}):
         pass

@@ -66,5 +66,5 @@ def test_events_of_a_source_of_ones_own_are_decided_in_a_spark_query(tmp_path: P
     found = {line.split(" ", 2)[1]: json.loads(line.split(" ", 2)[2]) for line in shown}
     assert found.keys() == {"e0", "e1"}
     [created] = found["e0"]["response"]["topics"]
-    [told] = found["e1"]["response"]["topics"]
-    assert (created["errorCode"], told["topicId"]) == (0, created["topicId"])
+    [result] = found["e1"]["response"]["topics"]
+    assert (created["errorCode"], result["topicId"]) == (0, created["topicId"])

@@ -22,14 +22,14 @@ def typed_in_the_section() -> list[Command]:
 
 def test_commands_find_the_fenced_producer(tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    said: list[str] = []
+    messages: list[str] = []
     for command in typed_in_the_section():
         program, *words = shlex.split(command.text)
         assert program == "brokertwin"
         done = brokertwin(*words, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
-        said.append(re.sub(r"\s+", " ", done.stdout))
-    audited, explained, meant = said
+        messages.append(re.sub(r"\s+", " ", done.stdout))
+    audited, explained, meant = messages
     assert "producer-fenced producer billing Client billing-pod-1 was fenced once" in audited
     assert "newer epochs went to client billing-pod-2" in audited
     refused = "END_TXN v1 billing.kafka-request.log:57 billing, producer 0 epoch 0, commit refused:"

@@ -38,7 +38,7 @@ def test_every_type_that_is_named_is_explained() -> None:
     assert len(explained) == len(set(explained))
 
 
-def rows_told() -> list[Output]:
+def generated_rows() -> list[Output]:
     """Rows of a group, of stopping brokers, and of pending and refused requests."""
     group = GroupBench()
     group.stable("one")
@@ -65,7 +65,7 @@ def rows_told() -> list[Output]:
     ],
 )
 def test_rows_have_the_fields_of_their_struct_and_no_other(topic: str, struct: type) -> None:
-    rows = [row for row in rows_told() if row.topic == topic and row.value is not None]
+    rows = [row for row in generated_rows() if row.topic == topic and row.value is not None]
     changes = [row for row in rows if row.id.startswith(outputs.BROKER_CHANGES)]
     assert bool(changes) == (topic == outputs.RESPONSES)
     names = {field.encode_name for field in msgspec.structs.fields(struct)}

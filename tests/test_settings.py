@@ -203,7 +203,7 @@ def test_sparks_configuration_has_semicolons_between_in_the_environment(
     assert load().settings.spark_configuration == {"spark.a": "3", "spark.b": "x=y"}
 
 
-def test_records_are_written_where_asked_for_or_where_requests_do_not_give_them_again(
+def test_records_are_written_on_request_or_where_requests_do_not_give_them_again(
     empty_directory: Path,
 ) -> None:
     assert not load({}).settings.writes_records

@@ -79,10 +79,10 @@ def test_untidy_files_are_found(tmp_path: Path, text: str, what: str) -> None:
 
 
 @pytest.mark.parametrize("room", ROOMS, ids=name_of)
-def test_a_room_says_what_lives_in_it(room: Path) -> None:
-    says = set(re.findall(r"\w+", ast.get_docstring(tree_of(room / "__init__.py")) or ""))
+def test_a_room_describes_its_contents(room: Path) -> None:
+    message = set(re.findall(r"\w+", ast.get_docstring(tree_of(room / "__init__.py")) or ""))
     lives = {file.stem for file in room.glob("*.py")} - {"__init__", "check"}
-    assert lives - says == set(), "each module has its place in the lines of __init__.py"
+    assert lives - message == set(), "each module has its place in the lines of __init__.py"
 
 
 @pytest.mark.parametrize(("word", "file"), KAFKAS_WORDS.items())

@@ -65,11 +65,11 @@ def test_the_demo_ends_by_itself_with_its_summary(tmp_path: Path) -> None:
     assert int(agreed.group(1).replace(",", "")) >= 7800
     assert "offset_reset.11.earliest" in done.stdout
     shows_two_whole_tables(done.stdout)
-    told_at = re.compile(r"\d\d:\d\d:\d\d (requests .*)")
-    progress = [found[1] for line in done.stderr.splitlines() if (found := told_at.match(line))]
+    reported_at = re.compile(r"\d\d:\d\d:\d\d (requests .*)")
+    progress = [found[1] for line in done.stderr.splitlines() if (found := reported_at.match(line))]
     assert len(progress) == len(set(progress)) > 0, "nothing is told twice"
-    told = " ".join(done.stdout.split())
-    assert "dead letter" not in told, "every API that the captures ask is built"
+    output = " ".join(done.stdout.split())
+    assert "dead letter" not in output, "every API that the captures ask is built"
     (snapshot,) = (home / "demo" / "snapshots").glob("*/offsets-*.parquet")
     assert snapshot.stat().st_size > 0
     assert drawing.read_text().startswith("<svg")
@@ -94,5 +94,5 @@ def checked_rows(kind: str, *words: str) -> int:
     """How many rows `check` has seen; nothing was found in them."""
     done = brokertwin("check", *words, "--on", kind)
     assert done.returncode == 0, (kind, done.stdout, done.stderr)
-    (told,) = re.findall(r"(\d+) of \1 expectations met, ([\d,]+) rows", done.stdout)
-    return int(told[1].replace(",", ""))
+    (output,) = re.findall(r"(\d+) of \1 expectations met, ([\d,]+) rows", done.stdout)
+    return int(output[1].replace(",", ""))

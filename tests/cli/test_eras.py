@@ -62,8 +62,8 @@ SERVED = [
 def test_produce_consume_and_gateway_print_the_seeds_lines() -> None:
     with gateway(*BROKERS, *FAST) as (process, addresses):
         assert process.stderr is not None
-        said: list[str] = []
-        reader = threading.Thread(target=said.extend, args=(process.stderr,))
+        messages: list[str] = []
+        reader = threading.Thread(target=messages.extend, args=(process.stderr,))
         reader.start()
         boot = ("--bootstrap", "{}:{}".format(*addresses[1]))
         with Client(addresses[1]) as client:
@@ -83,7 +83,7 @@ def test_produce_consume_and_gateway_print_the_seeds_lines() -> None:
         process.send_signal(signal.SIGTERM)
         process.wait(TIMEOUT_S)
         reader.join(TIMEOUT_S)
-    served = lines_of("".join(said))
+    served = lines_of("".join(messages))
     assert in_order(SERVED, served), served
     created = [line for line in served if line.startswith("Created fetch session")]
     assert len(created) == 1, "a consumer of 0.10 has no sessions"

@@ -26,7 +26,7 @@ def test_a_property_without_a_value_is_refused(empty_directory: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         (
             "num.partitons=3",
@@ -40,13 +40,13 @@ def test_a_property_without_a_value_is_refused(empty_directory: Path) -> None:
     ],
 )
 def test_a_property_that_kafka_does_not_take_is_refused_before_it_starts(
-    given: str, said: str, empty_directory: Path
+    given: str, message: str, empty_directory: Path
 ) -> None:
     data = empty_directory / "data"
     words = ("kafka", "start", "--property", given, "--data-dir", str(data))
     done = brokertwin(*words, cwd=empty_directory)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(said)
+    assert done.stderr.startswith(message)
     assert not data.exists()
 
 

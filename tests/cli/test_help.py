@@ -62,12 +62,12 @@ def helps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, subprocess.Comp
     probe = [sys.executable, "-c", PROBE, json.dumps(commands)]
     subprocess.run(probe, cwd=directory, check=True)
 
-    def said(number: int, what: str) -> str:
+    def given(number: int, what: str) -> str:
         return (directory / f"{number}.{what}").read_text(encoding="utf-8")
 
     return {
         " ".join(words): subprocess.CompletedProcess(
-            words, int(said(number, "code")), said(number, "out"), said(number, "err")
+            words, int(given(number, "code")), given(number, "out"), given(number, "err")
         )
         for number, words in enumerate(commands)
     }
@@ -82,8 +82,8 @@ def test_help_explains_and_loads_nothing_heavy(
     assert done.returncode == 0, done.stderr
     assert f"Usage: {' '.join(['brokertwin', *words])}" in done.stdout
     help_text = done.stdout.split("╭")[0].split("\n", 2)[2]
-    said, _, _ = help_text.partition("Examples:")
-    assert len(said.split()) >= 5, "a command's help is a sentence at least"
+    given, _, _ = help_text.partition("Examples:")
+    assert len(given.split()) >= 5, "a command's help is a sentence at least"
     assert ("--install-completion" in done.stdout) == (not words), "the shell's concern"
     example = EXAMPLES[" ".join(words)][0]
     assert example in re.sub(r"\s+", " ", help_text)

@@ -41,7 +41,7 @@ def as_before() -> Iterator[None]:
     structlog.configure(**before)
 
 
-def said_by_a_process(**environment: str) -> str:
+def output_of_a_process(**environment: str) -> str:
     """Return the messages of a process with redirected standard error."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
@@ -53,7 +53,7 @@ def said_by_a_process(**environment: str) -> str:
     return done.stderr
 
 
-def said_to_a_terminal(**environment: str) -> str:
+def output_in_a_terminal(**environment: str) -> str:
     """Return the messages of a process with a terminal as standard error."""
     ours, theirs = pty.openpty()
     plain = {name: text for name, text in os.environ.items() if name != "NO_COLOR"}
@@ -64,34 +64,34 @@ def said_to_a_terminal(**environment: str) -> str:
     ) as process:
         assert process.wait(PATIENCE_S) == 0
     os.close(theirs)
-    said = os.read(ours, 65536).decode()
+    output = os.read(ours, 65536).decode()
     os.close(ours)
-    return said
+    return output
 
 
 def test_redirected_lines_have_no_colours() -> None:
-    said = said_by_a_process()
-    assert ESCAPE not in said
-    assert said.startswith("a step\nwarning: a doubt\n")
-    assert "[warning  ] w" in said
-    assert said.rstrip().endswith("n=1")
+    output = output_of_a_process()
+    assert ESCAPE not in output
+    assert output.startswith("a step\nwarning: a doubt\n")
+    assert "[warning  ] w" in output
+    assert output.rstrip().endswith("n=1")
 
 
-def test_a_terminal_shows_colours_unless_asked_not_to() -> None:
-    assert ESCAPE in said_to_a_terminal().partition("a doubt")[2]
-    assert f"{ESCAPE}[3" not in said_to_a_terminal(NO_COLOR="1")
+def test_a_terminal_shows_colours_unless_disabled() -> None:
+    assert ESCAPE in output_in_a_terminal().partition("a doubt")[2]
+    assert f"{ESCAPE}[3" not in output_in_a_terminal(NO_COLOR="1")
 
 
 def test_lines_for_programs_are_documents() -> None:
-    lines = said_by_a_process(BROKERTWIN_LOG_FORMAT="json").splitlines()
-    said = [json.loads(line) for line in lines]
-    assert [(each["level"], each["event"]) for each in said] == [
+    lines = output_of_a_process(BROKERTWIN_LOG_FORMAT="json").splitlines()
+    found = [json.loads(line) for line in lines]
+    assert [(each["level"], each["event"]) for each in found] == [
         ("info", "a step"),
         ("warning", "a doubt"),
         ("warning", "w"),
     ]
-    assert all(each["timestamp"].endswith("Z") for each in said)
-    assert said[2]["n"] == 1
+    assert all(each["timestamp"].endswith("Z") for each in found)
+    assert found[2]["n"] == 1
 
 
 @pytest.mark.parametrize("form", ["console", "json"])
@@ -115,11 +115,11 @@ def test_the_level_is_heeded(
 def test_an_error_for_programs_has_its_hint(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure(Settings(log_format="json"))
     show_error(UserError("It is so.", "Do that."))
-    said = json.loads(capsys.readouterr().err)
-    assert (said["level"], said["event"], said["hint"]) == ("error", "It is so.", "Do that.")
+    output = json.loads(capsys.readouterr().err)
+    assert (output["level"], output["event"], output["hint"]) == ("error", "It is so.", "Do that.")
 
 
-def test_the_local_gateway_logs_as_the_settings_say(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_local_gateway_logs_as_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BROKERTWIN_LOG_FORMAT", "json")
     with gateway() as (process, addresses):
         with Client(addresses[1]) as client:
@@ -127,7 +127,7 @@ def test_the_local_gateway_logs_as_the_settings_say(monkeypatch: pytest.MonkeyPa
             assert client.is_closed()
         process.terminate()
         assert process.stderr is not None
-        said = json.loads(process.stderr.readline())
-    assert said["event"] == "connection closed"
-    assert said["reason"].startswith("invalid frame size 2147483647")
-    assert said["broker"] == 1
+        output = json.loads(process.stderr.readline())
+    assert output["event"] == "connection closed"
+    assert output["reason"].startswith("invalid frame size 2147483647")
+    assert output["broker"] == 1

@@ -16,29 +16,31 @@ from tests.support.console import brokertwin
 from tests.support.requestlogs import REQUEST_LOGS
 
 RECORDED = REQUEST_LOGS / "other_ids" / "capture.jsonl.gz"
-ASKED = {4: 9, 7: 20, 101: 22}
+REQUESTED = {4: 9, 7: 20, 101: 22}
 """How many exchanges each broker had."""
 
 SLOW = ("--time-tolerance", "3")
-"""The brokers had just started: their answers say themselves that they were slow."""
+"""The brokers had just started: their responses say themselves that they were slow."""
 
 
 def test_it_is_ingested_and_replayed_with_its_brokers(empty_directory: Path) -> None:
     done = brokertwin("ingest", RECORDED, "--out", "out.jsonl.gz", cwd=empty_directory)
     assert done.returncode == 0, done.stderr
     written = gzip.decompress((empty_directory / "out.jsonl.gz").read_bytes()).splitlines()
-    assert Counter(json.loads(line)["broker"] for line in written) == ASKED
+    assert Counter(json.loads(line)["broker"] for line in written) == REQUESTED
     done = brokertwin("replay", "out.jsonl.gz", "--compare", *SLOW, cwd=empty_directory)
     assert done.stdout.splitlines()[-1] == "agree 51 of 51"
     assert "any broker that is there, where Kafka names one as the controller" in done.stdout
 
 
-@pytest.mark.parametrize(("given", "dead"), [("4,7,101", 0), ("4,7", ASKED[101]), ("3", 51)])
+@pytest.mark.parametrize(("given", "dead"), [("4,7,101", 0), ("4,7", REQUESTED[101]), ("3", 51)])
 def test_it_is_run_by_a_job_of_these_brokers_alone(given: str, dead: int) -> None:
     recording = read([RECORDED])
     documents = plan(recording, "far", BrokerSettings(), False).documents
     settings = local.cell_settings("far", brokers_of(given, "far"), BrokerSettings())
-    answers = local.run(documents, settings)
-    errors = [answer.error["reason"] for answer in answers.values() if answer.error is not None]
-    assert len(answers) == 51
+    responses = local.run(documents, settings)
+    errors = [
+        response.error["reason"] for response in responses.values() if response.error is not None
+    ]
+    assert len(responses) == 51
     assert errors == ["unknown broker"] * dead

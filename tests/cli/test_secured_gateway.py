@@ -103,12 +103,12 @@ def test_no_output_has_a_password(tmp_path: Path, users: Path) -> None:
                 assert client.is_closed()
         process.terminate()
         assert process.stderr is not None
-        said = process.stderr.read()
+        output = process.stderr.read()
     kept = journal.read_text(errors="replace")
-    assert "Invalid username or password" in said
+    assert "Invalid username or password" in output
     assert "User:alice" in kept
     for secret in (PASSWORDS["alice"], WRONG, KEY_PASSWORD):
-        assert secret not in said + kept
+        assert secret not in output + kept
 
 
 def test_a_failed_login_is_logged_though_the_client_hangs_up_at_once(users: Path) -> None:
@@ -123,13 +123,13 @@ def test_a_failed_login_is_logged_though_the_client_hangs_up_at_once(users: Path
             assert sasl.handshake(client, "GSSAPI")["errorCode"]
         process.terminate()
         assert process.stderr is not None
-        said = [line for line in process.stderr if "authentication failed" in line]
-    assert "host=127.0.0.1" in said[0]
-    assert "mechanism=PLAIN reason='Authentication failed: Invalid username" in said[0]
-    assert "mechanism=SCRAM-SHA-256" in said[1]
-    assert all("user=alice" in line for line in said[:2])
-    assert "mechanism=GSSAPI reason='a SASL mechanism that is not enabled'" in said[2]
-    assert "user=" not in said[2]
+        output = [line for line in process.stderr if "authentication failed" in line]
+    assert "host=127.0.0.1" in output[0]
+    assert "mechanism=PLAIN reason='Authentication failed: Invalid username" in output[0]
+    assert "mechanism=SCRAM-SHA-256" in output[1]
+    assert all("user=alice" in line for line in output[:2])
+    assert "mechanism=GSSAPI reason='a SASL mechanism that is not enabled'" in output[2]
+    assert "user=" not in output[2]
 
 
 @pytest.mark.parametrize("form", ["console", "json"])
@@ -148,9 +148,9 @@ def test_a_traceback_in_the_log_shows_no_values(
     finally:
         logs.configure(Settings())
         structlog.configure(**before)
-    said = capsys.readouterr().err
-    assert "ZeroDivisionError" in said
-    assert WRONG not in said
+    output = capsys.readouterr().err
+    assert "ZeroDivisionError" in output
+    assert WRONG not in output
 
 
 def _fail(password: str) -> float:

@@ -37,12 +37,12 @@ def test_two_members_read_a_producers_records_once() -> None:
     first, second = (made.consumer("billing", TOPIC) for _ in range(2))
     send(made, producer, 12)
     made.run(8_000)
-    told = producer.events()
-    assert [type(event) for event in told] == [RecordAcked] * 12
+    events = producer.events()
+    assert [type(event) for event in events] == [RecordAcked] * 12
     read = made.read[first] + made.read[second]
     assert sorted((at.partition, offset) for at, offset, _ in read) == sorted(
         (event.topic_partition.partition, event.offset)
-        for event in told
+        for event in events
         if isinstance(event, RecordAcked)
     )
     assert first.subscription.assigned + second.subscription.assigned
@@ -80,12 +80,12 @@ def test_disconnects_lose_no_records() -> None:
                 made.networks[client].cut(node)
                 made.run(1_500)
     made.run(5_000)
-    told = producer.events()
-    assert told
-    assert all(isinstance(event, RecordAcked) for event in told)
+    events = producer.events()
+    assert events
+    assert all(isinstance(event, RecordAcked) for event in events)
     read = [(at, offset) for at, offset, _ in made.read[member]]
     assert sorted(read) == sorted(
-        (event.topic_partition, event.offset) for event in told if isinstance(event, RecordAcked)
+        (event.topic_partition, event.offset) for event in events if isinstance(event, RecordAcked)
     )
 
 
@@ -159,7 +159,7 @@ def test_requests_use_the_newest_common_version(newest: int, version: int) -> No
 
 
 @pytest.mark.parametrize(
-    ("told", "level"),
+    ("result", "level"),
     [
         ([(-1, 0)], None),
         ([(5, 2)], 2),
@@ -169,10 +169,12 @@ def test_requests_use_the_newest_common_version(newest: int, version: int) -> No
         ([(0, 2), (0, 1)], 1),
     ],
 )
-def test_the_newest_reported_features_apply(told: list[tuple[int, int]], level: int | None) -> None:
+def test_the_newest_reported_features_apply(
+    result: list[tuple[int, int]], level: int | None
+) -> None:
     """By the epoch of the cluster's metadata; a broker that has none to tell changes nothing."""
     made = client()
-    for at, (epoch, known) in enumerate(told):
+    for at, (epoch, known) in enumerate(result):
         features = [{"name": "transaction.version", "maxVersionLevel": known, "minVersionLevel": 1}]
         body = offered((3, 0, 12)) | {
             "finalizedFeaturesEpoch": epoch,
@@ -220,7 +222,7 @@ def test_a_producer_closes_a_connection_without_responses() -> None:
     made.run(2_600)
     network.is_mute = False
     made.run(1_000)
-    assert network.asked["PRODUCE"] >= 2
+    assert network.requested["PRODUCE"] >= 2
     assert [type(event) for event in producer.events()] == [RecordAcked]
 
 
@@ -247,14 +249,14 @@ def test_a_turn_returns_the_time_to_the_next_work() -> None:
 
 def throttle(network: BenchNetwork, throttle_ms: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Set the throttle time of all further responses."""
-    told = network._answer
+    reported = network._respond
 
     def throttled(event_id: str) -> ResponseReceived:
-        answered = told(event_id)
-        body = {**answered.body, "throttleTimeMs": throttle_ms}
-        return ResponseReceived(answered.node, answered.request_id, body, answered.records)
+        responded = reported(event_id)
+        body = {**responded.body, "throttleTimeMs": throttle_ms}
+        return ResponseReceived(responded.node, responded.request_id, body, responded.records)
 
-    monkeypatch.setattr(network, "_answer", throttled)
+    monkeypatch.setattr(network, "_respond", throttled)
 
 
 def test_a_throttled_node_receives_nothing_until_the_throttle_ends(
@@ -267,11 +269,11 @@ def test_a_throttled_node_receives_nothing_until_the_throttle_ends(
     send(made, producer, 1)
     made.run(3_000)
     throttle(network, 2_000, monkeypatch)
-    before = network.asked["PRODUCE"]
+    before = network.requested["PRODUCE"]
     for _ in range(10):
         send(made, producer, 1)
         made.run(300)
-    assert network.asked["PRODUCE"] - before == 2
+    assert network.requested["PRODUCE"] - before == 2
     monkeypatch.undo()
     made.run(3_000)
     assert [type(event) for event in producer.events()] == [RecordAcked] * 11
@@ -284,7 +286,7 @@ def test_a_handshake_may_throttle_too(monkeypatch: pytest.MonkeyPatch) -> None:
     throttle(network, 1_500, monkeypatch)
     send(made, producer, 1)
     made.run(1_000)
-    assert network.asked == {"API_VERSIONS": 1}
+    assert network.requested == {"API_VERSIONS": 1}
     monkeypatch.undo()
     made.run(3_000)
     assert [type(event) for event in producer.events()] == [RecordAcked]

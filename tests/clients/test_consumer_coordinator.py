@@ -77,7 +77,7 @@ def test_example_10_a_member_finds_joins_twice_and_syncs() -> None:
     while member.coordinator.state is not ClientMemberState.STABLE and net.now - began < SESSION_MS:
         seen += [api for api in sent(member) if api != "HEARTBEAT"]
         net._request(member)
-        net._answer(member)
+        net._respond(member)
         net.wait(100)
         net.poll(member)
     joins = ["JOIN_GROUP", "JOIN_GROUP", "SYNC_GROUP"]
@@ -92,19 +92,19 @@ def test_join_and_leave_requests_have_a_reason() -> None:
     net, (first,) = group_of(1, AssignorName.RANGE)
     coordinator = first.coordinator
 
-    def asked(api: str) -> Any:
+    def requested(api: str) -> Any:
         (found,) = [each for each in coordinator.take() if each.api == api]
         return found
 
     def why(error: Error) -> str:
         net.wait(HEARTBEAT_MS)
         coordinator.tick(net.now)
-        answer = HeartbeatResponse(error_code=error)
-        coordinator.on_response(net.now, asked("HEARTBEAT").id, answer)
+        response = HeartbeatResponse(error_code=error)
+        coordinator.on_response(net.now, requested("HEARTBEAT").id, response)
         while not coordinator._is_in_flight("JOIN_GROUP"):
             net.wait(100)
             coordinator.poll(net.now, {TOPIC: PARTITIONS})
-        return str(asked("JOIN_GROUP").body.reason)
+        return str(requested("JOIN_GROUP").body.reason)
 
     coordinator.config = msgspec.structs.replace(coordinator.config, enable_auto_commit=False)
     assert why(Error.REBALANCE_IN_PROGRESS) == "group is already rebalancing"
@@ -116,9 +116,9 @@ def test_join_and_leave_requests_have_a_reason() -> None:
     coordinator.on_response(net.now, join, given)
     coordinator.poll(net.now, {TOPIC: PARTITIONS})
     again = "need to re-join with the given member-id: a"
-    assert asked("JOIN_GROUP").body.reason == again
+    assert requested("JOIN_GROUP").body.reason == again
     coordinator.close(net.now)
-    (leaving,) = asked("LEAVE_GROUP").body.members
+    (leaving,) = requested("LEAVE_GROUP").body.members
     assert leaving.reason == "the consumer is being closed"
 
 
@@ -161,11 +161,11 @@ def test_example_13_a_member_without_polls_leaves_and_loses_its_partitions() -> 
         net._send(first)
         while first.requests and "LEAVE_GROUP" not in sent(first):
             net._request(first)
-            net._answer(first)
+            net._respond(first)
         net.poll(second)
-        while second.requests or second.answers:
+        while second.requests or second.responses:
             net._request(second)
-            net._answer(second)
+            net._respond(second)
             net._send(second)
     assert sent(first) == ["LEAVE_GROUP"]
     assert net.now - polled in range(REBALANCE_MS - 1_000, REBALANCE_MS + 1_001)
@@ -203,8 +203,8 @@ def commit_sent(net: GroupNetwork, member: Member, *, is_sync: bool) -> tuple[in
     coordinator = member.coordinator
     number = coordinator.commit(net.now, {TopicPartition(TOPIC, 0): 5}, is_sync=is_sync)
     coordinator.tick(net.now)
-    (asked,) = [each for each in coordinator.take() if each.api == "OFFSET_COMMIT"]
-    return number, asked.id
+    (request,) = [each for each in coordinator.take() if each.api == "OFFSET_COMMIT"]
+    return number, request.id
 
 
 def refused(error: Error) -> OffsetCommitResponse:
@@ -257,7 +257,7 @@ def test_offsets_are_fetched_from_any_broker_if_the_option_is_on(from_any: bool)
     assert member is not None
     while not (fetches := [each for each in member.requests if each.api == "OFFSET_FETCH"]):
         net._request(member)
-        net._answer(member)
+        net._respond(member)
         net.wait(100)
         net.poll(member)
     assert fetches[0].to_coordinator is not from_any
@@ -322,8 +322,8 @@ def test_example_19_a_leader_waits_for_metadata_of_other_members_topics() -> Non
     body = join.body
     metadata = body.protocols[0].metadata  # type: ignore[attr-defined]
     members = [{"memberId": "a", "metadata": metadata}]
-    answer = {"generationId": 1, "protocolName": "range", "leader": "a", "memberId": "a"}
-    joined = msgspec.convert({**answer, "members": members}, JoinGroupResponse)
+    response = {"generationId": 1, "protocolName": "range", "leader": "a", "memberId": "a"}
+    joined = msgspec.convert({**response, "members": members}, JoinGroupResponse)
     coordinator.on_response(0, join.id, joined)
     assert coordinator.take() == []
     assert coordinator.group_topics == {TOPIC}

@@ -25,7 +25,7 @@ from tests.support.group_network import (
     Step,
 )
 
-USUAL = (Step.REQUEST, Step.ANSWER, Step.POLL) * 2 + (Step.FLOW, Step.WAIT) * 3
+USUAL = (Step.REQUEST, Step.RESPONSE, Step.POLL) * 2 + (Step.FLOW, Step.WAIT) * 3
 ALL = (*USUAL, Step.CUT, Step.CRASH, Step.LEAVE, Step.START, Step.START)
 STEPS = st.sampled_from(ALL)
 SEEDS = (3, 6)
@@ -82,7 +82,7 @@ def test_all_faults_occurred() -> None:
     for number in range(3):
         play(
             AssignorName.RANGE,
-            [(Step.POLL, 0), (Step.CUT, number), (Step.ANSWER, 0), (Step.CRASH, 0)],
+            [(Step.POLL, 0), (Step.CUT, number), (Step.RESPONSE, 0), (Step.CRASH, 0)],
         )
     play(AssignorName.RANGE, [(Step.WAIT, 6), (Step.WAIT, 6), (Step.POLL, 0)])
     assert {fault for fault in FAULTS if not happened[fault]} == set()

@@ -66,8 +66,8 @@ def owned(client: ConsumerClient) -> list[int]:
     return [at.partition for at in client.subscription.assigned]
 
 
-def asked(made: World, client: ClientLoop) -> int:
-    return made.networks[client].asked["CONSUMER_GROUP_HEARTBEAT"]
+def request_count(made: World, client: ClientLoop) -> int:
+    return made.networks[client].requested["CONSUMER_GROUP_HEARTBEAT"]
 
 
 def test_example_27_a_member_joins_with_its_own_id_and_acknowledges() -> None:
@@ -79,9 +79,9 @@ def test_example_27_a_member_joins_with_its_own_id_and_acknowledges() -> None:
     assert kinds(client.events()) == ["PartitionsAssigned"]
     assert client.coordinator.generation.id > 0
     assert len(client.coordinator.generation.member_id) == 22
-    before = asked(made, client)
+    before = request_count(made, client)
     made.run(10 * HEARTBEAT_MS)
-    assert asked(made, client) - before in (9, 10)
+    assert request_count(made, client) - before in (9, 10)
 
 
 def test_example_28_a_second_member_gets_partitions_after_revocation_and_commit() -> None:
@@ -165,15 +165,15 @@ def test_offset_fetches_have_the_member_id_and_are_retried(error: Error) -> None
     coordinator = client.coordinator
     client.subscription.positions = dict.fromkeys(client.subscription.positions)
     coordinator.tick(made.now)
-    (asked,) = coordinator.take()
-    assert isinstance(asked.body, OffsetFetchRequest)
-    (group,) = asked.body.groups
+    (request,) = coordinator.take()
+    assert isinstance(request.body, OffsetFetchRequest)
+    (group,) = request.body.groups
     generation = coordinator.generation
     assert (group.member_id, group.member_epoch) == (generation.member_id, generation.id)
     refused = OffsetFetchResponse(
         groups=[OffsetFetchResponseGroup(group_id="billing", error_code=error)]
     )
-    coordinator.on_response(made.now, asked.id, refused)
+    coordinator.on_response(made.now, request.id, refused)
     assert (coordinator.fatal, coordinator.take()) == (None, [])
     made.run(1_000)
     assert None not in client.subscription.positions.values()
@@ -228,8 +228,8 @@ def test_schedules_detect_broken_rules(protocol: str, seed: int) -> None:
 
 
 def test_all_faults_occurred() -> None:
-    told = ", ".join(f"{count} {what}" for what, count in sorted(happened.items()))
-    sys.stdout.write(f"losses: {told}\n")
+    reported = ", ".join(f"{count} {what}" for what, count in sorted(happened.items()))
+    sys.stdout.write(f"losses: {reported}\n")
     if happened:
         assert all(happened[fault] for fault in FAULTS), happened
         assert happened["looks at members"] > 100, "who owns what was held against somebody"

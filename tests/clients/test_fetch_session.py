@@ -49,11 +49,11 @@ class Client:
 
     def build(self, **wanted: PartitionData) -> FetchRequestData:
         builder = self.handler.builder()
-        for name, asked in wanted.items():
-            builder.add(tp(name.replace("_", "-")), asked)
+        for name, requested in wanted.items():
+            builder.add(tp(name.replace("_", "-")), requested)
         return builder.build()
 
-    def answer(
+    def respond(
         self,
         session_id: int,
         *names: str,
@@ -65,9 +65,9 @@ class Client:
         for name in names:
             topic, partition = tp(name)
             topic_id = (topic_ids or {}).get(topic, ZERO_UUID)
-            answered = FetchResponsePartitionData(partition_index=partition)
+            responded = FetchResponsePartitionData(partition_index=partition)
             topics.append(
-                FetchableTopicResponse(topic=topic, topic_id=topic_id, partitions=[answered])
+                FetchableTopicResponse(topic=topic, topic_id=topic_id, partitions=[responded])
             )
         response = FetchResponse(
             throttle_time_ms=throttle_ms,
@@ -88,7 +88,7 @@ def in_session(*, with_ids: bool = False) -> Client:
     ids = {"foo": A} if with_ids else None
     topic_id = A if with_ids else ZERO_UUID
     client.build(foo_0=data(0, 100, 200, topic_id), foo_1=data(10, 110, 210, topic_id))
-    assert client.answer(123, "foo-0", "foo-1", topic_ids=ids).is_accepted
+    assert client.respond(123, "foo-0", "foo-1", topic_ids=ids).is_accepted
     return client
 
 
@@ -101,7 +101,7 @@ def test_example_14_altered_partitions_are_sent_after_the_added_ones() -> None:
     first = client.build(foo_0=FOO_0, foo_1=FOO_1)
     assert first.metadata == (0, 0)
     assert first.to_send == first.session_partitions == {tp("foo-0"): FOO_0, tp("foo-1"): FOO_1}
-    assert client.answer(123, "foo-0", "foo-1").is_accepted
+    assert client.respond(123, "foo-0", "foo-1").is_accepted
     assert client.next == (123, 1)
     second = client.build(foo_0=FOO_0, foo_1=FOO_1_MOVED, bar_0=BAR_0)
     assert list(second.to_send.items()) == [(tp("bar-0"), BAR_0), (tp("foo-1"), FOO_1_MOVED)]
@@ -112,10 +112,10 @@ def test_example_14_altered_partitions_are_sent_after_the_added_ones() -> None:
 def test_example_15_a_wrong_epoch_causes_a_full_request() -> None:
     client = in_session()
     client.build(foo_0=FOO_0, foo_1=FOO_1_MOVED, bar_0=BAR_0)
-    assert client.answer(123, "bar-0").is_accepted
+    assert client.respond(123, "bar-0").is_accepted
     assert client.next == (123, 2)
     client.build(foo_0=FOO_0, foo_1=FOO_1_MOVED, bar_0=BAR_0)
-    refused = client.answer(0, error=Error.INVALID_FETCH_SESSION_EPOCH)
+    refused = client.respond(0, error=Error.INVALID_FETCH_SESSION_EPOCH)
     assert refused == (False, "INVALID_FETCH_SESSION_EPOCH")
     again = client.build(foo_0=FOO_0, foo_1=FOO_1_MOVED, bar_0=BAR_0)
     assert again.metadata == (123, 0)
@@ -126,14 +126,14 @@ def test_example_15_a_wrong_epoch_causes_a_full_request() -> None:
 def test_example_16_unwanted_partitions_are_forgotten_and_a_lost_session_restarts() -> None:
     client = Client()
     client.build(foo_0=FOO_0, foo_1=FOO_1, bar_0=BAR_0)
-    client.answer(123, "foo-0", "foo-1", "bar-0")
+    client.respond(123, "foo-0", "foo-1", "bar-0")
     fewer = client.build(foo_1=FOO_1)
     assert (fewer.metadata, fewer.to_send) == ((123, 1), {})
     assert fewer.to_forget == [
         TopicIdPartition(ZERO_UUID, "foo", 0),
         TopicIdPartition(ZERO_UUID, "bar", 0),
     ]
-    assert not client.answer(0, error=Error.FETCH_SESSION_ID_NOT_FOUND).is_accepted
+    assert not client.respond(0, error=Error.FETCH_SESSION_ID_NOT_FOUND).is_accepted
     assert client.build(foo_1=FOO_1).metadata == INITIAL
 
 
@@ -157,46 +157,46 @@ def test_example_17_a_lost_id_alters_the_session_and_the_broker_rejects_it() -> 
     assert (nameless.to_replace, names(nameless.to_send)) == ([], ["foo-0"])
     assert nameless.version(V17) == V12
     assert client.handler.session_topic_names == {}
-    assert not client.answer(0, error=Error.FETCH_SESSION_TOPIC_ID_ERROR).is_accepted
+    assert not client.respond(0, error=Error.FETCH_SESSION_TOPIC_ID_ERROR).is_accepted
     assert client.next == (123, 0)
 
 
 def test_example_18_a_full_response_has_exactly_the_session_partitions() -> None:
     client = Client()
-    for answered in (["foo-0"], ["foo-0", "foo-1", "bar-9"], []):
+    for responded in (["foo-0"], ["foo-0", "foo-1", "bar-9"], []):
         client.build(foo_0=FOO_0, foo_1=FOO_1)
-        assert not client.answer(123, *answered).is_accepted
+        assert not client.respond(123, *responded).is_accepted
         assert client.handler.next_metadata == INITIAL
 
 
 def test_example_18_an_incremental_response_may_omit_but_not_add() -> None:
     client = in_session()
     client.build(foo_0=FOO_0, foo_1=FOO_1)
-    assert client.answer(123).is_accepted
+    assert client.respond(123).is_accepted
     assert client.next == (123, 2)
     client.build(foo_0=FOO_0, foo_1=FOO_1)
-    assert client.answer(123, "bar-9") == (False, "has extra bar-9")
+    assert client.respond(123, "bar-9") == (False, "has extra bar-9")
     assert client.next == (123, 0)
 
 
 def test_example_19_a_throttled_full_response_is_rejected() -> None:
     client = Client()
     client.build(foo_0=FOO_0)
-    assert client.answer(0, throttle_ms=500) == (False, "throttled for 500 ms")
+    assert client.respond(0, throttle_ms=500) == (False, "throttled for 500 ms")
     assert client.handler.next_metadata == INITIAL
 
 
 def test_a_throttled_incremental_response_advances_the_epoch() -> None:
     client = in_session()
     client.build(foo_0=FOO_0, foo_1=FOO_1)
-    assert client.answer(123, throttle_ms=500).is_accepted
+    assert client.respond(123, throttle_ms=500).is_accepted
     assert client.next == (123, 2)
 
 
 def test_a_response_with_an_unknown_topic_id_is_rejected() -> None:
     client = in_session(with_ids=True)
     client.build(foo_0=data(0, 100, 200, A), foo_1=data(10, 110, 210, A))
-    stranger = client.answer(123, "foo-0", topic_ids={"foo": B})
+    stranger = client.respond(123, "foo-0", topic_ids={"foo": B})
     assert stranger == (False, f"has unknown topic ids {B}")
     assert client.next == (123, 0)
 
@@ -205,7 +205,7 @@ def test_a_response_with_an_unknown_topic_id_is_rejected() -> None:
 def test_other_errors_close_the_session_and_open_another(error: Error) -> None:
     client = in_session()
     client.build(foo_0=FOO_0)
-    client.answer(123, error=error)
+    client.respond(123, error=error)
     assert client.next == (123, 0)
 
 
@@ -213,13 +213,13 @@ def test_a_server_that_makes_no_session_gets_full_requests() -> None:
     client = Client()
     for _ in range(3):
         assert client.build(foo_0=FOO_0).metadata == INITIAL
-        assert client.answer(0, "foo-0").is_accepted
+        assert client.respond(0, "foo-0").is_accepted
 
 
 def test_a_server_that_closes_the_session_gets_a_full_request() -> None:
     client = in_session()
     client.build()
-    assert client.answer(0).is_accepted
+    assert client.respond(0).is_accepted
     assert client.handler.next_metadata == INITIAL
 
 

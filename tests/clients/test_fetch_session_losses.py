@@ -1,7 +1,7 @@
-"""Property: client and broker come back to the same session however requests and answers get lost.
+"""Property: client and broker return to the same session after any lost requests and responses.
 
-A client fetches from a real cell through a network that loses requests, loses answers, and delivers
-a request only after the next one; other clients come and take all slots of the session cache.
+A client fetches from a real cell through a network that loses requests and responses, and delivers
+a request only after the next one. Other clients take all slots of the session cache.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ WAIT_MS = 100
 
 class Loss(StrEnum):
     LOST_REQUEST = "lost request"
-    LOST_ANSWER = "lost answer"
+    LOST_RESPONSE = "lost answer"
     LATE_REQUEST = "late request"
     EVICTION = "eviction"
 
@@ -62,7 +62,7 @@ class Lossy:
         self.ids = {topic: self.bench.topic(topic, PARTITIONS) for topic in TOPICS}
         self.late: list[tuple[dict[str, Any], int]] = []
         self.gone: set[str] = set()
-        self.unheard: set[str] = set()
+        self.unreceived: set[str] = set()
         self.toggle(TopicPartition("foo", 0))
 
     def append(self, partition: TopicPartition) -> None:
@@ -87,15 +87,15 @@ class Lossy:
         if topic in self.gone:
             self.gone.remove(topic)
             self.ids[topic] = self.bench.topic(topic, PARTITIONS)
-            self.unheard.add(topic)
+            self.unreceived.add(topic)
 
     def learn(self) -> None:
         """The client learns of recreated topics and reads them from the start."""
         for partition, data in self.client.wanted.items():
-            if partition.topic in self.unheard:
+            if partition.topic in self.unreceived:
                 topic_id = self.ids[partition.topic] if data.topic_id != ZERO_UUID else ZERO_UUID
                 self.client.wanted[partition] = PartitionData(0, 0, 1 << 20, topic_id)
-        self.unheard.clear()
+        self.unreceived.clear()
 
     def exchange(self, loss: Loss | None = None, poll: Poll = Poll.AT_ONCE) -> ResponseCheck | None:
         """Send one request; return the check of its response, if it arrives."""
@@ -103,28 +103,28 @@ class Lossy:
             self.evict()
         body, version = self.client.next_request()
         body |= LIMITS[poll]
-        if loss in (Loss.LOST_REQUEST, Loss.LOST_ANSWER, Loss.LATE_REQUEST):
+        if loss in (Loss.LOST_REQUEST, Loss.LOST_RESPONSE, Loss.LATE_REQUEST):
             self.losses[loss] += 1
-            if loss is Loss.LOST_ANSWER:
+            if loss is Loss.LOST_RESPONSE:
                 self.bench.send("FETCH", version, body)
             elif loss is Loss.LATE_REQUEST:
                 self.late.append((body, version))
             self.client.handler.handle_error()
             return None
-        verdict = self.client.take(self.ask(body, version, poll), version)
+        verdict = self.client.take(self.send(body, version, poll), version)
         self.deliver_late()
         if verdict.is_accepted:
             self.check_view(has_all=poll is not Poll.FEW_BYTES)
         return verdict
 
-    def ask(self, body: dict[str, Any], version: int, poll: Poll) -> dict[str, Any]:
-        """The answer, which may have to wait for records, or for its time."""
+    def send(self, body: dict[str, Any], version: int, poll: Poll) -> dict[str, Any]:
+        """The response, which may have to wait for records, or for its time."""
         event_id = self.bench.send("FETCH", version, body)
-        if event_id not in self.bench.answers and poll is Poll.UNTIL_RECORDS:
+        if event_id not in self.bench.responses and poll is Poll.UNTIL_RECORDS:
             self.append(next(iter(self.client.wanted)))
-        if event_id not in self.bench.answers:
+        if event_id not in self.bench.responses:
             self.bench.tick(WAIT_MS)
-        return self.bench.answers[event_id]["response"]  # type: ignore[no-any-return]
+        return self.bench.responses[event_id]["response"]  # type: ignore[no-any-return]
 
     def deliver_late(self) -> None:
         for body, version in self.late:
@@ -182,16 +182,16 @@ class Lossy:
     def check_session(self) -> None:
         """Broker and client hold the same partitions, and the client has read them to the end."""
         handler = self.client.handler
-        asked = {}
+        request = {}
         for cached in cache(self.bench).partitions(handler.session_id):
             requested = cached.requested
             topic = requested.topic or handler.session_topic_names[requested.topic_id]
             partition = TopicPartition(topic, requested.partition)
-            asked[partition] = (requested.topic_id, requested.fetch_offset)
+            request[partition] = (requested.topic_id, requested.fetch_offset)
         held = handler.session_partitions.items()
-        assert asked == {tp: (data.topic_id, data.fetch_offset) for tp, data in held}
-        assert asked.keys() == self.client.wanted.keys()
-        assert not asked or handler.session_id > 0
+        assert request == {tp: (data.topic_id, data.fetch_offset) for tp, data in held}
+        assert request.keys() == self.client.wanted.keys()
+        assert not request or handler.session_id > 0
         for partition, data in self.client.wanted.items():
             assert data.fetch_offset == self.high_watermark(partition, data)
 

@@ -34,27 +34,27 @@ def test_the_nine_steps_of_the_seed() -> None:
     assert client.handler.next_metadata == INITIAL == (0, 0)
     body, version = client.next_request()
     assert (body["sessionId"], body["sessionEpoch"]) == (0, 0)
-    # 2 the broker takes it as full: every partition is in the answer
-    answer = bench.request("FETCH", version, body)
-    assert [len(topic["partitions"]) for topic in answer["responses"]] == [2]
+    # 2 the broker takes it as full: every partition is in the response
+    response = bench.request("FETCH", version, body)
+    assert [len(topic["partitions"]) for topic in response["responses"]] == [2]
     # 3 it has made a session with epoch 1 and caches it
-    made = answer["sessionId"]
+    made = response["sessionId"]
     assert made > 0
     assert session(bench, made).epoch == 1
     assert session(bench, made).cached_size == 2
     # 4 the client keeps the id and epoch 1
-    assert client.take(answer, version).is_accepted
+    assert client.take(response, version).is_accepted
     assert client.handler.next_metadata == (made, 1)
     # 5 the next request is incremental, with (id, 1)
     body, version = client.next_request()
     assert (body["sessionId"], body["sessionEpoch"], body["topics"]) == (made, 1, [])
     # steps 6 to 7: the broker's epoch matches and is incremented
-    answer = bench.request("FETCH", version, body)
+    response = bench.request("FETCH", version, body)
     assert session(bench, made).epoch == 2
     # 8 epoch of the request + 1 = 2 = the session's: no error
-    assert (answer["errorCode"], answer["sessionId"]) == (Error.NONE, made)
+    assert (response["errorCode"], response["sessionId"]) == (Error.NONE, made)
     # # 9: the client's epoch becomes 2 with the same id
-    assert client.take(answer, version).is_accepted
+    assert client.take(response, version).is_accepted
     assert client.handler.next_metadata == (made, 2)
 
 
@@ -65,11 +65,11 @@ def test_step_8_overtaken_request_returns_invalid_fetch_session_epoch() -> None:
     made = client.handler.session_id
     slow: dict[str, Any] = {"sessionId": made, "sessionEpoch": 1, "maxWaitMs": 500, "minBytes": 1}
     waiting = bench.send("FETCH", 17, slow)
-    assert waiting not in bench.answers
+    assert waiting not in bench.responses
     bench.request("FETCH", 17, {"sessionId": made, "sessionEpoch": 2})
     assert session(bench, made).epoch == 3
     bench.tick(500)
-    late = bench.answers[waiting]["response"]
+    late = bench.responses[waiting]["response"]
     assert (late["errorCode"], late["sessionId"]) == (Error.INVALID_FETCH_SESSION_EPOCH, made)
     assert late["responses"] == []
 
@@ -86,12 +86,12 @@ def test_the_walk_through_epochs_1_to_9() -> None:
         if epoch % 3 == 0:
             fill(bench, 0)
         body, version = client.next_request()
-        answer = bench.request("FETCH", version, body)
-        shown = [p["partitionIndex"] for t in answer["responses"] for p in t["partitions"]]
+        response = bench.request("FETCH", version, body)
+        shown = [p["partitionIndex"] for t in response["responses"] for p in t["partitions"]]
         assert shown == ([0] if epoch % 3 == 0 else [])
         sent = [p["partition"] for t in body["topics"] for p in t["partitions"]]
         assert sent == ([0] if epoch in (4, 7) else [])
-        assert client.take(answer, version).is_accepted
+        assert client.take(response, version).is_accepted
     assert client.handler.next_metadata == (made, 10)
     assert client.wanted[FOO_0].fetch_offset == client.high_watermarks[FOO_0] == 3
 

@@ -42,8 +42,8 @@ def fetches(fetcher: Fetcher, leader: int | None = 1) -> list[PendingFetch]:
     return [fetcher.fetch(node, parts, VERSION) for node, parts in wanted.items()]
 
 
-def answer(fetcher: Fetcher, session: int, *offsets: int, code: int = 0) -> None:
-    """t-0 is answered with these records, or an error; t-1, in a full answer, with nothing."""
+def respond(fetcher: Fetcher, session: int, *offsets: int, code: int = 0) -> None:
+    """t-0 is answered with these records, or an error; t-1, in a full response, with nothing."""
     parts = [FetchResponsePartitionData(partition_index=0, error_code=code)]
     if fetcher._sessions[1].next_metadata.is_full:
         parts.append(FetchResponsePartitionData(partition_index=1))
@@ -59,10 +59,10 @@ def test_example_21_the_next_fetch_is_sent_after_the_last_buffered_record() -> N
     fetcher, subscription = reader(max_poll_records=2)
     (first,) = fetches(fetcher)
     assert fetches(fetcher) == []
-    answer(fetcher, 9, 0, 1, 2, 3, 4)
-    for expected, is_asked in ((["r0", "r1"], False), (["r2", "r3"], False), (["r4"], True)):
+    respond(fetcher, 9, 0, 1, 2, 3, 4)
+    for expected, is_requested in ((["r0", "r1"], False), (["r2", "r3"], False), (["r4"], True)):
         assert [record for *_, record in fetcher.take()] == expected
-        assert bool(fetches(fetcher)) is is_asked
+        assert bool(fetches(fetcher)) is is_requested
     assert subscription.positions == {T0: 5, T1: 0}
     assert first.body.session_epoch == 0
 
@@ -70,7 +70,7 @@ def test_example_21_the_next_fetch_is_sent_after_the_last_buffered_record() -> N
 def test_example_22_a_session_continues_with_changed_partitions() -> None:
     fetcher, _ = reader()
     fetches(fetcher)
-    answer(fetcher, 9, 0, 1)
+    respond(fetcher, 9, 0, 1)
     fetcher.take()
     (second,) = fetches(fetcher)
     assert (second.body.session_id, second.body.session_epoch) == (9, 1)
@@ -81,13 +81,13 @@ def test_example_22_a_session_continues_with_changed_partitions() -> None:
 def test_example_23_records_of_a_revoked_partition_are_dropped() -> None:
     fetcher, subscription = reader()
     fetches(fetcher)
-    answer(fetcher, 9, 0, 1)
+    respond(fetcher, 9, 0, 1)
     subscription.is_pending_revocation = True
     assert fetcher.take() == []
     assert subscription.positions[T0] == 0
     fetcher, subscription = reader()
     fetches(fetcher)
-    answer(fetcher, 9, 0, 1)
+    respond(fetcher, 9, 0, 1)
     subscription.assign([T1])
     assert fetcher.take() == []
 
@@ -95,7 +95,7 @@ def test_example_23_records_of_a_revoked_partition_are_dropped() -> None:
 def test_example_24_records_for_another_position_are_dropped() -> None:
     fetcher, subscription = reader()
     fetches(fetcher)
-    answer(fetcher, 9, 0, 1)
+    respond(fetcher, 9, 0, 1)
     subscription.seek(T0, 40)
     assert fetcher.take() == []
     (again,) = fetches(fetcher)
@@ -105,7 +105,7 @@ def test_example_24_records_for_another_position_are_dropped() -> None:
 def test_example_25_offset_out_of_range_applies_the_reset_policy() -> None:
     fetcher, subscription = reader(auto_offset_reset=OffsetReset.EARLIEST)
     fetches(fetcher)
-    answer(fetcher, 9, code=Error.OFFSET_OUT_OF_RANGE)
+    respond(fetcher, 9, code=Error.OFFSET_OUT_OF_RANGE)
     ((node, request),) = fetcher.lookups(snapshot())
     assert fetcher.lookups(snapshot()) == []
     assert (node, request.topics[0].partitions[0].timestamp) == (1, -2)
@@ -119,7 +119,7 @@ def test_example_25_offset_out_of_range_applies_the_reset_policy() -> None:
 def test_example_26_a_missing_response_restarts_the_session_and_requests_metadata() -> None:
     fetcher, _ = reader()
     fetches(fetcher)
-    answer(fetcher, 9, 0)
+    respond(fetcher, 9, 0)
     fetcher.take()
     fetches(fetcher)
     fetcher.failed(1)
@@ -147,7 +147,7 @@ def test_an_unanswered_lookup_is_repeated() -> None:
 def test_another_leader_in_a_response_requests_metadata() -> None:
     fetcher, subscription = reader()
     fetches(fetcher)
-    answer(fetcher, 9, code=Error.NOT_LEADER_OR_FOLLOWER)
+    respond(fetcher, 9, code=Error.NOT_LEADER_OR_FOLLOWER)
     assert fetcher.needs_metadata
     assert subscription.positions[T0] == 0
 
@@ -156,7 +156,7 @@ def test_a_paused_partition_is_not_fetched_but_buffered_records_are_returned() -
     fetcher, subscription = reader()
     fetches(fetcher)
     subscription.paused.add(T0)
-    answer(fetcher, 9, 0, 1)
+    respond(fetcher, 9, 0, 1)
     assert [record for *_, record in fetcher.take()] == ["r0", "r1"]
     (second,) = fetches(fetcher)
     assert [(each.topic, each.partitions) for each in second.body.forgotten_topics_data] == [

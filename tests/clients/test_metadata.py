@@ -40,7 +40,9 @@ def topic(
     return MetadataResponseTopic(name=name, partitions=list(partitions), **fields)
 
 
-def answer(*topics: MetadataResponseTopic, nodes: tuple[int, ...] = (0, 1)) -> MetadataResponse:
+def metadata_response(
+    *topics: MetadataResponseTopic, nodes: tuple[int, ...] = (0, 1)
+) -> MetadataResponse:
     brokers = [
         MetadataResponseBroker(node_id=node, host="host", port=9092 + node) for node in nodes
     ]
@@ -50,7 +52,9 @@ def answer(*topics: MetadataResponseTopic, nodes: tuple[int, ...] = (0, 1)) -> M
 
 
 def with_epoch(epoch: int, topic_id: str = ZERO_UUID, **fields: Any) -> MetadataResponse:
-    return answer(topic("topic", partition(leader_epoch=epoch, **fields), topic_id=topic_id))
+    return metadata_response(
+        topic("topic", partition(leader_epoch=epoch, **fields), topic_id=topic_id)
+    )
 
 
 def constant(backoff_ms: int = 100, max_age_ms: int = 1000) -> Metadata:
@@ -67,7 +71,7 @@ def update(
     now: int = 0,
     version: int = LATEST,
 ) -> None:
-    metadata.update(metadata.new_request(now), response or answer(), version, now)
+    metadata.update(metadata.new_request(now), response or metadata_response(), version, now)
 
 
 def test_example_1_the_next_update_is_due_when_the_last_one_expires() -> None:
@@ -158,7 +162,7 @@ def test_example_11_an_older_response_does_not_overwrite() -> None:
     assert metadata.snapshot.partitions[TOPIC_0].isr_ids == (0,)
     update(metadata, with_epoch(100, isr_nodes=[]))
     assert metadata.snapshot.partitions[TOPIC_0].isr_ids == ()
-    update(metadata, answer())
+    update(metadata, metadata_response())
     assert metadata.snapshot.partitions == {}
     assert metadata.last_seen_leader_epochs.get(TOPIC_0) == 100
     update(metadata, with_epoch(99))
@@ -189,7 +193,7 @@ def test_example_13_another_topic_id_counts_from_its_own_epoch() -> None:
         seen.append(metadata.last_seen_leader_epochs.get(TOPIC_0))
     assert seen == [100, 10, 12, 3, 20]
     missing = topic("topic", error_code=Error.UNKNOWN_TOPIC_OR_PARTITION)
-    update(metadata, answer(missing))
+    update(metadata, metadata_response(missing))
     assert metadata.last_seen_leader_epochs.get(TOPIC_0) == 20
     assert metadata.snapshot.partitions == {}
     update(metadata, with_epoch(1, C))
@@ -209,7 +213,7 @@ def test_example_14_a_partial_response_is_merged() -> None:
         topic("keep-new-partitions", partition(0)),
         topic("old", partition(0), partition(1), topic_id=B),
     ]
-    update(metadata, answer(*old))
+    update(metadata, metadata_response(*old))
     assert metadata.snapshot.by_topic.keys() == {"keep-valid", "keep-new-partitions", "old"}
     metadata.retained -= {"old"}
     new = [
@@ -218,7 +222,7 @@ def test_example_14_a_partial_response_is_merged() -> None:
         topic("unwanted", partition(0)),
     ]
     partial = RequestAndVersion(MetadataRequest(topics=[]), metadata.request_version, True)
-    metadata.update(partial, answer(*new), LATEST, 0)
+    metadata.update(partial, metadata_response(*new), LATEST, 0)
     counts = {name: len(found) for name, found in metadata.snapshot.by_topic.items()}
     assert counts == {"keep-valid": 2, "keep-new-partitions": 3, "new-valid": 4}
     assert metadata.snapshot.topic_ids == {"keep-new-partitions": A}
@@ -228,7 +232,7 @@ def test_example_14_a_partial_response_is_merged() -> None:
 def test_example_20_a_partition_without_leader_is_stored_and_requested_again() -> None:
     metadata = Metadata()
     leaderless = partition(leader_id=-1, error_code=Error.LEADER_NOT_AVAILABLE)
-    update(metadata, answer(topic("topic", partition(1), leaderless)), now=50)
+    update(metadata, metadata_response(topic("topic", partition(1), leaderless)), now=50)
     assert metadata.snapshot.partitions[TOPIC_0].leader_id is None
     assert metadata.snapshot.partitions[TOPIC_0].leader_epoch == 100
     assert [p.partition.partition for p in metadata.snapshot.available_partitions("topic")] == [1]
@@ -289,7 +293,7 @@ def test_a_partial_update_does_not_restart_the_expiry() -> None:
     metadata = Metadata()
     update(metadata, now=1000)
     partial = RequestAndVersion(MetadataRequest(topics=[]), 0, True)
-    metadata.update(partial, answer(), LATEST, 2000)
+    metadata.update(partial, metadata_response(), LATEST, 2000)
     assert metadata.last_successful_refresh_ms == 1000
     assert metadata.last_refresh_ms == 2000
 
@@ -304,7 +308,7 @@ def test_epochs_of_old_brokers_are_not_trusted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "asks_again"),
+    ("code", "requests_again"),
     [
         (Error.UNKNOWN_TOPIC_OR_PARTITION, True),
         (Error.LEADER_NOT_AVAILABLE, True),
@@ -314,23 +318,23 @@ def test_epochs_of_old_brokers_are_not_trusted() -> None:
         (Error.NONE, False),
     ],
 )
-def test_retriable_errors_request_an_update(code: int, asks_again: bool) -> None:
+def test_retriable_errors_request_an_update(code: int, requests_again: bool) -> None:
     metadata = Metadata()
     metadata.request_update()
-    update(metadata, answer(topic("topic", error_code=code)))
-    assert metadata.is_update_requested is asks_again
+    update(metadata, metadata_response(topic("topic", error_code=code)))
+    assert metadata.is_update_requested is requests_again
 
 
 def test_error_is_returned_once_and_clears_the_others() -> None:
     metadata = Metadata()
     bad = topic("b@d", error_code=Error.INVALID_TOPIC_EXCEPTION)
     secret = topic("secret", error_code=Error.TOPIC_AUTHORIZATION_FAILED)
-    update(metadata, answer(bad, secret))
+    update(metadata, metadata_response(bad, secret))
     assert metadata.take_error_of("topic") is None
     assert metadata.take_error_of("b@d") is None
-    update(metadata, answer(bad, secret))
+    update(metadata, metadata_response(bad, secret))
     assert metadata.take_error_of("b@d") is Error.INVALID_TOPIC_EXCEPTION
-    update(metadata, answer(bad, secret))
+    update(metadata, metadata_response(bad, secret))
     assert metadata.take_error_of("secret") is Error.TOPIC_AUTHORIZATION_FAILED
     assert metadata.take_error_of("secret") is None
 
@@ -345,7 +349,10 @@ def test_a_closed_metadata_takes_no_update() -> None:
 def test_the_snapshot_finds_leaders_by_node_and_by_topic() -> None:
     metadata = Metadata()
     led = [partition(0), partition(1, leader_id=1), partition(2, leader_id=9)]
-    update(metadata, answer(topic("topic", *led), topic("__consumer_offsets", is_internal=True)))
+    update(
+        metadata,
+        metadata_response(topic("topic", *led), topic("__consumer_offsets", is_internal=True)),
+    )
     snapshot = metadata.snapshot
     assert [p.partition.partition for p in snapshot.by_node[1]] == [1]
     assert snapshot.leader(TopicPartition("topic", 2)) is None

@@ -29,7 +29,9 @@ def producer(max_age_ms: int = 300_000) -> ProducerMetadata:
     )
 
 
-def answer(*topics: str, partitions: int = 3, error: Error = Error.NONE) -> MetadataResponse:
+def metadata_response(
+    *topics: str, partitions: int = 3, error: Error = Error.NONE
+) -> MetadataResponse:
     def found(name: str) -> MetadataResponseTopic:
         led = [
             MetadataResponsePartition(
@@ -49,7 +51,7 @@ def update(metadata: ProducerMetadata, response: MetadataResponse, now: int = 0)
     metadata.update(metadata.new_request(now), response, LATEST, now)
 
 
-def asked(metadata: ProducerMetadata, now: int = 0) -> tuple[list[str | None], bool]:
+def requested(metadata: ProducerMetadata, now: int = 0) -> tuple[list[str | None], bool]:
     sent = metadata.new_request(now)
     return [topic.name for topic in sent.request.topics or []], sent.is_partial
 
@@ -57,74 +59,74 @@ def asked(metadata: ProducerMetadata, now: int = 0) -> tuple[list[str | None], b
 def test_example_6_a_new_topic_requests_an_update_at_once() -> None:
     metadata = producer()
     metadata.request_update()
-    update(metadata, answer(), now=1000)
+    update(metadata, metadata_response(), now=1000)
     metadata.add("a", 1000)
     assert metadata.time_to_next_update(1000) == 0
-    update(metadata, answer("a"), now=1000)
+    update(metadata, metadata_response("a"), now=1000)
     metadata.add("a", 1000)
     assert metadata.time_to_next_update(1000) == 300_000
 
 
 def test_example_7_a_topic_added_during_a_request_is_in_the_next_one() -> None:
     metadata = producer()
-    update(metadata, answer())
+    update(metadata, metadata_response())
     metadata.add("a", 0)
     first = metadata.new_request(0)
     assert first.request_version == 1
     metadata.add("b", 0)
     assert metadata.request_version == 2
-    metadata.update(first, answer("a"), LATEST, 10)
+    metadata.update(first, metadata_response("a"), LATEST, 10)
     assert metadata.is_update_requested
     second = metadata.new_request(10)
     assert [topic.name for topic in second.request.topics or []] == ["b"]
-    metadata.update(second, answer("b"), LATEST, 20)
+    metadata.update(second, metadata_response("b"), LATEST, 20)
     assert not metadata.is_update_requested
 
 
 def test_example_8_a_due_full_update_includes_new_topics() -> None:
     metadata = producer()
-    update(metadata, answer())
+    update(metadata, metadata_response())
     metadata.add("a", 0)
-    assert asked(metadata) == (["a"], True)
-    update(metadata, answer("a"))
+    assert requested(metadata) == (["a"], True)
+    update(metadata, metadata_response("a"))
     metadata.add("b", 0)
-    assert asked(metadata) == (["b"], True)
+    assert requested(metadata) == (["b"], True)
     metadata.request_update()
-    assert asked(metadata) == (["a", "b"], False)
-    update(metadata, answer("a", "b"))
+    assert requested(metadata) == (["a", "b"], False)
+    update(metadata, metadata_response("a", "b"))
     metadata.add("c", 299_999)
-    assert asked(metadata, 299_999) == (["c"], True)
-    assert asked(metadata, 300_000) == (["a", "b", "c"], False)
+    assert requested(metadata, 299_999) == (["c"], True)
+    assert requested(metadata, 300_000) == (["a", "b", "c"], False)
 
 
 def test_example_19_an_idle_topic_expires_but_not_a_pending_one() -> None:
     metadata = producer()
     for name in ("a", "unanswered"):
         metadata.add(name, 0)
-    update(metadata, answer("a"), now=0)
-    update(metadata, answer("a"), now=299_999)
+    update(metadata, metadata_response("a"), now=0)
+    update(metadata, metadata_response("a"), now=299_999)
     assert "a" in metadata.topics
-    update(metadata, answer("a"), now=300_000)
+    update(metadata, metadata_response("a"), now=300_000)
     assert list(metadata.topics) == ["unanswered"]
     assert metadata.snapshot.partitions == {}
     assert metadata.last_seen_leader_epochs.get(TopicPartition("a", 0)) is None
-    update(metadata, answer(), now=600_000)
+    update(metadata, metadata_response(), now=600_000)
     assert list(metadata.topics) == ["unanswered"]
 
 
 def test_unrequested_topics_are_not_retained() -> None:
     metadata = producer()
     metadata.add("a", 0)
-    update(metadata, answer("a", "other"))
+    update(metadata, metadata_response("a", "other"))
     assert metadata.snapshot.by_topic.keys() == {"a"}
 
 
 def test_a_known_topic_with_an_error_requests_a_full_update() -> None:
     metadata = producer()
     metadata.add("a", 0)
-    update(metadata, answer("a", error=Error.LEADER_NOT_AVAILABLE))
+    update(metadata, metadata_response("a", error=Error.LEADER_NOT_AVAILABLE))
     assert metadata.request_update_for_topic("a") == metadata.update_version
-    assert asked(metadata) == (["a"], False)
+    assert requested(metadata) == (["a"], False)
 
 
 def test_a_sender_waits_once_and_the_next_message_does_not() -> None:
@@ -132,7 +134,7 @@ def test_a_sender_waits_once_and_the_next_message_does_not() -> None:
     metadata.bootstrap([("localhost", 9092)])
     wait = MetadataWait(metadata, "a", None, MAX_BLOCK_MS)
     assert wait.start(1000) == WaitFor(version=1, remaining_ms=60_000)
-    update(metadata, answer("a"), now=1500)
+    update(metadata, metadata_response("a"), now=1500)
     assert wait.resume(1500) == MetadataKnown(partition_count=3, waited_ms=500)
     again = MetadataWait(metadata, "a", 2, MAX_BLOCK_MS)
     assert again.start(2000) == MetadataKnown(partition_count=3, waited_ms=0)
@@ -141,14 +143,14 @@ def test_a_sender_waits_once_and_the_next_message_does_not() -> None:
 def test_example_15_a_missing_partition_times_out() -> None:
     metadata = producer()
     metadata.add("a", 0)
-    update(metadata, answer("a"))
+    update(metadata, metadata_response("a"))
     wait = MetadataWait(metadata, "a", 5, MAX_BLOCK_MS)
     step = wait.start(0)
     for now in range(1000, MAX_BLOCK_MS, 1000):
         assert step == WaitFor(metadata.update_version, MAX_BLOCK_MS - now + 1000)
-        update(metadata, answer("a"), now=now)
+        update(metadata, metadata_response("a"), now=now)
         step = wait.resume(now)
-    update(metadata, answer("a"), now=MAX_BLOCK_MS)
+    update(metadata, metadata_response("a"), now=MAX_BLOCK_MS)
     assert wait.resume(MAX_BLOCK_MS) == MetadataUnavailable(
         Error.REQUEST_TIMED_OUT,
         "partition 5 of topic 'a', which has 3, is not in the metadata after 60000 ms",
@@ -158,10 +160,10 @@ def test_example_15_a_missing_partition_times_out() -> None:
 def test_a_wait_for_more_partitions_ends_when_they_come() -> None:
     metadata = producer()
     metadata.add("a", 0)
-    update(metadata, answer("a"))
+    update(metadata, metadata_response("a"))
     wait = MetadataWait(metadata, "a", 5, MAX_BLOCK_MS)
     wait.start(0)
-    update(metadata, answer("a", partitions=6), now=300)
+    update(metadata, metadata_response("a", partitions=6), now=300)
     assert wait.resume(300) == MetadataKnown(6, 300)
 
 
@@ -176,7 +178,7 @@ def test_a_nonexistent_topic_times_out() -> None:
     metadata = producer()
     wait = MetadataWait(metadata, "a", None, 200)
     wait.start(0)
-    update(metadata, answer("a", error=Error.UNKNOWN_TOPIC_OR_PARTITION), now=100)
+    update(metadata, metadata_response("a", error=Error.UNKNOWN_TOPIC_OR_PARTITION), now=100)
     assert isinstance(wait.resume(100), WaitFor)
     assert wait.resume(200) == MetadataUnavailable(
         Error.REQUEST_TIMED_OUT, "topic 'a' is not in the metadata after 200 ms"
@@ -188,7 +190,7 @@ def test_an_error_of_the_topic_ends_the_wait(error: Error) -> None:
     metadata = producer()
     wait = MetadataWait(metadata, "a", None, MAX_BLOCK_MS)
     wait.start(0)
-    update(metadata, answer("a", error=error), now=100)
+    update(metadata, metadata_response("a", error=error), now=100)
     failed = wait.resume(100)
     assert isinstance(failed, MetadataUnavailable) and failed.code == error
     at_once = MetadataWait(metadata, "a", None, MAX_BLOCK_MS).start(200)

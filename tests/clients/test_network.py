@@ -24,7 +24,7 @@ def first() -> float:
     return 0.0
 
 
-def answer(*nodes: int) -> MetadataResponse:
+def response(*nodes: int) -> MetadataResponse:
     brokers = [
         MetadataResponseBroker(node_id=node, host="host", port=9092 + node) for node in nodes
     ]
@@ -39,7 +39,7 @@ class Client(NetworkClient):
         super().__init__(self.metadata, first, settings)
         self.metadata.bootstrap([("localhost", 9092)])
         if nodes:
-            self.metadata.update(self.metadata.new_request(NOW), answer(*nodes), LATEST, NOW)
+            self.metadata.update(self.metadata.new_request(NOW), response(*nodes), LATEST, NOW)
 
     def connect(self, *nodes: int) -> None:
         for node in nodes:
@@ -84,7 +84,7 @@ def test_a_request_for_metadata_connects_first_then_sends_then_waits() -> None:
     actions = client.poll(FOREVER, NOW + 2).actions
     assert [type(action) for action in actions] == [SendMetadata]
     assert client.poll(FOREVER, NOW + 3) == ([], 30_000, 30_000)
-    client.on_metadata_response(-1, answer(0), LATEST, NOW + 9)
+    client.on_metadata_response(-1, response(0), LATEST, NOW + 9)
     assert list(client.metadata.snapshot.nodes) == [0]
     assert client.poll(FOREVER, NOW + 9).metadata_timeout_ms == 300_000
 
@@ -93,7 +93,7 @@ def test_a_response_without_brokers_is_a_failed_update() -> None:
     client = Client()
     client.connect(-1)
     version = client.metadata.update_version
-    client.on_metadata_response(-1, answer(), LATEST, NOW)
+    client.on_metadata_response(-1, response(), LATEST, NOW)
     assert client.metadata.update_version == version
     assert (client.metadata.attempts, client.poll(FOREVER, NOW).metadata_timeout_ms) == (1, 80)
 
@@ -189,14 +189,14 @@ def test_rebootstrap_restarts_from_the_configured_addresses() -> None:
 
 def test_a_broker_may_request_a_rebootstrap() -> None:
     """KIP-1102."""
-    told = MetadataResponse(brokers=[], error_code=Error.REBOOTSTRAP_REQUIRED)
+    reported = MetadataResponse(brokers=[], error_code=Error.REBOOTSTRAP_REQUIRED)
     for strategy, nodes in ((RecoveryStrategy.REBOOTSTRAP, [-1]), (RecoveryStrategy.NONE, [0, 1])):
         client = Client(0, 1, settings=NetworkSettings(metadata_recovery_strategy=strategy))
         client.connect(0)
         client.metadata.request_update()
-        (asked,) = client.poll(FOREVER, NOW + 100).actions
-        assert isinstance(asked, SendMetadata)
-        client.on_metadata_response(0, told, LATEST, NOW + 200)
+        (request,) = client.poll(FOREVER, NOW + 100).actions
+        assert isinstance(request, SendMetadata)
+        client.on_metadata_response(0, reported, LATEST, NOW + 200)
         assert list(client.metadata.snapshot.nodes) == nodes
 
 

@@ -213,7 +213,7 @@ def test_a_missing_topic_is_requested_with_backoff() -> None:
     for _ in range(100):
         assert producer.offer(made.now, TOPIC, None, 1) is None
         made.turn(50)
-    assert made.networks[producer].asked["METADATA"] < 20
+    assert made.networks[producer].requested["METADATA"] < 20
 
 
 def test_a_missing_partition_waits() -> None:

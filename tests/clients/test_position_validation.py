@@ -59,25 +59,25 @@ class Reader:
         )
         topic = MetadataResponseTopic(name="t", topic_id=topic_id, partitions=[partition])
         brokers = [MetadataResponseBroker(node_id=each, host="h", port=each) for each in (1, 2)]
-        asked = RequestAndVersion(MetadataRequest(), self.metadata.request_version, False)
-        self.metadata.update(asked, MetadataResponse(brokers=brokers, topics=[topic]), 13, NOW)
+        requested = RequestAndVersion(MetadataRequest(), self.metadata.request_version, False)
+        self.metadata.update(requested, MetadataResponse(brokers=brokers, topics=[topic]), 13, NOW)
 
-    def asks(self) -> list[tuple[int, int, int]]:
+    def requested(self) -> list[tuple[int, int, int]]:
         """Return the queried leaders, their epochs and the validated epochs."""
         self.validator.look(self.metadata)
-        questions = self.validator.requests()
-        for question in questions:
-            self.validator.on_sent(question)
-        self.requests = questions or self.requests
-        return [_said(question) for question in questions]
+        requests = self.validator.requests()
+        for request in requests:
+            self.validator.on_sent(request)
+        self.requests = requests or self.requests
+        return [_rendered(request) for request in requests]
 
-    def hears(self, epoch: int = -1, end: int = -1, error: Error = Error.NONE) -> None:
+    def receive(self, epoch: int = -1, end: int = -1, error: Error = Error.NONE) -> None:
         """Handle the response to the validation."""
-        told = OffsetForLeaderEpochResponseEpochEndOffset(
+        reported = OffsetForLeaderEpochResponseEpochEndOffset(
             error_code=int(error), leader_epoch=epoch, end_offset=end
         )
         response = OffsetForLeaderEpochResponse(
-            topics=[OffsetForLeaderTopicResult(topic="t", partitions=[told])]
+            topics=[OffsetForLeaderTopicResult(topic="t", partitions=[reported])]
         )
         self.validator.on_response(self.requests[0], response)
 
@@ -102,11 +102,11 @@ class Reader:
         return [offset for _, offset, _ in self.fetcher.take()]
 
 
-def _said(question: ValidationRequest) -> tuple[int, int, int]:
-    (topic,) = question.request.topics
-    (asked,) = topic.partitions
-    assert (topic.topic, asked.partition) == T0
-    return question.node.id, asked.current_leader_epoch, asked.leader_epoch
+def _rendered(query: ValidationRequest) -> tuple[int, int, int]:
+    (topic,) = query.request.topics
+    (request,) = topic.partitions
+    assert (topic.topic, request.partition) == T0
+    return query.node.id, request.current_leader_epoch, request.leader_epoch
 
 
 def committed(leader: int = 1, epoch: int = 5, at: int = 5) -> Reader:
@@ -118,28 +118,28 @@ def committed(leader: int = 1, epoch: int = 5, at: int = 5) -> Reader:
 
 def test_example_36_a_committed_epoch_is_validated_before_fetching() -> None:
     reader = committed(at=4)
-    assert reader.asks() == [(1, 5, 4)]
-    assert reader.asks() == [], "it is under way"
+    assert reader.requested() == [(1, 5, 4)]
+    assert reader.requested() == [], "it is under way"
     assert reader.fetches() == {}
-    reader.hears(epoch=4, end=12)
+    reader.receive(epoch=4, end=12)
     assert reader.fetches() == {1: 10}
     assert reader.validator.truncations == []
 
 
 def test_example_37_a_truncated_log_continues_at_the_epochs_end() -> None:
     reader = committed(at=4)
-    reader.asks()
-    reader.hears(epoch=3, end=7)
+    reader.requested()
+    reader.receive(epoch=3, end=7)
     assert reader.validator.truncations == [Truncated(T0, 10, 7)]
     assert reader.fetches() == {1: 7}
     assert reader.subscription.epochs == {T0: 3}
-    assert reader.asks() == [], "this leader has said so"
+    assert reader.requested() == [], "this leader has said so"
 
 
 def test_example_38_an_unknown_epoch_applies_the_reset_policy() -> None:
     reader = committed()
-    reader.asks()
-    reader.hears(epoch=-1, end=-1)
+    reader.requested()
+    reader.receive(epoch=-1, end=-1)
     assert reader.subscription.without_offset == {T0}
     assert reader.fetches() == {}
 
@@ -147,39 +147,39 @@ def test_example_38_an_unknown_epoch_applies_the_reset_policy() -> None:
 def test_example_39_a_new_leader_validates_the_last_batch_read() -> None:
     reader = Reader()
     reader.subscription.seek(T0, 0)
-    assert reader.asks() == [], "a position without an epoch is read as it is"
+    assert reader.requested() == [], "a position without an epoch is read as it is"
     batches = Records([(0, "a"), (1, "b"), (4, "c")], 6, [(2, 3), (5, 5), (6, 5)])
     assert reader.reads(batches) == [0, 1, 4]
-    assert reader.asks() == []
+    assert reader.requested() == []
     reader.led_by(2, 6)
-    assert reader.asks() == [(2, 6, 5)]
+    assert reader.requested() == [(2, 6, 5)]
     assert reader.fetches() == {}
-    reader.hears(epoch=5, end=6)
+    reader.receive(epoch=5, end=6)
     assert reader.fetches() == {2: 6}
 
 
 def test_example_40_a_committed_epoch_newer_than_metadata_waits_for_newer_metadata() -> None:
     reader = committed(epoch=5, at=6)
-    assert reader.asks() == []
+    assert reader.requested() == []
     assert (reader.validator.needs_metadata, reader.fetches()) == (True, {})
     reader.led_by(1, 5)
-    assert reader.asks() == [], "a broker of the past has answered"
+    assert reader.requested() == [], "a broker of the past has answered"
     reader.led_by(2, 6)
-    assert reader.asks() == [(2, 6, 6)]
+    assert reader.requested() == [(2, 6, 6)]
 
 
 def test_a_recreated_topic_is_not_waited_for() -> None:
     reader = committed(epoch=5, at=6)
-    reader.asks()
+    reader.requested()
     reader.led_by(1, 0, topic_id="AAAAAAAAAAAAAAAAAAAAAg")
-    assert reader.asks() == [(1, 0, 6)]
+    assert reader.requested() == [(1, 0, 6)]
 
 
 def test_the_epoch_is_that_of_the_batch_before_the_position() -> None:
     reader = Reader()
     reader.fetcher.settings = FetchSettings(max_poll_records=2)
     reader.subscription.seek(T0, 0)
-    reader.asks()
+    reader.requested()
     reader.reads(Records([(0, "a"), (1, "b"), (2, "c")], 4, [(1, 3), (3, 4), (4, 5)]))
     assert (reader.subscription.positions[T0], reader.subscription.epochs) == (2, {T0: 4})
     reader.fetcher.take()
@@ -188,8 +188,8 @@ def test_the_epoch_is_that_of_the_batch_before_the_position() -> None:
 
 def test_buffered_records_are_dropped_during_validation() -> None:
     reader = committed()
-    reader.asks()
-    reader.hears(epoch=5, end=20)
+    reader.requested()
+    reader.receive(epoch=5, end=20)
     fetch = reader.fetch()
     topic = FetchableTopicResponse(
         topic="t", partitions=[FetchResponsePartitionData(partition_index=0)]
@@ -197,54 +197,54 @@ def test_buffered_records_are_dropped_during_validation() -> None:
     found = {T0: Records([(10, "a")], 11, [(11, 5)])}
     reader.fetcher.on_response(1, FetchResponse(responses=[topic]), VERSION, found, NOW)
     reader.led_by(2, 6)
-    assert reader.asks() == [(2, 6, 5)]
+    assert reader.requested() == [(2, 6, 5)]
     assert (fetch.node, reader.fetcher.take()) == (1, [])
 
 
 def test_validation_is_retried_with_new_metadata() -> None:
     reader = committed()
-    reader.asks()
-    reader.hears(error=Error.NOT_LEADER_OR_FOLLOWER)
-    assert (reader.validator.needs_metadata, reader.asks()) == (True, [])
+    reader.requested()
+    reader.receive(error=Error.NOT_LEADER_OR_FOLLOWER)
+    assert (reader.validator.needs_metadata, reader.requested()) == (True, [])
     reader.led_by(1, 5)
-    assert reader.asks() == [(1, 5, 5)]
+    assert reader.requested() == [(1, 5, 5)]
     reader.validator.failed(reader.requests[0])
-    assert reader.asks() == []
+    assert reader.requested() == []
     reader.led_by(1, 5)
-    assert reader.asks() == [(1, 5, 5)]
+    assert reader.requested() == [(1, 5, 5)]
 
 
 def test_a_response_for_another_position_or_leader_is_ignored() -> None:
     reader = committed()
-    reader.asks()
+    reader.requested()
     former = reader.requests
     reader.subscription.seek(T0, 40)
-    assert (reader.asks(), reader.fetches()) == ([], {1: 40})
+    assert (reader.requested(), reader.fetches()) == ([], {1: 40})
     reader.requests = former
-    reader.hears(epoch=5, end=3)
+    reader.receive(epoch=5, end=3)
     assert reader.subscription.positions == {T0: 40}
     reader.subscription.seek(T0, 10, 5)
-    reader.asks()
+    reader.requested()
     former = reader.requests
     reader.led_by(2, 6)
-    assert reader.asks() == [(2, 6, 5)]
+    assert reader.requested() == [(2, 6, 5)]
     reader.requests = former
-    reader.hears(epoch=5, end=3)
+    reader.receive(epoch=5, end=3)
     assert (reader.subscription.positions, reader.fetches()) == ({T0: 10}, {})
 
 
 def test_a_revoked_partition_is_not_validated() -> None:
     reader = committed()
-    reader.asks()
+    reader.requested()
     reader.subscription.assign([])
-    assert (reader.asks(), reader.validator.waiting) == ([], {})
-    reader.hears(epoch=5, end=3)
+    assert (reader.requested(), reader.validator.waiting) == ([], {})
+    reader.receive(epoch=5, end=3)
     assert reader.subscription.positions == {}
 
 
 def test_validation_is_skipped_without_broker_support() -> None:
     reader = committed()
-    reader.asks()
+    reader.requested()
     reader.validator.skip(reader.requests[0])
     assert reader.fetches() == {1: 10}
 
@@ -308,18 +308,18 @@ def test_example_46_a_former_leader_names_the_new_leader() -> None:
     reader: ReaderClient = world.reader()
     reader.read({ORDERS: None})
     world.run(1_000)
-    asked = world.networks[reader].asked
+    requested = world.networks[reader].requested
     wanted = [{"topic": TOPIC, "partitions": [0]}]
     elect = {"electionType": 0, "topicPartitions": wanted, "timeoutMs": 1_000}
     world.bench.request("ELECT_LEADERS", 2, elect)
     assert replicas.leader()[0] == 2
-    before = asked["METADATA"]
+    before = requested["METADATA"]
     while reader.metadata.snapshot.partitions[ORDERS].leader_id == 1:
         world.turn()
-    assert asked["METADATA"] == before, "it was not asked"
+    assert requested["METADATA"] == before, "it was not asked"
     produce(world, world.producer(), 1)
     assert [offset for _, offset, _ in world.read[reader]] == [0, 1, 2, 3]
-    assert (asked["OFFSET_FOR_LEADER_EPOCH"], reader.truncations()) == (1, [])
+    assert (requested["OFFSET_FOR_LEADER_EPOCH"], reader.truncations()) == (1, [])
 
 
 def test_commits_include_the_epoch_of_the_last_record() -> None:
@@ -332,21 +332,21 @@ def test_commits_include_the_epoch_of_the_last_record() -> None:
     assert member.subscription.epochs == {ORDERS: 0}
     member.close(world.now)
     world.run(500)
-    asked = {"groups": [{"groupId": "g", "topics": None}], "requireStable": False}
-    answer = world.bench.request("OFFSET_FETCH", 9, asked)
-    (partition,) = answer["groups"][0]["topics"][0]["partitions"]
+    request = {"groups": [{"groupId": "g", "topics": None}], "requireStable": False}
+    response = world.bench.request("OFFSET_FETCH", 9, request)
+    (partition,) = response["groups"][0]["topics"][0]["partitions"]
     assert (partition["committedOffset"], partition["committedLeaderEpoch"]) == (3, 0)
     world.remove(member)
     other: ConsumerClient = world.consumer("g", TOPIC)
     world.run(3_000)
     assert (other.subscription.positions, other.subscription.epochs) == ({ORDERS: 3}, {ORDERS: 0})
-    assert world.networks[other].asked["OFFSET_FOR_LEADER_EPOCH"] == 1
+    assert world.networks[other].requested["OFFSET_FOR_LEADER_EPOCH"] == 1
 
 
 def test_the_reset_after_an_unknown_epoch_is_the_consumers() -> None:
     reader = committed()
     reader.fetcher.settings = FetchSettings(auto_offset_reset=OffsetReset.EARLIEST)
-    reader.asks()
-    reader.hears()
+    reader.requested()
+    reader.receive()
     ((_, request),) = reader.fetcher.lookups(reader.metadata.snapshot)
     assert request.topics[0].partitions[0].timestamp == OffsetReset.EARLIEST

@@ -39,14 +39,14 @@ class Reader:
         self.fetcher = Fetcher(FetchSettings(client_rack="west"), self.subscription)
         self.now = NOW
 
-    def asks(self, *offline: int) -> dict[int, list[int]]:
+    def requested(self, *offline: int) -> dict[int, list[int]]:
         """Return the brokers to fetch from, with their partitions."""
         wanted = self.fetcher.wanted(snapshot(*offline), self.now)
         fetches = [self.fetcher.fetch(node, parts, VERSION) for node, parts in wanted.items()]
         assert {each.body.rack_id for each in fetches} <= {"west"}
         return {each.node: sorted(at.partition for at in each.data.to_send) for each in fetches}
 
-    def hears(
+    def receive(
         self, node: int, *parts: FetchResponsePartitionData, offset: int | None = None
     ) -> None:
         response = FetchResponse(
@@ -57,8 +57,8 @@ class Reader:
 
     def is_sent_nearby(self) -> None:
         """The leader names a replica for t-0, and has t-1 itself."""
-        assert self.asks() == {LEADER: [0, 1]}
-        self.hears(LEADER, part(0, preferred_read_replica=NEARBY), part(1))
+        assert self.requested() == {LEADER: [0, 1]}
+        self.receive(LEADER, part(0, preferred_read_replica=NEARBY), part(1))
 
 
 def part(number: int, **fields: Any) -> FetchResponsePartitionData:
@@ -68,22 +68,22 @@ def part(number: int, **fields: Any) -> FetchResponsePartitionData:
 def test_the_next_fetch_of_the_partition_goes_to_the_replica() -> None:
     reader = Reader()
     reader.is_sent_nearby()
-    assert reader.asks() == {NEARBY: [0], LEADER: [1]}
-    reader.hears(NEARBY, part(0), offset=5)
+    assert reader.requested() == {NEARBY: [0], LEADER: [1]}
+    reader.receive(NEARBY, part(0), offset=5)
     assert [record for *_, record in reader.fetcher.take()] == ["r"]
     assert reader.subscription.positions[T0] == 6
-    assert list(reader.asks()) == [NEARBY], "the leader's fetch is under way"
+    assert list(reader.requested()) == [NEARBY], "the leader's fetch is under way"
 
 
 def test_a_preferred_replica_expires_with_metadata_age() -> None:
     reader = Reader()
     reader.is_sent_nearby()
     reader.now += AGE_MS - 1
-    assert NEARBY in reader.asks()
-    reader.hears(NEARBY, part(0))
-    reader.hears(LEADER, part(1))
+    assert NEARBY in reader.requested()
+    reader.receive(NEARBY, part(0))
+    reader.receive(LEADER, part(1))
     reader.now += 1
-    assert reader.asks() == {LEADER: [0, 1]}
+    assert reader.requested() == {LEADER: [0, 1]}
 
 
 def test_renaming_a_replica_does_not_extend_it() -> None:
@@ -92,26 +92,26 @@ def test_renaming_a_replica_does_not_extend_it() -> None:
     reader.now += AGE_MS // 2
     reader.fetcher._preferred.name(T0, NEARBY, reader.now)
     reader.now += AGE_MS // 2
-    assert reader.asks() == {LEADER: [0, 1]}
+    assert reader.requested() == {LEADER: [0, 1]}
 
 
 def test_an_offline_replica_is_not_used() -> None:
     reader = Reader()
     reader.is_sent_nearby()
-    assert reader.asks(NEARBY) == {LEADER: [0, 1]}
+    assert reader.requested(NEARBY) == {LEADER: [0, 1]}
     assert reader.fetcher.needs_metadata
 
 
 def test_out_of_range_at_a_replica_returns_to_the_leader() -> None:
     reader = Reader()
     reader.is_sent_nearby()
-    reader.asks()
-    reader.hears(NEARBY, part(0, error_code=int(Error.OFFSET_OUT_OF_RANGE)))
-    reader.hears(LEADER, part(1))
+    reader.requested()
+    reader.receive(NEARBY, part(0, error_code=int(Error.OFFSET_OUT_OF_RANGE)))
+    reader.receive(LEADER, part(1))
     assert reader.subscription.without_offset == set()
-    assert reader.asks() == {LEADER: [0, 1]}
+    assert reader.requested() == {LEADER: [0, 1]}
     codes = [part(0, error_code=int(Error.OFFSET_OUT_OF_RANGE)), part(1)]
-    reader.hears(LEADER, *codes)
+    reader.receive(LEADER, *codes)
     assert reader.subscription.without_offset == {T0}, "nobody has it"
 
 
@@ -119,29 +119,29 @@ def test_out_of_range_at_a_replica_returns_to_the_leader() -> None:
 def test_other_errors_return_to_the_leader_and_request_metadata(error: Error) -> None:
     reader = Reader()
     reader.is_sent_nearby()
-    reader.asks()
-    reader.hears(NEARBY, part(0, error_code=int(error)))
-    reader.hears(LEADER, part(1))
+    reader.requested()
+    reader.receive(NEARBY, part(0, error_code=int(error)))
+    reader.receive(LEADER, part(1))
     assert reader.fetcher.needs_metadata
-    assert reader.asks() == {LEADER: [0, 1]}
+    assert reader.requested() == {LEADER: [0, 1]}
 
 
 def test_a_missing_response_returns_to_the_leader() -> None:
     reader = Reader()
     reader.is_sent_nearby()
-    reader.asks()
+    reader.requested()
     reader.fetcher.failed(NEARBY)
-    reader.hears(LEADER, part(1))
-    assert reader.asks() == {LEADER: [0, 1]}
+    reader.receive(LEADER, part(1))
+    assert reader.requested() == {LEADER: [0, 1]}
 
 
 def test_a_reassigned_partition_starts_at_its_leader() -> None:
     reader = Reader()
     reader.is_sent_nearby()
     reader.subscription.assign([T1])
-    reader.asks()
-    reader.hears(LEADER, part(1))
+    reader.requested()
+    reader.receive(LEADER, part(1))
     reader.subscription.assign([T0, T1])
     for partition in (T0, T1):
         reader.subscription.seek(partition, 5)
-    assert reader.asks() == {LEADER: [0, 1]}
+    assert reader.requested() == {LEADER: [0, 1]}

@@ -1,4 +1,4 @@
-"""The producer as its caller sees it: requests, answers, events."""
+"""The producer as its caller sees it: requests, responses, events."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def test_nothing_is_produced_before_the_producer_id() -> None:
     bench.send()
     assert bench.wire == []
     assert len(bench.inits()) == 1
-    bench.init_answer(ID)
+    bench.init_response(ID)
     assert bench.wire == [OnWire(A, 0, 0, 1)]
 
 
@@ -36,20 +36,20 @@ def test_the_producer_id_is_requested_from_the_least_loaded_node() -> None:
     bench.send(A)
     bench.send(A)
     bench.send(B)
-    bench.answer(2, Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    bench.respond(2, Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
     assert [request.node for request in bench.inits()] == [1, 2]
 
 
 def test_the_producer_id_request_is_retried_with_backoff() -> None:
     bench = ProducerBench()
     bench.poll()
-    bench.init_answer(Error.COORDINATOR_LOAD_IN_PROGRESS)
+    bench.init_response(Error.COORDINATOR_LOAD_IN_PROGRESS)
     assert bench.producer.next_deadline(bench.now) == 100
     bench.poll(99)
     assert len(bench.inits()) == 1
     bench.poll(1)
     assert len(bench.inits()) == 2
-    bench.init_answer(Error.COORDINATOR_LOAD_IN_PROGRESS)
+    bench.init_response(Error.COORDINATOR_LOAD_IN_PROGRESS)
     bench.poll(199)
     assert len(bench.inits()) == 2
     bench.poll(1)
@@ -59,12 +59,12 @@ def test_the_producer_id_request_is_retried_with_backoff() -> None:
 def test_a_missing_permission_fails_pending_batches_only() -> None:
     bench = ProducerBench()
     record = bench.send()
-    bench.init_answer(Error.CLUSTER_AUTHORIZATION_FAILED)
+    bench.init_response(Error.CLUSTER_AUTHORIZATION_FAILED)
     assert bench.failed() == {record: Error.CLUSTER_AUTHORIZATION_FAILED}
     bench.poll(1000)
-    bench.init_answer(ID)
+    bench.init_response(ID)
     bench.send()
-    bench.answer(0, base_offset=0)
+    bench.respond(0, base_offset=0)
     assert bench.acked() == [2]
 
 
@@ -73,7 +73,7 @@ def test_after_a_fatal_error_everything_fails() -> None:
     bench.ready()
     bench.send()
     bench.send()
-    bench.answer(0, Error.CLUSTER_AUTHORIZATION_FAILED)
+    bench.respond(0, Error.CLUSTER_AUTHORIZATION_FAILED)
     assert bench.manager.state is IdState.FATAL_ERROR
     bench.send()
     assert bench.failed() == dict.fromkeys((1, 2, 3), Error.CLUSTER_AUTHORIZATION_FAILED)
@@ -86,7 +86,7 @@ def test_at_most_five_requests_are_in_flight() -> None:
     for _ in range(7):
         bench.send()
     assert [sent.sequence for sent in bench.wire] == [0, 1, 2, 3, 4]
-    bench.answer(0, base_offset=0)
+    bench.respond(0, base_offset=0)
     assert [sent.sequence for sent in bench.wire[5:]] == [5]
 
 
@@ -112,7 +112,7 @@ def test_with_one_in_flight_request_a_partition_waits_for_its_response() -> None
     bench.send(A)
     bench.send(B)
     assert bench.wire == [OnWire(A, 0, 0, 1), OnWire(B, 0, 0, 1)]
-    bench.answer(0, base_offset=0)
+    bench.respond(0, base_offset=0)
     assert bench.wire[2:] == [OnWire(A, 0, 1, 1)]
 
 
@@ -120,7 +120,7 @@ def test_a_duplicate_is_an_acknowledgement_without_offset() -> None:
     bench = ProducerBench()
     bench.ready()
     bench.send()
-    bench.answer(0, Error.DUPLICATE_SEQUENCE_NUMBER)
+    bench.respond(0, Error.DUPLICATE_SEQUENCE_NUMBER)
     assert bench.acked() == [1]
     assert bench.sequences().last_acked == 0
 
@@ -129,8 +129,8 @@ def test_a_repeated_response_is_ignored() -> None:
     bench = ProducerBench()
     bench.ready()
     bench.send()
-    bench.answer(0, base_offset=0)
-    bench.answer(0, Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    bench.respond(0, base_offset=0)
+    bench.respond(0, Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
     assert (bench.acked(), bench.failed()) == ([1], {})
 
 
@@ -151,9 +151,9 @@ def test_a_batch_rejected_every_time_is_certainly_unwritten() -> None:
     bench = ProducerBench(retries=1)
     bench.ready()
     bench.send()
-    bench.answer(0, Error.NOT_ENOUGH_REPLICAS)
+    bench.respond(0, Error.NOT_ENOUGH_REPLICAS)
     bench.poll(100)
-    bench.answer(1, Error.NOT_ENOUGH_REPLICAS)
+    bench.respond(1, Error.NOT_ENOUGH_REPLICAS)
     assert bench.failed() == {1: Error.NOT_ENOUGH_REPLICAS}
     assert [e.may_be_written for e in bench.events if isinstance(e, RecordFailed)] == [False]
 
@@ -173,12 +173,12 @@ def test_a_newer_leader_in_the_response_is_used_at_once() -> None:
     bench = ProducerBench(leaders={A: 1, B: 2})
     bench.ready()
     bench.send(A)
-    answered = PartitionProduceResponse(
+    responded = PartitionProduceResponse(
         index=0,
         error_code=Error.NOT_LEADER_OR_FOLLOWER,
         current_leader=LeaderIdAndEpoch(leader_id=2, leader_epoch=1),
     )
-    topic = TopicProduceResponse(name=A.topic, partition_responses=[answered])
+    topic = TopicProduceResponse(name=A.topic, partition_responses=[responded])
     request = bench.requests[-1].request_id
     bench.producer.on_response(0, request, ProduceResponse(responses=[topic]))
     assert bench.poll() == [OnWire(A, 0, 0, 1)]
@@ -219,12 +219,12 @@ def test_exhausted_retries_leave_the_sequence_unresolved_until_the_next_response
     bench.ready()
     bench.send()
     bench.send()
-    bench.answer(0, Error.LEADER_NOT_AVAILABLE)
+    bench.respond(0, Error.LEADER_NOT_AVAILABLE)
     bench.poll(100)
-    bench.answer(2, Error.LEADER_NOT_AVAILABLE)
+    bench.respond(2, Error.LEADER_NOT_AVAILABLE)
     assert bench.failed() == {1: Error.LEADER_NOT_AVAILABLE}
     assert bench.sequences().unresolved == 1
-    bench.answer(1, Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    bench.respond(1, Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
     assert bench.poll(100) == [OnWire(A, 1, 0, 1)]
 
 
@@ -232,11 +232,11 @@ def test_without_idempotence_a_retry_is_first_and_has_no_sequence() -> None:
     bench = ProducerBench(enable_idempotence=False)
     bench.send()
     bench.send()
-    bench.answer(0, Error.LEADER_NOT_AVAILABLE)
+    bench.respond(0, Error.LEADER_NOT_AVAILABLE)
     assert bench.poll(100) == [OnWire(A, -1, -1, 1)]
     assert bench.inits() == []
-    bench.answer(2, base_offset=1)
-    bench.answer(1, base_offset=0)
+    bench.respond(2, base_offset=1)
+    bench.respond(1, base_offset=0)
     assert bench.acked() == [1, 2]
 
 
@@ -272,13 +272,13 @@ def test_past_the_greatest_sequence_a_lost_batch_is_still_noticed(base_offset: i
     bench = ProducerBench()
     bench.ready()
     bench.send()
-    bench.answer(0, base_offset=0)
+    bench.respond(0, base_offset=0)
     bench.sequences().next_sequence = SEQUENCE_MAX
     bench.sequences().last_acked = SEQUENCE_MAX - 1
     for place in (1, 2):
         bench.send()
-        bench.answer(place, base_offset=base_offset)
+        bench.respond(place, base_offset=base_offset)
     assert bench.wire[1:] == [OnWire(A, 0, SEQUENCE_MAX, 1), OnWire(A, 0, 0, 1)]
     bench.send()
-    bench.answer(3, Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    bench.respond(3, Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
     assert bench.poll(100) == [OnWire(A, 1, 0, 1)]

@@ -8,7 +8,7 @@ from brokertwin.clients.producer_config import ProducerConfig, ProducerConfigErr
 
 
 @pytest.mark.parametrize(
-    ("config", "says"),
+    ("config", "message"),
     [
         ({"enable_idempotence": True, "acks": "1"}, "set acks to all; it is 1"),
         ({"enable_idempotence": True, "acks": "0"}, "set acks to all; it is 0"),
@@ -20,8 +20,8 @@ from brokertwin.clients.producer_config import ProducerConfig, ProducerConfigErr
         ({"max_in_flight_requests_per_connection": 0}, "at least 1"),
     ],
 )
-def test_settings_that_conflict_are_refused(config: dict[str, Any], says: str) -> None:
-    with pytest.raises(ProducerConfigError, match=says):
+def test_settings_that_conflict_are_refused(config: dict[str, Any], message: str) -> None:
+    with pytest.raises(ProducerConfigError, match=message):
         checked(ProducerConfig(**config))
 
 

@@ -26,9 +26,9 @@ from tests.support.transactional_network import TransactionalNetwork
 
 FOREVER = 2**31 - 1
 
-FAULTLESS = [*[Step.SEND] * 4, *[Step.REQUEST] * 4, *[Step.ANSWER] * 3, *[Step.WAIT] * 2]
+FAULTLESS = [*[Step.SEND] * 4, *[Step.REQUEST] * 4, *[Step.RESPONSE] * 3, *[Step.WAIT] * 2]
 FAULTY = [*FAULTLESS, Step.CUT, Step.LATE, Step.REPEAT]
-CROWDED = [*[Step.SEND] * 6, *[Step.REQUEST] * 6, Step.ANSWER, Step.WAIT, Step.CUT, Step.LATE]
+CROWDED = [*[Step.SEND] * 6, *[Step.REQUEST] * 6, Step.RESPONSE, Step.WAIT, Step.CUT, Step.LATE]
 REFUSING = [*FAULTY, *[Step.WAIT] * 2, Step.REFUSE]
 
 LOSSY = settings(
@@ -77,12 +77,12 @@ class World:
     @property
     def kinds(self) -> list[str]:
         """Return the faults that have to occur."""
-        told = {
+        fields = {
             Step.REFUSE: ("refusals", "expiries"),
             Step.COMMIT: ("commits", "aborts"),
             Step.LEVEL: ("levels",),
         }
-        return [*FAULTS, *(kind for step in told if step in self.steps for kind in told[step])]
+        return [*FAULTS, *(kind for step in fields if step in self.steps for kind in fields[step])]
 
 
 def transactions(level: int, *steps: Step, **network: object) -> World:
@@ -90,7 +90,7 @@ def transactions(level: int, *steps: Step, **network: object) -> World:
     known = {"linger_ms": 0, "delivery_timeout_ms": FOREVER, "transactional_id": "t"}
     config = network.pop("config", {})
     assert isinstance(config, dict)
-    faulty = [*FAULTY, *[Step.REQUEST, Step.ANSWER] * 3, *[Step.COMMIT] * 2, Step.ABORT]
+    faulty = [*FAULTY, *[Step.REQUEST, Step.RESPONSE] * 3, *[Step.COMMIT] * 2, Step.ABORT]
     return World(
         [*faulty, Step.OFFSETS, *steps],
         TransactionalNetwork,
@@ -197,7 +197,7 @@ def test_the_same_check_detects_planted_bugs(name: str) -> None:
     assert world.run(schedule) != []
 
 
-GETS_ITS_ID = [(Step.REQUEST, 0), (Step.ANSWER, 0), (Step.WAIT, 2)] * 2
+GETS_ITS_ID = [(Step.REQUEST, 0), (Step.RESPONSE, 0), (Step.WAIT, 2)] * 2
 """A fresh broker gives an id to the second request."""
 
 UNANSWERED = [
@@ -208,14 +208,14 @@ UNANSWERED = [
     (Step.CUT, 1),
     (Step.WAIT, 3),
 ]
-"""Six records are sent and written one by one; of the answers none arrives."""
+"""Six records are sent and written one by one; of the responses none arrives."""
 
 WRITTEN_BEHIND_A_REFUSAL = [
     *GETS_ITS_ID,
     *[(Step.SEND, 0)] * 2,
     (Step.REFUSE, 0),
     (Step.REQUEST, 0),
-    (Step.ANSWER, 0),
+    (Step.RESPONSE, 0),
     (Step.CUT, 0),
     (Step.CUT, 1),
 ]
@@ -228,7 +228,7 @@ OVERTAKEN = [
     (Step.SEND, 2),
     (Step.REFUSE, 0),
     *[(Step.REQUEST, 0)] * 2,
-    *[(Step.ANSWER, 0)] * 3,
+    *[(Step.RESPONSE, 0)] * 3,
 ]
 """The first record is refused, the second written and acknowledged, the third too large."""
 
@@ -278,7 +278,7 @@ def test_without_faults_nothing_fails_and_nothing_is_repeated() -> None:
 
 def turns(count: int) -> Schedule:
     """Handle a request and its response `count` times."""
-    return [(Step.REQUEST, 0), (Step.ANSWER, 0)] * count
+    return [(Step.REQUEST, 0), (Step.RESPONSE, 0)] * count
 
 
 LATE_END = [

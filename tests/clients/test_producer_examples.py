@@ -18,21 +18,21 @@ def test_example_17_a_rejected_first_batch_keeps_all_three_in_order() -> None:
         bench.send()
     assert [sent.sequence for sent in bench.wire] == [0, 1, 2]
     assert bench.sequences().next_sequence == 3
-    bench.answer(0, Error.LEADER_NOT_AVAILABLE)
-    bench.answer(1, OUT_OF_ORDER)
-    bench.answer(2, OUT_OF_ORDER)
+    bench.respond(0, Error.LEADER_NOT_AVAILABLE)
+    bench.respond(1, OUT_OF_ORDER)
+    bench.respond(2, OUT_OF_ORDER)
     bench.send()
     assert bench.waiting() == [0, 1, 2, -1]
 
     assert bench.poll(100) == [OnWire(A, 0, 0, 1)], "batch 0 goes alone"
     assert bench.poll(1000) == []
-    bench.answer(3, base_offset=0)
+    bench.respond(3, base_offset=0)
     assert bench.sequences().last_acked == 0
     assert bench.wire[4:] == [OnWire(A, 0, 1, 1)]
-    bench.answer(4, base_offset=1)
+    bench.respond(4, base_offset=1)
     assert bench.wire[5:] == [OnWire(A, 0, 2, 1), OnWire(A, 0, 3, 1)], "and the fourth behind it"
-    bench.answer(5, base_offset=2)
-    bench.answer(6, base_offset=3)
+    bench.respond(5, base_offset=2)
+    bench.respond(6, base_offset=3)
     assert bench.acked() == [1, 2, 3, 4]
 
 
@@ -40,11 +40,11 @@ def test_example_18_a_gap_without_a_missing_batch_bumps_the_epoch_of_its_partiti
     bench = ProducerBench()
     bench.ready()
     bench.send(A)
-    bench.answer(0, base_offset=0)
+    bench.respond(0, base_offset=0)
     bench.send(B)
-    bench.answer(1, base_offset=0)
+    bench.respond(1, base_offset=0)
     bench.send(A)
-    bench.answer(2, OUT_OF_ORDER)
+    bench.respond(2, OUT_OF_ORDER)
     assert bench.manager.id_and_epoch == IdAndEpoch(PRODUCER_ID, 1)
     assert bench.poll(100) == [OnWire(A, 1, 0, 1)]
     assert bench.sequences(B).id_and_epoch.epoch == 0
@@ -60,7 +60,7 @@ def with_an_expired_first_batch() -> ProducerBench:
     bench.send()
     bench.now = 500
     bench.send()
-    bench.answer(0, Error.NOT_LEADER_OR_FOLLOWER, polls=False)
+    bench.respond(0, Error.NOT_LEADER_OR_FOLLOWER, polls=False)
     bench.now = 1000
     bench.poll()
     assert bench.failed() == {1: Error.REQUEST_TIMED_OUT}
@@ -72,7 +72,7 @@ def with_an_expired_first_batch() -> ProducerBench:
 
 def test_example_19_an_expired_batch_that_is_missing_bumps_the_epoch() -> None:
     bench = with_an_expired_first_batch()
-    bench.answer(1, OUT_OF_ORDER)
+    bench.respond(1, OUT_OF_ORDER)
     assert bench.manager.id_and_epoch.epoch == 1
     assert [b.base_sequence for b in bench.sequences().in_flight] == [0]
     assert bench.sequences().next_sequence == 1
@@ -82,7 +82,7 @@ def test_example_19_an_expired_batch_that_is_missing_bumps_the_epoch() -> None:
 
 def test_example_20_an_expired_but_written_batch_keeps_the_epoch() -> None:
     bench = with_an_expired_first_batch()
-    bench.answer(1, base_offset=1, polls=False)
+    bench.respond(1, base_offset=1, polls=False)
     assert bench.sequences().last_acked == 1
     assert bench.sequences().next_sequence == 2
     bench.poll()
@@ -96,11 +96,11 @@ def test_example_21_a_too_large_batch_fails_and_the_next_restarts_at_0() -> None
     bench.ready()
     bench.send()
     bench.send()
-    bench.answer(0, Error.MESSAGE_TOO_LARGE)
+    bench.respond(0, Error.MESSAGE_TOO_LARGE)
     assert bench.failed() == {1: Error.MESSAGE_TOO_LARGE}
-    bench.answer(1, OUT_OF_ORDER)
+    bench.respond(1, OUT_OF_ORDER)
     assert bench.poll(100) == [OnWire(A, 1, 0, 1)]
-    bench.answer(2, base_offset=0)
+    bench.respond(2, base_offset=0)
     assert bench.acked() == [2]
 
 
@@ -110,15 +110,15 @@ def test_example_22_a_split_batch_keeps_its_sequences() -> None:
     bench.send()
     bench.send()
     assert bench.poll(5) == [OnWire(A, 0, 0, 2)]
-    bench.answer(0, Error.MESSAGE_TOO_LARGE)
+    bench.respond(0, Error.MESSAGE_TOO_LARGE)
     first, second = bench.sequences().in_flight
     assert (first.base_sequence, second.base_sequence) == (0, 1)
     assert bench.sequences().next_sequence == 2
     assert bench.manager.decide(second, OUT_OF_ORDER, -1) is Retry.RETRY
     assert bench.wire[1:] == [OnWire(A, 0, 0, 1)]
-    bench.answer(1, base_offset=0)
+    bench.respond(1, base_offset=0)
     assert bench.wire[2:] == [OnWire(A, 0, 1, 1)]
-    bench.answer(2, base_offset=1)
+    bench.respond(2, base_offset=1)
     assert bench.acked() == [1, 2]
     assert bench.sequences().next_sequence == 2
     assert bench.manager.id_and_epoch.epoch == 0
@@ -128,12 +128,12 @@ def test_example_23_the_maximum_epoch_is_followed_by_a_new_id() -> None:
     bench = ProducerBench()
     bench.ready(epoch=EPOCH_MAX)
     bench.send()
-    bench.answer(0, OUT_OF_ORDER)
+    bench.respond(0, OUT_OF_ORDER)
     assert bench.manager.state is IdState.INITIALIZING
     assert bench.manager.id_and_epoch == NO_ID
     assert len(bench.inits()) == 2
     assert bench.poll(100) == []
-    bench.init_answer(InitProducerIdResponse(producer_id=5000, producer_epoch=0))
+    bench.init_response(InitProducerIdResponse(producer_id=5000, producer_epoch=0))
     (batch,) = bench.sequences().in_flight
     assert batch.id_and_epoch == IdAndEpoch(5000, 0)
     assert bench.wire[1:] == [OnWire(A, 0, 0, 1)]

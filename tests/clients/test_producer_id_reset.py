@@ -20,12 +20,12 @@ def with_a_lost_batch(**config: Any) -> ProducerBench:
     bench = ProducerBench(delivery_timeout_ms=EXPIRY_MS, request_timeout_ms=EXPIRY_MS, **config)
     bench.send(A)
     bench.ready()
-    bench.answer(0, base_offset=0)
+    bench.respond(0, base_offset=0)
     bench.send(A)
     bench.poll(EXPIRY_MS - 50)
     bench.send(A)
     bench.send(B)
-    bench.answer(1, Error.LEADER_NOT_AVAILABLE)
+    bench.respond(1, Error.LEADER_NOT_AVAILABLE)
     bench.poll(60)
     assert bench.failed() == {2: Error.REQUEST_TIMED_OUT}
     assert bench.sequences(A).unresolved == 2
@@ -34,12 +34,12 @@ def with_a_lost_batch(**config: Any) -> ProducerBench:
 
 def test_45_behind_an_expired_batch_resets_the_id_and_fails_the_batches_in_flight() -> None:
     bench = with_a_lost_batch(reset_pid_on_unresolved=True)
-    bench.answer(2, Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    bench.respond(2, Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
     assert len(bench.inits()) == 2, "a new id is requested"
     assert bench.failed()[3] is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
-    bench.answer(3, Error.LEADER_NOT_AVAILABLE)
+    bench.respond(3, Error.LEADER_NOT_AVAILABLE)
     assert bench.failed()[4] is Error.LEADER_NOT_AVAILABLE, "its id has changed: no retry"
-    bench.init_answer(SECOND_ID)
+    bench.init_response(SECOND_ID)
     for partition in (A, B):
         bench.send(partition)
         assert bench.sequences(partition).id_and_epoch.producer_id == 5000
@@ -48,8 +48,8 @@ def test_45_behind_an_expired_batch_resets_the_id_and_fails_the_batches_in_fligh
 
 def test_by_default_the_same_45_bumps_the_epoch_and_nothing_else_fails() -> None:
     bench = with_a_lost_batch()
-    bench.answer(2, Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
-    bench.answer(3, Error.LEADER_NOT_AVAILABLE)
+    bench.respond(2, Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    bench.respond(3, Error.LEADER_NOT_AVAILABLE)
     bench.poll(200)
     assert len(bench.inits()) == 1
     assert bench.failed() == {2: Error.REQUEST_TIMED_OUT}
@@ -73,7 +73,7 @@ def test_an_expired_batch_with_nothing_in_flight_resets_the_id() -> None:
 
 def test_an_expired_batch_that_was_written_after_all_resets_nothing() -> None:
     bench = with_a_lost_batch(reset_pid_on_unresolved=True)
-    bench.answer(2, base_offset=2)
+    bench.respond(2, base_offset=2)
     assert bench.sequences(A).unresolved is None
     assert len(bench.inits()) == 1
 
@@ -83,22 +83,22 @@ def test_45_of_a_batch_whose_predecessor_is_still_retried_resets_nothing() -> No
     bench.send(A)
     bench.ready()
     bench.send(A)
-    bench.answer(0, Error.LEADER_NOT_AVAILABLE)
-    bench.answer(1, Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    bench.respond(0, Error.LEADER_NOT_AVAILABLE)
+    bench.respond(1, Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
     assert (bench.failed(), len(bench.inits())) == ({}, 1)
     assert bench.waiting() == [0, 1]
 
 
 FIRST, SECOND = 1, 0
 A_HOLE_AND_A_LOST_RESPONSE: Schedule = [
-    *[(Step.REQUEST, 0), (Step.ANSWER, 0), (Step.WAIT, 2)] * 2,
-    *[(Step.SEND, FIRST), (Step.REQUEST, 0), (Step.ANSWER, 0)],
+    *[(Step.REQUEST, 0), (Step.RESPONSE, 0), (Step.WAIT, 2)] * 2,
+    *[(Step.SEND, FIRST), (Step.REQUEST, 0), (Step.RESPONSE, 0)],
     (Step.SEND, FIRST),
     *[(Step.WAIT, 3)] * 3,
     *[(Step.SEND, FIRST), (Step.SEND, SECOND)],
     *[(Step.WAIT, 2)] * 3,
-    *[(Step.REFUSE, 0), (Step.ANSWER, 0), (Step.WAIT, 2)],
-    *[(Step.REQUEST, 0), (Step.REQUEST, 0), (Step.ANSWER, 0)],
+    *[(Step.REFUSE, 0), (Step.RESPONSE, 0), (Step.WAIT, 2)],
+    *[(Step.REQUEST, 0), (Step.REQUEST, 0), (Step.RESPONSE, 0)],
     (Step.CUT, 1),
 ]
 """Record 2 is refused and expires, so record 3 gets 45. The response to record 4 is lost."""

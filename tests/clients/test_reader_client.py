@@ -72,5 +72,5 @@ def test_a_response_to_an_earlier_request_is_ignored() -> None:
 def test_a_reader_without_partitions_sends_no_fetch() -> None:
     made, reader = world()
     made.run(1_000)
-    assert not {"FETCH", "LIST_OFFSETS"} & made.networks[reader].asked.keys()
+    assert not {"FETCH", "LIST_OFFSETS"} & made.networks[reader].requested.keys()
     assert made.read[reader] == []

@@ -29,7 +29,7 @@ def test_acknowledged_records_occur_once_in_order_at_their_offsets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("log", "says"),
+    ("log", "message"),
     [
         ([(0, "a")], "b was acknowledged at 1, and is lost"),
         ([(0, "a"), (1, "b"), (2, "b")], "b is in the logs 2 times"),
@@ -37,10 +37,10 @@ def test_acknowledged_records_occur_once_in_order_at_their_offsets() -> None:
         ([(0, "a"), (5, "b")], "b was acknowledged at 1, and is at"),
     ],
 )
-def test_violations_of_these_guarantees_are_reported(log: Log, says: str) -> None:
+def test_violations_of_these_guarantees_are_reported(log: Log, message: str) -> None:
     records, violations = seen("a", "b")
     hold(records, log)
-    assert any(says in violation for violation in violations), violations
+    assert any(message in violation for violation in violations), violations
 
 
 def test_a_record_that_certainly_failed_must_not_exist() -> None:
@@ -61,7 +61,7 @@ def test_all_readers_see_the_same_record_at_an_offset() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "committed", "says"),
+    ("outcome", "committed", "message"),
     [
         (SendOutcome.ACKED, ["a", "b"], ""),
         (SendOutcome.ACKED, ["a"], "was committed; of ['a', 'b'] only ['a']"),
@@ -71,12 +71,12 @@ def test_all_readers_see_the_same_record_at_an_offset() -> None:
         (SendOutcome.IN_DOUBT, ["b"], "with ['a', 'b'] only ['b'] are read"),
     ],
 )
-def test_a_transaction_is_atomic(outcome: SendOutcome, committed: list[str], says: str) -> None:
+def test_a_transaction_is_atomic(outcome: SendOutcome, committed: list[str], message: str) -> None:
     records, violations = seen("a", "b", transaction="t")
     records.transactions["t"] = outcome
     log = [(0, "a"), (1, "b")]
     hold(records, log, [each for each in log if each[1] in committed])
-    assert violations == [] if not says else says in violations[0]
+    assert violations == [] if not message else message in violations[0]
 
 
 def test_reading_an_aborted_record_with_read_committed_is_a_violation() -> None:

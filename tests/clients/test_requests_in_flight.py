@@ -13,12 +13,12 @@ from tests.support.network import Network, Schedule, Step
 PARTITION = 0
 IN_ORDER = [1, 2, 3, 4, 5, 6]
 FIRST_IS_REJECTED: Schedule = [
-    *[(Step.REQUEST, 0), (Step.ANSWER, 0), (Step.WAIT, 2)] * 2,
-    *[(Step.SEND, PARTITION), (Step.REQUEST, 0), (Step.ANSWER, 0)],
+    *[(Step.REQUEST, 0), (Step.RESPONSE, 0), (Step.WAIT, 2)] * 2,
+    *[(Step.SEND, PARTITION), (Step.REQUEST, 0), (Step.RESPONSE, 0)],
     *[(Step.SEND, PARTITION)] * 6,
     (Step.REFUSE, 0),
     *[(Step.REQUEST, 0)] * 5,
-    *[(Step.ANSWER, 0)] * 6,
+    *[(Step.RESPONSE, 0)] * 6,
     (Step.WAIT, 2),
 ]
 """After a first record, six batches are sent. The broker rejects the first one for a moment."""

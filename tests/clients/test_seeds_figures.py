@@ -21,7 +21,7 @@ from tests.support.topologies import copying
 
 PAGES = ROOT / "docs" / "systems"
 TOPIC = "test"
-STEP_MS, CONNECT_MS, ANSWER_MS = 10, 120, 180
+STEP_MS, CONNECT_MS, RESPONSE_MS = 10, 120, 180
 WAITS, LINGERS = "1 send waits", "6 batch waits"
 REQUESTED = {"METADATA": "3 Metadata", "PRODUCE": "9 Produce"}
 CONNECTS = {-1: "2 connects to -1", 0: "7 connects to 0"}
@@ -43,14 +43,14 @@ class SlowNetwork:
         self._under_way: dict[int, str] = {}
         self._connecting: set[str] = set()
         self._due: list[tuple[int, NetworkEvent]] = []
-        self.asked: list[str] = []
+        self.requested: list[str] = []
 
     def do(self, action: Action) -> None:
         match action:
             case Connect(node):
                 self._connecting.add(CONNECTS[node.id])
             case Send():
-                self.asked.append(action.api)
+                self.requested.append(action.api)
                 if action.api in REQUESTED:
                     self._under_way[action.request_id] = REQUESTED[action.api]
         self._fast.do(action)
@@ -59,7 +59,7 @@ class SlowNetwork:
     def wait(self, timeout_ms: int) -> list[NetworkEvent]:
         now = self._bench.now
         for event in self._fast.wait(timeout_ms):
-            takes_ms = ANSWER_MS
+            takes_ms = RESPONSE_MS
             if isinstance(event, Connected):
                 takes_ms = CONNECT_MS
             elif isinstance(event, ResponseReceived) and event.request_id not in self._under_way:
@@ -125,11 +125,17 @@ def test_figure_1_only_the_first_message_waits_for_metadata() -> None:
     made.wait(1_000)
     second = made.send()
     made.wait(400)
-    told = made.client.events()
+    events = made.client.events()
     shaking_hands_ms = 2 * STEP_MS
-    assert (first, second) == (CONNECT_MS + shaking_hands_ms + ANSWER_MS + STEP_MS, 0)
-    assert [type(event).__name__ for event in told] == ["RecordAcked", "RecordAcked"]
-    assert made.network.asked == ["API_VERSIONS", "METADATA", "API_VERSIONS", "PRODUCE", "PRODUCE"]
+    assert (first, second) == (CONNECT_MS + shaking_hands_ms + RESPONSE_MS + STEP_MS, 0)
+    assert [type(event).__name__ for event in events] == ["RecordAcked", "RecordAcked"]
+    assert made.network.requested == [
+        "API_VERSIONS",
+        "METADATA",
+        "API_VERSIONS",
+        "PRODUCE",
+        "PRODUCE",
+    ]
     drawn = made.timeline.picture(made.bench.now, 66)
     assert drawn == figure(PAGES / "producer_client.md", "## Two messages")
 
@@ -156,18 +162,18 @@ def test_figure_3_consumers_and_workers_are_members_of_groups_at_one_coordinator
     described = made.world.bench.request(
         "DESCRIBE_GROUPS", 5, {"groups": ["billing", GROUP]}, broker=coordinator_of(made.world)
     )
-    told = {
+    reported = {
         group["groupId"]: (group["protocolType"], group["protocolData"], len(group["members"]))
         for group in described["groups"]
     }
-    assert told == {"billing": ("consumer", "range", 2), GROUP: ("connect", "sessioned", 2)}
+    assert reported == {"billing": ("consumer", "range", 2), GROUP: ("connect", "sessioned", 2)}
     assert made.timeline.picture(made.now) == figure(PAGES / "connect.md", "## Two kinds of groups")
 
 
 def coordinator_of(world: World) -> int:
-    asked = {"keyType": 0, "coordinatorKeys": [GROUP, "billing"]}
-    answer = world.bench.request("FIND_COORDINATOR", 6, asked)
-    (broker,) = {each["nodeId"] for each in answer["coordinators"]}
+    request = {"keyType": 0, "coordinatorKeys": [GROUP, "billing"]}
+    response = world.bench.request("FIND_COORDINATOR", 6, request)
+    (broker,) = {each["nodeId"] for each in response["coordinators"]}
     return int(broker)
 
 

@@ -56,8 +56,8 @@ class Shared(World):
             for name, value in configs.items()
         ]
         resource = {"resourceType": 32, "resourceName": GROUP, "configs": given}
-        answer = self.bench.request("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]})
-        assert answer["responses"][0]["errorCode"] == 0, answer
+        response = self.bench.request("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]})
+        assert response["responses"][0]["errorCode"] == 0, response
 
     def member(self, **settings: Any) -> ShareClient:
         return self.sharer(GROUP, TOPIC, **settings)
@@ -71,8 +71,8 @@ class Shared(World):
     def write(self, *names: str, partition: int = 0) -> None:
         """Write each name as a batch."""
         for name in names:
-            answer = self.bench.append(TOPIC, header(1, locator=name), partition=partition)
-            assert answer["errorCode"] == 0
+            response = self.bench.append(TOPIC, header(1, locator=name), partition=partition)
+            assert response["errorCode"] == 0
 
     def poll(self, client: ShareClient, milliseconds: int = 2_000) -> list[tuple[int, Any, int]]:
         """Return the records of the first poll with any in that time."""
@@ -85,15 +85,15 @@ class Shared(World):
             self.turn()
         return []
 
-    def told(self, client: ShareClient) -> list[tuple[list[int], Error]]:
+    def reported(self, client: ShareClient) -> list[tuple[list[int], Error]]:
         return [
             (each.offsets, each.error)
             for each in client.events()
             if isinstance(each, ShareAcknowledged)
         ]
 
-    def asked(self, client: ShareClient, api: str) -> int:
-        return self.networks[client].asked[api]
+    def requested(self, client: ShareClient, api: str) -> int:
+        return self.networks[client].requested[api]
 
 
 def joined(*names: str, **settings: Any) -> tuple[Shared, ShareClient]:
@@ -109,20 +109,20 @@ def joined(*names: str, **settings: Any) -> tuple[Shared, ShareClient]:
 def test_example_47_returned_records_are_accepted_with_the_next_poll() -> None:
     world, client = joined("a", "b")
     assert world.poll(client) == [(0, "a", 1), (1, "b", 1)]
-    assert world.told(client) == []
+    assert world.reported(client) == []
     world.write("c")
     assert world.poll(client) == [(2, "c", 1)]
-    assert world.told(client) == [([0, 1], Error.NONE)]
-    assert world.asked(client, "SHARE_ACKNOWLEDGE") == 0
+    assert world.reported(client) == [([0, 1], Error.NONE)]
+    assert world.requested(client, "SHARE_ACKNOWLEDGE") == 0
 
 
 def test_example_48_nothing_is_fetched_while_the_application_processes() -> None:
     world, client = joined("a")
     assert world.poll(client) == [(0, "a", 1)]
-    fetches = world.asked(client, "SHARE_FETCH")
+    fetches = world.requested(client, "SHARE_FETCH")
     world.write("b")
     world.run(5_000)
-    assert world.asked(client, "SHARE_FETCH") == fetches
+    assert world.requested(client, "SHARE_FETCH") == fetches
 
 
 def test_example_49_each_record_is_acknowledged_separately() -> None:
@@ -135,7 +135,7 @@ def test_example_49_each_record_is_acknowledged_separately() -> None:
     with pytest.raises(ValueError, match="orders-0 1 is not held"):
         client.acknowledge(AT, 1, ACCEPT)
     assert world.poll(client) == [(1, "b", 2)]
-    assert world.told(client) == [([0, 1, 2], Error.NONE)]
+    assert world.reported(client) == [([0, 1, 2], Error.NONE)]
 
 
 def test_example_50_a_commit_sends_acknowledgements_at_once() -> None:
@@ -145,8 +145,8 @@ def test_example_50_a_commit_sends_acknowledgements_at_once() -> None:
     assert not client.is_acknowledged
     world.run(200)
     assert client.is_acknowledged
-    assert world.asked(client, "SHARE_ACKNOWLEDGE") == 1
-    assert world.told(client) == [([0, 1], Error.NONE)]
+    assert world.requested(client, "SHARE_ACKNOWLEDGE") == 1
+    assert world.reported(client) == [([0, 1], Error.NONE)]
 
 
 def test_example_51_a_record_with_an_expired_lock_is_redelivered() -> None:
@@ -158,7 +158,7 @@ def test_example_51_a_record_with_an_expired_lock_is_redelivered() -> None:
     first.acknowledge(AT, 0, ACCEPT)
     first.commit()
     world.run(200)
-    assert world.told(first) == [([0], Error.INVALID_RECORD_STATE)]
+    assert world.reported(first) == [([0], Error.INVALID_RECORD_STATE)]
 
 
 def test_example_52_a_disconnect_releases_the_members_records() -> None:
@@ -171,7 +171,7 @@ def test_example_52_a_disconnect_releases_the_members_records() -> None:
     world.bench.disconnect(connection)
     assert world.poll(second) == [(0, "a", 2)]
     first.acknowledge(AT, 0, ACCEPT)
-    assert world.told(first) == [([0], Error.INVALID_SHARE_SESSION_EPOCH)]
+    assert world.reported(first) == [([0], Error.INVALID_SHARE_SESSION_EPOCH)]
 
 
 def test_example_53_buffered_records_are_dropped_at_lock_expiry() -> None:
@@ -204,7 +204,7 @@ def test_example_55_after_an_error_of_its_session_another_one_is_opened() -> Non
     world.write("b")
     assert world.poll(client) == [(1, "b", 1)]
     assert client.sharing.sessions[1] is not session
-    assert world.told(client) == [([0], Error.INVALID_SHARE_SESSION_EPOCH)]
+    assert world.reported(client) == [([0], Error.INVALID_SHARE_SESSION_EPOCH)]
 
 
 def test_example_56_a_session_without_partitions_is_closed() -> None:
@@ -212,15 +212,15 @@ def test_example_56_a_session_without_partitions_is_closed() -> None:
     snapshot = world.known()
     sharing = ShareFetcher(ShareSettings(), GROUP, "member")
 
-    def asked(*assigned: TopicPartition) -> list[LeaderShareRequest]:
+    def requested(*assigned: TopicPartition) -> list[LeaderShareRequest]:
         return sharing.requests(assigned, snapshot, world.now, lambda _: True)
 
     sharing.poll([], world.now)
-    both = asked(AT, TopicPartition(TOPIC, 1))
+    both = requested(AT, TopicPartition(TOPIC, 1))
     assert sorted((each.node, each.body.share_session_epoch) for each in both) == [(1, 0), (2, 0)]
     for each in both:
         sharing.fetched(each, ShareFetchResponse(), {}, world.now)
-    stays, goes = sorted(asked(AT), key=lambda each: each.is_last)
+    stays, goes = sorted(requested(AT), key=lambda each: each.is_last)
     assert isinstance(stays.body, ShareFetchRequest)
     assert isinstance(goes.body, ShareAcknowledgeRequest)
     assert (stays.body.share_session_epoch, goes.body.share_session_epoch) == (1, -1)
@@ -236,10 +236,10 @@ def test_example_57_record_limit_fetches_from_one_leader_at_a_time() -> None:
     nodes = []
     for _ in range(4):
         sharing.poll(both, world.now)
-        (asked,) = sharing.requests(both, snapshot, world.now, lambda _: True)
+        (request,) = sharing.requests(both, snapshot, world.now, lambda _: True)
         assert sharing.requests(both, snapshot, world.now, lambda _: True) == []
-        sharing.fetched(asked, ShareFetchResponse(), {}, world.now)
-        nodes.append(asked.node)
+        sharing.fetched(request, ShareFetchResponse(), {}, world.now)
+        nodes.append(request.node)
     assert sorted(nodes[:2]) == [1, 2]
     assert nodes[:2] == nodes[2:]
 
@@ -248,15 +248,15 @@ def member_with(world: Shared, last: int, items: Records) -> tuple[ShareFetcher,
     """A member that has acquired the offsets up to `last`, with these records, and the place."""
     sharing = ShareFetcher(ShareSettings(), GROUP, "member")
     sharing.poll([AT], world.now)
-    (asked,) = sharing.requests([AT], world.known(), world.now, lambda _: True)
-    place = asked.topics[0].topic_id, 0
+    (request,) = sharing.requests([AT], world.known(), world.now, lambda _: True)
+    place = request.topics[0].topic_id, 0
     acquired = [AcquiredRecords(first_offset=0, last_offset=last, delivery_count=1)]
     found = ShareFetchResponsePartitionData(partition_index=0, acquired_records=acquired)
-    answer = ShareFetchResponse(
+    response = ShareFetchResponse(
         acquisition_lock_timeout_ms=LOCK_MS,
         responses=[ShareFetchableTopicResponse(topic_id=place[0], partitions=[found])],
     )
-    sharing.fetched(asked, answer, {place: items}, world.now)
+    sharing.fetched(request, response, {place: items}, world.now)
     return sharing, place
 
 
@@ -268,36 +268,36 @@ def holding(world: Shared) -> tuple[ShareFetcher, Any]:
 
 
 @pytest.mark.parametrize(
-    ("error", "is_told_again"),
+    ("error", "is_reported_again"),
     [
         (Error.COORDINATOR_LOAD_IN_PROGRESS, True),
         (Error.NOT_LEADER_OR_FOLLOWER, False),
         (Error.INVALID_RECORD_STATE, False),
     ],
 )
-def test_example_58_a_commit_is_retried_at_a_leader(error: Error, is_told_again: bool) -> None:
+def test_example_58_a_commit_is_retried_at_a_leader(error: Error, is_reported_again: bool) -> None:
     world = Shared()
     sharing, place = holding(world)
     snapshot = world.known()
     sharing.acknowledge(AT, 0, RELEASE)
     sharing.commit()
 
-    def told(now: int) -> list[LeaderShareRequest]:
+    def result(now: int) -> list[LeaderShareRequest]:
         return sharing.requests([AT], snapshot, now, lambda _: True)
 
-    (asked,) = told(world.now)
+    (request,) = result(world.now)
     refused = ShareAcknowledgeResponsePartitionData(partition_index=0, error_code=error)
-    answer = ShareAcknowledgeResponse(
+    response = ShareAcknowledgeResponse(
         responses=[ShareAcknowledgeTopicResponse(topic_id=place[0], partitions=[refused])]
     )
-    sharing.acknowledged(asked, answer, world.now)
-    if not is_told_again:
+    sharing.acknowledged(request, response, world.now)
+    if not is_reported_again:
         assert sharing.events == [ShareAcknowledged(AT, [0, 1], error)]
         return
-    assert (sharing.events, sharing.is_acknowledged, told(world.now)) == ([], False, [])
-    (again,) = told(max(sharing.deadlines()))
-    assert again.topics == asked.topics
-    assert again.body.share_session_epoch == asked.body.share_session_epoch + 1
+    assert (sharing.events, sharing.is_acknowledged, result(world.now)) == ([], False, [])
+    (again,) = result(max(sharing.deadlines()))
+    assert again.topics == request.topics
+    assert again.body.share_session_epoch == request.body.share_session_epoch + 1
     taken = ShareAcknowledgeResponsePartitionData(partition_index=0)
     sharing.acknowledged(
         again,
@@ -332,7 +332,7 @@ def test_example_60_a_renewed_record_is_returned_with_the_next_poll() -> None:
         world.write("c")
         assert world.poll(first) == [(0, "a", 1)], "and no other record"
     first.acknowledge(AT, 0, ACCEPT)
-    assert world.told(first)[:2] == [([0, 1], Error.NONE), ([0], Error.NONE)]
+    assert world.reported(first)[:2] == [([0, 1], Error.NONE), ([0], Error.NONE)]
     first.close(world.now)
     world.run(5_000)
     assert [record for _, _, record in world.read[second]] == ["c", "c", "c"]
@@ -344,7 +344,7 @@ def test_example_61_a_late_renewal_loses_the_record() -> None:
     world.run(3 * LOCK_MS)
     first.acknowledge(AT, 0, RENEW)
     assert world.poll(first) == [(0, "a", 2)], "nobody else had asked for it"
-    assert world.told(first) == [([0], Error.INVALID_RECORD_STATE)]
+    assert world.reported(first) == [([0], Error.INVALID_RECORD_STATE)]
 
 
 def test_implicit_acknowledgement_does_not_renew() -> None:
@@ -361,7 +361,7 @@ def test_a_renewal_of_a_closed_session_returns_no_records() -> None:
     first.acknowledge(AT, 0, RENEW)
     first.sharing.lost(1)
     assert first.poll(world.now) == []
-    assert world.told(first) == [([0], Error.NETWORK_EXCEPTION)]
+    assert world.reported(first) == [([0], Error.NETWORK_EXCEPTION)]
 
 
 def test_missing_partitions_wait_and_request_metadata() -> None:
@@ -369,15 +369,15 @@ def test_missing_partitions_wait_and_request_metadata() -> None:
     snapshot = world.known()
     sharing = ShareFetcher(ShareSettings(), GROUP, "member")
     sharing.poll([AT], world.now)
-    (asked,) = sharing.requests([AT], snapshot, world.now, lambda _: True)
-    topic = asked.topics[0].topic_id
+    (request,) = sharing.requests([AT], snapshot, world.now, lambda _: True)
+    topic = request.topics[0].topic_id
     moved = ShareFetchResponsePartitionData(
         partition_index=0, error_code=Error.NOT_LEADER_OR_FOLLOWER
     )
-    answer = ShareFetchResponse(
+    response = ShareFetchResponse(
         responses=[ShareFetchableTopicResponse(topic_id=topic, partitions=[moved])]
     )
-    sharing.fetched(asked, answer, {}, world.now)
+    sharing.fetched(request, response, {}, world.now)
     assert sharing.needs_metadata
     assert sharing.requests([AT], snapshot, world.now, lambda _: True) == []
     (later,) = sharing.deadlines()
@@ -387,8 +387,8 @@ def test_missing_partitions_wait_and_request_metadata() -> None:
 def test_acquired_offsets_without_records_are_gaps() -> None:
     world = Shared()
     sharing, _ = member_with(world, 2, Records([(1, "b")], 3, [(3, 0)]))
-    (told,) = sharing.requests([AT], world.known(), world.now, lambda _: True)
-    (batch, last) = told.topics[0].partitions[0].acknowledgement_batches
+    (result,) = sharing.requests([AT], world.known(), world.now, lambda _: True)
+    (batch, last) = result.topics[0].partitions[0].acknowledgement_batches
     assert (batch.first_offset, batch.acknowledge_types) == (0, [AcknowledgeType.GAP])
     assert (last.first_offset, last.acknowledge_types) == (2, [AcknowledgeType.GAP])
     assert sharing.poll([AT], world.now) == [ShareRecord(AT, 1, "b", 1)]
@@ -398,17 +398,17 @@ def test_a_missing_group_permission_is_fatal_for_share_groups() -> None:
     world = Shared()
     sharing = ShareFetcher(ShareSettings(), GROUP, "member")
     sharing.poll([AT], world.now)
-    (asked,) = sharing.requests([AT], world.known(), world.now, lambda _: True)
+    (request,) = sharing.requests([AT], world.known(), world.now, lambda _: True)
     refused = ShareFetchResponse(error_code=Error.GROUP_AUTHORIZATION_FAILED)
-    sharing.fetched(asked, refused, {}, world.now)
+    sharing.fetched(request, refused, {}, world.now)
     assert sharing.events == [ConsumerFailed(Error.GROUP_AUTHORIZATION_FAILED)]
     assert sharing.requests([AT], world.known(), world.now, lambda _: True) == []
 
 
 def test_acknowledgements_are_batched_in_runs() -> None:
-    def told(*kinds: AcknowledgeType | None) -> list[tuple[int, int, list[int]]]:
+    def result(*kinds: AcknowledgeType | None) -> list[tuple[int, int, list[int]]]:
         offsets = {at: kind for at, kind in enumerate(kinds) if kind is not None}
         return [(b.first_offset, b.last_offset, b.acknowledge_types) for b in batches_of(offsets)]
 
-    assert told(ACCEPT, ACCEPT, None, REJECT) == [(0, 1, [ACCEPT]), (3, 3, [REJECT])]
-    assert told(ACCEPT, RELEASE) == [(0, 1, [ACCEPT, RELEASE])]
+    assert result(ACCEPT, ACCEPT, None, REJECT) == [(0, 1, [ACCEPT]), (3, 3, [REJECT])]
+    assert result(ACCEPT, RELEASE) == [(0, 1, [ACCEPT, RELEASE])]

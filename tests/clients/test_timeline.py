@@ -3,7 +3,7 @@
 from brokertwin.clients.timeline import RunSpan, Timeline, natural
 
 
-def told() -> Timeline:
+def timeline() -> Timeline:
     """Two members; b takes t-1 over after four seconds, and is gone after eight."""
     line = Timeline(0)
     line.note(1_000, "a", ["t-0", "t-1"])
@@ -14,22 +14,22 @@ def told() -> Timeline:
 
 
 def test_an_open_task_has_no_end() -> None:
-    assert told().all_spans() == [
+    assert timeline().all_spans() == [
         RunSpan("a", "t-0", 1_000, None),
         RunSpan("a", "t-1", 1_000, 4_000),
         RunSpan("b", "t-1", 5_000, 8_000),
     ]
-    assert told().owned() == {"a": ["t-0"], "b": []}
+    assert timeline().owned() == {"a": ["t-0"], "b": []}
 
 
 def test_repeated_states_are_merged() -> None:
-    line = told()
+    line = timeline()
     assert not line.note(9_000, "a", ["t-0"])
     assert line.note(9_000, "a", [])
 
 
 def test_the_picture() -> None:
-    assert told().picture(10_000, 20) == [
+    assert timeline().picture(10_000, 20) == [
         "     0.0       5.0 s",
         "t-0  ··AAAAAAAAAAAAAAAAAA",
         "t-1  ··AAAAAA··BBBBBB····",
@@ -38,7 +38,7 @@ def test_the_picture() -> None:
 
 
 def test_overlapping_runners_are_shown() -> None:
-    line = told()
+    line = timeline()
     assert line.twice() == []
     line.note(9_000, "b", ["t-0"])
     ((first, second),) = line.twice()

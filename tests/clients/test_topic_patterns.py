@@ -47,19 +47,21 @@ def test_example_42_a_classic_member_follows_matching_topics() -> None:
 
 def test_example_43_a_member_joins_after_it_knows_matching_topics() -> None:
     made = world("orders")
-    for told in (-1, 1):  # # the first Metadata request creates the topic
-        asked = {"coordinatorKeys": ["g"], "keyType": 0}
-        (found,) = made.bench.request("FIND_COORDINATOR", 6, asked)["coordinators"]
-        assert found["nodeId"] == told
+    for reported in (-1, 1):  # # the first Metadata request creates the topic
+        request = {"coordinatorKeys": ["g"], "keyType": 0}
+        (found,) = made.bench.request("FIND_COORDINATOR", 6, request)["coordinators"]
+        assert found["nodeId"] == reported
     member = made.consumer("g", pattern="orders")
     network = made.networks[member]
     network.is_mute = True
     member.coordinator.coordinator = Node(1, "localhost", FIRST_PORT + 1)
     made.run(1_000)
-    assert network.asked["JOIN_GROUP"] == 0
+    assert network.requested["JOIN_GROUP"] == 0
     network.is_mute = False
     settled(made)
-    assert (owned(member), network.asked["JOIN_GROUP"]) == (["orders"], 2), "79, then with the id"
+    assert (owned(member), network.requested["JOIN_GROUP"]) == (["orders"], 2), (
+        "79, then with the id"
+    )
 
 
 def test_internal_topics_do_not_match() -> None:

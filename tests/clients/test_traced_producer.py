@@ -96,27 +96,27 @@ class Example:
     def connect(self, at_ms: int, node: int) -> None:
         """Open a connection, with the handshake that clients of 0.10 do not have."""
         self.client.take(ZERO + at_ms, Connected(node))
-        self.client.take(ZERO + at_ms, self._answered(self._handshake()))
+        self.client.take(ZERO + at_ms, self._responded(self._handshake()))
 
     def _handshake(self) -> Send:
         (send,) = [each for each in self.client._actions if isinstance(each, Send)]
         self.client._actions.clear()
         return send
 
-    def answer(self, at_ms: int) -> None:
+    def respond(self, at_ms: int) -> None:
         """The response to the request in flight arrives."""
         (send,) = self._sent
         self._sent.clear()
-        self.client.take(ZERO + at_ms, self._answered(send))
+        self.client.take(ZERO + at_ms, self._responded(send))
 
-    def _answered(self, send: Send) -> NetworkEvent:
+    def _responded(self, send: Send) -> NetworkEvent:
         body = msgspec.to_builtins(send.body)
-        answer = self.bench.request(send.api, send.version, body)
+        response = self.bench.request(send.api, send.version, body)
         if send.api == "METADATA":
-            answer["brokers"][0] |= {"host": "192.168.199.101", "port": 9092}
-            partitions = answer["topics"][0]["partitions"]
+            response["brokers"][0] |= {"host": "192.168.199.101", "port": 9092}
+            partitions = response["topics"][0]["partitions"]
             partitions.sort(key=lambda each: ORDER.index(each["partitionIndex"]))
-        return ResponseReceived(send.node, send.request_id, answer)
+        return ResponseReceived(send.node, send.request_id, response)
 
 
 def run() -> list[str]:
@@ -133,7 +133,7 @@ def run() -> list[str]:
     example.connect(15_246, -1)
     example.turn(15_246)
     example.turn(15_448)
-    example.answer(15_467)
+    example.respond(15_467)
     example.turn(15_628)
 
     assert example.offer(15_636, b"m1") is not None
@@ -142,7 +142,7 @@ def run() -> list[str]:
     example.connect(15_706, 0)
     example.turn(15_706)
     example.turn(15_720)
-    example.answer(15_737)
+    example.respond(15_737)
     example.turn(15_741)
 
     example.say("start send #2 message...")
@@ -152,11 +152,11 @@ def run() -> list[str]:
 
 
 def test_the_93_log_lines_of_the_two_messages() -> None:
-    said = document_lines()
+    expected = document_lines()
     for wrong, right in TYPING_ERRORS.items():
-        said = [line.replace(wrong, right) for line in said]
+        expected = [line.replace(wrong, right) for line in expected]
     ours = run()
     first = ours.index(OMITTED[0])
     assert ours[first : first + len(OMITTED)] == OMITTED
     del ours[first : first + len(OMITTED)]
-    assert list(map(without_blanks, ours)) == list(map(without_blanks, said))
+    assert list(map(without_blanks, ours)) == list(map(without_blanks, expected))

@@ -34,10 +34,10 @@ class Traced:
         records = [entry["record"] for entry in self.bench.records_of(self.bench.last)]
         return self.lines, [each["line"] for each in records if each["type"] == "LineLogged"]
 
-    def take(self, answer: dict[str, Any]) -> list[str]:
+    def take(self, response: dict[str, Any]) -> list[str]:
         """The client's lines after a response that the broker has not sent."""
         self.lines.clear()
-        self.client.handler.handle_response(msgspec.convert(answer, FetchResponse), 12)
+        self.client.handler.handle_response(msgspec.convert(response, FetchResponse), 12)
         return self.lines
 
     @property
@@ -118,20 +118,20 @@ def test_line_of_a_refused_request(code: int, name: str, next_metadata: FetchMet
     assert traced.client.handler.next_metadata == next_metadata
 
 
-def answer_with(partition: int) -> dict[str, Any]:
-    told = {"partitionIndex": partition, "errorCode": 0, "highWatermark": 0}
-    return {"sessionId": SESSION, "responses": [{"topic": "foo", "partitions": [told]}]}
+def response_with(partition: int) -> dict[str, Any]:
+    fields = {"partitionIndex": partition, "errorCode": 0, "highWatermark": 0}
+    return {"sessionId": SESSION, "responses": [{"topic": "foo", "partitions": [fields]}]}
 
 
 def test_lines_of_invalid_responses() -> None:
     traced = Traced()
     traced.client.next_request()
-    assert traced.take(answer_with(0)) == [
+    assert traced.take(response_with(0)) == [
         "INFO Node 1 sent an invalid full fetch response with omits foo-1"
     ]
     traced.client.handler.next_metadata = FetchMetadata(SESSION, 3)
     traced.client.next_request()
-    assert traced.take(answer_with(9)) == [
+    assert traced.take(response_with(9)) == [
         "INFO Node 1 sent an invalid incremental fetch response with has extra foo-9"
     ]
 

@@ -46,7 +46,7 @@ END = "END_TXN"
 PROTOCOLS = pytest.mark.parametrize("rules", [BEFORE_KIP_890, KIP_890], ids=["before", "kip-890"])
 
 
-def answer(api: str, *errors: Error) -> Body:
+def response(api: str, *errors: Error) -> Body:
     """Return a response with an error, or one for each of two partitions."""
     error = errors[0]
     match api:
@@ -56,11 +56,11 @@ def answer(api: str, *errors: Error) -> Body:
         case "INIT_PRODUCER_ID":
             return InitProducerIdResponse(error_code=error, producer_id=7, producer_epoch=0)
         case "ADD_PARTITIONS_TO_TXN":
-            told = [
+            reported = [
                 AddPartitionsToTxnPartitionResult(partition_index=at, partition_error_code=each)
                 for at, each in enumerate(errors)
             ]
-            topics = [AddPartitionsToTxnTopicResult(name="orders", results_by_partition=told)]
+            topics = [AddPartitionsToTxnTopicResult(name="orders", results_by_partition=reported)]
             return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
         case "ADD_OFFSETS_TO_TXN":
             return AddOffsetsToTxnResponse(error_code=error)
@@ -89,11 +89,11 @@ def go_on(transactions: ProducerTransactions, until: str) -> None:
         request = next_request(transactions)
         if request.api == until:
             return
-        transactions.on_response(0, answer(request.api, Error.NONE))
+        transactions.on_response(0, response(request.api, Error.NONE))
     raise AssertionError(f"{until} is not asked")
 
 
-def asked(rules: TransactionRules, api: str, end: str = "commit") -> ProducerTransactions:
+def requesting(rules: TransactionRules, api: str, end: str = "commit") -> ProducerTransactions:
     """Transactions whose request of this API is under way."""
     transactions = ProducerTransactions("t", 60_000)
     transactions.offer(rules)
@@ -102,7 +102,7 @@ def asked(rules: TransactionRules, api: str, end: str = "commit") -> ProducerTra
         go_on(transactions, api)
         return transactions
     go_on(transactions, INIT)
-    transactions.on_response(0, answer(INIT, Error.NONE))
+    transactions.on_response(0, response(INIT, Error.NONE))
     transactions.begin()
     transactions.may_write(ORDERS)
     if api in (ADD_OFFSETS, COMMIT_OFFSETS):
@@ -110,7 +110,7 @@ def asked(rules: TransactionRules, api: str, end: str = "commit") -> ProducerTra
     elif api == END:
         if rules.adds_partitions_first:
             go_on(transactions, ADD_PARTITIONS)
-            transactions.on_response(0, answer(ADD_PARTITIONS, Error.NONE))
+            transactions.on_response(0, response(ADD_PARTITIONS, Error.NONE))
         getattr(transactions, end)()
     go_on(transactions, api)
     return transactions
@@ -141,9 +141,9 @@ def test_the_finalized_feature_level_selects_the_protocol(
 def test_retriable_errors_are_retried_with_backoff(rules: TransactionRules) -> None:
     for api in apis(rules):
         for error in sorted(RETRIABLE):
-            transactions = asked(rules, api)
+            transactions = requesting(rules, api)
             before = transactions.state
-            transactions.on_response(A_DAY, answer(api, error))
+            transactions.on_response(A_DAY, response(api, error))
             assert transactions.state is before, (api, error)
             assert transactions.next_request(A_DAY, is_flushed=True) is None
             assert transactions.retry_at > A_DAY
@@ -158,8 +158,8 @@ def test_retriable_errors_are_retried_with_backoff(rules: TransactionRules) -> N
 @pytest.mark.parametrize("error", [Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED])
 def test_a_fenced_producer_is_unusable(rules: TransactionRules, error: Error) -> None:
     for api in apis(rules):
-        transactions = asked(rules, api)
-        transactions.on_response(0, answer(api, error))
+        transactions = requesting(rules, api)
+        transactions.on_response(0, response(api, error))
         assert (transactions.state, transactions.error) == (
             State.FATAL_ERROR,
             Error.PRODUCER_FENCED,
@@ -169,15 +169,15 @@ def test_a_fenced_producer_is_unusable(rules: TransactionRules, error: Error) ->
 @PROTOCOLS
 def test_transaction_abortable_requires_an_abort_from_any_api(rules: TransactionRules) -> None:
     for api in apis(rules):
-        transactions = asked(rules, api)
-        transactions.on_response(0, answer(api, ABORTABLE))
+        transactions = requesting(rules, api)
+        transactions.on_response(0, response(api, ABORTABLE))
         assert (transactions.state, transactions.error) == (State.ABORTABLE_ERROR, ABORTABLE), api
         transactions.abort()
         for _ in range(9):
             request = transactions.next_request(A_DAY, is_flushed=True)
             if request is None:
                 break
-            transactions.on_response(0, answer(request.api, Error.NONE))
+            transactions.on_response(0, response(request.api, Error.NONE))
         assert transactions.state is State.READY, api
 
 
@@ -211,8 +211,8 @@ def test_every_other_error_is_abortable_or_fatal(
     known = {Error.NONE, ABORTABLE, Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED}
     for api in apis(rules):
         for error in sorted({*Error} - RETRIABLE - known):
-            transactions = asked(rules, api)
-            transactions.on_response(0, answer(api, error))
+            transactions = requesting(rules, api)
+            transactions.on_response(0, response(api, error))
             is_abortable = error in ALSO_ABORTABLE[api]
             state = State.ABORTABLE_ERROR if is_abortable else State.FATAL_ERROR
             assert (transactions.state, transactions.error) == (state, error), (api, error)
@@ -232,12 +232,12 @@ def test_a_failed_batch_is_abortable_unless_fatal(
     rules: TransactionRules,
 ) -> None:
     for error in sorted({*Error} - {Error.NONE}):
-        transactions = asked(rules, COMMIT_OFFSETS)
+        transactions = requesting(rules, COMMIT_OFFSETS)
         transactions.batch_failed(error)
         is_over = error in FATAL_OF_BATCHES
         assert transactions.state is (State.FATAL_ERROR if is_over else State.ABORTABLE_ERROR)
-        is_told_as_120 = error in RETRIABLE or error is Error.INVALID_TXN_STATE
-        assert transactions.error is (ABORTABLE if is_told_as_120 else error)
+        is_reported_as_120 = error in RETRIABLE or error is Error.INVALID_TXN_STATE
+        assert transactions.error is (ABORTABLE if is_reported_as_120 else error)
 
 
 @PROTOCOLS
@@ -247,14 +247,14 @@ def test_only_fatal_errors_matter_during_an_abort(rules: TransactionRules) -> No
         (Error.PRODUCER_FENCED, State.FATAL_ERROR),
         (Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, State.FATAL_ERROR),
     ):
-        transactions = asked(rules, COMMIT_OFFSETS)
+        transactions = requesting(rules, COMMIT_OFFSETS)
         transactions.abort()
-        transactions.on_response(0, answer(COMMIT_OFFSETS, error))
+        transactions.on_response(0, response(COMMIT_OFFSETS, error))
         assert transactions.state is state, error
-    transactions = asked(rules, END, "abort")
+    transactions = requesting(rules, END, "abort")
     transactions.batch_failed(Error.MESSAGE_TOO_LARGE)
     assert transactions.state is State.ABORTING
-    transactions.on_response(0, answer(END, ABORTABLE))
+    transactions.on_response(0, response(END, ABORTABLE))
     assert transactions.state is State.FATAL_ERROR
 
 
@@ -264,18 +264,18 @@ def test_a_non_retriable_partition_error_decides(
 ) -> None:
     again, stale = Error.COORDINATOR_LOAD_IN_PROGRESS, Error.ILLEGAL_GENERATION
     for errors in ((again, stale), (stale, again)):
-        transactions = asked(rules, COMMIT_OFFSETS)
-        transactions.on_response(0, answer(COMMIT_OFFSETS, *errors))
+        transactions = requesting(rules, COMMIT_OFFSETS)
+        transactions.on_response(0, response(COMMIT_OFFSETS, *errors))
         assert (transactions.state, transactions.error) == (State.ABORTABLE_ERROR, stale)
     if rules.adds_partitions_first:
         denied = Error.TOPIC_AUTHORIZATION_FAILED
-        transactions = asked(rules, ADD_PARTITIONS)
-        transactions.on_response(0, answer(ADD_PARTITIONS, Error.OPERATION_NOT_ATTEMPTED, denied))
+        transactions = requesting(rules, ADD_PARTITIONS)
+        transactions.on_response(0, response(ADD_PARTITIONS, Error.OPERATION_NOT_ATTEMPTED, denied))
         assert transactions.error is denied
 
 
 def test_since_kip_890_end_txn_returns_the_next_epoch() -> None:
-    transactions = asked(KIP_890, END)
+    transactions = requesting(KIP_890, END)
     transactions.on_response(0, EndTxnResponse(producer_id=7, producer_epoch=1))
     assert (transactions.state, transactions.id_and_epoch) == (State.READY, IdAndEpoch(7, 1))
     transactions.begin()
@@ -289,12 +289,12 @@ def test_since_kip_890_end_txn_returns_the_next_epoch() -> None:
 
 @pytest.mark.parametrize("why", ["a sequence in doubt", "an id that the coordinator has forgotten"])
 def test_before_kip_890_the_next_epoch_is_requested(why: str) -> None:
-    transactions = asked(BEFORE_KIP_890, ADD_OFFSETS)
+    transactions = requesting(BEFORE_KIP_890, ADD_OFFSETS)
     if why == "a sequence in doubt":
         transactions.doubt_sequences()
-        transactions.on_response(0, answer(ADD_OFFSETS, Error.NONE))
+        transactions.on_response(0, response(ADD_OFFSETS, Error.NONE))
     else:
-        transactions.on_response(0, answer(ADD_OFFSETS, Error.UNKNOWN_PRODUCER_ID))
+        transactions.on_response(0, response(ADD_OFFSETS, Error.UNKNOWN_PRODUCER_ID))
     assert transactions.state is State.ABORTABLE_ERROR
     transactions.abort()
     go_on(transactions, INIT)
@@ -303,7 +303,7 @@ def test_before_kip_890_the_next_epoch_is_requested(why: str) -> None:
 
 
 def test_a_new_protocol_applies_from_the_next_transaction() -> None:
-    transactions = asked(BEFORE_KIP_890, END)
+    transactions = requesting(BEFORE_KIP_890, END)
     transactions.offer(KIP_890)
     assert transactions.rules is BEFORE_KIP_890
     transactions.on_response(0, EndTxnResponse())
@@ -315,7 +315,7 @@ def test_a_new_protocol_applies_from_the_next_transaction() -> None:
 
 @PROTOCOLS
 def test_a_missing_protocol_is_fatal(rules: TransactionRules) -> None:
-    transactions = asked(rules, COMMIT_OFFSETS)
+    transactions = requesting(rules, COMMIT_OFFSETS)
     transactions.failed(0, is_unsupported=True)
     assert (transactions.state, transactions.error) == (
         State.FATAL_ERROR,

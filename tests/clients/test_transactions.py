@@ -81,10 +81,12 @@ def committed(made: World) -> list[int]:
         topics = [{"topic": TOPIC, "partitions": [wanted]}]
         body = {"maxBytes": 1 << 20, "isolationLevel": 1, "topics": topics}
         for broker in made.bench.settings.brokers:
-            answer = made.bench.request("FETCH", 11, body, broker=broker)
-            told = answer["responses"][0]["partitions"][0]
-            if told["errorCode"] == Error.NONE:
-                found += [int(name) for _, name in told["batches"] and records_of(told, {}).items]
+            response = made.bench.request("FETCH", 11, body, broker=broker)
+            result = response["responses"][0]["partitions"][0]
+            if result["errorCode"] == Error.NONE:
+                found += [
+                    int(name) for _, name in result["batches"] and records_of(result, {}).items
+                ]
     return found
 
 
@@ -104,9 +106,9 @@ def test_example_1_only_committed_records_are_read(level: int) -> None:
     until(made, client, State.READY)
     made.run(500)
     assert committed(made) == first
-    asked = made.networks[client].asked
+    requested = made.networks[client].requested
     bumps = 2 if level == 2 else 0
-    assert (of(client).id_and_epoch.epoch, asked["END_TXN"]) == (bumps, 2)
+    assert (of(client).id_and_epoch.epoch, requested["END_TXN"]) == (bumps, 2)
     assert {type(event) for event in client.events()} == {RecordAcked}
 
 
@@ -116,7 +118,7 @@ def test_example_2_commit_flushes_lingering_batches(level: int) -> None:
     of(client).begin()
     sent = send(made, client, 0, 1, 2)
     made.run(500)
-    assert made.networks[client].asked["PRODUCE"] == 0
+    assert made.networks[client].requested["PRODUCE"] == 0
     of(client).commit()
     until(made, client, State.READY)
     made.run(500)
@@ -130,7 +132,7 @@ def test_example_3_an_empty_transaction_sends_no_request(level: int) -> None:
         of(client).begin()
         end()
         until(made, client, State.READY)
-    assert made.networks[client].asked["END_TXN"] == 0
+    assert made.networks[client].requested["END_TXN"] == 0
 
 
 def test_example_4_a_second_producer_fences_the_first(level: int) -> None:
@@ -188,8 +190,8 @@ def test_example_6_offsets_are_committed_with_the_transaction(level: int) -> Non
         made.run(500)
     group = {"groupId": "billing", "topics": [{"name": TOPIC, "partitionIndexes": [0]}]}
     body = {"groups": [group], "requireStable": True}
-    answers = [made.bench.request("OFFSET_FETCH", 9, body, broker=each) for each in (1, 2)]
-    (topics,) = (each["groups"][0]["topics"] for each in answers if each["groups"][0]["topics"])
+    responses = [made.bench.request("OFFSET_FETCH", 9, body, broker=each) for each in (1, 2)]
+    (topics,) = (each["groups"][0]["topics"] for each in responses if each["groups"][0]["topics"])
     assert topics[0]["partitions"][0]["committedOffset"] == 5
 
 
@@ -217,16 +219,16 @@ def test_example_8_records_before_an_abort_are_not_sent(level: int) -> None:
     (failed,) = client.events()
     assert isinstance(failed, RecordFailed)
     assert (failed.record_id, failed.may_be_written) == (sent[0], False)
-    assert made.networks[client].asked["PRODUCE"] == 0
+    assert made.networks[client].requested["PRODUCE"] == 0
 
 
 def test_example_9_since_kip_890_produce_adds_partitions() -> None:
     adds_first = {"ADD_PARTITIONS_TO_TXN", "ADD_OFFSETS_TO_TXN"}
-    for level, told, versions in ((1, adds_first, (11, 4, 4)), (2, set(), (12, 5, 5))):
+    for level, reported, versions in ((1, adds_first, (11, 4, 4)), (2, set(), (12, 5, 5))):
         made = world(level)
         client = producer(made)
         network = made.networks[client]
-        asked_for_ids = network.asked["INIT_PRODUCER_ID"]
+        requested_for_ids = network.requested["INIT_PRODUCER_ID"]
         for _ in range(2):
             of(client).begin()
             send(made, client, 0, 1)
@@ -234,10 +236,10 @@ def test_example_9_since_kip_890_produce_adds_partitions() -> None:
             of(client).commit()
             until(made, client, State.READY)
             made.run(500)
-        assert adds_first & network.asked.keys() == told
+        assert adds_first & network.requested.keys() == reported
         apis = ("PRODUCE", "TXN_OFFSET_COMMIT", "END_TXN")
         assert [set(network.versions[api]) for api in apis] == [{each} for each in versions]
-        assert network.asked["INIT_PRODUCER_ID"] == asked_for_ids
+        assert network.requested["INIT_PRODUCER_ID"] == requested_for_ids
         assert len(committed(made)) == 4
 
 
@@ -245,7 +247,7 @@ def test_example_10_the_upgrade_to_kip_890_bumps_the_epoch() -> None:
     made = world(level=1)
     client = producer(made)
     network = made.networks[client]
-    epochs, inits = [], [network.asked["INIT_PRODUCER_ID"]]
+    epochs, inits = [], [network.requested["INIT_PRODUCER_ID"]]
     for level in (2, 2, 2, 1, 1, 1):
         of(client).begin()
         send(made, client, 0)
@@ -253,7 +255,7 @@ def test_example_10_the_upgrade_to_kip_890_bumps_the_epoch() -> None:
         of(client).commit()
         until(made, client, State.READY)
         epochs.append(of(client).id_and_epoch.epoch)
-        inits.append(network.asked["INIT_PRODUCER_ID"])
+        inits.append(network.requested["INIT_PRODUCER_ID"])
         finalize(made, level)
         for node in network.nodes:
             network.cut(node)
@@ -271,8 +273,8 @@ def finalize(made: World, level: int) -> None:
         "maxVersionLevel": level,
         "upgradeType": 1 if level == 2 else 2,
     }
-    answer = made.bench.request("UPDATE_FEATURES", 2, {"featureUpdates": [update]})
-    assert answer["errorCode"] == 0
+    response = made.bench.request("UPDATE_FEATURES", 2, {"featureUpdates": [update]})
+    assert response["errorCode"] == 0
 
 
 def test_example_11_a_timed_out_transaction_fences_only_before_kip_890(
@@ -308,8 +310,8 @@ def test_example_11_a_late_commit_is_fatal(level: int) -> None:
     made.run(20_000)
     of(client).commit()
     until(made, client, State.FATAL_ERROR)
-    is_told = Error.INVALID_TXN_STATE if level == 2 else Error.PRODUCER_FENCED
-    assert of(client).error is is_told
+    is_reported = Error.INVALID_TXN_STATE if level == 2 else Error.PRODUCER_FENCED
+    assert of(client).error is is_reported
     assert committed(made) == []
 
 
@@ -337,7 +339,7 @@ def test_a_commit_waits_for_all_records(level: int) -> None:
     send(made, client, 0)
     of(client).commit()
     made.run(500)
-    assert network.asked["END_TXN"] == 0
+    assert network.requested["END_TXN"] == 0
     network.is_mute = False
     until(made, client, State.READY)
 
@@ -357,7 +359,7 @@ def test_versions_of_the_other_protocol_are_never_sent(
     of(client).commit()
     until(made, client, State.FATAL_ERROR)
     assert of(client).error is Error.UNSUPPORTED_VERSION
-    assert made.networks[client].asked[api] == 0
+    assert made.networks[client].requested[api] == 0
     assert committed(made) == []
 
 
@@ -366,7 +368,7 @@ def test_nothing_is_sent_outside_of_a_transaction(level: int) -> None:
     client = producer(made)
     send(made, client, 0)
     made.run(1_000)
-    assert made.networks[client].asked["PRODUCE"] == 0
+    assert made.networks[client].requested["PRODUCE"] == 0
     with pytest.raises(WrongStateError):
         of(client).commit()
 
@@ -419,7 +421,7 @@ def test_exactly_the_committed_records_are_read_once(
 
 
 def test_all_scenarios_occurred() -> None:
-    told = ", ".join(f"{count} {what}" for what, count in sorted(happened.items()))
-    sys.stdout.write(f"transactions: {told}\n")
+    reported = ", ".join(f"{count} {what}" for what, count in sorted(happened.items()))
+    sys.stdout.write(f"transactions: {reported}\n")
     if happened:
         assert all(happened[what] for what in ("commit", "abort", "cuts", "mutes"))

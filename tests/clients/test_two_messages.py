@@ -59,18 +59,18 @@ class Producer:
     def poll(self, turn: SenderPass, now: int) -> Poll:
         return self.client.poll(turn.poll_timeout_ms, now)
 
-    def answer_metadata(self, sent: RequestAndVersion, node: int, now: int) -> None:
+    def respond_with_metadata(self, sent: RequestAndVersion, node: int, now: int) -> None:
         body = msgspec.to_builtins(sent.request)
-        answer = self.bench.request("METADATA", self.version, body)
-        response = msgspec.convert(answer, MetadataResponse)
+        reply = self.bench.request("METADATA", self.version, body)
+        response = msgspec.convert(reply, MetadataResponse)
         self.client.on_metadata_response(node, response, self.version, now)
 
     def produce(self, partition: TopicPartition) -> int:
         """The base offset that the broker gives a batch of one message."""
         batch = header(size=36)
-        answered = self.bench.append(partition.topic, batch, partition=partition.partition)
-        assert answered["errorCode"] == 0
-        return int(answered["baseOffset"])
+        responded = self.bench.append(partition.topic, batch, partition=partition.partition)
+        assert responded["errorCode"] == 0
+        return int(responded["baseOffset"])
 
 
 def names(sent: RequestAndVersion) -> list[str | None]:
@@ -106,8 +106,8 @@ def test_the_two_messages_of_the_seed() -> None:
     assert (names(actions[0].sent), actions[0].node.id) == (["test"], -1)
     # 15.449 it is under way
     assert producer.poll(producer.sender(15_448), 15_449) == ([], IN_FLIGHT, 30_000)
-    # 15.628 [4] the answer: version 2, three partitions on node 0, the user goes on
-    producer.answer_metadata(actions[0].sent, -1, 15_467)
+    # 15.628 [4] the response: version 2, three partitions on node 0, the user goes on
+    producer.respond_with_metadata(actions[0].sent, -1, 15_467)
     assert metadata.update_version == 2
     assert list(metadata.snapshot.nodes) == [0]
     led = {found.partition: found.leader_id for found in metadata.snapshot.by_topic["test"]}
@@ -134,7 +134,7 @@ def test_the_two_messages_of_the_seed() -> None:
     turn = producer.sender(15_720)
     assert turn.nodes == []
     assert producer.poll(turn, 15_720) == ([], 299_747, 30_000)
-    # 15.740 [9] the answer, with base offset 11
+    # 15.740 [9] the response, with base offset 11
     assert producer.produce(sent) == 11
     client.on_response(0, request_id=1)
     assert producer.poll(producer.sender(15_741), 15_741) == ([], 299_726, 30_000)
@@ -161,7 +161,7 @@ def test_differences_from_todays_protocol() -> None:
     first = poll.actions[0].sent
     assert (names(first), first.is_partial, poll.metadata_timeout_ms) == ([], False, 30_000)
     assert producer.poll(producer.sender(5_091), 5_091).metadata_timeout_ms == 30_000
-    producer.answer_metadata(first, -1, 5_100)
+    producer.respond_with_metadata(first, -1, 5_100)
     assert (metadata.update_version, list(metadata.snapshot.nodes)) == (2, [0])
     # 15.109 m1 asks for its topic alone, of the broker itself
     wait = MetadataWait(metadata, "test", None, MAX_BLOCK_MS)
@@ -172,8 +172,8 @@ def test_differences_from_todays_protocol() -> None:
     assert isinstance(poll.actions[0], SendMetadata)
     sent = poll.actions[0].sent
     assert (names(sent), sent.is_partial) == (["test"], True)
-    producer.answer_metadata(sent, 0, 15_467)
+    producer.respond_with_metadata(sent, 0, 15_467)
     assert wait.resume(15_467) == MetadataKnown(partition_count=3, waited_ms=358)
-    # a partial answer does not restart the 300 s
+    # a partial response does not restart the 300 s
     assert producer.poll(producer.sender(15_628), 15_628).metadata_timeout_ms == 289_472
     assert metadata.last_seen_leader_epochs.get(M1) == 0

@@ -91,14 +91,16 @@ def requests_of_a_join(members: int) -> int:
     group = [made.consumer("billing", TOPIC, **config) for _ in range(members)]
     made.run(5_000)
 
-    def asked() -> int:
-        return sum(n.asked["JOIN_GROUP"] + n.asked["SYNC_GROUP"] for n in made.networks.values())
+    def requested() -> int:
+        return sum(
+            n.requested["JOIN_GROUP"] + n.requested["SYNC_GROUP"] for n in made.networks.values()
+        )
 
-    before = asked()
+    before = requested()
     made.consumer("billing", TOPIC, **config)
     made.run(5_000)
     assert all(len(member.subscription.assigned) == 1 for member in group)
-    return asked() - before
+    return requested() - before
 
 
 def test_example_34_with_the_group_protocol_a_join_takes_two_requests_per_member() -> None:
@@ -155,8 +157,8 @@ def test_example_35_with_the_group_protocol_its_commit_is_rejected() -> None:
     assert CommitFailed in kinds
     assert PartitionsLost in kinds
     group = {"groupId": "billing", "topics": [{"name": TOPIC, "partitionIndexes": [at.partition]}]}
-    answer = made.bench.request("OFFSET_FETCH", 9, {"groups": [group]})
-    assert answer["groups"][0]["topics"][0]["partitions"][0]["committedOffset"] == 50
+    response = made.bench.request("OFFSET_FETCH", 9, {"groups": [group]})
+    assert response["groups"][0]["topics"][0]["partitions"][0]["committedOffset"] == 50
 
 
 STEPS = st.lists(st.tuples(st.sampled_from("jlpw"), st.integers(0, 5)), min_size=4, max_size=16)

@@ -175,30 +175,30 @@ class Proxy:
             while True:
                 client, _ = self._listener.accept()
                 broker = socket.create_connection(self._broker)
-                asked: dict[int, tuple[int, int]] = {}
+                request: dict[int, tuple[int, int]] = {}
                 for work in (self._requests, self._responses):
-                    args = (client, broker, asked)
+                    args = (client, broker, request)
                     threading.Thread(target=work, args=args, daemon=True).start()
 
     def _requests(
-        self, client: socket.socket, broker: socket.socket, asked: dict[int, tuple[int, int]]
+        self, client: socket.socket, broker: socket.socket, requests: dict[int, tuple[int, int]]
     ) -> None:
         with suppress(OSError, ConnectionError):
             for frame in _frames(client):
                 if len(frame) >= 8:
                     key, version, correlation_id = struct.unpack_from(">hhi", frame)
-                    asked[correlation_id] = key, version
+                    requests[correlation_id] = key, version
                 broker.sendall(_SIZE.pack(len(frame)) + frame)
         with suppress(OSError):
             broker.shutdown(socket.SHUT_WR)
 
     def _responses(
-        self, client: socket.socket, broker: socket.socket, asked: dict[int, tuple[int, int]]
+        self, client: socket.socket, broker: socket.socket, requests: dict[int, tuple[int, int]]
     ) -> None:
         with suppress(OSError, ConnectionError):
             for frame in _frames(broker):
                 (correlation_id,) = _SIZE.unpack_from(frame)
-                changed = self._changed(frame, *asked.pop(correlation_id, (-1, 0)))
+                changed = self._changed(frame, *requests.pop(correlation_id, (-1, 0)))
                 client.sendall(_SIZE.pack(len(changed)) + changed)
         client.close()
 

@@ -114,19 +114,19 @@ def _played(
     bad: set[str] = set()
     for subject, scenario in chosen:
         if reason := site.missing(scenario):
-            _say(f"NOT CLAIMED {subject.name}/{scenario.name}: {reason}")
+            _report(f"NOT CLAIMED {subject.name}/{scenario.name}: {reason}")
             bad.add(f"{subject.name}/{scenario.name}")
     for _ in range(2):
         for subject, scenario, shown in play_all(chosen, site, ExamOptions(patience=3)):
             name = f"{subject.name}/{scenario.name}"
             former = goldens.setdefault(name, shown.observations)
             if shown.ended:
-                _say(f"ENDED {name}: {shown.ended}")
+                _report(f"ENDED {name}: {shown.ended}")
                 bad.add(name)
             elif former != shown.observations and name not in bad:
                 pairs = zip(former, shown.observations, strict=False)
                 different = next((pair for pair in pairs if pair[0] != pair[1]), "shorter")
-                _say(f"UNSTABLE {name}: {str(different)[:3000]}")
+                _report(f"UNSTABLE {name}: {str(different)[:3000]}")
                 bad.add(name)
     return {name: found for name, found in goldens.items() if name not in bad}, len(bad)
 
@@ -144,21 +144,21 @@ def _write(draft: ExamSubject, goldens: Mapping[str, list[Observation]], is_list
     path_of(draft.name).write_bytes(
         model.written(msgspec.structs.replace(draft, scenarios=scenarios))
     )
-    _say(f"{draft.name}: {len(scenarios)} of {len(draft.scenarios)} scenarios")
+    _report(f"{draft.name}: {len(scenarios)} of {len(draft.scenarios)} scenarios")
 
 
 def _show(scenario: Scenario) -> None:
     """Print rule and errors, to be read side by side."""
-    _say(f"{scenario.name}: {scenario.rule}")
+    _report(f"{scenario.name}: {scenario.rule}")
     for each in scenario.golden:
         found = sorted(codes(each.response)) if each.value is None else each.value
         shown = [Error(c).name if c in set(Error) else c for c in found] if (
             isinstance(found, list)
         ) else found  # fmt: skip
-        _say(f"    {each.label}: {shown}")
+        _report(f"    {each.label}: {shown}")
 
 
-def _say(line: str) -> None:
+def _report(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

@@ -366,8 +366,8 @@ class Script(Steps):
         """Delete a topic and wait until it is gone."""
         body = {"topics": [{"name": topic, "topicId": _NO_ID}], "timeoutMs": 10_000}
         self.call("DeleteTopics", 6, body)
-        asked = {"topics": [{"name": topic}], "allowAutoTopicCreation": False}
-        self.call("Metadata", 12, asked, until=until("topics.0.errorCode", 3))
+        request = {"topics": [{"name": topic}], "allowAutoTopicCreation": False}
+        self.call("Metadata", 12, request, until=until("topics.0.errorCode", 3))
 
 
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"

@@ -33,11 +33,11 @@ def main() -> int:
     cases = [case for case in CASES if not given.only or case.name in given.only]
     begin, is_well = time.monotonic(), True
 
-    def say(text: str) -> None:
+    def log(text: str) -> None:
         sys.stderr.write(f"{time.monotonic() - begin:7.1f} {text}\n")
 
     found = []
-    for each in run(cases, given.rounds, say):
+    for each in run(cases, given.rounds, log):
         found.append(each)
         is_well = is_well and not (each.lost or each.twice or each.wrong)
         if given.keep:

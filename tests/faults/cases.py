@@ -18,17 +18,17 @@ from tests.faults.overload import (
     BATCH_BYTES,
     BATCH_EVENTS,
     OVERLOAD_S,
-    ask,
     overload,
+    send_requests,
     wait_until_done,
 )
 from tests.faults.processes import Server, break_connections, kill_all, stopped
-from tests.faults.stand import ANSWER_TIMEOUT_S, JAVA, WORKERS, Stand
+from tests.faults.stand import JAVA, RESPONSE_TIMEOUT_S, WORKERS, Stand
 from tests.support.patience import PATIENCE_S, wait_until
 
 Fault = Callable[[Stand], None]
-STOPPED_S = ANSWER_TIMEOUT_S + 4
-"""SIGSTOP of job and gateway: longer than the gateway waits for an answer."""
+STOPPED_S = RESPONSE_TIMEOUT_S + 4
+"""SIGSTOP of job and gateway: longer than the gateway waits for a response."""
 
 KAFKA_STOPPED_S = 130
 """Longer than Spark's producer waits to deliver a row (`delivery.timeout.ms`), the longest of all
@@ -62,7 +62,7 @@ class Case(NamedTuple):
         max_bytes: the same of `max_bytes_per_trigger`.
         delay_s: how much later each packet to the broker, and from it, comes, all the time.
         on_cluster: whether the job runs on a standalone cluster of Spark.
-        answer_timeout_s: how long the gateway waits for an answer.
+        response_timeout_s: how long the gateway waits for a response.
         is_borne: whether job and gateway have to go on without a new start.
         others: how many further clusters the job holds, each a group of its micro-batches.
         dies_in_one_of: a Python worker dies in one of this number of groups; 0 for none.
@@ -77,7 +77,7 @@ class Case(NamedTuple):
     max_bytes: int = 0
     delay_s: float = 0
     on_cluster: bool = False
-    answer_timeout_s: int = ANSWER_TIMEOUT_S
+    response_timeout_s: int = RESPONSE_TIMEOUT_S
     is_borne: bool = False
     others: int = 0
     dies_in_one_of: int = 0
@@ -120,7 +120,7 @@ def kill_workers_by_chance(stand: Stand) -> None:
     """Workers die by themselves (`chance.py`); groups are decided until enough of them have."""
     calls, kills = (stand.directory / name for name in ("calls", "kills"))
     before = calls.stat().st_size, kills.stat().st_size
-    asked: list[str] = []
+    sent: list[str] = []
     starts = stand.job.starts
 
     def count() -> int:
@@ -131,7 +131,7 @@ def kill_workers_by_chance(stand: Stand) -> None:
 
     def goes_on() -> bool:
         for cluster in stand.clusters[1:]:
-            asked.extend(ask(stand, 1, 2, cluster))
+            sent.extend(send_requests(stand, 1, 2, cluster))
         wait_for_a_batch(stand)
         return count() >= GROUPS and dead() >= DEATHS
 
@@ -139,8 +139,8 @@ def kill_workers_by_chance(stand: Stand) -> None:
     died = dead()
     wait_until_done(stand)
     found = {row.id for row in stand.bench.all_rows(outputs.RESPONSES)}
-    assert not set(asked) - found, f"{len(set(asked) - found)} of {len(asked)} are not answered"
-    stand.says(
+    assert not set(sent) - found, f"{len(set(sent) - found)} of {len(sent)} are not answered"
+    stand.report(
         f"{died} workers died in {count()} groups, the job was started {stand.job.starts - starts}"
         " times more"
     )
@@ -233,7 +233,7 @@ def fill_page_cache(stand: Stand) -> None:
                 most = max(most, not_written())
     finally:
         file.unlink(missing_ok=True)
-    stand.says(f"at most {most >> 20} MiB were not written yet, {dropped} files dropped")
+    stand.report(f"at most {most >> 20} MiB were not written yet, {dropped} files dropped")
 
 
 def forget(directory: Path) -> int:
@@ -340,7 +340,7 @@ def second_job(stand: Stand) -> None:
     second.start()
     wait_until(lambda: second.code is not None, "the second job is not refused")
     assert second.code == 2
-    assert "Another job is running on the checkpoint" in second.said()
+    assert "Another job is running on the checkpoint" in second.output()
     assert stand.job.code is None
 
 
@@ -403,7 +403,7 @@ CASES = (
         f"kill -9 of the Python worker in a random one of {ONE_OF} groups, all the time;"
         f" {OTHERS + 1} groups in a micro-batch",
         kill_workers_by_chance,
-        answer_timeout_s=SLOWLY_S,
+        response_timeout_s=SLOWLY_S,
         is_borne=True,
         others=OTHERS,
         dies_in_one_of=ONE_OF,
@@ -414,7 +414,7 @@ CASES = (
         "kill -9 of an executor of a standalone cluster in a micro-batch",
         kill_executor,
         on_cluster=True,
-        answer_timeout_s=SLOWLY_S,
+        response_timeout_s=SLOWLY_S,
         is_borne=True,
     ),
     Case("gateway", "kill -9 of the gateway", kill_gateway),
@@ -429,7 +429,7 @@ CASES = (
         f"each packet to and from the broker is delayed by {DELAY_S * 1000:.0f} ms",
         delayed_kafka,
         delay_s=DELAY_S,
-        answer_timeout_s=SLOWLY_S,
+        response_timeout_s=SLOWLY_S,
         is_borne=True,
     ),
     Case(

@@ -60,5 +60,5 @@ def _compared(bench: JobBench, cells: tuple[str, ...]) -> Found:
         columns = fresh.columns()
         others = {name for name in columns if columns[name] != stored[cell][name]}
         assert others == set(), f"another state of {cell}"
-    answers = Counter(row.id for row in bench.all_rows(outputs.RESPONSES))
-    return Found(len(taken), answers.total() - len(answers))
+    responses = Counter(row.id for row in bench.all_rows(outputs.RESPONSES))
+    return Found(len(taken), responses.total() - len(responses))

@@ -97,10 +97,10 @@ class RelayedKafka(EmbeddedKafka):
     def start(
         self,
         settings: Mapping[str, str] | None = None,
-        say: Callable[[str], None] = lambda _: None,
+        report: Callable[[str], None] = lambda _: None,
     ) -> str:
-        """As ever, and gives back the relay's address."""
-        super().start(settings, say)
+        """As ever, and returns the relay's address."""
+        super().start(settings, report)
         return f"{HOST}:{self._relay.port}"
 
     def _write_properties(self, settings: Mapping[str, str]) -> None:

@@ -16,7 +16,7 @@ class Commits:
 
     def __init__(self, bootstrap: str, topic: str, first: int) -> None:
         self.acknowledged = first - 1
-        self.asked = first - 1
+        self.requested = first - 1
         self._topic = topic
         self._group = f"{topic}-readers"
         self._consumer = confluent_kafka.Consumer(
@@ -33,15 +33,15 @@ class Commits:
 
     def _run(self) -> None:
         while not self._ended.is_set():
-            self.asked = self.acknowledged + 1
-            place = TopicPartition(self._topic, 0, self.asked)
+            self.requested = self.acknowledged + 1
+            place = TopicPartition(self._topic, 0, self.requested)
             try:
                 (done,) = self._consumer.commit(offsets=[place], asynchronous=False)
             except KafkaException:
                 time.sleep(0.2)
                 continue
             if done.error is None:
-                self.acknowledged = self.asked
+                self.acknowledged = self.requested
 
     def end(self) -> None:
         """Commit nothing more."""
@@ -53,8 +53,8 @@ class Commits:
         """Return the committed offset at the broker."""
         topic = {"name": self._topic, "partitionIndexes": [0]}
         group = {"groupId": self._group, "topics": [topic]}
-        answer = client.call("OFFSET_FETCH", 8, {"groups": [group]})["groups"][0]
-        return int(answer["topics"][0]["partitions"][0]["committedOffset"])
+        response = client.call("OFFSET_FETCH", 8, {"groups": [group]})["groups"][0]
+        return int(response["topics"][0]["partitions"][0]["committedOffset"])
 
 
 class Load:
@@ -91,6 +91,6 @@ class Load:
         lost = len(set(acknowledged) - set(kept)) + len(self.stream.failed)
         committed = self.commits.found(client)
         lost += max(self.commits.acknowledged - committed, 0)
-        twice = len(kept) - len(set(kept)) + max(committed - self.commits.asked, 0)
+        twice = len(kept) - len(set(kept)) + max(committed - self.commits.requested, 0)
         in_order = [value for value in kept if value in set(acknowledged)] == acknowledged
         return lost + (not in_order), twice

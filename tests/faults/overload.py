@@ -35,33 +35,33 @@ class Batch(NamedTuple):
 
 def overload(stand: Stand) -> None:
     """Events come three times as fast as the job decides them, as far as this machine can."""
-    ids = ask(stand, EVENTS, LARGE_EVERY)
+    ids = send_requests(stand, EVENTS, LARGE_EVERY)
     rate = EVENTS / wait_until_done(stand)
     before = checkpoint_log.committed(stand.bench.checkpoint)
     most = 0
     first, begin = len(ids), time.monotonic()
     while (passed := time.monotonic() - begin) < OVERLOAD_S:
-        ids += ask(stand, EVENTS // 5, LARGE_EVERY if passed > OVERLOAD_S / 2 else EVENTS)
+        ids += send_requests(stand, EVENTS // 5, LARGE_EVERY if passed > OVERLOAD_S / 2 else EVENTS)
         most = max(most, written(stand) - taken(stand))
         time.sleep(max((len(ids) - first) / (TIMES * rate) - passed, 0))
     times = (len(ids) - first) / passed / rate
     assert most > 2 * BATCH_EVENTS, f"it lags by {most} events only, of {times:.1f} times as many"
     drained = wait_until_done(stand)
-    answered = {row.id for row in stand.bench.all_rows(outputs.RESPONSES)}
-    missing = set(ids) - answered
+    responded = {row.id for row in stand.bench.all_rows(outputs.RESPONSES)}
+    missing = set(ids) - responded
     assert not missing, f"{len(missing)} of {len(ids)} events are not answered"
     found = batches(stand, before)
     largest = Batch(max(each.events for each in found), max(each.size for each in found))
     assert largest.events <= BATCH_EVENTS, f"a micro-batch of {largest.events} events"
     assert largest.size <= BATCHES * BATCH_BYTES, f"a micro-batch of {largest.size} bytes"
-    stand.says(
+    stand.report(
         f"{rate:.0f} events a second, {times:.1f} times as many for {OVERLOAD_S} s: a lag of"
         f" {most}, drained in {drained:.0f} s, all {len(ids)} answered, in {len(found)}"
         f" micro-batches of at most {largest.events} events and {largest.size} bytes"
     )
 
 
-def ask(stand: Stand, count: int, large_every: int, cluster: str = CELL) -> list[str]:
+def send_requests(stand: Stand, count: int, large_every: int, cluster: str = CELL) -> list[str]:
     """Write requests past the gateway, one in `large_every` large; return their ids."""
     begin = uuid.uuid4()
     ids = [f"{begin}-{number}" for number in range(count)]

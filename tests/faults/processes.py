@@ -69,7 +69,7 @@ class Server:
         assert self._process is not None
         return self._process.poll()
 
-    def said(self) -> str:
+    def output(self) -> str:
         """All that it has written."""
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 

@@ -23,7 +23,7 @@ HOME_MIB = {"kafka": 1024, "checkpoint": 512}
 
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 class Round(NamedTuple):
@@ -48,22 +48,22 @@ class Round(NamedTuple):
     wrong: str = ""
 
 
-def run(cases: Iterable[Case], rounds: int, say: Say) -> Iterator[Round]:
+def run(cases: Iterable[Case], rounds: int, report: Report) -> Iterator[Round]:
     """Run rounds of each case; cases without special needs share a stand."""
     shared = [case for case in cases if not case.is_apart]
     apart = [[case] for case in cases if case.is_apart]
     for group in ([shared] if shared else []) + apart:
         to_do = [case for case in group for _ in range(rounds)]
         while to_do:
-            with standing(to_do[0], say) as stand:
+            with standing(to_do[0], report) as stand:
                 found = None
                 while to_do and not (found and found.wrong):
-                    found = one_round(stand, to_do.pop(0), say)
+                    found = one_round(stand, to_do.pop(0), report)
                     yield found
 
 
 @contextmanager
-def standing(case: Case, say: Say) -> Iterator[Stand]:
+def standing(case: Case, report: Report) -> Iterator[Stand]:
     """Yield a stand for a case. Raises AssertionError if it leaves something behind."""
     directory = Path(tempfile.mkdtemp(prefix="brokertwin-faults-"))
     home = directory / "small"
@@ -90,10 +90,10 @@ def standing(case: Case, say: Say) -> Iterator[Stand]:
                 directory,
                 kafka,
                 checkpoint_home,
-                say,
+                report,
                 of_gateway,
                 cluster,
-                case.answer_timeout_s,
+                case.response_timeout_s,
                 clusters=(CELL, *(f"other-{number + 1}" for number in range(case.others))),
                 **environment,
             )
@@ -107,7 +107,7 @@ def standing(case: Case, say: Say) -> Iterator[Stand]:
         if is_done:
             shutil.rmtree(directory, ignore_errors=True)
         else:
-            say(f"what there is of it is in {directory}")
+            report(f"what there is of it is in {directory}")
 
 
 @contextmanager
@@ -138,9 +138,9 @@ def faked_time(directory: Path) -> dict[str, str]:
     }
 
 
-def one_round(stand: Stand, case: Case, say: Say) -> Round:
+def one_round(stand: Stand, case: Case, report: Report) -> Round:
     """Inject the fault under load and check the result."""
-    say(f"{case.name}: {case.what}")
+    report(f"{case.name}: {case.what}")
     begin = time.monotonic()
     wrong, recovered, lost, twice = "", 0.0, 0, 0
     again = requests = 0
@@ -157,7 +157,7 @@ def one_round(stand: Stand, case: Case, say: Say) -> Round:
         again, requests = found.repeated - again_before, found.requests
     except AssertionError as error:
         wrong = str(error)[:2000] or "an assertion"
-    say(
+    report(
         f"{case.name}: lost {lost}, twice {twice}, written again {again}, goes on after"
         f" {recovered:.1f} s, {time.monotonic() - begin:.0f} s in all {wrong}"
     )

@@ -23,7 +23,7 @@ from tests.support.typed_commands import free_port
 
 HOST = "127.0.0.1"
 CELL = "a"
-ANSWER_TIMEOUT_S = 6
+RESPONSE_TIMEOUT_S = 6
 """A gateway sends those away who wait longer: faults last longer than this."""
 
 JAVA, WORKERS = "java", "worker_daemon"
@@ -37,16 +37,16 @@ class Stand:
         directory: a new directory.
         kafka: the broker; without it one that keeps everything below `directory`.
         checkpoint_home: parent of the checkpoint; by default also `directory`.
-        says: called with messages about events.
+        report: called with messages about events.
         of_gateway: further variables of the gateway.
         cluster: of Spark, where the job is to run; without it the job is local.
-        answer_timeout_s: how long the gateway waits for an answer.
+        response_timeout_s: how long the gateway waits for a response.
         of_broker: settings of the brokers of the job, by Kafka's names.
         clusters: that the job holds; the gateway and its clients are the first one's.
         environment: further variables of the job.
 
     Attributes:
-        says: called with messages about events.
+        report: called with messages about events.
         cluster: of Spark, where there is one.
         kafka_port: where the broker is reached.
         clusters: that the job holds.
@@ -57,18 +57,18 @@ class Stand:
         directory: Path,
         kafka: EmbeddedKafka | None = None,
         checkpoint_home: Path | None = None,
-        says: Callable[[str], None] = lambda _: None,
+        report: Callable[[str], None] = lambda _: None,
         of_gateway: Mapping[str, str] | None = None,
         cluster: Standalone | None = None,
-        answer_timeout_s: int = ANSWER_TIMEOUT_S,
+        response_timeout_s: int = RESPONSE_TIMEOUT_S,
         of_broker: Mapping[str, str] | None = None,
         clusters: tuple[str, ...] = (CELL,),
         **environment: str,
     ) -> None:
         self.directory = directory
-        self.says = says
+        self.report = report
         self.cluster = cluster
-        self._answer_timeout_s = answer_timeout_s
+        self._response_timeout_s = response_timeout_s
         self.kafka = kafka or EmbeddedKafka(directory / "kafka", default_home())
         bootstrap = self.kafka.start()
         self.kafka_port = int(bootstrap.rpartition(":")[2])
@@ -81,9 +81,9 @@ class Stand:
         place = ("--prefix", self.bench.prefix, "--bootstrap", bootstrap, "--cluster", CELL)
         self.address = Address(HOST, free_port())
         listen = ("--listen", f"{HOST}:{self.address.port}")
-        patience = ("--answer-timeout", str(answer_timeout_s))
-        said = [word for each in (of_broker or {}).items() for word in ("--set", "=".join(each))]
-        self.job = Server(("run", *said), given, directory / "job.log")
+        patience = ("--answer-timeout", str(response_timeout_s))
+        options = [word for each in (of_broker or {}).items() for word in ("--set", "=".join(each))]
+        self.job = Server(("run", *options), given, directory / "job.log")
         self.gateway = Server(
             ("gateway", "--engine", "spark", *place, *listen, *patience),
             {**given, **(of_gateway or {})},
@@ -104,24 +104,24 @@ class Stand:
     def start(self) -> None:
         """Start the job and the gateway, and wait until a client is answered."""
         self.job.start()
-        wait_until(lambda: self.job.code is not None or "reading " in self.job.said(), "the job")
-        assert self.job.code is None, self.job.said()
+        wait_until(lambda: self.job.code is not None or "reading " in self.job.output(), "the job")
+        assert self.job.code is None, self.job.output()
         self.gateway.start()
-        self.wait_until_answered()
+        self.wait_until_responding()
 
-    def wait_until_answered(self) -> None:
+    def wait_until_responding(self) -> None:
         """Wait until a client gets a response; restart ended processes meanwhile."""
         deadline = time.monotonic() + PATIENCE_S
-        while not self._is_answered():
+        while not self._is_responding():
             assert time.monotonic() < deadline, (
-                self.job.said()[-3000:] + self.gateway.said()[-3000:]
+                self.job.output()[-3000:] + self.gateway.output()[-3000:]
             )
             self.tend()
 
-    def _is_answered(self) -> bool:
+    def _is_responding(self) -> bool:
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         try:
-            return bool(admin.list_topics(timeout=self._answer_timeout_s).brokers)
+            return bool(admin.list_topics(timeout=self._response_timeout_s).brokers)
         except KafkaException:
             return False
 
@@ -139,13 +139,13 @@ class Stand:
         """Restart ended processes, like a supervisor; return their names."""
         again = []
         if not self.kafka.status().running:
-            self.says("Kafka has ended and is started again")
+            self.report("Kafka has ended and is started again")
             port = int(self.kafka.start().rpartition(":")[2])
             assert port == self.kafka_port, "Kafka's port is taken by another process"
             again.append("kafka")
         for name, server in (("job", self.job), ("gateway", self.gateway)):
             if server.code is not None:
-                self.says(f"the {name} has ended with {server.code} and is started again")
+                self.report(f"the {name} has ended with {server.code} and is started again")
                 server.start()
                 again.append(name)
         time.sleep(LOOK_S)
@@ -180,7 +180,7 @@ class Stand:
         while (
             len(load.stream.acknowledged) < before[0] + 10 or load.commits.acknowledged <= before[1]
         ):
-            assert time.monotonic() < deadline, self.said()
+            assert time.monotonic() < deadline, self.output()
             self.tend()
         return time.monotonic() - begin
 
@@ -188,9 +188,9 @@ class Stand:
         """Hold the topics and the state against a fresh replay. Raises AssertionError."""
         return checks.topics_and_state(self.bench, *self.clusters)
 
-    def said(self) -> str:
+    def output(self) -> str:
         """The ends of what job and gateway have written."""
-        return f"{self.job.said()[-3000:]}\n{self.gateway.said()[-3000:]}"
+        return f"{self.job.output()[-3000:]}\n{self.gateway.output()[-3000:]}"
 
     def close(self) -> None:
         """End all of it; nothing may be left behind. Raises AssertionError."""

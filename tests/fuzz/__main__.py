@@ -31,7 +31,7 @@ class Tried(NamedTuple):
     grown_bytes: int
 
 
-def fuzz(name: str, count: int, seed: int, told: Callable[[int], None] = lambda _: None) -> Tried:
+def fuzz(name: str, count: int, seed: int, result: Callable[[int], None] = lambda _: None) -> Tried:
     """Read `count` changed inputs of a target; the same seed draws the same."""
     target, draw = TARGETS[name], random.Random(seed)
     seeds = target.seeds()
@@ -49,7 +49,7 @@ def fuzz(name: str, count: int, seed: int, told: Callable[[int], None] = lambda 
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         if number == count // 10:
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        told(number + 1)
+        result(number + 1)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     return Tried(count, failed, grown * 1024)
 

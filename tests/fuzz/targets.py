@@ -118,8 +118,8 @@ def events() -> list[bytes]:
     for file in sorted(CAPTURES.glob("*.jsonl.gz")):
         edge = JobEdge({CELL: placed}, CELL, None, lambda: START)
         for event in capture(file.name.removesuffix(".jsonl.gz"), edge):
-            said = msgspec.json.decode(event.document)
-            header = said.get("requestHeader", {"requestApiKey": said.get("kind")})
+            decoded = msgspec.json.decode(event.document)
+            header = decoded.get("requestHeader", {"requestApiKey": decoded.get("kind")})
             place = header["requestApiKey"], header.get("requestApiVersion")
             found.setdefault(place, event.document)
     return list(found.values())

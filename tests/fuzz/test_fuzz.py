@@ -49,7 +49,7 @@ def test_a_changelog_whose_blocks_claim_too_much_is_refused(sizes: tuple[int, in
 
 
 def test_a_topic_id_that_is_none_is_nobodys_and_no_fault() -> None:
-    """It was a fault: the order of the answers hashed it."""
+    """It was a fault: the order of the responses hashed it."""
     header = {"requestApiKey": 84, "requestApiVersion": 0, "correlationId": 1, "clientId": "c"}
     topic = {"topicId": "x" * 21, "partitions": [{"partition": 0, "leaderEpoch": 0}]}
     request = {"groupId": "g", "topics": [topic]}

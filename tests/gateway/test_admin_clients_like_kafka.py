@@ -15,7 +15,7 @@ from kafka import KafkaAdminClient
 
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import default_home
-from tests.support.admin_sides import Act, Call, ask_all, ask_ours, differing
+from tests.support.admin_sides import Act, Call, call_all, call_ours, differing
 from tests.support.admin_steps import (
     NOT_CALLED,
     NOT_CALLED_OF_JAVA,
@@ -74,7 +74,7 @@ def test_each_method_returns_the_result_of_a_real_broker(
             bootstraps.append(f"{address.host}:{address.port}")
             real = stack.enter_context(made(bootstraps[1]))
         ours = stack.enter_context(made(gateway))
-        found = differing(ask_ours(real, ours, bootstraps, steps, recording))
+        found = differing(call_ours(real, ours, bootstraps, steps, recording))
     assert not found, "\n".join(found)
 
 
@@ -102,7 +102,7 @@ def test_each_java_method_returns_the_result_of_a_real_broker(gateway: str, tmp_
         bootstraps = broker.start({**KEEPING, **SETTINGS}), gateway
         with AdminProcess(bootstraps, ACTS) as java:
             admins = [JavaAdmin(java, side) for side in range(len(bootstraps))]
-            found = differing(ask_all(admins, bootstraps, java.steps))
+            found = differing(call_all(admins, bootstraps, java.steps))
             called = {step.method for step in java.steps if isinstance(step, Call)}
             assert called == java.methods - NOT_CALLED_OF_JAVA.keys()
     finally:

@@ -37,7 +37,7 @@ from tests.support import sasl
 from tests.support.gateways import Client, running_gateway
 from tests.support.goldens import golden, packed, properties_of, real_broker
 from tests.support.patience import wait_until
-from tests.support.requests_of_all import Asked, all_of
+from tests.support.requests_of_all import ApiRequest, all_of
 
 ADMIN, ALL, NONE, PASSWORD = "admin", "all", "none", "secret"
 RIGHTS = [
@@ -92,7 +92,7 @@ OWN = {
     *("logEndOffset", "highWatermark", "finalizedFeaturesEpoch"),
 }
 """Fields whose values differ between brokers."""
-NOT_ASKED = {
+NOT_REQUESTED = {
     "API_VERSIONS": "is answered before anybody is known",
     "SASL_HANDSHAKE": "as it is",
     "SASL_AUTHENTICATE": "as it is",
@@ -190,7 +190,7 @@ class Side:
             body = {"topics": [{"name": f"t-{last}"}], "allowAutoTopicCreation": False}
             wait_until(lambda: client.call("METADATA", 12, body)["topics"][0]["errorCode"] == 0)
 
-    def ask_all(self) -> None:
+    def send_all(self) -> None:
         """Send all requests as every user."""
         for who in users():
             client = self._logged_in(who.name)
@@ -228,11 +228,11 @@ class Side:
 
             wait_until(lambda: token_id in tokens())
 
-    def _requests(self, who: AuthorizedUser, apis: set[str]) -> Iterator[tuple[Asked, int]]:
+    def _requests(self, who: AuthorizedUser, apis: set[str]) -> Iterator[tuple[ApiRequest, int]]:
         ids = {name: topic_id for topic_id, name in self._names.items()}
         versions = range(max(NEWEST.values()) + 1)
-        told = [all_of(who.name, version, ids[f"t-{who.name}"]) for version in versions]
-        for alike in zip(*told, strict=True):
+        reported = [all_of(who.name, version, ids[f"t-{who.name}"]) for version in versions]
+        for alike in zip(*reported, strict=True):
             name = alike[0].api
             if name in apis:
                 first = OLDEST[name] if who.name in (ALL, NONE) else NEWEST[name]
@@ -274,10 +274,10 @@ class ServedResponses(NamedTuple):
     found: dict[Place, Any]
 
 
-def said(address: Address) -> ServedResponses:
+def served_by(address: Address) -> ServedResponses:
     """Send all requests to a broker."""
     side = Side(address)
-    side.ask_all()
+    side.send_all()
     return ServedResponses(side.served, side.found)
 
 
@@ -303,7 +303,7 @@ def restored(value: Any) -> ServedResponses:
     return ServedResponses(value["served"], found)
 
 
-def ask_kafka(home: Path, names: list[str]) -> Any:
+def recorded_by_kafka(home: Path, names: list[str]) -> Any:
     """Record a real broker."""
     login = " ".join(f'user_{name}="{PASSWORD}"' for name in names)
     plain = "org.apache.kafka.common.security.plain.PlainLoginModule required username=broker"
@@ -311,7 +311,7 @@ def ask_kafka(home: Path, names: list[str]) -> Any:
         "listener.name.client.plain.sasl.jaas.config": f'{plain} password="{PASSWORD}" {login};'
     }
     with real_broker(home, {**SETTINGS, **SECRETS, **jaas}) as address:
-        return shortened(said(address))
+        return shortened(served_by(address))
 
 
 def scenario() -> list[Any]:
@@ -328,7 +328,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> list[ServedResponses]:
     names = [ADMIN, "broker", *(who.name for who in users())]
     real = golden(
         "access/authorization",
-        partial(ask_kafka, home / "kafka", names),
+        partial(recorded_by_kafka, home / "kafka", names),
         scenario=hashlib.sha256(repr(packed(scenario())).encode()).hexdigest(),
         settings=SETTINGS,
     )
@@ -338,7 +338,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> list[ServedResponses]:
     security = GatewaySecurity.of(SecurityProtocol.SASL_PLAINTEXT, SECRETS, file)
     given = properties_of({**SETTINGS, **SECRETS})
     with running_gateway(given, security=security) as gateway:
-        return [restored(real), said(gateway.addresses[1])]
+        return [restored(real), served_by(gateway.addresses[1])]
 
 
 @pytest.mark.compares
@@ -358,21 +358,21 @@ def test_every_api_has_a_request_and_each_right_changes_a_response(
 ) -> None:
     """Every API of 4.3.1 is included, except those listed here."""
     real, ours = sides
-    assert real.served - ours.served <= NOT_ASKED.keys()
+    assert real.served - ours.served <= NOT_REQUESTED.keys()
     versions = {(place.api, place.version) for place in real.found}
     reached = {api for api, _ in versions}
-    assert reached == (real.served & ours.served | SERVED_UNNAMED) - NOT_ASKED.keys()
+    assert reached == (real.served & ours.served | SERVED_UNNAMED) - NOT_REQUESTED.keys()
     for api in reached:
         assert {v for a, v in versions if a == api} == set(range(OLDEST[api], NEWEST[api] + 1))
     assert {place.who for place in real.found} == {who.name for who in users()}
-    told: dict[str, list[bool]] = {who.name: [] for who in users()}
+    fields: dict[str, list[bool]] = {who.name: [] for who in users()}
     for place, response in real.found.items():
         if place.version == NEWEST[place.api]:
-            told[place.who].append(bool(_error_of(response)))
+            fields[place.who].append(bool(_error_of(response)))
     idle = {
         name.removeprefix("only-")
-        for name, refused in told.items()
-        if name.startswith("only-") and refused == told[NONE]
-        if told[name.replace("only-", "not-")] == told[ALL]
+        for name, refused in fields.items()
+        if name.startswith("only-") and refused == fields[NONE]
+        if fields[name.replace("only-", "not-")] == fields[ALL]
     }
     assert idle <= IDLE

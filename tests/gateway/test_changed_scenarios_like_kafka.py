@@ -86,7 +86,7 @@ def test_changed_scenarios_have_the_transcripts_of_a_real_broker(real: Site) -> 
             key = [name, seed, RATES, steps, source_of(Changes)]
             for attempt in range(TRIES):
                 ours = play(name, seed, site, clock)
-                theirs = Played(*recording.answer(key, partial(play, name, seed, real)))
+                theirs = Played(*recording.response(key, partial(play, name, seed, real)))
                 again += attempt > 0
                 if ours.transcript == theirs.transcript:
                     break

@@ -340,7 +340,9 @@ def test_cleaner_leaves_the_same_records_as_kafkas(sides: Sides) -> None:
 def agree(sides: Sides, name: str, now: int) -> None:
     """Wait until the real broker has cleaned to the same records, and compare look-ups."""
     ours = contents(sides.ours, name)
-    theirs = sides.tape.answer(["contents", name], lambda: contents_once_cleaned(sides, name, ours))
+    theirs = sides.tape.response(
+        ["contents", name], lambda: contents_once_cleaned(sides, name, ours)
+    )
     assert ours == theirs, differences(name, ours, theirs)
     for one, other in zip(*(look_ups(side, name, now) for side in sides.each()), strict=True):
         assert one == other, name

@@ -25,7 +25,7 @@ TOLERANCE_MS = 1_500
 """Windows start at their own times: the rate varies by one second in ten."""
 
 
-Ask = Callable[[Client], Any]
+Send = Callable[[Client], Any]
 Both = Callable[..., tuple[Any, Any]]
 
 
@@ -33,18 +33,18 @@ Both = Callable[..., tuple[Any, Any]]
 def both(real_kafka: Address, track: Track) -> Both:
     """Send to a real broker, then to a gateway, as a new client of both."""
 
-    def asked(ask: Ask, *scenario: object) -> tuple[Any, Any]:
-        def ask_real() -> Any:
+    def requested(send: Send, *scenario: object) -> tuple[Any, Any]:
+        def request_real() -> Any:
             with Client(real_kafka, name=fresh("tester")) as real:
                 forget(real)
-                return ask(real)
+                return send(real)
 
-        real = track.answer([ask.__name__, *scenario], ask_real)
+        real = track.response([send.__name__, *scenario], request_real)
         name = fresh("tester")
         with running_gateway() as gateway, Client(gateway.addresses[1], name=name) as ours:
-            return real, ask(ours)
+            return real, send(ours)
 
-    return asked
+    return requested
 
 
 def fresh(name: str) -> str:
@@ -246,10 +246,10 @@ def throttled_writing(client: Client) -> tuple[list[int], float]:
         client.call("PRODUCE", 9, produce_body(topic, batch(RECORD)))["throttleTimeMs"]
         for _ in range(2)
     ]
-    answered = time.monotonic()
+    responded = time.monotonic()
     assert alter(client, [part("client-id", client.name)], **alteration, remove=True) == 0
     assert time.monotonic() - began >= found[-1] / 1000 * 0.9, "it is not heard until then"
-    return found, (answered - began) * 1000
+    return found, (responded - began) * 1000
 
 
 @pytest.mark.full
@@ -430,7 +430,7 @@ def test_address_that_connects_too_fast_is_held_and_closed_like_kafkas(
 ) -> None:
     chance = Random()
     source = f"127.{chance.randrange(1, 255)}.{chance.randrange(256)}.{chance.randrange(1, 255)}"
-    real, real_took_s = track.answer("connecting", lambda: connecting(real_kafka, source))
+    real, real_took_s = track.response("connecting", lambda: connecting(real_kafka, source))
     with running_gateway() as gateway:
         ours, took_s = connecting(gateway.addresses[1], source)
     assert [held > 0 for held in ours] == [held > 0 for held in real]
@@ -472,7 +472,7 @@ def slow_ones(address: Address) -> float:
 def test_connections_above_the_rate_are_delayed_like_kafkas(
     real_kafka: Address, track: Track
 ) -> None:
-    real = track.answer("slow ones", lambda: slow_ones(real_kafka))
+    real = track.response("slow ones", lambda: slow_ones(real_kafka))
     with running_gateway() as gateway:
         ours = slow_ones(gateway.addresses[1])
     assert min(real, ours) > 3 * WAITS_S, "one after the other, and all are served"

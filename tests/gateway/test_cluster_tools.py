@@ -190,20 +190,20 @@ WINDOW = {"replication.quota.window.size.seconds": "3600"}
 Windows of a second would each let something through.
 """
 
-Ask = Callable[[int], AbstractContextManager[Client]]
+Send = Callable[[int], AbstractContextManager[Client]]
 """A function that opens a connection to a broker."""
 
 
-def everywhere(ask: Ask, holds: Callable[[Client], object], what: str) -> None:
+def everywhere(send: Send, holds: Callable[[Client], object], what: str) -> None:
     """Wait until every broker returns it; tools use any of them."""
     for broker in BROKERS:
-        with ask(broker) as client:
+        with send(broker) as client:
             wait_until(partial(holds, client), what)
 
 
-def fill(ask: Ask, batches: int) -> None:
+def fill(send: Send, batches: int) -> None:
     """Write that many batches of half a MiB to `slow`, which broker 1 leads."""
-    with ask(1) as client:
+    with send(1) as client:
         for _ in range(batches):
             wait_until(partial(is_appended, client), "the batch is taken")
 
@@ -222,17 +222,17 @@ def has_replicas(replicas: list[int], in_sync: list[int], client: Client) -> boo
     return outputs == [(replicas, in_sync)]
 
 
-def hold_everything(ask: Ask) -> None:
+def hold_everything(send: Send) -> None:
     """Throttle in advance: a broker learns of a move before the move's throttle."""
-    alter(ask, 1, {"resourceType": 2, "resourceName": "slow", "configs": changed("replicas", "*")})
+    alter(send, 1, {"resourceType": 2, "resourceName": "slow", "configs": changed("replicas", "*")})
     for broker in BROKERS:
         own = {"resourceType": 4, "resourceName": str(broker)}
-        alter(ask, broker, {**own, "configs": changed("rate", str(HELD))})
-    described_throttles(ask, HELD)
+        alter(send, broker, {**own, "configs": changed("rate", str(HELD))})
+    described_throttles(send, HELD)
 
 
-def alter(ask: Ask, broker: int, resource: dict[str, Any]) -> None:
-    with ask(broker) as client:
+def alter(send: Send, broker: int, resource: dict[str, Any]) -> None:
+    with send(broker) as client:
         body = {"resources": [resource], "validateOnly": False}
         (response,) = client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)["responses"]
     assert response["errorCode"] == 0, response
@@ -243,11 +243,11 @@ def changed(what: str, value: str) -> list[dict[str, Any]]:
     return [{"name": name, "configOperation": 0, "value": value} for name in names]
 
 
-def described_throttles(ask: Ask, rate: int | None) -> list[Any]:
+def described_throttles(send: Send, rate: int | None) -> list[Any]:
     """Return the throttles of brokers and a topic, once all brokers have them."""
     found: list[Any] = []
     for broker in BROKERS:
-        with ask(broker) as client:
+        with send(broker) as client:
             wait_until(partial(is_throttled, client, broker, rate), f"{broker} has {rate}")
             found += throttles_of(client, broker)
     return found
@@ -285,28 +285,28 @@ def throttles_of(client: Client, broker: int) -> list[Any]:
     return list(client.call("DESCRIBE_CONFIGS", 4, body)["results"])
 
 
-def throttled_moves(tool: Tool, ask: Ask, path: Path) -> list[Any]:
+def throttled_moves(tool: Tool, send: Send, path: Path) -> list[Any]:
     """Return outputs and descriptions of a throttled, then unthrottled, reassignment."""
     topic = {"name": "slow", "numPartitions": -1, "replicationFactor": -1}
     topic["assignments"] = [{"partitionIndex": 0, "brokerIds": [1, 2]}]
-    with ask(1) as client:
+    with send(1) as client:
         client.call("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30_000})
-    everywhere(ask, partial(has_replicas, [1, 2], [1, 2]), "the topic is led")
-    fill(ask, 4)
-    hold_everything(ask)
+    everywhere(send, partial(has_replicas, [1, 2], [1, 2]), "the topic is led")
+    fill(send, 4)
+    hold_everything(send)
     words = ("--reassignment-json-file", plan(path, "slow", p0=[3, 2]))
     outputs: list[Any] = [tool(REASSIGN, *words, "--execute", "--throttle", str(SLOW))]
-    everywhere(ask, partial(has_replicas, [3, 2, 1], [1, 2]), "the move is under way")
-    outputs += [tool(REASSIGN, *words, "--verify"), described_throttles(ask, SLOW)]
+    everywhere(send, partial(has_replicas, [3, 2, 1], [1, 2]), "the move is under way")
+    outputs += [tool(REASSIGN, *words, "--verify"), described_throttles(send, SLOW)]
     assert "slow-0 is still in progress" in outputs[1]
-    with ask(1) as client:
+    with send(1) as client:
         wait_until(lambda: size_as(3, client) == 0, "who fetches as the replica gets nothing")
         outputs.append([size_as(replica, client) > 2**19 for replica in (-1, 2, 3)])
     outputs.append(tool(REASSIGN, "--list"))
     faster = ("--execute", "--additional", "--throttle", str(FAST))
     outputs.append(tool(REASSIGN, *words, *faster))
-    everywhere(ask, partial(has_replicas, [3, 2], [2, 3]), "the move is over")
-    outputs += [tool(REASSIGN, *words, "--verify"), described_throttles(ask, None)]
+    everywhere(send, partial(has_replicas, [3, 2], [2, 3]), "the move is over")
+    outputs += [tool(REASSIGN, *words, "--verify"), described_throttles(send, None)]
     assert "slow-0 is completed" in outputs[-2]
     return outputs
 
@@ -319,12 +319,12 @@ def test_throttled_reassignment_is_slow_and_prints_like_a_real_cluster(
     with kafka_cluster(tmp_path / "kafka", 3, WINDOW) as nodes:
         addresses = {broker: nodes[broker][1] for broker in BROKERS}
 
-        def ask(broker: int) -> Client:
+        def send(broker: int) -> Client:
             host, _, port = addresses[broker].rpartition(":")
             return Client(Address(host, int(port)))
 
         of_kafka = partial(well_ended, java, ",".join(addresses.values()))
-        real = throttled_moves(of_kafka, ask, tmp_path / "real.json")
+        real = throttled_moves(of_kafka, send, tmp_path / "real.json")
     for found, expected in zip(ours, real, strict=True):
         assert without_disks(found) == without_disks(expected)
 

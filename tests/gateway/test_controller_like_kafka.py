@@ -172,7 +172,7 @@ def has_joined(client: Client) -> bool:
     return 1 in partitions(client, "solo")[0][3]
 
 
-def told(client: Client, steps: list[Any], expected: dict[Any, Any]) -> list[Any]:
+def responses_to(client: Client, steps: list[Any], expected: dict[Any, Any]) -> list[Any]:
     """Return the responses to each step; a broker may apply changes after it responds."""
     found: list[Any] = []
     for step in steps:
@@ -181,16 +181,16 @@ def told(client: Client, steps: list[Any], expected: dict[Any, Any]) -> list[Any
         elif step == "joined":
             wait_until(partial(has_joined, client), "broker 1 is in sync")
         else:
-            ask = partial(answer_to, client, step)
+            send = partial(response_to, client, step)
             wanted = expected.get((len(steps), len(found)))
             if wanted is not None and (isinstance(step, str) or step == CLUSTER):
                 with suppress(AssertionError):  # the final comparison reports it
-                    wait_until(lambda ask=ask, wanted=wanted: ask() == wanted, "", READ_WITHIN_S)
-            found.append((step, ask()))
+                    wait_until(lambda send=send, wanted=wanted: send() == wanted, "", READ_WITHIN_S)
+            found.append((step, send()))
     return found
 
 
-def answer_to(client: Client, step: Any) -> Any:
+def response_to(client: Client, step: Any) -> Any:
     return partitions(client, step) if isinstance(step, str) else stable(client.call(*step))
 
 
@@ -201,10 +201,10 @@ def play(cluster: Cluster, expected: dict[Any, Any]) -> list[list[Any]]:
         topic = {"name": name, "numPartitions": -1, "replicationFactor": -1, "assignments": given}
         cluster.client.call("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30_000})
         wait_until(partial(is_created, cluster.client, name), f"{name} is known")
-    before = told(cluster.client, BEFORE, expected)
+    before = responses_to(cluster.client, BEFORE, expected)
     cluster.stop(3)
     wait_until(partial(is_fenced, cluster.client, 3), "broker 3 is fenced")
-    return [before, told(cluster.client, AFTER, expected)]
+    return [before, responses_to(cluster.client, AFTER, expected)]
 
 
 def is_created(client: Client, name: str) -> bool:
@@ -217,14 +217,14 @@ def is_fenced(client: Client, broker: int) -> bool:
     return any(each["brokerId"] == broker and each["isFenced"] for each in brokers)
 
 
-def ask_kafka(home: Path, expected: dict[Any, Any]) -> list[list[Any]]:
+def recorded_by_kafka(home: Path, expected: dict[Any, Any]) -> list[list[Any]]:
     """Record a real cluster."""
     with kafka(home) as cluster:
         return play(cluster, expected)
 
 
 @pytest.mark.compares
-def test_controller_answers_elections_and_reassignments_like_kafkas(tmp_path: Path) -> None:
+def test_controller_responds_to_elections_and_reassignments_like_kafkas(tmp_path: Path) -> None:
     with gateway(tmp_path) as cluster:
         ours = play(cluster, {})
     expected = {
@@ -234,7 +234,7 @@ def test_controller_answers_elections_and_reassignments_like_kafkas(tmp_path: Pa
     }
     real = golden(
         "cluster/controller",
-        lambda: ask_kafka(tmp_path / "kafka", expected),
+        lambda: recorded_by_kafka(tmp_path / "kafka", expected),
         scenario=[TOPICS, BEFORE, AFTER],
     )
     for one, other in zip(ours, real, strict=True):

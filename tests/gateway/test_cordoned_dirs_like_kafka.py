@@ -21,17 +21,17 @@ class Side:
     """A broker with two log directories, which responses call by number.
 
     Attributes:
-        asked: the requests so far.
+        requested: the requests so far.
     """
 
     def __init__(self, client: Client, disks: list[str]) -> None:
-        self.asked: list[Any] = []
+        self.requested: list[Any] = []
         self._client = client
         self._disks = disks
 
     def create(self, name: str, count: int = 4, **more: Any) -> tuple[int, str | None]:
         """Create a topic, and return error and message."""
-        self.asked.append(["create", name, count, more])
+        self.requested.append(["create", name, count, more])
         wanted = {"name": name, "numPartitions": count, "replicationFactor": 1, **more}
         body = {"topics": [wanted], "timeoutMs": 10_000}
         (topic,) = self._client.call("CREATE_TOPICS", 7, body)["topics"]
@@ -39,7 +39,7 @@ class Side:
 
     def cordon(self, text: str, of: str = BROKER) -> tuple[int, str | None]:
         """Cordon directories `1` and `2`, and wait until new topics avoid them."""
-        self.asked.append(["cordon", text, of])
+        self.requested.append(["cordon", text, of])
         text = re.sub("[12]", lambda number: self._disks[int(number[0]) - 1], text)
         setting = {"name": "cordoned.log.dirs", "configOperation": 0, "value": text}
         resource = {"resourceType": 4, "resourceName": of, "configs": [setting]}
@@ -90,7 +90,7 @@ class Side:
 
     def move(self, topic: str, partition: int, disk: int) -> int:
         """Move a log, and return the error."""
-        self.asked.append(["move", topic, partition, disk])
+        self.requested.append(["move", topic, partition, disk])
         topics = [{"name": topic, "partitions": [partition]}]
         body = {"dirs": [{"path": self._disks[disk], "topics": topics}]}
         (response,) = self._client.call("ALTER_REPLICA_LOG_DIRS", 2, body)["results"]
@@ -98,7 +98,7 @@ class Side:
 
     def grow(self, topic: str, count: int) -> Any:
         """Add partitions to a topic."""
-        self.asked.append(["grow", topic, count])
+        self.requested.append(["grow", topic, count])
         wanted = {"name": topic, "count": count, "assignments": None}
         body = {"topics": [wanted], "timeoutMs": 10_000, "validateOnly": False}
         return self._client.call("CREATE_PARTITIONS", 3, body)["results"]
@@ -127,7 +127,7 @@ class Side:
         yield self.cordon("*", EVERYBODY)
 
 
-def ask_kafka(home: Path) -> list[Any]:
+def recorded_by_kafka(home: Path) -> list[Any]:
     """Record a real broker."""
     with kafka_cluster(home, 1, disks=2) as nodes:
         own = home / "1"
@@ -141,6 +141,8 @@ def test_cordoned_directory_gets_no_new_logs(tmp_path: Path) -> None:
     with running_gateway({"log.dirs": ",".join(DISKS)}) as gateway, gateway.client() as client:
         side = Side(client, list(DISKS))
         ours = list(side.play())
-    real = golden("cluster/cordoned_dirs", lambda: ask_kafka(tmp_path), scenario=side.asked)
+    real = golden(
+        "cluster/cordoned_dirs", lambda: recorded_by_kafka(tmp_path), scenario=side.requested
+    )
     assert ours == real
     assert [each[0] for each in real if isinstance(each, tuple)].count(38) == 2

@@ -17,7 +17,7 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from brokertwin.gateway.protocol.frames import decode_response
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from tests.support.batches import batch
-from tests.support.deleted_topics import NOT_COORDINATOR, Asking, assert_same, errors
+from tests.support.deleted_topics import NOT_COORDINATOR, Requests, assert_same, errors
 from tests.support.gateways import Client
 from tests.support.goldens import WRITTEN_MS, real_broker
 from tests.support.group_walks import TOO_LONG
@@ -69,7 +69,7 @@ def commit_body(group: str, metadata: str = "", **of: Any) -> Body:
     return {"groupId": group, **of_member, **of, "topics": [{"name": TOPIC, "partitions": places}]}
 
 
-class Groups(Asking):
+class Groups(Requests):
     """Groups of each kind, with members, offsets, and pending requests."""
 
     def __init__(self, side: Side) -> None:
@@ -87,8 +87,8 @@ class Groups(Asking):
         self.side.begin(GROUPS, {})
         self.side.begin_transactions(WRITER)
         self._begin_transaction()
-        self.ask("", "OFFSET_COMMIT", 8, commit_body(OFFSETS, "a"))
-        self.ask("", "OFFSET_COMMIT", 8, commit_body(REFUSED, TOO_LONG))
+        self.call("", "OFFSET_COMMIT", 8, commit_body(OFFSETS, "a"))
+        self.call("", "OFFSET_COMMIT", 8, commit_body(REFUSED, TOO_LONG))
         self._begin_classic()
         self.beat(MODERN, 0)
         self.beat(SHARED, 0)
@@ -105,15 +105,15 @@ class Groups(Asking):
         wait_until(is_there)
         of = {name: found[-1][name] for name in ("producerId", "producerEpoch")}
         self.producer = {"transactionalId": WRITER, **of}
-        self.ask("", "ADD_OFFSETS_TO_TXN", 3, {**self.producer, "groupId": PENDING})
+        self.call("", "ADD_OFFSETS_TO_TXN", 3, {**self.producer, "groupId": PENDING})
         self.commit_in_transaction("", 3)
 
     def commit_in_transaction(self, when: str, version: int) -> None:
         body = commit_body(PENDING) | {"generationId": -1} | self.producer
-        self.ask(when, "TXN_OFFSET_COMMIT", version, body)
+        self.call(when, "TXN_OFFSET_COMMIT", version, body)
 
     def end_transaction(self) -> None:
-        self.ask("", "END_TXN", 3, {**self.producer, "committed": True})
+        self.call("", "END_TXN", 3, {**self.producer, "committed": True})
         body = {"transactionalIds": [WRITER]}
 
         def is_complete() -> bool:
@@ -182,7 +182,7 @@ class Groups(Asking):
             name, version = "STREAMS_GROUP_HEARTBEAT", 0
             joining = {"rebalanceTimeoutMs": 60_000, "topology": topology(part("0", TOPIC))}
             body |= {**joining, **NO_TASKS, "processId": "p"} if not epoch else {}
-        response = self.ask(f"epoch {epoch}", name, version, body)
+        response = self.call(f"epoch {epoch}", name, version, body)
         self.epochs[group] = response["memberEpoch"] if not errors(response) else epoch
 
     def look(self, when: str) -> None:
@@ -220,7 +220,7 @@ class Groups(Asking):
         if when == "gone":
             steps.append(("ALTER_SHARE_GROUP_OFFSETS", 0, {"groupId": SHARED, "topics": altered}))
         for api, version, body in steps:
-            self.ask(when, api, version, body)
+            self.call(when, api, version, body)
         for group in (MODERN, SHARED, STREAMED):
             self.beat(group)
 
@@ -231,35 +231,35 @@ def _member_of(member: str, epoch: int) -> Body:
 
 def go_on_without_groups(side: Side) -> Groups:
     """Delete the topic of groups, and continue."""
-    asking = Groups(side)
-    asking.begin()
+    requesting = Groups(side)
+    requesting.begin()
     described = {"groups": [OFFSETS], "includeAuthorizedOperations": False}
 
-    def ask() -> Body:
-        return asking.quietly("DESCRIBE_GROUPS", 5, described)
+    def send() -> Body:
+        return requesting.quietly("DESCRIBE_GROUPS", 5, described)
 
-    asking.delete(GROUP_TOPIC, ask)
-    asking.those_who_wait()
-    asking.look("gone")
+    requesting.delete(GROUP_TOPIC, send)
+    requesting.those_who_wait()
+    requesting.look("gone")
     for version in (3, 5):
-        asking.commit_in_transaction("gone", version)
-    asking.again(GROUP_TOPIC, OFFSETS, 0, ask)
+        requesting.commit_in_transaction("gone", version)
+    requesting.again(GROUP_TOPIC, OFFSETS, 0, send)
     side.begin(GROUPS, {})
-    asking.look("again")
-    asking.commit_in_transaction("again", 3)
-    asking.end_transaction()
-    asking.ask("again", "OFFSET_COMMIT", 8, commit_body(OFFSETS, "b"))
+    requesting.look("again")
+    requesting.commit_in_transaction("again", 3)
+    requesting.end_transaction()
+    requesting.call("again", "OFFSET_COMMIT", 8, commit_body(OFFSETS, "b"))
     for group in (MODERN, STREAMED):
-        asking.beat(group, 0)
-    asking.ask("again", "LIST_GROUPS", 5, {"statesFilter": [], "typesFilter": []})
+        requesting.beat(group, 0)
+    requesting.call("again", "LIST_GROUPS", 5, {"statesFilter": [], "typesFilter": []})
     offsets = [{"groupId": each, "topics": None} for each in GROUPS]
-    asking.ask("again", "OFFSET_FETCH", 8, {"groups": offsets, "requireStable": True})
-    return asking
+    requesting.call("again", "OFFSET_FETCH", 8, {"groups": offsets, "requireStable": True})
+    return requesting
 
 
 def test_deleting_the_topic_of_groups_deletes_all_groups(both: BothSides) -> None:
     with both("deleted_topics/groups") as sides:
-        results = [go_on_without_groups(side).told for side in sides]
+        results = [go_on_without_groups(side).reported for side in sides]
     assert_same(results)
     waited = [response for what, response in results[1] if what in ("the join", "the sync")]
     assert [errors(each) for each in waited] == [{NOT_COORDINATOR}] * 2
@@ -275,7 +275,7 @@ def transactional(producer_id: int, epoch: int, sequence: int) -> bytes:
     return bytes(builder.build())
 
 
-class Transactions(Asking):
+class Transactions(Requests):
     """Two transactional ids, one of them with an open transaction."""
 
     OPEN, IDLE = "deleted-open", "deleted-idle"
@@ -289,7 +289,7 @@ class Transactions(Asking):
         self.add("", self.holders[self.OPEN])
         self.produce("", self.OPEN, 0)
         offsets = {**self.holders[self.OPEN], "groupId": "group"}
-        self.ask("", "ADD_OFFSETS_TO_TXN", 3, offsets)
+        self.call("", "ADD_OFFSETS_TO_TXN", 3, offsets)
         self.commit("")
         self.ends("open")
 
@@ -321,12 +321,12 @@ class Transactions(Asking):
 
     def init(self, when: str, **of: Any) -> Body:
         body = {"transactionalId": self.OPEN, "transactionTimeoutMs": 60_000}
-        return self.ask(when, "INIT_PRODUCER_ID", 4, {**body, **of})
+        return self.call(when, "INIT_PRODUCER_ID", 4, {**body, **of})
 
     def add(self, when: str, holder: Body) -> None:
         named = {f"v3AndBelow{k[0].upper()}{k[1:]}": v for k, v in holder.items()}
         named["v3AndBelowTopics"] = [{"name": TOPIC, "partitions": [0]}]
-        self.ask(when, "ADD_PARTITIONS_TO_TXN", 3, named)
+        self.call(when, "ADD_PARTITIONS_TO_TXN", 3, named)
 
     def produce(self, when: str, name: str, sequence: int, version: int = 11) -> None:
         holder = self.holders[name]
@@ -339,7 +339,7 @@ class Transactions(Asking):
 
     def commit(self, when: str) -> None:
         body = commit_body("group") | {"generationId": -1} | self.holders[self.OPEN]
-        self.ask(when, "TXN_OFFSET_COMMIT", 3, body)
+        self.call(when, "TXN_OFFSET_COMMIT", 3, body)
 
     def ends(self, when: str) -> None:
         """Return the end offsets for both isolation levels."""
@@ -347,22 +347,22 @@ class Transactions(Asking):
             partition = {"partitionIndex": 0, "timestamp": -1}
             topics = [{"name": TOPIC, "partitions": [partition]}]
             body = {"replicaId": -1, "isolationLevel": isolation, "topics": topics}
-            self.ask(f"{when}, isolation {isolation}", "LIST_OFFSETS", 7, body)
+            self.call(f"{when}, isolation {isolation}", "LIST_OFFSETS", 7, body)
 
     def look(self, when: str) -> None:
         """Send all requests about the id with the open transaction, except InitProducerId."""
         holder = self.holders[self.OPEN]
         topics = [{"name": TOPIC, "partitions": [0]}]
         listed = {"stateFilters": [], "producerIdFilters": [], "durationFilter": -1}
-        self.ask(when, "DESCRIBE_TRANSACTIONS", 0, {"transactionalIds": [self.OPEN]})
-        self.ask(when, "LIST_TRANSACTIONS", 1, listed)
+        self.call(when, "DESCRIBE_TRANSACTIONS", 0, {"transactionalIds": [self.OPEN]})
+        self.call(when, "LIST_TRANSACTIONS", 1, listed)
         self.add(when, holder)
         for is_verified in (False, True):
             body = [{**holder, "verifyOnly": is_verified, "topics": topics}]
-            self.ask(when, "ADD_PARTITIONS_TO_TXN", 4, {"transactions": body})
-        self.ask(when, "ADD_OFFSETS_TO_TXN", 3, {**holder, "groupId": "group"})
+            self.call(when, "ADD_PARTITIONS_TO_TXN", 4, {"transactions": body})
+        self.call(when, "ADD_OFFSETS_TO_TXN", 3, {**holder, "groupId": "group"})
         for version in (3, 5):
-            self.ask(when, "END_TXN", version, {**holder, "committed": True})
+            self.call(when, "END_TXN", version, {**holder, "committed": True})
         self.init(when, **holder)
 
     def go_on(self, when: str, sequence: int) -> None:
@@ -371,7 +371,7 @@ class Transactions(Asking):
         for version in (11, 12):
             self.produce(when, self.IDLE, 0, version)
         self.commit(when)
-        self.ask(when, "DESCRIBE_PRODUCERS", 0, {"topics": [PRODUCERS_OF]})
+        self.call(when, "DESCRIBE_PRODUCERS", 0, {"topics": [PRODUCERS_OF]})
         self.ends(when)
 
 
@@ -380,43 +380,47 @@ PRODUCERS_OF = {"name": TOPIC, "partitionIndexes": [0]}
 
 def go_on_without_transactions(side: Side) -> Transactions:
     """Delete the topic of transactional ids, and continue."""
-    asking = Transactions(side)
-    asking.begin()
+    requesting = Transactions(side)
+    requesting.begin()
     described = {"transactionalIds": [Transactions.OPEN]}
 
-    def ask() -> Body:
-        return asking.quietly("DESCRIBE_TRANSACTIONS", 0, described)
+    def send() -> Body:
+        return requesting.quietly("DESCRIBE_TRANSACTIONS", 0, described)
 
-    asking.delete(TRANSACTION_TOPIC, ask)
-    asking.look("gone")
-    asking.init("gone")
-    asking.ask("gone", "INIT_PRODUCER_ID", 4, {"transactionalId": None, "transactionTimeoutMs": 1})
-    asking.go_on("gone", 1)
-    asking.again(TRANSACTION_TOPIC, Transactions.OPEN, 1, ask)
-    asking.look("again")
-    asking.go_on("again", 2)
-    former = asking.holders[Transactions.OPEN]
-    new = asking.init("again")
-    asking.holders[Transactions.OPEN] = {**former, **_holder(new)}
-    asking.add("new", asking.holders[Transactions.OPEN])
-    asking.produce("new", Transactions.OPEN, 0)
-    asking.ask("new", "END_TXN", 3, {**asking.holders[Transactions.OPEN], "committed": True})
-    wait_until(lambda: ask()["transactionStates"][0]["transactionState"] == "CompleteCommit")
-    asking.ask("new", "DESCRIBE_TRANSACTIONS", 0, described)
-    asking.ask("new", "DESCRIBE_PRODUCERS", 0, {"topics": [PRODUCERS_OF]})
-    asking.ends("one hangs")
+    requesting.delete(TRANSACTION_TOPIC, send)
+    requesting.look("gone")
+    requesting.init("gone")
+    requesting.call(
+        "gone", "INIT_PRODUCER_ID", 4, {"transactionalId": None, "transactionTimeoutMs": 1}
+    )
+    requesting.go_on("gone", 1)
+    requesting.again(TRANSACTION_TOPIC, Transactions.OPEN, 1, send)
+    requesting.look("again")
+    requesting.go_on("again", 2)
+    former = requesting.holders[Transactions.OPEN]
+    new = requesting.init("again")
+    requesting.holders[Transactions.OPEN] = {**former, **_holder(new)}
+    requesting.add("new", requesting.holders[Transactions.OPEN])
+    requesting.produce("new", Transactions.OPEN, 0)
+    requesting.call(
+        "new", "END_TXN", 3, {**requesting.holders[Transactions.OPEN], "committed": True}
+    )
+    wait_until(lambda: send()["transactionStates"][0]["transactionState"] == "CompleteCommit")
+    requesting.call("new", "DESCRIBE_TRANSACTIONS", 0, described)
+    requesting.call("new", "DESCRIBE_PRODUCERS", 0, {"topics": [PRODUCERS_OF]})
+    requesting.ends("one hangs")
     marker = {**_holder(former), "transactionResult": False, "coordinatorEpoch": 0}
     marker["topics"] = [PRODUCERS_OF]
-    asking.ask("an admin ends it", "WRITE_TXN_MARKERS", 1, {"markers": [marker]})
-    asking.ends("none hangs")
-    return asking
+    requesting.call("an admin ends it", "WRITE_TXN_MARKERS", 1, {"markers": [marker]})
+    requesting.ends("none hangs")
+    return requesting
 
 
 def test_deleting_the_topic_of_transactions_leaves_open_transactions_unfinished(
     both: BothSides,
 ) -> None:
     with both("deleted_topics/transactions") as sides:
-        results = [go_on_without_transactions(side).told for side in sides]
+        results = [go_on_without_transactions(side).reported for side in sides]
     assert_same(results)
     stable = [
         response["topics"][0]["partitions"][0]["offset"]
@@ -434,7 +438,7 @@ def _holder(response: Body) -> Body:
 # Share states
 
 
-class Shares(Asking):
+class Shares(Requests):
     """A share group whose member has records."""
 
     MEMBER = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -530,44 +534,44 @@ class Shares(Asking):
             steps.append(("INITIALIZE_SHARE_GROUP_STATE", {"stateEpoch": 1, "startOffset": -1}))
         for api, of in steps[: 2 if when == "before" else None]:
             body = {"groupId": self.group, "topics": self._topics(partition=0, **of)}
-            self.ask(when, api, 0, body)
+            self.call(when, api, 0, body)
 
     def offsets(self, when: str) -> None:
         body = {"groups": [{"groupId": self.group, "topics": None}]}
-        self.ask(when, "DESCRIBE_SHARE_GROUP_OFFSETS", 0, body)
+        self.call(when, "DESCRIBE_SHARE_GROUP_OFFSETS", 0, body)
 
 
 def go_on_without_share_states(side: Side, group: str, topic: str) -> Shares:
     """Delete the topic of share states, and continue."""
-    asking = Shares(side, group, topic)
-    asking.begin()
-    asking.delete(SHARE_TOPIC, asking.state)
+    requesting = Shares(side, group, topic)
+    requesting.begin()
+    requesting.delete(SHARE_TOPIC, requesting.state)
     if group == "shares":
-        asking.look("gone")
-        asking.find(f"{group}:{side.ids[topic]}:0", 2)
+        requesting.look("gone")
+        requesting.find(f"{group}:{side.ids[topic]}:0", 2)
     else:
-        asking.note("gone", asking.beat())
-        asking.acknowledge("gone", 2, 1)
-    wait_until(lambda: NOT_COORDINATOR not in errors(asking.state()))
+        requesting.note("gone", requesting.beat())
+        requesting.acknowledge("gone", 2, 1)
+    wait_until(lambda: NOT_COORDINATOR not in errors(requesting.state()))
     side.settle()
-    asking.topic_of(SHARE_TOPIC)
-    asking.look("again")
-    asking.note("again", asking.beat())
+    requesting.topic_of(SHARE_TOPIC)
+    requesting.look("again")
+    requesting.note("again", requesting.beat())
     if group == "shares":
-        asking.acknowledge("again", 2, 1)
-    asking.acknowledge("again", 3, 2)
-    asking.note("again", asking.fetch(4))
-    asking.offsets("again")
-    asking.note("a new session", asking.first_of_all_sessions())
+        requesting.acknowledge("again", 2, 1)
+    requesting.acknowledge("again", 3, 2)
+    requesting.note("again", requesting.fetch(4))
+    requesting.offsets("again")
+    requesting.note("a new session", requesting.first_of_all_sessions())
     leaving = {"groupId": group, "memberId": Shares.MEMBER, "memberEpoch": -1}
-    asking.ask("", "SHARE_GROUP_HEARTBEAT", 1, leaving)
+    requesting.call("", "SHARE_GROUP_HEARTBEAT", 1, leaving)
     offset = [{"partitionIndex": 0, "startOffset": 3}]
     altered = {"groupId": group, "topics": [{"topicName": topic, "partitions": offset}]}
-    asking.ask("", "ALTER_SHARE_GROUP_OFFSETS", 0, altered)
-    asking.offsets("altered")
-    asking.note("altered", asking.state())
-    asking.ask("", "DELETE_GROUPS", 2, {"groupsNames": [group]})
-    return asking
+    requesting.call("", "ALTER_SHARE_GROUP_OFFSETS", 0, altered)
+    requesting.offsets("altered")
+    requesting.note("altered", requesting.state())
+    requesting.call("", "DELETE_GROUPS", 2, {"groupsNames": [group]})
+    return requesting
 
 
 @pytest.mark.parametrize(("group", "topic"), [("shares", TOPIC), ("sharing", LATER)])
@@ -579,5 +583,5 @@ def test_deleting_the_topic_of_share_states_deletes_states_but_no_group(
     `shares` is the first case, `sharing` the second.
     """
     with both(f"deleted_topics/{group}") as sides:
-        results = [go_on_without_share_states(side, group, topic).told for side in sides]
+        results = [go_on_without_share_states(side, group, topic).reported for side in sides]
     assert_same(results)

@@ -85,8 +85,8 @@ def gateway(home: Path) -> Iterator[Cluster]:
             return opened(running.addresses[BROKER])
 
         def fail() -> None:
-            told = control.ask(path, ask="fail-log-dir", broker=BROKER, directory=disks[FAILED])
-            assert told == {"response": {}}
+            response = control.ask(path, ask="fail-log-dir", broker=BROKER, directory=disks[FAILED])
+            assert response == {"response": {}}
 
         clients = {each: running.client(each) for each in (1, 2, 3)}
         yield Cluster(clients, disks, fail, restart)
@@ -135,7 +135,7 @@ def opened(address: Address) -> Client:
     return found[0]
 
 
-class Asking:
+class Requests:
     """Sends requests about partitions by their disk, and records the responses.
 
     Of each topic partition 0 is on the disk that fails, 1 on the first one, 2 on the last.
@@ -143,7 +143,7 @@ class Asking:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.told: list[Any] = []
+        self.reported: list[Any] = []
         self._numbers: dict[str, dict[int, int]] = {}
 
     def look(self) -> None:
@@ -174,16 +174,16 @@ class Asking:
             for topic in TOPICS
         ]
 
-    def ask(self, broker: int, api: str, version: int, body: dict[str, Any]) -> Any:
+    def call(self, broker: int, api: str, version: int, body: dict[str, Any]) -> Any:
         """Record the response of a broker."""
         response = self.cluster.clients[broker].call(api, version, body)
-        self.told.append((api, version, broker, self._stable(response)))
+        self.reported.append((api, version, broker, self._stable(response)))
         return response
 
     def produce(self, broker: int, topic: str, place: int, acks: int = -1) -> Any:
         """Produce a record."""
         body = produce_body(topic, RECORDS, self.number(topic, place), acks)
-        return self.ask(broker, "PRODUCE", 9, body)
+        return self.call(broker, "PRODUCE", 9, body)
 
     def _stable(self, response: Any, topic: str = "") -> Any:
         """Return a response with disks for partition numbers, without uncompared fields."""
@@ -221,7 +221,7 @@ class Asking:
         return known[0] if all(each == known[0] for each in known) else []
 
 
-def prepare(asking: Asking) -> None:
+def prepare(requesting: Requests) -> None:
     """Create topics on all disks, with a record in each partition on all replicas."""
     wanted = [
         {
@@ -237,125 +237,128 @@ def prepare(asking: Asking) -> None:
     ]
     for each in wanted:  # one by one, so that each is spread evenly
         body = {"topics": [each], "timeoutMs": 30_000}
-        response = asking.cluster.clients[1].call("CREATE_TOPICS", 7, body)
+        response = requesting.cluster.clients[1].call("CREATE_TOPICS", 7, body)
         assert response["topics"][0]["errorCode"] == 0
 
     def is_known() -> bool:
         try:
-            asking.look()
+            requesting.look()
         except AssertionError:
             return False
-        return all(len(asking.leaders(name)) == DISKS for name in TOPICS)
+        return all(len(requesting.leaders(name)) == DISKS for name in TOPICS)
 
     wait_until(is_known, "all brokers know the topics")
     for name, ((leader, *_), *_) in TOPICS.items():
         for place in range(DISKS):
             wait_until(
                 lambda: (
-                    asking.produce(leader, name, place)["responses"][0][  # noqa: B023
+                    requesting.produce(leader, name, place)["responses"][0][  # noqa: B023
                         "partitionResponses"
                     ][0]["errorCode"]
                     == 0
                 ),
                 "the leader serves",
             )
-    asking.told.clear()
+    requesting.reported.clear()
 
 
-def questions(asking: Asking) -> None:
+def send_requests(requesting: Requests) -> None:
     """Send all requests about replicas while the directory is missing."""
     named = {"topics": [{"name": name} for name in TOPICS]}
     for broker in (1, BROKER):
         for version in (0, 1, 5, 8, 12):
-            asking.ask(broker, "METADATA", version, named)
-        asking.ask(broker, "DESCRIBE_TOPIC_PARTITIONS", 0, named)
+            requesting.call(broker, "METADATA", version, named)
+        requesting.call(broker, "DESCRIBE_TOPIC_PARTITIONS", 0, named)
     for topic in TOPICS:
         for place in range(DISKS):
-            asking.produce(BROKER, topic, place)
-            asking.produce(BROKER, topic, place, acks=1)
+            requesting.produce(BROKER, topic, place)
+            requesting.produce(BROKER, topic, place, acks=1)
     of_all: dict[str, Any] = {"replicaId": -1, "timeoutMs": 3000, "isolationLevel": 0}
-    listed = asking.each("partitionIndex", timestamp=-1)
-    asking.ask(BROKER, "LIST_OFFSETS", 7, {**of_all, "topics": listed})
-    epochs = asking.each("partition", leaderEpoch=0, currentLeaderEpoch=-1)
-    asking.ask(BROKER, "OFFSET_FOR_LEADER_EPOCH", 4, {**of_all, "topics": epochs})
-    epochs = asking.each("partition", (0,), leaderEpoch=0, currentLeaderEpoch=7)
-    asking.ask(BROKER, "OFFSET_FOR_LEADER_EPOCH", 4, {**of_all, "topics": epochs})
-    deleted = asking.each("partitionIndex", (0, 1), offset=0)
-    asking.ask(BROKER, "DELETE_RECORDS", 2, {**of_all, "topics": deleted})
+    listed = requesting.each("partitionIndex", timestamp=-1)
+    requesting.call(BROKER, "LIST_OFFSETS", 7, {**of_all, "topics": listed})
+    epochs = requesting.each("partition", leaderEpoch=0, currentLeaderEpoch=-1)
+    requesting.call(BROKER, "OFFSET_FOR_LEADER_EPOCH", 4, {**of_all, "topics": epochs})
+    epochs = requesting.each("partition", (0,), leaderEpoch=0, currentLeaderEpoch=7)
+    requesting.call(BROKER, "OFFSET_FOR_LEADER_EPOCH", 4, {**of_all, "topics": epochs})
+    deleted = requesting.each("partitionIndex", (0, 1), offset=0)
+    requesting.call(BROKER, "DELETE_RECORDS", 2, {**of_all, "topics": deleted})
     for epoch in (-1, 0, 9):
-        wanted = asking.each(
+        wanted = requesting.each(
             "partition", fetchOffset=0, partitionMaxBytes=1000, currentLeaderEpoch=epoch
         )
         body = {"maxWaitMs": 0, "minBytes": 1, "maxBytes": 10_000, "sessionEpoch": -1}
-        asking.ask(BROKER, "FETCH", 12, {**body, "topics": wanted})
+        requesting.call(BROKER, "FETCH", 12, {**body, "topics": wanted})
     numbers = [
-        {"name": topic, "partitionIndexes": [asking.number(topic, each) for each in (0, 1, 2)]}
+        {"name": topic, "partitionIndexes": [requesting.number(topic, each) for each in (0, 1, 2)]}
         for topic in TOPICS
     ]
-    asking.ask(BROKER, "DESCRIBE_PRODUCERS", 0, {"topics": numbers})
+    requesting.call(BROKER, "DESCRIBE_PRODUCERS", 0, {"topics": numbers})
     marker = {"producerId": 1, "producerEpoch": 0, "transactionResult": True, "topics": numbers}
     body = {"markers": [{**marker, "coordinatorEpoch": 0}]}
-    asking.ask(BROKER, "WRITE_TXN_MARKERS", 1, body)
+    requesting.call(BROKER, "WRITE_TXN_MARKERS", 1, body)
     for version in (1, 4, 5):
-        asking.ask(BROKER, "DESCRIBE_LOG_DIRS", version, {"topics": None})
-    led = [{"topic": "led", "partitions": [asking.number("led", each) for each in (0, 1)]}]
-    asking.ask(BROKER, "DESCRIBE_LOG_DIRS", 5, {"topics": led})
+        requesting.call(BROKER, "DESCRIBE_LOG_DIRS", version, {"topics": None})
+    led = [{"topic": "led", "partitions": [requesting.number("led", each) for each in (0, 1)]}]
+    requesting.call(BROKER, "DESCRIBE_LOG_DIRS", 5, {"topics": led})
     elections: dict[str, Any] = {"timeoutMs": 10_000}
     elections["topicPartitions"] = [
-        {"topic": topic, "partitions": [asking.number(topic, each) for each in (0, 1)]}
+        {"topic": topic, "partitions": [requesting.number(topic, each) for each in (0, 1)]}
         for topic in TOPICS
     ]
     for kind in (0, 1):
-        asking.ask(1, "ELECT_LEADERS", 2, {**elections, "electionType": kind})
+        requesting.call(1, "ELECT_LEADERS", 2, {**elections, "electionType": kind})
 
 
-def moves(asking: Asking) -> None:
+def moves(requesting: Requests) -> None:
     """Move logs: each to its own disk, and to each other one."""
-    for target, path in enumerate(asking.cluster.disks):
-        named = {"name": "led", "partitions": [asking.number("led", each) for each in (0, 1, 2)]}
+    for target, path in enumerate(requesting.cluster.disks):
+        named = {
+            "name": "led",
+            "partitions": [requesting.number("led", each) for each in (0, 1, 2)],
+        }
         wanted = [{"path": path, "topics": [named, {"name": "nowhere", "partitions": [target]}]}]
-        asking.ask(BROKER, "ALTER_REPLICA_LOG_DIRS", 2, {"dirs": wanted})
+        requesting.call(BROKER, "ALTER_REPLICA_LOG_DIRS", 2, {"dirs": wanted})
 
 
 def lead_through(cluster: Cluster) -> list[Any]:
     """Play a cluster's failure of a directory, and its recovery."""
-    asking = Asking(cluster)
-    prepare(asking)
+    requesting = Requests(cluster)
+    prepare(requesting)
     cluster.fail()
 
     def is_offline() -> bool:
-        return all((-1, 1, []) in asking.leaders(each) for each in ("solo",)) and all(
-            any(BROKER not in isr for _, _, isr in asking.leaders(each)) for each in TOPICS
+        return all((-1, 1, []) in requesting.leaders(each) for each in ("solo",)) and all(
+            any(BROKER not in isr for _, _, isr in requesting.leaders(each)) for each in TOPICS
         )
 
     wait_until(is_offline, "others lead")
-    questions(asking)
-    moves(asking)
-    asking.produce(1, "led", 0)
+    send_requests(requesting)
+    moves(requesting)
+    requesting.produce(1, "led", 0)
     late = [{"partitionIndex": each, "brokerIds": [BROKER, 1]} for each in (0, 1)]
     wanted = {"name": "late", "numPartitions": -1, "replicationFactor": -1, "assignments": late}
     cluster.clients[1].call("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 30_000})
-    wait_until(lambda: len(asking.leaders("late")) == len(late), "the new topic is known")
-    asking.ask(BROKER, "METADATA", 12, {"topics": [{"name": "late"}]})
+    wait_until(lambda: len(requesting.leaders("late")) == len(late), "the new topic is known")
+    requesting.call(BROKER, "METADATA", 12, {"topics": [{"name": "late"}]})
     cluster.clients[BROKER].close()
     cluster.clients[BROKER] = cluster.restart()
 
     def is_back() -> bool:
-        found = {name: asking.leaders(name) for name in TOPICS}
+        found = {name: requesting.leaders(name) for name in TOPICS}
         sizes = [len(isr) == len(TOPICS[name][0]) for name in found for *_, isr in found[name]]
         return len(sizes) == DISKS * len(TOPICS) and all(sizes)
 
     wait_until(is_back, "all are in sync")
     for topic in TOPICS:
-        asking.ask(1, "METADATA", 12, {"topics": [{"name": topic}]})
+        requesting.call(1, "METADATA", 12, {"topics": [{"name": topic}]})
     described = [{"topic": name, "partitions": list(range(DISKS))} for name in TOPICS]
-    asking.ask(BROKER, "DESCRIBE_LOG_DIRS", 5, {"topics": described})
-    asking.produce(BROKER, "solo", 0)
-    asking.produce(BROKER, "led", 0)
-    return asking.told
+    requesting.call(BROKER, "DESCRIBE_LOG_DIRS", 5, {"topics": described})
+    requesting.produce(BROKER, "solo", 0)
+    requesting.produce(BROKER, "led", 0)
+    return requesting.reported
 
 
-def ask_kafka(home: Path) -> list[Any]:
+def recorded_by_kafka(home: Path) -> list[Any]:
     """Record a real cluster."""
     with kafka(home) as real:
         return lead_through(real)
@@ -366,7 +369,7 @@ def test_requests_about_a_failed_log_directory_get_kafkas_responses(tmp_path: Pa
     with gateway(tmp_path) as ours:
         responses = lead_through(ours)
     scenario = [TOPICS, [(api, version, broker) for api, version, broker, _ in responses]]
-    expected = golden("cluster/failed_dirs", lambda: ask_kafka(tmp_path), scenario=scenario)
+    expected = golden("cluster/failed_dirs", lambda: recorded_by_kafka(tmp_path), scenario=scenario)
     assert len(responses) == len(expected)
     differing = [pair for pair in zip(responses, expected, strict=True) if pair[0] != pair[1]]
     assert differing == []

@@ -72,7 +72,9 @@ def fetch(side: Side, version: int, topics: list[dict[str, Any]], **fields: Any)
     return dict(response)
 
 
-def asked(version: int, name: str, ident: Any, offset: int = 0, **fields: Any) -> dict[str, Any]:
+def requested(
+    version: int, name: str, ident: Any, offset: int = 0, **fields: Any
+) -> dict[str, Any]:
     partition = {"partition": 0, "currentLeaderEpoch": -1, "fetchOffset": offset}
     partition |= {"lastFetchedEpoch": -1, "logStartOffset": -1, "partitionMaxBytes": 1 << 20}
     named = {"topicId": ident} if version >= 13 else {"topic": name}
@@ -103,7 +105,7 @@ def test_fetch_with_every_pair_of_epochs_at_every_offset(sides: Sides, version: 
         found = []
         for side in sides:
             ident = topic_id(side, "filled")
-            topics = [asked(version, "filled", ident, offset, **epochs)]
+            topics = [requested(version, "filled", ident, offset, **epochs)]
             found.append(plain(fetch(side, version, topics), {ident: "filled"}))
         assert found[0] == found[1], (version, offset, current, last)
         codes.add(found[0]["responses"][0]["partitions"][0]["errorCode"])
@@ -121,15 +123,15 @@ def test_fetch_with_negative_size_limits_and_without_a_topic_name(
         ident = topic_id(side, "filled")
         names = {ident: "filled", wire_zero(): ""}
         for offset, own in product((0, 2, RECORDS, RECORDS + 1), (-(2**31), -1, 0, 1, 1 << 20)):
-            wanted = asked(version, "filled", ident, offset, partitionMaxBytes=own)
+            wanted = requested(version, "filled", ident, offset, partitionMaxBytes=own)
             for most in (-1, 0, 1 << 20):
                 response = fetch(side, version, [wanted], maxBytes=most, isolationLevel=level)
                 responses.append(plain(response, names))
         other = topic_id(side, "staying")
-        pair = [asked(version, "filled", ident), asked(version, "staying", other)]
+        pair = [requested(version, "filled", ident), requested(version, "staying", other)]
         pair[1]["partitions"][0]["partitionMaxBytes"] = -1
         responses.append(plain(fetch(side, version, pair), {**names, other: "staying"}))
-        responses.append(plain(fetch(side, version, [asked(version, "", wire_zero())]), names))
+        responses.append(plain(fetch(side, version, [requested(version, "", wire_zero())]), names))
     assert results[0] == results[1]
     partitions = [p for each in results[1] for t in each["responses"] for p in t["partitions"]]
     assert {each["errorCode"] for each in partitions} == {0, 1, -1, 100 if version >= 13 else 3}
@@ -147,7 +149,7 @@ def test_fetch_with_unknown_session_ids(sides: Sides, version: int) -> None:
         found = []
         for side in sides:
             ident = topic_id(side, "filled")
-            topics, session = [asked(version, "filled", ident)], {"sessionId": session_id}
+            topics, session = [requested(version, "filled", ident)], {"sessionId": session_id}
             response = fetch(side, version, topics, **session, sessionEpoch=epoch)
             is_echoed = response["sessionId"] == session_id
             found.append((is_echoed, plain(response, {ident: "filled"})))
@@ -178,7 +180,7 @@ def session_of_deleted(side: Side, version: int, name: str) -> Iterator[tuple[st
     side.write(name, (["k"], ["v"]), WRITTEN_MS)
     ids = {each: topic_id(side, each) for each in (name, "staying")}
     names = {ident: each for each, ident in ids.items()}
-    topics = [asked(version, each, ident, 1) for each, ident in ids.items()]
+    topics = [requested(version, each, ident, 1) for each, ident in ids.items()]
     first = fetch(side, version, topics, sessionEpoch=0)
     session, epoch = first["sessionId"], 0
     yield "begun", plain(first, names)
@@ -210,7 +212,7 @@ def test_unknown_isolation_levels(sides: Sides, version: int) -> None:
         found = []
         for side in sides:
             ident = topic_id(side, "filled") if name == "filled" else wire_zero()
-            topics = [asked(version, name, ident)]
+            topics = [requested(version, name, ident)]
             fields = {"isolationLevel": level, "sessionEpoch": 0}
             found.append(plain(fetch(side, version, topics, **fields), {ident: name}))
             partition = {"partitionIndex": 0, "timestamp": -1, "currentLeaderEpoch": -1}
@@ -263,10 +265,10 @@ def with_zeros(side: Side, version: int, named: list[tuple[str, int]]) -> Iterat
     ids = {"filled": topic_id(side, "filled"), "staying": topic_id(side, "staying")}
     ids |= {"zero": wire_zero(), "nowhere": uuid.UUID(int=1 << 70).hex}
     names = {ident: each for each, ident in ids.items()}
-    topics = [asked(version, each, ids[each], partition=at) for each, at in named]
+    topics = [requested(version, each, ids[each], partition=at) for each, at in named]
     for epoch in (-1, 0):
         yield plain(fetch(side, version, topics, sessionEpoch=epoch), names)
-    session = fetch(side, version, [asked(version, "staying", ids["staying"])], sessionEpoch=0)
+    session = fetch(side, version, [requested(version, "staying", ids["staying"])], sessionEpoch=0)
     for epoch, more in enumerate((topics, [], []), 1):
         fields = {"sessionId": session["sessionId"], "sessionEpoch": epoch}
         yield plain(fetch(side, version, more, **fields), names)
@@ -291,7 +293,7 @@ def test_produce_that_names_a_partition_twice(sides: Sides, is_one_topic: bool) 
             body = {"transactionalId": None, "acks": -1, "timeoutMs": 5000, "topicData": topics}
             results = side.call("Produce", 11, body)["responses"]
             responses += [(first, second, topic["partitionResponses"]) for topic in results]
-        read = fetch(side, 12, [asked(12, name, None)])["responses"][0]["partitions"][0]
+        read = fetch(side, 12, [requested(12, name, None)])["responses"][0]["partitions"][0]
         batches = wire.parse_batches(read["records"])
         responses.append([(each["baseOffset"], each["records"]) for each in batches])
         walked.append(responses)

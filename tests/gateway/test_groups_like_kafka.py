@@ -38,21 +38,21 @@ WITHOUT_DELAY = {"group.initial.rebalance.delay.ms": "0"}
 def test_random_walks_get_the_responses_and_rows_of_a_real_broker(real_kafka: Address) -> None:
     walks = {seed: Walk(seed, name) for seed, name in seeds(WALKS).items()}
     groups = [group for walk in walks.values() for group in walk.groups]
-    heard = set()
+    received = set()
     with noted_rows() as rows, both_sides(real_kafka, "groups/consumer_walks", TOPICS) as sides:
         for side in sides:
             side.begin(groups, AT_ONCE)
         for seed, walk in walks.items():
             for step, response in walked(sides, walk, seed, STEPS):
                 codes = re.findall(r'"errorCode": (-?\d+)', json.dumps(response))
-                heard |= {(step.api, code) for code in codes}
+                received |= {(step.api, code) for code in codes}
         assert sides.real.tape is not None
         kinds = kinds_of_same_rows(sides.real.tape, real_kafka, rows, groups)
     wanted = {("CONSUMER_GROUP_HEARTBEAT", each) for each in ("0", "25", "42", "69", "110", "111")}
     wanted |= {("OFFSET_COMMIT", each) for each in ("0", "3", "12", "25", "35", "100", "113")}
     wanted |= {("OFFSET_DELETE", each) for each in ("0", "3", "24", "69", "86")}
     wanted |= {("OFFSET_FETCH", each) for each in ("0", "-1", "25", "100", "113")}
-    assert wanted <= heard
+    assert wanted <= received
     assert kinds - {4} == {1, 2, 3, 5, 6, 7, 8}, "4: a deleted group, which few walks have"
 
 

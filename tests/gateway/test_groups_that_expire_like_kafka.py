@@ -65,5 +65,5 @@ def join_and_leave(client: Client, api: str, body: dict[str, Any]) -> None:
 def described(client: Client, api: str, group: str) -> str | int:
     """Return a group's state, or its error."""
     body = {"groupIds": [group], "includeAuthorizedOperations": False}
-    told = client.call(api, 1, body)["groups"][0]
-    return str(told["groupState"]) if not told["errorCode"] else int(told["errorCode"])
+    reported = client.call(api, 1, body)["groups"][0]
+    return str(reported["groupState"]) if not reported["errorCode"] else int(reported["errorCode"])

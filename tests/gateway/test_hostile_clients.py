@@ -49,9 +49,9 @@ def sends_long_ids(address: Address) -> list[bool]:
     tail = struct.pack(">iqh", 60_000, -1, -1) + b"\0"
     with Client(address) as client:
         client.send_frame(head + b"\x80\x80\2" + b"x" * 32_767 + tail)
-        is_answered = client.receive()[:4] == struct.pack(">i", 7)
+        is_completed = client.receive()[:4] == struct.pack(">i", 7)
         client.send_frame(head + b"\x81\x80\2" + b"x" * 32_768 + tail)
-        return [is_answered, client.is_closed()]
+        return [is_completed, client.is_closed()]
 
 
 def test_too_long_string_closes_the_connection_like_kafkas(
@@ -227,7 +227,7 @@ def test_partial_frame_is_kept_as_received_and_dropped_after_the_idle_time() -> 
 # -- clients that do not read
 
 
-def ask_for_much(client: Client, written: bytes) -> None:
+def request_much(client: Client, written: bytes) -> None:
     """Request a response with this batch; encoding it first keeps the connection from idling."""
     size = len(written)
     client.topic("wide", max_message_bytes=str(2 * size))
@@ -243,7 +243,7 @@ def test_client_that_reads_no_response_is_closed_after_the_idle_time() -> None:
     settings, written = {"connections.max.idle.ms": "600"}, batch(b"x" * 12 * MIB)
     with capture_logs() as logged, running_gateway(settings) as running, running.client() as slow:
         slow._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        ask_for_much(slow, written)
+        request_much(slow, written)
         wait_until(lambda: running.gateway.connections == 0)
         check_alive(running)
     assert "idle for more than 600 ms" in {entry.get("reason") for entry in logged}
@@ -255,7 +255,7 @@ def test_slow_reader_gets_the_whole_response() -> None:
     size, idle_ms = 30 * MIB, 1000
     settings, written = {"connections.max.idle.ms": str(idle_ms)}, batch(b"x" * size)
     with running_gateway(settings) as running, running.client() as slow:
-        ask_for_much(slow, written)
+        request_much(slow, written)
         received, begin = 0, time.monotonic()
         while received < size:
             part = slow._socket.recv(MIB)
@@ -348,9 +348,9 @@ def test_unauthenticated_connection_buffers_one_frame(tmp_path: Path) -> None:
         with running.client() as large:
             large.send_bytes(struct.pack(">i", 524_289))
             assert large.is_closed()
-        with running.client() as asks:
-            asks.send("METADATA", 9, {"topics": []})
-            assert asks.is_closed()
+        with running.client() as requests:
+            requests.send("METADATA", 9, {"topics": []})
+            assert requests.is_closed()
         with running.client() as producer:
             producer.send("PRODUCE", 9, produce_body("any", batch(b"x")))
             assert producer.is_closed()

@@ -50,7 +50,7 @@ class TopicContents(NamedTuple):
 
     rows: dict[str, list[Row]]
     ends: dict[str, int]
-    asked: list[str]
+    requested: list[str]
 
 
 class Side:
@@ -60,19 +60,19 @@ class Side:
         self._clients = clients
         self._broker = next(iter(clients))
         self._masks: dict[bytes, bytes] = {}
-        self._asked: list[str] = []
+        self._requested: list[str] = []
 
     def call(self, api: str, version: int, body: dict[str, Any]) -> dict[str, Any]:
         """Return the response, retrying passing errors."""
-        if self._asked[-1:] != [f"{api} {version}"]:  # not a poll
-            self._asked.append(f"{api} {version}")
+        if self._requested[-1:] != [f"{api} {version}"]:  # not a poll
+            self._requested.append(f"{api} {version}")
         found: list[dict[str, Any]] = []
 
-        def is_answered() -> bool:
+        def is_completed() -> bool:
             found.append(self._clients[self._broker].call(api, version, body))
             return not RETRIABLE.intersection(codes(found[-1]))
 
-        wait_until(is_answered, f"{api} is answered")
+        wait_until(is_completed, f"{api} is answered")
         assert set(codes(found[-1])) <= {0, 79}, found[-1]
         return found[-1]
 
@@ -110,27 +110,27 @@ class Side:
         key = f"s:{topic_id}:0"
         self.coordinator(key, 2)
 
-        def ask(api: str, version: int, **told: Any) -> None:
-            partitions = [{"partition": 0, **told}]
+        def send(api: str, version: int, **fields: Any) -> None:
+            partitions = [{"partition": 0, **fields}]
             topics = [{"topicId": topic_id, "partitions": partitions}]
             self.call(f"{api}_SHARE_GROUP_STATE", version, {"groupId": "s", "topics": topics})
 
         def write(epoch: int, start: int, done: int, *batches: Any, of: int = 1) -> None:
             names = ("firstOffset", "lastOffset", "deliveryState", "deliveryCount")
             states = [dict(zip(names, each, strict=True)) for each in batches]
-            told = {"stateEpoch": of, "leaderEpoch": epoch, "startOffset": start}
-            ask("WRITE", 1, **told, deliveryCompleteCount=done, stateBatches=states)
+            fields = {"stateEpoch": of, "leaderEpoch": epoch, "startOffset": start}
+            send("WRITE", 1, **fields, deliveryCompleteCount=done, stateBatches=states)
 
-        ask("INITIALIZE", 0, stateEpoch=1, startOffset=-1)
+        send("INITIALIZE", 0, stateEpoch=1, startOffset=-1)
         write(0, 0, 3, (0, 4, 0, 1), (3, 6, 2, 1))
-        ask("READ", 0, leaderEpoch=0)
-        ask("READ", 0, leaderEpoch=4)
+        send("READ", 0, leaderEpoch=0)
+        send("READ", 0, leaderEpoch=4)
         write(4, -1, 1, (5, 9, 4, 2))
         write(4, 2, 0, (10, 11, 0, 1))
-        ask("INITIALIZE", 0, stateEpoch=2, startOffset=7)
+        send("INITIALIZE", 0, stateEpoch=2, startOffset=7)
         for offset in (7, 8):
             write(4, -1, 0, (offset, offset, 0, 1), of=2)
-        ask("DELETE", 0)
+        send("DELETE", 0)
         return key
 
     def _join(self, group: str) -> None:
@@ -193,7 +193,7 @@ class Side:
                 if not batch.is_control_batch
                 for each in batch
             ]
-        return TopicContents(rows, ends, self._asked)
+        return TopicContents(rows, ends, self._requested)
 
     def _plain(self, octets: bytes | None, began: int) -> bytes | None:
         if octets is None:
@@ -265,7 +265,7 @@ def ours(gateway: Running) -> TopicContents:
             client.close()
 
 
-def ask_kafka(home: Path) -> TopicContents:
+def recorded_by_kafka(home: Path) -> TopicContents:
     """Read the topics of a real broker."""
     with real_broker(home, ONE) as address, Client(address, PATIENCE_S) as client:
         return Side({1: client}).play()
@@ -275,13 +275,13 @@ def ask_kafka(home: Path) -> TopicContents:
 def test_internal_topics_have_the_rows_of_a_real_broker(
     ours: TopicContents, tmp_path: Path
 ) -> None:
-    said = golden(
+    found = golden(
         "logs/internal_topics",
-        lambda: ask_kafka(tmp_path / "kafka"),
-        scenario=ours.asked,
+        lambda: recorded_by_kafka(tmp_path / "kafka"),
+        scenario=ours.requested,
         settings=ONE,
     )
-    real = TopicContents(*said)
+    real = TopicContents(*found)
     for topic in (TRANSACTIONS, SHARES, OFFSETS):
         assert ours.rows[topic] == real.rows[topic], topic
     assert ours.ends == real.ends

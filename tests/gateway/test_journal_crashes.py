@@ -57,7 +57,7 @@ def made(path: Path, disk: CrashingDisk, fsync_ms: int | None) -> Followed:
     return engine
 
 
-async def ask(engine: LocalEngine, api: str, version: int, body: dict[str, Any]) -> Any:
+async def send(engine: LocalEngine, api: str, version: int, body: dict[str, Any]) -> Any:
     header = {"requestApiKey": KEYS[api], "requestApiVersion": version, "correlationId": 1}
     if api == "PRODUCE":
         writes = edge_fields.store_batches(engine, 1, version, body)
@@ -75,7 +75,7 @@ class Life:
     """Requests of clients, and the acknowledged batches by partition and offset."""
 
     def __init__(self) -> None:
-        self.told: dict[tuple[int, int], bytes] = {}
+        self.reported: dict[tuple[int, int], bytes] = {}
         self.start = 0
 
     async def run(self, engine: LocalEngine) -> None:
@@ -87,7 +87,7 @@ class Life:
         """Play everything except the end."""
         await engine.start()
         topic = {"name": "t", "numPartitions": 2, "replicationFactor": 1}
-        await ask(engine, "CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 1000})
+        await send(engine, "CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 1000})
         for number in range(8):
             await self.produce(engine, number)
             if number == 4:
@@ -98,16 +98,16 @@ class Life:
         sent = [batch(b"%d of %d" % (number, partition)) for partition in range(2)]
         data = [{"index": index, "records": each} for index, each in enumerate(sent)]
         body = {"acks": -1, "timeoutMs": 1000, "topicData": [{"name": "t", "partitionData": data}]}
-        response = await ask(engine, "PRODUCE", 9, body)
+        response = await send(engine, "PRODUCE", 9, body)
         for partition in response["responses"][0]["partitionResponses"]:
             assert partition["errorCode"] == 0
-            self.told[partition["index"], partition["baseOffset"]] = sent[partition["index"]]
+            self.reported[partition["index"], partition["baseOffset"]] = sent[partition["index"]]
 
     async def delete(self, engine: LocalEngine, offset: int) -> None:
         self.start = offset  # later ones may be deleted
         partitions = [{"partitionIndex": each, "offset": offset} for each in range(2)]
         body = {"topics": [{"name": "t", "partitions": partitions}], "timeoutMs": 1000}
-        await ask(engine, "DELETE_RECORDS", 2, body)
+        await send(engine, "DELETE_RECORDS", 2, body)
         await engine.clean_logs()
 
 
@@ -146,14 +146,14 @@ def check(path: Path, life: Life, former: Followed | None, fsync_ms: int | None)
         engine = made(path, CrashingDisk(), fsync_ms)
         await engine.start()
         batches = await found(engine)
-        for (partition, offset), data in life.told.items():
+        for (partition, offset), data in life.reported.items():
             assert offset < life.start or batches[partition, offset] == data
         if former is not None and hasattr(former, "before"):
             state = state_of(engine._cell)
             if state != state_of(former.before):
                 former.before.handle(former.last, Position(0, 0))
                 assert state == state_of(former.before)
-        if life.told:
+        if life.reported:
             await life.produce(engine, 9)
         await engine.close()
 
@@ -183,7 +183,7 @@ async def wait_and_fetch(engine: LocalEngine) -> None:
     """Open a fetch session with a pending Fetch."""
     wanted = {"partition": 0, "fetchOffset": 12, "partitionMaxBytes": 1000}
     body = {"maxBytes": 1000, "sessionEpoch": 0, "topics": [{"topic": "t", "partitions": [wanted]}]}
-    response = await ask(engine, "FETCH", 12, body)
+    response = await send(engine, "FETCH", 12, body)
     waits = {**body, "sessionId": response["sessionId"], "sessionEpoch": 1, "maxWaitMs": 9000}
     header = {"requestApiKey": KEYS["FETCH"], "requestApiVersion": 12, "correlationId": 1}
     waits |= {"minBytes": 1, "topics": []}

@@ -122,19 +122,19 @@ def test_share_groups_are_listed_described_and_deleted(gateway: Running) -> None
     run_tool(
         gateway.bootstrap, "TopicCommand", "--create", "--topic", "shared", "--partitions", "2"
     )
-    said = {"groupId": "workers", "memberId": "worker-1", "rackId": None}
+    fields = {"groupId": "workers", "memberId": "worker-1", "rackId": None}
     request = {"keyType": 0, "coordinatorKeys": ["workers"]}
     with gateway.client() as client:
         while client.call("FIND_COORDINATOR", 6, request)["coordinators"][0]["errorCode"]:
             pass
         for _ in range(2):
-            body = {**said, "memberEpoch": 0, "subscribedTopicNames": ["shared"]}
+            body = {**fields, "memberEpoch": 0, "subscribedTopicNames": ["shared"]}
             assert client.call("SHARE_GROUP_HEARTBEAT", 1, body)["errorCode"] == 0
         assert tool("--list").split() == ["workers"]
         members = tool("--describe", "--group", "workers", "--members").splitlines()
         (shown,) = [line.split() for line in members if line.startswith("workers")]
         assert shown[:2] == ["workers", "worker-1"]
-        body = {**said, "memberEpoch": -1, "subscribedTopicNames": None}
+        body = {**fields, "memberEpoch": -1, "subscribedTopicNames": None}
         assert client.call("SHARE_GROUP_HEARTBEAT", 1, body)["errorCode"] == 0
     state = tool("--describe", "--group", "workers", "--state").splitlines()
     (shown,) = [line.split() for line in state if line.startswith("workers")]

@@ -26,7 +26,7 @@ MAP = f"{PROTOCOLS},SECOND:PLAINTEXT,THIRD:PLAINTEXT,SECURE:SSL"
 TOPIC, GOLDEN = "known", "access/listeners"
 STORE = re.compile(r"/[^ \"]*\.p12")
 PASSWORD = "store secret"
-ASKED: list[tuple[str, int, dict[str, Any]]] = [
+REQUESTED: list[tuple[str, int, dict[str, Any]]] = [
     ("METADATA", 8, {"topics": [{"name": TOPIC}], "allowAutoTopicCreation": False}),
     ("DESCRIBE_CLUSTER", 1, {}),
     ("FIND_COORDINATOR", 6, {"keyType": 0, "coordinatorKeys": ["g"]}),
@@ -55,10 +55,10 @@ class Side:
         response = alter(self.client, "INCREMENTAL_ALTER_CONFIGS", 1, [(BROKER, "1", wanted)])
         return json.loads(STORE.sub("STORE", json.dumps(response)))
 
-    def told(self, name: str, tls: ssl.SSLContext | None = None) -> list[Any]:
+    def reported(self, name: str, tls: ssl.SSLContext | None = None) -> list[Any]:
         """Return broker addresses that a listener's client gets, without ids."""
         with Client(Address(HOST, self.ports[name]), tls=tls) as client:
-            return [shown(client.call(api, version, body)) for api, version, body in ASKED]
+            return [shown(client.call(api, version, body)) for api, version, body in REQUESTED]
 
     def is_open(self, name: str) -> bool:
         """Return whether the port accepts connections."""
@@ -94,9 +94,9 @@ class Both(NamedTuple):
         """Return the sides that run."""
         return [self.ours] if self.real is None else [self.ours, self.real]
 
-    def told(self, name: str, tls: ssl.SSLContext | None = None) -> None:
+    def reported(self, name: str, tls: ssl.SSLContext | None = None) -> None:
         """Check that clients of a listener get the same addresses."""
-        self._same(["told", name], lambda side: side.told(name, tls))
+        self._same(["told", name], lambda side: side.reported(name, tls))
 
     def alter(self, *names: str, **changes: str | None) -> Any:
         """Set the listeners besides the first one, and other settings."""
@@ -110,12 +110,12 @@ class Both(NamedTuple):
         request = {name: bool(text) for name, text in changes.items()}
         return self._same(request, lambda side: side.alter(**changes))
 
-    def _same(self, request: object, ask: Callable[[Side], Any]) -> Any:
-        def ask_real() -> Any:
+    def _same(self, request: object, send: Callable[[Side], Any]) -> Any:
+        def request_real() -> Any:
             assert self.real is not None
-            return ask(self.real)
+            return send(self.real)
 
-        ours, theirs = ask(self.ours), self.track.answer(request, ask_real)
+        ours, theirs = send(self.ours), self.track.response(request, request_real)
         assert ours == theirs
         return ours
 
@@ -161,7 +161,7 @@ def test_listeners_open_and_close_like_kafkas(both: Both) -> None:
     wait_for(both)
     both.alter("SECOND")
     wait_for(both, "SECOND")
-    both.told("SECOND")
+    both.reported("SECOND")
     with ExitStack() as stack:
         places = [Address(HOST, side.ports["SECOND"]) for side in both.sides]
         connected = [stack.enter_context(Client(place)) for place in places]
@@ -172,7 +172,7 @@ def test_listeners_open_and_close_like_kafkas(both: Both) -> None:
         both.alter("THIRD")
         wait_for(both, "THIRD")
         assert all(each.is_closed() for each in connected)
-    both.told("THIRD")
+    both.reported("THIRD")
     brokers = [side.client.call("METADATA", 12)["brokers"] for side in both.sides]
     assert {len(each) for each in brokers} == {1}, "the advertised listener is returned"
     both.set(listeners=None)
@@ -188,7 +188,7 @@ def test_listener_of_a_port_in_use_stays_closed_and_the_change_holds(both: Both)
             side.ports["THIRD"] = taken.getsockname()[1]
         both.alter("SECOND", "THIRD")
         wait_for(both, "SECOND", "THIRD")  # another socket has THIRD's port
-        both.told("SECOND")
+        both.reported("SECOND")
     wait_for(both, "SECOND")
     both.set(listeners=None)
     wait_for(both)
@@ -205,16 +205,16 @@ def test_tls_listener_is_opened_with_its_own_stores(
     stores = {f"{prefix}keystore.{name}": text for name, text in own.items()}
     both.alter("SECURE", **stores)
     wait_for(both, "SECURE")
-    both.told("SECURE", trust)
-    said = both.set(**{f"{prefix}keystore.password": "wrong"})
-    assert said["responses"][0]["errorCode"]
+    both.reported("SECURE", trust)
+    response = both.set(**{f"{prefix}keystore.password": "wrong"})
+    assert response["responses"][0]["errorCode"]
     store.with_name("dn.p12").write_bytes(of_pkcs12(authority.issue("someone"), PASSWORD))
     other = {f"{prefix}keystore.location": str(store.with_name("dn.p12"))}
-    said = both.set(**other)
-    assert "DistinguishedName" in said["responses"][0]["errorMessage"]
-    both.told("SECURE", trust)
-    said = both.set(listeners=None, **dict.fromkeys(stores))
-    assert said["responses"][0]["errorCode"], "its key store stays as long as it is there"
+    response = both.set(**other)
+    assert "DistinguishedName" in response["responses"][0]["errorMessage"]
+    both.reported("SECURE", trust)
+    response = both.set(listeners=None, **dict.fromkeys(stores))
+    assert response["responses"][0]["errorCode"], "its key store stays as long as it is there"
     both.set(listeners=None)
     wait_for(both)
     ours = both.ours.alter(**dict.fromkeys(stores))

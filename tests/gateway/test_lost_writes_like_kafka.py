@@ -187,7 +187,7 @@ class Waiting:
         return self.told
 
 
-def asked(home: Path) -> list[tuple[str, Told]]:
+def recorded(home: Path) -> list[tuple[str, Told]]:
     with real_cluster(home, 2, SETTINGS) as cluster:
         return Waiting(cluster).play()
 
@@ -196,7 +196,7 @@ def asked(home: Path) -> list[tuple[str, Told]]:
 def test_pending_requests_of_a_deleted_topic_fail_as_at_a_real_cluster(tmp_path: Path) -> None:
     theirs = golden(
         "coordinators/lost_writes",
-        lambda: asked(tmp_path),
+        lambda: recorded(tmp_path),
         scenario=source_of(Waiting),
         settings=SETTINGS,
     )

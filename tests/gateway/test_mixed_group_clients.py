@@ -63,9 +63,9 @@ class JavaMember:
     def __init__(self, gateway: Running, through: str, topic: str) -> None:
         self._gateway, self._group = gateway, topic
         self._client_id = f"java-{uuid.uuid4()}"
-        said = ("group.protocol=consumer", f"client.id={self._client_id}")
-        said += ("auto.offset.reset=earliest", "auto.commit.interval.ms=200")
-        words = [word for each in said for word in ("--command-property", each)]
+        given = ("group.protocol=consumer", f"client.id={self._client_id}")
+        given += ("auto.offset.reset=earliest", "auto.commit.interval.ms=200")
+        words = [word for each in given for word in ("--command-property", each)]
         tool = (f"{PACKAGE}.consumer.ConsoleConsumer", "--bootstrap-server", through)
         self._process = subprocess.Popen(
             [*java_command(), *tool, "--topic", topic, "--group", topic, *words],
@@ -170,9 +170,9 @@ def owners_of_single_partitions(recorded: Capturing, topic_id: str) -> int:
     return len(set(owners.values()))
 
 
-def topic_of(said: dict[str, Any]) -> str:
+def topic_of(given: dict[str, Any]) -> str:
     """Return the topic, which version 10 and later name by id; there is one."""
-    return str(said.get("name", GROUP))
+    return str(given.get("name", GROUP))
 
 
 def assert_offsets_are_kept(documents: list[Document]) -> None:

@@ -28,18 +28,18 @@ NO_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 SHARING = "odd-sharing"
 """A share group of this test only."""
 
-UNHEARD, MADE = f"{SHARING}-unheard", f"{SHARING}-made"
+UNKNOWN, MADE = f"{SHARING}-unheard", f"{SHARING}-made"
 
 
 def quotas(*entries: tuple[dict[str, str | None], list[tuple[str, float]]]) -> Step:
-    told = [
+    items = [
         {
             "entity": [{"entityType": kind, "entityName": name} for kind, name in entity.items()],
             "ops": [{"key": key, "value": value, "remove": False} for key, value in values],
         }
         for entity, values in entries
     ]
-    return Step("ALTER_CLIENT_QUOTAS", 1, {"entries": told, "validateOnly": True})
+    return Step("ALTER_CLIENT_QUOTAS", 1, {"entries": items, "validateOnly": True})
 
 
 def twice(kind: str, *names: str) -> Step:
@@ -50,8 +50,8 @@ def twice(kind: str, *names: str) -> Step:
 
 
 def filtered(*components: tuple[str, int, str | None]) -> Step:
-    told = [{"entityType": e, "matchType": kind, "match": name} for e, kind, name in components]
-    return Step("DESCRIBE_CLIENT_QUOTAS", 1, {"components": told, "strict": False})
+    items = [{"entityType": e, "matchType": kind, "match": name} for e, kind, name in components]
+    return Step("DESCRIBE_CLIENT_QUOTAS", 1, {"components": items, "strict": False})
 
 
 RATE, FASTER, WRONG = ("producer_byte_rate", 1.0), ("producer_byte_rate", 2.0), ("x", 1.0)
@@ -81,8 +81,8 @@ def page(names: list[str], cursor: tuple[str, int]) -> Step:
 
 
 def metadata(*topics: tuple[str, str | None]) -> Step:
-    told = [{"topicId": ident, "name": name} for ident, name in topics]
-    return Step("METADATA", 13, {"topics": told, "allowAutoTopicCreation": False})
+    items = [{"topicId": ident, "name": name} for ident, name in topics]
+    return Step("METADATA", 13, {"topics": items, "allowAutoTopicCreation": False})
 
 
 KNOWN = f"id:{FIRST}"
@@ -110,8 +110,8 @@ NAMELESS = [
 
 def creation(*topics: dict[str, Any], timeout_ms: int = 5000) -> Step:
     new = {"numPartitions": 1, "replicationFactor": 1, "configs": []}
-    told = [{"name": "odd-new", **new, **topic} for topic in topics]
-    body = {"topics": told, "timeoutMs": timeout_ms, "validateOnly": True}
+    items = [{"name": "odd-new", **new, **topic} for topic in topics]
+    body = {"topics": items, "timeoutMs": timeout_ms, "validateOnly": True}
     return Step("CREATE_TOPICS", 7, body)
 
 
@@ -129,14 +129,14 @@ CREATIONS = [
     creation({}, {}, timeout_ms=0),
     creation({}, {}, {"name": "odd-other"}, timeout_ms=0),
     *(
-        Step("CREATE_PARTITIONS", 3, {"topics": asked, "timeoutMs": 0, "validateOnly": True})
-        for asked in ([GROWN, GROWN], [GROWN, GROWN, {"name": SECOND, "count": 5}])
+        Step("CREATE_PARTITIONS", 3, {"topics": requested, "timeoutMs": 0, "validateOnly": True})
+        for requested in ([GROWN, GROWN], [GROWN, GROWN, {"name": SECOND, "count": 5}])
     ),
 ]
 
 
 def changes(*resources: tuple[int, str, list[tuple[str, int, str | None]]]) -> Step:
-    told = [
+    items = [
         {
             "resourceType": kind,
             "resourceName": name,
@@ -147,7 +147,7 @@ def changes(*resources: tuple[int, str, list[tuple[str, int, str | None]]]) -> S
         }
         for kind, name, configs in resources
     ]
-    return Step("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": told, "validateOnly": True})
+    return Step("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": items, "validateOnly": True})
 
 
 ODD = (TOPIC, FIRST, [("retention.ms", UNKNOWN_CHANGE, "5")])
@@ -175,7 +175,7 @@ SETTINGS = [
 
 
 def produced(*topics: tuple[str, dict[int, bytes]], acks: int = 1) -> Step:
-    told = [
+    items = [
         {
             "name": name,
             "partitionData": [
@@ -184,7 +184,7 @@ def produced(*topics: tuple[str, dict[int, bytes]], acks: int = 1) -> Step:
         }
         for name, records in topics
     ]
-    body = {"transactionalId": None, "acks": acks, "timeoutMs": 5000, "topicData": told}
+    body = {"transactionalId": None, "acks": acks, "timeoutMs": 5000, "topicData": items}
     return Step("PRODUCE", 9, body)
 
 
@@ -194,16 +194,16 @@ def produced_below_7(*partitions: tuple[int, bytes]) -> Step:
 
 def joined(version: int, transactional_id: str, *topics: tuple[str, list[int]]) -> Step:
     """Partitions that a broker adds to a transaction without a producer."""
-    told = [{"name": name, "partitions": numbers} for name, numbers in topics]
-    asked = {"transactionalId": transactional_id, "producerId": 1, "producerEpoch": 5}
-    body = {"transactions": [{**asked, "verifyOnly": False, "topics": told}]}
+    items = [{"name": name, "partitions": numbers} for name, numbers in topics]
+    request = {"transactionalId": transactional_id, "producerId": 1, "producerEpoch": 5}
+    body = {"transactions": [{**request, "verifyOnly": False, "topics": items}]}
     return Step("ADD_PARTITIONS_TO_TXN", version, body)
 
 
 def committed(version: int, topic: str, ident: str) -> Step:
-    asked = {"groupId": "odd", "generationIdOrMemberEpoch": -1, "memberId": ""}
+    request = {"groupId": "odd", "generationIdOrMemberEpoch": -1, "memberId": ""}
     topics = [{"name": topic, "topicId": ident, "partitions": []}]
-    return Step("OFFSET_COMMIT", version, {**asked, "topics": topics})
+    return Step("OFFSET_COMMIT", version, {**request, "topics": topics})
 
 
 RECORDS, ODD_RECORDS = wire.batch(1, ts=WRITTEN_MS), wire.batch(1, ts=WRITTEN_MS, magic=3)
@@ -245,16 +245,16 @@ DATA = [
 
 
 def set_to(*topics: tuple[str, list[int]], group: str = SHARING) -> Step:
-    told = [
+    items = [
         {"topicName": name, "partitions": [{"partitionIndex": p, "startOffset": 1} for p in each]}
         for name, each in topics
     ]
-    return Step("ALTER_SHARE_GROUP_OFFSETS", 0, {"groupId": group, "topics": told})
+    return Step("ALTER_SHARE_GROUP_OFFSETS", 0, {"groupId": group, "topics": items})
 
 
 def where(*topics: tuple[str, list[int]], group: str = SHARING) -> Step:
-    told = [{"topicName": name, "partitions": partitions} for name, partitions in topics]
-    body = {"groups": [{"groupId": group, "topics": told}]}
+    items = [{"topicName": name, "partitions": partitions} for name, partitions in topics]
+    body = {"groups": [{"groupId": group, "topics": items}]}
     return Step("DESCRIBE_SHARE_GROUP_OFFSETS", 1, body)
 
 
@@ -311,26 +311,26 @@ MAKING = [
 
 def first_commit(metadata: str) -> Step:
     partitions = [{"partitionIndex": 0, "committedOffset": 1, "committedMetadata": metadata}]
-    body = {"groupId": UNHEARD, "generationIdOrMemberEpoch": -1, "memberId": ""}
+    body = {"groupId": UNKNOWN, "generationIdOrMemberEpoch": -1, "memberId": ""}
     return Step("OFFSET_COMMIT", 9, {**body, "topics": [{"name": FIRST, "partitions": partitions}]})
 
 
 TOO_LONG = first_commit("x" * 4_097)
-DELETION = Step("DELETE_GROUPS", 2, {"groupsNames": [UNHEARD]})
+DELETION = Step("DELETE_GROUPS", 2, {"groupsNames": [UNKNOWN]})
 WITHOUT_OFFSETS = [{"name": FIRST, "partitions": [{"partitionIndex": 0}]}]
-SHARER = {"groupId": UNHEARD, "memberId": ZERO, "memberEpoch": 0, "rackId": None}
+SHARER = {"groupId": UNKNOWN, "memberId": ZERO, "memberEpoch": 0, "rackId": None}
 UNWRITTEN = [
     TOO_LONG,
     Step("LIST_GROUPS", 5, {"statesFilter": [], "typesFilter": []}),
     *(
-        Step(f"{kind}DESCRIBE{name}", version, {field: [UNHEARD]})
+        Step(f"{kind}DESCRIBE{name}", version, {field: [UNKNOWN]})
         for kind, name, version, field in (
             ("", "_GROUPS", 6, "groups"),
             ("CONSUMER_GROUP_", "", 1, "groupIds"),
             ("SHARE_GROUP_", "", 1, "groupIds"),
         )
     ),
-    Step("OFFSET_DELETE", 0, {"groupId": UNHEARD, "topics": WITHOUT_OFFSETS}),
+    Step("OFFSET_DELETE", 0, {"groupId": UNKNOWN, "topics": WITHOUT_OFFSETS}),
     Step("SHARE_GROUP_HEARTBEAT", 1, {**SHARER, "subscribedTopicNames": [FIRST]}),
     *(DELETION, DELETION, TOO_LONG, first_commit("x"), DELETION, DELETION),
 ]
@@ -360,9 +360,9 @@ KINDS = {
 def begin(sides: Sides) -> None:
     """Wait until both brokers know the groups, the transactional id and the topics."""
     for side in sides:
-        side.begin([SHARING, UNHEARD, MADE], {})
+        side.begin([SHARING, UNKNOWN, MADE], {})
         side.begin_transactions("odd-nobody")
-        wait_until(lambda side=side: not side.answer(set_to((FIRST, [0])), [])["errorCode"])
+        wait_until(lambda side=side: not side.response(set_to((FIRST, [0])), [])["errorCode"])
 
 
 def test_odd_requests_get_the_responses_of_a_real_broker(real_kafka: Address) -> None:
@@ -370,11 +370,11 @@ def test_odd_requests_get_the_responses_of_a_real_broker(real_kafka: Address) ->
         begin(sides)
         for kind, steps in KINDS.items():
             for step in steps:
-                ours, theirs = (in_order(side.answer(step, [UNHEARD, MADE])) for side in sides)
+                ours, theirs = (in_order(side.response(step, [UNKNOWN, MADE])) for side in sides)
                 assert ours == theirs, f"{kind}: {step}"
 
 
-def asked_at_random(chance: random.Random) -> Step:
+def random_request(chance: random.Random) -> Step:
     """Return partitions of several transactions without producers, to verify or add."""
 
     def topics() -> list[dict[str, Any]]:
@@ -383,12 +383,12 @@ def asked_at_random(chance: random.Random) -> Step:
         drawn = {name: chance.choices(range(most[name]), k=chance.randint(0, 9)) for name in names}
         return [{"name": name, "partitions": numbers} for name, numbers in drawn.items()]
 
-    told = [
+    items = [
         {"transactionalId": name, "producerId": 1, "producerEpoch": 5}
         | {"verifyOnly": chance.random() < 0.6, "topics": topics()}
         for name in chance.sample(["odd-nobody", ""], chance.choice([1, 2]))
     ]
-    return Step("ADD_PARTITIONS_TO_TXN", chance.choice([4, 5]), {"transactions": told})
+    return Step("ADD_PARTITIONS_TO_TXN", chance.choice([4, 5]), {"transactions": items})
 
 
 def test_partitions_of_transactions_have_the_order_of_a_real_broker(real_kafka: Address) -> None:
@@ -396,6 +396,6 @@ def test_partitions_of_transactions_have_the_order_of_a_real_broker(real_kafka: 
     with both_sides(real_kafka, "requests/odd_transactions", TOPICS) as sides:
         begin(sides)
         for _ in range(60):
-            step = asked_at_random(chance)
-            ours, theirs = (side.answer(step, []) for side in sides)
+            step = random_request(chance)
+            ours, theirs = (side.response(step, []) for side in sides)
             assert ours == theirs, step

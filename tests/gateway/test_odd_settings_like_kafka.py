@@ -52,7 +52,7 @@ def full(members: Members) -> Iterator[object]:
     yield members.reopen(connection, "late"), members.reopen(connection, names[0])
 
 
-def told_of_full(address: Address) -> list[object]:
+def responses_when_full(address: Address) -> list[object]:
     with ExitStack() as stack:
         return list(full(Members(address, stack, full)))
 
@@ -60,12 +60,12 @@ def told_of_full(address: Address) -> list[object]:
 def test_share_sessions_are_limited(real: Address) -> None:
     theirs = golden(
         "share_sessions/full",
-        lambda: told_of_full(real),
+        lambda: responses_when_full(real),
         scenario=source_of(full, Members),
         settings=SETTINGS,
     )
     with running_gateway(SETTINGS) as gateway:
-        assert told_of_full(gateway.addresses[1]) == theirs
+        assert responses_when_full(gateway.addresses[1]) == theirs
     assert theirs[2:] == [([], []), (FULL, []), ([], FULL)]
 
 
@@ -90,9 +90,9 @@ def offsets(
 
 def marker(epoch: int, coordinator_epoch: int, is_commit: bool = False) -> Step:
     topic = {"name": GROUP_TOPIC, "partitionIndexes": [partition_for(GROUP, PARTITIONS)]}
-    told = {"producerId": PRODUCER, "producerEpoch": epoch, "transactionResult": is_commit}
-    told |= {"coordinatorEpoch": coordinator_epoch, "topics": [topic]}
-    return Step("WRITE_TXN_MARKERS", 1, {"markers": [told]})
+    fields = {"producerId": PRODUCER, "producerEpoch": epoch, "transactionResult": is_commit}
+    fields |= {"coordinatorEpoch": coordinator_epoch, "topics": [topic]}
+    return Step("WRITE_TXN_MARKERS", 1, {"markers": [fields]})
 
 
 def committed(group: str) -> Step:
@@ -124,5 +124,5 @@ def test_partition_of_groups_accepts_old_epochs_without_verification(real: Addre
             side.begin([GROUP, OTHER], {})
             side.begin_transactions(WRITER)
         for step in OLD_EPOCHS:
-            ours, theirs = (side.answer(step, []) for side in sides)
+            ours, theirs = (side.response(step, []) for side in sides)
             assert ours == theirs, step

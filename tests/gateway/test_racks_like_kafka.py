@@ -14,7 +14,7 @@ import pytest
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.state.replication.preferred_replica import RACK_AWARE
 from tests.gateway.test_cleaner_like_kafka import Side
-from tests.gateway.test_fetches_like_kafka import asked, fetch, plain, topic_id
+from tests.gateway.test_fetches_like_kafka import fetch, plain, requested, topic_id
 from tests.support.gateways import running_gateway
 from tests.support.goldens import IS_LIVE, KEEPING, NOWHERE, WRITTEN_MS, Tape, tape
 from tests.support.kafka_clusters import kafka_cluster
@@ -91,7 +91,7 @@ def watermark(side: Side) -> int:
 
 def read(side: Side, version: int, offset: int = 0, epoch: int = -1, **fields: Any) -> Any:
     ident = topic_id(side, TOPIC)
-    topics = [asked(version, TOPIC, ident, offset, currentLeaderEpoch=epoch)]
+    topics = [requested(version, TOPIC, ident, offset, currentLeaderEpoch=epoch)]
     return seen(fetch(side, version, topics, **fields), ident)
 
 
@@ -104,9 +104,9 @@ def seen(response: Any, ident: Any) -> Any:
     return found
 
 
-def alike(clusters: tuple[Cluster, Cluster], ask: Callable[[Cluster], Any]) -> Any:
+def alike(clusters: tuple[Cluster, Cluster], send: Callable[[Cluster], Any]) -> Any:
     """Return the response, which must be equal at both clusters."""
-    ours, real = map(ask, clusters)
+    ours, real = map(send, clusters)
     assert ours == real
     return ours
 
@@ -162,17 +162,17 @@ def test_fetch_at_a_followers_log_end_waits_and_returns_no_records(
 def test_every_response_of_a_session_names_the_replica(
     clusters: tuple[Cluster, Cluster], version: int
 ) -> None:
-    def ask(cluster: Cluster) -> list[Any]:
+    def send(cluster: Cluster) -> list[Any]:
         side = cluster[1]
         ident = topic_id(side, TOPIC)
-        topics = [asked(version, TOPIC, ident, RECORDS)]
+        topics = [requested(version, TOPIC, ident, RECORDS)]
         first = fetch(side, version, topics, sessionEpoch=0, rackId="west")
         session = {"sessionId": first["sessionId"], "rackId": "west"}
         later = [fetch(side, version, [], **session, sessionEpoch=epoch) for epoch in (1, 2)]
         later.append(fetch(side, version, [], **session | {"rackId": "", "sessionEpoch": 3}))
         return [seen(each, ident) for each in [first, *later]]
 
-    responses = alike(clusters, ask)
+    responses = alike(clusters, send)
     assert [named(each) for each in responses] == [["west"], ["west"], ["west"], []]
 
 
@@ -181,8 +181,8 @@ def test_metadata_and_describe_cluster_return_racks(clusters: tuple[Cluster, Clu
         body = {"topics": [], "allowAutoTopicCreation": False}
         body |= {"includeTopicAuthorizedOperations": False}
         metadata = cluster[2].call("Metadata", 12, body)
-        asked = {"includeClusterAuthorizedOperations": False, "endpointType": 1}
-        described = cluster[2].call("DescribeCluster", 1, asked)
+        request = {"includeClusterAuthorizedOperations": False, "endpointType": 1}
+        described = cluster[2].call("DescribeCluster", 1, request)
         return [
             {each["nodeId"]: each["rack"] for each in metadata["brokers"]},
             {each["brokerId"]: each["rack"] for each in described["brokers"]},

@@ -41,8 +41,8 @@ def check_refused(key: int, version: int) -> None:
     written = encode_response(key, version, 5, response)
     correlation, found = decode_response(key, version, bytes(written))
     assert correlation == 5
-    tells = Trait.EMPTY_IN_ERROR not in KAFKA_APIS[key].traits or has_own_code(request)
-    assert codes_in(found) == ({int(Error.UNKNOWN_SERVER_ERROR)} if tells else set()), (
+    reports = Trait.EMPTY_IN_ERROR not in KAFKA_APIS[key].traits or has_own_code(request)
+    assert codes_in(found) == ({int(Error.UNKNOWN_SERVER_ERROR)} if reports else set()), (
         key,
         version,
     )

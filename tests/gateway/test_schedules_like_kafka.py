@@ -237,8 +237,8 @@ def test_a_schedule_has_the_responses_of_a_real_cluster(name: str, tmp_path: Pat
         for step, do in SCHEDULES[name].items():
             got = do(ours)
 
-            def ask(do: Step = do, got: Any = got) -> Any:
+            def send(do: Step = do, got: Any = got) -> Any:
                 assert real is not None
                 return as_ours(do, Caller(real), got)
 
-            assert got == recording.answer([step, type(do).__name__, *do], ask), step
+            assert got == recording.response([step, type(do).__name__, *do], send), step

@@ -179,17 +179,17 @@ def test_python_clients_log_in_with_every_mechanism(
 
 def errors_of(configuration: dict[str, Any], what: str) -> str:
     """Return the errors of a refused client, as soon as `what` is among them."""
-    said: list[Any] = []
-    admin = AdminClient({**configuration, "error_cb": said.append})
+    given: list[Any] = []
+    admin = AdminClient({**configuration, "error_cb": given.append})
     with pytest.raises(confluent_kafka.KafkaException):
         admin.list_topics(timeout=0.2)  # it keeps trying to connect
 
-    def is_told() -> bool:
+    def is_reported() -> bool:
         admin.poll(0.1)
-        return what in {error.name() for error in said}
+        return what in {error.name() for error in given}
 
-    wait_until(is_told, what)
-    return "".join(str(error) for error in said)
+    wait_until(is_reported, what)
+    return "".join(str(error) for error in given)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -219,17 +219,17 @@ def test_disabled_mechanism_is_reported(tmp_path: Path) -> None:
     with running_gateway(security=security) as running:
         only_512 = Secured(running, tmp_path)
         create(only_512.confluent(), "made")
-        said = errors_of(only_512.confluent("PLAIN"), "_AUTHENTICATION")
-    assert "broker's supported mechanisms: SCRAM-SHA-512" in said
+        reported = errors_of(only_512.confluent("PLAIN"), "_AUTHENTICATION")
+    assert "broker's supported mechanisms: SCRAM-SHA-512" in reported
 
 
 def test_client_reauthenticates_on_the_same_connection(tmp_path: Path) -> None:
     """KIP-368: librdkafka gets the session lifetime, and authenticates again before it ends."""
     for seconds in growing(1.2):
-        connections, said = connections_of_sessions(tmp_path, seconds)
-        if connections == [connections[0]] * 3 and not said:
+        connections, found = connections_of_sessions(tmp_path, seconds)
+        if connections == [connections[0]] * 3 and not found:
             return
-    pytest.fail(f"{connections} connections, {said}")
+    pytest.fail(f"{connections} connections, {found}")
 
 
 def connections_of_sessions(directory: Path, seconds: float) -> tuple[list[int], list[Any]]:
@@ -239,15 +239,15 @@ def connections_of_sessions(directory: Path, seconds: float) -> tuple[list[int],
     with running_gateway(security=security) as running:
         secured = Secured(running, directory)
         create(secured.confluent(), "long")
-        said: list[Any] = []
-        producer = confluent_kafka.Producer({**secured.confluent(), "error_cb": said.append})
+        reported: list[Any] = []
+        producer = confluent_kafka.Producer({**secured.confluent(), "error_cb": reported.append})
         connections = []
         for _ in range(3):
             producer.produce("long", b"x")
             assert producer.flush(PATIENCE_S) == 0
             connections.append(running.gateway._count)
             producer.poll(seconds * 0.85)
-        return connections, said
+        return connections, reported
 
 
 def test_client_without_the_authoritys_certificate_does_not_connect(secured: Secured) -> None:

@@ -224,12 +224,12 @@ class SlowEngine(LocalEngine):
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
 
-        def answer() -> None:
+        def response() -> None:
             self.in_flight -= 1
             if not late.done():
                 late.set_result(decided.result())
 
-        asyncio.get_running_loop().call_later(0.3 / self.in_flight, answer)
+        asyncio.get_running_loop().call_later(0.3 / self.in_flight, response)
         return late
 
 

@@ -37,23 +37,23 @@ LEAST = {
 def _begin(side: Side, walk: ShareWalk) -> None:
     """Let a member of the walk's group acquire all records, and release them."""
     for step in walk.openings():
-        assert side.answer(step, walk.groups)["errorCode"] == 0
+        assert side.response(step, walk.groups)["errorCode"] == 0
     epoch = 0
 
     def fetched() -> int:
         nonlocal epoch
-        response = side.answer(walk.first_fetch(epoch), walk.groups)
+        response = side.response(walk.first_fetch(epoch), walk.groups)
         epoch += 1
         ranges = re.findall(r'"firstOffset": (\d+), "lastOffset": (\d+)', json.dumps(response))
         return sum(int(last) - int(first) + 1 for first, last in ranges)
 
     wait_until(lambda: fetched() == RECORDS)
-    released = side.answer(walk.first_release(epoch), walk.groups)
+    released = side.response(walk.first_release(epoch), walk.groups)
     assert not re.search(r'"errorCode": [^0]', json.dumps(released)), released
 
 
 def _known(side: Side, walk: ShareWalk) -> dict[int, tuple[int, int]]:
-    return records_in(side.answer(walk.state(), walk.groups))
+    return records_in(side.response(walk.state(), walk.groups))
 
 
 def _go(sides: Sides, walk: ShareWalk, seed: int) -> Counter[tuple[str, str]]:
@@ -61,9 +61,9 @@ def _go(sides: Sides, walk: ShareWalk, seed: int) -> Counter[tuple[str, str]]:
     for step, response in walked(sides, walk, seed, STEPS):
         if walk.is_closing(step):
             wait_until(lambda: _known(sides.ours, walk) == _known(sides.real, walk))
-        said = json.dumps(response)
-        met.update((step.api, code) for code in re.findall(r'"errorCode": (-?\d+)', said))
-        met.update(("deliveryCount", each) for each in re.findall(r'"deliveryCount": (\d+)', said))
+        text = json.dumps(response)
+        met.update((step.api, code) for code in re.findall(r'"errorCode": (-?\d+)', text))
+        met.update(("deliveryCount", each) for each in re.findall(r'"deliveryCount": (\d+)', text))
     return met
 
 

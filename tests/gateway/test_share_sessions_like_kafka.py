@@ -264,10 +264,10 @@ IN_TURN: dict[Callable[[Members, float], Iterator[Any]], list[Any]] = {
 
 def as_expected(steps: Iterator[Any], wanted: list[Any]) -> list[Any]:
     """Return the results up to the first unexpected one."""
-    told: list[Any] = []
-    while told == wanted[: len(told)] and len(told) < len(wanted):
-        told.append(next(steps))
-    return told
+    reported: list[Any] = []
+    while reported == wanted[: len(reported)] and len(reported) < len(wanted):
+        reported.append(next(steps))
+    return reported
 
 
 def too_fast(members: Members) -> Iterator[Any]:
@@ -328,13 +328,13 @@ def played_in_turn(
 
     It is repeated with longer pauses if a request was late.
     """
-    wanted, told = IN_TURN[scenario], list[Any]()
+    wanted, result = IN_TURN[scenario], list[Any]()
     with ExitStack() as stack:
         for pause_s in growing(PAUSE_S):
-            told = as_expected(scenario(Members(address, stack, scenario), pause_s), wanted)
-            if told == wanted:
+            result = as_expected(scenario(Members(address, stack, scenario), pause_s), wanted)
+            if result == wanted:
                 break
-    return told
+    return result
 
 
 @pytest.mark.parametrize("scenario", IN_TURN)

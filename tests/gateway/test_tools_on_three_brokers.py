@@ -7,7 +7,7 @@ import pytest
 from kafka import KafkaAdminClient
 
 from brokertwin.kafka_io import properties
-from tests.support.admin_sides import ask_all, differing
+from tests.support.admin_sides import call_all, differing
 from tests.support.admin_steps import ON_THREE_BROKERS
 from tests.support.cluster_steps import ASIDE, DIFFERENCES, FILES, STEPS
 from tests.support.gateways import running_gateway
@@ -49,7 +49,7 @@ def test_results_of_an_admin_client_equal_those_of_three_real_brokers(
 ) -> None:
     admins = [KafkaAdminClient(bootstrap_servers=each) for each in bootstraps]
     try:
-        found = differing(ask_all(admins, bootstraps, ON_THREE_BROKERS))
+        found = differing(call_all(admins, bootstraps, ON_THREE_BROKERS))
     finally:
         for admin in admins:
             admin.close()

@@ -171,8 +171,8 @@ def test_a_wrong_password_is_rejected(secured: dict[str, ClientProperties]) -> N
     values = dict(secured["files"].values)
     assert login_error(ClientProperties(values)) is None
     values["sasl.jaas.config"] = f'{PLAIN} username="alice" password="wrong";'
-    said = login_error(ClientProperties(values)) or ""
-    assert "Authentication failed: Invalid username or password" in said
+    message = login_error(ClientProperties(values)) or ""
+    assert "Authentication failed: Invalid username or password" in message
 
 
 @pytest.mark.kafka

@@ -29,7 +29,7 @@ PATIENT = {
     "group.consumer.heartbeat.interval.ms": "10000",
     "group.consumer.session.timeout.ms": "60000",
 }
-"""Well above what an answer of a busy job takes, else members of librdkafka are fenced for ever."""
+"""Well above the response times of a busy job; otherwise members of librdkafka stay fenced."""
 
 
 def main() -> int:
@@ -45,7 +45,7 @@ def main() -> int:
     keep: Path = given.keep or directory
     keep.mkdir(parents=True, exist_ok=True)
     of_job = {"BROKERTWIN_LOG_FORMAT": "json", "BROKERTWIN_TRIGGER": given.trigger}
-    stand = Stand(directory, says=_say, of_broker=PATIENT, **of_job)
+    stand = Stand(directory, report=_report, of_broker=PATIENT, **of_job)
     try:
         stand.start()
         rows, wrong = under_load(stand, given.hours * 3600, given.every, keep / "samples.jsonl")
@@ -64,7 +64,7 @@ def main() -> int:
     return 0
 
 
-def _say(text: str) -> None:
+def _report(text: str) -> None:
     sys.stderr.write(f"{time.strftime('%H:%M:%S')} {text}\n")
 
 
@@ -93,7 +93,7 @@ def under_load(stand: Stand, lasts_s: float, every_s: float, file: Path) -> tupl
     load.end(clients)
     for one in clients:
         failed = f"{one.failed} failed {one.failure}, {one.timed_out} timed out"
-        _say(f"{one.name}: {one.done:,} done, {failed}, {len(one.wrong)} wrong {one.noted}")
+        _report(f"{one.name}: {one.done:,} done, {failed}, {len(one.wrong)} wrong {one.noted}")
     idle = [f"{one.name} has done nothing" for one in clients if not one.done]
     ended = [f"{name} has ended" for name in restarts]
     return rows, [*ended, *idle, *(f"{one.name}: {what}" for one in clients for what in one.wrong)]
@@ -104,7 +104,7 @@ def _collect(stand: Stand) -> None:
     done = subprocess.run(
         command(*GC), env=stand.job.environment, capture_output=True, text=True, check=False
     )
-    _say(f"gc ended with {done.returncode} {done.stderr[-300:] if done.returncode else ''}")
+    _report(f"gc ended with {done.returncode} {done.stderr[-300:] if done.returncode else ''}")
 
 
 def growths(rows: Rows) -> list[Growth]:
@@ -135,13 +135,13 @@ def table(found: list[Growth]) -> str:
 def plot(rows: Rows, file: Path) -> None:
     """One small picture for each series, below each other."""
     names = sorted({name for row in rows for name in row} - {"at", "done"})
-    told = [
+    items = [
         {"minutes": row["at"] / 60, "series": name, "value": row[name]}
         for row in rows
         for name in names
         if name in row
     ]
-    line = alt.Chart(alt.Data(values=told)).mark_line(strokeWidth=1)
+    line = alt.Chart(alt.Data(values=items)).mark_line(strokeWidth=1)
     drawn = line.encode(
         x=alt.X("minutes:Q"), y=alt.Y("value:Q", title=None, scale=alt.Scale(zero=True))
     )

@@ -36,7 +36,7 @@ ROUND_S = 20.0
 STAYS_S = 20.0
 """How long a member that goes again stays after its first record, however late that comes."""
 
-NOBODY_SAYS = -1
+UNREPORTED = -1
 TRIES, TRY_S = 10, 30.0
 """Attempts and the timeout of each for a query of a log's start offset."""
 
@@ -46,7 +46,7 @@ IDS = 4
 
 TRANSACTION = {"transaction.timeout.ms": 180_000}
 TIMED_OUT = "Request in flight"
-"""What librdkafka logs where a request has no answer in time."""
+"""What librdkafka logs where a request has no response in time."""
 OF_BROKER = ("session.timeout.ms", "heartbeat.interval.ms")
 """Settings that members of a consumer group (KIP-848) receive from their coordinator."""
 
@@ -76,7 +76,7 @@ class Client(threading.Thread, ABC):
         self.timed_out = 0
         self.ended = threading.Event()
         self._logger = logging.getLogger(f"{__name__}.{self.name}.{id(self)}")
-        self._logger.addFilter(self._heard)
+        self._logger.addFilter(self._received)
 
     def run(self) -> None:
         """Repeat the action despite errors."""
@@ -97,7 +97,7 @@ class Client(threading.Thread, ABC):
         common = {"bootstrap.servers": self.bootstrap, "logger": self._logger}
         return {**common, **time_outs("librdkafka", role), **own}
 
-    def _heard(self, record: logging.LogRecord) -> bool:
+    def _received(self, record: logging.LogRecord) -> bool:
         """Count time-outs in a client's log; pass on other messages."""
         is_late = TIMED_OUT in record.getMessage()
         self.timed_out += is_late
@@ -159,7 +159,7 @@ def log_start(consumer: confluent_kafka.Consumer, topic: str, partition: int) ->
         with suppress(KafkaException):
             begins, _end = consumer.get_watermark_offsets(place, TRY_S)
             return int(begins)
-    return NOBODY_SAYS
+    return UNREPORTED
 
 
 class Reads(Client):

@@ -53,14 +53,14 @@ class Batches:
             log.seek(self._read)
             lines = log.read().split(b"\n")
         self._read += sum(len(line) + 1 for line in lines[:-1])
-        told = [found for line in lines[:-1] if (found := _progress(line))]
-        if not told:
+        reported = [found for line in lines[:-1] if (found := _progress(line))]
+        if not reported:
             return {}
         return {
-            "batch.s": sum(each["seconds"] for each in told) / len(told),
-            "batch.events": sum(each["events"] for each in told) / len(told),
-            "batch.lag": max(each["lag"] for each in told),
-            "state.mib": told[-1]["state_bytes"] / MIB,
+            "batch.s": sum(each["seconds"] for each in reported) / len(reported),
+            "batch.events": sum(each["events"] for each in reported) / len(reported),
+            "batch.lag": max(each["lag"] for each in reported),
+            "state.mib": reported[-1]["state_bytes"] / MIB,
         }
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.long_run.growth import FLAT, growth_of
-from tests.long_run.load import NOBODY_SAYS, Group, ReadsCommitted
+from tests.long_run.load import UNREPORTED, Group, ReadsCommitted
 
 TIMES = [15.0 * number for number in range(200)]
 VALUES = st.floats(100, 110, allow_nan=False)
@@ -51,10 +51,10 @@ def test_growth_needs_samples() -> None:
 
 def test_members_may_see_an_offset_again_but_none_may_be_left_out() -> None:
     group = Group("lines", "classic")
-    assert [group.seen(0, offset, nobody_asks) for offset in (5, 6, 7, 6, 7, 8)] == [""] * 6
+    assert [group.seen(0, offset, no_requests) for offset in (5, 6, 7, 6, 7, 8)] == [""] * 6
     assert group.again == 2
-    assert group.seen(1, 0, nobody_asks) == ""
-    for begins in (9, NOBODY_SAYS):
+    assert group.seen(1, 0, no_requests) == ""
+    for begins in (9, UNREPORTED):
         group = one_at_8()
         assert group.seen(0, 10, lambda at=begins: at) == (
             f"lines-0: 10 follows 8, the log has {begins}"
@@ -68,16 +68,16 @@ def test_what_retention_has_deleted_is_not_left_out(begins: int) -> None:
     group = one_at_8()
     assert group.seen(0, 10, lambda: begins) == ""
     assert (group.deleted, group.again) == (1, 0)
-    assert group.seen(0, 11, nobody_asks) == ""
+    assert group.seen(0, 11, no_requests) == ""
 
 
 def one_at_8() -> Group:
     group = Group("lines", "classic")
-    assert group.seen(0, 8, nobody_asks) == ""
+    assert group.seen(0, 8, no_requests) == ""
     return group
 
 
-def nobody_asks() -> int:
+def no_requests() -> int:
     raise AssertionError("nothing was left out")
 
 

@@ -48,8 +48,8 @@ class AuditedGroup:
         )
         self.groups.commits(f"commit-{offset}", start, body)
         if end:
-            answered = [{"partitionIndex": 0, "errorCode": error}]
-            response = {"topics": [{"name": "orders", "partitions": answered}]}
+            responses = [{"partitionIndex": 0, "errorCode": error}]
+            response = {"topics": [{"name": "orders", "partitions": responses}]}
             self.groups.committed(f"commit-{offset}", end, response)
 
     def write(self, offset: int, start: int, end: int, generation: int = -1) -> None:
@@ -65,8 +65,8 @@ class AuditedGroup:
             topics=[topic],
         )
         self.groups.in_transaction(f"write-{offset}", "TXN_OFFSET_COMMIT", start, body)
-        answered = [{"partitionIndex": 0, "errorCode": Error.NONE}]
-        response = {"topics": [{"name": "orders", "partitions": answered}]}
+        responses = [{"partitionIndex": 0, "errorCode": Error.NONE}]
+        response = {"topics": [{"name": "orders", "partitions": responses}]}
         self.groups.committed(f"write-{offset}", end, response)
 
     def end(self, now: int, *, is_committed: bool = True) -> None:
@@ -91,14 +91,14 @@ class AuditedGroup:
         self.groups.fetched("fetch", end, response)
         return self.violations
 
-    def beat(self, member: str, epoch: int, now: int, *owned: int, said: bool = False) -> None:
-        """Send a member's heartbeat and its response; `said`: the owned partitions it reports."""
+    def beat(self, member: str, epoch: int, now: int, *owned: int, given: bool = False) -> None:
+        """Send a member's heartbeat and its response; `given`: the owned partitions it reports."""
         parts = [{"topicId": "t", "partitions": list(owned)}]
         body: Any = ConsumerGroupHeartbeatRequest(
             group_id="billing",
             member_id=member,
             member_epoch=epoch,
-            topic_partitions=[] if said else None,
+            topic_partitions=[] if given else None,
         )
         self.groups.beats(body)
         response = {"errorCode": 0, "memberId": member, "memberEpoch": epoch}
@@ -218,6 +218,6 @@ def test_a_silent_or_revoking_member_loses_its_partition() -> None:
     audited = AuditedGroup()
     audited.beat("first", 1, 10, 0, 1)
     audited.beat("second", 2, 10 + SESSION_MS, 0)
-    audited.beat("first", 2, 20, said=True)
+    audited.beat("first", 2, 20, given=True)
     audited.beat("second", 3, 30, 1)
     assert audited.violations == []

@@ -38,20 +38,20 @@ class AuditedShareGroup:
         made = SimulatedConnection(member, 1, 1, lambda _: None, lambda _: None)
         return self.connections.setdefault(member, made)
 
-    def fetch(self, member: str, sent: int, heard: int, count: int = 1, epoch: int = 1) -> None:
-        """Deliver record 7 to a member; with `heard` 0 it gets no response."""
+    def fetch(self, member: str, sent: int, received: int, count: int = 1, epoch: int = 1) -> None:
+        """Deliver record 7 to a member; with `received` 0 it gets no response."""
         body = ShareFetchRequest(
             group_id="parcels", member_id=member, share_session_epoch=epoch, max_wait_ms=0,
             min_bytes=1, max_records=1, batch_size=1, topics=[], forgotten_topics_data=[],
         )  # fmt: skip
-        request = self._ask(member, "SHARE_FETCH", body, sent)
-        if heard:
+        request = self._send(member, "SHARE_FETCH", body, sent)
+        if received:
             acquired = {"firstOffset": 7, "lastOffset": 7, "deliveryCount": count}
             part = {"partitionIndex": 0, "acknowledgeErrorCode": 0, "acquiredRecords": [acquired]}
-            self._answer(request, part, heard)
+            self._respond(request, part, received)
 
     def say(
-        self, member: str, kind: AcknowledgeType, sent: int, heard: int, error: int = 0
+        self, member: str, kind: AcknowledgeType, sent: int, received: int, error: int = 0
     ) -> None:
         batch = AcknowledgementBatch(first_offset=7, last_offset=7, acknowledge_types=[kind])
         topics = [
@@ -65,18 +65,18 @@ class AuditedShareGroup:
         body = ShareAcknowledgeRequest(
             group_id="parcels", member_id=member, share_session_epoch=2, topics=topics
         )
-        request = self._ask(member, "SHARE_ACKNOWLEDGE", body, sent)
-        if heard:
-            self._answer(request, {"partitionIndex": 0, "errorCode": error}, heard)
+        request = self._send(member, "SHARE_ACKNOWLEDGE", body, sent)
+        if received:
+            self._respond(request, {"partitionIndex": 0, "errorCode": error}, received)
 
-    def _ask(self, member: str, api: str, body: Any, now: int) -> SimulatedRequest:
+    def _send(self, member: str, api: str, body: Any, now: int) -> SimulatedRequest:
         self._count += 1
         send = Send(1, self._count, api, 2, body)
         request = SimulatedRequest(f"{member}/{self._count}", send, self.connection(member), {})
         self.shares.on_request(request, now)
         return request
 
-    def _answer(self, request: SimulatedRequest, part: dict[str, Any], now: int) -> None:
+    def _respond(self, request: SimulatedRequest, part: dict[str, Any], now: int) -> None:
         topics = [{"topicId": "t", "partitions": [part]}]
         body = {"errorCode": 0, "acquisitionLockTimeoutMs": LOCK_MS, "responses": topics}
         self.shares.on_response(request, body, now)
@@ -88,13 +88,13 @@ class AuditedShareGroup:
         return self.shares.unsettled("parcels", records)
 
 
-@pytest.mark.parametrize(("sent", "heard", "count"), [(20, 30, 1), (20, 109, 2), (5, 15, 1)])
+@pytest.mark.parametrize(("sent", "received", "count"), [(20, 30, 1), (20, 109, 2), (5, 15, 1)])
 def test_two_members_with_the_same_record_are_a_violation(
-    sent: int, heard: int, count: int
+    sent: int, received: int, count: int
 ) -> None:
     on_response = AuditedShareGroup()
     on_response.fetch("one", 10, 12)
-    on_response.fetch("two", sent, heard, count)
+    on_response.fetch("two", sent, received, count)
     assert "is had by" in on_response.violations[0]
 
 

@@ -29,14 +29,14 @@ class RecordingCluster(SimulatedCluster):
 
 def operator() -> tuple[RecordingCluster, Operator, list[tuple[FaultKind, str]]]:
     recording = RecordingCluster(draw(SEED))
-    heard: list[tuple[FaultKind, str]] = []
-    return recording, Operator(recording, lambda *what: heard.append(what)), heard
+    received: list[tuple[FaultKind, str]] = []
+    return recording, Operator(recording, lambda *what: received.append(what)), received
 
 
 def test_a_reassignment_keeps_enough_replicas_for_min_insync() -> None:
-    recording, asks, _ = operator()
+    recording, requests, _ = operator()
     for number in range(50):
-        asks.reassign(Injection(0, FaultKind.REASSIGN, number / 50, 0), [2])
+        requests.reassign(Injection(0, FaultKind.REASSIGN, number / 50, 0), [2])
     for event in recording.requests:
         assert event["broker"] == 2
         (partition,) = event["request"]["topics"][0]["partitions"]
@@ -78,21 +78,21 @@ def test_a_reassignment_keeps_enough_replicas_for_min_insync() -> None:
 def test_only_effective_requests_are_counted(
     begin: Callable[..., None], received: dict[str, Any], where: str
 ) -> None:
-    recording, asks, heard = operator()
+    recording, requests, observed = operator()
     fault = FaultKind.REASSIGN if begin is Operator.reassign else FaultKind.ELECT
     for response in (None, received):
-        begin(asks, Injection(0, fault, 0.5, 0), [1])
+        begin(requests, Injection(0, fault, 0.5, 0), [1])
         recording.respond(recording.requests[-1]["id"], {"response": response})
     recording.respond("client/1", {})
-    assert heard == [(fault, where)]
+    assert observed == [(fault, where)]
     assert recording.passed_on == ["client/1"]
 
 
 def test_nothing_is_cancelled_without_a_reassignment() -> None:
-    recording, asks, _ = operator()
-    asks.cancel()
+    recording, requests, _ = operator()
+    requests.cancel()
     assert recording.requests == []
-    asks.reassign(Injection(0, FaultKind.REASSIGN, 0.5, 0), [1])
-    asks.cancel()
+    requests.reassign(Injection(0, FaultKind.REASSIGN, 0.5, 0), [1])
+    requests.cancel()
     partitions = [p for t in recording.requests[1]["request"]["topics"] for p in t["partitions"]]
     assert partitions and all(each["replicas"] is None for each in partitions)

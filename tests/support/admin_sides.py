@@ -44,32 +44,32 @@ Act = Callable[[str], None]
 """Actions of other clients in between, at a bootstrap address."""
 
 
-def plain(told: Any) -> Any:
+def plain(reported: Any) -> Any:
     """Normalise a result: drop broker-specific values and sort unordered lists."""
-    if isinstance(told, Future):
-        return plain(told.exception(PATIENCE_S) or told.result(PATIENCE_S))
-    if isinstance(told, BaseException):
-        return [type(told).__name__, *map(plain, told.args)]
-    if isinstance(told, Enum):
-        return told.name
-    if isinstance(told, type):
-        return told.__name__
-    if hasattr(told, "_asdict"):
-        return plain(told._asdict())
-    if isinstance(told, dict):
-        named = [(_text(plain(key)), str(key), value) for key, value in told.items()]
+    if isinstance(reported, Future):
+        return plain(reported.exception(PATIENCE_S) or reported.result(PATIENCE_S))
+    if isinstance(reported, BaseException):
+        return [type(reported).__name__, *map(plain, reported.args)]
+    if isinstance(reported, Enum):
+        return reported.name
+    if isinstance(reported, type):
+        return reported.__name__
+    if hasattr(reported, "_asdict"):
+        return plain(reported._asdict())
+    if isinstance(reported, dict):
+        named = [(_text(plain(key)), str(key), value) for key, value in reported.items()]
         return {
             name: plain(value)
-            for name, as_told, value in named
-            if not OWN.fullmatch(name) and not OWN.fullmatch(as_told)
+            for name, as_reported, value in named
+            if not OWN.fullmatch(name) and not OWN.fullmatch(as_reported)
         }
-    if isinstance(told, list | tuple | set | frozenset):
-        return sorted(map(plain, told), key=_text)
-    if isinstance(told, bool | int | float | None):
-        return told
-    if hasattr(told, "__dict__") and vars(told):
-        return plain(vars(told))
-    text = AT.sub("", LOG_DIR.sub("LOG DIR", str(told)))
+    if isinstance(reported, list | tuple | set | frozenset):
+        return sorted(map(plain, reported), key=_text)
+    if isinstance(reported, bool | int | float | None):
+        return reported
+    if hasattr(reported, "__dict__") and vars(reported):
+        return plain(vars(reported))
+    text = AT.sub("", LOG_DIR.sub("LOG DIR", str(reported)))
     for pattern, word in ASIDE:
         text = re.sub(pattern, word, text)
     return text
@@ -86,7 +86,7 @@ def _copied(argument: Any) -> Any:
     return list(map(_copied, argument)) if isinstance(argument, list) else argument
 
 
-def answer(admin: Any, step: Call) -> Any:
+def response_to(admin: Any, step: Call) -> Any:
     """Return the result of a call, or the exception that it raises."""
     try:
         arguments = map(_copied, step.arguments)
@@ -103,27 +103,27 @@ class Found(NamedTuple):
     ours: Any
 
 
-def ask_all(
+def call_all(
     admins: Sequence[Any], bootstraps: Sequence[str], steps: Sequence[Call | Act]
 ) -> Iterator[Found]:
     """Make the calls on both sides, the real one first."""
     real, ours = admins
-    return _ask(lambda _, step: answer(real, step), ours, bootstraps, steps)
+    return _call(lambda _, step: response_to(real, step), ours, bootstraps, steps)
 
 
-def ask_ours(
+def call_ours(
     real: Any, ours: Any, bootstraps: Sequence[str], steps: Sequence[Call | Act], track: Track
 ) -> Iterator[Found]:
-    """Make the calls on our side; the real one's answers are recorded on a track."""
-    asked = [plain(each) for each in steps]  # kafka-python alters some when it is called
+    """Make the calls on our side; the real one's responses are recorded on a track."""
+    requests = [plain(each) for each in steps]  # kafka-python alters some when it is called
 
     def recorded(number: int, step: Call) -> Any:
-        return track.answer([number, asked[number]], lambda: answer(real, step))
+        return track.response([number, requests[number]], lambda: response_to(real, step))
 
-    return _ask(recorded, ours, bootstraps, steps, LOOKED_FOR_S if IS_LIVE else REPLAYED_FOR_S)
+    return _call(recorded, ours, bootstraps, steps, LOOKED_FOR_S if IS_LIVE else REPLAYED_FOR_S)
 
 
-def _ask(
+def _call(
     real: Callable[[int, Call], Any],
     ours: Any,
     bootstraps: Sequence[str],
@@ -139,7 +139,7 @@ def _ask(
             deadline = time.monotonic() + looked_for_s
             while True:
                 expected = pool.submit(real, number, step)
-                found = answer(ours, step)
+                found = response_to(ours, step)
                 is_over = not LOOKS.match(step.method) or time.monotonic() > deadline
                 if expected.result() == found or is_over:
                     break

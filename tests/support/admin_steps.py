@@ -42,9 +42,9 @@ def wait_for_coordinator(bootstrap: str) -> None:
             found = client.call("FIND_COORDINATOR", 2, {"key": group, "keyType": 0})
         if found["errorCode"]:
             return False
-        asked = {"groupId": group, "generationId": 1, "memberId": "nobody"}
+        request = {"groupId": group, "generationId": 1, "memberId": "nobody"}
         with Client(Address(found["host"], found["port"])) as client:
-            beat = client.call("HEARTBEAT", 3, asked)
+            beat = client.call("HEARTBEAT", 3, request)
         return bool(beat["errorCode"] == Error.UNKNOWN_MEMBER_ID)
 
     for each in GROUPS:

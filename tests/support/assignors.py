@@ -57,11 +57,11 @@ def draw_input(random: Random, *, keeps_topics: bool = True) -> Input:
     busiest = random.choice(members)
     if random.random() < 0.3:
         owned = {member: own if member == busiest else [] for member, own in owned.items()}
-    said = {m: _said(random, name, wanted[m], owned[m]) for m in members}
-    return Input(name, counts, said)
+    subscriptions = {m: _drawn_subscription(random, name, wanted[m], owned[m]) for m in members}
+    return Input(name, counts, subscriptions)
 
 
-def _said(
+def _drawn_subscription(
     random: Random, name: AssignorName, topics: list[str], owned: list[TopicPartition]
 ) -> Subscription:
     """Return the subscription that a member with these partitions sends to this assignor."""
@@ -70,21 +70,21 @@ def _said(
     data = user_data(name, owned if random.random() < 0.9 else None, generation)
     if data is not None and name is AssignorName.STICKY and random.random() < 0.1:
         data = data[:-4]
-    says_generation = random.random() < 0.9
+    reports_generation = random.random() < 0.9
     return Subscription(
         topics=tuple(sorted(topics)),
         owned=tuple(sorted(owned)) if name is AssignorName.COOPERATIVE_STICKY else (),
-        generation_id=generation if generation >= 0 and says_generation else None,
+        generation_id=generation if generation >= 0 and reports_generation else None,
         user_data=data,
         group_instance_id=instance_id,
     )
 
 
-def question(given: Input) -> str:
+def request_line(given: Input) -> str:
     """Return all that an assignment depends on."""
     members = {
-        member: [encode_subscription(said).hex(), said.group_instance_id]
-        for member, said in given.members.items()
+        member: [encode_subscription(subscription).hex(), subscription.group_instance_id]
+        for member, subscription in given.members.items()
     }
     return json.dumps([given.name, given.counts, members])
 
@@ -110,8 +110,8 @@ class JavaAssignors:
         """Return Kafka's assignment by a new assignor, like a leader that has just started."""
         assignor = getattr(self._consumer, CLASSES[given.name])()
         subscriptions = self._java.util.HashMap()
-        for member, said in given.members.items():
-            subscriptions.put(member, self._subscription(said))
+        for member, subscription in given.members.items():
+            subscriptions.put(member, self._subscription(subscription))
         group = getattr(self._consumer, "ConsumerPartitionAssignor$GroupSubscription")
         found = assignor.assign(self._cluster(given.counts), group(subscriptions))
         protocol = self._consumer.internals.ConsumerProtocol
@@ -120,10 +120,10 @@ class JavaAssignors:
             for member, assigned in found.groupAssignment().items()
         }
 
-    def _subscription(self, said: Subscription) -> Any:
-        buffer = self._java.nio.ByteBuffer.wrap(bytearray(encode_subscription(said)))
+    def _subscription(self, subscriptions: Subscription) -> Any:
+        buffer = self._java.nio.ByteBuffer.wrap(bytearray(encode_subscription(subscriptions)))
         read = self._consumer.internals.ConsumerProtocol.deserializeSubscription(buffer)
-        optional = self._java.util.Optional.ofNullable(said.group_instance_id)
+        optional = self._java.util.Optional.ofNullable(subscriptions.group_instance_id)
         read.setGroupInstanceId(optional)
         return read
 

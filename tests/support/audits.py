@@ -90,7 +90,7 @@ def stronger(finding: AuditFinding, former: Audited) -> str:
     for each in finding.evidence:
         if not {*each.by} <= by.get(each.place, {*each.by}):
             return f"{key} accuses {each.by} at {each.place}, and not {by.get(each.place)}"
-        is_told = not each.client and each.said in {former.said for former in same[0].evidence}
-        if each.place not in by and not is_told:
+        is_reported = not each.client and each.said in {former.said for former in same[0].evidence}
+        if each.place not in by and not is_reported:
             return f"{key} has the new line {each.place}"
     return ""

@@ -9,7 +9,7 @@ The applications of `stalled` consumers do not poll.
 
 Each client has a connection to each node; `cut` closes one and drops its data: pending requests are
 never handled, responses in flight are lost. `is_down` brokers take no connection; while a network
-`is_mute` no answer comes.
+`is_mute` no response comes.
 """
 
 import random
@@ -73,7 +73,7 @@ class BenchNetwork:
         self._events: list[NetworkEvent] = []
         self.is_down: set[int] = set()
         self.is_mute = False
-        self.asked: Counter[str] = Counter()
+        self.requested: Counter[str] = Counter()
         self.versions: dict[str, list[int]] = {}
 
     def do(self, action: Action) -> None:
@@ -97,10 +97,10 @@ class BenchNetwork:
         sent, self._to_handle = self._to_handle, []
         for each in sent:
             self._handle(each)
-        is_heard = [] if self.is_mute else self._waiting
-        found = [key for key in is_heard if key in self._bench.answers]
+        is_received = [] if self.is_mute else self._waiting
+        found = [key for key in is_received if key in self._bench.responses]
         for event_id in found:
-            self._events.append(self._answer(event_id))
+            self._events.append(self._respond(event_id))
         events, self._events = self._events, []
         return events
 
@@ -133,11 +133,11 @@ class BenchNetwork:
         return self._connections.pop(node, None) is not None
 
     def _handle(self, send: Send) -> None:
-        self.asked[send.api] += 1
+        self.requested[send.api] += 1
         self.versions.setdefault(send.api, []).append(send.version)
         body = render(send.body, send.version)
         locators = {
-            tuple(batch.topic_partition): ",".join(self._told(r.id) for r in batch.records)
+            tuple(batch.topic_partition): ",".join(self._reported(r.id) for r in batch.records)
             for batch in send.batches
         }
         for topic in body.get("topicData", []):
@@ -154,16 +154,16 @@ class BenchNetwork:
         if send.expects_response:
             self._waiting[event_id] = send
 
-    def _told(self, record_id: int) -> str:
+    def _reported(self, record_id: int) -> str:
         if self._messages is None:
             return str(record_id)
         name = f"{self._name}#{record_id}"
         self._contents[name] = self._messages[record_id]
         return name
 
-    def _answer(self, event_id: str) -> ResponseReceived:
+    def _respond(self, event_id: str) -> ResponseReceived:
         send = self._waiting.pop(event_id)
-        body = self._bench.answers[event_id]["response"]
+        body = self._bench.responses[event_id]["response"]
         records = _records(body, self._contents) if send.api in WITH_RECORDS else {}
         return ResponseReceived(send.node, send.request_id, body, records)
 
@@ -173,33 +173,33 @@ def _records(
 ) -> dict[tuple[str, int], Records]:
     found = {}
     for topic in body["responses"]:
-        for answer in topic["partitions"]:
-            if answer["batches"]:
+        for response in topic["partitions"]:
+            if response["batches"]:
                 name = topic.get("topic") or topic["topicId"]
-                found[name, answer["partitionIndex"]] = records_of(answer, contents)
+                found[name, response["partitionIndex"]] = records_of(response, contents)
     return found
 
 
-def records_of(answer: Mapping[str, Any], contents: Mapping[str, ProducerRecord]) -> Records:
+def records_of(response: Mapping[str, Any], contents: Mapping[str, ProducerRecord]) -> Records:
     """Return the records in a partition's fetch response.
 
     Markers and the listed aborted transactions are left out. The ids of a batch's records are in
     `locator`. A record is the entry of `contents` under its id, else the id.
     """
     begins = [
-        (at["firstOffset"], at["producerId"]) for at in answer.get("abortedTransactions") or ()
+        (at["firstOffset"], at["producerId"]) for at in response.get("abortedTransactions") or ()
     ]
     aborted: set[int] = set()
     items: list[tuple[int, Any]] = []
-    for batch in answer["batches"]:
+    for batch in response["batches"]:
         aborted |= {pid for first, pid in begins if first == batch["baseOffset"]}
         if batch["isControl"]:
             aborted.discard(batch["producerId"])
         elif not (batch["isTransactional"] and batch["producerId"] in aborted):
             names = batch["locator"].split(",")
-            told = enumerate(names, batch["baseOffset"])
-            items += [(offset, contents.get(name, name)) for offset, name in told]
-    return Records(items, *ends_of(answer["batches"]))
+            reported = enumerate(names, batch["baseOffset"])
+            items += [(offset, contents.get(name, name)) for offset, name in reported]
+    return Records(items, *ends_of(response["batches"]))
 
 
 class World:

@@ -77,8 +77,8 @@ def seen_at(url: str, directory: Path, widths: tuple[int, ...], scheme: int) -> 
             if self.path == "/frames":
                 kind, body = "text/html", _frames("/", widths).encode()
             else:
-                with urllib.request.urlopen(url.rstrip("/") + self.path) as answer:
-                    kind, body = answer.headers["Content-Type"], answer.read()
+                with urllib.request.urlopen(url.rstrip("/") + self.path) as response:
+                    kind, body = response.headers["Content-Type"], response.read()
             self.send_response(200)
             self.send_header("Content-Type", kind)
             self.end_headers()
@@ -111,11 +111,11 @@ def _opened(url: str, directory: Path, scheme: int) -> Seen:
         *(f"--blink-settings=preferredColorScheme={scheme}", url),
     ]
     done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
-    (told,) = re.findall(r'<pre id="seen">(.*?)</pre>', done.stdout, re.S)
+    (output,) = re.findall(r'<pre id="seen">(.*?)</pre>', done.stdout, re.S)
     # Vega-Lite warns of a bar's two ends, which have the same times.
     lines = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
     console = [line for line in lines if "WARN Conflicting scale property" not in line]
-    return Seen(json.loads(unescape(told)), console)
+    return Seen(json.loads(unescape(output)), console)
 
 
 def brightness(color: str) -> float:

@@ -43,8 +43,8 @@ class Cells:
         cells: by name; a test may put others in their place.
         topic: every row that has lain in `requests`, in order.
         out: every row for other topics.
-        answers: the answers by the request's id, as documents; a second one is an error.
-        told: how many events of each kind cells have told each other.
+        responses: the responses by the request's id, as documents; a second one is an error.
+        reported: how many events of each kind cells have sent to each other.
     """
 
     def __init__(
@@ -57,8 +57,8 @@ class Cells:
         } or {settings.name: Cell(settings)}
         self.topic: list[Row] = []
         self.out: list[Output] = []
-        self.answers: dict[str, Any] = {}
-        self.told: Counter[str] = Counter()
+        self.responses: dict[str, Any] = {}
+        self.reported: Counter[str] = Counter()
         self._repeat = repeat
         self._offset = 0
 
@@ -97,12 +97,12 @@ class Cells:
         for output in rows:
             if output.topic == outputs.REQUESTS:
                 found.append(((output.key or b"").decode(), output.value or b""))
-                self.told[kind_of(found[-1])] += 1
+                self.reported[kind_of(found[-1])] += 1
                 continue
             self.out.append(output)
             if output.topic == outputs.RESPONSES:
-                assert output.id not in self.answers, f"{output.id} is answered twice"
-                self.answers[output.id] = msgspec.json.decode(output.value or b"")
+                assert output.id not in self.responses, f"{output.id} is answered twice"
+                self.responses[output.id] = msgspec.json.decode(output.value or b"")
         return found
 
     def reshard(self, brokers: dict[str, list[int]]) -> str | None:
@@ -159,7 +159,7 @@ def kind_of(row: Row) -> str:
     return str(msgspec.json.decode(row[1]).get("kind", "request"))
 
 
-def tell_both(document: bytes, *clusters: Cells) -> None:
+def handle_in_both(document: bytes, *clusters: Cells) -> None:
     """Gives an event to some clusters, after the same ticks: at each deadline of any, and now."""
     event = decode_event(document)
     assert isinstance(event, Event), event
@@ -213,11 +213,11 @@ def moves_a_leader(document: bytes) -> bool:
 
 def patient(document: bytes) -> bytes:
     """The same event, where it is a request with a time-out with one of at least 1 ms."""
-    told = msgspec.json.decode(document)
-    api = BUILT.get(told.get("requestHeader", {}).get("requestApiKey"))
+    reported = msgspec.json.decode(document)
+    api = BUILT.get(reported.get("requestHeader", {}).get("requestApiKey"))
     if api is None or "timeout_ms" not in api.request_type.__struct_fields__:
         return document
-    body = told["request"]
+    body = reported["request"]
     return msgspec.json.encode(
-        {**told, "request": {**body, "timeoutMs": max(body.get("timeoutMs", 0), 1)}}
+        {**reported, "request": {**body, "timeoutMs": max(body.get("timeoutMs", 0), 1)}}
     )

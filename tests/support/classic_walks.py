@@ -77,13 +77,13 @@ class ClassicWalk(Walk):
         (kind,) = self._chance.choices(kinds, weights)
         return place, kind(place)
 
-    def hear_of(self, place: str, step: Step, answer: Body) -> None:
-        """Learns from an answer to a place."""
+    def observe_at(self, place: str, step: Step, response: Body) -> None:
+        """Learn from a response to a place."""
         if step.api == "JOIN_GROUP":
-            self._joined(place, step.body, answer)
+            self._joined(place, step.body, response)
         elif step.api == "LEAVE_GROUP":
-            self._left(answer.get("members") or [{**step.body, **answer}])
-        elif step.api == "HEARTBEAT" and answer["errorCode"] in GONE:
+            self._left(response.get("members") or [{**step.body, **response}])
+        elif step.api == "HEARTBEAT" and response["errorCode"] in GONE:
             is_odd = step.body.get("groupInstanceId", STATIC.get(place)) != STATIC.get(place)
             if step.body["memberId"] == self.ids.get(place) and not is_odd:
                 self._forget(place)
@@ -111,21 +111,21 @@ class ClassicWalk(Walk):
             return is_joining and not joins and None not in members.values()
         return True
 
-    def _joined(self, place: str, said: Body, answer: Body) -> None:
-        error, member = answer["errorCode"], answer["memberId"]
+    def _joined(self, place: str, given: Body, response: Body) -> None:
+        error, member = response["errorCode"], response["memberId"]
         if error in (0, *GONE):
-            self.given.discard(said["memberId"])
+            self.given.discard(given["memberId"])
         if error == MEMBER_ID_REQUIRED:
             self.given.add(member)
             self.ids[place] = member
         elif error in GONE:
             self._forget(place)
         elif not error:
-            self.ids[place], self._generations[place] = member, answer["generationId"]
-            self._leading[place] = [each["memberId"] for each in answer["members"]]
-            self._epochs[self.group, member] = answer["generationId"]
-            self._timeouts[member] = said["rebalanceTimeoutMs"]
-            self._instances[self.group, member] = said.get("groupInstanceId")
+            self.ids[place], self._generations[place] = member, response["generationId"]
+            self._leading[place] = [each["memberId"] for each in response["members"]]
+            self._epochs[self.group, member] = response["generationId"]
+            self._timeouts[member] = given["rebalanceTimeoutMs"]
+            self._instances[self.group, member] = given.get("groupInstanceId")
             if place in self._short:
                 self.doomed.add(member)
         self._short.discard(place)
@@ -151,9 +151,9 @@ class ClassicWalk(Walk):
         kinds = ([0], [0, 1], [1], [2, 0])
         (kind,) = self._chance.choices(kinds, (50, 30, 3, 17))
         names = ("range", "roundrobin", "sticky")
-        said = WALKED if self._is(0.75) else self._one(*UNREADABLE)
+        given = WALKED if self._is(0.75) else self._one(*UNREADABLE)
         body: Body = {"groupId": self.group, "memberId": member, "protocolType": "consumer"}
-        body["protocols"] = [{"name": names[each], "metadata": said} for each in kind]
+        body["protocols"] = [{"name": names[each], "metadata": given} for each in kind]
         body["sessionTimeoutMs"] = TIMEOUT_MS * 5
         if version >= 5:
             body["groupInstanceId"] = STATIC.get(place)

@@ -39,10 +39,10 @@ class EdgelessClient(Client):
     """A connection that leaves out settings which depend on the machine."""
 
     def call(self, api: str, version: int, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        answer = super().call(api, version, body)
+        response = super().call(api, version, body)
         if api == "DESCRIBE_CONFIGS":
-            answer["results"] = without_edge(answer["results"])
-        return answer
+            response["results"] = without_edge(response["results"])
+        return response
 
 
 class Recorded(Real):
@@ -72,14 +72,14 @@ def describe(
     **options: bool,
 ) -> list[dict[str, Any]]:
     """The results, without the settings that the edge decides."""
-    asked = [
+    requests = [
         {"resourceType": kind, "resourceName": name, "configurationKeys": keys}
         for kind, name in resources
     ]
-    ask = one.call if isinstance(one, Client) else one.request
-    answer = ask("DESCRIBE_CONFIGS", version, {"resources": asked, **options})
-    assert answer["throttleTimeMs"] == 0
-    return without_edge(answer["results"])
+    send = one.call if isinstance(one, Client) else one.request
+    response = send("DESCRIBE_CONFIGS", version, {"resources": requests, **options})
+    assert response["throttleTimeMs"] == 0
+    return without_edge(response["results"])
 
 
 def without_edge(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -124,8 +124,8 @@ def alter(
         }
         for kind, name, changes in wanted
     ]
-    ask = one.call if isinstance(one, Client) else one.request
-    return ask(api, version, {"resources": resources, "validateOnly": validate_only})
+    send = one.call if isinstance(one, Client) else one.request
+    return send(api, version, {"resources": resources, "validateOnly": validate_only})
 
 
 def assert_soon_same(both: Both, *resources: tuple[int, str], **options: Any) -> None:
@@ -142,13 +142,13 @@ def assert_soon_same(both: Both, *resources: tuple[int, str], **options: Any) ->
         assert real.live is not None
         deadline = time.monotonic() + PATIENCE_S
         while True:
-            told = describe(real.live, *resources, includeSynonyms=True, **options)
-            if told == found or time.monotonic() > deadline:
-                return changes(before, told)
+            reported = describe(real.live, *resources, includeSynonyms=True, **options)
+            if reported == found or time.monotonic() > deadline:
+                return changes(before, reported)
             time.sleep(0.02)
 
-    asked = ["settings", [list(each) for each in resources], options]
-    assert changes(before, found) == real.track.answer(asked, applied)
+    requests = ["settings", [list(each) for each in resources], options]
+    assert changes(before, found) == real.track.response(requests, applied)
 
 
 def changes(before: list[dict[str, Any]], now: list[dict[str, Any]]) -> list[dict[str, Any]]:

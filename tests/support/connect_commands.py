@@ -103,5 +103,5 @@ class Process:
     def end(self) -> tuple[int, str]:
         """Interrupt it like Ctrl-C; return its exit code and its output."""
         self._process.send_signal(signal.SIGINT)
-        _, said = self._process.communicate(timeout=PATIENCE_S)
-        return self._process.returncode, said
+        _, output = self._process.communicate(timeout=PATIENCE_S)
+        return self._process.returncode, output

@@ -56,14 +56,14 @@ class Workers:
             else:
                 self.task_counts[name] = draw.choice([0, 1, 2, 3, 8])
 
-    def question(self) -> dict[str, Any]:
+    def request(self) -> dict[str, Any]:
         """Input of the leader; it may be outdated."""
         ahead = self.chance.random() < 0.05
         members = {}
         for name, items in self.running.items():
             of_it = Assignment(assigned=tuple(items), config_offset=self.offset, leader="l")
-            said = WorkerState(f"http://{name}", self.offset + ahead, of_it if items else None)
-            members[name] = encode_state(said, self.protocol)
+            given = WorkerState(f"http://{name}", self.offset + ahead, of_it if items else None)
+            members[name] = encode_state(given, self.protocol)
         return {
             "round": self.round,
             "maxDelayMs": self.max_delay_ms,
@@ -77,14 +77,14 @@ class Workers:
             "members": members,
         }
 
-    def assign(self, question: dict[str, Any]) -> dict[str, bytes]:
+    def assign(self, request: dict[str, Any]) -> dict[str, bytes]:
         """What our leader assigns."""
         return self.leader.assign(
             self.now,
             self.protocol,
-            question["leader"],
-            question["members"],
-            KnownConfigs(self.offset, question["taskCounts"]),
+            request["leader"],
+            request["members"],
+            KnownConfigs(self.offset, request["taskCounts"]),
             generation=self.generation,
             last_completed=self.completed,
         )
@@ -108,7 +108,7 @@ class Workers:
         self.round += 1
 
 
-def as_json(question: dict[str, Any]) -> dict[str, Any]:
+def as_json(request: dict[str, Any]) -> dict[str, Any]:
     """The question as Java reads it."""
-    members = {name: base64.b64encode(data).decode() for name, data in question["members"].items()}
-    return {**question, "members": members}
+    members = {name: base64.b64encode(data).decode() for name, data in request["members"].items()}
+    return {**request, "members": members}

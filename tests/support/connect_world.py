@@ -255,9 +255,11 @@ class ConnectWorld:
 
     def _members_of_group(self) -> set[str]:
         """As its coordinator says; the other broker is none (16), and at first both are."""
-        ask, body = self.world.bench.request, {"groups": [GROUP]}
-        asked = [ask("DESCRIBE_GROUPS", 5, body, broker=broker) for broker in BROKERS]
-        found = [each for answer in asked for each in answer["groups"] if not each["errorCode"]]
+        send, body = self.world.bench.request, {"groups": [GROUP]}
+        responses = [send("DESCRIBE_GROUPS", 5, body, broker=broker) for broker in BROKERS]
+        found = [
+            each for response in responses for each in response["groups"] if not each["errorCode"]
+        ]
         return {member["memberId"] for group in found for member in group["members"]}
 
     def settle(self) -> int:

@@ -54,8 +54,8 @@ def brokertwin(
 ) -> "subprocess.CompletedProcess[str]":
     """The same, of text."""
     done = called(*words, cwd=cwd, given=text.encode(), **environment)
-    said = (done.stdout.decode(), done.stderr.decode())
-    return subprocess.CompletedProcess(done.args, done.returncode, *said)
+    output = (done.stdout.decode(), done.stderr.decode())
+    return subprocess.CompletedProcess(done.args, done.returncode, *output)
 
 
 def _call(line: str) -> int:

@@ -23,7 +23,7 @@ class ConsumerBench(Bench):
         self.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": [GROUP]})
 
     def beat(self, member: str, epoch: int, version: int = 1, **fields: Any) -> Any:
-        """The answer to a heartbeat; `fields` by Kafka's names, `owned` is by topic name."""
+        """The response to a heartbeat; `fields` by Kafka's names, `owned` is by topic name."""
         event = {key: fields.pop(key) for key in ("principal", "broker") if key in fields}
         if "owned" in fields:
             fields["topicPartitions"] = self.places(fields.pop("owned"))
@@ -31,26 +31,26 @@ class ConsumerBench(Bench):
         return self.request("CONSUMER_GROUP_HEARTBEAT", version, body, **event)
 
     def join(self, member: str, *topics: str, **fields: Any) -> Any:
-        """The answer to a join."""
-        said = {
+        """The response to a join."""
+        given = {
             "rebalanceTimeoutMs": TIMEOUT_MS,
             "subscribedTopicNames": list(topics or ("foo",)),
             "topicPartitions": [],
         }
-        return self.beat(member, 0, **{**said, **fields})
+        return self.beat(member, 0, **{**given, **fields})
 
     def places(self, owned: dict[str, list[int]]) -> list[dict[str, Any]]:
         """Partitions by topic name, as requests have them."""
         return [{"topicId": self.ids[name], "partitions": owned[name]} for name in owned]
 
-    def told(self, answer: Any) -> dict[str, list[int]] | None:
-        """The assignment in an answer, by topic name; None where there is none."""
-        if answer["assignment"] is None:
+    def reported(self, response: Any) -> dict[str, list[int]] | None:
+        """The assignment in a response, by topic name; None where there is none."""
+        if response["assignment"] is None:
             return None
         names = {topic_id: name for name, topic_id in self.ids.items()}
         return {
             names[each["topicId"]]: sorted(each["partitions"])
-            for each in answer["assignment"]["topicPartitions"]
+            for each in response["assignment"]["topicPartitions"]
         }
 
     def group(self) -> ConsumerGroup:
@@ -65,8 +65,8 @@ class ConsumerBench(Bench):
 
     def describe(self, version: int = 1) -> Any:
         """The group, as ConsumerGroupDescribe has it."""
-        asked = {"groupIds": [GROUP], "includeAuthorizedOperations": False}
-        return self.request("CONSUMER_GROUP_DESCRIBE", version, asked)["groups"][0]
+        request = {"groupIds": [GROUP], "includeAuthorizedOperations": False}
+        return self.request("CONSUMER_GROUP_DESCRIBE", version, request)["groups"][0]
 
     def commit(self, member: str, epoch: int, version: int = 9, partition: int = 0) -> int:
         """The error of a commit of offset 100 for a partition of `foo`."""
@@ -78,8 +78,8 @@ class ConsumerBench(Bench):
             "memberId": member,
             "topics": [topic],
         }
-        answer = self.request("OFFSET_COMMIT", version, body)
-        return int(answer["topics"][0]["partitions"][0]["errorCode"])
+        response = self.request("OFFSET_COMMIT", version, body)
+        return int(response["topics"][0]["partitions"][0]["errorCode"])
 
 
 class Consumer:
@@ -100,22 +100,22 @@ class Consumer:
         self.owned: dict[str, list[int]] = {}
 
     def beat(self) -> int:
-        """Sends a heartbeat; the error in its answer."""
+        """Sends a heartbeat; the error in its response."""
         if self.epoch == 0:
-            answer = self._bench.join(self.member, *self.topics, **self._fields)
+            response = self._bench.join(self.member, *self.topics, **self._fields)
         else:
-            said = {"owned": self.owned} if self._has_news else {}
-            answer = self._bench.beat(self.member, self.epoch, **said)
+            fields = {"owned": self.owned} if self._has_news else {}
+            response = self._bench.beat(self.member, self.epoch, **fields)
         self._has_news = False
-        error = int(answer["errorCode"])
+        error = int(response["errorCode"])
         if error:
             self.epoch, self.owned = 0, {}
             return error
-        self.epoch = answer["memberEpoch"]
-        told = self._bench.told(answer)
-        if told is not None:
-            self._has_news = told != self.owned
-            self.owned = told
+        self.epoch = response["memberEpoch"]
+        reported = self._bench.reported(response)
+        if reported is not None:
+            self._has_news = reported != self.owned
+            self.owned = reported
         return 0
 
     def leave(self) -> None:

@@ -69,16 +69,16 @@ class Coordinators:
         is_severed = network.is_severed(self.bench.cell.tables.cluster, broker)
         return broker >= 0 and not self.is_stopped(broker) and not is_severed
 
-    def ask(self, api: str, version: int, body: dict[str, Any], broker: int) -> str | None:
+    def send(self, api: str, version: int, body: dict[str, Any], broker: int) -> str | None:
         """Send a request to a broker; return its id, or None if the broker is down."""
         if broker < 0 or self.is_stopped(broker):
             return None
         self._count += 1
         return self.bench.send(api, version, body, broker=broker, id=f"asked-{self._count}")
 
-    def answer(self, event_id: str | None) -> Any:
-        """The answer to a request, None while there is none, or where the connection was lost."""
-        document = self.bench.answers.get(event_id or "")
+    def response(self, event_id: str | None) -> Any:
+        """The response to a request, None while there is none, or where the connection was lost."""
+        document = self.bench.responses.get(event_id or "")
         return document["response"] if document is not None else None
 
     def send_commit(self, offset: int, broker: int | None = None) -> str | None:
@@ -87,18 +87,18 @@ class Coordinators:
         body = {"groupId": "g", "topics": [{"name": TOPIC, "partitions": partitions}]}
         if broker is None:
             broker = self.coordinator(GROUPS)
-        return self.ask("OFFSET_COMMIT", 8, body, broker)
+        return self.send("OFFSET_COMMIT", 8, body, broker)
 
     def commit(self, offset: int, broker: int | None = None) -> int | None:
         """The error of a commit, None while there is none."""
-        return error_of_commit(self.answer(self.send_commit(offset, broker)))
+        return error_of_commit(self.response(self.send_commit(offset, broker)))
 
     def fetch(self, broker: int | None = None) -> tuple[int, int]:
         """The error and the offset that OffsetFetch gives."""
         wanted = {"groupId": "g", "topics": [{"name": TOPIC, "partitionIndexes": [0]}]}
         broker = self.coordinator(GROUPS) if broker is None else broker
-        answer = self.answer(self.ask("OFFSET_FETCH", 8, {"groups": [wanted]}, broker))
-        group = answer["groups"][0]
+        response = self.response(self.send("OFFSET_FETCH", 8, {"groups": [wanted]}, broker))
+        group = response["groups"][0]
         if group["errorCode"]:
             return group["errorCode"], -1
         part = group["topics"][0]["partitions"][0]
@@ -111,10 +111,10 @@ class Coordinators:
         return offset
 
     def init(self) -> dict[str, Any] | None:
-        """The answer to InitProducerId of the transactional id."""
+        """The response to InitProducerId of the transactional id."""
         body = {"transactionalId": "t", "transactionTimeoutMs": 60_000}
-        answer = self.ask("INIT_PRODUCER_ID", 4, body, self.coordinator(TRANSACTIONS))
-        found: dict[str, Any] | None = self.answer(answer)
+        response = self.send("INIT_PRODUCER_ID", 4, body, self.coordinator(TRANSACTIONS))
+        found: dict[str, Any] | None = self.response(response)
         return found
 
     def transaction(self, offset: int) -> str | None:
@@ -127,27 +127,29 @@ class Coordinators:
             return None
         who = {"producerId": held["producerId"], "producerEpoch": held["producerEpoch"]}
         body = {"transactionalId": "t", **who, "groupId": "g"}
-        added = self.answer(self.ask("ADD_OFFSETS_TO_TXN", 3, body, self.coordinator(TRANSACTIONS)))
+        added = self.response(
+            self.send("ADD_OFFSETS_TO_TXN", 3, body, self.coordinator(TRANSACTIONS))
+        )
         if added is None or added["errorCode"]:
             return None
         partitions = [{"partitionIndex": 0, "committedOffset": offset}]
         body |= {"topics": [{"name": TOPIC, "partitions": partitions}]}
-        written = self.answer(self.ask("TXN_OFFSET_COMMIT", 3, body, self.coordinator(GROUPS)))
+        written = self.response(self.send("TXN_OFFSET_COMMIT", 3, body, self.coordinator(GROUPS)))
         if error_of_commit(written) != 0:
             return None
         body = {"transactionalId": "t", **who, "committed": True}
-        return self.ask("END_TXN", 4, body, self.coordinator(TRANSACTIONS))
+        return self.send("END_TXN", 4, body, self.coordinator(TRANSACTIONS))
 
     def state(self) -> str:
         """The state of the transactional id."""
         body = {"transactionalIds": ["t"]}
         broker = self.coordinator(TRANSACTIONS)
-        answer = self.answer(self.ask("DESCRIBE_TRANSACTIONS", 0, body, broker))
-        return str(answer["transactionStates"][0]["transactionState"])
+        response = self.response(self.send("DESCRIBE_TRANSACTIONS", 0, body, broker))
+        return str(response["transactionStates"][0]["transactionState"])
 
 
-def error_of_commit(answer: Any) -> int | None:
-    """The error of the only partition in an answer to a commit."""
-    if answer is None:
+def error_of_commit(response: Any) -> int | None:
+    """The error of the only partition in a response to a commit."""
+    if response is None:
         return None
-    return int(answer["topics"][0]["partitions"][0]["errorCode"])
+    return int(response["topics"][0]["partitions"][0]["errorCode"])

@@ -9,20 +9,20 @@ from tests.support.walk_sides import Body, Side, Step
 
 NOT_COORDINATOR = 16
 OF_TIME = ("transactionStartTimeMs", "lastTimestamp")
-Told = list[tuple[str, Any]]
+Responses = list[tuple[str, Any]]
 
 
-def errors(answer: Any) -> set[int]:
-    """All errors of an answer."""
-    if isinstance(answer, list):
-        return set().union(*map(errors, answer))
-    if not isinstance(answer, dict):
+def errors(response: Any) -> set[int]:
+    """All errors of a response."""
+    if isinstance(response, list):
+        return set().union(*map(errors, response))
+    if not isinstance(response, dict):
         return set()
-    own = {each for name, each in answer.items() if name.endswith("rrorCode") and each}
-    return own.union(*map(errors, answer.values()))
+    own = {each for name, each in response.items() if name.endswith("rrorCode") and each}
+    return own.union(*map(errors, response.values()))
 
 
-class Asking:
+class Requests:
     """Requests to one side in order, and its responses.
 
     `masks` are texts that differ between the sides, with their replacements; lists of groups
@@ -32,52 +32,52 @@ class Asking:
     groups: list[str]
 
     def __init__(self, side: Side) -> None:
-        self.side, self.told = side, list[tuple[str, Any]]()
+        self.side, self.reported = side, list[tuple[str, Any]]()
         self.masks: dict[str, str] = {}
         self.groups = []
 
-    def ask(self, what: str, api: str, version: int, body: Body) -> Body:
-        """Notes an answer, and gives it back."""
-        answer = self.quietly(api, version, body)
-        self.note(f"{what}: {api}", answer)
-        return answer
+    def call(self, what: str, api: str, version: int, body: Body) -> Body:
+        """Notes a response, and gives it back."""
+        response = self.quietly(api, version, body)
+        self.note(f"{what}: {api}", response)
+        return response
 
-    def note(self, what: str, answer: Any) -> None:
-        text = json.dumps(_timeless(answer))
+    def note(self, what: str, response: Any) -> None:
+        text = json.dumps(_timeless(response))
         for own, mask in self.masks.items():
             text = text.replace(own, mask)
-        self.told.append((what, json.loads(text)))
+        self.reported.append((what, json.loads(text)))
 
     def quietly(self, api: str, version: int, body: Body) -> Body:
-        told = self.side.call(api, version, body)
-        return self.side.shown(Step(api, version, body), told, self.groups)
+        response = self.side.call(api, version, body)
+        return self.side.shown(Step(api, version, body), response, self.groups)
 
     def find(self, key: str, key_type: int) -> None:
         """A key has its coordinator."""
-        asked = {"keyType": key_type, "coordinatorKeys": [key]}
-        wait_until(lambda: not errors(self.quietly("FIND_COORDINATOR", 6, asked)))
+        request = {"keyType": key_type, "coordinatorKeys": [key]}
+        wait_until(lambda: not errors(self.quietly("FIND_COORDINATOR", 6, request)))
 
     def topic_of(self, name: str) -> tuple[str, str]:
         """What Metadata says of an internal topic, and its id."""
-        asked = {"topics": [{"name": name}], "allowAutoTopicCreation": False}
-        (topic,) = self.quietly("METADATA", 12, asked)["topics"]
+        request = {"topics": [{"name": name}], "allowAutoTopicCreation": False}
+        (topic,) = self.quietly("METADATA", 12, request)["topics"]
         topic_id = topic.pop("topicId")
         self.note(f"{name} is described", topic)
         return name, topic_id
 
-    def delete(self, name: str, asked: Callable[[], Body]) -> None:
+    def delete(self, name: str, requested: Callable[[], Body]) -> None:
         """Repeat a request until it returns that no coordinator is available."""
         former = self.topic_of(name)
-        self.ask("deletion", "DELETE_TOPICS", 5, {"topicNames": [name], "timeoutMs": 30_000})
-        wait_until(lambda: NOT_COORDINATOR in errors(asked()))
+        self.call("deletion", "DELETE_TOPICS", 5, {"topicNames": [name], "timeoutMs": 30_000})
+        wait_until(lambda: NOT_COORDINATOR in errors(requested()))
         assert self.topic_of(name)[1] != former[1]
         self.side.settle()
 
-    def again(self, name: str, key: str, key_type: int, asked: Callable[[], Body]) -> None:
+    def again(self, name: str, key: str, key_type: int, requested: Callable[[], Body]) -> None:
         """Look up a coordinator, which creates the topic again."""
-        self.ask("is gone", "FIND_COORDINATOR", 3, {"key": key, "keyType": key_type})
+        self.call("is gone", "FIND_COORDINATOR", 3, {"key": key, "keyType": key_type})
         self.find(key, key_type)
-        wait_until(lambda: not {14, 15, 16} & errors(asked()))
+        wait_until(lambda: not {14, 15, 16} & errors(requested()))
         self.side.settle()
         self.topic_of(name)
 
@@ -88,6 +88,6 @@ def _timeless(value: Any) -> Any:
     return [_timeless(each) for each in value] if isinstance(value, list) else value
 
 
-def assert_same(told: list[Told]) -> None:
-    for ours, theirs in zip(*told, strict=True):
+def assert_same(result: list[Responses]) -> None:
+    for ours, theirs in zip(*result, strict=True):
         assert ours == theirs

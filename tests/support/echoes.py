@@ -23,30 +23,32 @@ class Echo:
 
 
 @contextmanager
-def echoing(answer: Callable[[bytes], bytes | None]) -> Iterator[Echo]:
-    """A server; `answer` makes of a frame the bytes to send back, None: the connection closes."""
+def echoing(response: Callable[[bytes], bytes | None]) -> Iterator[Echo]:
+    """A server; `response` makes of a frame the bytes to send back, None: the connection closes."""
     with closing(socket.create_server((HOST, 0))) as server:
         echo = Echo(Address(*server.getsockname()[:2]))
-        threading.Thread(target=_accept, args=(server, echo, answer), daemon=True).start()
+        threading.Thread(target=_accept, args=(server, echo, response), daemon=True).start()
         yield echo
         with suppress(OSError):
             server.shutdown(socket.SHUT_RDWR)
 
 
-def _accept(server: socket.socket, echo: Echo, answer: Callable[[bytes], bytes | None]) -> None:
+def _accept(server: socket.socket, echo: Echo, response: Callable[[bytes], bytes | None]) -> None:
     with suppress(OSError):
         while True:
             connection, _ = server.accept()
-            threading.Thread(target=_serve, args=(connection, echo, answer), daemon=True).start()
+            threading.Thread(target=_serve, args=(connection, echo, response), daemon=True).start()
 
 
-def _serve(connection: socket.socket, echo: Echo, answer: Callable[[bytes], bytes | None]) -> None:
+def _serve(
+    connection: socket.socket, echo: Echo, response: Callable[[bytes], bytes | None]
+) -> None:
     with closing(connection), suppress(OSError, EOFError):
         while True:
             (size,) = _SIZE.unpack(_exactly(connection, _SIZE.size))
             frame = _exactly(connection, size)
             echo.received.append(frame)
-            back = answer(frame)
+            back = response(frame)
             if back is None:
                 return
             connection.sendall(back)

@@ -40,7 +40,7 @@ SNAPSHOTS = {
 }
 
 
-class Told(Bench):
+class RecordingBench(Bench):
     """A cell that keeps its events."""
 
     def __init__(self, cluster: str) -> None:
@@ -56,9 +56,9 @@ class Told(Bench):
         return super().handle(event)
 
 
-def quiet() -> Told:
+def quiet() -> RecordingBench:
     """Events of the cluster that keeps everything open."""
-    bench = Told(QUIET)
+    bench = RecordingBench(QUIET)
     topic_id = bench.topic("orders", 2)
     bench.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": ["classic", "modern"]})
     join = {"groupId": "classic", "protocolType": "consumer", "memberId": ""}
@@ -66,7 +66,7 @@ def quiet() -> Told:
     protocols = [{"name": "range", "metadata": ""}]
     joining = bench.send("JOIN_GROUP", 3, {**join, "protocols": protocols}, connection="c2")
     bench.tick(3000)
-    member = bench.answers[joining]["response"]["memberId"]
+    member = bench.responses[joining]["response"]["memberId"]
     sync = {"groupId": "classic", "generationId": 1, "memberId": member}
     bench.request("SYNC_GROUP", 3, {**sync, "assignments": [{"memberId": member}]})
     beat = {"groupId": "modern", "memberId": "m", "memberEpoch": 0, "rebalanceTimeoutMs": 60_000}
@@ -84,14 +84,14 @@ def quiet() -> Told:
     batch = header(3, *ids, 0, isTransactional=True, maxTimestamp=START)
     written = [{"name": "orders", "partitionData": [{"index": 1, "batches": [batch]}]}]
     body = {"transactionalId": TRANSACTION, "acks": -1, "topicData": written}
-    [answer] = bench.request("PRODUCE", 12, body)["responses"]
-    assert answer["partitionResponses"][0]["errorCode"] == 0, answer
+    [response] = bench.request("PRODUCE", 12, body)["responses"]
+    assert response["partitionResponses"][0]["errorCode"] == 0, response
     return bench
 
 
 def busy() -> Iterator[bytes]:
     """Events of the cluster that goes on."""
-    bench = Told(BUSY)
+    bench = RecordingBench(BUSY)
     bench.topic("lines")
     for number in range(20):
         bench.append("lines", header(1, 9, 0, number))

@@ -46,15 +46,15 @@ class Fault(NamedTuple):
     settings: Mapping[str, Any] = NOTHING
 
 
-def told(change: Callable[[Any], None]) -> Plant:
-    """Changes every answer, in place."""
+def on_response(change: Callable[[Any], None]) -> Plant:
+    """Changes every response, in place."""
 
-    def change_answer(decision: Decision) -> Decision:
+    def change_response(decision: Decision) -> Decision:
         if decision.response is not None:
             change(decision.response)
         return decision
 
-    return decided(change_answer)
+    return decided(change_response)
 
 
 def decided(change: Callable[[Decision], Decision]) -> Plant:
@@ -66,13 +66,13 @@ def decided(change: Callable[[Decision], Decision]) -> Plant:
             api,
             handle=lambda machine, request: change(api.handle(machine, request)),
             complete=complete and (lambda *waited: change(complete(*waited))),
-            resume=resume and (lambda *answered: change(resume(*answered))),
+            resume=resume and (lambda *responded: change(resume(*responded))),
         )
 
     return plant
 
 
-def asked(change: Callable[[Any], None]) -> Plant:
+def on_request(change: Callable[[Any], None]) -> Plant:
     """Changes every request, in place, before it is handled."""
 
     def plant(api: Api) -> Api:

@@ -50,23 +50,23 @@ class FetchClient:
         body = self.last.request(version)
         return msgspec.to_builtins(body), version
 
-    def take(self, answer: dict[str, Any], version: int) -> ResponseCheck:
-        """Takes an answer: where it counts, moves on past the batches in it."""
-        response = msgspec.convert(answer, FetchResponse)
+    def take(self, reply: dict[str, Any], version: int) -> ResponseCheck:
+        """Takes a response: where it counts, moves on past the batches in it."""
+        response = msgspec.convert(reply, FetchResponse)
         names = dict(self.handler.session_topic_names)
         verdict = self.handler.handle_response(response, version)
         if not verdict.is_accepted:
             return verdict
         for topic in response.responses:
             name = names[topic.topic_id] if version >= 13 else topic.topic
-            for answered in topic.partitions:
-                partition = TopicPartition(name, answered.partition_index)
-                self.high_watermarks[partition] = answered.high_watermark
-                self.errors[partition] = answered.error_code
-                if answered.batches:
+            for responded in topic.partitions:
+                partition = TopicPartition(name, responded.partition_index)
+                self.high_watermarks[partition] = responded.high_watermark
+                self.errors[partition] = responded.error_code
+                if responded.batches:
                     wanted = self.wanted[partition].fetch_offset
-                    assert answered.batches[0].base_offset == wanted, partition
-                    self.move(partition, answered.batches[-1].last_offset + 1)
+                    assert responded.batches[0].base_offset == wanted, partition
+                    self.move(partition, responded.batches[-1].last_offset + 1)
         return verdict
 
     def move(self, partition: TopicPartition, offset: int) -> None:
@@ -75,11 +75,11 @@ class FetchClient:
         self.wanted[partition] = msgspec.structs.replace(data, fetch_offset=offset)
 
     def exchange(self, **event: Any) -> ResponseCheck:
-        """One request and its answer, nothing lost."""
+        """One request and its response, nothing lost."""
         body, version = self.next_request()
-        answer = self.bench.request("FETCH", version, body, **event)
-        assert answer is not None, "the request waits"
-        return self.take(answer, version)
+        response = self.bench.request("FETCH", version, body, **event)
+        assert response is not None, "the request waits"
+        return self.take(response, version)
 
 
 def cache(bench: Bench) -> SessionCache:

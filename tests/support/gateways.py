@@ -133,7 +133,7 @@ class Client:
         self._socket.close()
 
     def call(self, api: str, version: int, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Send a request and give back the body of its answer."""
+        """Send a request and return the body of its response."""
         correlation_id = self.send(api, version, body)
         found, response = decode_response(KEYS[api], version, self.receive())
         assert found == correlation_id
@@ -202,31 +202,31 @@ class Client:
             "replicationFactor": 1,
             "configs": given,
         }
-        answer = self.call("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30000})
-        assert answer["topics"][0]["errorCode"] == 0, answer
-        return str(answer["topics"][0]["topicId"])
+        response = self.call("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30000})
+        assert response["topics"][0]["errorCode"] == 0, response
+        return str(response["topics"][0]["topicId"])
 
     def producer_id(self) -> int:
         """A new id of an idempotent producer."""
         body = {"transactionalId": None, "transactionTimeoutMs": 60_000}
-        answer = self.call("INIT_PRODUCER_ID", 4, body)
-        if answer["errorCode"] == Error.COORDINATOR_LOAD_IN_PROGRESS:  # the broker gets its block
-            answer = self.call("INIT_PRODUCER_ID", 4, body)
-        assert answer["errorCode"] == 0, answer
-        return int(answer["producerId"])
+        response = self.call("INIT_PRODUCER_ID", 4, body)
+        if response["errorCode"] == Error.COORDINATOR_LOAD_IN_PROGRESS:  # the broker gets its block
+            response = self.call("INIT_PRODUCER_ID", 4, body)
+        assert response["errorCode"] == 0, response
+        return int(response["producerId"])
 
     def produce(
         self, topic: str, records: bytes | None, partition: int = 0, acks: int = -1
     ) -> dict[str, Any]:
-        """Produce a record set; gives back the partition's answer."""
-        answer = self.call("PRODUCE", 9, produce_body(topic, records, partition, acks))
-        found: dict[str, Any] = answer["responses"][0]["partitionResponses"][0]
+        """Produce a record set; returns the partition's response."""
+        response = self.call("PRODUCE", 9, produce_body(topic, records, partition, acks))
+        found: dict[str, Any] = response["responses"][0]["partitionResponses"][0]
         return found
 
     def fetch(
         self, topic: str, offset: int, partition: int = 0, max_bytes: int = 1 << 20
     ) -> dict[str, Any]:
-        """Fetch from an offset; gives back the partition's answer."""
+        """Fetch from an offset; returns the partition's response."""
         wanted = {"partition": partition, "fetchOffset": offset, "partitionMaxBytes": max_bytes}
         body = {
             "maxBytes": max_bytes,
@@ -239,7 +239,7 @@ class Client:
     def list_offset(
         self, topic: str, timestamp: int, partition: int = 0, isolation_level: int = 0
     ) -> dict[str, Any]:
-        """ListOffsets; gives back the partition's answer."""
+        """ListOffsets; returns the partition's response."""
         wanted = {"partitionIndex": partition, "timestamp": timestamp}
         topics = [{"name": topic, "partitions": [wanted]}]
         body = {"replicaId": -1, "isolationLevel": isolation_level, "topics": topics}

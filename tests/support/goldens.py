@@ -92,11 +92,11 @@ class TapedConnection(Client):
     def call(self, api: str, version: int, body: dict[str, Any] | None = None) -> Any:
         """Send a request and return the response's body."""
 
-        def ask() -> Any:
+        def send() -> Any:
             assert self._live is not None
             return self._live.call(api, version, body or {})
 
-        return self._track.answer([api, version, body or {}], ask)
+        return self._track.response([api, version, body or {}], send)
 
     @property
     def live(self) -> Connection:
@@ -117,12 +117,12 @@ class TapedConnection(Client):
 
     def receive(self) -> bytes:
         """Receive the frame of the response to the last request."""
-        return self._track.answer(["receive", *self._sent], lambda: self._raw().receive())
+        return self._track.response(["receive", *self._sent], lambda: self._raw().receive())
 
     def is_silent(self, for_s: float) -> bool:
         """Return whether no response comes in this time."""
-        asked = ["is silent", for_s, *self._sent]
-        return self._track.answer(asked, lambda: self._raw().is_silent(for_s))
+        requests = ["is silent", for_s, *self._sent]
+        return self._track.response(requests, lambda: self._raw().is_silent(for_s))
 
     def _raw(self) -> Client:
         return cast(Client, self._live)
@@ -147,7 +147,7 @@ class Track:
         self._at = 0
         self._polls = 0
 
-    def answer(self, request: object, ask: Callable[[], T]) -> T:
+    def response(self, request: object, send: Callable[[], T]) -> T:
         """Return the real broker's response to a request.
 
         A request that repeats the former one polls: it may come more or fewer times than in the
@@ -155,13 +155,13 @@ class Track:
 
         Args:
             request: everything that the response depends on.
-            ask: sends to the real broker; called only if there is one.
+            send: sends to the real broker; called only if there is one.
 
         Raises:
             GoldenError: the recording has another request here.
         """
         if IS_LIVE:
-            response = ask()
+            response = send()
             exchange = [packed(request), packed(response)]
             if self.exchanges[-REPEATS:] != [exchange] * REPEATS:
                 self.exchanges.append(exchange)
@@ -190,7 +190,7 @@ class Track:
 
     def drawn(self, name: str, draw: Callable[[], T]) -> T:
         """Return a value that a recording keeps: a time, a random name, an id."""
-        return self.answer(["drawn", name], draw)
+        return self.response(["drawn", name], draw)
 
     def clock(self) -> tuple[int, Callable[[], int]]:
         """Return when the recording began, in ms, and a clock that starts with that time."""
@@ -216,8 +216,8 @@ class Tape(Track):
 
     def hash(self) -> str:
         """Return the hash of all requests."""
-        asked = {name: [each[0] for each in track] for name, track in self.tracks.items()}
-        return hashlib.sha256(_json(asked)).hexdigest()
+        request = {name: [each[0] for each in track] for name, track in self.tracks.items()}
+        return hashlib.sha256(_json(request)).hexdigest()
 
 
 @contextmanager
@@ -269,7 +269,7 @@ def properties_of(settings: Mapping[str, str]) -> dict[str, str]:
 
 def golden(
     name: str,
-    ask: Callable[[], T],
+    send: Callable[[], T],
     *,
     scenario: object = None,
     settings: Mapping[str, object] | None = None,
@@ -278,12 +278,12 @@ def golden(
 
     Args:
         name: `<subject>/<name>`.
-        ask: starts a real broker, plays the scenario and returns normalised responses.
+        send: starts a real broker, plays the scenario and returns normalised responses.
         scenario: the scenario's data; if it changes the golden has to be recorded again.
         settings: the real broker's settings.
     """
     with tape(name, settings) as recording:
-        return recording.answer(scenario, ask)
+        return recording.response(scenario, send)
 
 
 def source_of(*parts: Callable[..., Any] | type) -> str:

@@ -12,10 +12,10 @@ Body = dict[str, Any]
 
 
 def call(side: Side, api: str, version: int, **body: Any) -> Body:
-    """An answer without an error."""
-    answer = side.answer(Step(api, version, body), [body.get("groupId", "")])
-    assert not answer.get("errorCode"), (api, answer)
-    return answer
+    """A response without an error."""
+    response = side.response(Step(api, version, body), [body.get("groupId", "")])
+    assert not response.get("errorCode"), (api, response)
+    return response
 
 
 def delete(side: Side, group: str) -> None:
@@ -26,11 +26,11 @@ def delete(side: Side, group: str) -> None:
 def classic_life(side: Side, group: str) -> None:
     """A member joins, commits some positions and not others, and leaves."""
     who = {"groupId": group, "memberId": "", "groupInstanceId": None, "protocolType": "consumer"}
-    said = {"sessionTimeoutMs": 30_000, "rebalanceTimeoutMs": TIMEOUT_MS, "reason": None}
-    said["protocols"] = [{"name": "range", "metadata": "AAAAAAABAAZ3YWxrZWT/////"}]
-    drawn = side.answer(Step("JOIN_GROUP", 9, who | said), [group])["memberId"]
+    fields = {"sessionTimeoutMs": 30_000, "rebalanceTimeoutMs": TIMEOUT_MS, "reason": None}
+    fields["protocols"] = [{"name": "range", "metadata": "AAAAAAABAAZ3YWxrZWT/////"}]
+    drawn = side.response(Step("JOIN_GROUP", 9, who | fields), [group])["memberId"]
     who["memberId"] = drawn
-    generation = call(side, "JOIN_GROUP", 9, **who, **said)["generationId"]
+    generation = call(side, "JOIN_GROUP", 9, **who, **fields)["generationId"]
     assigned = [{"memberId": drawn, "assignment": "AAAAAAABAAZ3YWxrZWQAAAABAAAAAP////8="}]
     of = {**who, "generationId": generation}
     call(side, "SYNC_GROUP", 5, **of, protocolName="range", assignments=assigned)
@@ -48,8 +48,8 @@ def commit(side: Side, group: str, version: int = 9, **who: Any) -> None:
         for number in (0, 1)
     ]
     topics = [{"name": "walked", "partitions": partitions}]
-    answer = call(side, "OFFSET_COMMIT", version, groupId=group, topics=topics, **who)
-    assert {each["errorCode"] for each in answer["topics"][0]["partitions"]} == {0}
+    response = call(side, "OFFSET_COMMIT", version, groupId=group, topics=topics, **who)
+    assert {each["errorCode"] for each in response["topics"][0]["partitions"]} == {0}
 
 
 def consumer_life(side: Side, group: str) -> None:
@@ -89,9 +89,9 @@ def share_states(side: Side, group: str, *topics: str) -> None:
     def has_all() -> bool:
         nonlocal epoch
         beat = {**who, "memberEpoch": epoch, "subscribedTopicNames": None}
-        answer = call(side, "SHARE_GROUP_HEARTBEAT", 1, **beat)
-        epoch = answer["memberEpoch"]
-        given = (answer["assignment"] or {}).get("topicPartitions")
+        response = call(side, "SHARE_GROUP_HEARTBEAT", 1, **beat)
+        epoch = response["memberEpoch"]
+        given = (response["assignment"] or {}).get("topicPartitions")
         return sum(len(each["partitions"]) for each in given or []) == count
 
     wait_until(has_all)
@@ -103,17 +103,22 @@ def streams_life(side: Side, group: str) -> None:
     changelog = internal(f"{group}-changelog", cleanup_policy="compact")
     runs = topology(part("0", "walked", stateChangelogTopics=[changelog]))
     who = {"groupId": group, "memberId": "m", "endpointInformationEpoch": 0}
-    said: Body = {"rebalanceTimeoutMs": TIMEOUT_MS, "topology": runs, "processId": "p", **NO_TASKS}
-    said |= {"userEndpoint": {"host": "h", "port": 40_000}, "rackId": "r"}
-    said["clientTags"] = [{"key": "zone", "value": "z"}, {"key": "cluster", "value": "c"}]
-    epoch = call(side, "STREAMS_GROUP_HEARTBEAT", 0, **who, memberEpoch=0, **said)["memberEpoch"]
+    fields: Body = {
+        "rebalanceTimeoutMs": TIMEOUT_MS,
+        "topology": runs,
+        "processId": "p",
+        **NO_TASKS,
+    }
+    fields |= {"userEndpoint": {"host": "h", "port": 40_000}, "rackId": "r"}
+    fields["clientTags"] = [{"key": "zone", "value": "z"}, {"key": "cluster", "value": "c"}]
+    epoch = call(side, "STREAMS_GROUP_HEARTBEAT", 0, **who, memberEpoch=0, **fields)["memberEpoch"]
 
     def has_all() -> bool:
         nonlocal epoch
         beat = {**who, "memberEpoch": epoch, "rebalanceTimeoutMs": -1}
-        answer = call(side, "STREAMS_GROUP_HEARTBEAT", 0, **beat)
-        epoch = answer["memberEpoch"]
-        return bool(answer["activeTasks"] and len(answer["activeTasks"][0]["partitions"]) == 3)
+        response = call(side, "STREAMS_GROUP_HEARTBEAT", 0, **beat)
+        epoch = response["memberEpoch"]
+        return bool(response["activeTasks"] and len(response["activeTasks"][0]["partitions"]) == 3)
 
     wait_until(has_all)
     commit(side, group, memberId="m", generationIdOrMemberEpoch=epoch)

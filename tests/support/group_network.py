@@ -1,7 +1,8 @@
 """Consumers of one group, its coordinator, and between them a network that loses and delays.
 
 A member has one connection, on which everything comes in order. When it is cut, some of the
-requests on it have reached the coordinator and are handled then, the others never; no answer comes.
+requests on it have reached the coordinator and are handled then. The others never are, and no
+response comes.
 Members crash, stop polling for a while, and new ones come. A schedule says what happens.
 
     net = GroupNetwork(config)
@@ -61,7 +62,7 @@ class Step(StrEnum):
     POLL = "an application polls and reads on"
     FLOW = "for a second everything arrives, and applications poll"
     REQUEST = "a request arrives"
-    ANSWER = "an answer arrives"
+    RESPONSE = "an answer arrives"
     CUT = "a connection is closed"
     CRASH = "a member crashes"
     LEAVE = "a member leaves"
@@ -73,8 +74,8 @@ Schedule = list[tuple[Step, int]]
 FAULTS = ("crashes", "lost requests", "lost answers", "handled after a cut", "missed polls")
 
 
-class Answer(NamedTuple):
-    """An answer on its way."""
+class Response(NamedTuple):
+    """A response on its way."""
 
     sent: CoordinatorRequest
     body: dict[str, Any]
@@ -89,7 +90,7 @@ class Member:
         self.coordinator = ClassicMembership(config, self.subscription)
         self.requests: deque[CoordinatorRequest] = deque()
         self.waiting: dict[str, CoordinatorRequest] = {}
-        self.answers: deque[Answer] = deque()
+        self.responses: deque[Response] = deque()
         self.polled = 0
 
     @property
@@ -125,7 +126,7 @@ class GroupNetwork:
             Step.POLL: lambda number: self._with(number, self.poll),
             Step.FLOW: self.flow,
             Step.REQUEST: lambda number: self._with(number, self._request),
-            Step.ANSWER: lambda number: self._with(number, self._answer),
+            Step.RESPONSE: lambda number: self._with(number, self._respond),
             Step.CUT: lambda number: self._with(number, lambda m: self.cut(m, number)),
             Step.CRASH: lambda number: self._with(number, self.crash),
             Step.LEAVE: lambda number: self._with(number, self.leave),
@@ -193,9 +194,9 @@ class GroupNetwork:
         first = number % max(len(self.members), 1)
         in_turn = self.members[first:] + self.members[:first]
         for member in in_turn:
-            while member.requests or member.answers:
+            while member.requests or member.responses:
                 self._request(member)
-                self._answer(member)
+                self._respond(member)
                 self._send(member)
         for member in in_turn:
             self.poll(member)
@@ -205,7 +206,7 @@ class GroupNetwork:
     def cut(self, member: Member, number: int) -> None:
         """Some requests are handled all the same; nothing is answered."""
         lost = [sent.id for sent in (*member.waiting.values(), *member.requests)]
-        lost += [answer.sent.id for answer in member.answers]
+        lost += [response.sent.id for response in member.responses]
         self._drop(member, number % 3)
         for request_id in lost:
             member.coordinator.failed(self.now, request_id)
@@ -216,10 +217,10 @@ class GroupNetwork:
             self.injected["handled after a cut"] += 1
             self._request(member)
         self.injected["lost requests"] += len(member.requests)
-        self.injected["lost answers"] += len(member.answers) + len(member.waiting)
+        self.injected["lost answers"] += len(member.responses) + len(member.waiting)
         member.requests.clear()
         member.waiting.clear()
-        member.answers.clear()
+        member.responses.clear()
 
     # The wire
 
@@ -238,15 +239,15 @@ class GroupNetwork:
             self._collect()
 
     def _collect(self) -> None:
-        """Answers that the coordinator has given by now go on the wire."""
+        """Responses that the coordinator has given by now go on the wire."""
         for member in self.members:
-            for event_id in [each for each in member.waiting if each in self.bench.answers]:
-                body = self.bench.answers[event_id]["response"]
-                member.answers.append(Answer(member.waiting.pop(event_id), body))
+            for event_id in [each for each in member.waiting if each in self.bench.responses]:
+                body = self.bench.responses[event_id]["response"]
+                member.responses.append(Response(member.waiting.pop(event_id), body))
 
-    def _answer(self, member: Member) -> None:
-        if member.answers:
-            sent, body = member.answers.popleft()
+    def _respond(self, member: Member) -> None:
+        if member.responses:
+            sent, body = member.responses.popleft()
             response = msgspec.convert(body, RESPONSES[sent.api])
             member.coordinator.on_response(self.now, sent.id, response)
             self._events(member)
@@ -300,10 +301,10 @@ class GroupNetwork:
         """Offsets stored by the coordinator."""
         topic = {"name": TOPIC, "partitionIndexes": list(range(PARTITIONS))}
         body = {"groups": [{"groupId": GROUP, "topics": [topic]}]}
-        answer = self.bench.request("OFFSET_FETCH", 9, body)["groups"][0]
+        response = self.bench.request("OFFSET_FETCH", 9, body)["groups"][0]
         return {
             TopicPartition(TOPIC, each["partitionIndex"]): each["committedOffset"]
-            for topic in answer["topics"]
+            for topic in response["topics"]
             for each in topic["partitions"]
         }
 

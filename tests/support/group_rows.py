@@ -55,20 +55,20 @@ def read_by_kafka(rows: Iterable[Row]) -> list[Read]:
     """What Kafka's classes find in rows, in their order."""
     lines = [key.hex() + (f" {value.hex()}" if value is not None else "") for key, value in rows]
     class_path = ":".join(str(jar) for jar in jars.fetch(jars.kafka_jars(), default_home()))
-    told = subprocess.run(
+    output = subprocess.run(
         [java_executable(), "-XX:TieredStopAtLevel=1", "-cp", class_path, str(DRIVER)],
         input="\n".join(lines) + "\n",
         stdout=subprocess.PIPE,
         text=True,
         check=True,
     ).stdout
-    return [_read(*line.split("\t")) for line in told.splitlines()]
+    return [_read(*line.split("\t")) for line in output.splitlines()]
 
 
-def _read(again: str, kind: str, said: str) -> Read:
+def _read(again: str, kind: str, output: str) -> Read:
     key, _, value = again.partition(" ")
     row = bytes.fromhex(key), bytes.fromhex(value) if value else None
-    return Read(row, kind, json.loads(said))
+    return Read(row, kind, json.loads(output))
 
 
 def comparable(read: Read) -> tuple[bytes, int, dict[str, Any] | None]:
@@ -131,7 +131,7 @@ def kinds_of_same_rows(
     """
     ours = _rows_of(groups, rows)
 
-    def ask() -> list[Row]:
+    def send() -> list[Row]:
         client = client_of(f"{kafka.host}:{kafka.port}", None)
         real = [(row.key, row.value) for row in group_offsets.rows(client, {})]
         theirs = map(_without_drawn, _rows_of(groups, real))
@@ -140,7 +140,7 @@ def kinds_of_same_rows(
         assert not differing, f"{len(differing)} rows, ours first: {differing[0]}"
         return ours
 
-    recorded = recording.answer(["rows", groups], ask)
+    recorded = recording.response(["rows", groups], send)
     changed = [pair for pair in zip(ours, recorded, strict=True) if pair[0] != pair[1]]
     assert not changed, f"record again to have Kafka compare: {changed}"
     return {key[1] for key, _ in ours}

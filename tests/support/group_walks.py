@@ -19,11 +19,28 @@ COMMITS, FETCHES = (2, 5, 6, 7, 8, 9, 9, 10, 10), (1, 2, 5, 6, 7, 8, 9, 9, 10, 1
 TOO_LONG = "y" * 4097
 
 
-class Walk:
+class RandomWalk:
+    """Random choices of a walk.
+
+    Args:
+        seed: makes the walk repeatable.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._chance = Random(seed)
+
+    def _is(self, probability: float) -> bool:
+        return self._chance.random() < probability
+
+    def _one(self, *of: Any) -> Any:
+        return self._chance.choice(of)
+
+
+class Walk(RandomWalk):
     """Requests of one walk, whose groups' names begin with its own."""
 
     def __init__(self, seed: int, name: str) -> None:
-        self._chance = Random(seed)
+        super().__init__(seed)
         self.groups = [f"{name}-a", f"{name}-b"]
         self._nobody = f"{name}-nobody"
         self._epochs: dict[tuple[str, str], int] = {}
@@ -38,29 +55,23 @@ class Walk:
         (kind,) = self._chance.choices(kinds, (55, 15, 10, 10, 10))
         return kind(group)
 
-    def hear(self, step: Step, answer: Body) -> None:
-        """Learns from an answer."""
+    def observe(self, step: Step, response: Body) -> None:
+        """Learn from a response."""
         if step.api != "CONSUMER_GROUP_HEARTBEAT":
             return
         place = (step.body["groupId"], step.body["memberId"])
-        if answer["errorCode"]:
+        if response["errorCode"]:
             self._epochs.pop(place, None)
             return
-        self._epochs[place] = max(answer["memberEpoch"], 0)
+        self._epochs[place] = max(response["memberEpoch"], 0)
         if step.body["instanceId"]:
             self._instances[place] = step.body["instanceId"]
-        elif answer["memberEpoch"] < 0:
+        elif response["memberEpoch"] < 0:
             self._dynamic.discard(place)
         else:
             self._dynamic.add(place)
-        if answer["assignment"] is not None:
-            self._owned[place] = answer["assignment"]["topicPartitions"]
-
-    def _is(self, probability: float) -> bool:
-        return self._chance.random() < probability
-
-    def _one(self, *of: Any) -> Any:
-        return self._chance.choice(of)
+        if response["assignment"] is not None:
+            self._owned[place] = response["assignment"]["topicPartitions"]
 
     def _beat(self, group: str) -> Step:
         member, version = self._one(*MEMBERS), self._one(0, 1, 1, 1)
@@ -85,10 +96,10 @@ class Walk:
         return Step("CONSUMER_GROUP_HEARTBEAT", 1 if draws_id else version, body)
 
     def _going_on(self, place: tuple[str, str]) -> Body:
-        told: Body = {"topicPartitions": self._owned.get(place, [])}
+        fields: Body = {"topicPartitions": self._owned.get(place, [])}
         names = {"subscribedTopicNames": self._names()}
         nothing = {"topicPartitions": []}
-        cases = ({}, told, nothing, names, {"memberEpoch": -1}, {"memberEpoch": -2})
+        cases = ({}, fields, nothing, names, {"memberEpoch": -1}, {"memberEpoch": -2})
         (case,) = self._chance.choices(cases, (35, 30, 10, 10, 8, 7))
         return dict(case)
 
@@ -142,9 +153,9 @@ class Walk:
 
     def _offset(self, partition: int, version: int) -> Body:
         offset, metadata = self._chance.randrange(-2, 100), self._one("", "x", None)
-        said: Body = {"partitionIndex": partition, "committedOffset": offset}
-        said["committedMetadata"] = TOO_LONG if partition == 1 and self._is(0.2) else metadata
-        return said | ({"committedLeaderEpoch": self._one(-1, 0, 7)} if version >= 6 else {})
+        fields: Body = {"partitionIndex": partition, "committedOffset": offset}
+        fields["committedMetadata"] = TOO_LONG if partition == 1 and self._is(0.2) else metadata
+        return fields | ({"committedLeaderEpoch": self._one(-1, 0, 7)} if version >= 6 else {})
 
     def _fetch(self, group: str) -> Step:
         version, (member, epoch) = self._one(*FETCHES), self._who(group)
@@ -156,11 +167,11 @@ class Walk:
         if version < 8:
             body: Body = {"groupId": group, "topics": topics}
         else:
-            asked: Body = {"groupId": group, "topics": topics}
+            request: Body = {"groupId": group, "topics": topics}
             if version >= 9:
-                asked |= {"memberId": self._one(member, member, None), "memberEpoch": epoch}
-            others = [{**asked, "groupId": self._nobody}] if self._is(0.3) else []
-            body = {"groups": [asked, *others]}
+                request |= {"memberId": self._one(member, member, None), "memberEpoch": epoch}
+            others = [{**request, "groupId": self._nobody}] if self._is(0.3) else []
+            body = {"groups": [request, *others]}
         return Step("OFFSET_FETCH", version, body | _stable(version, self._is(0.2)))
 
     def _look(self, group: str) -> Step:

@@ -36,7 +36,7 @@ class GroupBench(Bench):
         rebalance: int = 60_000,
         kind: str = "consumer",
     ) -> str:
-        """Sends a join; gives back the request's id, by which `answer` finds what became of it."""
+        """Send a join; return the request's id, by which `response` finds its result."""
         body = {
             "groupId": GROUP,
             "sessionTimeoutMs": session,
@@ -50,7 +50,7 @@ class GroupBench(Bench):
 
     def new_member(self, **options: Any) -> tuple[str, str]:
         """Join a new member with the id that it receives; return the id and the request's."""
-        refused = self.answer(self.join(**options))
+        refused = self.response(self.join(**options))
         assert refused["errorCode"] == 79, refused
         member = str(refused["memberId"])
         return member, self.join(member, **options)
@@ -100,17 +100,17 @@ class GroupBench(Bench):
             "memberId": member,
             "topics": [{"name": TOPIC, "partitions": [partition]}],
         }
-        answer = self.request("OFFSET_COMMIT", version, body)
-        return int(answer["topics"][0]["partitions"][0]["errorCode"])
+        response = self.request("OFFSET_COMMIT", version, body)
+        return int(response["topics"][0]["partitions"][0]["errorCode"])
 
-    def answer(self, request_id: str) -> dict[str, Any]:
-        """The answer to a request that has been answered."""
-        found: dict[str, Any] = self.answers[request_id]["response"]
+    def response(self, request_id: str) -> dict[str, Any]:
+        """The response to a request that has been answered."""
+        found: dict[str, Any] = self.responses[request_id]["response"]
         return found
 
     def waits(self, request_id: str) -> bool:
         """Whether a request has not been answered yet."""
-        return request_id not in self.answers
+        return request_id not in self.responses
 
     def state(self) -> str:
         """The group's state, as DescribeGroups has it."""
@@ -123,7 +123,7 @@ class GroupBench(Bench):
         self.after(2 * self.settings.broker_settings.group_initial_rebalance_delay_ms)
         syncs = [self.sync(member, 1) for member in members[1:]]
         syncs.append(self.sync(members[0], 1, dict.fromkeys(members, "QQ==")))
-        assert all(self.answer(sync)["errorCode"] == 0 for sync in syncs)
+        assert all(self.response(sync)["errorCode"] == 0 for sync in syncs)
         assert self.state() == "Stable"
         return members
 

@@ -1,14 +1,14 @@
 """Histories: sequences of events that a cluster could see, good and bad ones mixed.
 
-A weighted state machine tells a history event by event. It hands each event to a model cell and
-listens to the answers (`tests/support/clients_told.py`), so that later requests are mostly right
-(members in their generation, producers in their epoch, sessions at theirs) and sometimes wrong. A
-history depends only on some bytes for each event and on the settings:
+A weighted state machine generates a history event by event. It hands each event to a model cell
+and reads the responses (`tests/support/generated_clients.py`). Later requests are therefore mostly
+right (members in their generation, producers in their epoch, sessions at theirs) and sometimes
+wrong. A history depends only on some bytes for each event and on the settings:
 
-    histories()   a strategy of documents for a cell of one broker stories()     a strategy of
-    documents with the settings of their cell: 1 to 3 brokers seeded(n)     the nth of the stories
-    that need no hypothesis heard(listen) listens during generation, which saves a second decision
-    of the events
+    histories()         a strategy of documents for a cell of one broker
+    stories()           a strategy of documents with the settings of their cell: 1 to 3 brokers
+    seeded(n)           the nth of the stories that need no hypothesis
+    observing(listen)   listens during generation, which saves a second decision of the events
 
 Hypothesis makes a history smaller by leaving out events, and simpler by making bytes 0: the first
 choice everywhere, which is a right one. Where all bytes of an event are 0, there is none.
@@ -26,15 +26,15 @@ from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core.outputs import Output, Position
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
 from brokertwin.state.replication.preferred_replica import RACK_AWARE
-from tests.support.clients_told import CLUSTER, START, Choice, Clients
-from tests.support.consumers_told import CONSUMER_OPENINGS, CONSUMER_REQUESTS
-from tests.support.controllers_told import CONTROLLER_REQUESTS
-from tests.support.requests_told import OPENINGS, REQUESTS, Tell, Telling
-from tests.support.sharers_told import SHARE_OPENINGS, SHARE_REQUESTS
-from tests.support.streams_told import STREAMS_OPENINGS, STREAMS_REQUESTS
-from tests.support.tokens_told import TOKEN_REQUESTS
+from tests.support.generated_clients import CLUSTER, START, Choice, Clients
+from tests.support.generated_consumers import CONSUMER_OPENINGS, CONSUMER_REQUESTS
+from tests.support.generated_controllers import CONTROLLER_REQUESTS
+from tests.support.generated_requests import OPENINGS, REQUESTS, Generate, RequestGenerator
+from tests.support.generated_share_groups import SHARE_OPENINGS, SHARE_REQUESTS
+from tests.support.generated_streams_groups import STREAMS_OPENINGS, STREAMS_REQUESTS
+from tests.support.generated_tokens import TOKEN_REQUESTS
 
-__all__ = ["CLUSTER", "START", "Story", "heard", "histories", "seeded", "stories", "tell"]
+__all__ = ["CLUSTER", "START", "Story", "generate", "histories", "observing", "seeded", "stories"]
 
 BYTES = 12
 """For one event, and for the opening: more choices than these bytes hold are the first one."""
@@ -43,7 +43,7 @@ PAUSES = [0, 1, 20, 300, 0, 1, 20, 50, 120, 0] * 20 + [7_000, 45_000, 660_000, 9
 """Time between two events in ms: mostly little, at times enough for something to expire."""
 
 _ALL_OPENINGS = [*OPENINGS, *CONSUMER_OPENINGS, *SHARE_OPENINGS, *STREAMS_OPENINGS]
-_ALL_REQUESTS: list[tuple[int, Tell]] = [
+_ALL_REQUESTS: list[tuple[int, Generate]] = [
     *REQUESTS,
     *CONSUMER_REQUESTS,
     *SHARE_REQUESTS,
@@ -68,7 +68,7 @@ ONE_BROKER = CellSettings(name=CLUSTER, cluster=CLUSTER, event_time="recorded")
 """A cell with Kafka's defaults."""
 
 
-def told_settings(choice: Choice, brokers: int | None = None) -> CellSettings:
+def generated_settings(choice: Choice, brokers: int | None = None) -> CellSettings:
     """Settings of a small cluster: few partitions of internal topics, now and then rare modes."""
     count = choice.below(3) + 1 if brokers is None else brokers
     has_authorizer = choice.one_in(4)
@@ -110,20 +110,20 @@ def told_settings(choice: Choice, brokers: int | None = None) -> CellSettings:
     )
 
 
-def tell(settings: CellSettings, opening: bytes, events: list[bytes]) -> list[bytes]:
+def generate(settings: CellSettings, opening: bytes, events: list[bytes]) -> list[bytes]:
     """Documents encoded by the bytes, in a cell of these settings."""
     clients = Clients(settings)
     choice = Choice(opening)
     for begin in choice.of(_ALL_OPENINGS):
-        begin(Telling(clients, choice))
+        begin(RequestGenerator(clients, choice))
     for event in filter(any, events):
         choice = Choice(event)
-        _request(choice)(Telling(clients, choice))
+        _request(choice)(RequestGenerator(clients, choice))
         clients.now += choice.of(PAUSES)
     return clients.documents
 
 
-def _request(choice: Choice) -> Tell:
+def _request(choice: Choice) -> Generate:
     number = choice.below(_TOTALS[-1])
     place = next(i for i, total in enumerate(_TOTALS) if number < total)
     return _ALL_REQUESTS[place][1]
@@ -137,20 +137,22 @@ def _events(min_size: int, max_size: int) -> st.SearchStrategy[list[bytes]]:
 def histories(max_size: int = 40) -> st.SearchStrategy[list[bytes]]:
     """Documents for a cell of broker 1 with any settings, without interventions."""
     opening = st.binary(min_size=BYTES, max_size=BYTES)
-    return st.builds(lambda a, b: tell(ONE_BROKER, a, b), opening, _events(1, max_size))
+    return st.builds(lambda a, b: generate(ONE_BROKER, a, b), opening, _events(1, max_size))
 
 
 def stories(min_size: int = 50, max_size: int = 200) -> st.SearchStrategy[Story]:
     """Histories with the settings of their cell, long ones: hypothesis likes short lists."""
-    settings = st.binary(min_size=BYTES, max_size=BYTES).map(lambda b: told_settings(Choice(b)))
+    settings = st.binary(min_size=BYTES, max_size=BYTES).map(
+        lambda b: generated_settings(Choice(b))
+    )
     opening = st.binary(min_size=BYTES, max_size=BYTES)
     return st.builds(
-        lambda s, a, b: Story(s, tell(s, a, b)), settings, opening, _events(min_size, max_size)
+        lambda s, a, b: Story(s, generate(s, a, b)), settings, opening, _events(min_size, max_size)
     )
 
 
 @contextmanager
-def heard(listen: Callable[[Cell, bytes, list[Output]], None]) -> Iterator[None]:
+def observing(listen: Callable[[Cell, bytes, list[Output]], None]) -> Iterator[None]:
     """Within this context `listen` is called with each decided event: cell, event, rows.
 
     This includes the model cell that generates a history.
@@ -170,6 +172,6 @@ def heard(listen: Callable[[Cell, bytes, list[Output]], None]) -> Iterator[None]
 def seeded(seed: int, size: int = 100) -> Story:
     """A story of `size` events behind its opening; the same for each seed, for ever."""
     source = random.Random(seed)
-    settings = told_settings(Choice(source.randbytes(BYTES)))
+    settings = generated_settings(Choice(source.randbytes(BYTES)))
     events = [source.randbytes(BYTES) for _ in range(size)]
-    return Story(settings, tell(settings, source.randbytes(BYTES), events))
+    return Story(settings, generate(settings, source.randbytes(BYTES), events))

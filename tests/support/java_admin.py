@@ -51,7 +51,7 @@ class AdminProcess:
         assert line, "Java has ended"
         return json.loads(line)
 
-    def ask(self, side: int, number: int) -> Any:
+    def send(self, side: int, number: int) -> Any:
         """Return the result of a call of the table at one of the brokers."""
         with self._turn:
             assert self._java.stdin is not None
@@ -67,4 +67,4 @@ class JavaAdmin:
         self._process, self._side = process, side
 
     def __getattr__(self, method: str) -> Callable[[int], Any]:
-        return lambda number: self._process.ask(self._side, number)
+        return lambda number: self._process.send(self._side, number)

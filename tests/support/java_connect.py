@@ -17,7 +17,7 @@ from tests.support.patience import PATIENCE_S
 from tests.support.typed_commands import free_port
 
 MAIN = "org.apache.kafka.connect.cli.ConnectDistributed"
-ANSWER_S = 120
+RESPONSE_S = 120
 """Timeout of a worker for a response over HTTP; Kafka's own limit is 90 s."""
 
 
@@ -33,10 +33,10 @@ class JavaWorker:
         self.port = free_port()
         listeners = {"listeners": f"http://localhost:{self.port}"}
         file = properties(directory / f"java-{self.port}.properties", {**settings, **listeners})
-        self._said = file.with_suffix(".txt")
-        with self._said.open("w") as said:
+        self._output_path = file.with_suffix(".txt")
+        with self._output_path.open("w") as given:
             self._java = subprocess.Popen(
-                [*connect_command(), MAIN, str(file)], stdout=said, stderr=subprocess.STDOUT
+                [*connect_command(), MAIN, str(file)], stdout=given, stderr=subprocess.STDOUT
             )
 
     def __enter__(self) -> Self:
@@ -47,27 +47,27 @@ class JavaWorker:
 
     def is_up(self) -> bool:
         """Whether it is in its group: before that it answers nothing."""
-        return self.asked("/connectors") is not None
+        return self.requested("/connectors") is not None
 
     def put(self, path: str, document: object) -> None:
         """A PUT. Raises HTTPError, URLError, ConnectionError."""
         body = json.dumps(document).encode()
         headers = {"Content-Type": "application/json"}
         wanted = Request(self._url(path), data=body, headers=headers, method="PUT")
-        with urlopen(wanted, timeout=ANSWER_S):
+        with urlopen(wanted, timeout=RESPONSE_S):
             pass
 
-    def asked(self, path: str) -> Any:
+    def requested(self, path: str) -> Any:
         """Return the result of a GET; None if it does not exist yet."""
         try:
-            with urlopen(self._url(path), timeout=ANSWER_S) as answer:
-                return json.load(answer)
+            with urlopen(self._url(path), timeout=RESPONSE_S) as response:
+                return json.load(response)
         except (HTTPError, URLError, ConnectionError):
             return None
 
     def tasks(self, connector: str) -> list[tuple[str, int]]:
         """The tasks of a connector by number: the state, and the port of the worker."""
-        found = self.asked(f"/connectors/{connector}/status") or {"tasks": []}
+        found = self.requested(f"/connectors/{connector}/status") or {"tasks": []}
         tasks = sorted(found["tasks"], key=lambda each: int(each["id"]))
         return [(each["state"], int(each["worker_id"].rpartition(":")[2])) for each in tasks]
 
@@ -87,7 +87,7 @@ class JavaWorker:
         except subprocess.TimeoutExpired:
             self._java.send_signal(signal.SIGQUIT)  # it tells where its threads are
             time.sleep(5)
-            sys.stdout.write(self._said.read_text(encoding="utf-8"))
+            sys.stdout.write(self._output_path.read_text(encoding="utf-8"))
             raise
 
     def _url(self, path: str) -> str:

@@ -18,15 +18,15 @@ class JwksServer:
     Attributes:
         url: where.
         trusted: a PEM file with the authority of its certificate.
-        body: the answer; None for a failure.
-        asked: the number of requests.
+        body: the response; None for a failure.
+        requested: the number of requests.
     """
 
     def __init__(self, url: str, trusted: Path, keys: list[dict[str, Any]]) -> None:
         self.url = url
         self.trusted = trusted
         self.body: bytes | None = None
-        self.asked = 0
+        self.requested = 0
         self.serve(keys)
 
     def serve(self, keys: list[dict[str, Any]]) -> None:
@@ -49,7 +49,7 @@ def serving(directory: Path, keys: list[dict[str, Any]]) -> Iterator[JwksServer]
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            served.asked += 1
+            served.requested += 1
             body = served.body
             self.send_response(200 if body is not None else 500)
             self.send_header("Content-Length", str(len(body or b"")))

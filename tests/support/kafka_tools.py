@@ -93,8 +93,8 @@ class ToolProcess:
 
     def run(self, main_class: str, *words: str, text: str = "") -> Printed:
         """Run a tool by its class."""
-        asked = {"tool": main_class, "words": words, "text": text}
-        document = json.dumps({**asked, "timeoutMs": STEP_TIMEOUT_S * 1000})
+        request = {"tool": main_class, "words": words, "text": text}
+        document = json.dumps({**request, "timeoutMs": STEP_TIMEOUT_S * 1000})
         assert self._java.stdin is not None
         assert self._java.stdout is not None
         self._java.stdin.write(document + "\n")

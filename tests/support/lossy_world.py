@@ -138,11 +138,11 @@ class LossyWorld:
             if isinstance(event, RecordAcked):
                 self.acked.add((event.topic_partition, event.offset))
         for member in self.members:
-            for told in member.events():
-                self.injected["losses"] += isinstance(told, PartitionsLost)
-                self.injected["commits that failed"] += isinstance(told, CommitFailed)
-                if isinstance(told, ConsumerFailed):
-                    self.violations.append(f"a member ended with {told.error}")
+            for reported in member.events():
+                self.injected["losses"] += isinstance(reported, PartitionsLost)
+                self.injected["commits that failed"] += isinstance(reported, CommitFailed)
+                if isinstance(reported, ConsumerFailed):
+                    self.violations.append(f"a member ended with {reported.error}")
         self._check()
 
     def _check(self) -> None:
@@ -170,8 +170,10 @@ class LossyWorld:
         else:
             api, version, body = "DESCRIBE_GROUPS", 5, {"groups": [GROUP]}
         bench = self.world.bench
-        asked = [bench.request(api, version, body, broker=b) for b in bench.settings.brokers]
-        found = [each for answer in asked for each in answer["groups"] if not each["errorCode"]]
+        responses = [bench.request(api, version, body, broker=b) for b in bench.settings.brokers]
+        found = [
+            each for response in responses for each in response["groups"] if not each["errorCode"]
+        ]
         return {member["memberId"] for group in found for member in group["members"]}
 
     def settle(self) -> int:
@@ -193,9 +195,9 @@ class LossyWorld:
     def _is_at_rest(self) -> bool:
         owned = [at for member in self.members for at in member.subscription.assigned]
         read = {(at, offset) for each in self.everybody for at, offset, _ in self.world.read[each]}
-        is_told = self.producer.producer.is_idle
+        is_reported = self.producer.producer.is_idle
         return (
             sorted(owned) == sorted(set(owned))
             and len(owned) == PARTITIONS
-            and (is_told and self.acked <= read)
+            and (is_reported and self.acked <= read)
         )

@@ -1,4 +1,4 @@
-"""A cell on the bench: requests in, answers out, without Spark and without Kafka.
+"""A cell on the bench: requests in, responses out, without Spark and without Kafka.
 
 bench = Bench(num_partitions=3)
 bench.topic("orders")
@@ -61,7 +61,7 @@ class Bench:
         rows: every row that it has put out, in order; `last` holds those of the last event.
         now: the time of the next event, in ms since 1970; it moves only when told to.
         is_checked: whether the invariants are; not where a rule is broken on purpose.
-        answers: the documents of `responses` by request id, decoded.
+        responses: the documents of `responses` by request id, decoded.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Bench:
         self.rows: list[Output] = []
         self.last: list[Output] = []
         self.now = START
-        self.answers: dict[str, dict[str, Any]] = {}
+        self.responses: dict[str, dict[str, Any]] = {}
         self.is_checked = True
         self._count = 0
         self._handled = 0
@@ -91,7 +91,7 @@ class Bench:
     def request(
         self, api: str | int, version: int, body: dict[str, Any] | None = None, **event: Any
     ) -> Any:
-        """The answer to a request, or None while it waits (and for acks 0).
+        """The response to a request, or None while it waits (and for acks 0).
 
         `event` overrides fields of the event, by Kafka's names. Raises RefusedError where it
         becomes a dead letter.
@@ -99,7 +99,7 @@ class Bench:
         event_id = self.send(api, version, body, **event)
         if self.dead_letters(self.last):
             raise RefusedError(self.dead_letters(self.last))
-        return self.answers.get(event_id, {}).get("response")
+        return self.responses.get(event_id, {}).get("response")
 
     def send(
         self, api: str | int, version: int, body: dict[str, Any] | None = None, **event: Any
@@ -144,8 +144,8 @@ class Bench:
         `name` is the transactional id.
         """
         body = produce_body(topic, *headers, partition=partition, acks=acks, transactionalId=name)
-        answer = self.request("PRODUCE", version, body, **event)
-        return dict(answer["responses"][0]["partitionResponses"][0])
+        response = self.request("PRODUCE", version, body, **event)
+        return dict(response["responses"][0]["partitionResponses"][0])
 
     def tick(self, milliseconds: int = 0) -> list[Output]:
         """Lets time pass; the rows that this gives."""
@@ -171,7 +171,7 @@ class Bench:
             check.hold(self.cell)
         for row in self.last:
             if row.topic == outputs.RESPONSES and row.value is not None:
-                self.answers[row.id] = msgspec.json.decode(row.value)
+                self.responses[row.id] = msgspec.json.decode(row.value)
         return self.last
 
     def topic(self, name: str, partitions: int = 1, **configs: str) -> str:
@@ -183,8 +183,8 @@ class Bench:
             "replicationFactor": 1,
             "configs": given,
         }
-        answer = self.request("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30000})
-        created = answer["topics"][0]
+        response = self.request("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30000})
+        created = response["topics"][0]
         assert created["errorCode"] == 0, created
         return str(created["topicId"])
 

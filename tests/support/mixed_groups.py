@@ -40,9 +40,9 @@ class Classic:
         owned: its partitions by topic name.
     """
 
-    def __init__(self, bench: ConsumerBench, *topics: str, **said: Any) -> None:
+    def __init__(self, bench: ConsumerBench, *topics: str, **given: Any) -> None:
         self._bench = bench
-        self._said = said
+        self._fields = given
         self.topics = list(topics or ("foo",))
         self.member = ""
         self.generation = -1
@@ -59,17 +59,17 @@ class Classic:
             "groupInstanceId": None,
             "protocolType": "consumer",
             "protocols": [{"name": "range", "metadata": metadata}],
-            **self._said,
+            **self._fields,
             **changes,
         }
 
     def join(self, **changes: Any) -> int:
         """Sends a join that is answered at once; its error."""
-        answer = self._bench.request("JOIN_GROUP", 9, self.join_body(**changes))
-        self.member = answer["memberId"] or self.member
-        if answer["errorCode"] == 0:
-            self.generation = answer["generationId"]
-        return int(answer["errorCode"])
+        response = self._bench.request("JOIN_GROUP", 9, self.join_body(**changes))
+        self.member = response["memberId"] or self.member
+        if response["errorCode"] == 0:
+            self.generation = response["generationId"]
+        return int(response["errorCode"])
 
     def sync(self, **changes: Any) -> int:
         """Sends a sync that is answered at once; its error."""
@@ -77,17 +77,17 @@ class Classic:
             "groupId": GROUP,
             "generationId": self.generation,
             "memberId": self.member,
-            "groupInstanceId": self._said.get("groupInstanceId"),
+            "groupInstanceId": self._fields.get("groupInstanceId"),
             "protocolType": "consumer",
             "protocolName": "range",
             "assignments": [],
             **changes,
         }
-        answer = self._bench.request("SYNC_GROUP", 5, body)
-        if answer["errorCode"] == 0:
-            told = base64.b64decode(answer["assignment"])
-            self.owned = consumer_protocol.assignment_of(told).partitions
-        return int(answer["errorCode"])
+        response = self._bench.request("SYNC_GROUP", 5, body)
+        if response["errorCode"] == 0:
+            reported = base64.b64decode(response["assignment"])
+            self.owned = consumer_protocol.assignment_of(reported).partitions
+        return int(response["errorCode"])
 
     def heartbeat(self) -> int:
         """The error of a heartbeat."""
@@ -95,7 +95,7 @@ class Classic:
             "groupId": GROUP,
             "generationId": self.generation,
             "memberId": self.member,
-            "groupInstanceId": self._said.get("groupInstanceId"),
+            "groupInstanceId": self._fields.get("groupInstanceId"),
         }
         return int(self._bench.request("HEARTBEAT", 4, body)["errorCode"])
 
@@ -120,13 +120,13 @@ def classic_group(bench: ConsumerBench, *members: Classic) -> None:
         each.join()
     waiting = [_send(bench, "JOIN_GROUP", 9, each.join_body()) for each in members]
     bench.tick(2 * bench.settings.broker_settings.group_initial_rebalance_delay_ms)
-    told = [bench.answers[each]["response"] for each in waiting]
-    assert [each["errorCode"] for each in told] == [0] * len(members), told
-    leader = next(m for m, each in zip(members, told, strict=True) if each["members"])
+    reported = [bench.responses[each]["response"] for each in waiting]
+    assert [each["errorCode"] for each in reported] == [0] * len(members), reported
+    leader = next(m for m, each in zip(members, reported, strict=True) if each["members"])
     leader.owned = {topic: list(range({"foo": 6, "bar": 3}[topic])) for topic in leader.topics}
     given = [{"memberId": leader.member, "assignment": assignment(leader.owned)}]
-    for each, answer in zip(members, told, strict=True):
-        each.generation = answer["generationId"]
+    for each, response in zip(members, reported, strict=True):
+        each.generation = response["generationId"]
     followers = [each for each in members if each is not leader]
     for each in (*followers, leader):
         body = {
@@ -134,7 +134,7 @@ def classic_group(bench: ConsumerBench, *members: Classic) -> None:
             "generationId": each.generation,
             "memberId": each.member,
             "protocolType": "consumer",
-            "protocolName": told[0]["protocolName"],
+            "protocolName": reported[0]["protocolName"],
             "assignments": given if each is leader else [],
         }
         _send(bench, "SYNC_GROUP", 5, body)

@@ -56,7 +56,7 @@ class Step(StrEnum):
     SEND = "the application sends a record"
     WAIT = "time passes"
     REQUEST = "a request arrives"
-    ANSWER = "an answer arrives"
+    RESPONSE = "an answer arrives"
     CUT = "a connection is closed"
     LATE = "a request from a closed connection is handled"
     REPEAT = "a request arrives twice"
@@ -83,24 +83,24 @@ class Sent(NamedTuple):
     time: int
 
 
-class Answer(NamedTuple):
-    """An answer on its way."""
+class Response(NamedTuple):
+    """A response on its way."""
 
     outgoing: SenderRequest
     body: dict[str, Any]
     time: int
 
 
-Message = TypeVar("Message", Sent, Answer)
+Message = TypeVar("Message", Sent, Response)
 
 
 class Wire:
-    """One connection: requests one way, answers the other."""
+    """One connection: requests one way, responses the other."""
 
     def __init__(self, node: int) -> None:
         self.node = node
         self.requests: deque[Sent] = deque()
-        self.answers: deque[Answer] = deque()
+        self.responses: deque[Response] = deque()
 
 
 class Network:
@@ -123,7 +123,7 @@ class Network:
         self.sent: dict[int, TopicPartition] = {}
         self.acked: dict[int, int] = {}
         self.failed: dict[int, RecordFailed] = {}
-        self.told_twice: list[int] = []
+        self.reported_twice: list[int] = []
         self._sent_at: dict[int, int] = {}
         self._topic_id = topic_id
         self._wires = {node: Wire(node) for node in BROKERS}
@@ -149,7 +149,7 @@ class Network:
             Step.SEND: self.send,
             Step.WAIT: lambda number: self.wait(PAUSES[number % len(PAUSES)]),
             Step.REQUEST: self._request,
-            Step.ANSWER: self._answer,
+            Step.RESPONSE: self._respond,
             Step.CUT: self._cut,
             Step.LATE: self._late,
             Step.REPEAT: self._repeat,
@@ -168,17 +168,17 @@ class Network:
             self._late(0)
         last = [self.send(partition) for partition in range(PARTITIONS)]
         self._run_dry()
-        self.told_twice += [record for record in last if record not in self.acked]
+        self.reported_twice += [record for record in last if record not in self.acked]
 
     def _run_dry(self) -> None:
         for _ in range(ROUNDS_MAX):
             self._poll()
-            busy = [wire for wire in self._wires.values() if wire.requests or wire.answers]
+            busy = [wire for wire in self._wires.values() if wire.requests or wire.responses]
             for wire in busy:
                 if wire.requests:
                     self._handle(wire, wire.requests.popleft())
-                if wire.answers:
-                    self._deliver(wire.answers.popleft())
+                if wire.responses:
+                    self._deliver(wire.responses.popleft())
             if busy:
                 continue
             if self._is_done():
@@ -208,9 +208,9 @@ class Network:
         if wire := self._wire(number, "requests"):
             self._handle(wire, self._next(wire.requests, number))
 
-    def _answer(self, number: int) -> None:
-        if wire := self._wire(number, "answers"):
-            self._deliver(self._next(wire.answers, number))
+    def _respond(self, number: int) -> None:
+        if wire := self._wire(number, "responses"):
+            self._deliver(self._next(wire.responses, number))
 
     def _next(self, messages: deque[Message], number: int) -> Message:
         """The message that comes next: the oldest, or without order any of them."""
@@ -222,7 +222,7 @@ class Network:
         return message
 
     def _repeat(self, number: int) -> None:
-        """The broker gets it twice in a row, and the client two answers."""
+        """The broker gets it twice in a row, and the client two responses."""
         if wire := self._wire(number, "requests"):
             request = self._next(wire.requests, number)
             self._handle(wire, request)
@@ -239,9 +239,9 @@ class Network:
         request = wire.requests.popleft()
         error = REFUSALS[number // len(BROKERS) % len(REFUSALS)]
         batches = request.outgoing.batches
-        answers = [{"index": b.topic_partition.partition, "errorCode": error} for b in batches]
-        body = {"responses": [{"name": TOPIC, "partitionResponses": answers}]}
-        wire.answers.append(Answer(request.outgoing, body, self.now))
+        responses = [{"index": b.topic_partition.partition, "errorCode": error} for b in batches]
+        body = {"responses": [{"name": TOPIC, "partitionResponses": responses}]}
+        wire.responses.append(Response(request.outgoing, body, self.now))
         self.injected["refusals"] += 1
 
     def _cut(self, number: int) -> None:
@@ -256,7 +256,7 @@ class Network:
 
     def _close(self, node: int) -> None:
         wire = self._wires[node]
-        self.injected["lost answers"] += len(wire.answers)
+        self.injected["lost answers"] += len(wire.responses)
         if wire.requests:
             self._closed.append(wire)
         self._wires[node] = Wire(node)
@@ -283,10 +283,10 @@ class Network:
         for event in self.producer.events():
             match event:
                 case RecordAcked(record, _, offset):
-                    self._told(record)
+                    self._reported(record)
                     self.acked[record] = offset
                 case RecordFailed(record):
-                    self._told(record)
+                    self._reported(record)
                     self.failed[record] = event
                     age = self.now - self._sent_at[record]
                     self.injected["expiries"] += age >= self.producer.config.delivery_ms
@@ -295,9 +295,9 @@ class Network:
                 case MetadataWanted():
                     self._learn()
 
-    def _told(self, record: int) -> None:
+    def _reported(self, record: int) -> None:
         if record in self.acked or record in self.failed:
-            self.told_twice.append(record)
+            self.reported_twice.append(record)
 
     def _on_its_way(self, outgoing: SenderRequest) -> Sent:
         """The request as bytes would hold it; a batch's locator names its records."""
@@ -309,7 +309,7 @@ class Network:
         return Sent(outgoing, body, self.now)
 
     def _handle(self, wire: Wire, request: Sent) -> None:
-        """The broker handles a request; its answer sets out."""
+        """The broker handles a request; its response sets out."""
         number = request.outgoing.request_id
         self.injected["reorderings"] += number < self._newest.get(wire.node, 0)
         self._newest[wire.node] = max(number, self._newest.get(wire.node, 0))
@@ -320,38 +320,38 @@ class Network:
                 key = (partition["index"], batch["locator"])
                 self._handled[key] += 1
                 self.injected["repeats"] += self._handled[key] > 1
-        answer = self._asked(wire, request)
-        if Error.MESSAGE_TOO_LARGE in _errors(answer):
+        response = self._response_of(wire, request)
+        if Error.MESSAGE_TOO_LARGE in _errors(response):
             self.injected["refusals"] += 1
-        wire.answers.append(Answer(request.outgoing, answer, self.now))
+        wire.responses.append(Response(request.outgoing, response, self.now))
 
     def _api_of(self, outgoing: SenderRequest) -> tuple[str, int]:
         """The API and the version that a request goes in."""
         is_produce = isinstance(outgoing.body, ProduceRequest)
         return (PRODUCE, PRODUCE_VERSION) if is_produce else (INIT, INIT_VERSION)
 
-    def _asked(self, wire: Wire, request: Sent) -> dict[str, Any]:
+    def _response_of(self, wire: Wire, request: Sent) -> dict[str, Any]:
         """Return the broker's response."""
         api, version = self._api_of(request.outgoing)
-        answer: dict[str, Any] = self.bench.request(api, version, request.body, broker=wire.node)
-        return answer
+        response: dict[str, Any] = self.bench.request(api, version, request.body, broker=wire.node)
+        return response
 
-    def _deliver(self, answer: Answer) -> None:
-        self.injected["delays"] += self.now - answer.time >= DELAY_MS
-        self._take(answer)
+    def _deliver(self, response: Response) -> None:
+        self.injected["delays"] += self.now - response.time >= DELAY_MS
+        self._take(response)
 
-    def _take(self, answer: Answer) -> None:
-        kind = ProduceResponse if "responses" in answer.body else InitProducerIdResponse
-        response = msgspec.convert(answer.body, kind)
-        self.producer.on_response(self.now, answer.outgoing.request_id, response)
+    def _take(self, reply: Response) -> None:
+        kind = ProduceResponse if "responses" in reply.body else InitProducerIdResponse
+        response = msgspec.convert(reply.body, kind)
+        self.producer.on_response(self.now, reply.outgoing.request_id, response)
 
     def _learn(self) -> None:
-        answer = self.bench.request("METADATA", 12, {"topics": [{"name": TOPIC}]})
+        response = self.bench.request("METADATA", 12, {"topics": [{"name": TOPIC}]})
         partitions = {}
-        for known in answer["topics"][0]["partitions"]:
+        for known in response["topics"][0]["partitions"]:
             where = TopicPartition(TOPIC, known["partitionIndex"])
             partitions[where] = PartitionInfo(where, known["leaderId"], known["leaderEpoch"])
-        nodes = {b["nodeId"]: Node(b["nodeId"], b["host"], b["port"]) for b in answer["brokers"]}
+        nodes = {b["nodeId"]: Node(b["nodeId"], b["host"], b["port"]) for b in response["brokers"]}
         self.producer.update_metadata(
             MetadataSnapshot(nodes=nodes, partitions=partitions, topic_ids={TOPIC: self._topic_id})
         )
@@ -375,7 +375,7 @@ class Network:
 
     def violations(self) -> list[str]:
         """Return violations of exactly-once, in-order delivery by one producer."""
-        found = [f"record {record} was told twice or never came" for record in self.told_twice]
+        found = [f"record {record} was told twice or never came" for record in self.reported_twice]
         ended = self.acked.keys() | self.failed.keys()
         found += [f"record {record} never ended" for record in self.sent.keys() - ended]
         for partition in range(PARTITIONS):
@@ -415,8 +415,8 @@ class Network:
         return found
 
 
-def _errors(answer: dict[str, Any]) -> set[int]:
-    topics = answer.get("responses", [])
+def _errors(response: dict[str, Any]) -> set[int]:
+    topics = response.get("responses", [])
     return {partition["errorCode"] for topic in topics for partition in topic["partitionResponses"]}
 
 

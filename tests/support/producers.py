@@ -1,9 +1,9 @@
-"""A producer whose answers are given by hand.
+"""A producer whose responses are given by hand.
 
 bench = ProducerBench()
 bench.ready()
 bench.send(); bench.send()
-bench.answer(0, Error.LEADER_NOT_AVAILABLE)
+bench.respond(0, Error.LEADER_NOT_AVAILABLE)
 """
 
 from typing import Any, NamedTuple
@@ -58,7 +58,7 @@ class ProducerBench:
 
     Attributes:
         requests: every request sent, in order.
-        wire: every batch sent, in order, as it was sent; `answer` names them by their place.
+        wire: every batch sent, in order, as it was sent; `respond` names them by their place.
         events: everything that the producer has told.
     """
 
@@ -84,9 +84,9 @@ class ProducerBench:
     def ready(self, epoch: int = 0) -> None:
         """The producer gets its id."""
         self.poll()
-        self.init_answer(InitProducerIdResponse(producer_id=PRODUCER_ID, producer_epoch=epoch))
+        self.init_response(InitProducerIdResponse(producer_id=PRODUCER_ID, producer_epoch=epoch))
 
-    def init_answer(self, response: InitProducerIdResponse | Error) -> None:
+    def init_response(self, response: InitProducerIdResponse | Error) -> None:
         """Answers the last InitProducerId, and polls."""
         if isinstance(response, Error):
             response = InitProducerIdResponse(error_code=response)
@@ -115,7 +115,7 @@ class ProducerBench:
         self.events += self.producer.events()
         return self.wire[before:]
 
-    def answer(
+    def respond(
         self,
         place: int,
         error: Error = Error.NONE,
@@ -125,14 +125,14 @@ class ProducerBench:
     ) -> None:
         """Answers the request of the batch at `place` of `wire`, which has that batch alone."""
         outgoing, batch = self._batches[place]
-        answered = PartitionProduceResponse(
+        responded = PartitionProduceResponse(
             index=batch.topic_partition.partition,
             error_code=error,
             base_offset=base_offset,
             log_start_offset=log_start_offset,
         )
         topic = TopicProduceResponse(
-            name=batch.topic_partition.topic, partition_responses=[answered]
+            name=batch.topic_partition.topic, partition_responses=[responded]
         )
         self.producer.on_response(self.now, outgoing.request_id, ProduceResponse(responses=[topic]))
         if polls:

@@ -30,8 +30,8 @@ SETTINGS = BrokerSettings(auto_create_topics_enable=False)
 _KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 
 
-class Asked(NamedTuple):
-    """A request: its name, when it arrives and how long its answer takes, in ms."""
+class TimedRequest(NamedTuple):
+    """A request: its name, when it arrives and how long its response takes, in ms."""
 
     name: str
     api: str
@@ -42,22 +42,24 @@ class Asked(NamedTuple):
     connection: str = "c1"
 
 
-def create(at: int = 0, takes: int = 1, connection: str = "admin") -> Asked:
+def create(at: int = 0, takes: int = 1, connection: str = "admin") -> TimedRequest:
     topic = {"name": TOPIC, "numPartitions": 2, "replicationFactor": 1}
     body = {"topics": [topic], "timeoutMs": 30000}
-    return Asked("create", "CREATE_TOPICS", 7, body, at, takes, connection)
+    return TimedRequest("create", "CREATE_TOPICS", 7, body, at, takes, connection)
 
 
 def produce(
     name: str, at: int, takes: int, connection: str, acks: int = 1, topic: str = TOPIC
-) -> Asked:
+) -> TimedRequest:
     times = {"baseTimestamp": START, "maxTimestamp": START}
     batch = header(**times, magic=2, crc=sum(name.encode()))
     body = produce_body(topic, batch, acks=acks, timeoutMs=1000)
-    return Asked(name, "PRODUCE", 10, body, at, takes, connection)
+    return TimedRequest(name, "PRODUCE", 10, body, at, takes, connection)
 
 
-def fetch(name: str, at: int, takes: int, connection: str, max_wait: int, offset: int = 0) -> Asked:
+def fetch(
+    name: str, at: int, takes: int, connection: str, max_wait: int, offset: int = 0
+) -> TimedRequest:
     partition = {"partition": 0, "fetchOffset": offset, "partitionMaxBytes": 1_000_000}
     body = {
         "maxWaitMs": max_wait,
@@ -66,51 +68,57 @@ def fetch(name: str, at: int, takes: int, connection: str, max_wait: int, offset
         "sessionEpoch": -1,
         "topics": [{"topic": TOPIC, "partitions": [partition]}],
     }
-    return Asked(name, "FETCH", 11, body, at, takes, connection)
+    return TimedRequest(name, "FETCH", 11, body, at, takes, connection)
 
 
-def metadata(name: str, at: int, takes: int = 1, connection: str = "admin") -> Asked:
+def metadata(name: str, at: int, takes: int = 1, connection: str = "admin") -> TimedRequest:
     body = {"topics": [{"name": TOPIC}], "allowAutoTopicCreation": False}
-    return Asked(name, "METADATA", 9, body, at, takes, connection)
+    return TimedRequest(name, "METADATA", 9, body, at, takes, connection)
 
 
-def list_offsets(name: str, at: int, takes: int, connection: str) -> Asked:
+def list_offsets(name: str, at: int, takes: int, connection: str) -> TimedRequest:
     partition = {"partitionIndex": 0, "timestamp": -1}
     body = {"replicaId": -1, "topics": [{"name": TOPIC, "partitions": [partition]}]}
-    return Asked(name, "LIST_OFFSETS", 5, body, at, takes, connection)
+    return TimedRequest(name, "LIST_OFFSETS", 5, body, at, takes, connection)
 
 
 def recorded(
-    asked: Sequence[Asked], handled: Sequence[tuple[str, int]], brokers: Sequence[int] = (1,)
+    requests: Sequence[TimedRequest],
+    handled: Sequence[tuple[str, int]],
+    brokers: Sequence[int] = (1,),
 ) -> Recording:
     """The recording of requests that a broker handled in the order and at the times of `handled`.
 
-    A request that is not handled has the answer null, as a lost one. Topics are created at the last
-    of the brokers, all other requests go to broker 1.
+    A request that is not handled has the response null, like a lost one. Topics are created at the
+    last of the brokers; all other requests go to broker 1.
     """
     last_broker = brokers[-1]
-    questions = merge([_exchange(one, None, last_broker) for one in asked])
-    events = Events(questions, choices_of(questions), CLUSTER)
+    queries = merge([_exchange(one, None, last_broker) for one in requests])
+    events = Events(queries, choices_of(queries), CLUSTER)
     steps = [events.request(name, START + time) for name, time in handled]
-    last = max(one.at + one.takes for one in asked)
+    last = max(one.at + one.takes for one in requests)
     settings = local.cell_settings(CLUSTER, list(brokers), SETTINGS)
-    answers = local.run([*steps, events.tick(START + last)], settings)
-    responses = {name: answer.response for name, answer in answers.items() if answer.error is None}
-    exchanges = [_exchange(one, responses.get(one.name), last_broker) for one in asked]
+    replies = local.run([*steps, events.tick(START + last)], settings)
+    responses = {
+        name: response.response for name, response in replies.items() if response.error is None
+    }
+    exchanges = [_exchange(one, responses.get(one.name), last_broker) for one in requests]
     return Recording(merge(exchanges), [])
 
 
-def _exchange(asked: Asked, response: Any, last_broker: int) -> Exchange:
+def _exchange(requests: TimedRequest, response: Any, last_broker: int) -> Exchange:
     return Exchange(
-        id=asked.name,
-        time=START + asked.at,
-        end=START + asked.at + asked.takes,
-        broker=last_broker if asked.api == "CREATE_TOPICS" else 1,
-        header=RequestHeader(_KEYS[asked.api], asked.version, request_api_key_name=asked.api),
-        request=msgspec.Raw(msgspec.json.encode(asked.body)),
+        id=requests.name,
+        time=START + requests.at,
+        end=START + requests.at + requests.takes,
+        broker=last_broker if requests.api == "CREATE_TOPICS" else 1,
+        header=RequestHeader(
+            _KEYS[requests.api], requests.version, request_api_key_name=requests.api
+        ),
+        request=msgspec.Raw(msgspec.json.encode(requests.body)),
         response=response,
         is_recorded=True,
-        connection=asked.connection,
+        connection=requests.connection,
         principal="User:ANONYMOUS",
     )
 
@@ -120,8 +128,8 @@ def replayed(
 ) -> tuple[ReplayPlan, dict[str, ComparisonOutcome]]:
     """The plan that the search finds, and the outcome of each exchange when it is run."""
     planned = plan(recording, CLUSTER, SETTINGS, True, limits)
-    answers = local.run(planned.documents, planned.settings)
-    compared = compare_all(recording.exchanges, planned.schedule, answers, frozenset())
+    responses = local.run(planned.documents, planned.settings)
+    compared = compare_all(recording.exchanges, planned.schedule, responses, frozenset())
     return planned, {one.exchange.id: one.outcome for one in compared}
 
 

@@ -48,7 +48,7 @@ class Both:
         return int(voters.rpartition(":")[2])
 
     def real(self, api: str, version: int, body: Body, is_controller: bool = False) -> Body:
-        def ask() -> Body:
+        def send() -> Body:
             port = self._controller_port() if is_controller else self._address.port
             conn = wire.Conn(self._address.host, port)
             try:
@@ -56,18 +56,18 @@ class Both:
             finally:
                 conn.close()
 
-        return self._recording.answer([api, version, body, is_controller], ask)
+        return self._recording.response([api, version, body, is_controller], send)
 
     def controller(self, api: str, version: int, body: Body) -> Body:
-        """The answer of the controller, when there is one again."""
-        answers: list[Body] = []
+        """The response of the controller, when there is one again."""
+        responses: list[Body] = []
 
-        def is_answered() -> bool:
-            answers.append(self.real(api, version, body, is_controller=True))
-            return bool(answers[-1]["errorCode"] != NOT_CONTROLLER)
+        def is_completed() -> bool:
+            responses.append(self.real(api, version, body, is_controller=True))
+            return bool(responses[-1]["errorCode"] != NOT_CONTROLLER)
 
-        wait_until(is_answered, "there is a controller")
-        return answers[-1]
+        wait_until(is_completed, "there is a controller")
+        return responses[-1]
 
     def registered(
         self, broker: int, version: int, changed: Body, dirs: Sequence[bytes] | None = None
@@ -92,10 +92,10 @@ class Both:
         beat |= {"wantShutDown": False, "offlineLogDirs": []}
         real, ours = epochs
         assert not self.controller("BrokerHeartbeat", 1, beat | {"brokerEpoch": real})["isFenced"]
-        answer = self.bench.request("BROKER_HEARTBEAT", 1, beat | {"brokerEpoch": ours})
-        assert answer["isFenced"] is False
+        response = self.bench.request("BROKER_HEARTBEAT", 1, beat | {"brokerEpoch": ours})
+        assert response["isFenced"] is False
 
-    def told(self, api: str, name: str, version: int, body: Body) -> tuple[Body, Body]:
+    def reported(self, api: str, name: str, version: int, body: Body) -> tuple[Body, Body]:
         return (
             plain(self.real(api, version, body)),
             plain(self.bench.request(name, version, body, listener=LISTENER)),
@@ -106,9 +106,9 @@ def as_text(octets: bytes) -> str:
     return base64.urlsafe_b64encode(octets).decode().rstrip("=")
 
 
-def plain(answer: Body) -> Body:
+def plain(response: Body) -> Body:
     """Return a response without ids, the controller and broker 1's address; in the order of ids."""
-    kept = {k: v for k, v in answer.items() if k not in ("clusterId", "controllerId")}
+    kept = {k: v for k, v in response.items() if k not in ("clusterId", "controllerId")}
     brokers = [each for each in kept.pop("brokers", []) if 1 not in each.values()]
     kept["brokers"] = sorted(brokers, key=lambda each: each.get("nodeId", each.get("brokerId")))
     for topic in kept.get("topics", ()):

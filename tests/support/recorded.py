@@ -61,7 +61,7 @@ def replay(bench: Bench, recorded: list[Exchange]) -> list[tuple[str, Any, Any]]
             choices["sessionId"] = exchange["response"]["sessionId"]
         if (exchange["response"] or {}).get("clientInstanceId"):
             choices["clientInstanceId"] = exchange["response"]["clientInstanceId"]
-        answer = bench.request(
+        response = bench.request(
             exchange["api"],
             exchange["version"],
             exchange["request"],
@@ -69,7 +69,7 @@ def replay(bench: Bench, recorded: list[Exchange]) -> list[tuple[str, Any, Any]]
             principal=exchange.get("principal", "User:ANONYMOUS"),
             host=HOST,
         )
-        ours, theirs = comparable(answer), comparable(exchange["response"])
+        ours, theirs = comparable(response), comparable(exchange["response"])
         if ours != theirs:
             case = f"{exchange['api']} v{exchange['version']}: {exchange['case']}"
             differences.append((case, theirs, ours))

@@ -42,9 +42,9 @@ class Replicas:
         given = [{"name": key.replace("_", "."), "value": value} for key, value in configs.items()]
         wanted = {"name": TOPIC, "configs": given, "numPartitions": -1, "replicationFactor": -1}
         wanted["assignments"] = [{"partitionIndex": 0, "brokerIds": list(assignment)}]
-        answer = self.bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 30_000})
-        assert answer["topics"][0]["errorCode"] == 0, answer
-        self.topic_id = str(answer["topics"][0]["topicId"])
+        response = self.bench.request("CREATE_TOPICS", 7, {"topics": [wanted], "timeoutMs": 30_000})
+        assert response["topics"][0]["errorCode"] == 0, response
+        self.topic_id = str(response["topics"][0]["topicId"])
         self._waiting: list[str] = []
 
     def intervene(self, kind: str, broker: int, **fields: Any) -> None:
@@ -114,8 +114,8 @@ class Replicas:
         """Leader, in-sync set, eligible replicas and last known leader as sent to clients."""
         alive = next(each for each in self.bench.settings.brokers if not self.is_stopped(each))
         body = {"topics": [{"name": TOPIC}]}
-        answer = self.bench.request("DESCRIBE_TOPIC_PARTITIONS", 0, body, broker=alive)
-        found = answer["topics"][0]["partitions"][0]
+        response = self.bench.request("DESCRIBE_TOPIC_PARTITIONS", 0, body, broker=alive)
+        found = response["topics"][0]["partitions"][0]
         assert found["errorCode"] == 0
         named = ("isrNodes", "eligibleLeaderReplicas", "lastKnownElr")
         in_sync, elr, last = (list(found[name]) for name in named)
@@ -130,29 +130,29 @@ class Replicas:
 
     @staticmethod
     def produce_on(bench: Bench, acks: int = -1, count: int = 1, **event: Any) -> Any:
-        """The answer of the partition, None while there is none."""
+        """The response of the partition, None while there is none."""
         timeout_ms = event.pop("timeout_ms", TIMEOUT_MS)
         batch = header(count, size=70 + count, crc=event.pop("crc", 0))
         body = produce_body(TOPIC, batch, acks=acks, timeoutMs=timeout_ms)
-        answer = bench.request("PRODUCE", 10, body, **event)
-        return answer and answer["responses"][0]["partitionResponses"][0]
+        response = bench.request("PRODUCE", 10, body, **event)
+        return response and response["responses"][0]["partitionResponses"][0]
 
     def produce(self, acks: int = -1, count: int = 1, **event: Any) -> Any:
         """Produces to the leader, or to `broker`; None while it waits."""
         event.setdefault("broker", self.partition().leader)
         event.setdefault("id", f"p{len(self.bench.rows)}")
-        answer = self.produce_on(self.bench, acks, count, **event)
-        if answer is None:
+        response = self.produce_on(self.bench, acks, count, **event)
+        if response is None:
             self._waiting.append(event["id"])
-        return answer
+        return response
 
     def late_errors(self) -> list[int]:
         """The errors of the Produces that waited, as far as they are answered."""
-        answers = [self.bench.answers.get(each) for each in self._waiting]
+        responses = [self.bench.responses.get(each) for each in self._waiting]
         return [
-            answer["response"]["responses"][0]["partitionResponses"][0]["errorCode"]
-            for answer in answers
-            if answer is not None
+            response["response"]["responses"][0]["partitionResponses"][0]["errorCode"]
+            for response in responses
+            if response is not None
         ]
 
     def partition(self) -> Partition:
@@ -167,8 +167,8 @@ class Replicas:
         alive = [each for each in BROKERS if not self.is_stopped(each)]
         broker = leader if leader in alive else alive[0]
         wanted = {"topics": [{"name": TOPIC}]}
-        answer = self.bench.request("METADATA", 12, wanted, broker=broker)
-        return list(answer["topics"][0]["partitions"][0]["isrNodes"])
+        response = self.bench.request("METADATA", 12, wanted, broker=broker)
+        return list(response["topics"][0]["partitions"][0]["isrNodes"])
 
     def log(self, broker: int) -> Log:
         """A broker's log."""
@@ -200,8 +200,8 @@ class Replicas:
         wanted = {"partitionIndex": 0, "timestamp": -1}
         topics = [{"name": TOPIC, "partitions": [wanted]}]
         body = {"replicaId": replica_id, "topics": topics}
-        answer = self.bench.request("LIST_OFFSETS", 7, body, broker=self.partition().leader)
-        return int(answer["topics"][0]["partitions"][0]["offset"])
+        response = self.bench.request("LIST_OFFSETS", 7, body, broker=self.partition().leader)
+        return int(response["topics"][0]["partitions"][0]["offset"])
 
     @staticmethod
     def config_change(name: str, value: str) -> dict[str, Any]:
@@ -221,7 +221,7 @@ class Replicas:
         epoch: int = 0,
         leader_epoch: int = -1,
     ) -> Any:
-        """The answer to a request of a follower's; without an offset it names no partition."""
+        """The response to a request of a follower's; without an offset it names no partition."""
         body: dict[str, Any] = {"replicaId": replica, "maxWaitMs": 0, "minBytes": 1}
         body |= {"sessionId": session_id, "sessionEpoch": epoch}
         if offset is not None:

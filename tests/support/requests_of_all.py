@@ -21,7 +21,7 @@ BROKER, LOGGERS, METRICS, GROUP, TOPIC = 4, 8, 16, 32, 2
 Body = dict[str, Any]
 
 
-class Asked(NamedTuple):
+class ApiRequest(NamedTuple):
     """A request: its API by name, its subject, and the body, with all versions' fields."""
 
     api: str
@@ -38,7 +38,7 @@ def _transactional() -> bytes:
 PLAIN_RECORDS, TRANSACTIONAL_RECORDS = batch(b"value", timestamps=[WRITTEN_MS]), _transactional()
 
 
-def all_of(who: str, version: int, topic_id: str) -> list[Asked]:
+def all_of(who: str, version: int, topic_id: str) -> list[ApiRequest]:
     """Every request that `who` sends; APIs without that version are the caller's to leave out."""
     topic, group, transactional_id = f"t-{who}", f"g-{who}", f"x-{who}"
     names = {"topic": topic, "group": group, "xid": transactional_id, "topic_id": topic_id}
@@ -66,7 +66,7 @@ def _numbers(topic: str, topic_id: str = NOBODY) -> Body:
     return {**_place(topic, topic_id), "partitions": [0]}
 
 
-def _records(topic: str, topic_id: str, xid: str, **_: str) -> list[Asked]:
+def _records(topic: str, topic_id: str, xid: str, **_: str) -> list[ApiRequest]:
     def produced(records: bytes, transactional_id: str | None) -> Body:
         data = [{"index": 0, "records": records}]
         topics = [{"name": topic, "topicId": topic_id, "partitionData": data}]
@@ -82,22 +82,24 @@ def _records(topic: str, topic_id: str, xid: str, **_: str) -> list[Asked]:
     epoch = _place(topic, topic_id, leaderEpoch=0, currentLeaderEpoch=-1)
     fetch = {"maxWaitMs": 0, "maxBytes": 1000, "sessionEpoch": -1, "topics": [fetched]}
     return [
-        Asked("PRODUCE", "plain", produced(PLAIN_RECORDS, None)),
-        Asked("PRODUCE", "transactional", produced(TRANSACTIONAL_RECORDS, xid)),
-        Asked("FETCH", "as a client", fetch | {"replicaId": -1}),
-        Asked(
+        ApiRequest("PRODUCE", "plain", produced(PLAIN_RECORDS, None)),
+        ApiRequest("PRODUCE", "transactional", produced(TRANSACTIONAL_RECORDS, xid)),
+        ApiRequest("FETCH", "as a client", fetch | {"replicaId": -1}),
+        ApiRequest(
             "FETCH",
             "as a replica",
             fetch | {"replicaId": 5, "replicaState": {"replicaId": 5, "replicaEpoch": -1}},
         ),
-        Asked("LIST_OFFSETS", "latest", {"replicaId": -1, "topics": [look_up]}),
-        Asked("OFFSET_FOR_LEADER_EPOCH", "first", {"replicaId": -2, "topics": [epoch]}),
-        Asked("DELETE_RECORDS", "none", {"topics": [_place(topic, topic_id, offset=0)]}),
-        Asked("DESCRIBE_PRODUCERS", "of a topic", {"topics": [_place(topic, topic_id)]}),
+        ApiRequest("LIST_OFFSETS", "latest", {"replicaId": -1, "topics": [look_up]}),
+        ApiRequest("OFFSET_FOR_LEADER_EPOCH", "first", {"replicaId": -2, "topics": [epoch]}),
+        ApiRequest("DELETE_RECORDS", "none", {"topics": [_place(topic, topic_id, offset=0)]}),
+        ApiRequest("DESCRIBE_PRODUCERS", "of a topic", {"topics": [_place(topic, topic_id)]}),
     ]
 
 
-def _groups(who: str, version: int, topic: str, topic_id: str, group: str, xid: str) -> list[Asked]:
+def _groups(
+    who: str, version: int, topic: str, topic_id: str, group: str, xid: str
+) -> list[ApiRequest]:
     place = _place(topic, topic_id, committedOffset=1, committedLeaderEpoch=-1)
     member = {"memberId": "nobody", "groupInstanceId": None}
     here = {"groupId": group, "generationId": 1, **member}
@@ -124,34 +126,38 @@ def _groups(who: str, version: int, topic: str, topic_id: str, group: str, xid: 
     sync = here | {"protocolType": "consumer", "protocolName": "range"}
     return [
         *[
-            Asked(
+            ApiRequest(
                 "FIND_COORDINATOR",
                 f"of type {kind}",
                 {"key": key, "keyType": kind, "coordinatorKeys": [key]},
             )
             for kind, key in enumerate((group, xid, f"{group}:{topic_id}:0"))
         ],
-        Asked("OFFSET_COMMIT", "one", {"groupId": group, **commit, "topics": [place]}),
-        Asked("OFFSET_FETCH", "one", {"groupId": group, "topics": [place], "groups": [fetched]}),
-        Asked("OFFSET_FETCH", "all", {"groupId": group, "topics": None, "groups": every}),
-        Asked("JOIN_GROUP", "new", join),
-        Asked("SYNC_GROUP", "nobody", sync),
-        Asked("HEARTBEAT", "nobody", here),
-        Asked("LEAVE_GROUP", "nobody", {"groupId": group, **member, "members": [member]}),
-        Asked("DESCRIBE_GROUPS", "one", {"groups": [group], "includeAuthorizedOperations": True}),
-        Asked("LIST_GROUPS", "all", {}),
-        Asked("CONSUMER_GROUP_HEARTBEAT", "new", beat),
-        Asked(
+        ApiRequest("OFFSET_COMMIT", "one", {"groupId": group, **commit, "topics": [place]}),
+        ApiRequest(
+            "OFFSET_FETCH", "one", {"groupId": group, "topics": [place], "groups": [fetched]}
+        ),
+        ApiRequest("OFFSET_FETCH", "all", {"groupId": group, "topics": None, "groups": every}),
+        ApiRequest("JOIN_GROUP", "new", join),
+        ApiRequest("SYNC_GROUP", "nobody", sync),
+        ApiRequest("HEARTBEAT", "nobody", here),
+        ApiRequest("LEAVE_GROUP", "nobody", {"groupId": group, **member, "members": [member]}),
+        ApiRequest(
+            "DESCRIBE_GROUPS", "one", {"groups": [group], "includeAuthorizedOperations": True}
+        ),
+        ApiRequest("LIST_GROUPS", "all", {}),
+        ApiRequest("CONSUMER_GROUP_HEARTBEAT", "new", beat),
+        ApiRequest(
             "CONSUMER_GROUP_HEARTBEAT",
             "by an expression",
             beat | by_expression | {"subscribedTopicRegex": "t-.*"},
         ),
-        Asked(
+        ApiRequest(
             "CONSUMER_GROUP_DESCRIBE",
             "one",
             {"groupIds": [group], "includeAuthorizedOperations": True},
         ),
-        Asked(
+        ApiRequest(
             "OFFSET_DELETE",
             "one",
             {"groupId": group, "topics": [_place(topic, topic_id)]},
@@ -159,7 +165,7 @@ def _groups(who: str, version: int, topic: str, topic_id: str, group: str, xid: 
     ]
 
 
-def _transactions(topic: str, topic_id: str, group: str, xid: str) -> list[Asked]:
+def _transactions(topic: str, topic_id: str, group: str, xid: str) -> list[ApiRequest]:
     holder = {"transactionalId": xid, "producerId": 4_000_000, "producerEpoch": 0}
     topics = [_numbers(topic)]
     offset = _place(topic, topic_id, committedOffset=1, committedLeaderEpoch=-1)
@@ -173,24 +179,24 @@ def _transactions(topic: str, topic_id: str, group: str, xid: str) -> list[Asked
     new = {"transactionTimeoutMs": 60_000, "producerId": -1, "producerEpoch": -1}
     commit = holder | {"groupId": group, "generationId": -1, "topics": [offset]}
     return [
-        Asked("INIT_PRODUCER_ID", "idempotent", {"transactionalId": None, **new}),
-        Asked("INIT_PRODUCER_ID", "transactional", {"transactionalId": xid, **new}),
-        Asked(
+        ApiRequest("INIT_PRODUCER_ID", "idempotent", {"transactionalId": None, **new}),
+        ApiRequest("INIT_PRODUCER_ID", "transactional", {"transactionalId": xid, **new}),
+        ApiRequest(
             "INIT_PRODUCER_ID",
             "two phases",
             {"transactionalId": xid, **new, "enable2Pc": True},
         ),
-        Asked("ADD_PARTITIONS_TO_TXN", "one", added),
-        Asked("ADD_OFFSETS_TO_TXN", "a group", holder | {"groupId": group}),
-        Asked("END_TXN", "commit", holder | {"committed": True}),
-        Asked("TXN_OFFSET_COMMIT", "one", commit),
-        Asked("WRITE_TXN_MARKERS", "one", {"markers": [marker]}),
-        Asked("DESCRIBE_TRANSACTIONS", "one", {"transactionalIds": [xid]}),
-        Asked("LIST_TRANSACTIONS", "all", {"durationFilter": -1}),
+        ApiRequest("ADD_PARTITIONS_TO_TXN", "one", added),
+        ApiRequest("ADD_OFFSETS_TO_TXN", "a group", holder | {"groupId": group}),
+        ApiRequest("END_TXN", "commit", holder | {"committed": True}),
+        ApiRequest("TXN_OFFSET_COMMIT", "one", commit),
+        ApiRequest("WRITE_TXN_MARKERS", "one", {"markers": [marker]}),
+        ApiRequest("DESCRIBE_TRANSACTIONS", "one", {"transactionalIds": [xid]}),
+        ApiRequest("LIST_TRANSACTIONS", "all", {"durationFilter": -1}),
     ]
 
 
-def _share_groups(topic: str, topic_id: str, group: str, xid: str) -> list[Asked]:
+def _share_groups(topic: str, topic_id: str, group: str, xid: str) -> list[ApiRequest]:
     del xid
     state = {"partition": 0, "stateEpoch": 0, "leaderEpoch": 0, "startOffset": 0}
     states = {
@@ -208,15 +214,15 @@ def _share_groups(topic: str, topic_id: str, group: str, xid: str) -> list[Asked
     runs = {"epoch": 0, "subtopologies": [{"subtopologyId": "0", "sourceTopics": [topic]}]}
     streams = {"memberId": "m", "rebalanceTimeoutMs": 60_000, "topology": runs}
     tasks: Body = {"activeTasks": [], "standbyTasks": [], "warmupTasks": []}
-    asked = {"groupIds": [group], "includeAuthorizedOperations": True}
+    request = {"groupIds": [group], "includeAuthorizedOperations": True}
     by_topic = {"groupId": group, "topics": [_numbers(topic)]}
     return [
-        Asked("SHARE_GROUP_HEARTBEAT", "new", beat),
-        Asked("SHARE_GROUP_DESCRIBE", "one", asked),
-        Asked("SHARE_FETCH", "new", fetched),
-        Asked("SHARE_ACKNOWLEDGE", "no session", fetched | {"shareSessionEpoch": 1}),
+        ApiRequest("SHARE_GROUP_HEARTBEAT", "new", beat),
+        ApiRequest("SHARE_GROUP_DESCRIBE", "one", request),
+        ApiRequest("SHARE_FETCH", "new", fetched),
+        ApiRequest("SHARE_ACKNOWLEDGE", "no session", fetched | {"shareSessionEpoch": 1}),
         *[
-            Asked(f"{what}_SHARE_GROUP_STATE{more}", "one", states)
+            ApiRequest(f"{what}_SHARE_GROUP_STATE{more}", "one", states)
             for what, more in [
                 ("INITIALIZE", ""),
                 ("READ", ""),
@@ -225,23 +231,23 @@ def _share_groups(topic: str, topic_id: str, group: str, xid: str) -> list[Asked
                 ("DELETE", ""),
             ]
         ],
-        Asked(
+        ApiRequest(
             "STREAMS_GROUP_HEARTBEAT",
             "new",
             {"groupId": f"k{group}", **streams, **tasks, "processId": "p"},
         ),
-        Asked("STREAMS_GROUP_DESCRIBE", "one", asked),
-        Asked("DESCRIBE_SHARE_GROUP_OFFSETS", "one", {"groups": [by_topic]}),
-        Asked(
+        ApiRequest("STREAMS_GROUP_DESCRIBE", "one", request),
+        ApiRequest("DESCRIBE_SHARE_GROUP_OFFSETS", "one", {"groups": [by_topic]}),
+        ApiRequest(
             "ALTER_SHARE_GROUP_OFFSETS",
             "one",
             {"groupId": group, "topics": [_place(topic, topic_id, startOffset=0)]},
         ),
-        Asked("DELETE_SHARE_GROUP_OFFSETS", "one", by_topic),
+        ApiRequest("DELETE_SHARE_GROUP_OFFSETS", "one", by_topic),
     ]
 
 
-def _settings(who: str, topic: str, group: str, **_: str) -> list[Asked]:
+def _settings(who: str, topic: str, group: str, **_: str) -> list[ApiRequest]:
     resources = {
         "a topic": (TOPIC, topic, "retention.ms", "100000"),
         "a broker": (BROKER, "1", "log.cleaner.threads", "1"),
@@ -256,22 +262,22 @@ def _settings(who: str, topic: str, group: str, **_: str) -> list[Asked]:
         config = {"name": key, "value": value, "configOperation": 0}
         altered = {"resources": [{**resource, "configs": [config]}], "validateOnly": True}
         described = {"resources": [{**resource, "configurationKeys": [key]}]}
-        found.append(Asked("DESCRIBE_CONFIGS", case, described))
-        found.append(Asked("INCREMENTAL_ALTER_CONFIGS", case, altered))
+        found.append(ApiRequest("DESCRIBE_CONFIGS", case, described))
+        found.append(ApiRequest("INCREMENTAL_ALTER_CONFIGS", case, altered))
         if kind != LOGGERS:
-            found.append(Asked("ALTER_CONFIGS", case, altered))
+            found.append(ApiRequest("ALTER_CONFIGS", case, altered))
     entity = [{"entityType": "user", "entityName": who}]
     quota = {"entity": entity, "ops": [{"key": "consumer_byte_rate", "value": 1.0}]}
     return [
         *found,
-        Asked("LIST_CONFIG_RESOURCES", "metrics", {"resourceTypes": [METRICS]}),
-        Asked("LIST_CONFIG_RESOURCES", "all", {"resourceTypes": []}),
-        Asked("DESCRIBE_CLIENT_QUOTAS", "all", {"components": []}),
-        Asked("ALTER_CLIENT_QUOTAS", "one", {"entries": [quota], "validateOnly": True}),
+        ApiRequest("LIST_CONFIG_RESOURCES", "metrics", {"resourceTypes": [METRICS]}),
+        ApiRequest("LIST_CONFIG_RESOURCES", "all", {"resourceTypes": []}),
+        ApiRequest("DESCRIBE_CLIENT_QUOTAS", "all", {"components": []}),
+        ApiRequest("ALTER_CLIENT_QUOTAS", "one", {"entries": [quota], "validateOnly": True}),
     ]
 
 
-def _acls(who: str) -> list[Asked]:
+def _acls(who: str) -> list[ApiRequest]:
     about = {"principal": f"User:of-{who}", "host": "*", "operation": 3, "permissionType": 3}
     named = {"resourceType": 2, "resourceName": who, "resourcePatternType": 3}
     wanted = {
@@ -285,88 +291,90 @@ def _acls(who: str) -> list[Asked]:
     }
     known = wanted | {"resourceNameFilter": None, "principalFilter": f"User:{who}"}
     return [
-        Asked("CREATE_ACLS", "one", {"creations": [named | about]}),
-        Asked("DESCRIBE_ACLS", "its own", known),
-        Asked("DELETE_ACLS", "one", {"filters": [wanted]}),
+        ApiRequest("CREATE_ACLS", "one", {"creations": [named | about]}),
+        ApiRequest("DESCRIBE_ACLS", "its own", known),
+        ApiRequest("DELETE_ACLS", "one", {"filters": [wanted]}),
     ]
 
 
-def _users(who: str) -> list[Asked]:
+def _users(who: str) -> list[ApiRequest]:
     deletion = {"name": f"of-{who}", "mechanism": 1}
     hmac = base64.b64encode(b"nobody's").decode()
     return [
-        Asked("DESCRIBE_USER_SCRAM_CREDENTIALS", "one", {"users": [{"name": f"of-{who}"}]}),
-        Asked("ALTER_USER_SCRAM_CREDENTIALS", "a deletion", {"deletions": [deletion]}),
-        Asked("DESCRIBE_DELEGATION_TOKEN", "all", {"owners": None}),
-        Asked(
+        ApiRequest("DESCRIBE_USER_SCRAM_CREDENTIALS", "one", {"users": [{"name": f"of-{who}"}]}),
+        ApiRequest("ALTER_USER_SCRAM_CREDENTIALS", "a deletion", {"deletions": [deletion]}),
+        ApiRequest("DESCRIBE_DELEGATION_TOKEN", "all", {"owners": None}),
+        ApiRequest(
             "DESCRIBE_DELEGATION_TOKEN",
             "another's",
             {"owners": [{"principalType": "User", "principalName": "other"}]},
         ),
-        Asked("CREATE_DELEGATION_TOKEN", "own", {"renewers": [], "maxLifetimeMs": -1}),
-        Asked(
+        ApiRequest("CREATE_DELEGATION_TOKEN", "own", {"renewers": [], "maxLifetimeMs": -1}),
+        ApiRequest(
             "CREATE_DELEGATION_TOKEN",
             "another's",
             {"ownerPrincipalType": "User", "ownerPrincipalName": "other", "maxLifetimeMs": -1},
         ),
-        Asked("RENEW_DELEGATION_TOKEN", "nobody's", {"hmac": hmac, "renewPeriodMs": -1}),
-        Asked("EXPIRE_DELEGATION_TOKEN", "nobody's", {"hmac": hmac, "expiryTimePeriodMs": -1}),
+        ApiRequest("RENEW_DELEGATION_TOKEN", "nobody's", {"hmac": hmac, "renewPeriodMs": -1}),
+        ApiRequest("EXPIRE_DELEGATION_TOKEN", "nobody's", {"hmac": hmac, "expiryTimePeriodMs": -1}),
     ]
 
 
-def _cluster(who: str, version: int, topic: str, topic_id: str, **_: str) -> list[Asked]:
+def _cluster(who: str, version: int, topic: str, topic_id: str, **_: str) -> list[ApiRequest]:
     new = {"numPartitions": 1, "replicationFactor": 1}
     created = [{"name": f"n-{who}-{version}", **new}]
     moved = {"name": topic, "partitions": [{"partitionIndex": 0, "replicas": [1]}]}
-    told = {"includeClusterAuthorizedOperations": True, "includeTopicAuthorizedOperations": True}
+    fields = {"includeClusterAuthorizedOperations": True, "includeTopicAuthorizedOperations": True}
     by_id = {"topics": [{"name": None, "topicId": topic_id}], "allowAutoTopicCreation": False}
     no_creation = {"allowAutoTopicCreation": False}
     directory = {"path": "/nowhere", "topics": [_numbers(topic)]}
     quorum = {"topicName": "__cluster_metadata", "partitions": [{"partitionIndex": 0}]}
     return [
-        Asked("METADATA", "one", {"topics": [{"name": topic}], **no_creation, **told}),
-        Asked("METADATA", "absent", {"topics": [{"name": "absent"}], **no_creation}),
-        Asked("METADATA", "of an id", by_id),
-        Asked("DESCRIBE_TOPIC_PARTITIONS", "one", {"topics": [{"name": topic}]}),
-        Asked("DESCRIBE_CLUSTER", "all", told | {"endpointType": 1}),
-        Asked("CREATE_TOPICS", "one", {"topics": created, "timeoutMs": 5000}),
-        Asked(
+        ApiRequest("METADATA", "one", {"topics": [{"name": topic}], **no_creation, **fields}),
+        ApiRequest("METADATA", "absent", {"topics": [{"name": "absent"}], **no_creation}),
+        ApiRequest("METADATA", "of an id", by_id),
+        ApiRequest("DESCRIBE_TOPIC_PARTITIONS", "one", {"topics": [{"name": topic}]}),
+        ApiRequest("DESCRIBE_CLUSTER", "all", fields | {"endpointType": 1}),
+        ApiRequest("CREATE_TOPICS", "one", {"topics": created, "timeoutMs": 5000}),
+        ApiRequest(
             "CREATE_PARTITIONS",
             "one more",
             {"topics": [{"name": topic, "count": 2}], "timeoutMs": 5000, "validateOnly": True},
         ),
-        Asked("DESCRIBE_LOG_DIRS", "one", {"topics": [_numbers(topic)]}),
-        Asked("ALTER_REPLICA_LOG_DIRS", "one", {"dirs": [directory]}),
-        Asked("ELECT_LEADERS", "one", {"topicPartitions": [_numbers(topic)], "timeoutMs": 5000}),
-        Asked("ALTER_PARTITION_REASSIGNMENTS", "one", {"topics": [moved], "timeoutMs": 5000}),
-        Asked("LIST_PARTITION_REASSIGNMENTS", "all", {"topics": None, "timeoutMs": 5000}),
-        Asked("DESCRIBE_QUORUM", "its topic", {"topics": [quorum]}),
-        Asked("UPDATE_FEATURES", "none", {"featureUpdates": [], "validateOnly": True}),
-        Asked("UNREGISTER_BROKER", "absent", {"brokerId": 9}),
+        ApiRequest("DESCRIBE_LOG_DIRS", "one", {"topics": [_numbers(topic)]}),
+        ApiRequest("ALTER_REPLICA_LOG_DIRS", "one", {"dirs": [directory]}),
+        ApiRequest(
+            "ELECT_LEADERS", "one", {"topicPartitions": [_numbers(topic)], "timeoutMs": 5000}
+        ),
+        ApiRequest("ALTER_PARTITION_REASSIGNMENTS", "one", {"topics": [moved], "timeoutMs": 5000}),
+        ApiRequest("LIST_PARTITION_REASSIGNMENTS", "all", {"topics": None, "timeoutMs": 5000}),
+        ApiRequest("DESCRIBE_QUORUM", "its topic", {"topics": [quorum]}),
+        ApiRequest("UPDATE_FEATURES", "none", {"featureUpdates": [], "validateOnly": True}),
+        ApiRequest("UNREGISTER_BROKER", "absent", {"brokerId": 9}),
         *_acls(who),
         *_users(who),
     ]
 
 
-def _metrics(who: str) -> list[Asked]:
+def _metrics(who: str) -> list[ApiRequest]:
     known = {"clientInstanceId": derive_uuid(who)}
     return [
-        Asked("GET_TELEMETRY_SUBSCRIPTIONS", "its own", known),
-        Asked("PUSH_TELEMETRY", "its own", known),
+        ApiRequest("GET_TELEMETRY_SUBSCRIPTIONS", "its own", known),
+        ApiRequest("PUSH_TELEMETRY", "its own", known),
     ]
 
 
-def _deletions(topic: str, topic_id: str, group: str, **_: str) -> list[Asked]:
+def _deletions(topic: str, topic_id: str, group: str, **_: str) -> list[ApiRequest]:
     absent = f"absent-{topic}"
     named: Mapping[str, Any] = {"timeoutMs": 5000}
     return [
-        Asked("DELETE_GROUPS", "one", {"groupsNames": [group]}),
-        Asked(
+        ApiRequest("DELETE_GROUPS", "one", {"groupsNames": [group]}),
+        ApiRequest(
             "DELETE_TOPICS",
             "absent",
             {"topicNames": [absent], "topics": [{"name": absent}], **named},
         ),
-        Asked(
+        ApiRequest(
             "DELETE_TOPICS",
             "by its id",
             {"topicNames": [absent], "topics": [{"name": None, "topicId": topic_id}], **named},

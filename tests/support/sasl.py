@@ -26,9 +26,9 @@ def authenticate(client: Client, message: bytes, version: int = 2) -> dict[str, 
     return client.call("SASL_AUTHENTICATE", version, {"authBytes": message})
 
 
-def token(answer: dict[str, Any]) -> bytes:
-    """The message of the mechanism in an answer."""
-    return b64decode(answer["authBytes"])
+def token(response: dict[str, Any]) -> bytes:
+    """The message of the mechanism in a response."""
+    return b64decode(response["authBytes"])
 
 
 class _TokenClient(ScramClient):
@@ -47,7 +47,7 @@ def scram(
     password: str = PASSWORD,
     is_token: bool = False,
 ) -> dict[str, Any]:
-    """The exchange after the handshake; gives back the last answer, whose proof is checked."""
+    """The exchange after the handshake; returns the last response, whose proof is checked."""
     exchange = (_TokenClient if is_token else ScramClient)(user, password, mechanism)
     first = authenticate(client, exchange.first_message())
     if first["errorCode"]:
@@ -60,6 +60,6 @@ def scram(
 
 
 def log_in(client: Client, user: str = USER, password: str = PASSWORD) -> dict[str, Any]:
-    """Handshake and authentication with PLAIN; gives back the last answer."""
+    """Handshake and authentication with PLAIN; returns the last response."""
     handshake(client, PLAIN)
     return authenticate(client, plain(user, password))

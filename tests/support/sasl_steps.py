@@ -113,8 +113,11 @@ def shake(mechanism: str, version: int = 1) -> Step:
     """SaslHandshake."""
 
     def step(client: Talker) -> object:
-        answer = sasl.handshake(client, mechanism, version)
-        return {**answer, "mechanisms": sorted(answer["mechanisms"])}  # Kafka's order is a hash's
+        response = sasl.handshake(client, mechanism, version)
+        return {
+            **response,
+            "mechanisms": sorted(response["mechanisms"]),
+        }  # Kafka's order is a hash's
 
     return Step(["handshake", mechanism, version], step)
 
@@ -149,7 +152,7 @@ def sends(data: bytes) -> Step:
     return Step(["bytes", data], lambda client: client.send_bytes(data))
 
 
-def ask(api: str, version: int, body: Mapping[str, object] | None = None) -> Step:
+def request(api: str, version: int, body: Mapping[str, object] | None = None) -> Step:
     """Any request."""
     given = dict(body or {})
     return Step([api, version, given], lambda client: client.call(api, version, given))
@@ -194,14 +197,14 @@ def bears(given: Token, before: str = "n,,", after: str = "") -> Step:
 
     def step(client: Talker) -> object:
         message = f"{before}\x01auth=Bearer {given.make(client.clock.now())}\x01{after}\x01"
-        answer = sasl.authenticate(client, message.encode())
-        return {**answer, "sessionLifetimeMs": round(answer["sessionLifetimeMs"], -4)}
+        response = sasl.authenticate(client, message.encode())
+        return {**response, "sessionLifetimeMs": round(response["sessionLifetimeMs"], -4)}
 
     return Step(["bearer", given.what, before, after], step)
 
 
 def _versions(client: Talker) -> object:
-    """ApiVersions; of its answer what concerns SASL."""
+    """ApiVersions; of its response what concerns SASL."""
     software = {"clientSoftwareName": "tester", "clientSoftwareVersion": "1"}
     listed = client.call("API_VERSIONS", 3, software)["apiKeys"]
     return [each for each in listed if each["apiKey"] in (17, 18, 36)]

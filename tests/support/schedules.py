@@ -41,7 +41,7 @@ OF_METADATA = (
     *("errorCode", "leaderId", "leaderEpoch", "replicaNodes", "isrNodes", "offlineReplicas"),
 )
 
-Told = dict[str, Any]
+Body = dict[str, Any]
 
 
 class Cluster(Protocol):
@@ -106,12 +106,12 @@ class OurCluster:
 
 
 class Caller:
-    """Calls a cluster's brokers, and keeps what answers say but for names and addresses."""
+    """Calls a cluster's brokers, and keeps what responses say but for names and addresses."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
 
-    def call(self, broker: int, api: str, version: int, body: Told) -> Told:
+    def call(self, broker: int, api: str, version: int, body: Body) -> Body:
         """Send a request over a new connection."""
         with Client(self.cluster.address(broker), PATIENCE_S) as client:
             return client.call(api, version, body)
@@ -125,21 +125,21 @@ class Caller:
         assignments = [{"partitionIndex": 0, "brokerIds": list(assignment)}]
         topic = {"name": TOPIC, "numPartitions": -1, "replicationFactor": -1}
         body = {"topics": [{**topic, "assignments": assignments}], "timeoutMs": 30_000}
-        answer = self.call(CONTROLLER, "CREATE_TOPICS", 7, body)
-        return [each["errorCode"] for each in answer["topics"]]
+        response = self.call(CONTROLLER, "CREATE_TOPICS", 7, body)
+        return [each["errorCode"] for each in response["topics"]]
 
-    def described(self) -> Told:
+    def described(self) -> Body:
         """The partition in Metadata."""
-        answer = self.call(CONTROLLER, "METADATA", 12, {"topics": [{"name": TOPIC}]})
-        partition = answer["topics"][0]["partitions"][0]
+        response = self.call(CONTROLLER, "METADATA", 12, {"topics": [{"name": TOPIC}]})
+        partition = response["topics"][0]["partitions"][0]
         found = {name: partition[name] for name in OF_METADATA}
         return {**found, "isrNodes": sorted(found["isrNodes"])}
 
-    def eligible(self) -> Told:
+    def eligible(self) -> Body:
         """The partition in DescribeTopicPartitions, with its eligible leader replicas (KIP-966)."""
         body = {"topics": [{"name": TOPIC}], "responsePartitionLimit": 1}
-        answer = self.call(CONTROLLER, "DESCRIBE_TOPIC_PARTITIONS", 0, body)
-        found = answer["topics"][0]["partitions"][0]
+        response = self.call(CONTROLLER, "DESCRIBE_TOPIC_PARTITIONS", 0, body)
+        found = response["topics"][0]["partitions"][0]
         return {**found, "isrNodes": sorted(found["isrNodes"])}
 
     def until_eligible(self, leader: int, in_sync: list[int], elr: list[int]) -> None:
@@ -153,19 +153,19 @@ class Caller:
 
         wait_until(is_so, f"leader, in sync, eligible: {wanted}")
 
-    def alter_config(self, value: str, resource_type: int = 2, resource: str = TOPIC) -> Told:
+    def alter_config(self, value: str, resource_type: int = 2, resource: str = TOPIC) -> Body:
         """Another value of min.insync.replicas, of the topic or of brokers; "" for none."""
         operation = {"name": MIN_IN_SYNC, "configOperation": 0 if value else 1, "value": value}
         wanted = {"resourceType": resource_type, "resourceName": resource, "configs": [operation]}
         body = {"resources": [wanted], "validateOnly": False}
-        return _said(self.call(CONTROLLER, "INCREMENTAL_ALTER_CONFIGS", 1, body))
+        return _rendered(self.call(CONTROLLER, "INCREMENTAL_ALTER_CONFIGS", 1, body))
 
     def brokers(self) -> list[int]:
         """The brokers in Metadata."""
-        answer = self.call(CONTROLLER, "METADATA", 12, {"topics": []})
-        return sorted(each["nodeId"] for each in answer["brokers"])
+        response = self.call(CONTROLLER, "METADATA", 12, {"topics": []})
+        return sorted(each["nodeId"] for each in response["brokers"])
 
-    def until(self, leader: int, in_sync: Iterable[int], brokers: Iterable[int]) -> Told:
+    def until(self, leader: int, in_sync: Iterable[int], brokers: Iterable[int]) -> Body:
         """The partition when it is so, and these brokers are there."""
         wanted = (leader, sorted(in_sync), sorted(brokers))
 
@@ -188,41 +188,41 @@ class Caller:
         if isinstance(self.cluster, OurCluster):
             return
 
-        def has_heard() -> bool:
+        def has_received() -> bool:
             found = self.fetch(follower)
             end = self.ends(leader)["offset"]
             return not found["errorCode"] and found["highWatermark"] == end
 
-        wait_until(has_heard, f"{follower} knows the high watermark")
+        wait_until(has_received, f"{follower} knows the high watermark")
 
-    def produce(self, broker: int, value: bytes, acks: int = -1) -> Told:
+    def produce(self, broker: int, value: bytes, acks: int = -1) -> Body:
         """A record, for all that are in sync."""
         data = [{"index": 0, "records": batch(value)}]
         body = {"acks": acks, "timeoutMs": 30_000}
         topics = [{"name": TOPIC, "partitionData": data}]
-        answer = self.call(broker, "PRODUCE", 10, {**body, "topicData": topics})
-        partition = answer["responses"][0]["partitionResponses"][0]
+        response = self.call(broker, "PRODUCE", 10, {**body, "topicData": topics})
+        partition = response["responses"][0]["partitionResponses"][0]
         named = ("errorCode", "baseOffset", "logStartOffset", "currentLeader")
         return {name: partition[name] for name in named if name in partition}
 
-    def ends(self, broker: int, timestamp: int = -1) -> Told:
+    def ends(self, broker: int, timestamp: int = -1) -> Body:
         """ListOffsets of the end, or of the start (-2)."""
         partition = {"partitionIndex": 0, "currentLeaderEpoch": -1, "timestamp": timestamp}
         topics = [{"name": TOPIC, "partitions": [partition]}]
-        answer = self.call(broker, "LIST_OFFSETS", 8, {"replicaId": -1, "topics": topics})
-        found = answer["topics"][0]["partitions"][0]
+        response = self.call(broker, "LIST_OFFSETS", 8, {"replicaId": -1, "topics": topics})
+        found = response["topics"][0]["partitions"][0]
         return {name: found[name] for name in ("errorCode", "offset", "leaderEpoch")}
 
-    def epoch_end(self, broker: int, epoch: int) -> Told:
+    def epoch_end(self, broker: int, epoch: int) -> Body:
         """Return the end of a leader epoch (OffsetForLeaderEpoch)."""
         partition = {"partition": 0, "currentLeaderEpoch": -1, "leaderEpoch": epoch}
         topics = [{"topic": TOPIC, "partitions": [partition]}]
-        answer = self.call(
+        response = self.call(
             broker, "OFFSET_FOR_LEADER_EPOCH", 4, {"replicaId": -1, "topics": topics}
         )
-        return dict(answer["topics"][0]["partitions"][0])
+        return dict(response["topics"][0]["partitions"][0])
 
-    def fetch(self, broker: int) -> Told:
+    def fetch(self, broker: int) -> Body:
         """All that a consumer may read."""
         wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1 << 20}
         topics = [{"topic": TOPIC, "partitions": [wanted]}]
@@ -231,24 +231,24 @@ class Caller:
         named = ("errorCode", "highWatermark", "lastStableOffset", "logStartOffset")
         return {**{name: found[name] for name in named}, "bytes": len(found["records"] or b"")}
 
-    def elect(self, election_type: int, topic: str = TOPIC, partition: int = 0) -> Told:
+    def elect(self, election_type: int, topic: str = TOPIC, partition: int = 0) -> Body:
         """ElectLeaders."""
         wanted = [{"topic": topic, "partitions": [partition]}]
         body = {"electionType": election_type, "topicPartitions": wanted, "timeoutMs": 30_000}
-        return _said(self.call(CONTROLLER, "ELECT_LEADERS", 2, body))
+        return _rendered(self.call(CONTROLLER, "ELECT_LEADERS", 2, body))
 
-    def reassign(self, replicas: list[int] | None) -> Told:
+    def reassign(self, replicas: list[int] | None) -> Body:
         """AlterPartitionReassignments; None cancels."""
         partitions = [{"partitionIndex": 0, "replicas": replicas}]
         body = {"timeoutMs": 30_000, "topics": [{"name": TOPIC, "partitions": partitions}]}
-        return _said(self.call(CONTROLLER, "ALTER_PARTITION_REASSIGNMENTS", 1, body))
+        return _rendered(self.call(CONTROLLER, "ALTER_PARTITION_REASSIGNMENTS", 1, body))
 
-    def reassignments(self) -> Told:
+    def reassignments(self) -> Body:
         """ListPartitionReassignments."""
         body = {"timeoutMs": 30_000, "topics": None}
-        return _said(self.call(CONTROLLER, "LIST_PARTITION_REASSIGNMENTS", 0, body))
+        return _rendered(self.call(CONTROLLER, "LIST_PARTITION_REASSIGNMENTS", 0, body))
 
-    def calls(self, leader: int) -> dict[str, Told]:
+    def calls(self, leader: int) -> dict[str, Body]:
         """What clients may ask of a partition that is quiet."""
         other = next((each for each in self.brokers() if each != leader), leader)
         return {
@@ -266,8 +266,8 @@ class Caller:
         }
 
 
-def _said(answer: Told) -> Told:
-    return {name: value for name, value in answer.items() if name != "throttleTimeMs"}
+def _rendered(response: Body) -> Body:
+    return {name: value for name, value in response.items() if name != "throttleTimeMs"}
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from brokertwin.state.configs.kafka_settings import KAFKA_SETTINGS
 from brokertwin.state.configs.setting_kinds import AUTHORIZERS
 from brokertwin.state.configs.topic_configs import TOPIC_CONFIGS
 from tests.support.goldens import golden
-from tests.support.java_answers import ask_java
+from tests.support.java_responses import json_from_java
 
 DRIVER = Path(__file__).with_name("SettingValues.java")
 BITS = {Type.SHORT: 16, Type.INT: 32, Type.LONG: 64}
@@ -50,7 +50,7 @@ def texts_of(key: ConfigKey) -> list[str]:
     return [text for text in found if text or key.type is not Type.LIST]
 
 
-class Said(NamedTuple):
+class ValidatedSetting(NamedTuple):
     """A setting, texts as its value, and for each None or Kafka's error message."""
 
     of: str
@@ -60,12 +60,15 @@ class Said(NamedTuple):
     said: list[str | None]
 
 
-def settings_of_kafka(golden_name: str) -> list[Said]:
+def settings_of_kafka(golden_name: str) -> list[ValidatedSetting]:
     """Return what Kafka says of the settings here, from a golden or from Java."""
-    questions: list[dict[str, Any]] = [
+    requests: list[dict[str, Any]] = [
         {"of": of, "name": name, "texts": texts_of(key) if is_bounded(name, key) else []}
         for (of, name), key in known().items()
     ]
-    lines = [json.dumps(each) for each in questions]
-    answers = golden(golden_name, lambda: ask_java(DRIVER, lines), scenario=questions)
-    return [Said(**asked, **answer) for asked, answer in zip(questions, answers, strict=True)]
+    lines = [json.dumps(each) for each in requests]
+    responses = golden(golden_name, lambda: json_from_java(DRIVER, lines), scenario=requests)
+    return [
+        ValidatedSetting(**requested, **response)
+        for requested, response in zip(requests, responses, strict=True)
+    ]

@@ -19,16 +19,16 @@ def settle(client: Client) -> None:
     effect. Raises AssertionError if that change is refused.
     """
     resource: dict[str, Any] = {"resourceType": GROUP_RESOURCE, "resourceName": NAME}
-    asked = {"resources": [resource | {"configurationKeys": [KEY]}]}
+    request = {"resources": [resource | {"configurationKeys": [KEY]}]}
 
     def seen() -> str:
-        (found,) = client.call("DESCRIBE_CONFIGS", 4, asked)["results"]
+        (found,) = client.call("DESCRIBE_CONFIGS", 4, request)["results"]
         return str(found["configs"][0]["value"])
 
     value = str(FIRST + (int(seen()) + 1 - FIRST) % 1000)
     configs = [{"name": KEY, "configOperation": SET, "value": value}]
     body = {"resources": [resource | {"configs": configs}], "validateOnly": False}
-    answer = client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)
-    assert not answer["responses"][0]["errorCode"], answer
+    response = client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)
+    assert not response["responses"][0]["errorCode"], response
 
     wait_until(lambda: seen() == value)

@@ -3,12 +3,12 @@
 from typing import Any
 
 from brokertwin.state.share.share_partition import ACCEPT
-from tests.support.exchanges_told import GROUP, TOPIC, Told
+from tests.support.synthetic_recording import GROUP, TOPIC, SyntheticRecording
 
 __all__ = ["GROUP", "Shares"]
 
 
-class Shares(Told):
+class Shares(SyntheticRecording):
     """A recording of share fetches; a client has the name of its member."""
 
     def give(self, member: str, *acquired: tuple[int, int, int], **when: int) -> None:
@@ -18,23 +18,25 @@ class Shares(Told):
             for first, last, count in acquired
         ]
         part = {"partitionIndex": 0, "errorCode": 0, "acknowledgeErrorCode": 0}
-        asked = self._asked(member, [])
-        self.add(member, "SHARE_FETCH", asked, _answer(part | {"acquiredRecords": got}), **when)
+        requested = self._request_body(member, [])
+        self.add(
+            member, "SHARE_FETCH", requested, _response(part | {"acquiredRecords": got}), **when
+        )
 
     def acknowledge(
         self, member: str, first: int, last: int, *types: int, error: int = 0, **when: int
     ) -> None:
         """A ShareAcknowledge; `types` are Kafka's."""
         batch = {"firstOffset": first, "lastOffset": last, "acknowledgeTypes": types or (ACCEPT,)}
-        asked = self._asked(member, [batch])
-        answer = _answer({"partitionIndex": 0, "errorCode": error})
-        self.add(member, "SHARE_ACKNOWLEDGE", asked, answer, **when)
+        requested = self._request_body(member, [batch])
+        response = _response({"partitionIndex": 0, "errorCode": error})
+        self.add(member, "SHARE_ACKNOWLEDGE", requested, response, **when)
 
-    def _asked(self, member: str, batches: list[Any]) -> dict[str, Any]:
+    def _request_body(self, member: str, batches: list[Any]) -> dict[str, Any]:
         part = {"partitionIndex": 0, "acknowledgementBatches": batches}
-        asked = {"groupId": GROUP, "memberId": member, "shareSessionEpoch": 1}
-        return asked | {"topics": [{"topicId": TOPIC, "partitions": [part]}]}
+        request = {"groupId": GROUP, "memberId": member, "shareSessionEpoch": 1}
+        return request | {"topics": [{"topicId": TOPIC, "partitions": [part]}]}
 
 
-def _answer(part: dict[str, Any]) -> dict[str, Any]:
+def _response(part: dict[str, Any]) -> dict[str, Any]:
     return {"errorCode": 0, "responses": [{"topicId": TOPIC, "partitions": [part]}]}

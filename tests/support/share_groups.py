@@ -20,7 +20,7 @@ class ShareBench(Bench):
     def beat(
         self, member: str, epoch: int, *topics: str, rack: str | None = None, **event: Any
     ) -> Any:
-        """The answer to a heartbeat."""
+        """The response to a heartbeat."""
         names = list(topics) or None
         body = {"groupId": GROUP, "memberId": member, "memberEpoch": epoch}
         body |= {"rackId": rack, "subscribedTopicNames": names}
@@ -31,10 +31,10 @@ class ShareBench(Bench):
         self.now += 1_000
         return self.beat(member, epoch, *topics)
 
-    def told(self, answer: Any) -> dict[str, list[int]]:
-        """The assignment in an answer, by topic name."""
+    def reported(self, response: Any) -> dict[str, list[int]]:
+        """The assignment in a response, by topic name."""
         names = {topic_id: name for name, topic_id in self.ids.items()}
-        places = answer["assignment"]["topicPartitions"]
+        places = response["assignment"]["topicPartitions"]
         return {names[each["topicId"]]: sorted(each["partitions"]) for each in places}
 
     def group(self) -> ShareGroup | None:

@@ -17,13 +17,13 @@ class Shared(ShareBench):
         self.fetch("z")
         self.append("foo", header(3))
 
-    def share(self, member: str, epoch: int, wait_ms: int = 0, *said: Any, **fields: Any) -> Any:
-        """The answer to a ShareFetch, None while it waits; `said` are acknowledgements.
+    def share(self, member: str, epoch: int, wait_ms: int = 0, *given: Any, **fields: Any) -> Any:
+        """The response to a ShareFetch, None while it waits; `given` are acknowledgements.
 
         Each member has a connection of its name, unless `connection` has another one.
         """
         connection = fields.pop("connection", member)
-        place = {"partitionIndex": 0, "acknowledgementBatches": list(said)}
+        place = {"partitionIndex": 0, "acknowledgementBatches": list(given)}
         body = {
             "groupId": GROUP,
             "memberId": member,
@@ -35,25 +35,25 @@ class Shared(ShareBench):
             "topics": [{"topicId": self.ids["foo"], "partitions": [place]}],
             "forgottenTopicsData": [],
         }
-        answer = self.request("SHARE_FETCH", 2, {**body, **fields}, connection=connection)
+        response = self.request("SHARE_FETCH", 2, {**body, **fields}, connection=connection)
         assert check.check(self.cell) == []
-        return answer
+        return response
 
-    def fetch(self, member: str, wait_ms: int = 0, *said: Any) -> Any:
+    def fetch(self, member: str, wait_ms: int = 0, *given: Any) -> Any:
         """Fetch in the member's session: return the acquired records, or the error."""
         epoch = self.epochs.get(member, 0)
         self.epochs[member] = epoch + 1
-        return got(self.share(member, epoch, wait_ms, *said))
+        return got(self.share(member, epoch, wait_ms, *given))
 
-    def say(self, member: str, *said: Any) -> int:
+    def acknowledge(self, member: str, *given: Any) -> int:
         """Return the response to a member's acknowledgements."""
-        place = {"partitionIndex": 0, "acknowledgementBatches": list(said)}
+        place = {"partitionIndex": 0, "acknowledgementBatches": list(given)}
         body = {"groupId": GROUP, "memberId": member, "shareSessionEpoch": self.epochs[member]}
         body["topics"] = [{"topicId": self.ids["foo"], "partitions": [place]}]
         self.epochs[member] += 1
-        answer = self.request("SHARE_ACKNOWLEDGE", 2, body)
+        response = self.request("SHARE_ACKNOWLEDGE", 2, body)
         assert check.check(self.cell) == []
-        code: int = answer["responses"][0]["partitions"][0]["errorCode"]
+        code: int = response["responses"][0]["partitions"][0]["errorCode"]
         return code
 
     def lose(self, connection: str) -> list[str]:
@@ -66,13 +66,13 @@ class Shared(ShareBench):
         return self.dead_letters(self.last)
 
 
-def got(answer: Any) -> Any:
+def got(response: Any) -> Any:
     """Return the acquired ranges as first and last offset and delivery count; or the error."""
-    if answer is None or answer["errorCode"]:
-        return answer and answer["errorCode"]
+    if response is None or response["errorCode"]:
+        return response and response["errorCode"]
     return [
         (each["firstOffset"], each["lastOffset"], each["deliveryCount"])
-        for topic in answer["responses"]
+        for topic in response["responses"]
         for partition in topic["partitions"]
         for each in partition["acquiredRecords"]
     ]
@@ -83,6 +83,8 @@ def batch(first: int, last: int, *types: int) -> dict[str, Any]:
     return {"firstOffset": first, "lastOffset": last, "acknowledgeTypes": list(types)}
 
 
-def answered(bench: Shared) -> list[Any]:
-    """The answers to ShareFetches."""
-    return [each for each in bench.answers.values() if each["requestHeader"]["requestApiKey"] == 78]
+def completed(bench: Shared) -> list[Any]:
+    """The responses to ShareFetches."""
+    return [
+        each for each in bench.responses.values() if each["requestHeader"]["requestApiKey"] == 78
+    ]

@@ -5,11 +5,9 @@ heartbeats in their epochs, fetch in their sessions, and acknowledge their recor
 written before the walk; released ones are delivered again.
 """
 
-from random import Random
-from typing import Any
-
 from tests.support import wire
 from tests.support.goldens import WRITTEN_MS
+from tests.support.group_walks import RandomWalk
 from tests.support.walk_sides import MISSING, Body, Step
 
 TOPICS = {"taken": 2, "given": 1}
@@ -29,11 +27,11 @@ PLACES: list[Place] = [(name, each) for name, count in TOPICS.items() for each i
 GAP, ACCEPT, RELEASE, REJECT, RENEW = 0, 1, 2, 3, 4
 
 
-class ShareWalk:
+class ShareWalk(RandomWalk):
     """Requests of one walk, whose group has its own name."""
 
     def __init__(self, seed: int, name: str) -> None:
-        self._chance = Random(seed)
+        super().__init__(seed)
         self.group, self._nobody = name, f"{name}-nobody"
         self._place: Place = self._one(*PLACES)
         self._epochs: dict[str, int] = {}
@@ -73,13 +71,13 @@ class ShareWalk:
         return Step("DESCRIBE_SHARE_GROUP_OFFSETS", 1, body)
 
     def is_closing(self, step: Step) -> bool:
-        """Whether a step ends a session: what its member has is given back after the answer."""
+        """Whether a step ends a session: what its member has is given back after the response."""
         return step.body.get("shareSessionEpoch") == -1
 
     def state(self) -> Step:
         """Return the share coordinator's data of the partition."""
-        asked = {"partition": self._place[1], "leaderEpoch": -1}
-        topics = [{"topicId": f"id:{self._place[0]}", "partitions": [asked]}]
+        request = {"partition": self._place[1], "leaderEpoch": -1}
+        topics = [{"topicId": f"id:{self._place[0]}", "partitions": [request]}]
         return Step("READ_SHARE_GROUP_STATE", 0, {"groupId": self.group, "topics": topics})
 
     def step(self) -> Step:
@@ -88,39 +86,33 @@ class ShareWalk:
         (kind,) = self._chance.choices(kinds, (25, 40, 20, 10, 5))
         return kind()
 
-    def hear(self, step: Step, answer: Body) -> None:
-        """Learns from an answer."""
+    def observe(self, step: Step, response: Body) -> None:
+        """Learn from a response."""
         if step.body.get("groupId") != self.group:
             return
         member = step.body.get("memberId")
         if step.api == "SHARE_GROUP_HEARTBEAT":
             self._epochs.pop(member, None)
-            if not answer["errorCode"] and answer["memberEpoch"] > 0:
-                self._epochs[member] = answer["memberEpoch"]
+            if not response["errorCode"] and response["memberEpoch"] > 0:
+                self._epochs[member] = response["memberEpoch"]
         elif step.api in ("SHARE_FETCH", "SHARE_ACKNOWLEDGE"):
-            self._hear_records(step, answer)
+            self._observe_records(step, response)
 
-    def _hear_records(self, step: Step, answer: Body) -> None:
+    def _observe_records(self, step: Step, response: Body) -> None:
         member, epoch = step.body["memberId"], step.body["shareSessionEpoch"]
-        if answer["errorCode"]:
+        if response["errorCode"]:
             return
         self._sessions[member] = 0 if epoch == -1 else epoch + 1
         got = self._got.setdefault(member, {})
         if epoch == -1:
             got.clear()
-        for topic in answer["responses"]:
+        for topic in response["responses"]:
             for partition in topic["partitions"]:
                 place = topic["topicId"].removeprefix("id:"), partition["partitionIndex"]
                 got.setdefault(place, []).extend(
                     (each["firstOffset"], each["lastOffset"])
                     for each in partition.get("acquiredRecords") or []
                 )
-
-    def _is(self, probability: float) -> bool:
-        return self._chance.random() < probability
-
-    def _one(self, *of: Any) -> Any:
-        return self._chance.choice(of)
 
     def _beat(self) -> Step:
         member = self._one(*MEMBERS)
@@ -257,6 +249,6 @@ def _topics(places: list[Place], batches: dict[Place, list[Body]]) -> list[Body]
     found: dict[str, Body] = {}
     for place in dict.fromkeys(places):
         topic = found.setdefault(place[0], {"topicId": f"id:{place[0]}", "partitions": []})
-        said = {"partitionIndex": place[1], "acknowledgementBatches": batches.get(place, [])}
-        topic["partitions"].append(said)
+        fields = {"partitionIndex": place[1], "acknowledgementBatches": batches.get(place, [])}
+        topic["partitions"].append(fields)
     return list(found.values())

@@ -27,11 +27,11 @@ def bootstrap_of(gateway: Running) -> list[str]:
 def intervene_through(gateway: Running) -> Intervene:
     """Interventions by way of a gateway's engine."""
 
-    async def ask(kind: str, broker: int) -> None:
-        answer = await gateway.engine.intervene(Kind(kind), broker)
-        assert answer.error is None, answer.error
+    async def send(kind: str, broker: int) -> None:
+        response = await gateway.engine.intervene(Kind(kind), broker)
+        assert response.error is None, response.error
 
-    return lambda kind, broker: gateway.run(ask(kind, broker))
+    return lambda kind, broker: gateway.run(send(kind, broker))
 
 
 def create_topic(gateway: Running, **configs: str) -> None:
@@ -40,15 +40,15 @@ def create_topic(gateway: Running, **configs: str) -> None:
     topic = {"name": TOPIC, "numPartitions": PARTITIONS, "replicationFactor": BROKERS}
     with gateway.client(1, PATIENCE_S) as client:
         body = {"topics": [{**topic, "configs": given}], "timeoutMs": 60_000}
-        answer = client.call("CREATE_TOPICS", 7, body)
-        assert answer["topics"][0]["errorCode"] == 0, answer
+        response = client.call("CREATE_TOPICS", 7, body)
+        assert response["topics"][0]["errorCode"] == 0, response
 
 
 def partitions(gateway: Running, broker: int) -> list[dict[str, Any]]:
     """The topic's partitions as a broker describes them."""
     with gateway.client(broker, PATIENCE_S) as client:
-        answer = client.call("METADATA", 9, {"topics": [{"name": TOPIC}]})
-    return list(answer["topics"][0]["partitions"])
+        response = client.call("METADATA", 9, {"topics": [{"name": TOPIC}]})
+    return list(response["topics"][0]["partitions"])
 
 
 def all_in_sync(gateway: Running, broker: int) -> bool:

@@ -20,7 +20,7 @@ def internal(name: str, partitions: int = 0, **configs: str) -> dict[str, Any]:
 
 def part(subtopology_id: str, *sources: str, **fields: Any) -> dict[str, Any]:
     """A subtopology that reads topics."""
-    said = {
+    given = {
         "subtopologyId": subtopology_id,
         "sourceTopics": list(sources),
         "sourceTopicRegex": [],
@@ -29,7 +29,7 @@ def part(subtopology_id: str, *sources: str, **fields: Any) -> dict[str, Any]:
         "repartitionSourceTopics": [],
         "copartitionGroups": [],
     }
-    return {**said, **fields}
+    return {**given, **fields}
 
 
 def topology(*parts: dict[str, Any], epoch: int = 0) -> dict[str, Any]:
@@ -54,9 +54,9 @@ COUNTING = topology(
 """Counts words: over a repartition topic, in a changelog."""
 
 
-def tasks(told: list[dict[str, Any]] | None) -> list[str]:
+def tasks(result: list[dict[str, Any]] | None) -> list[str]:
     """Tasks by their names."""
-    return [f"{each['subtopologyId']}_{n}" for each in told or [] for n in each["partitions"]]
+    return [f"{each['subtopologyId']}_{n}" for each in result or [] for n in each["partitions"]]
 
 
 def task_ids(names: list[str]) -> list[dict[str, Any]]:
@@ -90,19 +90,19 @@ class StreamsBench(Bench):
         self.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": [GROUP]})
 
     def beat(self, member: str, epoch: int, **fields: Any) -> Any:
-        """The answer to a heartbeat; `fields` by Kafka's names."""
+        """The response to a heartbeat; `fields` by Kafka's names."""
         event = {key: fields.pop(key) for key in ("principal", "broker") if key in fields}
-        said = {"endpointInformationEpoch": 0, "rebalanceTimeoutMs": -1, "groupId": GROUP}
-        body = {**said, "memberId": member, "memberEpoch": epoch, **fields}
+        given = {"endpointInformationEpoch": 0, "rebalanceTimeoutMs": -1, "groupId": GROUP}
+        body = {**given, "memberId": member, "memberEpoch": epoch, **fields}
         return self.request("STREAMS_GROUP_HEARTBEAT", 0, body, **event)
 
     def join(self, member: str, runs: dict[str, Any] = PASSING, **fields: Any) -> Any:
         """Return the response to a join; without `processId` each member is a separate process."""
-        said = {"rebalanceTimeoutMs": TIMEOUT_MS, "topology": runs, "processId": f"p-{member}"}
-        return self.beat(member, 0, **{**said, "clientTags": [], **NO_TASKS, **fields})
+        given = {"rebalanceTimeoutMs": TIMEOUT_MS, "topology": runs, "processId": f"p-{member}"}
+        return self.beat(member, 0, **{**given, "clientTags": [], **NO_TASKS, **fields})
 
     def later(self, member: str, epoch: int, **fields: Any) -> Any:
-        """The answer to a heartbeat after the least time between two assignments."""
+        """The response to a heartbeat after the least time between two assignments."""
         self.now += 1_000
         return self.beat(member, epoch, **fields)
 
@@ -118,6 +118,6 @@ class StreamsBench(Bench):
         return found
 
 
-def codes(answer: Any) -> list[int]:
-    """The statuses in an answer."""
-    return [each["statusCode"] for each in answer["status"]]
+def codes(response: Any) -> list[int]:
+    """The statuses in a response."""
+    return [each["statusCode"] for each in response["status"]]

@@ -9,9 +9,7 @@ Kafka shows the new topic metadata only after the next write to the group's part
 `__consumer_offsets`, which may be of another group.
 """
 
-from random import Random
-from typing import Any
-
+from tests.support.group_walks import RandomWalk
 from tests.support.streams_groups import NO_TASKS, internal, part, topology
 from tests.support.walk_sides import Body, Step
 
@@ -30,11 +28,11 @@ SETTINGS = {
 """Members of the groups get their tasks at once."""
 
 
-class StreamsWalk:
+class StreamsWalk(RandomWalk):
     """Requests of one walk, whose group and topics have its own name."""
 
     def __init__(self, seed: int, name: str) -> None:
-        self._chance = Random(seed)
+        super().__init__(seed)
         self.group, self._nobody = name, f"{name}-nobody"
         self.topic = f"{name}-source"
         self._repartition, self._changelog = f"{name}-repartition", f"{name}-changelog"
@@ -94,32 +92,26 @@ class StreamsWalk:
         (kind,) = self._chance.choices(kinds, (70, 10, 9, 4, 7))
         return kind()
 
-    def may_change_topics(self, step: Step, answer: Body) -> bool:
+    def may_change_topics(self, step: Step, response: Body) -> bool:
         """Whether topics come, go or grow with a step, or settings change."""
-        codes = [each["statusCode"] for each in answer.get("status") or []]
+        codes = [each["statusCode"] for each in response.get("status") or []]
         return MISSING_INTERNAL in codes or step.api in CHANGES
 
-    def hear(self, step: Step, answer: Body) -> None:
-        """Learns from an answer."""
+    def observe(self, step: Step, response: Body) -> None:
+        """Learn from a response."""
         if step.api != "STREAMS_GROUP_HEARTBEAT" or step.body["groupId"] != self.group:
             return
-        member, error = step.body["memberId"], answer["errorCode"]
-        if error == UNKNOWN_SERVER_ERROR or (not error and answer["memberEpoch"] > 0):
+        member, error = step.body["memberId"], response["errorCode"]
+        if error == UNKNOWN_SERVER_ERROR or (not error and response["memberEpoch"] > 0):
             self._has_failed = bool(error)
-        if error or answer["memberEpoch"] < 0:
+        if error or response["memberEpoch"] < 0:
             self._epochs.pop(member, None)
             return
-        self._epochs[member] = answer["memberEpoch"]
+        self._epochs[member] = response["memberEpoch"]
         if self._is(0.9):  # else the response is lost with regard to endpoints
-            self._endpoint_epochs[member] = answer["endpointInformationEpoch"]
-        if answer["activeTasks"] is not None:
-            self._owned[member] = {name: answer[name] for name in NO_TASKS}
-
-    def _is(self, probability: float) -> bool:
-        return self._chance.random() < probability
-
-    def _one(self, *of: Any) -> Any:
-        return self._chance.choice(of)
+            self._endpoint_epochs[member] = response["endpointInformationEpoch"]
+        if response["activeTasks"] is not None:
+            self._owned[member] = {name: response[name] for name in NO_TASKS}
 
     def _beat(self) -> Step:
         member = self._one(*MEMBERS)
@@ -137,11 +129,11 @@ class StreamsWalk:
         process = PROCESSES[MEMBERS.index(member) // 2 if self._is(0.8) else 2]
         endpoint = {"host": process, "port": 8080} if self._is(0.5) else None
         tags = self._one([], [{"key": "zone", "value": "z"}, {"key": "rack", "value": "r"}])
-        said: Body = {"memberEpoch": 0, "rebalanceTimeoutMs": TIMEOUT_MS, "topology": self._runs}
-        said |= {"processId": process, "userEndpoint": endpoint, "clientTags": tags, **NO_TASKS}
+        fields: Body = {"memberEpoch": 0, "rebalanceTimeoutMs": TIMEOUT_MS, "topology": self._runs}
+        fields |= {"processId": process, "userEndpoint": endpoint, "clientTags": tags, **NO_TASKS}
         if self._is(0.15):
             epoch = self._runs["epoch"]
-            said["topology"] = self._one(
+            fields["topology"] = self._one(
                 *({**self._runs, "epoch": epoch + more} for more in (-1, -1, -1, -1, 1)),
                 *self._topologies()[:3],
                 topology(part("0", "run"), part("0", "ran")),
@@ -150,18 +142,18 @@ class StreamsWalk:
                 topology(part("0", "a/b")),
                 topology(),
             )
-        return said
+        return fields
 
     def _going_on(self, member: str) -> Body:
-        told = self._owned.get(member, NO_TASKS)
+        response = self._owned.get(member, NO_TASKS)
         cases = (
             {},
-            told,
+            response,
             NO_TASKS,
             {"memberEpoch": -1},
             {"shutdownApplication": True},
             {"rackId": self._one("r1", "r2")},
-            {"userEndpoint": {"host": "elsewhere", "port": self._one(1, 2)}, **told},
+            {"userEndpoint": {"host": "elsewhere", "port": self._one(1, 2)}, **response},
             {"processId": self._one(*PROCESSES)},
             {"memberId": self._one("ghost", "nobody")},
             {"memberEpoch": self._epochs[member] + 1},

@@ -204,10 +204,10 @@ class StreamsWorld:
                 "topics": [{"topic": topic, "partitions": [wanted]}],
             }
             for broker in self.world.bench.settings.brokers:
-                answer = self.world.bench.request("FETCH", 11, body, broker=broker)
-                told = answer["responses"][0]["partitions"][0]
-                if told["errorCode"] == Error.NONE and told["batches"]:
-                    found += [m for _, m in records_of(told, self.world.contents).items]
+                response = self.world.bench.request("FETCH", 11, body, broker=broker)
+                result = response["responses"][0]["partitions"][0]
+                if result["errorCode"] == Error.NONE and result["batches"]:
+                    found += [m for _, m in records_of(result, self.world.contents).items]
         return found
 
     def newest(self, topic: str) -> dict[bytes | None, bytes | None]:

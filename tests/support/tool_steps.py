@@ -110,7 +110,7 @@ class Clients:
 
     def leave_hanging(self) -> None:
         """A transaction in notes-0 of long ago that its coordinator knows nothing of."""
-        asked = {"transactionalId": "hung", "transactionTimeoutMs": 60_000}
+        request = {"transactionalId": "hung", "transactionTimeoutMs": 60_000}
         host, _, port = self._bootstrap.rpartition(":")
         found: dict[str, Any] = {}
         with Client(Address(host, int(port))) as client:
@@ -130,16 +130,16 @@ class Clients:
         with Client(addresses[found["nodeId"]]) as client:
 
             def is_known() -> bool:
-                found.update(client.call("INIT_PRODUCER_ID", 4, asked))
+                found.update(client.call("INIT_PRODUCER_ID", 4, request))
                 return bool(found["errorCode"] == 0)
 
             wait_until(is_known, "the coordinator knows itself to be it")
         with Client(addresses[leader]) as client:
             ids = {"pid": found["producerId"], "epoch": found["producerEpoch"], "seq": 0}
             body = produce_body("notes", wire.batch(txn=True, ts=START, **ids))
-            answer = client.call("PRODUCE", 9, {**body, "transactionalId": "hung"})
-            (partition,) = answer["responses"][0]["partitionResponses"]
-            assert partition["errorCode"] == 0, answer
+            response = client.call("PRODUCE", 9, {**body, "transactionalId": "hung"})
+            (partition,) = response["responses"][0]["partitionResponses"]
+            assert partition["errorCode"] == 0, response
             self.hanging_from = partition["baseOffset"]
 
     def join(self) -> None:
@@ -178,9 +178,9 @@ def line_of(step: Step, files: Mapping[str, Path], clients: Clients) -> str:
 def write_files(directory: Path, files: Mapping[str, Any] = FILES) -> dict[str, Path]:
     """The files that steps name."""
     found = {}
-    for name, said in files.items():
+    for name, given in files.items():
         found[name] = directory / name
-        found[name].write_text(json.dumps({"version": 1, **said}))
+        found[name].write_text(json.dumps({"version": 1, **given}))
     return found
 
 

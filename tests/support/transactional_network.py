@@ -30,8 +30,8 @@ from tests.support.network import (
     PARTITIONS,
     PRODUCE,
     TOPIC,
-    Answer,
     Network,
+    Response,
     Sent,
     Step,
     Wire,
@@ -173,10 +173,10 @@ class TransactionalNetwork(Network):
                 self._close(node)
                 self.producer.disconnected(self.now, node)
         super()._poll()
-        self._ask_coordinator()
+        self._call_coordinator()
         self._note()
 
-    def _ask_coordinator(self) -> None:
+    def _call_coordinator(self) -> None:
         is_flushed = self.producer.is_idle or self.is_hasty
         request = self.transactions.next_request(self.now, is_flushed=is_flushed)
         if request is None:
@@ -198,14 +198,14 @@ class TransactionalNetwork(Network):
         api = PRODUCE, min(SUPPORTED_VERSIONS[PRODUCE][1], newest)
         return self._apis.setdefault(outgoing.request_id, api)
 
-    def _asked(self, wire: Wire, request: Sent) -> dict[str, Any]:
+    def _response_of(self, wire: Wire, request: Sent) -> dict[str, Any]:
         """Return the broker's response, after requests to others, which can take some time."""
         api, version = self._api_of(request.outgoing)
         event_id = self.bench.send(api, version, request.body, broker=wire.node)
-        while event_id not in self.bench.answers:
+        while event_id not in self.bench.responses:
             self.bench.tick(TICK_MS)
-        answer: dict[str, Any] = self.bench.answers[event_id]["response"]
-        return answer
+        response: dict[str, Any] = self.bench.responses[event_id]["response"]
+        return response
 
     def _may_repeat(self, request: Sent) -> bool:
         """Return whether a request may be repeated: a second InitProducerId fences the producer."""
@@ -222,15 +222,16 @@ class TransactionalNetwork(Network):
             self._under_way = None
             self.transactions.failed(self.now)
 
-    def _take(self, answer: Answer) -> None:
-        api, _ = self._api_of(answer.outgoing)
+    def _take(self, response: Response) -> None:
+        api, _ = self._api_of(response.outgoing)
         if api == PRODUCE:
-            super()._take(answer)
+            super()._take(response)
         elif (
-            self._under_way is not None and self._under_way.request_id == answer.outgoing.request_id
+            self._under_way is not None
+            and self._under_way.request_id == response.outgoing.request_id
         ):
             self._under_way = None
-            self.transactions.on_response(self.now, msgspec.convert(answer.body, RESPONSES[api]))
+            self.transactions.on_response(self.now, msgspec.convert(response.body, RESPONSES[api]))
 
     # The end
 
@@ -252,7 +253,7 @@ class TransactionalNetwork(Network):
             self._end_all()
             if self.level == 2 or not last or self.ended[-1].is_commit:
                 break
-        self.told_twice += [record for record in last if record not in self.acked]
+        self.reported_twice += [record for record in last if record not in self.acked]
         if self.transactions.state is State.FATAL_ERROR:
             self.injected["fenced"] += 1
             wait = self.producer.config.transaction_timeout_ms + FENCED_AFTER_MS
@@ -315,11 +316,11 @@ class TransactionalNetwork(Network):
             "topics": [{"topic": TOPIC, "partitions": [wanted]}],
         }
         for broker in BROKERS:
-            answer = self.bench.request("FETCH", 11, body, broker=broker)
-            told = answer["responses"][0]["partitions"][0]
-            if told["errorCode"] == 0:
-                items = records_of(told, {}).items if told["batches"] else []
-                is_open = told["lastStableOffset"] < told["highWatermark"]
+            response = self.bench.request("FETCH", 11, body, broker=broker)
+            result = response["responses"][0]["partitions"][0]
+            if result["errorCode"] == 0:
+                items = records_of(result, {}).items if result["batches"] else []
+                is_open = result["lastStableOffset"] < result["highWatermark"]
                 return [int(name) for _, name in items], is_open
         raise AssertionError(f"nobody leads {partition}")
 
@@ -327,8 +328,8 @@ class TransactionalNetwork(Network):
         group = {"groupId": GROUP, "topics": [{"name": TOPIC, "partitionIndexes": [0]}]}
         body = {"groups": [group], "requireStable": True}
         for broker in BROKERS:
-            answer = self.bench.request("OFFSET_FETCH", 9, body, broker=broker)
-            (told,) = answer["groups"]
-            if told["errorCode"] == 0 and told["topics"]:
-                return int(told["topics"][0]["partitions"][0]["committedOffset"])
+            response = self.bench.request("OFFSET_FETCH", 9, body, broker=broker)
+            (result,) = response["groups"]
+            if result["errorCode"] == 0 and result["topics"]:
+                return int(result["topics"][0]["partitions"][0]["committedOffset"])
         return -1

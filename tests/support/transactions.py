@@ -48,15 +48,15 @@ class TransactionBench(Bench):
         version: int = 5,
         **event: Any,
     ) -> Holder:
-        """What InitProducerId answers."""
+        """What InitProducerId returns."""
         body = {
             "transactionalId": name,
             "transactionTimeoutMs": timeout_ms,
             "producerId": held[0],
             "producerEpoch": held[1],
         }
-        answer = self.request("INIT_PRODUCER_ID", version, body, **event)
-        return Holder(answer["producerId"], answer["producerEpoch"], answer["errorCode"])
+        response = self.request("INIT_PRODUCER_ID", version, body, **event)
+        return Holder(response["producerId"], response["producerEpoch"], response["errorCode"])
 
     def add(
         self, name: str, holder: tuple[int, ...], version: int = 3, **topics: list[int]
@@ -68,10 +68,10 @@ class TransactionBench(Bench):
             "v3AndBelowProducerEpoch": holder[1],
             "v3AndBelowTopics": [{"name": t, "partitions": each} for t, each in topics.items()],
         }
-        answer = self.request("ADD_PARTITIONS_TO_TXN", version, body)
+        response = self.request("ADD_PARTITIONS_TO_TXN", version, body)
         return {
             topic["name"]: [p["partitionErrorCode"] for p in topic["resultsByPartition"]]
-            for topic in answer["resultsByTopicV3AndBelow"]
+            for topic in response["resultsByTopicV3AndBelow"]
         }
 
     def verify(self, name: str, holder: tuple[int, ...], *partitions: int) -> list[int]:
@@ -83,10 +83,12 @@ class TransactionBench(Bench):
             "verifyOnly": True,
             "topics": [{"name": TOPIC, "partitions": list(partitions)}],
         }
-        answer = self.request("ADD_PARTITIONS_TO_TXN", 4, {"transactions": [transaction]})
-        (topic,) = answer["resultsByTransaction"][0]["topicResults"]
-        told = {p["partitionIndex"]: p["partitionErrorCode"] for p in topic["resultsByPartition"]}
-        return [told[each] for each in partitions]
+        response = self.request("ADD_PARTITIONS_TO_TXN", 4, {"transactions": [transaction]})
+        (topic,) = response["resultsByTransaction"][0]["topicResults"]
+        reported = {
+            p["partitionIndex"]: p["partitionErrorCode"] for p in topic["resultsByPartition"]
+        }
+        return [reported[each] for each in partitions]
 
     def end(
         self,
@@ -96,15 +98,15 @@ class TransactionBench(Bench):
         version: int = 3,
         **event: Any,
     ) -> dict[str, Any]:
-        """What EndTxn answers."""
+        """What EndTxn returns."""
         body = {
             "transactionalId": name,
             "producerId": holder[0],
             "producerEpoch": holder[1],
             "committed": is_commit,
         }
-        answer: dict[str, Any] = self.request("END_TXN", version, body, **event)
-        return answer
+        response: dict[str, Any] = self.request("END_TXN", version, body, **event)
+        return response
 
     def produce(
         self,
@@ -119,10 +121,10 @@ class TransactionBench(Bench):
         batch = header(1, *holder[:2], sequence, **kind)
         body = produce_body(TOPIC, batch, partition=partition, transactionalId=name)
         event_id = self.send("PRODUCE", version, body)
-        while event_id not in self.answers:
+        while event_id not in self.responses:
             self.tick(WAIT_MS)
-        answer = self.answers[event_id]["response"]
-        part = answer["responses"][0]["partitionResponses"][0]
+        response = self.responses[event_id]["response"]
+        part = response["responses"][0]["partitionResponses"][0]
         return part["errorCode"], part["baseOffset"]
 
     def add_offsets(self, name: str, holder: tuple[int, ...], group: str = "g") -> int:
@@ -159,8 +161,8 @@ class TransactionBench(Bench):
             "topics": [{"name": TOPIC, "partitions": [committed]}],
             **fields,
         }
-        answer = self.request("TXN_OFFSET_COMMIT", version, body)
-        return int(answer["topics"][0]["partitions"][0]["errorCode"])
+        response = self.request("TXN_OFFSET_COMMIT", version, body)
+        return int(response["topics"][0]["partitions"][0]["errorCode"])
 
     def committed_offset(
         self, group: str = "g", require_stable: bool = False, partition: int = 0
@@ -168,14 +170,14 @@ class TransactionBench(Bench):
         """The error and the offset that OffsetFetch gives for a partition of `a`."""
         wanted = {"groupId": group, "topics": [{"name": TOPIC, "partitionIndexes": [partition]}]}
         body = {"groups": [wanted], "requireStable": require_stable}
-        answer = self.request("OFFSET_FETCH", 8, body)
-        part = answer["groups"][0]["topics"][0]["partitions"][0]
+        response = self.request("OFFSET_FETCH", 8, body)
+        part = response["groups"][0]["topics"][0]["partitions"][0]
         return part["errorCode"], part["committedOffset"]
 
     def described(self, name: str = "t1") -> dict[str, Any]:
-        """What DescribeTransactions answers for an id."""
-        answer = self.request("DESCRIBE_TRANSACTIONS", 0, {"transactionalIds": [name]})
-        described: dict[str, Any] = answer["transactionStates"][0]
+        """What DescribeTransactions returns for an id."""
+        response = self.request("DESCRIBE_TRANSACTIONS", 0, {"transactionalIds": [name]})
+        described: dict[str, Any] = response["transactionStates"][0]
         return described
 
     def state_of(self, name: str = "t1") -> str:
@@ -192,6 +194,6 @@ class TransactionBench(Bench):
             "isolationLevel": COMMITTED,
             "topics": [{"topic": TOPIC, "partitions": [wanted]}],
         }
-        answer = self.request("FETCH", 12, body)
-        part: dict[str, Any] = answer["responses"][0]["partitions"][0]
+        response = self.request("FETCH", 12, body)
+        part: dict[str, Any] = response["responses"][0]["partitions"][0]
         return part

@@ -46,7 +46,7 @@ class Server(NamedTuple):
     process: "subprocess.Popen[bytes]"
     log: Path
 
-    def said(self) -> str:
+    def output(self) -> str:
         """Its output."""
         return self.log.read_text(encoding="utf-8", errors="replace")
 
@@ -102,10 +102,10 @@ class Reader:
         self._make_way(words)
         for start, ready in SERVES.items():
             if text.startswith(start) and "--available-now" not in words:
-                said = self._serve(text, ready)
+                output = self._serve(text, ready)
                 if _after(words, "--engine") == "spark":
-                    self._ask(said)
-                return said
+                    self._answer_prompt(output)
+                return output
         done = subprocess.run(
             ["bash", "-c", text],
             cwd=self.directory,
@@ -115,13 +115,13 @@ class Reader:
             text=True,
             timeout=TIMEOUT_S,
         )
-        said = done.stdout + done.stderr
-        # an answer that is not the recorded one; both say so and go on
+        output = done.stdout + done.stderr
+        # a response that is not the recorded one; both say so and go on
         may_differ = "--compare" in words or words[:2] == ["brokertwin", "send"]
-        assert done.returncode == 0 or (may_differ and done.returncode == 1), f"{command}\n{said}"
-        assert "Traceback" not in said, f"{command}\n{said}"
-        self._follow(words, said)
-        return said
+        assert done.returncode == 0 or (may_differ and done.returncode == 1), f"{command}\n{output}"
+        assert "Traceback" not in output, f"{command}\n{output}"
+        self._follow(words, output)
+        return output
 
     def close(self) -> None:
         """Stop what still serves, the newest first."""
@@ -148,11 +148,11 @@ class Reader:
                 self._start_broker()
             self._serve(f"brokertwin run --cluster {_after(words, '--cluster')}", "")
 
-    def _follow(self, words: list[str], said: str) -> None:
+    def _follow(self, words: list[str], output: str) -> None:
         """The reader's own broker takes the place of the other while it runs."""
         if words[1:3] == ["kafka", "start"]:
-            found = re.search(r"localhost:\d+|127\.0\.0\.1:\d+", said)
-            assert found is not None, said
+            found = re.search(r"localhost:\d+|127\.0\.0\.1:\d+", output)
+            assert found is not None, output
             self.environment["BROKERTWIN_BOOTSTRAP"] = found[0]
             self._has_own_broker = True
         elif words[1:3] == ["kafka", "stop"]:
@@ -182,24 +182,24 @@ class Reader:
             assert process.poll() is None, "it has ended"
             if text.startswith("brokertwin run") and not self._is_placed(shlex.split(text)):
                 return False
-            return bool(re.search(ready, server.said())) if ready else bool(server.said())
+            return bool(re.search(ready, server.output())) if ready else bool(server.output())
 
         try:
             wait_until(is_ready)
         except AssertionError as error:
-            raise AssertionError(f"{text}\n{server.said()}") from error
-        return server.said()
+            raise AssertionError(f"{text}\n{server.output()}") from error
+        return server.output()
 
-    def _ask(self, said: str) -> None:
-        """Be a client of a gateway: the second answer shows that a micro-batch has committed."""
-        found = re.search(r"broker 1 at (\S+)", said)
-        assert found is not None, said
+    def _answer_prompt(self, output: str) -> None:
+        """Be a client of a gateway: the second response shows that a micro-batch has committed."""
+        found = re.search(r"broker 1 at (\S+)", output)
+        assert found is not None, output
         admin = AdminClient({"bootstrap.servers": found[1]})
-        deadline, answers = time.monotonic() + TIMEOUT_S, 0
-        while answers < 2:
-            assert time.monotonic() < deadline, said
+        deadline, responses = time.monotonic() + TIMEOUT_S, 0
+        while responses < 2:
+            assert time.monotonic() < deadline, output
             with contextlib.suppress(KafkaException):  # the job has not begun yet
-                answers += bool(admin.list_topics(timeout=60).brokers)
+                responses += bool(admin.list_topics(timeout=60).brokers)
 
     def _is_placed(self, words: list[str]) -> bool:
         """Whether the job has committed a micro-batch and said where its clusters are."""

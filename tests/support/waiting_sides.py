@@ -39,7 +39,7 @@ class WaitingSide:
     """One broker, and the requests of one walk that wait there.
 
     Attributes:
-        asked: requests by place that are not answered.
+        requested: requests by place without a response.
         come: answers by place that have come, with their requests.
         group: the walk's group, as it was last described.
     """
@@ -49,7 +49,7 @@ class WaitingSide:
         self._walk = walk
         self._connections: dict[str, Client] = {}
         self._looking: Client | None = None
-        self.asked: dict[str, Step] = {}
+        self.requested: dict[str, Step] = {}
         self.come: dict[str, tuple[Step, Body]] = {}
         self.group = NOBODY
 
@@ -58,7 +58,7 @@ class WaitingSide:
         if place not in self._connections:
             self._connections[place] = self.side.direct()
         self._connections[place].send(step.api, step.version, step.body)
-        self.asked[place] = step
+        self.requested[place] = step
 
     def look(self) -> None:
         """Describe the group after all earlier requests, and take the received responses.
@@ -72,19 +72,19 @@ class WaitingSide:
         if IS_LIVE:
             looking.call("HEARTBEAT", 0, {"groupId": self._walk.group, **GHOST})
         step = Step("DESCRIBE_GROUPS", 6, {"groups": [self._walk.group]})
-        told = looking.call(step.api, step.version, step.body)
-        (self.group,) = self.side.shown(step, told, [])["groups"]
+        response = looking.call(step.api, step.version, step.body)
+        (self.group,) = self.side.shown(step, response, [])["groups"]
         for place, connection in self._connections.items():
-            if place in self.asked and connection.has_something():
-                step = self.asked.pop(place)
-                _, told = decode_response(_KEYS[step.api], step.version, connection.receive())
-                self.come[place] = step, told
+            if place in self.requested and connection.has_something():
+                step = self.requested.pop(place)
+                _, response = decode_response(_KEYS[step.api], step.version, connection.receive())
+                self.come[place] = step, response
 
-    def is_to_answer(self) -> bool:
+    def is_to_respond(self) -> bool:
         """Whether all members wait in a join, which is then over."""
         joins = {
             step.body["memberId"] or place
-            for place, step in self.asked.items()
+            for place, step in self.requested.items()
             if step.api == "JOIN_GROUP"
         }
         return len(joins) == len(self.group["members"]) and not self._walk.given
@@ -115,24 +115,24 @@ class WaitingSides:
     def walked(self, seed: int, steps: int) -> Iterator[tuple[Step, Body]]:
         """Yield each request with its response, the same from both brokers."""
         for at in range(steps):
-            place, step = self._walk.next(self._real.group, self._ours.asked)
+            place, step = self._walk.next(self._real.group, self._ours.requested)
             what = f"seed {seed}, step {at}: {place} {step}"
             is_first = step.api == "JOIN_GROUP" and self._real.group["groupState"] in WITHOUT
             if step.api in WAITING:
                 self._send(place, step)
             else:
                 ours, theirs = (
-                    each.side.answer(step, self._walk.groups) for each in (self._ours, self._real)
+                    each.side.response(step, self._walk.groups) for each in (self._ours, self._real)
                 )
                 assert ours == theirs, what
-                self._walk.hear_of(place, step, theirs)
+                self._walk.observe_at(place, step, theirs)
                 yield step, theirs
-            yield from self._answers(what, is_first)
+            yield from self._responses(what, is_first)
         self._ours.close()
         self._real.close()
 
     def _send(self, place: str, step: Step) -> None:
-        drawn = self._tape.answer(["sent", place, *step], lambda: self._sent(place, step))
+        drawn = self._tape.response(["sent", place, *step], lambda: self._sent(place, step))
         if drawn is not None:
             self._ours.side.choices["memberId"] = drawn
         self._ours.send(place, step)
@@ -151,14 +151,14 @@ class WaitingSides:
             return bool(drawn) or place in self._real.come
 
         wait_until(is_drawn)
-        told = [self._real.come[place][1]["memberId"]] if place in self._real.come else []
-        (found,) = told or drawn
+        reported = [self._real.come[place][1]["memberId"]] if place in self._real.come else []
+        (found,) = reported or drawn
         return str(found)
 
-    def _answers(self, what: str, is_first: bool) -> Iterator[tuple[Step, Body]]:
+    def _responses(self, what: str, is_first: bool) -> Iterator[tuple[Step, Body]]:
         """Yield the responses received once nothing more happens by itself."""
         while True:
-            self._real.group, come, self._walk.short_phases = self._tape.answer(
+            self._real.group, come, self._walk.short_phases = self._tape.response(
                 ["quiet", what], lambda: self._quiet(what, is_first)
             )
             if not IS_LIVE:
@@ -168,7 +168,7 @@ class WaitingSides:
             for place, theirs in sorted(come.items()):
                 step, ours = self._ours.come.pop(place)
                 assert ours == theirs, f"{what}: {place} {step}\n  ours  {ours}\n  kafka {theirs}"
-                self._walk.hear_of(place, step, theirs)
+                self._walk.observe_at(place, step, theirs)
                 yield step, theirs
 
     def _quiet(self, what: str, is_first: bool) -> Quiet:
@@ -181,12 +181,12 @@ class WaitingSides:
             if ours.group != real.group or ours.come.keys() != real.come.keys():
                 return False
             is_joining = real.group["groupState"] == "PreparingRebalance"
-            if is_joining and (is_first or real.is_to_answer()):
+            if is_joining and (is_first or real.is_to_respond()):
                 return False
-            return bool(real.come) or self._walk.is_over(real.group, real.asked)
+            return bool(real.come) or self._walk.is_over(real.group, real.requested)
 
         wait_until(is_quiet, what)
-        come = {place: told for place, (_, told) in real.come.items()}
+        come = {place: reported for place, (_, reported) in real.come.items()}
         real.come.clear()
         return real.group, come, self._walk.short_phases
 

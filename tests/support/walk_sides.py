@@ -123,12 +123,12 @@ class Side:
 
     def begin(self, groups: list[str], settings: Mapping[str, str]) -> None:
         """The groups have their coordinator, and these settings hold for them."""
-        asked = {"groups": groups, "includeAuthorizedOperations": False}
+        request = {"groups": groups, "includeAuthorizedOperations": False}
         sought = {"keyType": 0, "coordinatorKeys": groups}
 
         def are_there() -> bool:
             self._client.call("FIND_COORDINATOR", 6, sought)
-            described = self._client.call("DESCRIBE_GROUPS", 5, asked)["groups"]
+            described = self._client.call("DESCRIBE_GROUPS", 5, request)["groups"]
             return not any(each["errorCode"] for each in described)
 
         wait_until(are_there)
@@ -143,8 +143,8 @@ class Side:
         def is_there() -> bool:
             self._client.call("FIND_COORDINATOR", 6, sought)
             described = {"transactionalIds": [name]}
-            told = self._client.call("DESCRIBE_TRANSACTIONS", 0, described)["transactionStates"]
-            return bool(told[0]["errorCode"] == NO_TRANSACTIONAL_ID)
+            reported = self._client.call("DESCRIBE_TRANSACTIONS", 0, described)["transactionStates"]
+            return bool(reported[0]["errorCode"] == NO_TRANSACTIONAL_ID)
 
         wait_until(is_there)
 
@@ -154,8 +154,8 @@ class Side:
         ]
         resources = [{"resourceType": GROUP_RESOURCE, "resourceName": group, "configs": configs}]
         body = {"resources": resources, "validateOnly": False}
-        answer = self._client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)
-        assert not any(each["errorCode"] for each in answer["responses"]), answer
+        response = self._client.call("INCREMENTAL_ALTER_CONFIGS", 1, body)
+        assert not any(each["errorCode"] for each in response["responses"]), response
 
     def wait_for(self, topics: Mapping[str, int]) -> None:
         """Wait until topics have these partition counts (0: deleted) and groups know it."""
@@ -164,8 +164,8 @@ class Side:
 
     def partition_counts(self, names: Iterable[str]) -> dict[str, int]:
         """How many partitions topics have, 0 where there is none of the name."""
-        asked = [{"topicId": ZERO, "name": name} for name in names]
-        body = {"topics": asked, "allowAutoTopicCreation": False}
+        requests = [{"topicId": ZERO, "name": name} for name in names]
+        body = {"topics": requests, "allowAutoTopicCreation": False}
         body["includeTopicAuthorizedOperations"] = False
         found = self._client.call("METADATA", 12, body)["topics"]
         return {each["name"]: len(each["partitions"]) for each in found}
@@ -176,26 +176,26 @@ class Side:
 
     def write(self, name: str, partition: int, records: bytes) -> None:
         """Writes records."""
-        told = self._client.produce(name, records, partition)
-        assert told["errorCode"] == 0, told
+        reported = self._client.produce(name, records, partition)
+        assert reported["errorCode"] == 0, reported
 
-    def answer(self, step: Step, names: list[str]) -> Body:
-        """The answer, with topics by their names; of all groups only those with these names."""
+    def response(self, step: Step, names: list[str]) -> Body:
+        """The response, with topics by their names; of all groups only those with these names."""
         body = json.dumps(step.body)
         for name, ident in self.ids.items():
             body = body.replace(f'"id:{name}"', f'"{ident}"')
         return self.shown(step, self._client.call(step.api, step.version, json.loads(body)), names)
 
     def call(self, api: str, version: int, body: Body) -> Body:
-        """An answer as it is."""
+        """A response as it is."""
         return self._client.call(api, version, body)
 
-    def shown(self, step: Step, told: Body, names: list[str]) -> Body:
-        """An answer, as it is compared."""
-        answer = json.dumps(told, default=_whole_batches)
+    def shown(self, step: Step, reported: Body, names: list[str]) -> Body:
+        """A response, as it is compared."""
+        response = json.dumps(reported, default=_whole_batches)
         for name, ident in self.ids.items():
-            answer = answer.replace(ident, f"id:{name}")
-        found: Body = json.loads(DRAWN.sub("Static member … ", answer))
+            response = response.replace(ident, f"id:{name}")
+        found: Body = json.loads(DRAWN.sub("Static member … ", response))
         if step.api == "LIST_GROUPS":
             found["groups"] = [each for each in found["groups"] if each["groupId"] in names]
         return dict(_plain(found))
@@ -240,17 +240,17 @@ class Walking(Protocol):
     def step(self) -> Step:
         """The next one."""
 
-    def hear(self, step: Step, answer: Body) -> None:
+    def observe(self, step: Step, response: Body) -> None:
         """Responses of the real broker."""
 
 
 def walked(sides: Sides, walk: Walking, seed: int, steps: int) -> Iterator[tuple[Step, Body]]:
-    """Each step with its answer, which is the same on both sides."""
+    """Each step with its response, which is the same on both sides."""
     for at in range(steps):
         step = walk.step()
-        ours, theirs = (side.answer(step, walk.groups) for side in sides)
+        ours, theirs = (side.response(step, walk.groups) for side in sides)
         assert ours == theirs, f"seed {seed}, step {at}: {step}"
-        walk.hear(step, theirs)
+        walk.observe(step, theirs)
         yield step, ours
 
 

@@ -142,5 +142,5 @@ class Shown:
 def document_at(port: int) -> Status:
     """Documents that a job or a gateway serves at a port of this machine."""
     url = f"http://127.0.0.1:{port}/status.json"
-    with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
-        return msgspec.json.decode(answer.read(), type=Status)
+    with urllib.request.urlopen(url, timeout=PATIENCE_S) as response:
+        return msgspec.json.decode(response.read(), type=Status)

@@ -22,9 +22,9 @@ def noted(request: EdgeRequest) -> NotedFetch | None:
     if request.header["requestApiKey"] != FETCH:
         return None
     body: dict[str, Any] = request.body
-    asked = sum(len(topic["partitions"]) for topic in body["topics"])
+    requested = sum(len(topic["partitions"]) for topic in body["topics"])
     client_id = str(request.header["clientId"])
-    return NotedFetch(client_id, body["sessionId"], body["sessionEpoch"], asked)
+    return NotedFetch(client_id, body["sessionId"], body["sessionEpoch"], requested)
 
 
 def in_one_session(fetches: list[NotedFetch]) -> list[NotedFetch]:

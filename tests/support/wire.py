@@ -387,9 +387,6 @@ class Conn:
             raise TimeoutError("scenario time limit")
         return t
 
-    def send_raw(self, data):
-        self.sock.sendall(data)
-
     def send(self, api, version, body, expect=True):
         self.corr += 1
         p = encode_request(api, version, body, self.corr, self.client_id)

@@ -120,15 +120,15 @@ def test_a_test_can_wait_for_a_rule_to_apply(kafka_broker: KafkaBroker) -> None:
     with pytest.raises(TimeoutError, match="0 of 1"):
         trouble.wait(timeout_s=0.01)
 
-    def ask() -> None:
+    def send() -> None:
         with connect(kafka_broker) as client:
             client.call("DESCRIBE_CLUSTER", 1)
             client.call("DESCRIBE_CLUSTER", 1)
 
-    asking = threading.Thread(target=ask)
-    asking.start()
+    requesting = threading.Thread(target=send)
+    requesting.start()
     trouble.wait(hits=2)
-    asking.join()
+    requesting.join()
     assert trouble.is_over
 
 
@@ -153,8 +153,8 @@ def test_a_groups_first_member_does_not_wait_for_others(kafka_broker: KafkaBroke
         assert client.call("JOIN_GROUP", 3, body)["errorCode"] == 0
         name = "group.initial.rebalance.delay.ms"
         wanted = {"resourceType": 4, "resourceName": "1", "configurationKeys": [name]}
-        (told,) = client.call("DESCRIBE_CONFIGS", 4, {"resources": [wanted]})["results"]
-        assert [(each["name"], each["value"]) for each in told["configs"]] == [(name, "0")]
+        (result,) = client.call("DESCRIBE_CONFIGS", 4, {"resources": [wanted]})["results"]
+        assert [(each["name"], each["value"]) for each in result["configs"]] == [(name, "0")]
 
 
 def test_an_error_can_be_delayed(kafka_broker: KafkaBroker) -> None:

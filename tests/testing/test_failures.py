@@ -23,7 +23,7 @@ VERSIONS = [
     for version in range(api.versions[0], api.versions[1] + 1)
     if key not in OF_THE_CONNECTION
 ]
-TOLD_BY_NO_DIRECTORIES = {("DESCRIBE_LOG_DIRS", 1), ("DESCRIBE_LOG_DIRS", 2)}
+REPORTED_BY_NO_DIRECTORIES = {("DESCRIBE_LOG_DIRS", 1), ("DESCRIBE_LOG_DIRS", 2)}
 """Without an error code: clients treat a response without directories as rejected."""
 
 
@@ -67,7 +67,7 @@ def check_fails(kafka_broker: KafkaBroker, client: Client, api: str, version: in
     before = columns(kafka_broker)
     response = client.call(api, version, body)
     assert trouble.hits == 1, (api, version)
-    if (api, version) not in TOLD_BY_NO_DIRECTORIES:
+    if (api, version) not in REPORTED_BY_NO_DIRECTORIES:
         assert REFUSED in codes_in(response), (api, version)
     assert codes_in(response) <= {REFUSED, Error.NONE}, (api, version)
     assert columns(kafka_broker) == before, f"{api} has been handled in version {version}"

@@ -128,8 +128,8 @@ def errors_of(broker: KafkaBroker, api: str) -> set[int]:
 
 
 def heartbeats_at(broker: KafkaBroker, number: int) -> bool:
-    answered = [r for r in broker.requests("HEARTBEAT") if r["broker"] == number and r["response"]]
-    return any(r["response"]["errorCode"] == 0 for r in answered)
+    responses = [r for r in broker.requests("HEARTBEAT") if r["broker"] == number and r["response"]]
+    return any(r["response"]["errorCode"] == 0 for r in responses)
 
 
 def test_an_expired_member_rejoins(kafka_broker: KafkaBroker, member: Member) -> None:

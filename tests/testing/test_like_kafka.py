@@ -29,7 +29,7 @@ Clients = Mapping[int, Client]
 Move = Callable[[str, int, int], None]
 """Moves a topic's partition to a leader."""
 
-Answers = dict[str, Any]
+Responses = dict[str, Any]
 
 
 def clients_of(addresses: Mapping[int, str]) -> Clients:
@@ -59,13 +59,13 @@ def until_led_by(
     """Return the partition in Metadata after all brokers agree on its leader."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
-        told = []
+        reported = []
         for client in clients.values():
             partitions = partitions_of(client, topic_name)
-            told.append(partitions.get(partition, {"leaderId": -1}))
-        if all(partition["leaderId"] == leader for partition in told):
-            return dict(told[0])
-        assert time.monotonic() < deadline, told
+            reported.append(partitions.get(partition, {"leaderId": -1}))
+        if all(partition["leaderId"] == leader for partition in reported):
+            return dict(reported[0])
+        assert time.monotonic() < deadline, reported
         time.sleep(0.05)
 
 
@@ -97,16 +97,16 @@ def end_of(client: Client, epoch: int) -> tuple[int, int, int]:
     return found["errorCode"], found["leaderEpoch"], found["endOffset"]
 
 
-def play(clients: Clients, move: Move) -> Answers:
+def play(clients: Clients, move: Move) -> Responses:
     """Play records in three leader epochs, one of them empty, and return all responses."""
     create_on(clients[1], 1)
     until_led_by(clients, 1)
-    responses: Answers = {"first": [produce(clients[1], b"%d" % n) for n in range(2)]}
+    responses: Responses = {"first": [produce(clients[1], b"%d" % n) for n in range(2)]}
     for step, leader in enumerate((2, 1, 2), 1):
         move(TOPIC, 0, leader)
-        told = until_led_by(clients, leader)
+        reported = until_led_by(clients, leader)
         responses[f"metadata {step}"] = {
-            name: told[name] for name in ("leaderId", "leaderEpoch", "replicaNodes", "isrNodes")
+            name: reported[name] for name in ("leaderId", "leaderEpoch", "replicaNodes", "isrNodes")
         }
         other = clients[3 - leader]
         until_handed_over(other, clients[leader])
@@ -127,15 +127,15 @@ def play(clients: Clients, move: Move) -> Answers:
 
 def until_handed_over(former: Client, leader: Client) -> None:
     """Wait until both act on their metadata, which a broker shows before replicas follow it."""
-    until_answered(lambda: int(fetch(former, 0)[0]["errorCode"]), Error.NONE)
+    until_completed(lambda: int(fetch(former, 0)[0]["errorCode"]), Error.NONE)
     passing = (Error.NOT_LEADER_OR_FOLLOWER, Error.UNKNOWN_TOPIC_OR_PARTITION)
-    until_answered(lambda: int(fetch(leader, 0)[0]["errorCode"]), *passing)
+    until_completed(lambda: int(fetch(leader, 0)[0]["errorCode"]), *passing)
 
 
-def until_answered(ask: Callable[[], int], *passing: int) -> int:
+def until_completed(send: Callable[[], int], *passing: int) -> int:
     """Return the first error that is not transient."""
     deadline = time.monotonic() + PATIENCE_S
-    while (code := ask()) in passing:
+    while (code := send()) in passing:
         assert time.monotonic() < deadline, code
         time.sleep(0.05)
     return code
@@ -170,12 +170,12 @@ def committed(client: Client) -> tuple[int, list[int]]:
     return group["errorCode"], offsets
 
 
-def play_group(clients: Clients, second: Clients, move: Move) -> Answers:
+def play_group(clients: Clients, second: Clients, move: Move) -> Responses:
     """Play a stable group with a pending join while the coordinator moves."""
-    until_answered(lambda: coordinator_of(clients[1]), -1)
+    until_completed(lambda: coordinator_of(clients[1]), -1)
     old = coordinator_of(clients[1])
     at_old, at_new = clients[old], clients[3 - old]
-    until_answered(lambda: committed(at_old)[0], *LOADING)
+    until_completed(lambda: committed(at_old)[0], *LOADING)
     joined = at_old.call("JOIN_GROUP", 3, join_body())
     member = joined["memberId"]
     assigned = [{"memberId": member, "assignment": b"a"}]
@@ -186,30 +186,30 @@ def play_group(clients: Clients, second: Clients, move: Move) -> Answers:
     body = {"groupId": GROUP, "generationIdOrMemberEpoch": 1, "memberId": member, "topics": topics}
     responses["committed"] = at_old.call("OFFSET_COMMIT", 7, body)
     second[old].send("JOIN_GROUP", 3, join_body())
-    until_answered(lambda: heartbeat(at_old, member), Error.NONE)
+    until_completed(lambda: heartbeat(at_old, member), Error.NONE)
     responses["rebalancing"] = heartbeat(at_old, member)
     place = partition_for(GROUP, len(partitions_of(at_old, GROUP_TOPIC)))
     move(GROUP_TOPIC, place, 3 - old)
-    (_, told) = decode_response(11, 3, second[old].receive())
-    responses["join that waited"] = told["errorCode"]
+    (_, reported) = decode_response(11, 3, second[old].receive())
+    responses["join that waited"] = reported["errorCode"]
     until_led_by(clients, 3 - old, GROUP_TOPIC, place)
     # A loading coordinator answers heartbeats with `0 NONE`; only other requests show readiness.
-    until_answered(lambda: committed(at_new)[0], *LOADING)
-    responses["at the new one"] = until_answered(lambda: heartbeat(at_new, member), *LOADING)
-    responses["at the old one"] = until_answered(lambda: heartbeat(at_old, member), Error.NONE)
+    until_completed(lambda: committed(at_new)[0], *LOADING)
+    responses["at the new one"] = until_completed(lambda: heartbeat(at_new, member), *LOADING)
+    responses["at the old one"] = until_completed(lambda: heartbeat(at_old, member), Error.NONE)
     responses["offsets"] = committed(at_new), committed(at_old)
     (described,) = at_new.call("DESCRIBE_GROUPS", 5, {"groups": [GROUP]})["groups"]
     responses["described"] = described["groupState"], len(described["members"])
     return responses
 
 
-def play_both(addresses: Mapping[int, str], move: Move) -> Answers:
+def play_both(addresses: Mapping[int, str], move: Move) -> Responses:
     clients = clients_of(addresses)
     moving = play(clients, move)
     return {**moving, "group": play_group(clients, clients_of(addresses), move)}
 
 
-def in_the_double() -> Answers:
+def in_the_double() -> Responses:
     with KafkaBroker(brokers=2) as broker:
         addresses = dict(enumerate(broker.bootstrap_servers, 1))
 
@@ -229,10 +229,10 @@ def reassign(client: Client, topic: str, partition: int, leader: int) -> None:
 
 @pytest.mark.compares
 def test_moved_partitions_and_coordinators_respond_as_kafkas(tmp_path: Path) -> None:
-    def ask() -> Answers:
+    def send() -> Responses:
         with kafka_cluster(tmp_path, 2) as nodes:
             addresses = {node: address for node, (_, address) in nodes.items()}
             controller = clients_of(addresses)[1]
             return play_both(addresses, lambda *place: reassign(controller, *place))
 
-    assert in_the_double() == golden("testing/moving", ask)
+    assert in_the_double() == golden("testing/moving", send)

@@ -82,13 +82,13 @@ def test_users_of_a_rejected_broker_are_deleted(
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"security_protocol": "TLS"}, "Use one of PLAINTEXT, SSL"),
         ({"users": USERS}, "users requires SASL"),
         ({"security_protocol": "SSL"}, "ssl.keystore.location"),
     ],
 )
-def test_invalid_security_arguments_are_rejected(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_invalid_security_arguments_are_rejected(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         KafkaBroker(**given)

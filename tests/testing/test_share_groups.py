@@ -27,8 +27,8 @@ class Member:
 
         def is_assigned() -> bool:
             nonlocal epoch
-            said = {**beat, "memberEpoch": epoch}
-            response = self._client.call("SHARE_GROUP_HEARTBEAT", 1, said)
+            fields = {**beat, "memberEpoch": epoch}
+            response = self._client.call("SHARE_GROUP_HEARTBEAT", 1, fields)
             epoch = response["memberEpoch"]
             broker.advance_time(1_000)  # the least time between two assignments
             self._assigned = (response["assignment"] or {"topicPartitions": []})["topicPartitions"]
@@ -36,9 +36,9 @@ class Member:
 
         wait_until(is_assigned)
 
-    def fetch(self, *said: dict[str, Any]) -> Any:
+    def fetch(self, *given: dict[str, Any]) -> Any:
         """Return first offset and delivery count of a fetch, or its error."""
-        parts = [{"partitionIndex": 0, "acknowledgementBatches": list(said)}]
+        parts = [{"partitionIndex": 0, "acknowledgementBatches": list(given)}]
         body = {"groupId": GROUP, "memberId": self._name, "shareSessionEpoch": self._epoch}
         body |= {"maxWaitMs": 50, "minBytes": 1, "maxRecords": 500, "batchSize": 500}
         body["topics"] = [{"topicId": self._assigned[0]["topicId"], "partitions": parts}]

@@ -57,7 +57,7 @@ def test_the_status_fits_a_narrow_terminal(served: Served) -> None:
         assert header in done.stdout
 
 
-def test_internal_topics_are_shown_when_asked_for(served: Served) -> None:
+def test_internal_topics_are_shown_on_request(served: Served) -> None:
     named = {row["topic"] for row in served.status()["partitions"]}
     assert named == {TOPIC}
     named = {row["topic"] for row in served.status("--all")["partitions"]}
@@ -146,8 +146,8 @@ def test_the_preferred_leader_is_elected_when_it_is_back(served: Served) -> None
 def test_a_partition_gets_other_replicas(served: Served) -> None:
     before = served.status()["partitions"][1]["replicas"]
     wanted = list(reversed(before))[:2]
-    asked = f"{TOPIC}-1={','.join(map(str, wanted))}"
-    assert outcomes(served.cluster("reassign", asked, "--json")) == [(1, "NONE")]
+    requested = f"{TOPIC}-1={','.join(map(str, wanted))}"
+    assert outcomes(served.cluster("reassign", requested, "--json")) == [(1, "NONE")]
     found = served.status()["partitions"][1]
     assert (found["replicas"], sorted(found["isr"])) == (wanted, sorted(wanted))
     assert [row["broker"] for row in found["logs"]] == wanted
@@ -184,7 +184,7 @@ def test_unknown_broker_is_refused(served: Served) -> None:
     )
 
 
-def test_without_a_gateway_it_says_how_to_start_one(tmp_path: Path) -> None:
+def test_without_a_gateway_the_error_explains_how_to_start_one(tmp_path: Path) -> None:
     done = Served({}, tmp_path / "none").cluster("status")
     assert done.returncode == REFUSED
     assert f"Start one with: brokertwin gateway --control {tmp_path / 'none'}" in done.stderr

@@ -91,11 +91,11 @@ def test_invalid_credentials_are_refused_with_a_message(
 ) -> None:
     real = [str(file) if word == "FILE" else word for word in words]
     result = CliRunner().invoke(app, real, input=text)
-    said = result.output
+    output = result.output
     if isinstance(result.exception, UserError):
-        said = f"{result.exception.message} {result.exception.hint}"
+        output = f"{result.exception.message} {result.exception.hint}"
     assert result.exit_code != 0
-    assert message in " ".join(said.replace("│", " ").split())
+    assert message in " ".join(output.replace("│", " ").split())
     assert not file.exists()
 
 

@@ -20,9 +20,11 @@ def test_gateway_serves_until_a_signal() -> None:
     with gateway(*words) as (process, addresses), Client(addresses[2]) as client:
         topic = {"name": "made", "numPartitions": -1, "replicationFactor": -1}
         client.call("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30000})
-        answer = client.call("METADATA", 9, {"topics": [{"name": "made"}]})
-        assert len(answer["topics"][0]["partitions"]) == 3
-        assert {(each["host"], each["port"]) for each in answer["brokers"]} == {*addresses.values()}
+        response = client.call("METADATA", 9, {"topics": [{"name": "made"}]})
+        assert len(response["topics"][0]["partitions"]) == 3
+        assert {(each["host"], each["port"]) for each in response["brokers"]} == {
+            *addresses.values()
+        }
         process.send_signal(signal.SIGTERM)
         assert process.wait(TIMEOUT_S) == 0
 
@@ -55,11 +57,11 @@ def test_internal_topics_are_written_unless_that_is_switched_off(
         offset = {"partitionIndex": 0, "committedOffset": 1, "committedMetadata": ""}
         body = {"groupId": "g", "topics": [{"name": "t", "partitions": [offset]}]}
         client.call("OFFSET_COMMIT", 8, body)
-        asked = {
+        request = {
             "name": "__consumer_offsets",
             "partitions": [{"partitionIndex": 0, "timestamp": -1}],
         }
-        (topic,) = client.call("LIST_OFFSETS", 7, {"replicaId": -1, "topics": [asked]})["topics"]
+        (topic,) = client.call("LIST_OFFSETS", 7, {"replicaId": -1, "topics": [request]})["topics"]
         assert [each["offset"] for each in topic["partitions"]] == [rows]
 
 
@@ -74,38 +76,40 @@ def commit(client: Client, offset: int) -> None:
         for each in range(PARTITIONS)
     ]
     topics = [{"name": "t", "partitions": partitions}]
-    answer = client.call("OFFSET_COMMIT", 8, {"groupId": "g", "topics": topics})
-    assert answer["topics"][0]["partitions"][0]["errorCode"] == 0
+    response = client.call("OFFSET_COMMIT", 8, {"groupId": "g", "topics": topics})
+    assert response["topics"][0]["partitions"][0]["errorCode"] == 0
 
 
 def committed(client: Client) -> int:
     """The offset that is committed, of all partitions the same."""
-    asked = [{"name": "t", "partitionIndexes": list(range(PARTITIONS))}]
-    answer = client.call("OFFSET_FETCH", 7, {"groupId": "g", "topics": asked})
-    (found,) = {each["committedOffset"] for each in answer["topics"][0]["partitions"]}
+    requests = [{"name": "t", "partitionIndexes": list(range(PARTITIONS))}]
+    response = client.call("OFFSET_FETCH", 7, {"groupId": "g", "topics": requests})
+    (found,) = {each["committedOffset"] for each in response["topics"][0]["partitions"]}
     return int(found)
 
 
 def test_acknowledged_writes_survive_kills_during_journal_compaction(tmp_path: Path) -> None:
-    journal, told = tmp_path / "journal", -1
+    journal, reported = tmp_path / "journal", -1
     for kill_in_s in (0.0, 0.01, 0.03):
         with gateway("--journal", str(journal)) as (process, addresses):
             with Client(addresses[1]) as client:
-                if told < 0:
+                if reported < 0:
                     client.topic("t", PARTITIONS)
                     client.call("FIND_COORDINATOR", 4, {"coordinatorKeys": ["g"]})
                 else:
-                    assert committed(client) in (told, told + 1), "the one under way may be there"
+                    assert committed(client) in (reported, reported + 1), (
+                        "the one under way may be there"
+                    )
                 first, killing = journal.stat().st_ino, threading.Timer(kill_in_s, process.kill)
                 with suppress(ConnectionError):
                     while True:
-                        commit(client, told + 1)
-                        told += 1
+                        commit(client, reported + 1)
+                        reported += 1
                         if journal.stat().st_ino != first and not killing.ident:
                             killing.start()
             process.wait(TIMEOUT_S)
     with gateway("--journal", str(journal)) as (_, addresses), Client(addresses[1]) as client:
-        assert committed(client) in (told, told + 1)
+        assert committed(client) in (reported, reported + 1)
 
 
 @pytest.mark.parametrize(

@@ -28,11 +28,11 @@ def outcomes(*violations: str) -> Outcomes:
 
 
 def test_trace_prints_a_run_line_by_line() -> None:
-    told = run("--seed", "2", "--trace")
-    assert "local engine, 3 brokers in 1 cell" in told
-    assert "producer-1: idempotent producer" in told
-    assert "producer-1 sends to broker" in told
-    assert told.rstrip().endswith(", ok")
+    output = run("--seed", "2", "--trace")
+    assert "local engine, 3 brokers in 1 cell" in output
+    assert "producer-1: idempotent producer" in output
+    assert "producer-1 sends to broker" in output
+    assert output.rstrip().endswith(", ok")
 
 
 def test_a_run_that_fails_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,10 +51,10 @@ def test_campaign_fails_if_a_kind_is_never_drawn(
 ) -> None:
     tally = CampaignTally(seeds=campaign.MINIMUM_SEEDS, failed={17: ["a record is lost"]})
     monkeypatch.setattr(simulate, "_tally", lambda *_: tally)
-    told = run(code=1)
-    assert "missing: FETCH was never drawn" in told
-    assert "missing: broker is killed was never drawn" in told
-    assert "brokertwin simulate --seed 17 --trace" in told
+    output = run(code=1)
+    assert "missing: FETCH was never drawn" in output
+    assert "missing: broker is killed was never drawn" in output
+    assert "brokertwin simulate --seed 17 --trace" in output
 
 
 def test_a_trace_is_of_one_run() -> None:

@@ -78,7 +78,7 @@ def test_failed_task_is_reported(files: Files) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "words", "said"),
+    ("changes", "words", "message"),
     [
         ({"connector.class": "JdbcSource"}, (), "FileStreamSource and FileStreamSink are known"),
         ({"file": ""}, (), "lines has no file."),
@@ -95,7 +95,7 @@ def test_topology_errors_are_reported(
     monkeypatch: pytest.MonkeyPatch,
     changes: dict[str, str],
     words: tuple[str, ...],
-    said: str,
+    message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     properties(tmp_path / "lines.properties", {**SOURCE, **changes})
@@ -107,4 +107,4 @@ def test_topology_errors_are_reported(
     boot = () if "secured" in words else ("--bootstrap", gateway.bootstrap)
     done = CliRunner().invoke(app, ["connect", *boot, "lines.properties", *words])
     assert isinstance(done.exception, UserError)
-    assert str(done.exception).startswith(said) or said in str(done.exception)
+    assert str(done.exception).startswith(message) or message in str(done.exception)

@@ -52,8 +52,8 @@ def log_ends(gateway: Running, topic: str) -> int:
 
 def members_of(gateway: Running, group: str) -> int:
     with gateway.client() as client:
-        answer = client.call("DESCRIBE_GROUPS", 5, {"groups": [group]})
-    return len(answer["groups"][0]["members"])
+        response = client.call("DESCRIBE_GROUPS", 5, {"groups": [group]})
+    return len(response["groups"][0]["members"])
 
 
 def test_group_consumes_produced_records_and_draws_its_threads(
@@ -76,12 +76,16 @@ def test_group_consumes_produced_records_and_draws_its_threads(
     assert members_of(gateway, "g") == 0
 
 
-def test_keys_choose_partitions_and_json_tells_places(gateway: Running, topic: str) -> None:
+def test_keys_choose_partitions_and_json_reports_places(gateway: Running, topic: str) -> None:
     boot = ("--bootstrap", gateway.bootstrap)
     words = ("--key-separator", ":", "--json", "--compression", "gzip")
     sent = brokertwin("produce", topic, *words, *boot, text="21:one\nfoobar:two\n21:three\n")
-    told = [json.loads(line) for line in sent.stdout.splitlines()]
-    assert sorted((each["partition"], each["offset"]) for each in told) == [(0, 0), (0, 1), (2, 0)]
+    output = [json.loads(line) for line in sent.stdout.splitlines()]
+    assert sorted((each["partition"], each["offset"]) for each in output) == [
+        (0, 0),
+        (0, 1),
+        (2, 0),
+    ]
     words = ("--group", "k", "--from-beginning", "-n", 3, "--json", "--read-committed")
     read = brokertwin("consume", topic, *words, *boot)
     found = [json.loads(line) for line in read.stdout.splitlines()]
@@ -177,8 +181,8 @@ def test_control_c_commits_and_leaves(gateway: Running, topic: str) -> None:
     assert members_of(gateway, "left") == 0
     with gateway.client() as client:
         group = {"groupId": "left", "topics": [{"name": topic, "partitionIndexes": [1]}]}
-        answer = client.call("OFFSET_FETCH", 9, {"groups": [group]})
-    assert answer["groups"][0]["topics"][0]["partitions"][0]["committedOffset"] in (3, 4)
+        response = client.call("OFFSET_FETCH", 9, {"groups": [group]})
+    assert response["groups"][0]["topics"][0]["partitions"][0]["committedOffset"] in (3, 4)
 
 
 def test_missing_topics_partitions_and_files_are_reported(
@@ -210,14 +214,14 @@ def test_missing_topics_partitions_and_files_are_reported(
 
 
 @pytest.mark.parametrize(
-    ("example", "said"),
+    ("example", "message"),
     [
         ("consumer_group.sh", "1000\n"),
         ("modern_group.sh", "1000\n"),
         ("transactions.sh", "13 records in the topic, 10 of them committed\n"),
     ],
 )
-def test_the_examples_run(gateway: Running, topic: str, example: str, said: str) -> None:
+def test_the_examples_run(gateway: Running, topic: str, example: str, message: str) -> None:
     done = subprocess.run(
         [ROOT / "examples" / example, gateway.bootstrap, topic],
         capture_output=True,
@@ -226,7 +230,7 @@ def test_the_examples_run(gateway: Running, topic: str, example: str, said: str)
         env={"PATH": f"{ROOT / '.venv' / 'bin'}:/usr/bin:/bin"},
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout == said
+    assert done.stdout == message
 
 
 def test_secured_example_rejects_an_unknown_user() -> None:

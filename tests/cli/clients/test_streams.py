@@ -59,17 +59,17 @@ def test_words_are_counted_by_three_threads_and_drawn(gateway: Running) -> None:
 def test_threads_are_added_and_removed_by_signals_while_running(gateway: Running) -> None:
     lines, counts = f"lines{next(NUMBERS)}", f"counts{next(NUMBERS)}"
     words = ("--create", 2, "--application-id", counts, "--show-threads")
-    said: list[str] = []
+    messages: list[str] = []
     with subprocess.Popen(
         command("streams", "wordcount", lines, counts, "--bootstrap", gateway.bootstrap, *words),
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        reader = threading.Thread(target=said.extend, args=(process.stderr,))
+        reader = threading.Thread(target=messages.extend, args=(process.stderr,))
         reader.start()
 
         def wait_for(pattern: str) -> None:
-            wait_until(lambda: any(re.search(pattern, line) for line in said), pattern)
+            wait_until(lambda: any(re.search(pattern, line) for line in messages), pattern)
 
         try:
             wait_for("thread 1: 0_0 0_1 1_0 1_1")
@@ -106,7 +106,7 @@ def test_tables_are_joined_and_wrong_topics_refused(gateway: Running) -> None:
     assert f"partitions: {left} has 2, {right}-wide has 4" in wide.stderr.replace("\n", " ")
 
 
-def test_ask_reports_an_unreachable_client() -> None:
+def test_query_reports_an_unreachable_client() -> None:
     gone = brokertwin("streams", "ask", f"localhost:{free_port()}", "counts", "the")
     assert gone.returncode == 1
     assert "did not respond" in json.loads(gone.stdout)["error"]
@@ -114,7 +114,7 @@ def test_ask_reports_an_unreachable_client() -> None:
     assert (wrong.returncode, "Invalid address 'nowhere'." in wrong.stderr) == (2, True)
 
 
-def test_an_instance_answers_while_it_runs(gateway: Running) -> None:
+def test_an_instance_responds_while_it_runs(gateway: Running) -> None:
     boot = ("--bootstrap", gateway.bootstrap)
     lines, counts = f"lines{next(NUMBERS)}", f"counts{next(NUMBERS)}"
     server = f"localhost:{free_port()}"
@@ -122,14 +122,14 @@ def test_an_instance_answers_while_it_runs(gateway: Running) -> None:
     words = command("streams", "wordcount", lines, counts, *boot, *more)
     process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
 
-    def answer() -> dict[str, Any]:
-        told = brokertwin("streams", "ask", server, "counts", "the").stdout
-        return dict(json.loads(told))
+    def response() -> dict[str, Any]:
+        output = brokertwin("streams", "ask", server, "counts", "the").stdout
+        return dict(json.loads(output))
 
-    wait_until(lambda: "error" not in answer(), "it runs")
+    wait_until(lambda: "error" not in response(), "it runs")
     brokertwin("produce", lines, *boot, text="the one and the other\n")
-    wait_until(lambda: answer()["value"] == "2", "the words are counted")
-    assert answer()["active"] == server
+    wait_until(lambda: response()["value"] == "2", "the words are counted")
+    assert response()["active"] == server
     some = brokertwin("streams", "ask", server, "counts", "--from", "one", "--to", "other")
     assert [each["key"] for each in json.loads(some.stdout)["items"]] == ["one", "other"]
     process.send_signal(signal.SIGINT)

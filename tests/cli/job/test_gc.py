@@ -134,8 +134,8 @@ class Job:
 
     def fetched(self, *ids: str) -> list[list[bytes]]:
         """Return the record bytes of responses, read from `segments` if they are stored there."""
-        answers = {found["id"]: found for found in self.bench.documents(outputs.RESPONSES)}
-        partitions = [answers[each]["response"]["responses"][0]["partitions"][0] for each in ids]
+        responses = {found["id"]: found for found in self.bench.documents(outputs.RESPONSES)}
+        partitions = [responses[each]["response"]["responses"][0]["partitions"][0] for each in ids]
         assert [partition["errorCode"] for partition in partitions] == [0] * len(ids)
         return asyncio.run(self._bytes(partitions))
 
@@ -183,10 +183,10 @@ def test_gc_deletes_unreferenced_data_and_keeps_log_data_readable(
 
     start = CHUNK_BATCHES_MAX + 5
     made.delete_records("long", start)
-    asked = made.fetch("long", start), made.fetch("long", BATCHES - 1), made.fetch("short", 0)
+    requested = made.fetch("long", start), made.fetch("long", BATCHES - 1), made.fetch("short", 0)
     made.bench.run(spark)
     assert made.collect(spark) == Cut(0, 1, 1 + start, BATCHES + 3, "long-0 of a")
-    in_segment, newest, others = made.fetched(*asked)
+    in_segment, newest, others = made.fetched(*requested)
     assert in_segment[5:] == long[start : 2 * CHUNK_BATCHES_MAX]
     assert set(in_segment[:5]) == {b""}, "they lie below the log's start"
     assert [newest, others] == [[long[-1]], short]

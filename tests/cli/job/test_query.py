@@ -15,7 +15,7 @@ from tests.support.console import brokertwin
 (GROUP,) = (path for path in CAPTURES if path.name == "group_kp.jsonl.gz")
 SHORT = min(CAPTURES, key=lambda path: path.stat().st_size)
 BROKER = ("--broker-config", GROUP.with_name("broker.properties"))
-ASKED = """
+QUERIES = """
     select groupId, topic, partition, committedOffset, commitTimestamp as at,
            [1, partition] as list, map {'a': 'b'} as map
     from offsets order by partition
@@ -30,33 +30,35 @@ WAYS: dict[str, tuple[str, ...]] = {
 
 def test_a_result_is_a_table_json_csv_or_parquet(tmp_path: Path) -> None:
     """The same rows in each; a table fits 80 columns."""
-    said = {
-        way: brokertwin("query", ASKED, GROUP, *BROKER, *options, cwd=tmp_path, COLUMNS="80")
+    output = {
+        way: brokertwin("query", QUERIES, GROUP, *BROKER, *options, cwd=tmp_path, COLUMNS="80")
         for way, options in WAYS.items()
     }
-    assert [done.returncode for done in said.values()] == [0] * 4, said
-    rows = [json.loads(line) for line in said["json"].stdout.splitlines()]
+    assert [done.returncode for done in output.values()] == [0] * 4, output
+    rows = [json.loads(line) for line in output["json"].stdout.splitlines()]
     assert [row["partition"] for row in rows] == [0, 1, 2, 3]
     assert (rows[1]["list"], rows[1]["map"]) == ([1, 1], {"a": "b"})
     assert rows[0]["at"].startswith("2026-11-21 00:4")
-    for row, text in zip(rows, csv.DictReader(io.StringIO(said["csv"].stdout)), strict=True):
+    for row, text in zip(rows, csv.DictReader(io.StringIO(output["csv"].stdout)), strict=True):
         read = {name: json.loads(text[name]) for name in ("list", "map", "partition")}
         assert {**row, **read} == row
         assert (text["at"], text["committedOffset"]) == (row["at"], str(row["committedOffset"]))
-    table = said["table"].stdout.splitlines()
+    table = output["table"].stdout.splitlines()
     assert max(map(len, table)) <= 80
     assert (table[0], table[-1]) == ("at the end of group_kp.jsonl.gz", "4 rows")
-    assert all(row["at"].split()[1] in said["table"].stdout for row in rows)
+    assert all(row["at"].split()[1] in output["table"].stdout for row in rows)
     written = pq.read_table(tmp_path / "it.parquet")
     assert written["committedOffset"].to_pylist() == [row["committedOffset"] for row in rows]
-    assert "wrote 4 rows, at the end of group_kp.jsonl.gz, to it.parquet" in said["parquet"].stderr
+    assert (
+        "wrote 4 rows, at the end of group_kp.jsonl.gz, to it.parquet" in output["parquet"].stderr
+    )
 
 
 def test_query_without_sql_lists_every_table() -> None:
-    told = brokertwin("query", COLUMNS="80").stdout
-    assert max(map(len, told.splitlines())) <= 80
+    output = brokertwin("query", COLUMNS="80").stdout
+    assert max(map(len, output.splitlines())) <= 80
     for table in BY_NAME.values():
-        assert f"{table.name}  {table.what[:20]}" in told
+        assert f"{table.name}  {table.what[:20]}" in output
     documents = [json.loads(line) for line in brokertwin("query", "--json").stdout.splitlines()]
     assert [each["table"] for each in documents] == list(BY_NAME)
     assert documents[0]["columns"][0]["name"] == "cell"

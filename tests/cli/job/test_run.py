@@ -29,11 +29,10 @@ CAPTURE = "fetch_session_assign"
 EVERY_BATCH = ("--snapshot-every", "1 batch")
 CHECKED = ("--snapshot-suite", "default", "--check-every", "1 batch", "--check-policy", "hold")
 KINDS = ("snapshot", "requests", "responses", "records")
-ON_ALL = ("--check-on", ",".join(KINDS))
 SMALL_BATCHES = {"BROKERTWIN_MAX_OFFSETS_PER_TRIGGER": "120"}
 
 
-def assert_progress_is_told(lines: list[dict[str, Any]], bench: JobBench, first: int) -> None:
+def assert_progress_is_reported(lines: list[dict[str, Any]], bench: JobBench, first: int) -> None:
     """What `run --json` prints: a line for each micro-batch from the first, to the topic's end."""
     last = checkpoint_log.committed(bench.checkpoint)
     assert [line["batch"] for line in lines] == list(range(first, last + 1))
@@ -106,8 +105,8 @@ def test_a_job_that_is_stopped_and_killed_loses_nothing_and_shows_nothing_twice(
     commands.wait_for(killed, planned=planned + 1, committed=planned)
     kill_tree(killed)
     assert killed.returncode == -signal.SIGKILL
-    answered = {row.id for row in bench.rows(outputs.RESPONSES)}
-    assert 0 < len(answered) < sent
+    responded = {row.id for row in bench.rows(outputs.RESPONSES)}
+    assert 0 < len(responded) < sent
     next_batch = checkpoint_log.committed(bench.checkpoint) + 1
 
     code, out, errors = commands.call("snapshot", "take", *places, "--json")
@@ -131,14 +130,14 @@ def test_a_job_that_is_stopped_and_killed_loses_nothing_and_shows_nothing_twice(
     assert "all committed" in errors
     assert_all_kinds_are_checked(errors, newest)
     assert_a_check_stops_it(commands, places)
-    told = lines_of(out)
-    assert_progress_is_told(told, bench, next_batch)
-    answers = bench.rows(outputs.RESPONSES)
-    assert len(answers) - len(answered) <= told[-1]["counts"][outputs.RESPONSES] <= sent
-    assert {row.id for row in answers} == {
+    reported = lines_of(out)
+    assert_progress_is_reported(reported, bench, next_batch)
+    responses = bench.rows(outputs.RESPONSES)
+    assert len(responses) - len(responded) <= reported[-1]["counts"][outputs.RESPONSES] <= sent
+    assert {row.id for row in responses} == {
         f"{CAPTURE}.jsonl:{number}" for number in range(1, sent + 1)
     }
-    assert len(answers) == sent
+    assert len(responses) == sent
     bench.assert_live_run_equals_replay("a")
     assert_its_topics_are_read(commands, sent)
 
@@ -175,8 +174,8 @@ def assert_it_is_watched(port: int) -> None:
     assert (found.phase, found.job.batch, found.job.dead_letters) == (
         Phase.RUNNING, 0, {"not JSON": 1},
     )  # fmt: skip
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=WAIT_S) as answer:
-        assert answer.read() == b"ok\n"
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=WAIT_S) as response:
+        assert response.read() == b"ok\n"
 
 
 def test_requests_refused_at_the_edge_and_in_the_job(commands: Commands) -> None:

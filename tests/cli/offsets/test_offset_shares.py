@@ -32,8 +32,8 @@ def topic_of(bootstrap: str) -> tuple[str, str]:
     while not {"-", "_"} & {*topic_id}:
         topic = f"jobs-{token_hex(3)}"
         admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(PATIENCE_S)
-        told = admin.describe_topics(TopicCollection([topic]))[topic].result(PATIENCE_S)
-        topic_id = str(told.topic_id).replace("+", "-").replace("/", "_")
+        response = admin.describe_topics(TopicCollection([topic]))[topic].result(PATIENCE_S)
+        topic_id = str(response.topic_id).replace("+", "-").replace("/", "_")
     for number in range(RECORDS):
         producer.produce(topic, str(number).encode(), partition=0)
     assert producer.flush(PATIENCE_S) == 0
@@ -49,8 +49,8 @@ def settled(client: Client, api: str, version: int, body: Any, codes: Any) -> No
     assert found == {Error.NONE}
 
 
-def of_states(answer: Any) -> list[int]:
-    return [part["errorCode"] for each in answer["results"] for part in each["partitions"]]
+def of_states(response: Any) -> list[int]:
+    return [part["errorCode"] for each in response["results"] for part in each["partitions"]]
 
 
 @pytest.mark.kafka
@@ -68,15 +68,15 @@ def test_shares_shows_state_written_by_a_leader(kafka: str) -> None:
         key = {"keyType": SHARE, "coordinatorKeys": [f"{group}:{topic_id}:0"]}
         settled(
             *(client, "FIND_COORDINATOR", 6, key),
-            lambda answer: [each["errorCode"] for each in answer["coordinators"]],
+            lambda response: [each["errorCode"] for each in response["coordinators"]],
         )
         begun = state(startOffset=0)
         settled(client, "INITIALIZE_SHARE_GROUP_STATE", 0, begun, of_states)
         for start, batches in ((0, [(0, 5, 0, 1)]), (2, [(2, 2, 4, 5), (3, 4, 2, 2)])):
             names = ("firstOffset", "lastOffset", "deliveryState", "deliveryCount")
-            told = [dict(zip(names, batch, strict=True)) for batch in batches]
+            reported = [dict(zip(names, batch, strict=True)) for batch in batches]
             done = {"leaderEpoch": 0, "deliveryCompleteCount": 3 if start else 0}
-            written = state(startOffset=start, stateBatches=told, **done)
+            written = state(startOffset=start, stateBatches=reported, **done)
             settled(client, "WRITE_SHARE_GROUP_STATE", 1, written, of_states)
     shown = brokertwin("offsets", "shares", kafka, "--group", group, "--json")
     assert shown.returncode == 0, shown.stderr

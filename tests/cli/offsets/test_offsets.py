@@ -38,7 +38,7 @@ def documents(out: str) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_a_history_says_who_moved_it_and_how_far(group: str) -> None:
+def test_a_history_reports_who_moved_it_and_how_far(group: str) -> None:
     done = brokertwin("offsets", "history", RECORDED, group, "--json")
     moves = documents(done.stdout)
     assert [(m["before"], m["after"], m["direction"]) for m in moves] == [
@@ -103,7 +103,7 @@ def test_the_whole_history_goes_into_a_parquet_file(tmp_path: Path) -> None:
     assert table.schema.equals(offset_moves.SCHEMA)
     rows = table.to_pylist()
     assert Counter(row["group"] for row in rows) == {"classic": 3, "modern": 3, "simple": 2}
-    told = [
+    output = [
         each
         for group in dict.fromkeys(row["group"] for row in rows)
         for each in documents(brokertwin("offsets", "history", RECORDED, group, "--json").stdout)
@@ -112,14 +112,14 @@ def test_the_whole_history_goes_into_a_parquet_file(tmp_path: Path) -> None:
     assert sorted(
         (round(row["time"].timestamp() * 1000), row["since_ms"], *(row[name] for name in same))
         for row in rows
-    ) == sorted((each["time"], each["sinceMs"], *(each[name] for name in same)) for each in told)
+    ) == sorted((each["time"], each["sinceMs"], *(each[name] for name in same)) for each in output)
     one = ("export", RECORDED, "--parquet", file, "--group", "modern", "--at", "2020-01-01")
     assert brokertwin("offsets", *one).stderr == f"wrote 0 commits to {file}\n"
     assert [path.name for path in tmp_path.iterdir()] == [file.name]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("history", "FILE.csv", "g"), "has offsets but no history"),
         (("show", "nowhere"), "nowhere is neither a file, a directory nor an address"),
@@ -149,7 +149,7 @@ def test_the_whole_history_goes_into_a_parquet_file(tmp_path: Path) -> None:
     ids=lambda each: each[0] if isinstance(each, tuple) else "",
 )
 def test_topology_errors_are_reported(
-    words: tuple[str, ...], said: str, empty_directory: Path
+    words: tuple[str, ...], message: str, empty_directory: Path
 ) -> None:
     (empty_directory / "FILE.csv").write_text("g,orders,0,1\none,two\n")
     (empty_directory / "ONE.csv").write_text("orders,0,1\n")
@@ -158,7 +158,7 @@ def test_topology_errors_are_reported(
     (empty_directory / "BELOW.csv").write_text("g,orders,-1,0\n")
     done = brokertwin("offsets", *words, cwd=empty_directory)
     assert done.returncode == 2
-    assert said in " ".join(done.stderr.split())
+    assert message in " ".join(done.stderr.split())
 
 
 @pytest.fixture
@@ -256,8 +256,8 @@ def test_offsets_go_from_one_real_cluster_to_another(
     assert brokertwin(*to, "--back").returncode == 0
     brokertwin("offsets", "export", other, "--csv", tmp_path / "o.csv", "--group", moving)
     tool = ("--reset-offsets", "--group", moving, "--dry-run", "--from-file", tmp_path / "o.csv")
-    said = run_tool(kafka, "consumer.group.ConsumerGroupCommand", *map(str, tool))
-    assert re.search(rf"{moving}\s+{topic}\s+0\s+20\b", said), "Kafka's own tool reads the file"
+    output = run_tool(kafka, "consumer.group.ConsumerGroupCommand", *map(str, tool))
+    assert re.search(rf"{moving}\s+{topic}\s+0\s+20\b", output), "Kafka's own tool reads the file"
 
 
 @pytest.mark.kafka

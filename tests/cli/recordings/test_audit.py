@@ -27,9 +27,9 @@ def test_a_table_of_80_columns_by_severity(empty_directory: Path) -> None:
     assert max(map(len, lines)) <= 80
     shown = [line.split()[0] for line in lines[2:] if line[0] != " "]
     assert shown == sorted(shown, key=["error", "warning", "info"].index)
-    said = " ".join(done.stdout.split())
-    assert "error 6 sequence-gap producer 18 in raw_produce_errors.16.events-0" in said
-    assert "raw_produce_errors.jsonl:39, raw_produce_errors.jsonl:40" in said
+    output = " ".join(done.stdout.split())
+    assert "error 6 sequence-gap producer 18 in raw_produce_errors.16.events-0" in output
+    assert "raw_produce_errors.jsonl:39, raw_produce_errors.jsonl:40" in output
     assert done.stderr == "error: 4, warning: 9, info: 6\n"
 
 
@@ -109,7 +109,7 @@ def test_follow_reports_new_findings_in_a_growing_file(empty_directory: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--job",), "--follow is for files that grow."),
         ((ERRORS, "--html", "x.html"), "Cannot combine --follow with --html."),
@@ -117,8 +117,8 @@ def test_follow_reports_new_findings_in_a_growing_file(empty_directory: Path) ->
     ],
 )
 def test_follow_refuses_unsuitable_input(
-    words: tuple[object, ...], said: str, empty_directory: Path
+    words: tuple[object, ...], message: str, empty_directory: Path
 ) -> None:
     done = brokertwin("audit", *words, "--follow", cwd=empty_directory)
     assert done.returncode == 2
-    assert said in " ".join(done.stderr.split())
+    assert message in " ".join(done.stderr.split())

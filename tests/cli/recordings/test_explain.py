@@ -12,17 +12,17 @@ FENCING = ROOT / "tests" / "captures" / "txn_fencing_ck.jsonl.gz"
 NAME = "txn_fencing_ck.14.txn-0"
 
 
-def test_it_says_who_fenced_whom_and_what_to_do(empty_directory: Path) -> None:
+def test_it_reports_who_fenced_whom_and_what_to_do(empty_directory: Path) -> None:
     done = brokertwin("explain", "producer", NAME, FENCING, "--errors", cwd=empty_directory)
     assert done.returncode == 0, done.stderr
-    said = " ".join(done.stdout.split())
-    assert "client first END_TXN v1 txn_fencing_ck.jsonl:31" in said
+    output = " ".join(done.stdout.split())
+    assert "client first END_TXN v1 txn_fencing_ck.jsonl:31" in output
     assert (
         "refused: 47 INVALID_PRODUCER_EPOCH because client second's INIT_PRODUCER_ID at"
         " 00:48:40.170 (txn_fencing_ck.jsonl:30) bumped the epoch to 2; client first has 0. rule"
-    ) in said
-    assert said.count("Close this producer and create a new one") == 1, "a rule is said once"
-    assert "producer 13 is in epoch 11 since client second's INIT_PRODUCER_ID" in said
+    ) in output
+    assert output.count("Close this producer and create a new one") == 1, "a rule is said once"
+    assert "producer 13 is in epoch 11 since client second's INIT_PRODUCER_ID" in output
     assert "PRODUCE" not in done.stdout.split("producer 13 is in")[0].replace("PRODUCER", "")
 
 
@@ -47,18 +47,18 @@ def test_programs_get_lines_of_json(empty_directory: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("payments", FENCING), "The recording has no producer payments.\nIt has txn_fencing"),
         ((NAME, "nowhere.jsonl"), "nowhere.jsonl"),
     ],
 )
 def test_unknown_producers_are_reported(
-    words: tuple[object, ...], said: str, empty_directory: Path
+    words: tuple[object, ...], message: str, empty_directory: Path
 ) -> None:
     done = brokertwin("explain", "producer", *words, cwd=empty_directory)
     assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 def test_a_groups_story_ends_with_its_offsets(empty_directory: Path) -> None:
@@ -92,9 +92,9 @@ def test_an_exchange_has_the_state_before_and_after_it(empty_directory: Path) ->
     fields = {name: tuple(both.values()) for name, both in change["fields"].items()}
     assert fields["producerEpoch"] == (1, 2), "the attempt before had fenced with 1"
     assert fields["state"] == ("CompleteAbort", "Empty")
-    told = brokertwin(*words[:-1], cwd=empty_directory).stdout
-    assert "2026-11-21" in told, "people are told times"
-    assert "CompleteAbort" in told
+    output = brokertwin(*words[:-1], cwd=empty_directory).stdout
+    assert "2026-11-21" in output, "people are told times"
+    assert "CompleteAbort" in output
     refused = brokertwin(
         *("explain", "line", "txn_fencing_ck.jsonl:31", FENCING, "--state"), cwd=empty_directory
     )
@@ -108,15 +108,15 @@ def test_one_client_alone(empty_directory: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("txn_fencing_ck.jsonl:1", "00:48:39"),  # of no producer and no group
         ("txn_fencing_ck.jsonl:9999", "The recording has no exchange txn_fencing_ck.jsonl:9999."),
     ],
 )
-def test_explain_line_accepts_any_line(line: str, said: str, empty_directory: Path) -> None:
+def test_explain_line_accepts_any_line(line: str, message: str, empty_directory: Path) -> None:
     done = brokertwin("explain", "line", line, FENCING, cwd=empty_directory)
-    assert said in done.stdout + done.stderr
+    assert message in done.stdout + done.stderr
     assert done.returncode == (0 if done.stdout else 2)
 
 
@@ -137,23 +137,23 @@ def test_an_error_has_its_page(empty_directory: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("PRODUCER_FENCE", "Did you mean PRODUCER_FENCED"),
         ("999", "List all errors with: brokertwin explain error"),
     ],
 )
-def test_unknown_error_is_reported(name: str, said: str, empty_directory: Path) -> None:
+def test_unknown_error_is_reported(name: str, message: str, empty_directory: Path) -> None:
     done = brokertwin("explain", "error", name, cwd=empty_directory)
     assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 TEXTS = ROOT / "tests" / "textlogs"
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("group", "old-group", "server.log"), "the coordinator began 5 rebalances"),
         (("group", "old-group", "kafka-request.log"), "scans-0 at 12, by client reader-old2's"),
@@ -162,10 +162,10 @@ TEXTS = ROOT / "tests" / "textlogs"
     ],
 )
 def test_logs_of_real_programs_are_explained(
-    words: tuple[str, str, str], said: str, empty_directory: Path
+    words: tuple[str, str, str], message: str, empty_directory: Path
 ) -> None:
     """Logs of Kafka 2.1.1 and librdkafka 2."""
     *what, file = words
     done = brokertwin("explain", *what, TEXTS / file, "--broker", "3", cwd=empty_directory)
     assert done.returncode == 0, done.stderr
-    assert said in done.stdout
+    assert message in done.stdout

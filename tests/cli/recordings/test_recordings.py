@@ -76,7 +76,7 @@ def test_the_settings_have_no_secrets_and_nothing_of_the_machine(recorded: Recor
     assert not [name for name in found if any(word in name for word in words)]
 
 
-def test_a_capture_tells_programs_its_numbers(recorded: Recorded) -> None:
+def test_a_capture_reports_its_numbers_as_json(recorded: Recorded) -> None:
     lines = [json.loads(line) for line in recorded.printed]
     assert lines[0]["event"] == "listening"
     assert lines[-1]["event"] == "ended"
@@ -102,25 +102,27 @@ def to(bench: JobBench) -> tuple[str, ...]:
     return "--bootstrap", str(bench.flags["bootstrap"]), "--prefix", bench.prefix
 
 
-def answer(bench: JobBench, change: bytes = b"", to_: bytes = b"") -> None:
+def respond(bench: JobBench, change: bytes = b"", to_: bytes = b"") -> None:
     """Write a job's responses, computed by one cell in this process; replace `change` by `to_`."""
     rows = bench.replayed("a", bench.all_rows("requests"))
-    answers = [
+    responses = [
         NewRow("", row.value.replace(change, to_) if change else row.value, 0, row.id)
         for row in rows
         if row.topic == "responses" and row.value is not None
     ]
-    write_all(bench.client, full_name(bench.prefix, "responses"), answers)
+    write_all(bench.client, full_name(bench.prefix, "responses"), responses)
 
 
-def test_what_no_job_has_answered_is_not_said_to_agree(bench: JobBench, recorded: Recorded) -> None:
+def test_requests_without_a_response_are_not_reported_as_equal(
+    bench: JobBench, recorded: Recorded
+) -> None:
     sent = brokertwin("send", recorded.file, *to(bench), "--no-wait")
     assert sent.returncode == 0, sent.stderr
     assert "not compared: --no-wait" in sent.stdout
     assert "differ" not in sent.stdout
     unanswered = brokertwin("send", "--check", recorded.file, *to(bench))
     assert unanswered.returncode == 1
-    answer(bench)
+    respond(bench)
     checked = brokertwin("send", "--check", recorded.file, *to(bench))
     count = len(exchanges(recorded.file))
     assert f"{count} responses compared, 0 differ" in checked.stdout
@@ -131,11 +133,11 @@ def test_differing_responses_are_counted_and_fail_the_check(
     bench: JobBench, recorded: Recorded
 ) -> None:
     brokertwin("send", recorded.file, *to(bench), "--no-wait")
-    answer(bench, b'"memberId":"kafka-python', b'"memberId":"cafca-python')
+    respond(bench, b'"memberId":"kafka-python', b'"memberId":"cafca-python')
     checked = brokertwin("send", "--check", recorded.file, *to(bench), "--json")
-    told = json.loads(checked.stdout)["recording"]
-    assert told["differ"] > 0
-    assert told["missing"] == 0
+    output = json.loads(checked.stdout)["recording"]
+    assert output["differ"] > 0
+    assert output["missing"] == 0
     assert checked.returncode == 1
 
 
@@ -148,7 +150,7 @@ def test_ingest_keeps_the_recorded_ids_too(
     done = brokertwin("send", ingested, *to(bench), "--no-wait")
     assert done.returncode == 0, done.stderr
     assert "not compared: --no-wait" in done.stdout
-    answer(bench)
+    respond(bench)
     checked = brokertwin("send", "--check", recorded.file, *to(bench))
     assert " 0 differ" in checked.stdout, checked.stdout
 
@@ -167,9 +169,9 @@ def test_a_job_that_clamps_times_is_warned_of(
     bench = JobBench(kafka, tmp_path)
     placement.write(bench.client, bench.prefix, placements(bench.settings))
     done = brokertwin("send", recorded.file, *to(bench), "--no-wait")
-    said = " ".join(done.stderr.split())
-    assert "`brokertwin run --event-time recorded`" in said
-    assert "group.initial.rebalance.delay.ms=" in said
+    output = " ".join(done.stderr.split())
+    assert "`brokertwin run --event-time recorded`" in output
+    assert "group.initial.rebalance.delay.ms=" in output
 
 
 @pytest.mark.parametrize(
@@ -221,6 +223,6 @@ def test_job_and_local_engine_replay_a_recording_equally(
     handed = prepare(history, placed)
     assert handed.refused == []
     assert handed.planned is not None
-    answers = local.run(handed.planned.documents, bench.cell_settings("a"))
-    assert handed.wanted() <= answers.keys()
-    assert not [one for one in handed.compared(answers) if one.outcome.differences]
+    responses = local.run(handed.planned.documents, bench.cell_settings("a"))
+    assert handed.wanted() <= responses.keys()
+    assert not [one for one in handed.compared(responses) if one.outcome.differences]

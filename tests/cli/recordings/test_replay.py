@@ -48,7 +48,7 @@ def test_a_history_that_agrees_ends_well(empty_directory: Path) -> None:
     assert "\x1b" not in done.stdout + done.stderr, "plain text where it is no terminal"
 
 
-def test_a_planted_wrong_answer_is_found(empty_directory: Path) -> None:
+def test_a_planted_wrong_response_is_found(empty_directory: Path) -> None:
     file = empty_directory / "wrong.jsonl"
     number, wrong_offset = with_one_wrong_offset(PRODUCER, file)
     done = replay(file, "--compare", "--out", "out.jsonl", cwd=empty_directory)
@@ -61,8 +61,8 @@ def test_a_planted_wrong_answer_is_found(empty_directory: Path) -> None:
     wrong = verdicts.pop(f"wrong.jsonl:{number}")
     assert wrong["verdict"] == "differ"
     assert [difference["expected"] for difference in wrong["differences"]] == [wrong_offset]
-    answered = wrong["response"]["responses"][0]["partitionResponses"]
-    assert wrong_offset - 1 in [partition["baseOffset"] for partition in answered]
+    responded = wrong["response"]["responses"][0]["partitionResponses"]
+    assert wrong_offset - 1 in [partition["baseOffset"] for partition in responded]
     assert {line["verdict"] for line in verdicts.values()} == {"agree"}
 
 
@@ -142,15 +142,15 @@ def test_slow_broker_is_reported_and_can_be_allowed(empty_directory: Path) -> No
     done = replay(file, "--compare", cwd=empty_directory)
     assert done.returncode == 1
     assert "responseTime: expected after 251 ms got after 0 ms" in done.stdout
-    [told] = [line for line in done.stderr.splitlines() if "--time-tolerance" in line]
-    assert told.startswith("responses without a wait took up to 262 ms;")
+    [output] = [line for line in done.stderr.splitlines() if "--time-tolerance" in line]
+    assert output.startswith("responses without a wait took up to 262 ms;")
 
-    done = replay(file, "--compare", *told.split()[-2:], cwd=empty_directory)
+    done = replay(file, "--compare", *output.split()[-2:], cwd=empty_directory)
     assert done.returncode == 0, done.stdout
     assert "--time-tolerance" not in done.stderr
 
 
-def test_json_without_compare_has_the_answers(empty_directory: Path) -> None:
+def test_json_without_compare_has_the_responses(empty_directory: Path) -> None:
     done = replay(PRODUCER, "--json", cwd=empty_directory)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
@@ -177,12 +177,12 @@ def test_an_unknown_api_names_the_nearest(empty_directory: Path) -> None:
     assert done.stderr.endswith("Fetsch.\nDid you mean FETCH or SHARE_FETCH or OFFSET_FETCH?\n")
 
 
-def test_without_compare_the_answers_are_printed(empty_directory: Path) -> None:
+def test_without_compare_the_responses_are_printed(empty_directory: Path) -> None:
     done = replay(PRODUCER, cwd=empty_directory)
     assert done.returncode == 0, done.stderr
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(answers) == 95
-    assert answers[0].keys() == {"id", "api", "version", "response"}
+    responses = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(responses) == 95
+    assert responses[0].keys() == {"id", "api", "version", "response"}
     assert done.stderr.splitlines()[-1] == "95 requests, 95 answered"
 
 
@@ -314,8 +314,8 @@ def test_a_replay_goes_on_from_a_state_that_was_kept(empty_directory: Path) -> N
     assert (group["state"], group["members"]) == ("Empty", 0)
     of_state = run("state", "groups", "--checkpoint", "two", "--json")
     assert json.loads(of_state) == group, "brokertwin state reads it, too"
-    asked = run("query", "select groupId, generation from groups", "two", "--json")
-    assert json.loads(asked) == {"groupId": group["groupId"], "generation": group["generation"]}
+    requested = run("query", "select groupId, generation from groups", "two", "--json")
+    assert json.loads(requested) == {"groupId": group["groupId"], "generation": group["generation"]}
     assert group["groupId"] in run("explain", "group", group["groupId"], "--checkpoint", "two")
     early = run("replay", *BROKER, GROUP, "--until", "group_kp.jsonl:120", "--keep", "early")
     assert early == "", "--keep alone prints no answers"
@@ -323,7 +323,7 @@ def test_a_replay_goes_on_from_a_state_that_was_kept(empty_directory: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--state", "people"), "Unknown kind of items: people"),
         (("--state", "groups", "--compare"), "Cannot combine --state with --compare"),
@@ -349,8 +349,8 @@ def test_a_replay_goes_on_from_a_state_that_was_kept(empty_directory: Path) -> N
     ],
 )
 def test_options_incompatible_with_state_are_refused(
-    words: tuple[str, ...], said: str, empty_directory: Path
+    words: tuple[str, ...], message: str, empty_directory: Path
 ) -> None:
     done = replay(GROUP, *words, cwd=empty_directory)
     assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert message in done.stderr

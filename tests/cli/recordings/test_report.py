@@ -20,17 +20,17 @@ def report(*words: str) -> Result:
 
 
 def test_report_shows_partitions_and_unexplained_changes() -> None:
-    said = report(*LOGS)
-    assert said.exit_code == 0, said.output
-    assert "isr-0" in said.output
-    assert "1:≥169 2:169 3:169" in said.output
-    assert "586 agree, 0 assumed, 4 a race" in said.output
+    output = report(*LOGS)
+    assert output.exit_code == 0, output.output
+    assert "isr-0" in output.output
+    assert "1:≥169 2:169 3:169" in output.output
+    assert "586 agree, 0 assumed, 4 a race" in output.output
 
 
 def test_one_partition_with_its_changes() -> None:
-    said = report(*LOGS, "--partition", "isr-0")
-    assert "isr-1" not in said.output
-    assert "[1, 2]" in said.output
+    output = report(*LOGS, "--partition", "isr-0")
+    assert "isr-1" not in output.output
+    assert "[1, 2]" in output.output
 
 
 def test_json_has_everything() -> None:
@@ -46,17 +46,17 @@ def test_requests_with_unexpected_fields_are_reported(tmp_path: Path) -> None:
     place = next(i for i, line in enumerate(lines) if '"replicaState":' in line)
     lines[place] = re.sub(r'"maxWaitMs":\d+', '"maxWaitMs":"long"', lines[place])
     (tmp_path / "broker-1.log").write_text("\n".join(lines) + "\n")
-    said = report(str(tmp_path / "broker-1.log"))
-    assert said.exit_code == 1
-    assert "skipped 1 FETCH message, whose fields are not those" in said.output
+    output = report(str(tmp_path / "broker-1.log"))
+    assert output.exit_code == 1
+    assert "skipped 1 FETCH message, whose fields are not those" in output.output
     found = json.loads(report(str(tmp_path / "broker-1.log"), "--json").stdout)
     assert found["unread"] == {"FETCH": 1}
 
 
 def test_a_partition_that_is_not_there() -> None:
-    said = report(*LOGS, "--partition", "isr-9")
-    assert said.exit_code != 0
-    assert "The recording has no partition isr-9" in str(said.exception)
+    output = report(*LOGS, "--partition", "isr-9")
+    assert output.exit_code != 0
+    assert "The recording has no partition isr-9" in str(output.exception)
 
 
 def test_checkpoints_are_compared_with_derived_offsets(tmp_path: Path) -> None:
@@ -65,12 +65,12 @@ def test_checkpoints_are_compared_with_derived_offsets(tmp_path: Path) -> None:
             place = tmp_path / str(number) / broker / "replication-offset-checkpoint"
             place.parent.mkdir(parents=True)
             place.write_text(text)
-    said = report(*LOGS, "--checkpoints", str(tmp_path))
-    assert "checkpoints: 156 of 156 entries as expected" in said.output
+    output = report(*LOGS, "--checkpoints", str(tmp_path))
+    assert "checkpoints: 156 of 156 entries as expected" in output.output
     place.write_text("0\n1\nisr 0 9999\n")
-    said = report(*LOGS, "--checkpoints", str(tmp_path))
-    assert said.exit_code == 1
-    assert "has 9999 for isr-0: beyond the recording" in said.output
+    output = report(*LOGS, "--checkpoints", str(tmp_path))
+    assert output.exit_code == 1
+    assert "has 9999 for isr-0: beyond the recording" in output.output
 
 
 @pytest.mark.parametrize(
@@ -84,10 +84,10 @@ def test_checkpoints_are_compared_with_derived_offsets(tmp_path: Path) -> None:
 def test_a_checkpoint_that_cannot_be_read(tmp_path: Path, text: str, why: str) -> None:
     (tmp_path / "broker-1").mkdir()
     (tmp_path / "broker-1" / "replication-offset-checkpoint").write_text(text)
-    said = report(*LOGS, "--checkpoints", str(tmp_path))
-    assert why in str(said.exception)
+    output = report(*LOGS, "--checkpoints", str(tmp_path))
+    assert why in str(output.exception)
 
 
 def test_a_directory_without_checkpoints(tmp_path: Path) -> None:
-    said = report(*LOGS, "--checkpoints", str(tmp_path))
-    assert "There is no replication-offset-checkpoint below" in str(said.exception)
+    output = report(*LOGS, "--checkpoints", str(tmp_path))
+    assert "There is no replication-offset-checkpoint below" in str(output.exception)

@@ -27,7 +27,7 @@ def test_it_is_one_place(
 
 
 @pytest.mark.parametrize(
-    ("place", "said"),
+    ("place", "message"),
     [
         (("--checkpoint", "nowhere"), "nowhere is not a checkpoint with a committed micro-batch"),
         (("--checkpoint", "nowhere", FILE), "Cannot combine --checkpoint with a recording"),
@@ -38,11 +38,11 @@ def test_it_is_one_place(
     ],
 )
 def test_a_checkpoint_stands_alone(
-    place: tuple[str, ...], said: str, empty_directory: Path
+    place: tuple[str, ...], message: str, empty_directory: Path
 ) -> None:
     done = brokertwin(*WORDS["explain"], *place, cwd=empty_directory)
     assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 def test_one_client_of_a_partition(empty_directory: Path) -> None:

@@ -22,12 +22,12 @@ def test_the_page_is_filled_and_fits(status: Status, scheme: int, tmp_path: Path
     of_job = ("1,234.5/s", "1,700", "INVALID_PRODUCER_EPOCH", "Stable", "orders-1", "not JSON")
     for each in found.frames:
         assert each["wide"] == []
-        said = each["all"]
-        assert status.name in said
-        assert "Nothing answers any more" not in said
+        given = each["all"]
+        assert status.name in given
+        assert "Nothing answers any more" not in given
         shown = {
             "job": of_job,
             "live": ("138,600", "offset-back", "fenced producer orders-tx", "bumped the epoch"),
             "gateway": ("localhost:9093", "METADATA", "12"),
         }[status.kind]
-        assert [word for word in shown if word not in said] == [], said
+        assert [word for word in shown if word not in given] == [], given

@@ -28,8 +28,8 @@ def got(url: str, method: str = "GET") -> tuple[int, str, bytes]:
     try:
         with urllib.request.urlopen(
             urllib.request.Request(url, method=method), timeout=TIMEOUT_S
-        ) as answer:
-            return answer.status, answer.headers["Content-Type"], answer.read()
+        ) as response:
+            return response.status, response.headers["Content-Type"], response.read()
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.headers["Content-Type"], error.read()
@@ -74,7 +74,7 @@ def test_it_is_ready_while_it_runs_and_alive_while_its_loop_goes_round(
         assert source.pulse.phase is Phase.STOPPING
 
 
-def test_it_only_reads_and_says_what_there_is() -> None:
+def test_it_only_reads_and_reports_what_there_is() -> None:
     with serving(Shown(JOB)) as url:
         assert got(url, "POST")[0] == 405
         code, _, body = got(f"{url}nothing")

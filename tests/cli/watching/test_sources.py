@@ -28,7 +28,7 @@ def progress(batch: int) -> QueryProgress:
     return QueryProgress(batch, 10, 0.5, 17, counts, 2000, CacheCounts(1, 30, 4), tallies)
 
 
-def test_a_jobs_document_has_what_its_progress_said(tmp_path: Path) -> None:
+def test_a_jobs_document_has_its_reported_progress(tmp_path: Path) -> None:
     ending = threading.Event()
     source = JobSource("shop", tmp_path, ending)
     assert (source.status().phase, source.status().state) == (Phase.STARTING, None)

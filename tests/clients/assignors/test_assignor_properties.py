@@ -25,7 +25,7 @@ def assigned(group: Input) -> Assignment:
 
 def all_partitions(group: Input) -> set[TopicPartition]:
     """Return all subscribed partitions."""
-    wanted = {topic for said in group.members.values() for topic in said.topics}
+    wanted = {topic for subscription in group.members.values() for topic in subscription.topics}
     return {
         TopicPartition(topic, at)
         for topic, count in group.counts.items()
@@ -41,7 +41,7 @@ def test_each_partition_is_assigned_once_to_a_subscriber(group: Input) -> None:
     assert len(got) == len(set(got))
     for member, partitions in assigned(group).items():
         assert {partition.topic for partition in partitions} <= set(group.members[member].topics)
-    owned = {p for said in group.members.values() for p in said.owned}
+    owned = {p for subscription in group.members.values() for p in subscription.owned}
     missing = all_partitions(group) - set(got)
     assert missing == set() or group.name is AssignorName.COOPERATIVE_STICKY
     assert missing <= owned, "what is held back is still owned by somebody"
@@ -50,7 +50,7 @@ def test_each_partition_is_assigned_once_to_a_subscriber(group: Input) -> None:
 @given(GROUPS)
 @settings(max_examples=examples(60))
 def test_equal_subscriptions_differ_by_at_most_one_partition(group: Input) -> None:
-    topics = {said.topics for said in group.members.values()}
+    topics = {subscription.topics for subscription in group.members.values()}
     if len(topics) > 1 or group.name is AssignorName.RANGE:
         return
     sizes = [len(partitions) for partitions in assigned(group).values()]
@@ -64,13 +64,13 @@ def after(group: Input, assignment: Assignment) -> dict[str, Subscription]:
     """The members as they join when the assignment has come, in a generation later than any."""
     return {
         member: Subscription(
-            topics=said.topics,
+            topics=subscription.topics,
             owned=tuple(assignment[member]) if group.name is STICKY[1] else (),
             generation_id=9,
             user_data=user_data(group.name, assignment[member], 9),
-            group_instance_id=said.group_instance_id,
+            group_instance_id=subscription.group_instance_id,
         )
-        for member, said in group.members.items()
+        for member, subscription in group.members.items()
     }
 
 
@@ -85,7 +85,9 @@ def test_cooperative_converges_with_all_partitions_assigned(group: Input) -> Non
     while True:
         assignment = assign(group.name, group.counts, members)
         again = after(group, assignment)
-        if by_member(assignment) == {m: set(said.owned) for m, said in members.items()}:
+        if by_member(assignment) == {
+            m: set(subscription.owned) for m, subscription in members.items()
+        }:
             break
         members, steps = again, steps + 1
         if group.name is not AssignorName.COOPERATIVE_STICKY or steps > 3:
@@ -100,7 +102,10 @@ def test_cooperative_converges_with_all_partitions_assigned(group: Input) -> Non
 def test_no_member_loses_partitions_when_another_leaves(group: Input, data: st.DataObject) -> None:
     """With equal subscriptions, remaining members keep their partitions and take the free ones."""
     name = AssignorName.STICKY
-    if len({said.topics for said in group.members.values()}) > 1 or len(group.members) < 2:
+    if (
+        len({subscription.topics for subscription in group.members.values()}) > 1
+        or len(group.members) < 2
+    ):
         return
     fresh = Input(
         name, group.counts, {m: Subscription(topics=s.topics) for m, s in group.members.items()}
@@ -117,7 +122,9 @@ def test_no_member_loses_partitions_when_another_leaves(group: Input, data: st.D
 def test_same_members_keep_their_assignment(name: AssignorName) -> None:
     for seed in range(40):
         group = draw_input(Random(seed))._replace(name=name)
-        plain = {m: Subscription(topics=said.topics) for m, said in group.members.items()}
+        plain = {
+            m: Subscription(topics=subscription.topics) for m, subscription in group.members.items()
+        }
         first = assign(name, group.counts, plain)
         again = assign(name, group.counts, after(group._replace(members=plain), first))
         assert by_member(again) == by_member(first)

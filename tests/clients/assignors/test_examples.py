@@ -16,17 +16,19 @@ def partitions(text: str) -> list[TopicPartition]:
 
 def given(name: AssignorName, counts: dict[str, int], **wanted: str) -> dict[str, str]:
     """What members get who own nothing yet; each is given the topics that it wants."""
-    said = {member: Subscription(topics=tuple(topics.split())) for member, topics in wanted.items()}
-    return told(assign(name, counts, said))
+    subscriptions = {
+        member: Subscription(topics=tuple(topics.split())) for member, topics in wanted.items()
+    }
+    return rendered(assign(name, counts, subscriptions))
 
 
-def told(assignment: dict[str, list[TopicPartition]]) -> dict[str, str]:
+def rendered(assignment: dict[str, list[TopicPartition]]) -> dict[str, str]:
     return {m: " ".join(f"{t}-{p}" for t, p in sorted(got)) for m, got in assignment.items()}
 
 
 def keeping(name: AssignorName, counts: dict[str, int], **owned: str) -> dict[str, str]:
     """What members get who want every topic and own these partitions since generation 1."""
-    said = {
+    subscriptions = {
         member: Subscription(
             topics=tuple(counts),
             owned=tuple(partitions(has)) if name is COOPERATIVE else (),
@@ -35,7 +37,7 @@ def keeping(name: AssignorName, counts: dict[str, int], **owned: str) -> dict[st
         )
         for member, has in owned.items()
     }
-    return told(assign(name, counts, said))
+    return rendered(assign(name, counts, subscriptions))
 
 
 def test_example_1_range_restarts_for_each_topic() -> None:
@@ -71,11 +73,11 @@ def test_example_4_sticky_balances_better_than_roundrobin() -> None:
 
 
 def test_example_5_static_members_are_first_by_instance_id() -> None:
-    said = {
+    subscriptions = {
         "a": Subscription(topics=("t",)),
         "b": Subscription(topics=("t",), group_instance_id="z"),
     }
-    assert told(assign(RANGE, {"t": 3}, said)) == {"a": "t-2", "b": "t-0 t-1"}
+    assert rendered(assign(RANGE, {"t": 3}, subscriptions)) == {"a": "t-2", "b": "t-0 t-1"}
 
 
 def test_example_6_remaining_members_keep_partitions_and_get_free_ones() -> None:
@@ -95,20 +97,20 @@ def test_example_7_cooperative_needs_two_rebalances_for_a_new_member() -> None:
 
 @pytest.mark.parametrize(("generation", "owner"), [(2, "b"), (0, "a")])
 def test_example_8_the_later_generation_wins_a_conflict(generation: int, owner: str) -> None:
-    said = {
+    subscriptions = {
         "a": Subscription(topics=("t",), owned=(TopicPartition("t", 0),), generation_id=1),
         "b": Subscription(topics=("t",), owned=(TopicPartition("t", 0),), generation_id=generation),
     }
-    assignment = assign(COOPERATIVE, {"t": 1}, said)
+    assignment = assign(COOPERATIVE, {"t": 1}, subscriptions)
     assert [member for member, got in assignment.items() if got] == [owner]
 
 
 def test_example_9_equal_generations_cancel_both_claims() -> None:
-    said = {
+    subscriptions = {
         name: Subscription(topics=("t",), owned=(TopicPartition("t", 0),), generation_id=1)
         for name in "ab"
     }
-    assert told(assign(COOPERATIVE, {"t": 1}, said)) == {"a": "", "b": ""}
+    assert rendered(assign(COOPERATIVE, {"t": 1}, subscriptions)) == {"a": "", "b": ""}
 
 
 def test_a_deleted_partition_has_no_owner() -> None:

@@ -13,8 +13,8 @@ from brokertwin.clients.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from tests.support.assignors import Input, draw_input, java_assignors, question, written
-from tests.support.java_answers import inputs, java_answers
+from tests.support.assignors import Input, draw_input, java_assignors, request_line, written
+from tests.support.java_responses import inputs, java_responses
 
 SEED = 431
 RARE = (329, 421, 1819, 2261)
@@ -38,10 +38,10 @@ def sent(assignment: Assignment) -> Assignment:
 @pytest.mark.parametrize("name", list(AssignorName))
 def test_a_subscription_is_read_as_it_was_written(name: AssignorName) -> None:
     datas = [
-        encode_subscription(said)
+        encode_subscription(subscription)
         for given in drawn()[:100]
         if given.name is name
-        for said in given.members.values()
+        for subscription in given.members.values()
     ]
     assert datas
     for data in datas:
@@ -51,8 +51,8 @@ def test_a_subscription_is_read_as_it_was_written(name: AssignorName) -> None:
 def gives_the_unwanted(given: Input, theirs: Sequence[str]) -> bool:
     """Whether a member gets partitions of a topic that it does not subscribe to."""
     return any(
-        partition.partition("/")[0] not in said.topics
-        for said, partitions in zip(given.members.values(), theirs, strict=True)
+        partition.partition("/")[0] not in subscription.topics
+        for subscription, partitions in zip(given.members.values(), theirs, strict=True)
         for partition in partitions.split()
     )
 
@@ -62,13 +62,13 @@ def test_partitions_are_assigned_as_by_kafkas_classes() -> None:
     """Except if members own partitions of unsubscribed topics, which Java may assign to them."""
     given = drawn()
 
-    def ask(_: Sequence[str]) -> list[list[str]]:
+    def send(_: Sequence[str]) -> list[list[str]]:
         with java_assignors() as java:
             return [written(each, java.assign(each)) for each in given]
 
-    answers = java_answers("clients/assignors", [question(each) for each in given], ask)
+    responses = java_responses("clients/assignors", [request_line(each) for each in given], send)
     compared = 0
-    for each, theirs in zip(given, answers, strict=True):
+    for each, theirs in zip(given, responses, strict=True):
         if not gives_the_unwanted(each, theirs):
             ours = assign(each.name, each.counts, each.members)
             assert written(each, sent(ours)) == theirs, each

@@ -138,18 +138,18 @@ def test_example_6_duplicate_tasks_are_revoked_from_both() -> None:
 
 @pytest.mark.parametrize("protocol", list(ConnectProtocol))
 def test_example_7_a_lagging_leader_assigns_nothing(protocol: ConnectProtocol) -> None:
-    said = {
+    fields = {
         "w1": encode_state(WorkerState("http://w1", 4), protocol),
         "w2": encode_state(WorkerState("http://w2", 7), protocol),
     }
     known = KnownConfigs(4, {"sink": 1})
-    given = ConnectLeader().assign(0, protocol, "w1", said, known, generation=1)
+    given = ConnectLeader().assign(0, protocol, "w1", fields, known, generation=1)
     for data in given.values():
         got = decode_assignment(data)
         assert got.error == AssignmentError.CONFIG_MISMATCH
         assert (got.config_offset, got.leader_url, got.assigned) == (7, "http://w1", ())
     given = ConnectLeader().assign(
-        0, protocol, "w1", said, KnownConfigs(9, {"sink": 1}), generation=1
+        0, protocol, "w1", fields, KnownConfigs(9, {"sink": 1}), generation=1
     )
     assert {decode_assignment(data).config_offset for data in given.values()} == {9}
 

@@ -112,7 +112,7 @@ def test_a_source_has_one_task_and_a_sink_up_to_the_maximum() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"name": ""}, "has no name"),
         ({"connector.class": "JdbcSource"}, "FileStreamSource and FileStreamSink are known"),
@@ -122,8 +122,8 @@ def test_a_source_has_one_task_and_a_sink_up_to_the_maximum() -> None:
         ({"value.converter": "Avro"}, "value.converter is Avro"),
     ],
 )
-def test_invalid_configurations_are_reported(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConnectorConfigError, match=said):
+def test_invalid_configurations_are_reported(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConnectorConfigError, match=message):
         file_stream({**SINK, **changes})
 
 
@@ -286,8 +286,8 @@ def test_values_match_kafkas_converters() -> None:
     text = file_stream(SOURCE, {"value.converter": STRING})
     assert encode_value(b"caf\xff", text) == "caf\ufffd".encode()
     assert decode_value(b"a line", text) == "a line"
-    for wrong, said in ((b"a line", "no JSON"), (b'"a line"', "no .schema. and .payload.")):
-        with pytest.raises(ConversionError, match=said):
+    for wrong, given in ((b"a line", "no JSON"), (b'"a line"', "no .schema. and .payload.")):
+        with pytest.raises(ConversionError, match=given):
             decode_value(wrong, with_schema)
 
 
@@ -295,11 +295,11 @@ def test_positions_and_states_in_kafkas_own_json() -> None:
     stream = file_stream(SOURCE)
     assert offset_record(stream, 12) == (b'["lines",{"filename":"in.txt"}]', b'{"position":12}')
     assert (position_of(b'{"position":12}'), position_of(None)) == (12, 0)
-    told = status_record(
+    reported = status_record(
         ConnectTaskId("lines", 0), WorkStatus.RUNNING, worker_id="w:1", generation=3
     )
     body = b'{"state":"RUNNING","trace":null,"worker_id":"w:1","generation":3}'
-    assert told == (b"status-task-lines-0", body)
+    assert reported == (b"status-task-lines-0", body)
     assert status_record(ConnectTaskId("lines"), WorkStatus.FAILED, worker_id="w:1", generation=3)[
         0
     ] == (b"status-connector-lines")

@@ -14,16 +14,16 @@ import pytest
 
 from brokertwin.clients.connect.connect_protocol import Assignment, decode_assignment
 from tests.support.connect_groups import ROUNDS, Workers, as_json
-from tests.support.java_answers import ask_java, inputs, java_answers
+from tests.support.java_responses import inputs, java_responses, json_from_java
 from tests.support.kafka_tools import java_command
 
 GROUPS = 120
 DRIVER = Path(__file__).with_name("Connect.java")
 
 
-def javas_answers(questions: Sequence[str]) -> list[Any]:
+def responses_of_java(requests: Sequence[str]) -> list[Any]:
     """Return what Kafka's own assignors assign."""
-    return ask_java(DRIVER, questions, java_command())
+    return json_from_java(DRIVER, requests, java_command())
 
 
 def comparable(data: bytes) -> tuple[Any, ...]:
@@ -35,21 +35,21 @@ def comparable(data: bytes) -> tuple[Any, ...]:
 
 @pytest.mark.compares
 def test_java_assigns_the_same_to_workers_that_join_and_leave() -> None:
-    asked: list[tuple[int, dict[str, Any], dict[str, bytes]]] = []
+    requests: list[tuple[int, dict[str, Any], dict[str, bytes]]] = []
     delays: list[int] = []
     for seed in range(inputs(GROUPS)):
         workers = Workers(seed)
         for _ in range(ROUNDS):
-            question = workers.question()
-            given = workers.assign(question)
-            asked.append((seed, question, given))
+            request = workers.request()
+            given = workers.assign(request)
+            requests.append((seed, request, given))
             workers.take(given)
             workers.change()
         delays += workers.delays
-    lines = [json.dumps(as_json(question)) for _, question, _ in asked]
-    answers = java_answers("clients/connect_assignors", lines, javas_answers)
-    for (seed, question, ours), theirs in zip(asked, answers, strict=True):
-        case = f"group {seed}, round {question['round']}, {question['protocol']}"
+    lines = [json.dumps(as_json(request)) for _, request, _ in requests]
+    responses = java_responses("clients/connect_assignors", lines, responses_of_java)
+    for (seed, request, ours), theirs in zip(requests, responses, strict=True):
+        case = f"group {seed}, round {request['round']}, {request['protocol']}"
         mine = {member: comparable(data) for member, data in ours.items()}
         java = {member: comparable(base64.b64decode(data)) for member, data in theirs.items()}
         assert mine == java, case

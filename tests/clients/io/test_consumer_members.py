@@ -56,11 +56,6 @@ def gateway() -> Iterator[str]:
         yield running.bootstrap
 
 
-@pytest.fixture(params=["gateway", pytest.param("kafka", marks=pytest.mark.kafka)])
-def bootstrap(request: pytest.FixtureRequest) -> str:
-    return str(request.getfixturevalue(request.param))
-
-
 def topic_at(bootstrap: str, name: str) -> str:
     """A topic whose name begins so; no try before had it."""
     unique = f"{name}-{time.time_ns()}"
@@ -190,8 +185,8 @@ def test_others_read_our_producers_records(bootstrap: str) -> None:
             assert producer.partitions_of(topic, 30_000) == PARTITIONS
             for value, partition in sent.items():
                 producer.send(topic, ProducerRecord(value, value, START), partition)
-            told = producer.flush(30_000)
-            assert [type(event) for event in told] == [RecordAcked] * len(sent)
+            events = producer.flush(30_000)
+            assert [type(event) for event in events] == [RecordAcked] * len(sent)
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": bootstrap, "group.id": topic, "auto.offset.reset": "earliest"}
     )

@@ -16,13 +16,13 @@ from brokertwin.clients.messages import ProducerRecord
 from brokertwin.clients.streams.applications import word_count
 from brokertwin.clients.streams.streams_config import Guarantee, StreamsConfig
 from brokertwin.gateway.edge_fields import Address
-from tests.clients.io.test_streams import LINE, NUMBERS, bootstrap, gateway, prepared, tasks_of
+from tests.clients.io.test_streams import LINE, NUMBERS, gateway, prepared, tasks_of
 from tests.support.gateways import Client
 from tests.support.kafka_tools import streams_command
 from tests.support.patience import wait_until
 from tests.support.socket_records import read_committed, written
 
-__all__ = ["bootstrap", "gateway"]
+__all__ = ["gateway"]
 
 pytestmark = pytest.mark.kafka
 

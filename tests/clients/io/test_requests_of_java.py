@@ -24,12 +24,12 @@ from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.gateway.edge_fields import Address
 from tests.clients.io.test_consumer_members import make_topic
-from tests.support.asked import Fields, differences, fields
 from tests.support.gateways import running_gateway
 from tests.support.goldens import IS_LIVE, WRITTEN_MS, golden
 from tests.support.kafka_tools import streams_command
 from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.proxies import Capturing, capturing
+from tests.support.request_fields import Fields, differences, fields
 
 DRIVER = Path(__file__).with_name("Requests.java")
 TOPIC = "requests-compared"
@@ -47,8 +47,8 @@ CLIENTS = ("idempotent", "transactional", *CONSUMERS)
 TRANSACTIONAL = ("transactional",)
 
 
-def of(clients: tuple[str, ...], *said: str) -> list[str]:
-    return [f"{client} {each}" for client in clients for each in said]
+def of(clients: tuple[str, ...], *apis: str) -> list[str]:
+    return [f"{client} {each}" for client in clients for each in apis]
 
 
 NAMES = [
@@ -163,16 +163,16 @@ def recorded(proxy: Capturing) -> list[dict[str, Any]]:
 
 def has_read(proxy: Capturing, client: str) -> bool:
     """Whether a consumer has read everything and only sends heartbeats."""
-    asked = [each for each in recorded(proxy) if each["requestHeader"]["clientId"] == client]
-    names = {each["requestHeader"]["requestApiKeyName"] for each in asked}
+    requests = [each for each in recorded(proxy) if each["requestHeader"]["clientId"] == client]
+    names = {each["requestHeader"]["requestApiKeyName"] for each in requests}
     is_classic = protocol_of(client) is GroupProtocol.CLASSIC
     beats = "HEARTBEAT" if is_classic else "CONSUMER_GROUP_HEARTBEAT"
-    fetches = [each for each in asked if each["requestHeader"]["requestApiKeyName"] == "FETCH"]
+    fetches = [each for each in requests if each["requestHeader"]["requestApiKeyName"] == "FETCH"]
     is_idle = any(each["request"]["topics"] == [] for each in fetches)
     return beats in names and is_idle
 
 
-def asks_for_no_topic(document: dict[str, Any]) -> bool:
+def requests_no_topic(document: dict[str, Any]) -> bool:
     """Whether a consumer of the new protocol requests only the brokers.
 
     Java's thread requests metadata as soon as it has a connection (`ConsumerNetworkThread`), before
@@ -185,27 +185,27 @@ def asks_for_no_topic(document: dict[str, Any]) -> bool:
     return document["request"]["topics"] == []
 
 
-def asked_of(proxy: Capturing) -> Fields:
-    return fields(each for each in proxy.documents() if not asks_for_no_topic(each))
+def requested_by(proxy: Capturing) -> Fields:
+    return fields(each for each in proxy.documents() if not requests_no_topic(each))
 
 
 def compared(name: str, bootstrap: str, directory: Path, clients: tuple[str, ...]) -> list[str]:
     """Return the differences between Java's requests, from a golden, and ours."""
     make_topic(bootstrap, TOPIC)
 
-    def ask() -> Fields:
+    def send() -> Fields:
         with capturing(bootstrap, directory / "theirs.jsonl") as theirs:
             run_java(theirs, TOPIC, clients)
-        return asked_of(theirs)
+        return requested_by(theirs)
 
-    said = golden(name, ask, scenario=[DRIVER.read_text(encoding="utf-8"), clients, TOPIC])
+    output = golden(name, send, scenario=[DRIVER.read_text(encoding="utf-8"), clients, TOPIC])
     with capturing(bootstrap, directory / "ours.jsonl") as ours:
         run_ours(ours, TOPIC, clients)
-    assert AGAIN not in clients or f"{AGAIN} OFFSET_FOR_LEADER_EPOCH" in said
-    return differences(said, asked_of(ours))
+    assert AGAIN not in clients or f"{AGAIN} OFFSET_FOR_LEADER_EPOCH" in output
+    return differences(output, requested_by(ours))
 
 
-def told(*reasons: str) -> list[str]:
+def reported(*reasons: str) -> list[str]:
     return sorted(line for reason in reasons for line in DIFFERENCES[reason])
 
 
@@ -230,7 +230,7 @@ def test_our_requests_equal_javas_except_for_listed_differences(
     bootstrap: str, tmp_path: Path
 ) -> None:
     found = compared("drivers/requests", bootstrap, tmp_path, CLIENTS)
-    assert sorted(found) == told(*DIFFERENCES)
+    assert sorted(found) == reported(*DIFFERENCES)
 
 
 @pytest.mark.compares
@@ -239,4 +239,6 @@ def test_transactions_before_kip_890_equal_javas(tmp_path: Path) -> None:
         found = compared(
             "drivers/requests_before_kip_890", gateway.bootstrap, tmp_path, TRANSACTIONAL
         )
-    assert sorted(found) == [line for line in told("who we are") if line.startswith(TRANSACTIONAL)]
+    assert sorted(found) == [
+        line for line in reported("who we are") if line.startswith(TRANSACTIONAL)
+    ]

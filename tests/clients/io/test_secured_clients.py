@@ -145,10 +145,10 @@ def test_authentication_failures_state_the_reason(secured: Secured, tmp_path: Pa
 
 def test_a_command_reports_a_wrong_password(gateway: Secured) -> None:
     wrong = gateway.file("SCRAM-SHA-512", "wrong")
-    said = brokertwin("consume", "t", "--group", "g", "--kafka-config", wrong)
-    assert (said.returncode, said.stdout) == (2, "")
-    assert "The broker rejected the login of ali=ce,1: Authentication failed" in said.stderr
-    assert '"wrong"' not in said.stderr
+    output = brokertwin("consume", "t", "--group", "g", "--kafka-config", wrong)
+    assert (output.returncode, output.stdout) == (2, "")
+    assert "The broker rejected the login of ali=ce,1: Authentication failed" in output.stderr
+    assert '"wrong"' not in output.stderr
 
 
 @pytest.mark.parametrize(
@@ -181,8 +181,8 @@ def test_a_session_is_reauthenticated_on_the_same_connection(tmp_path: Path) -> 
         with Producer(kafka, ProducerConfig()) as producer:
             for number in range(35):
                 producer.send("long", ProducerRecord(None, b"%d" % number), 0)
-                told = producer.flush(5_000)
-                assert [event.offset for event in told] == [number]  # type: ignore[union-attr]
+                events = producer.flush(5_000)
+                assert [event.offset for event in events] == [number]  # type: ignore[union-attr]
                 time.sleep(0.1)
         assert short.connections() == before + 2  # to the address, then to the broker
 

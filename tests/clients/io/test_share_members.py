@@ -44,11 +44,6 @@ def gateway() -> Iterator[str]:
         yield running.bootstrap
 
 
-@pytest.fixture(params=["gateway", pytest.param("kafka", marks=pytest.mark.kafka)])
-def bootstrap(request: pytest.FixtureRequest) -> str:
-    return str(request.getfixturevalue(request.param))
-
-
 def topic_of(bootstrap: str, configs: dict[str, str]) -> str:
     """A topic, and a share group of the same name with some settings."""
     made = f"shared-{time.time_ns()}"
@@ -57,8 +52,8 @@ def topic_of(bootstrap: str, configs: dict[str, str]) -> str:
     host, _, port = bootstrap.rpartition(":")
     with Client(Address(host, int(port))) as client:
         client.topic(made, PARTITIONS)
-        answer = client.call("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]})
-        assert answer["responses"][0]["errorCode"] == 0, answer
+        response = client.call("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]})
+        assert response["responses"][0]["errorCode"] == 0, response
         settle(client)
     return made
 
@@ -82,7 +77,7 @@ class Member:
     def __init__(self, bootstrap: str, name: str, kinds: dict[bytes, AcknowledgeType]) -> None:
         self.consumer = ShareConsumer(bootstrap, name, [name], EXPLICIT)
         self.got: list[ShareRecord] = []
-        self.told: list[ShareAcknowledged] = []
+        self.reported: list[ShareAcknowledged] = []
         self._kinds = kinds
 
     def poll(self) -> None:
@@ -93,7 +88,7 @@ class Member:
             if kind is not AcknowledgeType.GAP:
                 self.consumer.acknowledge(each, kind)
         self.consumer.commit(COMMIT_MS)
-        self.told += [e for e in self.consumer.events() if isinstance(e, ShareAcknowledged)]
+        self.reported += [e for e in self.consumer.events() if isinstance(e, ShareAcknowledged)]
 
     def close(self) -> None:
         self.consumer.close()
@@ -139,9 +134,9 @@ def test_members_share_and_acknowledge_records(bootstrap: str, name: str) -> Non
     write(bootstrap, name, b"last")
     until([other], lambda: other.got[-1].record.value == b"last")
     other.close()
-    told = [each for member in members for each in member.told]
-    assert {each.error for each in told} == {Error.NONE}
-    assert sum(len(each.offsets) for each in told) == len(sent) + 9
+    reported = [each for member in members for each in member.reported]
+    assert {each.error for each in reported} == {Error.NONE}
+    assert sum(len(each.offsets) for each in reported) == len(sent) + 9
 
 
 @pytest.mark.processes
@@ -154,8 +149,8 @@ def test_the_command_accepts_printed_records(gateway: str) -> None:
     def read(*more: object) -> list[tuple[str, int]]:
         done = brokertwin(*words, *more)
         assert done.returncode == 0, done.stderr
-        told = map(json.loads, done.stdout.splitlines())
-        return sorted((each["value"], each["deliveryCount"]) for each in told)
+        output = map(json.loads, done.stdout.splitlines())
+        return sorted((each["value"], each["deliveryCount"]) for each in output)
 
     released = read("--acknowledge", "release", "-n", 4)
     assert [count for _, count in released] == [1, 1, 1, 1]

@@ -95,7 +95,7 @@ class SlowNetwork:
     def close(self) -> None:
         """Nothing to close."""
 
-    def asked(self, api: str) -> list[list[str]]:
+    def requested(self, api: str) -> list[list[str]]:
         """The topics of the requests of an API."""
         return [topics for _, of, topics in self.requests if of == api]
 
@@ -181,7 +181,7 @@ def test_eight_threads_wait_for_one_metadata_request_and_later_messages_do_not_w
         (at, known_at, known_at - at) for at in range(START_MS, START_MS + 20 * USERS, 20)
     ]
     assert [waited for _, _, waited in sorted(waits)[USERS:]] == [0] * USERS
-    assert users.network.asked("METADATA") == [[TOPIC]]
+    assert users.network.requested("METADATA") == [[TOPIC]]
     assert len(users.results) == 2 * USERS
     assert all(isinstance(each, RecordAcked) for each in users.results)
 

@@ -46,11 +46,6 @@ def gateway() -> Iterator[str]:
         yield running.bootstrap
 
 
-@pytest.fixture(params=["gateway", pytest.param("kafka", marks=pytest.mark.kafka)])
-def bootstrap(request: pytest.FixtureRequest) -> str:
-    return str(request.getfixturevalue(request.param))
-
-
 def prepared(bootstrap: str, topology: Topology, counts: dict[str, int]) -> StreamsConfig:
     """The topics, and the settings of a new application."""
     application_id = f"app{next(NUMBERS)}-{time.time_ns()}"
@@ -140,8 +135,8 @@ def test_the_seeds_six_tasks_run_on_three_threads_then_two(bootstrap: str) -> No
     assert found == {b"%d" % n: b"left %d,right %d" % (n, n) for n in range(25, 50)}
 
 
-def items_of(answer: dict[str, Any]) -> list[tuple[bytes, str]]:
-    return [(item["key"].encode(), item["value"]) for item in answer["items"]]
+def items_of(response: dict[str, Any]) -> list[tuple[bytes, str]]:
+    return [(item["key"].encode(), item["value"]) for item in response["items"]]
 
 
 def check_ranges(hosts: list[HostInfo], expected: dict[bytes, str]) -> None:
@@ -185,18 +180,18 @@ def test_any_instance_serves_any_key(bootstrap: str) -> None:
         wait_until(lambda: sorted(map(len, map(tasks_of, instances))) == [2, 2], "in balance")
         expected = {word: str(10 * n) for word, n in Counter(LINE.split()).items()}
 
-        def told(host: HostInfo) -> dict[bytes, str | None]:
+        def result(host: HostInfo) -> dict[bytes, str | None]:
             return {
                 word: query_instance(host, StoreQuery("counts", word)).get("value")
                 for word in expected
             }
 
-        wait_until(lambda: all(told(host) == expected for host in hosts), "all is counted")
+        wait_until(lambda: all(result(host) == expected for host in hosts), "all is counted")
         for word in expected:
-            answers = [query_instance(host, StoreQuery("counts", word)) for host in hosts]
-            assert answers[0] == answers[1]
-            (other,) = {str(host) for host in hosts} - {answers[0]["active"]}
-            assert answers[0]["standby"] == [other]
+            responses = [query_instance(host, StoreQuery("counts", word)) for host in hosts]
+            assert responses[0] == responses[1]
+            (other,) = {str(host) for host in hosts} - {responses[0]["active"]}
+            assert responses[0]["standby"] == [other]
         assert query_instance(hosts[0], StoreQuery("counts", b"a cat"))["value"] is None
         assert query_instance(hosts[0], StoreQuery("none", b"the"))["error"] == "unknown store none"
         check_ranges(hosts, expected)

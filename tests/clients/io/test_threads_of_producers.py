@@ -49,7 +49,7 @@ def topic(bootstrap: str) -> str:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+def requested_topics(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The topics of each Metadata request that is sent."""
     found: list[list[str]] = []
     do = SocketNetwork.do
@@ -65,7 +65,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 @pytest.mark.parametrize("rules", [SEED, TODAY], ids=["0.10", "today"])
 def test_eight_threads_wait_for_one_metadata_request(
-    bootstrap: str, topic: str, asked: list[list[str]], rules: MetadataSettings
+    bootstrap: str, topic: str, requested_topics: list[list[str]], rules: MetadataSettings
 ) -> None:
     results: list[RecordAcked | RecordFailed] = []
     waits: list[list[int]] = []
@@ -90,9 +90,9 @@ def test_eight_threads_wait_for_one_metadata_request(
         refreshed = metadata.last_successful_refresh_ms
         assert metadata.time_to_next_update(refreshed + 161) == 300_000 - 161
     assert Counter(type(each) for each in results) == {RecordAcked: THREADS * MESSAGES}
-    assert [topics for topics in asked if topic in topics] == [[topic]]
+    assert [topics for topics in requested_topics if topic in topics] == [[topic]]
     if rules is SEED:
-        assert len(asked) == 1
+        assert len(requested_topics) == 1
     assert len(waits) == THREADS
     assert {waited for each in waits for waited in each[1:]} == {0}, "later messages wait 0 ms"
     values = sorted((each.value or b"").decode() for each in read_committed(bootstrap, topic, 400))

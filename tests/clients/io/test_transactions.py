@@ -67,8 +67,8 @@ def finalize(bootstrap: str, level: int) -> None:
     software = {"clientSoftwareName": "test", "clientSoftwareVersion": "1"}
 
     def is_there(client: Client) -> bool:
-        told = client.call("API_VERSIONS", 4, software)["finalizedFeatures"]
-        return {each["name"]: each["maxVersionLevel"] for each in told}[FEATURE] == level
+        reported = client.call("API_VERSIONS", 4, software)["finalizedFeatures"]
+        return {each["name"]: each["maxVersionLevel"] for each in reported}[FEATURE] == level
 
     with at(bootstrap) as client:
         if not is_there(client):
@@ -96,8 +96,8 @@ def is_aborted(bootstrap: str, transactional_id: str) -> bool:
     """Whether the coordinator has ended a transaction for which its producer took too long."""
     with at(bootstrap) as client:
         body = {"transactionalIds": [transactional_id]}
-        (told,) = client.call("DESCRIBE_TRANSACTIONS", 0, body)["transactionStates"]
-    return bool(told["transactionState"] == "CompleteAbort")
+        (result,) = client.call("DESCRIBE_TRANSACTIONS", 0, body)["transactionStates"]
+    return bool(result["transactionState"] == "CompleteAbort")
 
 
 def begun(producer: Producer, topic: str, *values: str) -> list[str]:
@@ -167,8 +167,8 @@ def group_offset(bootstrap: str, topic: str) -> int:
     """Return the committed offset of the group with the topic's name."""
     group = {"groupId": topic, "topics": [{"name": topic, "partitionIndexes": [0]}]}
     with at(bootstrap) as client:
-        answer = client.call("OFFSET_FETCH", 9, {"groups": [group], "requireStable": True})
-    return int(answer["groups"][0]["topics"][0]["partitions"][0]["committedOffset"])
+        response = client.call("OFFSET_FETCH", 9, {"groups": [group], "requireStable": True})
+    return int(response["groups"][0]["topics"][0]["partitions"][0]["committedOffset"])
 
 
 @LEVELS

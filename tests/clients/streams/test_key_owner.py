@@ -27,12 +27,12 @@ def test_example_20_each_instance_finds_a_keys_owner_after_a_failure() -> None:
     made.run(4_000)
     owners = set()
     for word in WORDS:
-        asked = [
+        requests = [
             key_owner(made.layout, thread.assignor.info, COUNTS, word)
             for thread in made.threads.values()
             if thread.assignor.info is not None
         ]
-        first, second = asked
+        first, second = requests
         assert first is not None
         assert first == second
         (name,) = (name for name, host in HOSTS.items() if host == first.active)

@@ -20,11 +20,11 @@ def start(made: StreamsWorld, topic: str) -> int:
     """Return a log's start offset."""
     wanted = [{"partitionIndex": 0, "timestamp": -2}]
     body = {"replicaId": -1, "topics": [{"name": topic, "partitions": wanted}]}
-    answer = made.world.bench.request("LIST_OFFSETS", 1, body)
-    return int(answer["topics"][0]["partitions"][0]["offset"])
+    response = made.world.bench.request("LIST_OFFSETS", 1, body)
+    return int(response["topics"][0]["partitions"][0]["offset"])
 
 
-def asking(made: StreamsWorld, thread: StreamThread) -> BenchNetwork:
+def requesting(made: StreamsWorld, thread: StreamThread) -> BenchNetwork:
     """The network on which it has records deleted."""
     return made.world.networks[thread.clients[-1]]
 
@@ -50,7 +50,7 @@ def test_example_21_committed_repartition_records_are_deleted(
 def test_one_deletion_at_a_time_at_the_purge_interval() -> None:
     made = counting()
     thread = made.threads[made.start("a")]
-    network = asking(made, thread)
+    network = requesting(made, thread)
 
     def work(milliseconds: int) -> None:
         for _ in range(milliseconds // 500):
@@ -59,14 +59,14 @@ def test_one_deletion_at_a_time_at_the_purge_interval() -> None:
 
     made.run_until(made.all_run)
     work(4 * INTERVAL_MS)
-    assert 3 <= network.asked["DELETE_RECORDS"] <= 5
+    assert 3 <= network.requested["DELETE_RECORDS"] <= 5
     network.is_mute = True
     work(INTERVAL_MS)
-    had = network.asked["DELETE_RECORDS"]
+    had = network.requested["DELETE_RECORDS"]
     work(4 * INTERVAL_MS)
-    assert network.asked["DELETE_RECORDS"] == had, "that one goes on"
+    assert network.requested["DELETE_RECORDS"] == had, "that one goes on"
     network.is_mute = False
-    made.run_until(lambda: network.asked["DELETE_RECORDS"] > had)
+    made.run_until(lambda: network.requested["DELETE_RECORDS"] > had)
 
 
 def test_uncommitted_records_stay() -> None:
@@ -77,7 +77,7 @@ def test_uncommitted_records_stay() -> None:
     made.send("text", b"to be")
     thread = made.threads[name]
     made.run_until(lambda: thread.worked == 3)
-    network = asking(made, thread)
+    network = requesting(made, thread)
     made.pause(name)
     made.start("b")
     made.run_until(made.all_run)
@@ -85,7 +85,7 @@ def test_uncommitted_records_stay() -> None:
     thread._commit_at = 0
     made.run(INTERVAL_MS)
     assert made.errors == {}
-    assert network.asked["DELETE_RECORDS"] == 0
+    assert network.requested["DELETE_RECORDS"] == 0
 
 
 def test_words_are_counted_without_delete_permission() -> None:
@@ -100,5 +100,5 @@ def test_words_are_counted_without_delete_permission() -> None:
         made.send("text", b"to be")
         made.run(1_000)
     assert made.newest("counts") == {b"to": b"8", b"be": b"8"}
-    assert asking(made, thread).asked["DELETE_RECORDS"] > 1, "with each commit that is due"
+    assert requesting(made, thread).requested["DELETE_RECORDS"] > 1, "with each commit that is due"
     assert start(made, WORDS) == 0

@@ -27,8 +27,8 @@ def copier(**config: object) -> StreamsWorld:
 
 
 def counts_are(made: StreamsWorld, **wanted: int) -> bool:
-    told = {(word or b"").decode(): int(n or 0) for word, n in made.newest("counts").items()}
-    return told == wanted
+    reported = {(word or b"").decode(): int(n or 0) for word, n in made.newest("counts").items()}
+    return reported == wanted
 
 
 def texts(made: StreamsWorld) -> dict[str, list[str]]:

@@ -50,6 +50,6 @@ def test_schedules_detect_broken_rules() -> None:
         made = play(schedule, exactly_once=True, replicas=seed % 2)
         assert made.violations == []
         injected.update(made.injected)
-    told = ", ".join(f"{count} {what}" for what, count in sorted(injected.items()))
-    sys.stdout.write(f"losses: {told}\n")
+    reported = ", ".join(f"{count} {what}" for what, count in sorted(injected.items()))
+    sys.stdout.write(f"losses: {reported}\n")
     assert all(injected[fault] for fault in FAULTS), injected

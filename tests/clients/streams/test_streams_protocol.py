@@ -29,7 +29,7 @@ from brokertwin.clients.streams.streams_protocol import (
     encode_subscription_info,
 )
 from tests.support.examples import examples
-from tests.support.java_answers import ask_java, inputs, java_answers
+from tests.support.java_responses import inputs, java_responses, json_from_java
 from tests.support.kafka_tools import streams_command
 
 DRIVER = Path(__file__).with_name("StreamsBytes.java")
@@ -144,15 +144,15 @@ class Draw:
         return {self._host(): self._partitions() for _ in range(self._chance.randint(0, 3))}
 
 
-def question(info: Info) -> str:
+def request_line(info: Info) -> str:
     """Return the driver's input."""
     kind = "subscription" if isinstance(info, SubscriptionInfo) else "assignment"
     return json.dumps({"kind": kind, "data": base64.b64encode(encoded(info)).decode()})
 
 
-def javas_answers(questions: Sequence[str]) -> list[Any]:
+def responses_of_java(requests: Sequence[str]) -> list[Any]:
     """Return what Kafka's own classes read of our bytes."""
-    return ask_java(DRIVER, questions, streams_command())
+    return json_from_java(DRIVER, requests, streams_command())
 
 
 def in_javas_words(info: Info) -> dict[str, Any]:
@@ -182,7 +182,7 @@ def _texts(partitions: Iterable[TopicPartition]) -> list[str]:
     return sorted(f"{at.topic}-{at.partition}" for at in partitions)
 
 
-def in_order(told: Mapping[str, Any]) -> dict[str, Any]:
+def in_order(result: Mapping[str, Any]) -> dict[str, Any]:
     """What Java tells; the order of its sets means nothing."""
     return {
         name: {key: sorted(each) for key, each in value.items()}
@@ -190,7 +190,7 @@ def in_order(told: Mapping[str, Any]) -> dict[str, Any]:
         else sorted(value)
         if name == "running"
         else value
-        for name, value in told.items()
+        for name, value in result.items()
     }
 
 
@@ -209,12 +209,12 @@ def sorted_parts(info: Info) -> Info:
 
 @pytest.mark.compares
 def test_java_and_we_decode_each_others_bytes() -> None:
-    asked = [Draw(seed).info() for seed in range(inputs(REQUESTED))]
-    assert {type(info) for info in asked} == {SubscriptionInfo, AssignmentInfo}
-    questions = [question(info) for info in asked]
-    answers = java_answers("clients/streams_protocol", questions, javas_answers)
-    for info, told in zip(asked, answers, strict=True):
-        again = base64.b64decode(told.pop("again"))
-        assert in_order(told) == in_javas_words(info)
+    requests = [Draw(seed).info() for seed in range(inputs(REQUESTED))]
+    assert {type(info) for info in requests} == {SubscriptionInfo, AssignmentInfo}
+    queries = [request_line(info) for info in requests]
+    responses = java_responses("clients/streams_protocol", queries, responses_of_java)
+    for info, reported in zip(requests, responses, strict=True):
+        again = base64.b64decode(reported.pop("again"))
+        assert in_order(reported) == in_javas_words(info)
         assert sorted_parts(decoded(info, again)) == sorted_parts(info)
         assert len(again) == len(encoded(info))

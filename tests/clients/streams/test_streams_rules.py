@@ -22,8 +22,8 @@ def committed(made: StreamsWorld, topic: str) -> int:
     """The offset of partition 0 that the group has stored; -1 without one."""
     wanted = [{"name": topic, "partitionIndexes": [0]}]
     body = {"groups": [{"groupId": APPLICATION, "topics": wanted}], "requireStable": True}
-    answer = made.world.bench.request("OFFSET_FETCH", 8, body)
-    return int(answer["groups"][0]["topics"][0]["partitions"][0]["committedOffset"])
+    response = made.world.bench.request("OFFSET_FETCH", 8, body)
+    return int(response["groups"][0]["topics"][0]["partitions"][0]["committedOffset"])
 
 
 def restorer() -> Restorer:
@@ -131,13 +131,17 @@ def test_a_thread_reports_its_tasks_and_standby_lags() -> None:
     for _ in range(5):
         made.send("text", b"to be or not")
     made.run(3_000)
-    said = {
+    found = {
         name: decode_subscription_info(thread.assignor.user_data("stream")).offset_sums
         for name, thread in made.threads.items()
     }
     for name, thread in made.threads.items():
-        assert {t for t, told in said[name].items() if told == ACTIVE} == set(thread.running)
-    copies = {t: told for each in said.values() for t, told in each.items() if told != ACTIVE}
+        assert {t for t, reported in found[name].items() if reported == ACTIVE} == set(
+            thread.running
+        )
+    copies = {
+        t: reported for each in found.values() for t, reported in each.items() if reported != ACTIVE
+    }
     assert set(copies) == {TaskId(1, 0), TaskId(1, 1)}
     assert sum(copies.values()) == 20
 

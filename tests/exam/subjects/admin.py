@@ -330,14 +330,14 @@ for _name, (_rule, _entity, _ops) in BAD_QUOTAS.items():
 def quotas_describe_errors(s: Script) -> None:
     """DescribeClientQuotas refuses unknown types, match types and types named twice."""
 
-    def asked(label: str, *components: dict[str, Any]) -> None:
+    def requested(label: str, *components: dict[str, Any]) -> None:
         s.call("DescribeClientQuotas", 1, {"components": list(components)}, label)
 
-    asked("unknown type", {"entityType": "robot", "matchType": 0, "match": "x"})
-    asked("unknown match type", {"entityType": "user", "matchType": 7, "match": "x"})
+    requested("unknown type", {"entityType": "robot", "matchType": 0, "match": "x"})
+    requested("unknown match type", {"entityType": "user", "matchType": 7, "match": "x"})
     twice = {"entityType": "user", "matchType": 0, "match": s.name("x")}
-    asked("twice", twice, twice)
-    asked("empty type", {"entityType": "", "matchType": 0, "match": "x"})
+    requested("twice", twice, twice)
+    requested("empty type", {"entityType": "", "matchType": 0, "match": "x"})
 
 
 # Partitions

@@ -402,13 +402,13 @@ def epoch_ends(s: Script) -> None:
     t = s.topic()
     s.fill(t, 3)
 
-    def asked(label: str, epoch: int, current: int = -1, part: int = 0) -> None:
+    def requested(label: str, epoch: int, current: int = -1, part: int = 0) -> None:
         wanted = {"partition": part, "currentLeaderEpoch": current, "leaderEpoch": epoch}
         body = {"replicaId": -1, "topics": [{"topic": t, "partitions": [wanted]}]}
         s.call("OffsetForLeaderEpoch", 4, body, label)
 
-    asked("epoch 0", 0)
-    asked("epoch 5", 5)
-    asked("epoch -1", -1)
-    asked("future current epoch", 0, 9)
-    asked("unknown partition", 0, part=7)
+    requested("epoch 0", 0)
+    requested("epoch 5", 5)
+    requested("epoch -1", -1)
+    requested("future current epoch", 0, 9)
+    requested("unknown partition", 0, part=7)

@@ -48,10 +48,10 @@ def test_metrics_that_arrive_above_the_limit_are_not_decompressed(
 ) -> None:
     metrics = bytes(MOST + 1)
 
-    def asked(*_: object) -> bytes:
+    def requested(*_: object) -> bytes:
         raise AssertionError(f"{codec} is read")
 
-    monkeypatch.setattr(compression, "decompress", asked)
+    monkeypatch.setattr(compression, "decompress", requested)
     assert sizes(kind, metrics) == (MOST + 1, NOT_READABLE)
 
 

@@ -37,15 +37,15 @@ class Talk:
     """The requests to a broker and its responses."""
 
     def __init__(self, address: Address) -> None:
-        self.said: list[tuple[str, Any]] = []
+        self.responses: list[tuple[str, Any]] = []
         self._address = address
         self._connections: dict[str, Client] = {}
         self._subscriptions: dict[str, int] = {}
         self._drawn: set[str] = set()
         self._changes = 0
         self._probe = Real("{}:{}".format(*address))
-        says = {"clientSoftwareName": MARKER, "clientSoftwareVersion": VERSION}
-        self._probe.request("API_VERSIONS", 3, says)
+        message = {"clientSoftwareName": MARKER, "clientSoftwareVersion": VERSION}
+        self._probe.request("API_VERSIONS", 3, message)
 
     def connect(self, name: str, software: str | None = NAME, version: int = 3) -> None:
         """Open a connection under a name, in place of its former one."""
@@ -53,15 +53,17 @@ class Talk:
             self._connections.pop(name).close()
         client = self._connections[name] = Client(self._address)
         if software is not None:
-            says = {"clientSoftwareName": software, "clientSoftwareVersion": VERSION}
-            response = client.call("API_VERSIONS", version, says)
+            message = {"clientSoftwareName": software, "clientSoftwareVersion": VERSION}
+            response = client.call("API_VERSIONS", version, message)
             listed = [each["apiKey"] for each in response["apiKeys"]]
-            self._say(f"{name} is {software}", [response["errorCode"], 71 in listed, 72 in listed])
+            self._report(
+                f"{name} is {software}", [response["errorCode"], 71 in listed, 72 in listed]
+            )
 
     def subscribe(self, name: str, *changes: Change) -> None:
         """Alter a subscription, and wait until the broker applies it."""
         response = self._alter({name: changes})
-        self._say(f"{name} is altered", response["responses"][0]["errorCode"])
+        self._report(f"{name} is altered", response["responses"][0]["errorCode"])
         self._wait()
 
     def forget_subscriptions(self) -> None:
@@ -104,10 +106,10 @@ class Talk:
                 assert re.fullmatch(r"[\w][\w-]{21}", known), known
                 plain = (response["subscriptionId"] ^ uuid_hash(known)) & 0xFFFFFFFF
                 self._drawn.add(known)
-                told = {**response, "clientInstanceId": "drawn", "subscriptionId": plain}
-                self._say(f"{connection} gets a new one", told)
+                fields = {**response, "clientInstanceId": "drawn", "subscriptionId": plain}
+                self._report(f"{connection} gets a new one", fields)
                 return response
-        self._say(f"{connection} gets {self._name(instance_id)}", response)
+        self._report(f"{connection} gets {self._name(instance_id)}", response)
         return response
 
     def _name(self, instance_id: str) -> str:
@@ -131,15 +133,15 @@ class Talk:
             "metrics": b64encode(metrics).decode(),
         }
         response = self._connections[connection].call("PUSH_TELEMETRY", 0, body)
-        said = f"{kind} {len(metrics)} {off} {terminating}"
-        self._say(f"{connection} pushes {self._name(instance_id)} {said}", response)
+        given = f"{kind} {len(metrics)} {off} {terminating}"
+        self._report(f"{connection} pushes {self._name(instance_id)} {given}", response)
 
     def close(self) -> None:
         for client in (self._probe.client, *self._connections.values()):
             client.close()
 
-    def _say(self, what: str, response: Any) -> None:
-        self.said.append((what, response))
+    def _report(self, what: str, response: Any) -> None:
+        self.responses.append((what, response))
 
 
 def _instances(talk: Talk) -> None:
@@ -207,8 +209,8 @@ def _subscriptions(talk: Talk) -> None:
     more = f"{mine},client_software_version=1\\..,client_source_address=127\\.0\\.0\\.1"
     talk.subscribe("two", ("metrics", SET, "q.,a."), ("match", SET, more))
     talk.subscribe("two", ("interval.ms", SET, interval))
-    told = talk.get(FIRST)
-    assert told["pushIntervalMs"] == SHORT_MS
+    response = talk.get(FIRST)
+    assert response["pushIntervalMs"] == SHORT_MS
     for name, patterns in {
         "by id": "client_id=tester,client_source_port=[0-9]+",
         "by instance": f"client_instance_id={FIRST}",
@@ -219,9 +221,9 @@ def _subscriptions(talk: Talk) -> None:
     talk.push(FIRST)
     talk.get(FIRST)
     talk.get(SECOND)
-    for say in (talk.get, talk.push, talk.push, talk.get):
+    for report in (talk.get, talk.push, talk.push, talk.get):
         time.sleep(SHORT_MS / 1000)
-        say(FIRST)
+        report(FIRST)
     talk.subscribe("all", ("metrics", SET, "*,m."), ("match", SET, mine))
     talk.get(FIRST)
 
@@ -251,10 +253,10 @@ def _connections(talk: Talk) -> None:
     talk.get(FOURTH, "named")  # the same instance under another client name
     talk.connect("other", "other")  # its former connection is closed
     wait_until(lambda: talk.get(FOURTH, "named")["errorCode"] == 0)
-    last = talk.said[-1]
-    while talk.said[-1][0] == last[0]:
-        talk.said.pop()
-    talk.said.append(last)
+    last = talk.responses[-1]
+    while talk.responses[-1][0] == last[0]:
+        talk.responses.pop()
+    talk.responses.append(last)
 
 
 PARTS = (_instances, _compressed, _subscriptions, _connections)
@@ -268,7 +270,7 @@ def talk(address: Address) -> list[tuple[str, Any]]:
         part(found)
     found.forget_subscriptions()
     found.close()
-    return found.said
+    return found.responses
 
 
 def test_telemetry_requests_get_kafkas_responses(real_kafka: Address) -> None:

@@ -65,10 +65,10 @@ def test_document_is_encoded_to_the_bytes_of_the_wire(data: st.DataObject) -> No
     request = data.draw(bodies(f"{API_NAMES[key]}Request", version), label="request")
     response = data.draw(bodies(f"{API_NAMES[key]}Response", version), label="response")
     sent = encode_request(RequestFrame(header(key, version), request))
-    answered = bytes(encode_response(key, version, 7, response))
-    found = document(sent, answered)
+    responded = bytes(encode_response(key, version, 7, response))
+    found = document(sent, responded)
     assert encode_request(RequestFrame(found["requestHeader"], found["request"])) == sent
-    assert bytes(encode_response(key, version, 7, found["response"])) == answered
+    assert bytes(encode_response(key, version, 7, found["response"])) == responded
     assert "reason" not in found
 
 

@@ -76,7 +76,7 @@ def test_tokens_without_headers_follow_version_0_until_the_login_is_complete() -
     assert not login.takes_raw(b"\0\3")
 
 
-def test_first_byte_tells_tokens_from_frames_for_an_unknown_mechanism() -> None:
+def test_first_byte_distinguishes_tokens_from_frames_for_an_unknown_mechanism() -> None:
     login = logged_in("GSSAPI", version=0)
     assert login.takes_raw(b"\x60abc")
     assert login.takes_raw(b"")

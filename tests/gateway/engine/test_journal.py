@@ -237,8 +237,8 @@ def test_compaction_loses_no_concurrent_event(tmp_path: Path, lost: Lost) -> Non
         documents, _ = read(path)
         if documents[:1] == [b"1 and 2"]:
             documents[:2] = [b"1", b"2"]
-        told = [b"1", b"2", b"2", b"3", b"3", b"4"][:synced]
-        assert documents[: len({*told})] == sorted({*told})
+        reported = [b"1", b"2", b"2", b"3", b"3", b"4"][:synced]
+        assert documents[: len({*reported})] == sorted({*reported})
 
 
 def test_journal_that_was_replaced_before_the_lock_is_not_held(
@@ -435,6 +435,6 @@ def test_damaged_snapshot_column_is_reported_with_a_hint(column: str) -> None:
     """Invalid base64, invalid zlib, or no map of items."""
     head = journal_snapshot.HEAD + b': {"version": 5, "events": 0, "lines": 1}}'
     table = msgspec.json.encode({"table": ["logs", column]})
-    with pytest.raises(UserError, match=r"The snapshot in the journal is damaged") as told:
+    with pytest.raises(UserError, match=r"The snapshot in the journal is damaged") as error:
         journal_snapshot.read(head, lambda: table)
-    assert "Restore the journal" in told.value.hint
+    assert "Restore the journal" in error.value.hint

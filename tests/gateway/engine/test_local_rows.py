@@ -26,7 +26,7 @@ STORIES = (3, 9, 51)
 KINDS = {each.__name__ for each in get_args(RECORDS_READ)}
 
 
-def said(row: Output) -> tuple[Any, ...] | None:
+def rendered(row: Output) -> tuple[Any, ...] | None:
     """Return a row in one form for both; None if the local engine does not use it."""
     if isinstance(row, LocalResponse):
         return row.id, row.outcome
@@ -36,8 +36,8 @@ def said(row: Output) -> tuple[Any, ...] | None:
         return row.id, msgspec.json.decode(row.value or b"", type=ResponseRow).to_response()
     if row.topic == outputs.RECORDS:
         entry = msgspec.json.decode(row.value or b"", type=RecordEntry)
-        is_told = type(entry.record).__name__ in KINDS
-        return (entry.machine, msgspec.to_builtins(entry.record)) if is_told else None
+        is_reported = type(entry.record).__name__ in KINDS
+        return (entry.machine, msgspec.to_builtins(entry.record)) if is_reported else None
     if isinstance(row, LocalSegment):
         return row.topic, row.place, row.batches
     if isinstance(row, LocalTimer):
@@ -64,8 +64,8 @@ def test_local_cell_writes_the_rows_of_a_jobs_cell(seed: int) -> None:
     for offset, document in enumerate(story.documents):
         place = Position(0, offset)
         mine = local.handle(within_a_process(document), place)
-        found = [said(row) for row in mine]
-        expected = [said(row) for row in remote.handle(document, place)]
+        found = [rendered(row) for row in mine]
+        expected = [rendered(row) for row in remote.handle(document, place)]
         assert found == [each for each in expected if each is not None]
         responses += sum(isinstance(row, LocalResponse) for row in mine)
         records += sum(isinstance(row, LocalRecord) for row in mine)
@@ -82,5 +82,5 @@ def test_copy_of_the_cell_writes_the_same_rows() -> None:
     twin = cell.copy()
     place = Position(0, 20)
     first, second = cell.handle(story.documents[20], place), twin.handle(story.documents[20], place)
-    assert [said(row) for row in first] == [said(row) for row in second]
+    assert [rendered(row) for row in first] == [rendered(row) for row in second]
     assert [type(row) for row in first] == [type(row) for row in second]

@@ -138,7 +138,7 @@ def metadata(client: Client) -> dict[str, Any]:
     return client.call("METADATA", 9, {"topics": []})
 
 
-def is_answered(running: Running) -> bool:
+def is_responding(running: Running) -> bool:
     """Return whether a client gets a response; a slow machine may time out."""
     with running.client() as client, suppress(ConnectionError):
         return bool(metadata(client)["brokers"])
@@ -200,16 +200,16 @@ def test_requests_to_a_stopped_job_time_out(
     hand_driven: HandDrivenJob,
 ) -> None:
     with capture_logs() as logs, impatient(hand_driven) as running:
-        with running.client() as asks, running.client() as produces:
+        with running.client() as requests, running.client() as produces:
             started = time.monotonic()
-            asks.send("METADATA", 9, {"topics": []})
+            requests.send("METADATA", 9, {"topics": []})
             for _ in range(2):
                 produces.send("PRODUCE", 9, {"acks": 1, "timeoutMs": 1, "topicData": []})
-            assert asks.is_closed()
+            assert requests.is_closed()
             assert produces.is_closed()
             assert time.monotonic() - started >= PATIENCE_S
         hand_driven.start()
-        wait_until(partial(is_answered, running), "things go on when the job does")
+        wait_until(partial(is_responding, running), "things go on when the job does")
         assert not running.engine._waiting
         hand_driven.stop()
     reason = "the job has not responded for 2 s; does it run?"
@@ -225,7 +225,7 @@ def test_request_pending_in_a_cell_waits_as_long_as_the_job_runs(
     hand_driven.start()
     with impatient(hand_driven) as running, running.client() as client:
         started = time.monotonic()
-        wait_until(partial(is_answered, running), "the job runs")
+        wait_until(partial(is_responding, running), "the job runs")
         client.topic("quiet")
         client.send("FETCH", 12, fetch_that_waits("quiet"))
         time.sleep(2.5 * PATIENCE_S)
@@ -293,7 +293,7 @@ def test_silent_reader_is_started_again(
         with running.client() as client:
             client.send("METADATA", 9, {"topics": []})
             assert client.is_closed()
-        wait_until(partial(is_answered, running), "another reader hears")
+        wait_until(partial(is_responding, running), "another reader hears")
         hand_driven.stop()
     assert len(made) >= 2
 
@@ -338,8 +338,8 @@ def test_gateway_of_an_older_placement_reports_that_it_must_restart(
                 (topic,) = client.call("METADATA", 9, {"topics": [{"name": "any"}]})["topics"]
                 assert topic["errorCode"] != Error.NONE
         hand_driven.stop()
-    (told,) = [log for log in logs if log["event"] == OTHER_CELLS]
-    assert told["detail"] == "no cell of this job has the key 'a.9'"
+    (result,) = [log for log in logs if log["event"] == OTHER_CELLS]
+    assert result["detail"] == "no cell of this job has the key 'a.9'"
 
 
 def test_event_that_kafka_refuses_closes_its_connection(
@@ -402,7 +402,7 @@ def test_event_contains_its_origin(hand_driven: HandDrivenJob) -> None:
     assert event["id"] == f"{incarnation}-1"
     assert event["connection"] == f"{incarnation}-c1"
     assert (event["host"], event.get("broker", 1), event.get("replyTo", 0)) == ("127.0.0.1", 1, 0)
-    row, _question = hand_driven.bench.rows("requests")
+    row, _request = hand_driven.bench.rows("requests")
     assert (row.key, row.id, row.partition) == (b"a", event["id"], 0)
 
 

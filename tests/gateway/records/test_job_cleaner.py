@@ -76,11 +76,11 @@ class Compacted:
             topic = {"name": "t", "partitionData": [{"index": 0, "batches": [batch]}]}
             self.send(0, 9, {"acks": -1, "timeoutMs": 1000, "topicData": [topic]})
 
-    async def _data(self, ask: Any) -> Any:
+    async def _data(self, send: Any) -> Any:
         data = DataTopic(self.bench.client, self.bench.prefix)
         await data.start()
         try:
-            return await ask(data)
+            return await send(data)
         finally:
             await data.close()
 

@@ -19,7 +19,7 @@ from tests.support.goldens import KEEPING, WRITTEN_MS, Track
 from tests.support.patience import wait_until
 
 GOLDEN = "logs/recompression"
-ASKED = {"uncompressed": "none", **{name: name for name in CODECS if name != "none"}}
+REQUESTED = {"uncompressed": "none", **{name: name for name in CODECS if name != "none"}}
 VALUES = (b"one" * 300, b"two", b"", b"three" * 20_000)
 TOO_EARLY = {3, 6}
 """Errors of a real broker that does not lead a new partition yet."""
@@ -31,11 +31,11 @@ def produced(client: Client, topic: str, data: bytes) -> dict[str, Any]:
     """Return the partition's response, once it has a leader."""
     responses: list[dict[str, Any]] = []
 
-    def is_answered() -> bool:
+    def is_completed() -> bool:
         responses.append(client.produce(topic, data))
         return responses[-1]["errorCode"] not in TOO_EARLY
 
-    wait_until(is_answered, "the topic has a leader")
+    wait_until(is_completed, "the topic has a leader")
     return responses[-1]
 
 
@@ -66,20 +66,20 @@ def alter(client: Client, kind: int, name: str, **configs: str) -> None:
     assert response["responses"][0]["errorCode"] == 0, response
 
 
-@pytest.mark.parametrize("asked", [*ASKED, "producer"])
+@pytest.mark.parametrize("requested", [*REQUESTED, "producer"])
 def test_batches_are_stored_in_the_topics_codec_like_kafkas(
-    real_kafka: Address, track: Track, asked: str
+    real_kafka: Address, track: Track, requested: str
 ) -> None:
     data = [track.drawn(codec, partial(made, codec)) for codec in CODECS]
     with running_gateway(KEEPING) as gateway:
         found = []
         for client in (track.connection(lambda: Client(real_kafka)), gateway.client()):
             with client:
-                topic = f"kept-{asked}"
-                client.topic(topic, compression_type=asked)
+                topic = f"kept-{requested}"
+                client.topic(topic, compression_type=requested)
                 found.append([kept(client, topic, each) for each in data])
         assert found[1] == found[0]
-        expected = [ASKED.get(asked, codec) for codec in CODECS]
+        expected = [REQUESTED.get(requested, codec) for codec in CODECS]
         assert [header["compressionType"] for header, _ in found[1]] == expected
 
 
@@ -140,11 +140,11 @@ def test_codec_survives_a_restart(tmp_path: Path) -> None:
 @given(
     values=st.lists(st.binary(max_size=200), min_size=1, max_size=5),
     came=st.sampled_from(sorted(CODECS)),
-    asked=st.sampled_from(sorted(CODECS)),
+    requested=st.sampled_from(sorted(CODECS)),
 )
-def test_recompression_keeps_the_records(values: list[bytes], came: str, asked: str) -> None:
+def test_recompression_keeps_the_records(values: list[bytes], came: str, requested: str) -> None:
     found = records.parse(batch(*values, codec=came))
-    stored = recompression.in_codec(found, TopicCodec(asked), 9)
+    stored = recompression.in_codec(found, TopicCodec(requested), 9)
     assert stored.data is not None
     assert found.data is not None
     again = records.parse(stored.data)
@@ -157,10 +157,10 @@ def test_recompression_keeps_the_records(values: list[bytes], came: str, asked: 
     assert plain[0] == plain[1]
 
 
-@pytest.mark.parametrize(("came", "asked"), [("none", "zstd"), ("zstd", "gzip")])
-def test_produce_version_before_zstd_keeps_its_codec(came: str, asked: str) -> None:
+@pytest.mark.parametrize(("came", "requested"), [("none", "zstd"), ("zstd", "gzip")])
+def test_produce_version_before_zstd_keeps_its_codec(came: str, requested: str) -> None:
     found = records.parse(batch(*VALUES, codec=came))
-    assert recompression.in_codec(found, TopicCodec(asked), 6) is found
+    assert recompression.in_codec(found, TopicCodec(requested), 6) is found
 
 
 def test_refused_batch_is_not_recompressed() -> None:

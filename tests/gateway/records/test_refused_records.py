@@ -39,7 +39,7 @@ def test_machine_gets_facts_beyond_the_header(
 
 def refused(batch: bytes, error: int, **why: Any) -> tuple[dict[int, str], str | None]:
     """Return the errors of single records by index, and of the batch."""
-    told = {
+    fields = {
         "topic": "t",
         "isCompacted": False,
         "takesAppendTime": False,
@@ -50,15 +50,17 @@ def refused(batch: bytes, error: int, **why: Any) -> tuple[dict[int, str], str |
     }
     response: dict[str, Any] = {"index": 0, "errorCode": error, "recordErrors": []}
     response["errorMessage"] = None
-    refused_records.add_errors(response, told | why, batch)
+    refused_records.add_errors(response, fields | why, batch)
     json.dumps(response)
-    said = {each["batchIndex"]: each["batchIndexErrorMessage"] for each in response["recordErrors"]}
-    return said, response["errorMessage"]
+    found = {
+        each["batchIndex"]: each["batchIndexErrorMessage"] for each in response["recordErrors"]
+    }
+    return found, response["errorMessage"]
 
 
 def test_records_without_key_are_listed_and_three_are_in_the_text() -> None:
-    said, text = refused(wire.batch(5), 87, isCompacted=True)
-    assert said == dict.fromkeys(range(5), NO_KEY)
+    given, text = refused(wire.batch(5), 87, isCompacted=True)
+    assert given == dict.fromkeys(range(5), NO_KEY)
     shown = ", ".join(f"RecordError(batchIndex={each}, message='{NO_KEY}')" for each in range(3))
     assert text == (
         "One or more records have been rejected due to 5 record errors in total,"

@@ -210,7 +210,7 @@ class Pair:
 
     def shown(self) -> list[str | None]:
         """Return which certificate a new connection to each broker gets."""
-        theirs = self.track.answer("certificate", lambda: self._shown_at(self.theirs))
+        theirs = self.track.response("certificate", lambda: self._shown_at(self.theirs))
         return [self._shown_at(self.ours), theirs]
 
     def _shown_at(self, address: Address) -> str | None:
@@ -222,7 +222,7 @@ class Pair:
 
     def alter(self, changes: Changes, validate_only: bool = False) -> list[Any]:
         """Alter the settings of both brokers, and return both results."""
-        theirs = self.track.answer(
+        theirs = self.track.response(
             [changes, validate_only],
             lambda: self._altered(self.their_client, changes, validate_only),
         )

@@ -52,7 +52,7 @@ def settings(directory: Path, suites: str) -> dict[str, str]:
     return {**stores(directory), **place, "ssl.cipher.suites": suites}
 
 
-def ask_kafka(directory: Path) -> list[str]:
+def recorded_by_kafka(directory: Path) -> list[str]:
     """Record the ciphers that a real broker negotiates."""
     given = {"listener.security.protocol.map": "CLIENT:SSL,CONTROLLER:PLAINTEXT"}
     given |= settings(directory, f"{GCM},{CHACHA}")
@@ -69,7 +69,7 @@ def ours(directory: Path, suites: str) -> list[str]:
 @pytest.mark.compares
 def test_named_ciphers_are_accepted_like_kafkas(tmp_path: Path) -> None:
     scenario = [GCM, CHACHA, OFFERED]
-    theirs = golden("access/cipher_suites", lambda: ask_kafka(tmp_path), scenario=scenario)
+    theirs = golden("access/cipher_suites", lambda: recorded_by_kafka(tmp_path), scenario=scenario)
     assert ours(tmp_path, f"{GCM},{CHACHA}") == theirs
     assert theirs == [OFFERED[0], "none", "none", OFFERED[3], "none"]
 

@@ -66,7 +66,7 @@ class Talk:
     """The requests to a broker and its responses."""
 
     def __init__(self, address: Address) -> None:
-        self.said: list[tuple[str, Any]] = []
+        self.responses: list[tuple[str, Any]] = []
         self._address = address
         self._tokens: dict[str, dict[str, Any]] = {}
         self._clients = {user: self._logged_in(user) for user in USERS[:-1]}
@@ -97,14 +97,14 @@ class Talk:
     def short_lived(self, user: str, name: str) -> None:
         """Create a token, log in with it, and wait until it has expired."""
         for lasts_ms in growing(SHORT_MS):
-            begun, said = time.monotonic(), len(self.said)
+            begun, given = time.monotonic(), len(self.responses)
             self.create(user, name, maxLifetimeMs=lasts_ms)
             ends = time.monotonic() + lasts_ms / 1000
             self.log_in(name)
             if time.monotonic() < begun + lasts_ms / 1000:
                 break
             self.expire(user, name)  # the lifetime was too short for this machine
-            del self.said[said:]
+            del self.responses[given:]
         time.sleep(max(ends - time.monotonic(), 0) + 0.01)
 
     def create(self, user: str, name: str, version: int = 3, **request: Any) -> None:
@@ -114,14 +114,14 @@ class Talk:
         if response["errorCode"] == 0:
             self._tokens[name] = response
             self._wait_for(name, True)
-        self._say(f"{user} creates {name} v{version}", response)
+        self._report(f"{user} creates {name} v{version}", response)
 
     def renew(self, user: str, name: str, period_ms: int = -1, version: int = 2) -> None:
         body = {"hmac": self._hmac(name), "renewPeriodMs": period_ms}
         response = self._clients[user].call("RENEW_DELEGATION_TOKEN", version, body)
         if response["errorCode"] == 0:
             self._wait_until_good(name, response["expiryTimestampMs"])
-        self._say(f"{user} renews {name} for {period_ms}", response, time.time() * 1000)
+        self._report(f"{user} renews {name} for {period_ms}", response, time.time() * 1000)
 
     def expire(self, user: str, name: str, period_ms: int = -1, version: int = 2) -> None:
         body = {"hmac": self._hmac(name), "expiryTimePeriodMs": period_ms}
@@ -130,13 +130,13 @@ class Talk:
             self._wait_for(name, False)
         elif response["errorCode"] == 0:
             self._wait_until_good(name, response["expiryTimestampMs"])
-        self._say(f"{user} expires {name} by {period_ms}", response, time.time() * 1000)
+        self._report(f"{user} expires {name} by {period_ms}", response, time.time() * 1000)
 
     def describe(self, user: str, *owners: str, version: int = 3, of_all: bool = True) -> None:
         named = [{"principalType": "User", "principalName": owner} for owner in owners]
         body = {"owners": None if of_all and not owners else named}
         response = self._clients[user].call("DESCRIBE_DELEGATION_TOKEN", version, body)
-        self._say(f"{user} describes {owners} v{version} {of_all}", response)
+        self._report(f"{user} describes {owners} v{version} {of_all}", response)
 
     def log_in(self, name: str, mechanism: str = sasl.SCRAM_256, password: str = "") -> None:
         """Log in with a token; return the principal, seen by its permissions."""
@@ -147,21 +147,21 @@ class Talk:
                 secret = password or token["hmac"]
                 found = sasl.scram(client, mechanism, token["tokenId"], secret, is_token=True)
                 lifetime = found.pop("sessionLifetimeMs")
-                self._say(f"log in with {name}", found | {"authBytes": ""})
-                self.said.append((f"{LIFETIME} with {name}", lifetime))
+                self._report(f"log in with {name}", found | {"authBytes": ""})
+                self.responses.append((f"{LIFETIME} with {name}", lifetime))
                 if found["errorCode"] == 0:
                     self._look(client, name)
             except ConnectionError:
-                self._say(f"log in with {name}", {"closed": True})
+                self._report(f"log in with {name}", {"closed": True})
 
     def _look(self, client: Client, name: str) -> None:
         response = client.call("DESCRIBE_DELEGATION_TOKEN", 3, {"owners": None})
-        self._say(f"by {name}: its tokens", response)
+        self._report(f"by {name}: its tokens", response)
         response = client.call("CREATE_DELEGATION_TOKEN", 3, {"renewers": [], "maxLifetimeMs": -1})
-        self._say(f"by {name}: another", response)
+        self._report(f"by {name}: another", response)
         topics = [{"name": f"of-{uuid.uuid4()}", "numPartitions": 1, "replicationFactor": 1}]
         response = client.call("CREATE_TOPICS", 6, {"topics": topics, "timeoutMs": 5000})
-        self.said.append((f"by {name}: a topic", response["topics"][0]["errorCode"]))
+        self.responses.append((f"by {name}: a topic", response["topics"][0]["errorCode"]))
 
     def _hmac(self, name: str) -> str:
         known = self._tokens.get(name)
@@ -182,8 +182,8 @@ class Talk:
         response = self._clients["admin"].call("DESCRIBE_DELEGATION_TOKEN", 3, {"owners": None})
         return {each["tokenId"]: each["expiryTimestamp"] for each in response["tokens"]}
 
-    def _say(self, what: str, response: dict[str, Any], now: float = 0.0) -> None:
-        self.said.append((what, self._plain(response, now)))
+    def _report(self, what: str, response: dict[str, Any], now: float = 0.0) -> None:
+        self.responses.append((what, self._plain(response, now)))
 
     def _plain(self, value: Any, now: float) -> Any:
         if isinstance(value, list):
@@ -252,7 +252,7 @@ def converse(address: Address) -> list[tuple[str, Any]]:
     talk.log_in("shared")
     talk.renew("alice", "shared")
     talk.describe("alice")
-    return talk.said
+    return talk.responses
 
 
 @contextmanager
@@ -275,7 +275,7 @@ def are_alike(what: str, response: Any, own: Any) -> bool:
     return bool(response == own)
 
 
-def ask_kafka(home: Path) -> list[tuple[str, Any]]:
+def recorded_by_kafka(home: Path) -> list[tuple[str, Any]]:
     """Record the responses of a real broker."""
     with real_broker(home, SETTINGS) as address:
         return converse(address)
@@ -287,7 +287,7 @@ def test_token_requests_and_logins_get_kafkas_responses(tmp_path: Path) -> None:
         ours = converse(address)
     real = golden(
         "access/delegation_tokens",
-        lambda: ask_kafka(tmp_path / "kafka"),
+        lambda: recorded_by_kafka(tmp_path / "kafka"),
         scenario=[what for what, _ in ours],
         settings=SETTINGS,
     )
@@ -313,16 +313,16 @@ def client_file(home: Path, name: str, login: str, mechanism: str = sasl.PLAIN) 
     return str(file)
 
 
-def wait_until_told(address: Address, token_id: str, is_there: bool = True) -> None:
+def wait_until_listed(address: Address, token_id: str, is_there: bool = True) -> None:
     """Wait until a broker knows a token, or no longer; the controller knows it earlier."""
     with Client(address) as client:
         assert sasl.log_in(client, "alice", PASSWORD)["errorCode"] == 0
 
-        def is_told() -> bool:
+        def is_reported() -> bool:
             response = client.call("DESCRIBE_DELEGATION_TOKEN", 3, {"owners": None})
             return (token_id in {each["tokenId"] for each in response["tokens"]}) == is_there
 
-        wait_until(is_told)
+        wait_until(is_reported)
 
 
 def typed(java: ToolProcess, home: Path, address: Address) -> list[tuple[str, int, str]]:
@@ -346,7 +346,7 @@ def typed(java: ToolProcess, home: Path, address: Address) -> list[tuple[str, in
     life = "--max-life-time-period -1 --renewer-principal User:bob"
     created = run(tokens, f"--create {life}", alice).splitlines()[-1]
     token_id, secret = created.split()[:2]
-    wait_until_told(address, token_id)
+    wait_until_listed(address, token_id)
     aside |= {token_id: "ID", secret: "HMAC"}
     printed.clear()  # the broker did not know the id yet
     run(tokens, "--describe", alice)
@@ -360,7 +360,7 @@ def typed(java: ToolProcess, home: Path, address: Address) -> list[tuple[str, in
     run("kafka-topics", "--list", own)
     run(tokens, "--describe", own)
     run(tokens, f"--expire --expiry-time-period -1 --hmac {secret}", alice)
-    wait_until_told(address, token_id, is_there=False)
+    wait_until_listed(address, token_id, is_there=False)
     run(tokens, f"--renew --renew-time-period -1 --hmac {secret}", alice)
     run(tokens, "--describe", alice)
     return printed

@@ -306,8 +306,8 @@ def test_encrypted_pem_key_needs_its_password(tmp_path: Path) -> None:
     given = {"ssl.keystore.location": str(file)}
     wanted = {"ssl.key.password": OF_KEY}
     assert store_checks.fault(None, BrokerProperties({**given, **wanted}, SSL)) is None
-    said = store_checks.fault(None, BrokerProperties(given, SSL)) or ""
-    assert "Failed to load PEM SSL keystore" in said
+    message = store_checks.fault(None, BrokerProperties(given, SSL)) or ""
+    assert "Failed to load PEM SSL keystore" in message
 
 
 def keytool(directory: Path, *words: str) -> None:

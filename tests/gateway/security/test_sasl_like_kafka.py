@@ -35,12 +35,12 @@ from tests.support.sasl_steps import (
     MachineClock,
     StandingClock,
     Step,
-    ask,
     bare,
     bears,
     data_of,
     exchange,
     prove,
+    request,
     sends,
     shake,
     token,
@@ -77,7 +77,7 @@ GATEWAY = {
 
 
 GOOD, WRONG = prove(sasl.plain()), prove(sasl.plain(password="wrong"))
-METADATA = ask("METADATA", 9, {"topics": []})
+METADATA = request("METADATA", 9, {"topics": []})
 UNKNOWN_VERSION = struct.pack(">hhihb", 18, 99, 7, -1, 0)
 NOT_A_HEADER = b"\x00\x00\x00\x03\x60\x01\x02"
 
@@ -153,13 +153,13 @@ SCENARIOS: dict[str, list[Step]] = {
     "metadata after versions": [VERSIONS, METADATA],
     "metadata in place of a proof": [shake("PLAIN"), METADATA],
     "metadata in place of a bare proof": [shake("PLAIN", 0), METADATA],
-    "groups in place of a proof": [shake("PLAIN"), ask("LIST_GROUPS", 4)],
-    "versions in place of a proof": [shake("PLAIN"), ask("API_VERSIONS", 0)],
+    "groups in place of a proof": [shake("PLAIN"), request("LIST_GROUPS", 4)],
+    "versions in place of a proof": [shake("PLAIN"), request("API_VERSIONS", 0)],
     "handshake in place of a proof": [shake("PLAIN"), shake("PLAIN")],
     "proof first": [GOOD],
     "versions twice": [VERSIONS, VERSIONS],
     "versions again after an unknown one": [bare(UNKNOWN_VERSION), VERSIONS, shake("PLAIN"), GOOD],
-    "versions with no software": [ask("API_VERSIONS", 3), VERSIONS, shake("PLAIN"), GOOD],
+    "versions with no software": [request("API_VERSIONS", 3), VERSIONS, shake("PLAIN"), GOOD],
     "a header cut short": [sends(NOT_A_HEADER), bare(b"")],
     "an unknown version of the handshake": [bare(struct.pack(">hhihh", 17, 9, 7, -1, 0))],
     "an unknown version of the proof": [
@@ -193,7 +193,7 @@ SCENARIOS: dict[str, list[Step]] = {
         shake("PLAIN"),
         GOOD,
         shake("PLAIN"),
-        ask("API_VERSIONS", 0),
+        request("API_VERSIONS", 0),
     ],
     "too late": [shake("PLAIN"), GOOD, PAUSE, METADATA],
     "too late with an old version": [shake("PLAIN"), prove(sasl.plain(), 0), PAUSE, METADATA],
@@ -210,7 +210,7 @@ def is_known(address: Address, mechanism: str) -> bool:
         return bool(sasl.scram(client, mechanism)["errorCode"] == 0)
 
 
-def ask_kafka(home: Path) -> dict[str, list[object]]:
+def recorded_by_kafka(home: Path) -> dict[str, list[object]]:
     """Play all scenarios against a real broker."""
     with real_broker(home, KAFKA) as address:
         admin = AdminClient(
@@ -233,14 +233,14 @@ def ask_kafka(home: Path) -> dict[str, list[object]]:
 
 
 @pytest.fixture(scope="module")
-def kafka_said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[object]]:
+def kafka_responses(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[object]]:
     home = tmp_path_factory.mktemp("sasl")
     scenario = data_of(SCENARIOS)
-    return golden("sasl/steps", lambda: ask_kafka(home), scenario=scenario, settings=KAFKA)
+    return golden("sasl/steps", lambda: recorded_by_kafka(home), scenario=scenario, settings=KAFKA)
 
 
 @pytest.fixture(scope="module")
-def gateway_said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[object]]:
+def gateway_responses(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[object]]:
     file = tmp_path_factory.mktemp("gateway") / "users.jsonl"
     users = [(sasl.USER, sasl.PASSWORD), ("broker", "b")]
     credentials.write(
@@ -260,6 +260,6 @@ def gateway_said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[obj
 @pytest.mark.compares
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_step_of_a_scenario_gets_kafkas_response(
-    name: str, kafka_said: dict[str, list[object]], gateway_said: dict[str, list[object]]
+    name: str, kafka_responses: dict[str, list[object]], gateway_responses: dict[str, list[object]]
 ) -> None:
-    assert gateway_said[name] == kafka_said[name]
+    assert gateway_responses[name] == kafka_responses[name]

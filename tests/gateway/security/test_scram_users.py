@@ -101,7 +101,9 @@ def test_credentials_are_altered_and_described_like_kafkas(
         if "users" in step:
             found = by_user(scram_users.describe(known, step))
             assert by_user(scram_users.describe(kept, step)) == found
-            wait_until(lambda step=step, found=found: told(real, step) == found, f"{step}: {found}")
+            wait_until(
+                lambda step=step, found=found: response_to(real, step) == found, f"{step}: {found}"
+            )
         else:
             expected = real.call("AlterUserScramCredentials", 0, step)
             found = by_user(scram_users.alter(known, as_events_have_it(step)))
@@ -114,17 +116,17 @@ def connected(address: Address) -> Connection:
     return cast(Connection, wire.Conn(*address))
 
 
-def told(real: Connection, step: dict[str, Any]) -> dict[str, Any]:
+def response_to(real: Connection, step: dict[str, Any]) -> dict[str, Any]:
     """Return the real broker's description, once it has applied the change."""
     return by_user(real.call("DescribeUserScramCredentials", 0, step))
 
 
 def forget(real: Connection) -> None:
     """Delete all users, including those of a failed test."""
-    there = told(real, describing())["results"].items()
+    there = response_to(real, describing())["results"].items()
     gone = [deletion(user, e["mechanism"]) for user, each in there for e in each["credentialInfos"]]
     real.call("AlterUserScramCredentials", 0, altering(*gone))
-    wait_until(lambda: not told(real, describing())["results"])
+    wait_until(lambda: not response_to(real, describing())["results"])
 
 
 def as_events_have_it(body: dict[str, Any]) -> dict[str, Any]:

@@ -232,37 +232,38 @@ def ours(jwks: JwksServer, clock: StandingClock) -> Iterator[Address]:
         yield running.addresses[1]
 
 
-def ask_kafka(home: Path, jwks: JwksServer) -> dict[str, list[object]]:
+def recorded_by_kafka(home: Path, jwks: JwksServer) -> dict[str, list[object]]:
     """Play all scenarios against a real broker, including a new key."""
     clock = MachineClock()
     with real_broker(home, jwks) as address:
-        said = transcripts(address, SCENARIOS, clock)
+        found = transcripts(address, SCENARIOS, clock)
         fetch_new_key(jwks, address, clock)
-        return said
+        return found
 
 
 @pytest.fixture(scope="module")
-def kafka_said(
+def kafka_responses(
     jwks: JwksServer, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, list[object]]:
     home = tmp_path_factory.mktemp("signed")
     scenario = data_of(SCENARIOS)
-    ask = partial(ask_kafka, home, jwks)
-    return golden("sasl/signed_tokens", ask, scenario=scenario, settings=KAFKA)
+    send = partial(recorded_by_kafka, home, jwks)
+    return golden("sasl/signed_tokens", send, scenario=scenario, settings=KAFKA)
 
 
 @pytest.fixture(scope="module")
-def gateway_said(ours: Address, clock: StandingClock) -> dict[str, list[object]]:
+def gateway_responses(ours: Address, clock: StandingClock) -> dict[str, list[object]]:
     return transcripts(ours, SCENARIOS, clock)
 
 
 @pytest.mark.compares
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_token_is_accepted_or_refused_as_by_kafka(
-    name: str, kafka_said: dict[str, list[object]], gateway_said: dict[str, list[object]]
+    name: str, kafka_responses: dict[str, list[object]], gateway_responses: dict[str, list[object]]
 ) -> None:
     found, wanted = (
-        [without_names(each) for each in said[name]] for said in (gateway_said, kafka_said)
+        [without_names(each) for each in given[name]]
+        for given in (gateway_responses, kafka_responses)
     )
     assert found == wanted
 
@@ -275,12 +276,14 @@ def without_names(response: object) -> object:
 
 
 @pytest.mark.compares
-def test_some_tokens_are_accepted_and_some_are_refused(kafka_said: dict[str, list[object]]) -> None:
-    taken = [name for name in MADE if is_taken(kafka_said[name])]
+def test_some_tokens_are_accepted_and_some_are_refused(
+    kafka_responses: dict[str, list[object]],
+) -> None:
+    taken = [name for name in MADE if is_taken(kafka_responses[name])]
     assert 10 < len(taken) < len(MADE) - 15
 
 
-@pytest.mark.usefixtures("gateway_said")
+@pytest.mark.usefixtures("gateway_responses")
 def test_token_with_a_new_key_id_makes_the_gateway_fetch_the_key(
     jwks: JwksServer, ours: Address, clock: StandingClock
 ) -> None:
@@ -294,14 +297,14 @@ def fetch_new_key(jwks: JwksServer, address: Address, clock: Clock) -> None:
     steps = [SHAKE_BEARER, bears(signed(newer, kid=kid))]
     of_newer = {**RSAAlgorithm.to_jwk(newer.public_key(), as_dict=True), "kid": kid}
     jwks.serve([*KEYS, of_newer])
-    fetches = jwks.asked
+    fetches = jwks.requested
     assert not is_taken(once(address, steps, clock)[0]), "that token does not wait for its key"
     wait_until(lambda: is_taken(once(address, steps, clock)[0]), "the new key is there")
-    assert jwks.asked == fetches + 1
+    assert jwks.requested == fetches + 1
 
 
-def is_taken(said: list[object]) -> bool:
-    return not said[1]["authBytes"]  # type: ignore[index]
+def is_taken(given: list[object]) -> bool:
+    return not given[1]["authBytes"]  # type: ignore[index]
 
 
 def test_only_kafkas_own_validator_class_is_accepted() -> None:

@@ -82,7 +82,7 @@ def test_invalid_url_is_refused_with_a_hint(url: str) -> None:
 def test_certificate_of_another_authority_is_refused(jwks: JwksServer) -> None:
     with pytest.raises(UserError, match="CERTIFICATE_VERIFY_FAILED"):
         key_source(properties(jwks.url))
-    assert jwks.asked == 0
+    assert jwks.requested == 0
 
 
 def test_keys_are_refreshed_periodically(jwks: JwksServer) -> None:
@@ -90,8 +90,8 @@ def test_keys_are_refreshed_periodically(jwks: JwksServer) -> None:
     jwks.serve([A, B])
     wait_until(lambda: source.newest() == (A, B))
     jwks.body = None
-    fetches = jwks.asked
-    wait_until(lambda: jwks.asked > fetches + 1)
+    fetches = jwks.requested
+    wait_until(lambda: jwks.requested > fetches + 1)
     assert source.newest() == (A, B), "while it fails the keys stay"
 
 
@@ -99,15 +99,15 @@ def test_missing_key_is_fetched_at_most_once_a_minute(jwks: JwksServer) -> None:
     now = 0.0
     source = fetched(jwks, lambda: now)
     source.missing("b")
-    wait_until(lambda: jwks.asked == 2)
+    wait_until(lambda: jwks.requested == 2)
     source.missing("b")
     source.missing("x" * 1_001)
     now += MISSING_S
     source.missing("b")
-    wait_until(lambda: jwks.asked == 3)
+    wait_until(lambda: jwks.requested == 3)
     for number in range(MISSING_MAX):
         source.missing(str(number))
-    wait_until(lambda: jwks.asked > 3)
+    wait_until(lambda: jwks.requested > 3)
     jwks.serve([A, B])
     source.missing("b")  # sixteen other ids evicted its last fetch time
     wait_until(lambda: source.newest() == (A, B))
@@ -117,7 +117,7 @@ def test_closed_keys_are_not_fetched_again(jwks: JwksServer) -> None:
     before = set(threading.enumerate())
     source: KeySource | None = fetched(jwks)
     assert source is not None
-    (asks,) = (each for each in set(threading.enumerate()) - before if each.name == "jwks")
+    (requests,) = (each for each in set(threading.enumerate()) - before if each.name == "jwks")
     del source
     gc.collect()
-    wait_until(lambda: not asks.is_alive())
+    wait_until(lambda: not requests.is_alive())

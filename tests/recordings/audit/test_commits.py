@@ -7,47 +7,47 @@ from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.history.finding import Severity
 from brokertwin.state.core.errors import Error
 from tests.support.audits import whole
-from tests.support.exchanges_told import GROUP, TOPIC, Told
+from tests.support.synthetic_recording import GROUP, TOPIC, SyntheticRecording
 
 
 def test_client_that_commits_less_than_before_is_named() -> None:
-    told = Told()
-    told.commit(10)
-    told.commit(10, "b")
-    told.commit(4, "c")
-    (found,) = told.found(commits.back)
+    recording = SyntheticRecording()
+    recording.commit(10)
+    recording.commit(10, "b")
+    recording.commit(4, "c")
+    (found,) = recording.found(commits.back)
     assert (found.subject, found.by, found.total) == (f"group {GROUP}", ["c"], 1)
     assert found.evidence[0].said.startswith("orders-0 from 10 (client b's OFFSET_COMMIT at")
 
 
 def test_overlapping_commits_have_no_order() -> None:
-    told = Told()
-    told.commit(10, at=0, end=20)
-    told.commit(4, at=15, end=30)
-    assert told.found(commits.back) == []
+    recording = SyntheticRecording()
+    recording.commit(10, at=0, end=20)
+    recording.commit(4, at=15, end=30)
+    assert recording.found(commits.back) == []
 
 
 @pytest.mark.parametrize(("committed", "kinds"), [(True, ["offset-back"]), (False, [])])
 def test_offsets_of_a_transaction_count_when_it_is_committed(
     committed: bool, kinds: list[str]
 ) -> None:
-    told = Told()
-    told.commit(10, api="TXN_OFFSET_COMMIT")
-    told.commit(5)
-    assert told.found(commits.back) == []
-    told.end_txn("a", 0, committed=committed)
-    told.commit(7)
-    assert [each.kind for each in told.found(commits.back)] == kinds
+    recording = SyntheticRecording()
+    recording.commit(10, api="TXN_OFFSET_COMMIT")
+    recording.commit(5)
+    assert recording.found(commits.back) == []
+    recording.end_txn("a", 0, committed=committed)
+    recording.commit(7)
+    assert [each.kind for each in recording.found(commits.back)] == kinds
 
 
 def test_deleted_offset_does_not_go_back() -> None:
-    told = Told()
-    told.commit(10)
+    recording = SyntheticRecording()
+    recording.commit(10)
     done = [{"partitionIndex": 0, "errorCode": 0}]
-    answer = {"errorCode": 0, "topics": [{"name": TOPIC, "partitions": done}]}
-    told.add("admin", "OFFSET_DELETE", {"groupId": GROUP, "topics": []}, answer)
-    told.commit(4)
-    assert told.found(commits.back) == []
+    response = {"errorCode": 0, "topics": [{"name": TOPIC, "partitions": done}]}
+    recording.add("admin", "OFFSET_DELETE", {"groupId": GROUP, "topics": []}, response)
+    recording.commit(4)
+    assert recording.found(commits.back) == []
 
 
 def test_refused_commits_are_counted_by_error() -> None:
@@ -60,83 +60,85 @@ def test_refused_commits_are_counted_by_error() -> None:
 
 
 def test_lag_grows_by_the_certain_difference() -> None:
-    told = Told()
-    told.commit(0)
-    told.high_watermark(100)
-    told.high_watermark(1_099)
-    told.commit(0)
-    assert told.found(lag.grown) == [], "at the first commit it may have been 100 already"
-    told.high_watermark(1_100)
-    told.commit(0)
-    (found,) = told.found(lag.grown)
+    recording = SyntheticRecording()
+    recording.commit(0)
+    recording.high_watermark(100)
+    recording.high_watermark(1_099)
+    recording.commit(0)
+    assert recording.found(lag.grown) == [], "at the first commit it may have been 100 already"
+    recording.high_watermark(1_100)
+    recording.commit(0)
+    (found,) = recording.found(lag.grown)
     assert found.what == "The lag grew by 1000 records, from 100 to 1100."
     assert [each.place for each in found.evidence] == ["h:5000"]
 
 
 def test_lag_is_compared_with_the_least_one_before() -> None:
-    told = Told()
+    recording = SyntheticRecording()
     for end in (0, 500, 1_000):
-        told.high_watermark(end)
-        told.commit(0)
-        told.high_watermark(end)
-    assert [each.total for each in told.found(lag.grown)] == [1]
+        recording.high_watermark(end)
+        recording.commit(0)
+        recording.high_watermark(end)
+    assert [each.total for each in recording.found(lag.grown)] == [1]
 
 
 def test_upper_bound_of_an_earlier_commit_may_be_known_after_a_later_one() -> None:
-    told = Told()
-    told.high_watermark(5_000)
-    told.commit(5_000, at=10_000, end=10_010)
-    told.commit(3_000, at=20_000, end=20_010)
-    assert told.found(lag.grown) == []
-    told.high_watermark(5_000, at=20_005, end=20_020)
-    (found,) = told.found(lag.grown)
+    recording = SyntheticRecording()
+    recording.high_watermark(5_000)
+    recording.commit(5_000, at=10_000, end=10_010)
+    recording.commit(3_000, at=20_000, end=20_010)
+    assert recording.found(lag.grown) == []
+    recording.high_watermark(5_000, at=20_005, end=20_020)
+    (found,) = recording.found(lag.grown)
     assert found.what == "The lag grew by 2000 records, from 0 to 2000."
 
 
 def test_group_that_keeps_up_has_no_lag() -> None:
-    told = Told()
+    recording = SyntheticRecording()
     for end in (100, 5_000, 90_000):
-        told.high_watermark(end)
-        told.commit(end)
-    assert told.found(lag.grown) == []
+        recording.high_watermark(end)
+        recording.commit(end)
+    assert recording.found(lag.grown) == []
 
 
 def test_commit_beyond_the_log_end_is_found_if_both_high_watermarks_are_below_it() -> None:
-    told = Told()
-    told.commit(150)  # no high watermark before it is recorded
-    told.high_watermark(100)
-    told.commit(120)
-    told.high_watermark(120)
-    told.commit(127)
-    assert told.found(lag.beyond_end) == []
-    told.high_watermark(121)
-    (found,) = told.found(lag.beyond_end)
+    recording = SyntheticRecording()
+    recording.commit(150)  # no high watermark before it is recorded
+    recording.high_watermark(100)
+    recording.commit(120)
+    recording.high_watermark(120)
+    recording.commit(127)
+    assert recording.found(lag.beyond_end) == []
+    recording.high_watermark(121)
+    (found,) = recording.found(lag.beyond_end)
     assert found.what == "Committed beyond the log end; the lag was -6."
     assert [each.said for each in found.evidence] == ["committed 127, 6 beyond the log end"]
-    assert [row["lag"] for row in plots.lags(History(told.exchanges))] == [-20, -7]
+    assert [row["lag"] for row in plots.lags(History(recording.exchanges))] == [-20, -7]
 
 
 def test_lag_restarts_after_the_high_watermark_goes_back() -> None:
-    told = Told()
-    told.high_watermark(5_000)
-    told.commit(5_000)
-    told.high_watermark(10)
-    told.high_watermark(3_000)
-    told.commit(10)
-    assert told.found(lag.grown) == []
+    recording = SyntheticRecording()
+    recording.high_watermark(5_000)
+    recording.commit(5_000)
+    recording.high_watermark(10)
+    recording.high_watermark(3_000)
+    recording.commit(10)
+    assert recording.found(lag.grown) == []
 
 
 def test_end_for_read_committed_is_no_high_watermark() -> None:
     def grown(isolation: int, timestamp: int) -> int:
-        told = Told()
-        told.high_watermark(100)
-        told.commit(100)
-        told.high_watermark(100)
+        recording = SyntheticRecording()
+        recording.high_watermark(100)
+        recording.commit(100)
+        recording.high_watermark(100)
         place = [{"partitionIndex": 0, "timestamp": timestamp}]
-        asked = {"isolationLevel": isolation, "topics": [{"name": TOPIC, "partitions": place}]}
+        request = {"isolationLevel": isolation, "topics": [{"name": TOPIC, "partitions": place}]}
         end = [{"partitionIndex": 0, "errorCode": 0, "offset": 9_000}]
-        told.add("a", "LIST_OFFSETS", asked, {"topics": [{"name": TOPIC, "partitions": end}]})
-        told.commit(100)
-        return len(told.found(lag.grown))
+        recording.add(
+            "a", "LIST_OFFSETS", request, {"topics": [{"name": TOPIC, "partitions": end}]}
+        )
+        recording.commit(100)
+        return len(recording.found(lag.grown))
 
     assert [grown(0, -1), grown(1, -1), grown(0, -2)] == [1, 0, 0]

@@ -76,8 +76,8 @@ def accusations(
             found = audits.cut(name, where, Path(directory)).findings
         except UserError:
             return [], Counter()  # nothing is left
-    said = [audits.stronger(each, audits.whole(name)) for each in found]
-    return [each for each in said if each], Counter(each.kind for each in found)
+    reported = [audits.stronger(each, audits.whole(name)) for each in found]
+    return [each for each in reported if each], Counter(each.kind for each in found)
 
 
 @pytest.mark.long

@@ -5,20 +5,20 @@ from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.history.finding import Severity
 from brokertwin.state.core.errors import Error
 from tests.support.audits import whole
-from tests.support.exchanges_told import GROUP, Told
+from tests.support.synthetic_recording import GROUP, SyntheticRecording
 
 
-def begun(told: Told) -> list[tuple[int, list[tuple[str, str]]]]:
+def begun(recording: SyntheticRecording) -> list[tuple[int, list[tuple[str, str]]]]:
     """Each generation with who began it."""
-    found = groups.rebalances(History(told.exchanges))
+    found = groups.rebalances(History(recording.exchanges))
     return [(each.number, each.causes) for each in found]
 
 
 def test_causes_of_the_rebalances_of_a_recorded_group() -> None:
     (found,) = groups.storms(whole("classic_rebalance_range").history)
     assert (found.total, found.severity) == (7, Severity.WARNING)
-    said = list(dict.fromkeys(each.said for each in found.evidence))
-    assert said == [
+    given = list(dict.fromkeys(each.said for each in found.evidence))
+    assert given == [
         "generation 1: member-0 joined",
         "generation 2: member-1 joined",
         "generation 3: member-2 joined",
@@ -30,55 +30,55 @@ def test_causes_of_the_rebalances_of_a_recorded_group() -> None:
 
 
 def test_member_that_joins_with_a_new_id_is_new() -> None:
-    told = Told()
-    asked = {"groupId": GROUP, "memberId": ""}
-    answer = {"errorCode": Error.MEMBER_ID_REQUIRED, "memberId": "a", "generationId": -1}
-    told.add("a", "JOIN_GROUP", asked, answer)
-    told.join("a", 1)
-    told.join("b", 2)  # where it comes from is not recorded
-    told.join("a", 2)
-    assert begun(told) == [(1, [("joined", "a")]), (2, [])]
+    recording = SyntheticRecording()
+    request = {"groupId": GROUP, "memberId": ""}
+    response = {"errorCode": Error.MEMBER_ID_REQUIRED, "memberId": "a", "generationId": -1}
+    recording.add("a", "JOIN_GROUP", request, response)
+    recording.join("a", 1)
+    recording.join("b", 2)  # where it comes from is not recorded
+    recording.join("a", 2)
+    assert begun(recording) == [(1, [("joined", "a")]), (2, [])]
 
 
 def test_member_that_is_not_in_the_next_generation_and_has_not_left_was_dropped() -> None:
-    told = Told()
-    told.join("b", 1, is_new=True)
-    told.join("a", 1, ["a", "b"])
-    told.join("a", 2, ["a"])
-    assert begun(told)[1] == (2, [("dropped", "b")])
-    (found,) = told.found(groups.dropped)
+    recording = SyntheticRecording()
+    recording.join("b", 1, is_new=True)
+    recording.join("a", 1, ["a", "b"])
+    recording.join("a", 2, ["a"])
+    assert begun(recording)[1] == (2, [("dropped", "b")])
+    (found,) = recording.found(groups.dropped)
     assert (found.clients, found.severity) == (["b"], Severity.WARNING)
 
 
 def test_member_that_left_or_whose_former_generation_is_unknown_was_not_dropped() -> None:
-    told = Told()
-    told.join("b", 1, is_new=True)
-    told.join("a", 1, ["a", "b"])
-    told.leave("b")
-    told.join("a", 2, ["a"])
-    assert begun(told)[1] == (2, [("left", "b")])
-    told = Told()
-    told.join("b", 1, is_new=True)
-    told.join("a", 1, ["a", "b"])
-    told.join("a", 3, ["a"])
-    assert begun(told)[1] == (3, [])
+    recording = SyntheticRecording()
+    recording.join("b", 1, is_new=True)
+    recording.join("a", 1, ["a", "b"])
+    recording.leave("b")
+    recording.join("a", 2, ["a"])
+    assert begun(recording)[1] == (2, [("left", "b")])
+    recording = SyntheticRecording()
+    recording.join("b", 1, is_new=True)
+    recording.join("a", 1, ["a", "b"])
+    recording.join("a", 3, ["a"])
+    assert begun(recording)[1] == (3, [])
 
 
 def test_first_member_that_joins_again_caused_the_rebalance() -> None:
-    told = Told()
-    told.join("a", 1, ["a", "b"], at=0)
-    told.join("b", 1, at=0)
-    told.join("a", 2, ["a", "b"], at=1000, end=1100)
-    told.join("b", 2, at=900, end=1101)
-    assert begun(told)[1] == (2, [("joined again", "b")])
+    recording = SyntheticRecording()
+    recording.join("a", 1, ["a", "b"], at=0)
+    recording.join("b", 1, at=0)
+    recording.join("a", 2, ["a", "b"], at=1000, end=1100)
+    recording.join("b", 2, at=900, end=1101)
+    assert begun(recording)[1] == (2, [("joined again", "b")])
 
 
 def test_a_storm_is_five_generations_within_a_minute() -> None:
     def severity(every_ms: int) -> Severity:
-        told = Told()
+        recording = SyntheticRecording()
         for number in range(5):
-            told.join("a", number, at=number * every_ms)
-        (found,) = told.found(groups.storms)
+            recording.join("a", number, at=number * every_ms)
+        (found,) = recording.found(groups.storms)
         assert found.total == 5
         return found.severity
 

@@ -16,7 +16,7 @@ from brokertwin.recordings.audit.finding import AuditFinding, Evidence
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.history.finding import Severity
 from tests.support.audits import whole
-from tests.support.exchanges_told import Told
+from tests.support.synthetic_recording import SyntheticRecording
 
 FETCHES = {"src", "href", "action", "data", "poster", "srcset", "background"}
 """Attributes by which a page asks for something."""
@@ -71,9 +71,9 @@ def test_page_loads_nothing_and_has_all_findings(name: str) -> None:
     assert not re.search(r"@import|url\(", page.STYLE)
     assert "prefers-color-scheme: dark" in page.STYLE
     assert 'name="viewport" content="width=device-width' in text
-    said = " ".join(elements.texts["span"] + elements.texts["summary"])
+    output = " ".join(elements.texts["span"] + elements.texts["summary"])
     for each in whole(name).findings:
-        assert each.what in said
+        assert each.what in output
     places = elements.texts["td"]
     assert {e.place for f in whole(name).findings for e in f.evidence[:50]} <= {*places}
 
@@ -91,15 +91,15 @@ def test_every_plot_can_be_drawn_and_has_its_place(name: str) -> None:
 
 
 def test_text_of_a_recording_is_escaped(tmp_path: Path) -> None:
-    told = Told()
+    recording = SyntheticRecording()
     evil = "</script><img src=x onerror=alert(1)>"
-    told.init(evil, 1)
-    (first,) = told.exchanges
+    recording.init(evil, 1)
+    (first,) = recording.exchanges
     rule = whole("txn_fencing_ck").findings[0].rule
     found = AuditFinding(
         "k", Severity.ERROR, evil, evil, rule, [Evidence(first.id, first.time, evil, evil, (evil,))]
     )
-    page.write(tmp_path / "a.html", [evil], History(told.exchanges), [found], [evil])
+    page.write(tmp_path / "a.html", [evil], History(recording.exchanges), [found], [evil])
     elements = Elements((tmp_path / "a.html").read_text(encoding="utf-8"))
     assert "img" not in {tag for tag, _, _ in elements.attributes}
     assert elements.open == []
@@ -118,11 +118,11 @@ def test_plots_of_a_recording() -> None:
 
 
 def test_rows_have_outcomes() -> None:
-    told = Told()
-    told.produce(0, 0)
-    told.produce(0, 0)
-    told.produce(9, -1, error=45)
-    rows = plots.sequences(History(told.exchanges))["orders-0"]
+    recording = SyntheticRecording()
+    recording.produce(0, 0)
+    recording.produce(0, 0)
+    recording.produce(9, -1, error=45)
+    rows = plots.sequences(History(recording.exchanges))["orders-0"]
     assert [row["outcome"] for row in rows] == ["written", "written again", "refused"]
     because = {row["because"] for row in plots.rebalances(whole("classic_rebalance_range").history)}
     assert because == {"joined", "left"}

@@ -7,18 +7,18 @@ from brokertwin.recordings.history.finding import Severity
 from brokertwin.state.core.errors import Error
 from brokertwin.state.logs.producer import SEQUENCE_MAX
 from tests.support.audits import whole
-from tests.support.exchanges_told import Told
+from tests.support.synthetic_recording import SyntheticRecording
 
 ID = "sBMy5xo8RPizf-WO-2kZgA"
 
 
 def test_fenced_client_and_the_client_with_the_newer_epoch() -> None:
-    told = Told()
-    told.init("first", 1)
-    told.init("second", 2)
-    told.end_txn("first", 1, Error.INVALID_PRODUCER_EPOCH)
-    told.init("third", 3)
-    (found,) = told.found(producers.fenced)
+    recording = SyntheticRecording()
+    recording.init("first", 1)
+    recording.init("second", 2)
+    recording.end_txn("first", 1, Error.INVALID_PRODUCER_EPOCH)
+    recording.init("third", 3)
+    (found,) = recording.found(producers.fenced)
     assert (found.subject, found.clients, found.by) == ("producer tx", ["first"], ["second"])
     assert found.severity == Severity.WARNING
     assert found.evidence[0].said == (
@@ -27,10 +27,10 @@ def test_fenced_client_and_the_client_with_the_newer_epoch() -> None:
 
 
 def test_unknown_newer_epoch_accuses_no_client() -> None:
-    told = Told()
-    told.init("first", 1)
-    told.end_txn("first", 1, Error.INVALID_PRODUCER_EPOCH)
-    (found,) = told.found(producers.fenced)
+    recording = SyntheticRecording()
+    recording.init("first", 1)
+    recording.end_txn("first", 1, Error.INVALID_PRODUCER_EPOCH)
+    (found,) = recording.found(producers.fenced)
     assert found.by == []
     assert found.what == (
         "Client first was fenced once in 1 epoch; the recording does not show the newer epoch. The"
@@ -46,11 +46,11 @@ def test_producer_that_is_fenced_in_three_epochs_has_two_owners() -> None:
 
 
 def test_gap_has_the_missing_sequences() -> None:
-    told = Told()
-    told.produce(0, 0, count=3)
-    told.produce(5, -1, error=Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
-    told.produce(1, -1, error=Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
-    (found,) = told.found(producers.sequences)
+    recording = SyntheticRecording()
+    recording.produce(0, 0, count=3)
+    recording.produce(5, -1, error=Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    recording.produce(1, -1, error=Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    (found,) = recording.found(producers.sequences)
     assert (found.kind, found.severity) == ("sequence-gap", Severity.ERROR)
     assert found.subject == "producer 7 in orders-0"
     assert [each.said for each in found.evidence] == [
@@ -60,13 +60,13 @@ def test_gap_has_the_missing_sequences() -> None:
 
 
 def test_a_batch_that_comes_again_is_a_repeat_and_at_another_offset_it_is_written_twice() -> None:
-    told = Told()
-    told.produce(0, 10)
-    told.produce(0, 10)
-    (found,) = told.found(producers.written)
+    recording = SyntheticRecording()
+    recording.produce(0, 10)
+    recording.produce(0, 10)
+    (found,) = recording.found(producers.written)
     assert (found.kind, found.severity, found.total) == ("batch-repeated", Severity.INFO, 1)
-    told.produce(0, 11)
-    repeated, twice = told.found(producers.written)
+    recording.produce(0, 11)
+    repeated, twice = recording.found(producers.written)
     assert (repeated.total, twice.total) == (1, 3)
     assert (twice.kind, twice.severity) == ("written-twice", Severity.ERROR)
 
@@ -79,38 +79,38 @@ def test_a_batch_that_comes_again_is_a_repeat_and_at_another_offset_it_is_writte
 def test_a_sequence_is_skipped_where_both_batches_stand_side_by_side(
     first: int, offset: int, is_found: bool
 ) -> None:
-    told = Told()
-    told.produce(0, 0, count=3)
-    told.produce(first, offset)
-    assert [e.kind for e in told.found(producers.skipped)] == ["sequence-skipped"] * is_found
+    recording = SyntheticRecording()
+    recording.produce(0, 0, count=3)
+    recording.produce(first, offset)
+    assert [e.kind for e in recording.found(producers.skipped)] == ["sequence-skipped"] * is_found
 
 
 def test_after_the_greatest_sequence_comes_0() -> None:
-    told = Told()
-    told.produce(SEQUENCE_MAX, 0)
-    told.produce(0, 1)
-    assert told.found(producers.skipped) == []
+    recording = SyntheticRecording()
+    recording.produce(SEQUENCE_MAX, 0)
+    recording.produce(0, 1)
+    assert recording.found(producers.skipped) == []
 
 
 def test_an_offset_belongs_to_one_batch_of_a_topic_of_that_id() -> None:
-    told = Told()
-    told.produce(0, 10, topic_id=ID)
-    told.produce(0, 10, topic_id=ID)
-    assert told.found(producers.reused) == []
-    told.produce(1, 10, topic_id=ID)
-    (found,) = told.found(producers.reused)
+    recording = SyntheticRecording()
+    recording.produce(0, 10, topic_id=ID)
+    recording.produce(0, 10, topic_id=ID)
+    assert recording.found(producers.reused) == []
+    recording.produce(1, 10, topic_id=ID)
+    (found,) = recording.found(producers.reused)
     assert found.kind == "offset-reused"
-    named = Told()  # such a topic may be another of that name
+    named = SyntheticRecording()  # such a topic may be another of that name
     named.produce(0, 10)
     named.produce(1, 10)
     assert named.found(producers.reused) == []
 
 
 def test_epoch_goes_back_only_if_responses_have_an_order() -> None:
-    told = Told()
-    told.init("a", 5, at=0)
-    told.init("b", 4, at=2)
-    assert told.found(producers.went_back) == []
-    told.init("c", 4, at=10)
-    (found,) = told.found(producers.went_back)
+    recording = SyntheticRecording()
+    recording.init("a", 5, at=0)
+    recording.init("b", 4, at=2)
+    assert recording.found(producers.went_back) == []
+    recording.init("c", 4, at=10)
+    (found,) = recording.found(producers.went_back)
     assert [each.client for each in found.evidence] == ["c"]

@@ -17,8 +17,8 @@ from brokertwin.recordings.history.replica_findings import has_all
 from brokertwin.recordings.history.replicas import PartitionReplicas
 from brokertwin.state.core.errors import Error
 from tests.support.audits import CAPTURES, whole
-from tests.support.exchanges_told import Told
 from tests.support.requestlogs import logs_of
+from tests.support.synthetic_recording import SyntheticRecording
 
 
 def test_followers_that_were_stopped_in_turn() -> None:
@@ -104,22 +104,22 @@ def test_no_verdict_after_a_log_has_ended() -> None:
     ],
 )
 def test_every_other_error_is_reported(error: Error, severity: Severity) -> None:
-    told = Told()
-    told.produce(0, -1, error=error)
-    (found,) = told.found(refusals.others)
+    recording = SyntheticRecording()
+    recording.produce(0, -1, error=error)
+    (found,) = recording.found(refusals.others)
     assert (found.subject, found.severity) == (f"PRODUCE {error.name}", severity)
 
 
 @pytest.mark.parametrize("name", ["raw_group_errors", "raw_produce_errors", "raw_fetch_errors"])
-def test_each_answer_with_an_error_is_in_a_finding(name: str) -> None:
+def test_each_response_with_an_error_is_in_a_finding(name: str) -> None:
     audited = whole(name)
-    told = {line.place for each in audited.findings for line in each.evidence if each.code}
-    told |= {line.place for each in refusals.others(audited.history) for line in each.evidence}
+    reported = {line.place for each in audited.findings for line in each.evidence if each.code}
+    reported |= {line.place for each in refusals.others(audited.history) for line in each.evidence}
     missing = [
         (each.line.place, code)
         for each in audited.history.recording.exchanges
         for code in bodies.errors(each.response)
-        if each.line.place not in told and code not in ORDINARY
+        if each.line.place not in reported and code not in ORDINARY
     ]
     assert missing == []
 

@@ -3,7 +3,7 @@
 from brokertwin.recordings.audit import producers, refusals
 from brokertwin.recordings.explain.transactions import TransactionTimeline
 from brokertwin.state.core.errors import Error
-from tests.support.exchanges_told import Told
+from tests.support.synthetic_recording import SyntheticRecording
 
 ABORTED = (
     "the coordinator, broker 1, aborted the transaction at 12:00:12.000 (h:12000), 11500 ms after"
@@ -11,48 +11,48 @@ ABORTED = (
 )
 
 
-def timed_out(until: int = 20_000) -> Told:
+def timed_out(until: int = 20_000) -> SyntheticRecording:
     """A transaction that begins at 500 ms, times out at 12 s, and is committed at 14 s."""
-    told = Told()
-    told.init("a", 0, timeout_ms=1000, at=0)
-    told.take_in("AddPartitionsManager-client-1", 0, at=500)
-    told.write("a", at=501)
-    told.abort_marker(1, at=12_000)
-    told.end_txn("a", 0, Error.INVALID_TXN_STATE, at=14_000)
-    told.add("x", "METADATA", {"topics": []}, {"topics": []}, at=until)
-    return told
+    recording = SyntheticRecording()
+    recording.init("a", 0, timeout_ms=1000, at=0)
+    recording.take_in("AddPartitionsManager-client-1", 0, at=500)
+    recording.write("a", at=501)
+    recording.abort_marker(1, at=12_000)
+    recording.end_txn("a", 0, Error.INVALID_TXN_STATE, at=14_000)
+    recording.add("x", "METADATA", {"topics": []}, {"topics": []}, at=until)
+    return recording
 
 
 def test_a_transaction_that_timed_out_is_blamed_on_the_time_out() -> None:
-    told = timed_out()
-    (found,) = told.found(producers.timed_out)
+    recording = timed_out()
+    (found,) = recording.found(producers.timed_out)
     assert (found.kind, found.subject, found.total) == ("transaction-timed-out", "producer tx", 1)
     assert found.what == f"1 transaction of client a timed out; first: {ABORTED}."
     assert [each.place for each in found.evidence] == ["h:12000", "h:14000"]
     assert found.evidence[1].said == "END_TXN comes after it: 48 INVALID_TXN_STATE"
-    assert told.found(refusals.others) == []
+    assert recording.found(refusals.others) == []
 
 
 def test_clients_own_recovery_after_a_time_out_is_not_blamed() -> None:
-    told = timed_out()
-    told.init("a", 1, at=14_100)
-    told.write("a", Error.INVALID_PRODUCER_EPOCH, at=15_000)
-    told.end_txn("a", 0, Error.PRODUCER_FENCED, at=15_100)
-    found = told.found(producers.fenced)[0]
+    recording = timed_out()
+    recording.init("a", 1, at=14_100)
+    recording.write("a", Error.INVALID_PRODUCER_EPOCH, at=15_000)
+    recording.end_txn("a", 0, Error.PRODUCER_FENCED, at=15_100)
+    found = recording.found(producers.fenced)[0]
     assert found.by == []
     assert ABORTED in found.what
 
 
 def test_coordinator_log_that_ends_at_the_marker_does_not_show_a_time_out() -> None:
-    told = timed_out(until=14_000)
-    told.exchanges = [each for each in told.exchanges if each.api != "END_TXN"][:-1]
-    assert told.found(producers.timed_out) == []
+    recording = timed_out(until=14_000)
+    recording.exchanges = [each for each in recording.exchanges if each.api != "END_TXN"][:-1]
+    assert recording.found(producers.timed_out) == []
 
 
 def test_log_of_another_broker_does_not_show_a_time_out() -> None:
-    told = timed_out()
-    of_three = Told()
-    of_three.exchanges = [each for each in told.exchanges if each.api != "WRITE_TXN_MARKERS"]
+    recording = timed_out()
+    of_three = SyntheticRecording()
+    of_three.exchanges = [each for each in recording.exchanges if each.api != "WRITE_TXN_MARKERS"]
     of_three.abort_marker(1, broker=3, at=12_000)
     of_three.exchanges.sort(key=lambda each: each.time)
     assert of_three.found(producers.timed_out) == []
@@ -66,29 +66,29 @@ def test_log_of_another_broker_does_not_show_a_time_out() -> None:
 
 def test_abort_that_a_client_requested_is_no_time_out() -> None:
     for is_new_producer in (False, True):
-        told = Told()
-        told.init("a", 0, timeout_ms=1000, at=0)
-        told.take_in("a", 0, at=500)
+        recording = SyntheticRecording()
+        recording.init("a", 0, timeout_ms=1000, at=0)
+        recording.take_in("a", 0, at=500)
         if is_new_producer:
-            told.init("b", -1, Error.CONCURRENT_TRANSACTIONS, at=11_990)
+            recording.init("b", -1, Error.CONCURRENT_TRANSACTIONS, at=11_990)
         else:
-            told.end_txn("a", 0, committed=False, at=11_990)
-        told.abort_marker(1, at=12_000)
-        told.add("x", "METADATA", {"topics": []}, {"topics": []}, at=20_000)
-        assert told.found(producers.timed_out) == []
+            recording.end_txn("a", 0, committed=False, at=11_990)
+        recording.abort_marker(1, at=12_000)
+        recording.add("x", "METADATA", {"topics": []}, {"topics": []}, at=20_000)
+        assert recording.found(producers.timed_out) == []
 
 
 def test_late_commit_without_a_marker_is_a_time_out_if_only_an_abort_gives_the_error() -> None:
-    told = Told()
-    told.init("a", 0, timeout_ms=1000)
-    told.take_in("a", 0)
-    told.end_txn("a", 0, Error.INVALID_TXN_STATE, at=14_000)
-    (found,) = told.found(producers.timed_out)
+    recording = SyntheticRecording()
+    recording.init("a", 0, timeout_ms=1000)
+    recording.take_in("a", 0)
+    recording.end_txn("a", 0, Error.INVALID_TXN_STATE, at=14_000)
+    (found,) = recording.found(producers.timed_out)
     assert found.what == (
         "1 transaction of client a timed out; first: commit refused with 48 INVALID_TXN_STATE after"
         " 13000 ms; transaction.timeout.ms is 1000 ms."
     )
-    in_time = Told()
+    in_time = SyntheticRecording()
     in_time.init("a", 0, timeout_ms=60_000)
     in_time.take_in("a", 0)
     in_time.end_txn("a", 0, Error.INVALID_TXN_STATE, at=14_000)
@@ -96,7 +96,7 @@ def test_late_commit_without_a_marker_is_a_time_out_if_only_an_abort_gives_the_e
     assert [each.kind for each in in_time.found(refusals.others)] == ["refused"]
 
 
-def test_story_of_a_transaction_says_who_aborted_it() -> None:
+def test_story_of_a_transaction_names_the_client_that_aborted_it() -> None:
     found = TransactionTimeline(timed_out().exchanges, "tx")
     entries = {each.api: each for each in found.story()}
     assert entries["WRITE_TXN_MARKERS"].said == ABORTED
@@ -111,12 +111,12 @@ def test_story_of_a_transaction_says_who_aborted_it() -> None:
 
 
 def test_producer_without_batch_headers_is_known_by_its_transactional_id() -> None:
-    told = Told()
-    told.init("blue", 0)
-    told.write("blue")
-    told.init("green", 2)
-    told.write("blue", Error.INVALID_PRODUCER_EPOCH)
-    (found,) = told.found(producers.fenced)
+    recording = SyntheticRecording()
+    recording.init("blue", 0)
+    recording.write("blue")
+    recording.init("green", 2)
+    recording.write("blue", Error.INVALID_PRODUCER_EPOCH)
+    (found,) = recording.found(producers.fenced)
     assert (found.subject, found.clients, found.by) == ("producer tx", ["blue"], ["green"])
     assert found.evidence[0].said == (
         "has epoch 0; 2 since client green's INIT_PRODUCER_ID at 12:00:02.000 (h:2000)"
@@ -124,23 +124,23 @@ def test_producer_without_batch_headers_is_known_by_its_transactional_id() -> No
 
 
 def test_producer_whose_init_is_not_recorded_is_known_by_its_requests() -> None:
-    told = Told()
-    told.take_in("blue", 0)
-    told.init("green", 2)
-    told.write("blue", Error.INVALID_PRODUCER_EPOCH)
-    (found,) = told.found(producers.fenced)
+    recording = SyntheticRecording()
+    recording.take_in("blue", 0)
+    recording.init("green", 2)
+    recording.write("blue", Error.INVALID_PRODUCER_EPOCH)
+    (found,) = recording.found(producers.fenced)
     assert (found.by, found.evidence[0].said[:13]) == (["green"], "has epoch 0; ")
 
 
 def test_connection_distinguishes_two_producers_of_one_client_id() -> None:
-    told = Told()
-    told.init("app", 0)
-    told.write("app")
-    told.init("app", 2)
-    told.write("app", Error.INVALID_PRODUCER_EPOCH)
-    (found,) = told.found(producers.fenced)
+    recording = SyntheticRecording()
+    recording.init("app", 0)
+    recording.write("app")
+    recording.init("app", 2)
+    recording.write("app", Error.INVALID_PRODUCER_EPOCH)
+    (found,) = recording.found(producers.fenced)
     assert (found.by, found.evidence[0].said[:13]) == (["app"], "has epoch 0; ")
-    unknown = Told()
+    unknown = SyntheticRecording()
     unknown.init("app", 0)
     unknown.init("app", 2)
     unknown.write("app", Error.INVALID_PRODUCER_EPOCH)
@@ -149,9 +149,9 @@ def test_connection_distinguishes_two_producers_of_one_client_id() -> None:
 
 
 def test_producer_without_name_and_headers_is_not_known() -> None:
-    told = Told()
-    told.write("a", Error.INVALID_PRODUCER_EPOCH, name=None)
-    (found,) = told.found(producers.fenced)
+    recording = SyntheticRecording()
+    recording.write("a", Error.INVALID_PRODUCER_EPOCH, name=None)
+    (found,) = recording.found(producers.fenced)
     assert found.what == (
         "Client a was fenced once; the requests have no batch headers, so their producers are not"
         " known: --batches adds the headers."
@@ -159,9 +159,9 @@ def test_producer_without_name_and_headers_is_not_known() -> None:
 
 
 def test_request_that_a_broker_made_for_a_producer_is_the_producers() -> None:
-    told = Told()
-    told.init("a", 0)
-    told.init("b", 1)
-    told.take_in("AddPartitionsManager-client-1", 0, Error.PRODUCER_FENCED)
-    (found,) = told.found(producers.fenced)
+    recording = SyntheticRecording()
+    recording.init("a", 0)
+    recording.init("b", 1)
+    recording.take_in("AddPartitionsManager-client-1", 0, Error.PRODUCER_FENCED)
+    (found,) = recording.found(producers.fenced)
     assert (found.clients, found.by) == (["a"], ["b"])

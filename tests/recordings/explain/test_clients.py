@@ -6,7 +6,7 @@ from brokertwin.errors import UserError
 from brokertwin.recordings.explain.clients import ClientTimeline
 from brokertwin.state.core.errors import Error
 from tests.support import audits
-from tests.support.exchanges_told import Told
+from tests.support.synthetic_recording import SyntheticRecording
 
 
 def client(capture: str, key: str) -> ClientTimeline:
@@ -37,11 +37,11 @@ def test_other_requests_are_listed_if_refused() -> None:
 
 def test_request_in_two_timelines_is_listed_once() -> None:
     """A commit within a transaction is of a producer and of a group."""
-    told = Told()
-    told.init("a", 0)
-    told.commit(7, api="TXN_OFFSET_COMMIT")
-    told.commit(5, api="TXN_OFFSET_COMMIT")
-    entries = ClientTimeline(told.exchanges, "a").story()
+    recording = SyntheticRecording()
+    recording.init("a", 0)
+    recording.commit(7, api="TXN_OFFSET_COMMIT")
+    recording.commit(5, api="TXN_OFFSET_COMMIT")
+    entries = ClientTimeline(recording.exchanges, "a").story()
     assert [entry.api for entry in entries] == ["INIT_PRODUCER_ID", *["TXN_OFFSET_COMMIT"] * 2]
     assert "producer 7 epoch 0" in entries[2].said
     assert "orders-0 at 5" in entries[2].said
@@ -49,16 +49,16 @@ def test_request_in_two_timelines_is_listed_once() -> None:
 
 
 def test_lost_fetch_session_has_its_last_user() -> None:
-    told = Told()
-    told.fetch("a", 0, 0, 10)
-    told.fetch("b", 0, 0, 11)
-    told.fetch("a", 10, 1, 0, Error.FETCH_SESSION_ID_NOT_FOUND)
-    *_, last = ClientTimeline(told.exchanges, "a").story()
+    recording = SyntheticRecording()
+    recording.fetch("a", 0, 0, 10)
+    recording.fetch("b", 0, 0, 11)
+    recording.fetch("a", 10, 1, 0, Error.FETCH_SESSION_ID_NOT_FOUND)
+    *_, last = ClientTimeline(recording.exchanges, "a").story()
     assert "Sessions that were opened in between: client b (1)." in last.refused[0].because
 
 
 def test_unknown_client_lists_the_existing_ones() -> None:
-    told = Told()
-    told.init("a", 0)
+    recording = SyntheticRecording()
+    recording.init("a", 0)
     with pytest.raises(UserError, match="has no client b"):
-        ClientTimeline(told.exchanges, "b")
+        ClientTimeline(recording.exchanges, "b")

@@ -14,26 +14,30 @@ def entries(group: str) -> dict[str, TimelineEntry]:
 
 
 def test_redelivered_records_have_their_former_member() -> None:
-    told = entries("sf-locks")
+    reported = entries("sf-locks")
     assert (
-        told["82"]
+        reported["82"]
         .notes[0]
         .startswith(
             "sf-u-0 0 to 7: delivery 2; before, member-a got it by client tester's SHARE_FETCH"
         )
     )
-    assert told["82"].notes[0].endswith("and did not acknowledge it in time")
-    assert "and gave it back by" in told["88"].notes[0]
-    assert "share_fetch.jsonl:87" in told["88"].notes[0]
-    assert told["89"].notes == ["gives back sf-u-0 0 to 7"]
+    assert reported["82"].notes[0].endswith("and did not acknowledge it in time")
+    assert "and gave it back by" in reported["88"].notes[0]
+    assert "share_fetch.jsonl:87" in reported["88"].notes[0]
+    assert reported["89"].notes == ["gives back sf-u-0 0 to 7"]
 
 
 def test_a_batch_with_an_outcome_for_each_record() -> None:
     """Lines 48 and 51: offsets 5 to 9 are accepted, released, rejected, accepted, released."""
-    told = entries("sf")
-    assert told["48"].notes == ["gives back sf-t-0 6", "rejects sf-t-0 7", "gives back sf-t-0 9"]
-    assert [note.partition(":")[0] for note in told["51"].notes] == ["sf-t-0 6", "sf-t-0 9"]
-    assert all("share_fetch.jsonl:48" in note for note in told["51"].notes)
+    reported = entries("sf")
+    assert reported["48"].notes == [
+        "gives back sf-t-0 6",
+        "rejects sf-t-0 7",
+        "gives back sf-t-0 9",
+    ]
+    assert [note.partition(":")[0] for note in reported["51"].notes] == ["sf-t-0 6", "sf-t-0 9"]
+    assert all("share_fetch.jsonl:48" in note for note in reported["51"].notes)
 
 
 def test_refused_acknowledgement_has_the_new_member_of_the_records() -> None:
@@ -43,10 +47,10 @@ def test_refused_acknowledgement_has_the_new_member_of_the_records() -> None:
 
 
 def test_end_of_a_session_releases_the_records_of_the_member() -> None:
-    told = entries("sf-close")
-    assert told["118"].notes == ["closes its share session, and gives back what it has"]
-    assert all("share_fetch.jsonl:118" in note for note in told["119"].notes)
-    assert told["120"].refused[0].because.startswith("The member has closed it:")
+    reported = entries("sf-close")
+    assert reported["118"].notes == ["closes its share session, and gives back what it has"]
+    assert all("share_fetch.jsonl:118" in note for note in reported["119"].notes)
+    assert reported["120"].refused[0].because.startswith("The member has closed it:")
 
 
 def test_first_deliveries_and_acknowledgements_that_went_well_are_left_out() -> None:
@@ -81,5 +85,5 @@ def test_release_whose_response_comes_after_the_delivery() -> None:
     shares.give("a", (0, 4, 1))
     shares.acknowledge("a", 0, 4, 2, at=5000, end=5100)
     shares.give("b", (0, 4, 2), at=5001)
-    told = GroupTimeline(shares.exchanges, GROUP).story()
-    assert "gave it back by client a's SHARE_ACKNOWLEDGE" in told[0].notes[0]
+    reported = GroupTimeline(shares.exchanges, GROUP).story()
+    assert "gave it back by client a's SHARE_ACKNOWLEDGE" in reported[0].notes[0]

@@ -9,8 +9,8 @@ from brokertwin.recordings.explain.groups import APIS, GroupTimeline
 from brokertwin.recordings.explain.story import TimelineEntry
 from brokertwin.recordings.replay.recording import Exchange, read
 from brokertwin.state.core.errors import Error
-from tests.support.exchanges_told import GROUP, exchange
 from tests.support.sources import ROOT
+from tests.support.synthetic_recording import GROUP, exchange
 
 CAPTURES = ROOT / "tests" / "captures"
 
@@ -31,8 +31,8 @@ def reasons(story: list[TimelineEntry], code: int) -> list[str]:
 
 
 def test_each_rebalance_has_a_cause() -> None:
-    said = notes(explained("classic_rebalance_range").story())
-    begun = [each.partition(" (")[0] for each in said if "begins" in each]
+    found = notes(explained("classic_rebalance_range").story())
+    begun = [each.partition(" (")[0] for each in found if "begins" in each]
     assert begun == [
         "generation 1 begins, by this request",
         "generation 2 begins, by this request",
@@ -45,14 +45,14 @@ def test_each_rebalance_has_a_cause() -> None:
 
 
 def test_refusal_for_a_rebalance_has_its_cause() -> None:
-    told = reasons(explained("classic_rebalance_range").story(), Error.REBALANCE_IN_PROGRESS)
-    assert len(told) == 8
-    assert all(each.startswith("A rebalance is under way: client member-") for each in told)
+    reported = reasons(explained("classic_rebalance_range").story(), Error.REBALANCE_IN_PROGRESS)
+    assert len(reported) == 8
+    assert all(each.startswith("A rebalance is under way: client member-") for each in reported)
 
 
 def test_fenced_instance_has_its_new_member() -> None:
-    (told,) = reasons(explained("static_members_classic").story(), Error.FENCED_INSTANCE_ID)
-    assert told.startswith("instance-1 is held by client static-1's JOIN_GROUP at 00:47:14.363")
+    (result,) = reasons(explained("static_members_classic").story(), Error.FENCED_INSTANCE_ID)
+    assert result.startswith("instance-1 is held by client static-1's JOIN_GROUP at 00:47:14.363")
 
 
 def test_offsets_that_went_back_have_their_commits() -> None:
@@ -62,23 +62,23 @@ def test_offsets_that_went_back_have_their_commits() -> None:
     back = [each for each in notes(story) if "goes back" in each]
     assert len(back) == 3
     assert "goes back from 23 (client kp-consumer's OFFSET_COMMIT at 00:48:49.959" in back[0]
-    (told,) = reasons(story, Error.UNKNOWN_MEMBER_ID)
-    assert told.startswith("Without a member id offsets are taken only while the group has no")
+    (result,) = reasons(story, Error.UNKNOWN_MEMBER_ID)
+    assert result.startswith("Without a member id offsets are taken only while the group has no")
     assert sorted(each.offset for each in found.entity.offsets.newest.values()) == [5, 5]
     assert "the offset of admin_kp.15.t2-0 is deleted" in notes(story)
 
 
 def test_old_generation_is_explained_by_the_new_one() -> None:
-    told = reasons(explained("raw_group_errors").story(), Error.ILLEGAL_GENERATION)
-    assert len(told) == 5
-    assert all("is there since client raw" in each for each in told)
+    reported = reasons(explained("raw_group_errors").story(), Error.ILLEGAL_GENERATION)
+    assert len(reported) == 5
+    assert all("is there since client raw" in each for each in reported)
 
 
 def test_members_of_the_new_protocol_have_epochs() -> None:
-    said = notes(explained("consumer_protocol").story())
-    assert any("joins in epoch 2" in each for each in said)
-    assert any("comes from epoch 2 to 3" in each for each in said)
-    assert sum("has left" in each for each in said) == 2
+    found = notes(explained("consumer_protocol").story())
+    assert any("joins in epoch 2" in each for each in found)
+    assert any("comes from epoch 2 to 3" in each for each in found)
+    assert sum("has left" in each for each in found) == 2
 
 
 class History:
@@ -88,14 +88,14 @@ class History:
         self.exchanges: list[Exchange] = []
 
     def add(
-        self, at: int, client: str, api: str, answer: Any, end: int = 0, **request: Any
+        self, at: int, client: str, api: str, response: Any, end: int = 0, **request: Any
     ) -> None:
-        asked = {"groupId": GROUP, **request}
-        self.exchanges.append(exchange(at, client, api, asked, answer, end))
+        query = {"groupId": GROUP, **request}
+        self.exchanges.append(exchange(at, client, api, query, response, end))
 
     def join(self, at: int, member: str, generation: int, end: int = 0, **request: Any) -> None:
-        answer = {"errorCode": 0, "memberId": member, "generationId": generation}
-        self.add(at, member, "JOIN_GROUP", answer, end, memberId=member, **request)
+        response = {"errorCode": 0, "memberId": member, "generationId": generation}
+        self.add(at, member, "JOIN_GROUP", response, end, memberId=member, **request)
 
     def leave(self, at: int, member: str) -> None:
         self.add(at, member, "LEAVE_GROUP", {"errorCode": 0}, memberId=member)
@@ -109,15 +109,15 @@ class History:
 
 def test_status_of_a_streams_member_is_noted_once() -> None:
     exchanges = read([CAPTURES / "streams_groups.jsonl.gz"]).exchanges
-    told = notes(GroupTimeline(exchanges, "sg-count").story())
-    assert told[:5] == [
+    reported = notes(GroupTimeline(exchanges, "sg-count").story())
+    assert reported[:5] == [
         "member a joins in epoch 2",
         "status MISSING_SOURCE_TOPICS: Source topics sg-late are missing.",
         "member a comes from epoch 2 to 3",
         "status MISSING_INTERNAL_TOPICS: Internal topics are missing: sg-count-r, sg-count-c",
         "member a comes from epoch 3 to 4",
     ]
-    assert "member b has left" in told
+    assert "member b has left" in reported
 
 
 def test_of_several_reasons_the_first_began_it() -> None:
@@ -161,8 +161,8 @@ def test_later_takeover_of_an_instance_is_no_cause() -> None:
     history.join(0, "a", 1, groupInstanceId="i")
     history.beat(100, "old", Error.FENCED_INSTANCE_ID, groupInstanceId="i")
     history.join(200, "b", 1, groupInstanceId="i")
-    (told,) = reasons(history.story(), Error.FENCED_INSTANCE_ID)
-    assert told == "i is held by client a's JOIN_GROUP at 12:00:00.000 (h:0)."
+    (result,) = reasons(history.story(), Error.FENCED_INSTANCE_ID)
+    assert result == "i is held by client a's JOIN_GROUP at 12:00:00.000 (h:0)."
 
 
 def test_member_that_came_back_has_not_left() -> None:
@@ -171,16 +171,16 @@ def test_member_that_came_back_has_not_left() -> None:
     history.leave(100, "a")
     history.join(200, "a", 2)
     history.beat(300, "a", Error.UNKNOWN_MEMBER_ID)
-    (told,) = reasons(history.story(), Error.UNKNOWN_MEMBER_ID)
-    assert told.startswith("The member joined by client a's JOIN_GROUP at 12:00:00.200")
+    (result,) = reasons(history.story(), Error.UNKNOWN_MEMBER_ID)
+    assert result.startswith("The member joined by client a's JOIN_GROUP at 12:00:00.200")
 
 
 def test_the_same_offset_again_does_not_go_back() -> None:
     history = History()
     for at in (0, 100):
-        told = {"topics": [{"name": "t", "partitions": [{"partitionIndex": 0, "errorCode": 0}]}]}
-        asked = [{"name": "t", "partitions": [{"partitionIndex": 0, "committedOffset": 5}]}]
-        history.add(at, "a", "OFFSET_COMMIT", told, topics=asked)
+        fields = {"topics": [{"name": "t", "partitions": [{"partitionIndex": 0, "errorCode": 0}]}]}
+        requests = [{"name": "t", "partitions": [{"partitionIndex": 0, "committedOffset": 5}]}]
+        history.add(at, "a", "OFFSET_COMMIT", fields, topics=requests)
     assert notes(history.story()) == []
 
 
@@ -193,8 +193,8 @@ def test_successful_heartbeats_are_left_out(name: str) -> None:
 
 def test_unknown_group_lists_the_existing_ones() -> None:
     exchanges: list[Any] = read([CAPTURES / "group_kp.jsonl.gz"]).exchanges
-    with pytest.raises(UserError, match="The recording has no group billing") as told:
+    with pytest.raises(UserError, match="The recording has no group billing") as error:
         GroupTimeline(exchanges, "billing")
-    assert "It has group_kp.5.group." in str(told.value)
+    assert "It has group_kp.5.group." in str(error.value)
     with pytest.raises(UserError, match="It has no "):
         GroupTimeline([], "billing")

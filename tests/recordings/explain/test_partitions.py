@@ -14,8 +14,8 @@ from brokertwin.recordings.formats.pipeline import FileReading, read_files
 from brokertwin.recordings.observed.watching import Watched, watch
 from brokertwin.state.core.errors import Error
 from tests.support.audits import RECORDINGS
-from tests.support.exchanges_told import KEYS, START
 from tests.support.machine import header
+from tests.support.synthetic_recording import KEYS, START
 
 
 @cache
@@ -54,8 +54,8 @@ def test_a_leader_that_was_killed_and_came_back() -> None:
 
 def test_refused_write_has_the_in_sync_set() -> None:
     story = PartitionTimeline(watched("follower_stop"), "isr-0").story()
-    told = set(reasons(story, Error.NOT_ENOUGH_REPLICAS))
-    assert told == {"In sync were 1 since 01:21:59.878 (controller-100.kafka-request.log:262)."}
+    reported = set(reasons(story, Error.NOT_ENOUGH_REPLICAS))
+    assert reported == {"In sync were 1 since 01:21:59.878 (controller-100.kafka-request.log:262)."}
     wanted = notes(story, "wants broker")
     assert wanted[:2] == ["leader 1 wants broker 3 out", "leader 1 wants broker 3 in"]
 
@@ -83,14 +83,14 @@ def test_every_partitions_story_ends_as_the_observer_does(name: str) -> None:
         found.story()
         shown = f"in epoch {known.leader_epoch}" if known.leader_epoch >= 0 else "does not show"
         assert shown in found.ending()[0]
-        told = known.high_watermark if known.high_watermark >= 0 else "not recorded"
-        assert f"high watermark {told}" in found.ending()[1]
+        reported = known.high_watermark if known.high_watermark >= 0 else "not recorded"
+        assert f"high watermark {reported}" in found.ending()[1]
 
 
 def test_unknown_partition_lists_the_existing_ones() -> None:
-    with pytest.raises(UserError, match="has no partition orders-0") as told:
+    with pytest.raises(UserError, match="has no partition orders-0") as error:
         PartitionTimeline(watched("leader_kill"), "orders-0")
-    assert "lk-0" in str(told.value)
+    assert "lk-0" in str(error.value)
 
 
 def test_parts_of_other_partitions_are_left_out() -> None:
@@ -123,10 +123,10 @@ def lines(
                 "correlationId": number,
                 "clientId": "a",
             },
-            "request": asked,
-            "response": answer,
+            "request": requested,
+            "response": response,
         }
-        for number, (api, asked, answer) in enumerate(exchanges)
+        for number, (api, requested, response) in enumerate(exchanges)
     ]
     path = tmp_path / "told.jsonl"
     path.write_text("".join(f"{json.dumps(each)}\n" for each in documents))
@@ -144,15 +144,15 @@ def metadata(leader: int, epoch: int) -> tuple[str, dict[str, Any], dict[str, An
 
 
 def fetch(
-    asked_epoch: int, high_watermark: int, error: int = 0
+    requested_epoch: int, high_watermark: int, error: int = 0
 ) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """A consumer's Fetch."""
-    asked = {"partition": 0, "currentLeaderEpoch": asked_epoch, "fetchOffset": 0}
+    request = {"partition": 0, "currentLeaderEpoch": requested_epoch, "fetchOffset": 0}
     read = {"partitionIndex": 0, "errorCode": error, "highWatermark": high_watermark}
     body = {"replicaId": -1, "sessionId": 0, "sessionEpoch": -1}
     return (
         "FETCH",
-        {**body, "topics": [{"topicId": TOPIC_ID, "partitions": [asked]}]},
+        {**body, "topics": [{"topicId": TOPIC_ID, "partitions": [request]}]},
         {"errorCode": 0, "responses": [{"topicId": TOPIC_ID, "partitions": [read]}]},
     )
 

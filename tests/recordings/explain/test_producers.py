@@ -12,9 +12,9 @@ from brokertwin.recordings.explain.story import TimelineEntry
 from brokertwin.recordings.replay.recording import Exchange, read
 from brokertwin.state.core.errors import Error
 from brokertwin.state.logs.producer import SEQUENCE_MAX
-from tests.support.exchanges_told import exchange
 from tests.support.machine import header
 from tests.support.sources import ROOT
+from tests.support.synthetic_recording import exchange
 
 CAPTURES = ROOT / "tests" / "captures"
 NAME, ID = "orders-tx", 7
@@ -32,15 +32,15 @@ class History:
         self.exchanges.append(msgspec.structs.replace(made, id=f"h:{number + 1}"))
 
     def init(self, client: str, epoch: int, error: int = 0) -> None:
-        answer = {"errorCode": error, "producerId": ID, "producerEpoch": epoch}
+        response = {"errorCode": error, "producerId": ID, "producerEpoch": epoch}
         if error:
-            answer |= {"producerId": -1, "producerEpoch": -1}
-        asked = {"transactionalId": NAME, "producerId": -1, "producerEpoch": -1}
-        self.add(client, "INIT_PRODUCER_ID", asked, answer)
+            response |= {"producerId": -1, "producerEpoch": -1}
+        request = {"transactionalId": NAME, "producerId": -1, "producerEpoch": -1}
+        self.add(client, "INIT_PRODUCER_ID", request, response)
 
     def end(self, client: str, epoch: int, error: int) -> None:
-        asked = {"transactionalId": NAME, "producerId": ID, "producerEpoch": epoch}
-        self.add(client, "END_TXN", asked | {"committed": True}, {"errorCode": error})
+        request = {"transactionalId": NAME, "producerId": ID, "producerEpoch": epoch}
+        self.add(client, "END_TXN", request | {"committed": True}, {"errorCode": error})
 
     def produce(
         self, client: str, epoch: int, first: int, count: int = 1, error: int = 0, offset: int = 0
@@ -48,9 +48,9 @@ class History:
         batch = header(count, ID, epoch, first)
         sent = [{"name": "orders", "partitionData": [{"index": 0, "batches": [batch]}]}]
         became = {"index": 0, "errorCode": error, "baseOffset": -1 if error else offset}
-        told = [{"name": "orders", "partitionResponses": [became]}]
-        asked = {"transactionalId": None, "acks": -1, "topicData": sent}
-        self.add(client, "PRODUCE", asked, {"responses": told})
+        items = [{"name": "orders", "partitionResponses": [became]}]
+        request = {"transactionalId": None, "acks": -1, "topicData": sent}
+        self.add(client, "PRODUCE", request, {"responses": items})
 
     def story(self, key: str = str(ID)) -> list[TimelineEntry]:
         return ProducerTimeline(self.exchanges, key).story()
@@ -116,7 +116,7 @@ def test_log_shows_a_newer_epoch_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "epoch", "first", "told"),
+    ("written", "epoch", "first", "message"),
     [
         ([(0, 3)], 0, 10, "ends at sequence 2, by client first's PRODUCE at 12:00:00.000 (h:1)"),
         ([(0, 3)], 0, 10, "this batch begins at 10: 7 records in between are not in the log."),
@@ -129,13 +129,13 @@ def test_log_shows_a_newer_epoch_first() -> None:
     ],
 )
 def test_causes_of_out_of_order_sequences(
-    written: list[tuple[int, int]], epoch: int, first: int, told: str
+    written: list[tuple[int, int]], epoch: int, first: int, message: str
 ) -> None:
     history = History()
     for sequence, count in written:
         history.produce("first", 0, sequence, count)
     history.produce("first", epoch, first, error=Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
-    assert told in because(history.story()[-1])
+    assert message in because(history.story()[-1])
 
 
 def test_a_repeat_is_seen_and_five_batches_are_kept_of_an_epoch() -> None:
@@ -167,9 +167,9 @@ def test_a_name_and_its_id_have_one_story() -> None:
 def test_unknown_producer_lists_the_existing_ones() -> None:
     history = History()
     history.init("first", 0)
-    with pytest.raises(UserError, match="The recording has no producer payments") as told:
+    with pytest.raises(UserError, match="The recording has no producer payments") as error:
         history.story("payments")
-    assert f"It has {NAME}." in str(told.value)
+    assert f"It has {NAME}." in str(error.value)
     with pytest.raises(UserError, match="It has no "):
         ProducerTimeline([], "payments")
 
@@ -189,13 +189,13 @@ def test_every_fencing_of_a_recording_has_its_cause() -> None:
 
 def test_every_out_of_order_sequence_of_a_recording_is_explained() -> None:
     story = ProducerTimeline(recorded("raw_produce_errors"), "18").story()
-    told = [
+    reported = [
         each.because
         for entry in story
         for each in entry.refused
         if each.code == Error.OUT_OF_ORDER_SEQUENCE_NUMBER
     ]
-    assert len(told) == 6
-    assert all(told)
-    assert sum("It goes back" in each for each in told) == 4
-    assert sum("records in between" in each for each in told) == 1
+    assert len(reported) == 6
+    assert all(reported)
+    assert sum("It goes back" in each for each in reported) == 4
+    assert sum("records in between" in each for each in reported) == 1

@@ -106,21 +106,21 @@ def named_by(source: str) -> list[tuple[str, str]]:
 @pytest.mark.compares
 def test_a_rules_source_is_in_kafkas_jars_and_names_the_error() -> None:
     """A class, or a member of one; and one of them gives the error."""
-    asked = [
+    requests = [
         (error.name, name, member)
         for error, rule in RULES.items()
         for name, member in named_by(rule.source)
     ]
 
-    def ask() -> list[list[bool]]:
+    def send() -> list[list[bool]]:
         kafka = KafkasClasses()
         return [
             [kafka.has(name, member), kafka.gives(name, Error[error])]
-            for error, name, member in asked
+            for error, name, member in requests
         ]
 
-    told = golden("explain/rule_sources", ask, scenario=asked)
-    wrong = [each for each, (has, _) in zip(asked, told, strict=True) if not has]
-    given = {error for (error, _, _), (_, gives) in zip(asked, told, strict=True) if gives}
+    reported = golden("explain/rule_sources", send, scenario=requests)
+    wrong = [each for each, (has, _) in zip(requests, reported, strict=True) if not has]
+    given = {error for (error, _, _), (_, gives) in zip(requests, reported, strict=True) if gives}
     assert wrong == []
-    assert {error for error, _, _ in asked} - given == set()
+    assert {error for error, _, _ in requests} - given == set()

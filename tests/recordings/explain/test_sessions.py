@@ -11,8 +11,8 @@ from brokertwin.recordings.explain.story import TimelineEntry
 from brokertwin.recordings.replay.recording import Exchange, read
 from brokertwin.state.core.errors import Error
 from brokertwin.state.fetch.fetch_session import EPOCH_MAX
-from tests.support.exchanges_told import exchange
 from tests.support.sources import ROOT
+from tests.support.synthetic_recording import exchange
 
 RECORDED = read([ROOT / "tests" / "captures" / "raw_fetch_errors.jsonl.gz"]).exchanges
 
@@ -28,26 +28,26 @@ def reasons(story: list[TimelineEntry], error: Error) -> list[str]:
 
 def test_a_session_is_opened_and_forgets_and_is_closed() -> None:
     story = SessionTimeline(RECORDED, "1996149028").story()
-    told = of_session(story)
-    assert told[:3] == [
+    reported = of_session(story)
+    assert reported[:3] == [
         ("opens the session",),
         ("forgets 6 partitions",),
         ("forgets 1 partitions",),
     ]
-    assert told[-2:] == [("closes the session",), ("FETCH_SESSION_ID_NOT_FOUND",)]
+    assert reported[-2:] == [("closes the session",), ("FETCH_SESSION_ID_NOT_FOUND",)]
     (closed,) = reasons(story, Error.FETCH_SESSION_ID_NOT_FOUND)
     assert closed.startswith("The session was closed: client raw's FETCH at 00:49:07.381")
 
 
 def test_wrong_epoch_has_the_expected_one() -> None:
-    told = reasons(
+    reported = reasons(
         SessionTimeline(RECORDED, "1996149028").story(), Error.INVALID_FETCH_SESSION_EPOCH
     )
-    assert [each.partition(";")[0] for each in told] == [
+    assert [each.partition(";")[0] for each in reported] == [
         "The request has epoch 20",
         "The request has epoch 18",
     ]
-    assert all(each.endswith("it has to be 19.") for each in told)
+    assert all(each.endswith("it has to be 19.") for each in reported)
 
 
 def test_one_session_closes_another() -> None:
@@ -55,9 +55,9 @@ def test_one_session_closes_another() -> None:
     assert ("closes the session, and opens 800155083",) in notes
 
 
-def fetch(number: int, client: str, session: int, epoch: int, answer: Any) -> Exchange:
-    asked = {"sessionId": session, "sessionEpoch": epoch, "topics": []}
-    made = exchange(1000 * number, client, "FETCH", asked, answer)
+def fetch(number: int, client: str, session: int, epoch: int, response: Any) -> Exchange:
+    request = {"sessionId": session, "sessionEpoch": epoch, "topics": []}
+    made = exchange(1000 * number, client, "FETCH", request, response)
     return msgspec.structs.replace(made, id=f"h:{number}")
 
 
@@ -71,9 +71,9 @@ def test_lost_session_lists_the_clients_that_may_have_evicted_it() -> None:
         fetch(5, "other", 0, 0, {"errorCode": 0, "sessionId": 10}),
         fetch(6, "quiet", 7, 2, {"errorCode": Error.FETCH_SESSION_ID_NOT_FOUND, "sessionId": 0}),
     ]
-    (told,) = reasons(SessionTimeline(history, "7").story(), Error.FETCH_SESSION_ID_NOT_FOUND)
-    assert told.startswith("It was used last by client quiet's FETCH at 12:00:02.000 (h:2)")
-    assert told.endswith("opened in between: client storm (2), client other (1).")
+    (result,) = reasons(SessionTimeline(history, "7").story(), Error.FETCH_SESSION_ID_NOT_FOUND)
+    assert result.startswith("It was used last by client quiet's FETCH at 12:00:02.000 (h:2)")
+    assert result.endswith("opened in between: client storm (2), client other (1).")
 
 
 def test_only_later_openings_may_have_evicted_a_session() -> None:
@@ -83,8 +83,8 @@ def test_only_later_openings_may_have_evicted_a_session() -> None:
         fetch(3, "quiet", 7, 1, {"errorCode": 0, "sessionId": 7}),
         fetch(4, "quiet", 7, 2, {"errorCode": Error.FETCH_SESSION_ID_NOT_FOUND, "sessionId": 0}),
     ]
-    (told,) = reasons(SessionTimeline(history, "7").story(), Error.FETCH_SESSION_ID_NOT_FOUND)
-    assert told.endswith("or its broker was started again.")
+    (result,) = reasons(SessionTimeline(history, "7").story(), Error.FETCH_SESSION_ID_NOT_FOUND)
+    assert result.endswith("or its broker was started again.")
 
 
 def test_epochs_wrap_around() -> None:
@@ -93,13 +93,13 @@ def test_epochs_wrap_around() -> None:
         fetch(2, "quiet", 7, EPOCH_MAX, {"errorCode": 0, "sessionId": 7}),
         fetch(3, "quiet", 7, 5, {"errorCode": Error.INVALID_FETCH_SESSION_EPOCH, "sessionId": 0}),
     ]
-    (told,) = reasons(SessionTimeline(history, "7").story(), Error.INVALID_FETCH_SESSION_EPOCH)
-    assert told.endswith("it has to be 1.")
+    (result,) = reasons(SessionTimeline(history, "7").story(), Error.INVALID_FETCH_SESSION_EPOCH)
+    assert result.endswith("it has to be 1.")
 
 
 def test_unknown_session_lists_the_existing_ones() -> None:
-    with pytest.raises(UserError, match="The recording has no fetch session 1") as told:
+    with pytest.raises(UserError, match="The recording has no fetch session 1") as error:
         SessionTimeline(RECORDED, "1")
-    assert "It has 12345, 138447028, 477182202, 800155083, 1996149028." in str(told.value)
+    assert "It has 12345, 138447028, 477182202, 800155083, 1996149028." in str(error.value)
     with pytest.raises(UserError, match="It has no "):
         SessionTimeline([], "seven")

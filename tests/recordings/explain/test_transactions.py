@@ -8,15 +8,15 @@ from brokertwin.errors import UserError
 from brokertwin.recordings.explain.transactions import TransactionTimeline
 from brokertwin.recordings.replay.recording import read
 from brokertwin.state.core.errors import Error
-from tests.support.exchanges_told import PRODUCER, Told
 from tests.support.sources import ROOT
+from tests.support.synthetic_recording import PRODUCER, SyntheticRecording
 
 PARTITION = {"partitionIndex": 0, "partitionErrorCode": 0}
 
 
-def add(told: Told, error: int = 0, epoch: int = 0) -> None:
+def add(recording: SyntheticRecording, error: int = 0, epoch: int = 0) -> None:
     """An AddPartitionsToTxn as of version 3."""
-    asked = {
+    request = {
         "v3AndBelowTransactionalId": "tx",
         "v3AndBelowProducerId": PRODUCER,
         "v3AndBelowProducerEpoch": epoch,
@@ -25,22 +25,22 @@ def add(told: Told, error: int = 0, epoch: int = 0) -> None:
     results = [
         {"name": "orders", "resultsByPartition": [PARTITION | {"partitionErrorCode": error}]}
     ]
-    told.add("a", "ADD_PARTITIONS_TO_TXN", asked, {"resultsByTopicV3AndBelow": results})
+    recording.add("a", "ADD_PARTITIONS_TO_TXN", request, {"resultsByTopicV3AndBelow": results})
 
 
-def story(told: Told) -> tuple[list[list[str]], TransactionTimeline]:
+def story(recording: SyntheticRecording) -> tuple[list[list[str]], TransactionTimeline]:
     """The notes of each entry, and the transactions."""
-    found = TransactionTimeline(told.exchanges, "tx")
+    found = TransactionTimeline(recording.exchanges, "tx")
     return [entry.notes for entry in found.story()], found
 
 
 def test_transaction_begins_with_its_first_partition_and_ends_with_its_commit() -> None:
-    told = Told()
-    told.init("a", 0)
-    add(told, Error.CONCURRENT_TRANSACTIONS)
-    add(told)
-    told.end_txn("a", 0)
-    notes, found = story(told)
+    recording = SyntheticRecording()
+    recording.init("a", 0)
+    add(recording, Error.CONCURRENT_TRANSACTIONS)
+    add(recording)
+    recording.end_txn("a", 0)
+    notes, found = story(recording)
     assert notes == [
         [],
         [],
@@ -54,13 +54,13 @@ def test_transaction_begins_with_its_first_partition_and_ends_with_its_commit() 
 
 
 def test_next_init_aborts_an_open_transaction() -> None:
-    told = Told()
-    told.init("a", 0)
-    add(told)
-    told.init("b", -1, Error.CONCURRENT_TRANSACTIONS)
-    told.init("b", 2)
-    told.end_txn("a", 0, Error.INVALID_PRODUCER_EPOCH)
-    notes, found = story(told)
+    recording = SyntheticRecording()
+    recording.init("a", 0)
+    add(recording)
+    recording.init("b", -1, Error.CONCURRENT_TRANSACTIONS)
+    recording.init("b", 2)
+    recording.end_txn("a", 0, Error.INVALID_PRODUCER_EPOCH)
+    notes, found = story(recording)
     assert notes[2] == ["transaction 1 is open: it has to be aborted first"]
     assert notes[3][0] == "transaction 1 is aborted after 2005 ms, by whoever came next"
     assert notes[4] == [], "what is refused ends nothing"
@@ -68,34 +68,36 @@ def test_next_init_aborts_an_open_transaction() -> None:
 
 
 def test_transaction_without_an_end_is_open() -> None:
-    told = Told()
-    told.init("a", 0)
-    add(told)
+    recording = SyntheticRecording()
+    recording.init("a", 0)
+    add(recording)
     assert (
-        story(told)[1]
+        story(recording)[1]
         .ending()[0]
         .endswith("open since client a's ADD_PARTITIONS_TO_TXN at 12:00:01.000 (h:1000); orders-0")
     )
 
 
 def test_end_without_a_transaction_is_noted() -> None:
-    told = Told()
-    told.init("a", 0)
-    told.end_txn("a", 0, committed=False)
-    assert story(told)[0][1] == ["no transaction is open in the recording: aborted again, or empty"]
+    recording = SyntheticRecording()
+    recording.init("a", 0)
+    recording.end_txn("a", 0, committed=False)
+    assert story(recording)[0][1] == [
+        "no transaction is open in the recording: aborted again, or empty"
+    ]
 
 
 def test_verified_partition_is_not_taken_in() -> None:
     """KIP-890: a leader asks the coordinator of an older client's transaction."""
-    told = Told()
-    told.init("a", 0)
+    recording = SyntheticRecording()
+    recording.init("a", 0)
     one = {"transactionalId": "tx", "producerId": PRODUCER, "producerEpoch": 0}
     results = [{"name": "orders", "resultsByPartition": [PARTITION]}]
-    answer = {"resultsByTransaction": [{"transactionalId": "tx", "topicResults": results}]}
+    response = {"resultsByTransaction": [{"transactionalId": "tx", "topicResults": results}]}
     for verifies in (True, False):
-        asked = {"transactions": [one | {"verifyOnly": verifies, "topics": []}]}
-        told.add("broker", "ADD_PARTITIONS_TO_TXN", asked, answer)
-    notes, _ = story(told)
+        request = {"transactions": [one | {"verifyOnly": verifies, "topics": []}]}
+        recording.add("broker", "ADD_PARTITIONS_TO_TXN", request, response)
+    notes, _ = story(recording)
     assert notes[1:] == [[], ["transaction 1 begins", "takes in orders-0"]]
 
 
@@ -112,7 +114,7 @@ def test_each_transaction_of_a_recording_ended_as_its_client_requested() -> None
 
 
 def test_a_producer_without_a_transactional_id_has_no_transactions() -> None:
-    told = Told()
-    told.produce(0, 0)
+    recording = SyntheticRecording()
+    recording.produce(0, 0)
     with pytest.raises(UserError, match="has no transactional id"):
-        TransactionTimeline(told.exchanges, str(PRODUCER))
+        TransactionTimeline(recording.exchanges, str(PRODUCER))

@@ -20,7 +20,7 @@ from tests.support.requestlogs import DUMP, REQUEST_LOGS, RUNS, SINGLE, dumps_of
 
 PRODUCE = 0
 REFUSED = {"steady": 0, "follower_stop": 49, "leader_kill": 1}
-"""Error answers to Produce that counts.txt of the recording names."""
+"""Error responses to Produce that counts.txt of the recording names."""
 
 
 def completed(files: list[Path], headers: Headers | None) -> tuple[Completion, list[Batch]]:
@@ -92,7 +92,7 @@ def one_batch(**fields: int) -> Headers:
 
 
 @pytest.mark.parametrize(
-    ("size", "answer", "missing"),
+    ("size", "reply", "missing"),
     [
         (70, {"index": 0, "errorCode": 0, "baseOffset": 5}, None),
         (71, {"index": 0, "errorCode": 0, "baseOffset": 5}, Missing.OTHER_SIZE),
@@ -102,11 +102,11 @@ def one_batch(**fields: int) -> Headers:
     ],
 )
 def test_reasons_for_missing_headers(
-    size: int, answer: dict[str, int], missing: Missing | None
+    size: int, reply: dict[str, int], missing: Missing | None
 ) -> None:
     request = {"topicData": [{"name": "t", "partitionData": [{"index": 0}]}]}
     request["topicData"][0]["partitionData"][0]["recordsSizeInBytes"] = size  # type: ignore[index]
-    response = {"responses": [{"name": "t", "partitionResponses": [answer]}]}
+    response = {"responses": [{"name": "t", "partitionResponses": [reply]}]}
     completion = Completion(one_batch(), {})
     body = completion.complete(
         msgspec.Raw(msgspec.json.encode(request)), msgspec.Raw(msgspec.json.encode(response)), 0

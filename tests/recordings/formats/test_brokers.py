@@ -121,11 +121,11 @@ def test_indistinguishable_brokers_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"broker-1\.log has lines of several brokers") as raised:
         read(file)
     assert "--broker" in raised.value.hint
-    told: list[str] = []
-    documents, _ = read(file, reading=FileReading(broker=4, warn=told.append))
+    reported: list[str] = []
+    documents, _ = read(file, reading=FileReading(broker=4, warn=reported.append))
     assert {document.broker for document in documents} == {4}
-    assert len(told) == 1
-    assert "lines of several brokers" in told[0]
+    assert len(reported) == 1
+    assert "lines of several brokers" in reported[0]
 
 
 def test_members_of_an_archive_have_names(tmp_path: Path) -> None:

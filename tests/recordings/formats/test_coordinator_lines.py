@@ -125,7 +125,7 @@ def test_groups_of_the_file_are_listed(tmp_path: Path) -> None:
         _groups(Where(files=[file]), "other")
 
 
-def _exchange(number: int, at: str, key: int, asked: object, answer: object) -> str:
+def _exchange(number: int, at: str, key: int, requested: object, response: object) -> str:
     body = {
         "requestHeader": {
             "requestApiKey": key,
@@ -133,8 +133,8 @@ def _exchange(number: int, at: str, key: int, asked: object, answer: object) -> 
             "clientId": "reader-b",
             "correlationId": number,
         },
-        "request": asked,
-        "response": answer,
+        "request": requested,
+        "response": response,
         "connection": "10.0.0.5:9092-10.0.0.9:38514-1",
         "totalTimeMs": 1,
     }

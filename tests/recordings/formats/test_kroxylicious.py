@@ -1,4 +1,4 @@
-"""Kroxylicious' protocol log: two formats, requests and answers paired by connection and id."""
+"""Kroxylicious' protocol log: two formats, requests and responses paired by connection and id."""
 
 import gzip
 import json
@@ -73,7 +73,7 @@ def test_the_exchanges_are_those_of_the_request_log(file: Path) -> None:
 
 
 def one_line(document: Document) -> str:
-    """Request and answer without record sets."""
+    """Request and response without record sets."""
     bodies = [msgspec.json.decode(body) for body in (document.request, document.response)]
     return json.dumps([without_record_sets(body) for body in bodies])
 
@@ -95,8 +95,8 @@ def test_replayed_responses_equal_the_brokers(file: Path) -> None:
     history = read_history([file], BROKER, dumps.read([DUMP]))
     slow = SearchLimits(TOLERANCES.scaled(20))  # lines of the text have the time of their writing
     planned = plan(history, "recorded", BrokerSettings(), is_compared=True, limits=slow)
-    answers = local.run(planned.documents, planned.settings)
-    compared = report.compare_all(history.exchanges, planned.schedule, answers, frozenset())
+    responses = local.run(planned.documents, planned.settings)
+    compared = report.compare_all(history.exchanges, planned.schedule, responses, frozenset())
     assert (report.agreeing(compared), len(compared)) == (216, 216)
 
 
@@ -109,10 +109,10 @@ def test_requests_are_paired_by_connection_and_correlation_id(tmp_path: Path) ->
         wrapped(LATER, entry("RESPONSE", number=1, brokers=[1]), "s1"),
         wrapped(LATER, entry("RESPONSE", number=1), "s2"),
     )
-    answers = {
+    responses = {
         document.connection: msgspec.json.decode(document.response) for document in documents
     }
-    assert answers == {"s1": {"brokers": [1]}, "s2": {"brokers": []}}
+    assert responses == {"s1": {"brokers": [1]}, "s2": {"brokers": []}}
     assert {msgspec.json.decode(document.rest["responseTime"]) for document in documents} == {250.0}
     reason = "an answer whose request is not in the log"
     assert dict(summary.left) == {("METADATA", reason): 1}
@@ -124,12 +124,12 @@ def test_the_session_may_be_a_top_level_field(tmp_path: Path) -> None:
     assert [document.connection for document in documents] == ["top"]
 
 
-def test_a_request_without_answer_has_none(tmp_path: Path) -> None:
+def test_a_request_without_response_has_none(tmp_path: Path) -> None:
     documents, _ = read_lines(tmp_path, wrapped(NOW, entry("REQUEST")))
     assert "response" not in json.loads(documents[0].encoded())
 
 
-def test_a_produce_with_acks_0_has_the_answer_null(tmp_path: Path) -> None:
+def test_a_produce_with_acks_0_has_the_response_null(tmp_path: Path) -> None:
     documents, _ = read_lines(tmp_path, wrapped(NOW, entry("REQUEST", "PRODUCE", acks=0)))
     assert json.loads(documents[0].encoded())["response"] is None
 
@@ -180,8 +180,8 @@ def test_a_damaged_entry_is_dead(tmp_path: Path, line: str, reason: str) -> None
 def test_a_cut_entry_does_not_consume_the_next(tmp_path: Path) -> None:
     lines = gzip.decompress(TEXT.read_bytes()).decode().splitlines()
     starts = [number for number, text in enumerate(lines) if text.endswith("- {")]
-    answer = next(n for n, start in enumerate(starts) if n > 9 and "RESPONSE" in lines[start + 2])
-    broken = [*lines[: starts[answer] + 3], *lines[starts[answer + 1] :]]
+    response = next(n for n, start in enumerate(starts) if n > 9 and "RESPONSE" in lines[start + 2])
+    broken = [*lines[: starts[response] + 3], *lines[starts[response + 1] :]]
     documents, summary = read_lines(tmp_path, *broken)
     assert dict(summary.dead) == {"cut": 1}
     assert len(documents) == 216
@@ -192,12 +192,12 @@ def test_a_cut_entry_does_not_consume_the_next(tmp_path: Path) -> None:
 def test_an_exchange_that_two_filters_log_counts_once(tmp_path: Path, api: str) -> None:
     soon = "2026-11-21T12:00:00.003Z"
     requests = [wrapped(time, entry("REQUEST", api, acks=0, topics=[])) for time in (NOW, soon)]
-    answers = [wrapped(LATER, entry("RESPONSE", api, topics=[1]))] * 2
-    documents, summary = read_lines(tmp_path, *requests, *(answers if api == "METADATA" else []))
+    responses = [wrapped(LATER, entry("RESPONSE", api, topics=[1]))] * 2
+    documents, summary = read_lines(tmp_path, *requests, *(responses if api == "METADATA" else []))
     assert len(documents) == 1
     assert documents[0].time == 1795262400000
-    answer = {"topics": [1]} if api == "METADATA" else None
-    assert msgspec.json.decode(documents[0].response) == answer
+    response = {"topics": [1]} if api == "METADATA" else None
+    assert msgspec.json.decode(documents[0].response) == response
     assert not summary.dead
 
 

@@ -40,8 +40,8 @@ def test_a_connections_times_never_decrease(requests: list[tuple[str, int]]) -> 
     for connection in "xy":
         times = [time for name, time in given_times if name == connection]
         assert times == sorted(times)
-        asked = [time for name, time in requests if name == connection]
-        assert all(kept >= time for kept, time in zip(times, asked, strict=True))
+        requested = [time for name, time in requests if name == connection]
+        assert all(kept >= time for kept, time in zip(times, requested, strict=True))
 
 
 def test_several_brokers_logs_become_one_history_in_order_of_arrival() -> None:

@@ -252,8 +252,8 @@ def test_no_document_holds_a_credential(tmp_path: Path, key: int, api: str, body
 
 def test_a_rejection_hides_redacted_values(tmp_path: Path) -> None:
     file = tmp_path / "broker-1.log"
-    answer = {"responses": [{"errorMessage": f"{PASSWORD} is no key"}]}
-    file.write_text(request_log(*SECRETS[3], answer), encoding="utf-8")
+    response = {"responses": [{"errorMessage": f"{PASSWORD} is no key"}]}
+    file.write_text(request_log(*SECRETS[3], response), encoding="utf-8")
     [document] = read(file)[0]
     assert PASSWORD.encode() not in document.encoded()
 

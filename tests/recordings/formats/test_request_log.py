@@ -247,14 +247,14 @@ def test_an_agents_time_of_another_day_does_not_set_the_zone(tmp_path: Path) -> 
 
 
 def test_an_unknown_zone_causes_a_warning(tmp_path: Path) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     file = tmp_path / "broker-1.log"
     file.write_text(LINE.replace("27,944]", "27,944 XYT]") + "\n", encoding="utf-8")
-    documents, _ = read(file, reading=FileReading(warn=told.append))
+    documents, _ = read(file, reading=FileReading(warn=reported.append))
     assert [document.time for document in documents] == [COMPLETED_MS - 9]
-    assert len(told) == 1
-    assert "XYT" in told[0]
-    assert "--time-zone" in told[0]
+    assert len(reported) == 1
+    assert "XYT" in reported[0]
+    assert "--time-zone" in reported[0]
 
 
 def test_lines_of_another_time_are_no_copies(tmp_path: Path) -> None:

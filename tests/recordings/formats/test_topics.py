@@ -28,7 +28,7 @@ HEADER = {"requestApiKey": 999, "requestApiVersion": 0}
 UNBUILT = {"id": "u", "cluster": "a", "requestHeader": HEADER, "request": {}}
 
 
-def answered(kafka: str, directory: Path, event_time: str = "recorded") -> JobBench:
+def completed(kafka: str, directory: Path, event_time: str = "recorded") -> JobBench:
     """Topics of a job that has answered a capture's requests: a cell's rows, some of them twice."""
     bench = JobBench(kafka, directory, event_time=event_time)
     (placed,) = job.placements(bench.settings)
@@ -51,7 +51,7 @@ def answered(kafka: str, directory: Path, event_time: str = "recorded") -> JobBe
 
 @pytest.mark.kafka
 def test_a_jobs_topics_are_a_recording(kafka: str, tmp_path: Path, empty_directory: Path) -> None:
-    bench = answered(kafka, tmp_path)
+    bench = completed(kafka, tmp_path)
     summary = Summary()
     source = of_job(bench.client, bench.prefix)
     found = recording.read_from(source)
@@ -70,8 +70,8 @@ def test_a_jobs_topics_are_a_recording(kafka: str, tmp_path: Path, empty_directo
     kinds = {json.loads(line)["kind"] for line in done.stdout.splitlines()}
     assert "producer-fenced" in kinds, done.stderr
     done = brokertwin("replay", *where, "--compare", "--json", cwd=empty_directory)
-    told = json.loads(done.stdout)
-    assert told["agree"] == told["of"] == len(found.exchanges), done.stdout
+    output = json.loads(done.stdout)
+    assert output["agree"] == output["of"] == len(found.exchanges), done.stdout
 
 
 @pytest.mark.kafka
@@ -79,7 +79,7 @@ def test_a_job_that_clamps_times_is_a_recording_of_now(
     kafka: str, tmp_path: Path, empty_directory: Path
 ) -> None:
     """Events of a capture, two days old: the job takes them at about when they were written."""
-    bench = answered(kafka, tmp_path, "append")
+    bench = completed(kafka, tmp_path, "append")
     taken = bench.all_rows(topics.REQUESTS)
     rows = {row.id: row.timestamp for row in taken}
     skew = bench.settings.event_time_max_skew_ms
@@ -91,8 +91,8 @@ def test_a_job_that_clamps_times_is_a_recording_of_now(
     assert max(each.time for each in found) <= last + skew
     where = ("--job", "--bootstrap", kafka, "--prefix", bench.prefix)
     done = brokertwin("replay", *where, "--compare", "--json", cwd=empty_directory)
-    told = json.loads(done.stdout)
-    assert told["agree"] == told["of"] == len(found), done.stdout
+    output = json.loads(done.stdout)
+    assert output["agree"] == output["of"] == len(found), done.stdout
     assert f"using the job's own order of {len(taken)} events" in done.stderr
 
 

@@ -59,12 +59,12 @@ def test_silence_until_the_end_of_the_log_may_be_absence() -> None:
 
 
 def test_order_of_heartbeats_does_not_matter() -> None:
-    told = [(ACTIVE, 1_000.0 * n) for n in range(10)]
-    told += [(LEAVING, 10_000.0), (FENCED, 20_000.0), (ACTIVE, 21_000.0), (ACTIVE, 22_000.0)]
-    expected = presence(*told).spans
+    reported = [(ACTIVE, 1_000.0 * n) for n in range(10)]
+    reported += [(LEAVING, 10_000.0), (FENCED, 20_000.0), (ACTIVE, 21_000.0), (ACTIVE, 22_000.0)]
+    expected = presence(*reported).spans
     for seed in range(20):
-        random.Random(seed).shuffle(told)
-        assert presence(*told).spans == expected
+        random.Random(seed).shuffle(reported)
+        assert presence(*reported).spans == expected
 
 
 @pytest.mark.parametrize(

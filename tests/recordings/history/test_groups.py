@@ -10,7 +10,7 @@ from brokertwin.recordings.history.memberships import STORM
 from brokertwin.recordings.history.sessions import WINDOW_MS
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.errors import Error
-from tests.support.exchanges_told import GROUP, Told
+from tests.support.synthetic_recording import GROUP, SyntheticRecording
 
 
 def emitted(exchanges: Sequence[Exchange]) -> list[EntityFinding]:
@@ -22,13 +22,13 @@ def emitted(exchanges: Sequence[Exchange]) -> list[EntityFinding]:
 
 
 def test_later_join_completes_the_cause_of_a_refusal() -> None:
-    told = Told()
-    told.join("a", 1, at=0)
-    asked = {"groupId": GROUP, "memberId": "a", "generationId": 1}
-    told.add("a", "HEARTBEAT", asked, {"errorCode": Error.REBALANCE_IN_PROGRESS}, at=20_000)
-    told.join("c", 2, at=19_500, end=60_000)
-    told.join("b", 2, at=19_000, end=60_001)
-    found = [e for e in emitted(told.exchanges) if e.code == Error.REBALANCE_IN_PROGRESS]
+    recording = SyntheticRecording()
+    recording.join("a", 1, at=0)
+    request = {"groupId": GROUP, "memberId": "a", "generationId": 1}
+    recording.add("a", "HEARTBEAT", request, {"errorCode": Error.REBALANCE_IN_PROGRESS}, at=20_000)
+    recording.join("c", 2, at=19_500, end=60_000)
+    recording.join("b", 2, at=19_000, end=60_001)
+    found = [e for e in emitted(recording.exchanges) if e.code == Error.REBALANCE_IN_PROGRESS]
     assert [each.cause.split("'")[0] for each in found] == [
         "A rebalance is under way: client c",
         "A rebalance is under way: client b",
@@ -37,33 +37,33 @@ def test_later_join_completes_the_cause_of_a_refusal() -> None:
 
 
 def test_later_departure_withdraws_a_dropped_member() -> None:
-    told = Told()
-    told.join("b", 1, is_new=True, at=0)
-    told.join("a", 1, ["a", "b"], at=0)
-    told.join("a", 2, ["a"], at=10_000)
-    answer = {"errorCode": 0}
-    asked = {"groupId": GROUP, "memberId": "b"}
-    told.add("b", "LEAVE_GROUP", asked, answer, at=9_000, end=10_100)
-    found = [each for each in emitted(told.exchanges) if each.kind == "member-dropped"]
+    recording = SyntheticRecording()
+    recording.join("b", 1, is_new=True, at=0)
+    recording.join("a", 1, ["a", "b"], at=0)
+    recording.join("a", 2, ["a"], at=10_000)
+    response = {"errorCode": 0}
+    request = {"groupId": GROUP, "memberId": "b"}
+    recording.add("b", "LEAVE_GROUP", request, response, at=9_000, end=10_100)
+    found = [each for each in emitted(recording.exchanges) if each.kind == "member-dropped"]
     assert [each.is_withdrawn for each in found] == [False, True]
     assert found[0].id == found[1].id
 
 
 def test_a_slow_member_does_not_make_a_rebalance_storm_smaller() -> None:
-    told = Told()
+    recording = SyntheticRecording()
     for number in range(1, STORM + 1):
-        told.join("a", number, at=number * 1_000)
-    told.join("b", STORM, at=STORM * 1_000, end=WINDOW_MS + 4_000)
-    rebalances = [each for each in emitted(told.exchanges) if each.kind == "rebalances"]
+        recording.join("a", number, at=number * 1_000)
+    recording.join("b", STORM, at=STORM * 1_000, end=WINDOW_MS + 4_000)
+    rebalances = [each for each in emitted(recording.exchanges) if each.kind == "rebalances"]
     found = [each for each in rebalances if each.facts["number"] == STORM]
     assert [each.facts["within"] for each in found] == [STORM] * len(found)
     assert {each.line.name for each in found} == {"a", "b"}
 
 
 def test_offset_of_an_aborted_transaction_is_not_committed() -> None:
-    told = Told()
-    told.commit(10)
-    told.commit(20, api="TXN_OFFSET_COMMIT")
-    told.end_txn("a", 0, committed=False)
-    (line,) = GroupTimeline(told.exchanges, GROUP).ending()
+    recording = SyntheticRecording()
+    recording.commit(10)
+    recording.commit(20, api="TXN_OFFSET_COMMIT")
+    recording.end_txn("a", 0, committed=False)
+    (line,) = GroupTimeline(recording.exchanges, GROUP).ending()
     assert line.startswith("orders-0 at 10, by client a's OFFSET_COMMIT")

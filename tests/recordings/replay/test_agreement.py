@@ -40,14 +40,14 @@ def measured(files: list[Path]) -> dict[str, Any]:
     recording = read(files)
     with handled_events() as searched:
         planned = plan(recording, "recorded", broker_settings, is_compared=True)
-    answers = local.run(planned.documents, planned.settings)
-    # The search has decided everything in its own order; it is not decided again for the answers.
+    responses = local.run(planned.documents, planned.settings)
+    # The search has decided everything in its own order; it is not decided again for the responses.
     assert planned.schedule.responses == {
-        name: answer for name, answer in answers.items() if not name.startswith("earlier/")
+        name: response for name, response in responses.items() if not name.startswith("earlier/")
     }
     assert planned.ends is not None
     assert len(searched) <= SEARCHED_MOST * len(planned.documents)
-    compared = report.compare_all(recording.exchanges, planned.schedule, answers, frozenset())
+    compared = report.compare_all(recording.exchanges, planned.schedule, responses, frozenset())
     faults = [one.exchange.id for one in compared if is_fault(one)]
     assert not faults, "the machine may refuse a request, and never fail at one"
     return {
@@ -110,8 +110,8 @@ def test_the_documentation_counts_the_freedoms_as_the_table_does() -> None:
     measured_ones = json.loads(TABLE.read_text(encoding="utf-8"))[TOGETHER]["freedoms"]
     text = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.count(" | ") == 2]
-    said = {row[0]: int(row[1]) for row in rows if row[0] in set(Freedom)}
-    assert said == {freedom: measured_ones.get(freedom, 0) for freedom in Freedom}
+    found = {row[0]: int(row[1]) for row in rows if row[0] in set(Freedom)}
+    assert found == {freedom: measured_ones.get(freedom, 0) for freedom in Freedom}
 
 
 def test_apis_independent_of_missing_data_agree() -> None:

@@ -28,19 +28,19 @@ def exchange(key: int, request: Any, response: Any) -> Exchange:
     )
 
 
-def produced(answer: dict[str, Any] | None) -> Exchange:
-    """Two batches at offsets [5, 10], unless `answer` differs."""
+def produced(reply: dict[str, Any] | None) -> Exchange:
+    """Two batches at offsets [5, 10], unless `reply` differs."""
     first = {"lastOffsetDelta": 4, "baseTimestamp": 1, "maxTimestamp": 50}
     data = [{"name": "orders", "partitionData": [{"index": 0, "batches": [first, BATCH]}]}]
-    partition = None if answer is None else {"index": 0, "errorCode": 0, "baseOffset": 5, **answer}
+    partition = None if reply is None else {"index": 0, "errorCode": 0, "baseOffset": 5, **reply}
     response = {"responses": [{"name": "orders", "partitionResponses": [partition]}]}
-    return exchange(0, {"topicData": data}, None if answer is None else response)
+    return exchange(0, {"topicData": data}, None if reply is None else response)
 
 
 def is_known(appended: Exchange, topic: str = "orders", **changed: Any) -> bool:
     listed = {"partitionIndex": 0, "offset": 12, "within": {**WITHIN, **changed}}
-    answer = {"topics": [{"name": topic, "partitions": [listed]}]}
-    return not Appended([appended]).unknown(exchange(2, {}, answer), answer)
+    response = {"topics": [{"name": topic, "partitions": [listed]}]}
+    return not Appended([appended]).unknown(exchange(2, {}, response), response)
 
 
 def test_a_batch_is_identified_by_offsets_and_times() -> None:

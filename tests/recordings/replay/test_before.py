@@ -10,30 +10,30 @@ from brokertwin.recordings.replay.freedoms import Freedom
 from brokertwin.recordings.replay.recording import Recording
 from brokertwin.state.apis import list_groups
 from brokertwin.state.cluster.machines import Machine
-from tests.support.races import TOPIC, Asked, create, recorded, replayed
+from tests.support.races import TOPIC, TimedRequest, create, recorded, replayed
 
 GROUP = "ours"
 OLDER = "older"
 COMMITTED = {"partitionIndex": 0, "committedOffset": 1, "committedMetadata": None}
-ASKED = [
-    Asked("find", "FIND_COORDINATOR", 3, {"key": GROUP, "keyType": 0}, 0, 1, "admin"),
+REQUESTED = [
+    TimedRequest("find", "FIND_COORDINATOR", 3, {"key": GROUP, "keyType": 0}, 0, 1, "admin"),
     create(at=10),
-    Asked(
+    TimedRequest(
         "commit",
         "OFFSET_COMMIT",
         7,
         {"groupId": GROUP, "topics": [{"name": TOPIC, "partitions": [COMMITTED]}]},
         20,
     ),
-    Asked("topics", "METADATA", 9, {"topics": None}, 30, 1, "admin"),
-    Asked("groups", "LIST_GROUPS", 4, {}, 40, 1, "admin"),
+    TimedRequest("topics", "METADATA", 9, {"topics": None}, 30, 1, "admin"),
+    TimedRequest("groups", "LIST_GROUPS", 4, {}, 40, 1, "admin"),
 ]
 LISTS = {"topics": "topics", "groups": "groups"}
-"""Request to the list in its answer."""
+"""Request to the list in its response."""
 
 
 def history() -> Recording:
-    recording = recorded(ASKED, [(one.name, one.at) for one in ASKED])
+    recording = recorded(REQUESTED, [(one.name, one.at) for one in REQUESTED])
     listed = recording.exchanges[-1].response["groups"]
     assert [group["groupId"] for group in listed] == [GROUP]
     return recording

@@ -1,4 +1,4 @@
-"""Which ids are taken over from recorded answers, and that they decide nothing."""
+"""Which ids are taken over from recorded responses, and that they decide nothing."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from brokertwin.recordings.replay.comparison import CompareVerdict
 from brokertwin.recordings.replay.recording import Exchange, Recording
 from brokertwin.state.core.events import Choices, RequestHeader
 from brokertwin.state.core.schema import ZERO_UUID
-from tests.support.races import START, TOPIC, Asked, create, metadata, recorded, replayed
+from tests.support.races import START, TOPIC, TimedRequest, create, metadata, recorded, replayed
 
 ID_1, ID_2 = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
 
@@ -100,9 +100,9 @@ def test_an_id_belongs_to_the_time_between_a_creation_and_a_deletion() -> None:
 def test_choices_cannot_make_a_refused_request_accepted() -> None:
     """The real broker is made to have accepted a second creation; the machine refuses it."""
     again = create(at=20, connection="other")._replace(name="again")
-    asked = [create(), metadata("shown", 10), again, metadata("after", 30)]
+    requests = [create(), metadata("shown", 10), again, metadata("after", 30)]
     handled = [("create", 0), ("shown", 10), ("again", 20), ("after", 30)]
-    recording = recorded(asked, handled)
+    recording = recorded(requests, handled)
     forged = Recording([_accepted(one) for one in recording.exchanges], [])
     _, outcomes = replayed(forged)
     assert outcomes["create"].verdict is CompareVerdict.AGREE
@@ -124,8 +124,8 @@ def test_an_id_for_a_request_the_model_rejects_is_a_difference() -> None:
 def test_an_epoch_is_no_choice() -> None:
     """Only the producer's id is taken over: a recorded epoch that cannot be is a difference."""
     body = {"transactionalId": None, "transactionTimeoutMs": 60000}
-    first = Asked("first", "INIT_PRODUCER_ID", 4, body, 0, 1, "p1")
-    second = Asked("second", "INIT_PRODUCER_ID", 4, body, 10, 1, "p1")
+    first = TimedRequest("first", "INIT_PRODUCER_ID", 4, body, 0, 1, "p1")
+    second = TimedRequest("second", "INIT_PRODUCER_ID", 4, body, 10, 1, "p1")
     recording = recorded([first, second], [("first", 0), ("second", 10)])
     given, wrong = recording.exchanges
     assert given.time == START

@@ -1,4 +1,4 @@
-"""One answer against the recorded one: any wrong field is found, except those that are listed."""
+"""One response against the recorded one: any wrong field is found, except those that are listed."""
 
 import copy
 import re
@@ -35,14 +35,14 @@ from tests.support.sources import ROOT
 CAPTURES = sorted((ROOT / "tests" / "captures").glob("*.jsonl.gz"))
 START = 1_700_000_000_000
 LOOKED_AT = 60
-"""Exchanges of one API and version that are looked at for new kinds of answers."""
+"""Exchanges of one API and version that are looked at for new kinds of responses."""
 
 Path_ = tuple[str | int, ...]
 
 
 @cache
 def one_of_each_kind() -> list[Exchange]:
-    """For each API, version and shape of answer in the captures one exchange with an answer."""
+    """For each API, version and shape of response in the captures one exchange with a response."""
     found: dict[Any, Exchange] = {}
     looked_at: Counter[tuple[str, int]] = Counter()
     for exchange in read(CAPTURES).exchanges:
@@ -109,7 +109,7 @@ def wrong_leaves(draw: st.DrawFn) -> tuple[Exchange, Path_]:
     return exchange, draw(st.sampled_from(found))
 
 
-def test_the_captures_have_every_kind_of_answer() -> None:
+def test_the_captures_have_every_kind_of_response() -> None:
     assert len(one_of_each_kind()) > 100
     assert {verdict(exchange, exchange.response) for exchange in one_of_each_kind()} <= AGREES
 
@@ -184,8 +184,8 @@ def test_the_masked_fields_are_those_of_the_documentation() -> None:
 
 
 def test_masking_leaves_everything_else() -> None:
-    answer = {"throttleTimeMs": 5, "topics": [{"errorMessage": "x", "errorCode": 3}], "port": 1}
-    assert masked(answer) == {
+    response = {"throttleTimeMs": 5, "topics": [{"errorMessage": "x", "errorCode": 3}], "port": 1}
+    assert masked(response) == {
         "throttleTimeMs": 5,
         "topics": [{"errorMessage": "x", "errorCode": 3}],
     }
@@ -224,12 +224,12 @@ def test_order_matters_unless_undefined_in_kafka() -> None:
             elements = at(exchange.response, path)
             changed = with_leaf(exchange.response, path, elements[::-1])
             is_free = path[-1] in FREE.get(exchange.api, ())
-            if exchange.api == "OFFSET_FETCH" and asks_for_all(exchange.body()):
+            if exchange.api == "OFFSET_FETCH" and requests_all(exchange.body()):
                 is_free = path[-1] in ("topics", "partitions")
             assert (verdict(exchange, changed) in AGREES) is is_free, (exchange.id, path)
 
 
-def asks_for_all(body: dict[str, Any]) -> bool:
+def requests_all(body: dict[str, Any]) -> bool:
     return any(group.get("topics") is None for group in body.get("groups", [body]))
 
 
@@ -278,18 +278,20 @@ def test_rejected_records_depend_on_the_bytes() -> None:
     body = {"topicData": [{"name": "t", "partitionData": [{"index": 0, "batches": [{}]}]}]}
     header = RequestHeader(0, 9, request_api_key_name="PRODUCE")
 
-    def answer(**partition: Any) -> dict[str, Any]:
+    def response(**partition: Any) -> dict[str, Any]:
         return {"responses": [{"name": "t", "partitionResponses": [recorded | partition]}]}
 
     exchange = Exchange(
-        "f:1", 1, 2, 1, header, msgspec.Raw(msgspec.json.encode(body)), answer(), True, "c", ""
+        "f:1", 1, 2, 1, header, msgspec.Raw(msgspec.json.encode(body)), response(), True, "c", ""
     )
-    (told,) = msgspec.json.decode(request_with_findings(exchange))["topicData"][0]["partitionData"]
-    assert told["recordsSeen"] == {"hasKeyless": True}
+    (result,) = msgspec.json.decode(request_with_findings(exchange))["topicData"][0][
+        "partitionData"
+    ]
+    assert result["recordsSeen"] == {"hasKeyless": True}
     words = {"recordErrors": [], "errorMessage": None}
-    assert verdict(exchange, answer(**words, refusedRecords={})) is CompareVerdict.AGREE_INSIDE
-    assert verdict(exchange, answer(**words)) is CompareVerdict.DIFFER
-    assert verdict(exchange, answer(errorCode=32, refusedRecords={})) is CompareVerdict.DIFFER
+    assert verdict(exchange, response(**words, refusedRecords={})) is CompareVerdict.AGREE_INSIDE
+    assert verdict(exchange, response(**words)) is CompareVerdict.DIFFER
+    assert verdict(exchange, response(errorCode=32, refusedRecords={})) is CompareVerdict.DIFFER
 
 
 def test_a_difference_has_a_path() -> None:
@@ -319,11 +321,11 @@ def test_unbuilt_apis_are_unsupported_and_other_rejections_differ(
     reason: str, expected: CompareVerdict
 ) -> None:
     exchange = one_of_each_kind()[0]
-    answer = decode_response(
+    response = decode_response(
         msgspec.json.encode({"id": "x", "error": {"reason": reason, "detail": "..."}})
     )
     comparer = Comparer({exchange.id: exchange})
-    assert comparer.compare(exchange.id, answer).verdict is expected
+    assert comparer.compare(exchange.id, response).verdict is expected
     assert comparer.compare(exchange.id, None).verdict is CompareVerdict.DIFFER
 
 

@@ -43,7 +43,7 @@ def test_first_responses_show_earlier_entities(name: str, about: list[str]) -> N
 
 def test_recorder_requests_are_not_counted() -> None:
     history, plan_made = planned("idempotent_producer_ck")
-    answers = local.run(plan_made.documents, plan_made.settings)
-    compared = report.compare_all(history.exchanges, plan_made.schedule, answers, frozenset())
+    responses = local.run(plan_made.documents, plan_made.settings)
+    compared = report.compare_all(history.exchanges, plan_made.schedule, responses, frozenset())
     assert len(compared) == len(history.exchanges) == 534
     assert report.agreeing(compared) == 534

@@ -34,9 +34,9 @@ def test_the_engines_agree_on_every_exchange_of_the_captures(
     }
     settings = load(flags).settings
     handled: list[int] = []
-    answers = engine.run(planned.documents, planned.settings, settings, handled.append, spark)
-    assert answers == local.run(planned.documents, planned.settings)
-    assert len(answers) + len(planned.schedule.lost) == len(recording.exchanges)
+    responses = engine.run(planned.documents, planned.settings, settings, handled.append, spark)
+    assert responses == local.run(planned.documents, planned.settings)
+    assert len(responses) + len(planned.schedule.lost) == len(recording.exchanges)
     assert handled[-1] == len(planned.documents)
     assert len(handled) == 3, "in more than one micro-batch"
     wait_until(lambda: own_topics(settings) == [], "the engine's own topics are removed")

@@ -91,7 +91,7 @@ def test_an_empty_recording_keeps_the_state(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (None, "has no state of a replay"),
         (b"\xc1", "is not a replay's state"),
@@ -100,7 +100,7 @@ def test_an_empty_recording_keeps_the_state(tmp_path: Path) -> None:
     ],
 )
 def test_unusable_kept_state_is_rejected(
-    content: bytes | dict[str, int] | None, said: str, tmp_path: Path
+    content: bytes | dict[str, int] | None, message: str, tmp_path: Path
 ) -> None:
     kept.write(tmp_path, planned([]).state_after(), [], 0)
     path = tmp_path / kept.FILE
@@ -112,7 +112,7 @@ def test_unusable_kept_state_is_rejected(
         path.write_bytes(
             msgspec.msgpack.encode(msgspec.msgpack.decode(path.read_bytes()) | content)
         )
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         kept.read(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""A real 4.3.1 broker forgets offsets after a minute: every answer is decided the same.
+"""A real 4.3.1 broker forgets offsets after a minute: every response is decided the same.
 
 Recorded by hand with a check each second: groups of every base, a retention of a commit's own, a
 group that is deleted, and offsets of an open transaction (`state/groups/offset_expiry.py`).
@@ -35,8 +35,8 @@ def differing(minutes: int) -> int:
     settings, _ = parse({**given, "offsets.retention.minutes": str(minutes)})
     recording = read([RECORDING])
     planned = plan(recording, "recorded", settings, is_compared=True)
-    answers = local.run(planned.documents, planned.settings)
-    found = report.compare_all(recording.exchanges, planned.schedule, answers, frozenset())
+    responses = local.run(planned.documents, planned.settings)
+    found = report.compare_all(recording.exchanges, planned.schedule, responses, frozenset())
     return len(found) - report.agreeing(found)
 
 
@@ -57,9 +57,9 @@ def test_every_response_equals_the_real_brokers() -> None:
 
 
 def test_the_recording_has_kept_and_expired_offsets() -> None:
-    told = read([RECORDING]).exchanges
-    fetched = [places(each) for each in told if each.api == "OFFSET_FETCH"]
+    reported = read([RECORDING]).exchanges
+    fetched = [places(each) for each in reported if each.api == "OFFSET_FETCH"]
     assert dict(fetched[: len(BEFORE)]) == BEFORE
     assert {group: kept for group, kept in fetched[-len(BEFORE) :] if kept} == STAYS
-    *_, last = (each.response for each in told if each.api == "LIST_GROUPS")
+    *_, last = (each.response for each in reported if each.api == "LIST_GROUPS")
     assert {each["groupId"] for each in last["groups"]} == set(STAYS)

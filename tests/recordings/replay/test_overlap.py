@@ -1,4 +1,4 @@
-"""Which requests can change another one's answer, and races that only this explains."""
+"""Which requests can change another one's response, and races that only this explains."""
 
 from typing import Any
 
@@ -7,7 +7,16 @@ import pytest
 from brokertwin.recordings.replay.comparison import CompareVerdict
 from brokertwin.recordings.replay.overlap import Footprints
 from brokertwin.recordings.replay.recording import Recording
-from tests.support.races import TOPIC, Asked, create, fetch, order_of, produce, recorded, replayed
+from tests.support.races import (
+    TOPIC,
+    TimedRequest,
+    create,
+    fetch,
+    order_of,
+    produce,
+    recorded,
+    replayed,
+)
 
 GROUP = "g"
 PARTITIONS = [{"partitionIndex": 0, "committedOffset": 1}]
@@ -19,10 +28,10 @@ CREATION = {"topics": [{"name": TOPIC, "numPartitions": 1, "replicationFactor": 
 READ = {"topics": [{"topic": TOPIC, "partitions": []}], "sessionEpoch": -1}
 
 
-def footprints(*asked: tuple[str, int, dict[str, Any]]) -> Footprints:
+def footprints(*requested: tuple[str, int, dict[str, Any]]) -> Footprints:
     requests = [
-        Asked(str(number), api, version, body, number)
-        for number, (api, version, body) in enumerate(asked)
+        TimedRequest(str(number), api, version, body, number)
+        for number, (api, version, body) in enumerate(requested)
     ]
     return Footprints(recorded(requests, []).exchanges)
 
@@ -97,14 +106,14 @@ def test_ending_a_transaction_conflicts_with_reads_of_its_partitions() -> None:
 
 def test_a_fetch_may_precede_an_overlapping_deletion() -> None:
     deletion = {"topicNames": [TOPIC], "timeoutMs": 1000}
-    asked = [
+    requests = [
         create(),
         produce("a", 10, 3, "p1"),
-        Asked("delete", "DELETE_TOPICS", 4, deletion, 20, 9, "admin"),
+        TimedRequest("delete", "DELETE_TOPICS", 4, deletion, 20, 9, "admin"),
         fetch("read", 21, 2, "reader", max_wait=0),
     ]
     handled = [("create", 0), ("a", 10), ("read", 21), ("delete", 22)]
-    recording: Recording = recorded(asked, handled)
+    recording: Recording = recorded(requests, handled)
     planned, outcomes = replayed(recording)
     assert {outcome.verdict for outcome in outcomes.values()} == {CompareVerdict.AGREE}
     assert order_of(planned.schedule) == ["create", "a", "read", "delete"]

@@ -1,6 +1,6 @@
 """Ids that the machine would have picked are held against the broker's; choices replace them.
 
-Each fault is planted into the machine; a choice hides it in every answer.
+Each fault is planted into the machine; a choice hides it in every response.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from brokertwin.state.fetch.shards import ShardLayout
 from brokertwin.state.transactions import producer_ids
 from tests.support.races import (
     SETTINGS,
-    Asked,
+    TimedRequest,
     create,
     fetch,
     produce,
@@ -40,8 +40,8 @@ def differing(capture: str) -> list[report.Compared]:
     settings, _ = parse(properties.read(Path(CAPTURES / "broker.properties")))
     recording = read([CAPTURES / f"{capture}.jsonl.gz"])
     planned = plan(recording, "recorded", settings, is_compared=True)
-    answers = local.run(planned.documents, planned.settings)
-    compared = report.compare_all(recording.exchanges, planned.schedule, answers, frozenset())
+    responses = local.run(planned.documents, planned.settings)
+    compared = report.compare_all(recording.exchanges, planned.schedule, responses, frozenset())
     return [one for one in compared if one.outcome.verdict is CompareVerdict.DIFFER]
 
 
@@ -92,11 +92,11 @@ def is_about(one: report.Compared, path: str) -> bool:
 
 def test_a_repeated_broker_id_must_be_repeated() -> None:
     """Two producers of no transactional id that the recording gives one id."""
-    asked = [
-        Asked(name, "INIT_PRODUCER_ID", 4, BODY, at, 1, name)
+    requests = [
+        TimedRequest(name, "INIT_PRODUCER_ID", 4, BODY, at, 1, name)
         for at, name in enumerate(("refused", "first", "second"))
     ]
-    recording = recorded(asked, [(one.name, one.at) for one in asked])
+    recording = recorded(requests, [(one.name, one.at) for one in requests])
     given, again = recording.exchanges[1:]
     again.response["producerId"] = given.response["producerId"]
     _, outcomes = replayed(Recording(recording.exchanges, []))
@@ -107,18 +107,20 @@ def test_a_repeated_broker_id_must_be_repeated() -> None:
 
 def test_held_waits_require_a_second_run_for_responses() -> None:
     """A search holds a wait when it finds that it has to: others may have been answered before."""
-    asked = [
+    requests = [
         create(),
         fetch("poll", 10, 30, "reader", max_wait=500),
         produce("a", 20, 3, "p1"),
         produce("b", 22, 3, "p2"),
     ]
-    recording = recorded(asked, [("create", 0), ("a", 20), ("b", 22), ("poll", 23)])
-    told, spared = (
+    recording = recorded(requests, [("create", 0), ("a", 20), ("b", 22), ("poll", 23)])
+    plan_with_responses, spared = (
         plan(recording, "c", SETTINGS, is_compared=True, has_responses=looked)
         for looked in (True, False)
     )
-    assert told.schedule.held == {"poll"}
-    assert told.schedule.responses == local.run(told.documents, told.settings)
+    assert plan_with_responses.schedule.held == {"poll"}
+    assert plan_with_responses.schedule.responses == local.run(
+        plan_with_responses.documents, plan_with_responses.settings
+    )
     assert (spared.schedule.responses, spared.ends) == (None, None)
-    assert spared.documents == told.documents
+    assert spared.documents == plan_with_responses.documents

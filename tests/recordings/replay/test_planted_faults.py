@@ -28,13 +28,13 @@ from tests.support.faults import (
     CAPTURES,
     Fault,
     Plant,
-    asked,
     compared,
     compared_history,
     decided,
+    on_request,
+    on_response,
     planted,
     recorded,
-    told,
 )
 from tests.support.sources import ROOT
 
@@ -49,7 +49,7 @@ SHORT = 60
 
 
 def partitions(body: Any, *path: str) -> list[Any]:
-    """The elements of nested lists of an answer."""
+    """The elements of nested lists of a response."""
     found = [body]
     for field in path:
         found = [inner for outer in found for inner in getattr(outer, field) or ()]
@@ -142,7 +142,7 @@ def refused(decision: Decision) -> Decision:
     return Decision(closes_connection=True)
 
 
-def answered(decision: Decision) -> Decision:
+def completed(decision: Decision) -> Decision:
     return Decision(records=decision.records, response=ProduceResponse(responses=[]))
 
 
@@ -153,7 +153,7 @@ def believed(body: Any) -> None:
 
 
 def waits(factor: float) -> Any:
-    return asked(lambda body: setattr(body, "max_wait_ms", int(body.max_wait_ms * factor)))
+    return on_request(lambda body: setattr(body, "max_wait_ms", int(body.max_wait_ms * factor)))
 
 
 def wider(body: Any) -> None:
@@ -232,61 +232,61 @@ ORDERS = [
         "a Fetch's partitions turned round",
         "fetch_session_assign",
         30,
-        {"FETCH": told(reverse(FETCHED))},
+        {"FETCH": on_response(reverse(FETCHED))},
     ),
     Fault(
         "a Fetch's topics turned round",
         "raw_fetch_errors",
         75,
-        {"FETCH": told(reverse("responses"))},
+        {"FETCH": on_response(reverse("responses"))},
     ),
     Fault(
         "a commit's partitions turned round",
         "offset_reset",
         60,
-        {"OFFSET_COMMIT": told(reverse(LISTED))},
+        {"OFFSET_COMMIT": on_response(reverse(LISTED))},
     ),
     Fault(
         "Metadata leaves a topic out",
         "admin_kp",
         50,
-        {"METADATA": told(drop_last("topics"))},
+        {"METADATA": on_response(drop_last("topics"))},
     ),
     Fault(
         "Metadata leaves a partition out",
         "fetch_session_assign",
         30,
-        {"METADATA": told(drop_last(LISTED))},
+        {"METADATA": on_response(drop_last(LISTED))},
     ),
     Fault(
         "Metadata leaves a topic out",
         "fetch_session_assign",
         30,
-        {"METADATA": told(drop_last("topics"))},
+        {"METADATA": on_response(drop_last("topics"))},
     ),
     Fault(
         "Produce leaves a partition out",
         "idempotent_producer_kp",
         15,
-        {"PRODUCE": told(drop_last(PRODUCED, 0))},
+        {"PRODUCE": on_response(drop_last(PRODUCED, 0))},
     ),
     Fault(
         "ListOffsets answers for a wrong partition",
         "raw_fetch_errors",
         45,
-        {"LIST_OFFSETS": told(each(LISTED, partition_index=one_more))},
+        {"LIST_OFFSETS": on_response(each(LISTED, partition_index=one_more))},
     ),
     Fault(
         "ApiVersions lists one API less",
         "idempotent_producer_kp",
         15,
-        {"API_VERSIONS": told(one_api_less)},
+        {"API_VERSIONS": on_response(one_api_less)},
     ),
     Fault(
         "replicas turned into none",
         "raw_fetch_errors",
         25,
-        {"METADATA": told(each(LISTED, isr_nodes=[]))},
+        {"METADATA": on_response(each(LISTED, isr_nodes=[]))},
     ),
 ]
 
@@ -295,67 +295,67 @@ IDS = [
         "another leader",
         "raw_fetch_errors",
         25,
-        {"METADATA": told(each(LISTED, leader_id=one_more))},
+        {"METADATA": on_response(each(LISTED, leader_id=one_more))},
     ),
     Fault(
         "another coordinator",
         "offset_reset",
         25,
-        {"FIND_COORDINATOR": told(each("", node_id=one_more))},
+        {"FIND_COORDINATOR": on_response(each("", node_id=one_more))},
     ),
     Fault(
         "another broker",
         "raw_fetch_errors",
         25,
-        {"METADATA": told(each("brokers", node_id=one_more))},
+        {"METADATA": on_response(each("brokers", node_id=one_more))},
     ),
     Fault(
         "the controller id does not exist",
         "raw_fetch_errors",
         25,
-        {"METADATA": told(each("", controller_id=one_more))},
+        {"METADATA": on_response(each("", controller_id=one_more))},
     ),
     Fault(
         "every producer epoch is 0",
         "txn_fencing_ck",
         35,
-        {"INIT_PRODUCER_ID": told(each("", producer_epoch=0))},
+        {"INIT_PRODUCER_ID": on_response(each("", producer_epoch=0))},
     ),
     Fault(
         "any session is known",
         "raw_fetch_errors",
         75,
-        {"FETCH": told(each("", error_code=none_refused))},
+        {"FETCH": on_response(each("", error_code=none_refused))},
     ),
     Fault(
         "any member is known",
         "raw_group_errors",
         15,
-        {"HEARTBEAT": told(each("", error_code=none_refused))},
+        {"HEARTBEAT": on_response(each("", error_code=none_refused))},
     ),
     Fault(
         "any generation may commit",
         "raw_group_errors",
         15,
-        {"OFFSET_COMMIT": told(each(LISTED, error_code=none_refused))},
+        {"OFFSET_COMMIT": on_response(each(LISTED, error_code=none_refused))},
     ),
     Fault(
         "no member hears of a rebalance",
         "raw_group_errors",
         60,
-        {"HEARTBEAT": told(each("", error_code=lambda old: 0 if old == 27 else old))},
+        {"HEARTBEAT": on_response(each("", error_code=lambda old: 0 if old == 27 else old))},
     ),
     Fault(
         "a topic may be created twice",
         "admin_kp",
         50,
-        {"CREATE_TOPICS": told(each("topics", error_code=none_refused))},
+        {"CREATE_TOPICS": on_response(each("topics", error_code=none_refused))},
     ),
     Fault(
         "no epoch is fenced",
         "txn_fencing_ck",
         35,
-        {"END_TXN": told(each("", error_code=none_refused))},
+        {"END_TXN": on_response(each("", error_code=none_refused))},
     ),
 ]
 
@@ -364,42 +364,42 @@ LOGS = [
         "a base offset too great",
         "idempotent_producer_kp",
         15,
-        {"PRODUCE": told(each(PRODUCED, base_offset=one_more))},
+        {"PRODUCE": on_response(each(PRODUCED, base_offset=one_more))},
     ),
     Fault("a repeat is refused no more", "idempotent_retry_ck", 20, {"PRODUCE": decided(twice)}),
     Fault(
         "ListOffsets is a record behind",
         "raw_fetch_errors",
         45,
-        {"LIST_OFFSETS": told(each(LISTED, offset=lambda old: max(old - 1, -1)))},
+        {"LIST_OFFSETS": on_response(each(LISTED, offset=lambda old: max(old - 1, -1)))},
     ),
     Fault(
         "a Fetch is a batch behind",
         "txn_isolation",
         85,
-        {"FETCH": told(a_batch_behind)},
+        {"FETCH": on_response(a_batch_behind)},
     ),
     Fault(
         "a high watermark too great",
         "raw_fetch_errors",
         25,
-        {"FETCH": told(each(FETCHED, high_watermark=one_more))},
+        {"FETCH": on_response(each(FETCHED, high_watermark=one_more))},
     ),
     Fault(
         "everyone reads uncommitted",
         "txn_isolation",
         85,
-        {"FETCH": asked(lambda body: setattr(body, "isolation_level", 0))},
+        {"FETCH": on_request(lambda body: setattr(body, "isolation_level", 0))},
     ),
-    Fault("broken bytes are appended", "raw_produce_errors", 25, {"PRODUCE": asked(believed)}),
+    Fault("broken bytes are appended", "raw_produce_errors", 25, {"PRODUCE": on_request(believed)}),
     Fault(
         "broken bytes have another error",
         "raw_produce_errors",
         25,
-        {"PRODUCE": told(each(PRODUCED, error_code=lambda old: 87 if old == 2 else old))},
+        {"PRODUCE": on_response(each(PRODUCED, error_code=lambda old: 87 if old == 2 else old))},
     ),
-    Fault("the batch named is the whole log", "admin_kp", 50, {"LIST_OFFSETS": told(wider)}),
-    Fault("the batch named has other times", "admin_kp", 50, {"LIST_OFFSETS": told(longer)}),
+    Fault("the batch named is the whole log", "admin_kp", 50, {"LIST_OFFSETS": on_response(wider)}),
+    Fault("the batch named has other times", "admin_kp", 50, {"LIST_OFFSETS": on_response(longer)}),
 ]
 
 LOST = [
@@ -418,7 +418,9 @@ LOST = [
     Fault(
         "what wants no answer is refused", "compression_acks", 30, {"PRODUCE": on_acks_0(refused)}
     ),
-    Fault("what wants no answer has one", "compression_acks", 30, {"PRODUCE": on_acks_0(answered)}),
+    Fault(
+        "what wants no answer has one", "compression_acks", 30, {"PRODUCE": on_acks_0(completed)}
+    ),
 ]
 
 CHANGES = [
@@ -451,13 +453,16 @@ CHANGES = [
         {"DELETE_RECORDS": decided(without_records)},
     ),
     Fault(
-        "an offset is fetched one too low", "txn_loop_ck", 130, {"OFFSET_FETCH": told(one_too_low)}
+        "an offset is fetched one too low",
+        "txn_loop_ck",
+        130,
+        {"OFFSET_FETCH": on_response(one_too_low)},
     ),
     Fault(
         "the first look-up of a coordinator fails",
         "offset_reset",
         25,
-        {"FIND_COORDINATOR": told(each("", error_code=15))},
+        {"FIND_COORDINATOR": on_response(each("", error_code=15))},
     ),
 ]
 
@@ -467,19 +472,19 @@ MARKERS = [
         "a commit's marker aborts",
         "txn_isolation",
         85,
-        {"WRITE_TXN_MARKERS": asked(ended_otherwise)},
+        {"WRITE_TXN_MARKERS": on_request(ended_otherwise)},
     ),
     Fault(
         "markers of another coordinator's epoch",
         "txn_isolation",
         85,
-        {"WRITE_TXN_MARKERS": asked(of_another_coordinator)},
+        {"WRITE_TXN_MARKERS": on_request(of_another_coordinator)},
     ),
     Fault(
         "a transaction may end twice",
         "raw_produce_errors",
         60,
-        {"END_TXN": told(each("", error_code=none_refused))},
+        {"END_TXN": on_response(each("", error_code=none_refused))},
     ),
     Fault(
         "offsets of a transaction are forgotten",
@@ -494,7 +499,7 @@ FAULTS = [*TIMES, *ORDERS, *IDS, *LOGS, *LOST, *CHANGES, *MARKERS]
 
 @cache
 def right(capture: str, size: int) -> frozenset[str]:
-    """The exchanges with which the machine as it is agrees, or that have no answer."""
+    """The exchanges with which the machine as it is agrees, or that have no response."""
     return fine(compared(capture, size))
 
 
@@ -526,7 +531,7 @@ def has_waited(fetch: Exchange) -> bool:
 
 
 def has_waited_longer_than_half(fetch: Exchange) -> bool:
-    """By more than an answer may come after a deadline."""
+    """By more than a response may come after a deadline."""
     return fetch.end - fetch.time > fetch.body()["maxWaitMs"] // 2 + TOLERANCES.moved
 
 
@@ -560,7 +565,7 @@ def test_a_missing_batch_is_detected_by_sizes() -> None:
     sizes_alone = [msgspec.structs.replace(one, response=without_batches(one)) for one in history]
     honest = compared_history(sizes_alone)
     assert any(Freedom.BATCHES in one.outcome.used for one in honest)
-    with planted({"FETCH": told(a_batch_behind)}):
+    with planted({"FETCH": on_response(a_batch_behind)}):
         found = compared_history(sizes_alone)
     assert fine(honest) - fine(found)
 

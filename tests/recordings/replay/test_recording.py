@@ -77,7 +77,7 @@ def test_files_with_equal_names_are_distinct(tmp_path: Path) -> None:
     assert ids(*files) == ["a.jsonl#1:1", "a.jsonl#2:1"]
 
 
-def test_the_end_is_the_whole_millisecond_after_the_answer(tmp_path: Path) -> None:
+def test_the_end_is_the_whole_millisecond_after_the_response(tmp_path: Path) -> None:
     file = write(tmp_path / "a.jsonl", [line(5, responseTime=1.25), line(9, responseTime=0)])
     assert [exchange.end for exchange in read([file]).exchanges] == [7, 10]
 
@@ -134,7 +134,7 @@ def test_a_line_that_is_not_utf8_is_counted(tmp_path: Path) -> None:
     assert len(read([file]).broken) == 1
 
 
-def test_a_file_without_an_exchange_says_why(tmp_path: Path) -> None:
+def test_a_file_without_an_exchange_explains_why(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"No exchange was read.*a\.jsonl:1"):
         read([write(tmp_path / "a.jsonl", ["{"])])
 

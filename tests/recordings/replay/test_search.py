@@ -23,7 +23,7 @@ from brokertwin.state.configs.broker_config import parse
 from brokertwin.state.core.events import Kind
 from tests.support.races import (
     START,
-    Asked,
+    TimedRequest,
     create,
     fetch,
     list_offsets,
@@ -60,45 +60,45 @@ def with_body(recording: Recording, name: str, body: dict[str, Any]) -> Recordin
 
 
 def searched(
-    asked: list[Asked], handled: list[tuple[str, int]]
+    requests: list[TimedRequest], handled: list[tuple[str, int]]
 ) -> tuple[DeliverySchedule, set[CompareVerdict]]:
-    planned, outcomes = replayed(recorded(asked, handled))
+    planned, outcomes = replayed(recorded(requests, handled))
     return planned.schedule, verdicts(outcomes)
 
 
 def test_without_a_race_requests_are_handled_as_they_arrive() -> None:
-    asked = [create(), produce("a", 10, 3, "p1"), produce("b", 20, 3, "p2")]
-    schedule, found = searched(asked, [("create", 0), ("a", 10), ("b", 20)])
+    requests = [create(), produce("a", 10, 3, "p1"), produce("b", 20, 3, "p2")]
+    schedule, found = searched(requests, [("create", 0), ("a", 10), ("b", 20)])
     assert found == {CompareVerdict.AGREE}
     assert order_of(schedule) == ["create", "a", "b"]
     assert not (schedule.moved | schedule.held | schedule.late | schedule.lost | schedule.queued)
 
 
 def test_overlapping_requests_may_be_reordered() -> None:
-    asked = [create(), produce("a", 10, 9, "p1"), produce("b", 11, 3, "p2")]
-    schedule, found = searched(asked, [("create", 0), ("b", 11), ("a", 12)])
+    requests = [create(), produce("a", 10, 9, "p1"), produce("b", 11, 3, "p2")]
+    schedule, found = searched(requests, [("create", 0), ("b", 11), ("a", 12)])
     assert found == {CompareVerdict.AGREE}
     assert schedule.moved == {"a"}
     assert order_of(schedule) == ["create", "b", "a"]
 
 
 def test_requests_that_do_not_overlap_are_never_reordered() -> None:
-    asked = [create(), produce("a", 10, 3, "p1"), produce("b", 20, 3, "p2")]
-    schedule, found = searched(asked, [("create", 0), ("b", 5), ("a", 6)])
+    requests = [create(), produce("a", 10, 3, "p1"), produce("b", 20, 3, "p2")]
+    schedule, found = searched(requests, [("create", 0), ("b", 5), ("a", 6)])
     assert CompareVerdict.DIFFER in found
     assert schedule.unexplained == {"a", "b"}
     assert order_of(schedule) == ["create", "a", "b"]
 
 
 def test_a_connection_is_never_reordered() -> None:
-    asked = [create(), produce("a", 10, 9, "p1"), produce("b", 11, 9, "p1")]
-    schedule, found = searched(asked, [("create", 0), ("b", 11), ("a", 12)])
+    requests = [create(), produce("a", 10, 9, "p1"), produce("b", 11, 9, "p1")]
+    schedule, found = searched(requests, [("create", 0), ("b", 11), ("a", 12)])
     assert CompareVerdict.DIFFER in found
     assert order_of(schedule) == ["create", "a", "b"]
 
 
 def test_several_requests_may_follow_one() -> None:
-    asked = [
+    requests = [
         create(),
         produce("a", 10, 20, "p1"),
         produce("b", 11, 20, "p2"),
@@ -106,19 +106,19 @@ def test_several_requests_may_follow_one() -> None:
         list_offsets("end", 13, 2, "reader"),
     ]
     handled = [("create", 0), ("end", 13), ("a", 14), ("b", 15), ("c", 16)]
-    schedule, found = searched(asked, handled)
+    schedule, found = searched(requests, handled)
     assert found == {CompareVerdict.AGREE}
     assert schedule.moved == {"a", "b", "c"}
 
 
 def test_a_long_poll_slightly_after_its_trigger_is_held() -> None:
-    asked = [
+    requests = [
         create(),
         fetch("poll", 10, 30, "reader", max_wait=500),
         produce("a", 20, 3, "p1"),
         produce("b", 22, 3, "p2"),
     ]
-    schedule, found = searched(asked, [("create", 0), ("a", 20), ("b", 22), ("poll", 23)])
+    schedule, found = searched(requests, [("create", 0), ("a", 20), ("b", 22), ("poll", 23)])
     assert found == {CompareVerdict.AGREE}
     assert schedule.held == {"poll"}
     completion = next(step for step in schedule.steps if step.kind is Kind.COMPLETE)
@@ -126,57 +126,57 @@ def test_a_long_poll_slightly_after_its_trigger_is_held() -> None:
 
 
 def test_a_long_poll_may_end_slightly_after_its_deadline() -> None:
-    asked = [create(), fetch("poll", 10, 55, "reader", max_wait=50), produce("a", 62, 2, "p1")]
-    schedule, found = searched(asked, [("create", 0), ("a", 10), ("poll", 62)])
+    requests = [create(), fetch("poll", 10, 55, "reader", max_wait=50), produce("a", 62, 2, "p1")]
+    schedule, found = searched(requests, [("create", 0), ("a", 10), ("poll", 62)])
     assert found == {CompareVerdict.AGREE}
     assert schedule.held == {"poll"}
 
 
 def test_a_long_poll_needs_its_condition_or_deadline() -> None:
-    asked = [create(), fetch("poll", 10, 5, "reader", max_wait=500), produce("a", 30, 2, "p1")]
-    recording = recorded(asked, [("create", 0), ("poll", 10), ("a", 30)])
+    requests = [create(), fetch("poll", 10, 5, "reader", max_wait=500), produce("a", 30, 2, "p1")]
+    recording = recorded(requests, [("create", 0), ("poll", 10), ("a", 30)])
     planned, outcomes = replayed(recording)
     assert outcomes["poll"] == untimely("after 5 ms", "after 20 ms")
     assert planned.schedule.unexplained == {"poll"}
 
 
 def test_an_append_may_follow_the_deadline() -> None:
-    asked = [create(), fetch("poll", 10, 53, "reader", max_wait=50), produce("a", 59, 4, "p1")]
-    schedule, found = searched(asked, [("create", 0), ("poll", 10), ("a", 61)])
+    requests = [create(), fetch("poll", 10, 53, "reader", max_wait=50), produce("a", 59, 4, "p1")]
+    schedule, found = searched(requests, [("create", 0), ("poll", 10), ("a", 61)])
     assert found == {CompareVerdict.AGREE}
     assert schedule.moved == {"a"}
 
 
 def test_a_request_after_a_long_poll_is_queued() -> None:
-    asked = [
+    requests = [
         create(),
         fetch("poll", 10, 52, "reader", max_wait=50),
         list_offsets("end", 20, 44, "reader"),
         produce("a", 61, 1, "p1"),
     ]
-    schedule, found = searched(asked, [("create", 0), ("poll", 10), ("a", 61), ("end", 63)])
+    schedule, found = searched(requests, [("create", 0), ("poll", 10), ("a", 61), ("end", 63)])
     assert found == {CompareVerdict.AGREE}
     assert schedule.queued == {"end"}
 
 
 def test_a_change_of_metadata_may_be_read_late() -> None:
-    asked = [create(), metadata("first", 10), metadata("second", 20), metadata("third", 40)]
+    requests = [create(), metadata("first", 10), metadata("second", 20), metadata("third", 40)]
     handled = [("first", -2), ("second", -1), ("create", 0), ("third", 40)]
-    schedule, found = searched(asked, handled)
+    schedule, found = searched(requests, handled)
     assert found == {CompareVerdict.AGREE}
     assert schedule.late == {"create"}
     assert not schedule.held
 
 
 def test_a_change_of_metadata_is_not_read_later_than_the_limit() -> None:
-    asked = [create(), metadata("first", 10), metadata("second", 1000)]
-    recording = recorded(asked, [("first", -2), ("second", -1), ("create", 0)])
+    requests = [create(), metadata("first", 10), metadata("second", 1000)]
+    recording = recorded(requests, [("first", -2), ("second", -1), ("create", 0)])
     planned, outcomes = replayed(recording, SearchLimits(Tolerances(late=500)))
     assert outcomes["first"].verdict is CompareVerdict.AGREE
     assert planned.schedule.unexplained == {"second"}
 
 
-def heartbeat(name: str, at: int, takes: int, epoch: int) -> Asked:
+def heartbeat(name: str, at: int, takes: int, epoch: int) -> TimedRequest:
     body = {
         "groupId": "g",
         "memberId": "member",
@@ -186,7 +186,7 @@ def heartbeat(name: str, at: int, takes: int, epoch: int) -> Asked:
         "subscribedTopicRegex": "^or.*",
         "topicPartitions": [],
     }
-    return Asked(name, "CONSUMER_GROUP_HEARTBEAT", 1, body, at, takes, "member")
+    return TimedRequest(name, "CONSUMER_GROUP_HEARTBEAT", 1, body, at, takes, "member")
 
 
 @pytest.mark.parametrize(
@@ -201,14 +201,18 @@ def test_a_heartbeat_close_to_the_minimum_interval_may_resolve_regexes_or_not(
     joined: int, beat: int, flipped: dict[str, bool], epoch: int
 ) -> None:
     """The interval counts from a time that Kafka reads after the join has arrived."""
-    asked = [
-        *[Asked("find", "FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": ["g"]}, -5_000)],
+    requests = [
+        *[
+            TimedRequest(
+                "find", "FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": ["g"]}, -5_000
+            )
+        ],
         *[heartbeat("join", 0, 70, 0), create(5_000), heartbeat("second", beat, 30, 1)],
         heartbeat("third", 15_000, 1, 1),
     ]
     times = {"find": -5_000, "join": joined, "create": 5_000, "third": 15_000}
     times["second"] = beat if beat > 10_000 else 10_015
-    recording = recorded(asked, sorted(times.items(), key=lambda each: each[1]))
+    recording = recorded(requests, sorted(times.items(), key=lambda each: each[1]))
     third = next(one for one in recording.exchanges if one.id == "third")
     assert third.response["memberEpoch"] == epoch
     planned, outcomes = replayed(recording)
@@ -219,13 +223,17 @@ def test_a_heartbeat_close_to_the_minimum_interval_may_resolve_regexes_or_not(
 
 
 def test_a_heartbeat_far_from_the_minimum_interval_resolves_regexes_on_time() -> None:
-    asked = [
-        *[Asked("find", "FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": ["g"]}, -5_000)],
+    requests = [
+        *[
+            TimedRequest(
+                "find", "FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": ["g"]}, -5_000
+            )
+        ],
         *[heartbeat("join", 0, 70, 0), create(5_000), heartbeat("second", 10_400, 30, 1)],
         heartbeat("third", 15_000, 1, 1),
     ]
     handled = [("find", -5_000), ("join", 500), ("create", 5_000), ("second", 10_400)]
-    planned, outcomes = replayed(recorded(asked, [*handled, ("third", 15_000)]))
+    planned, outcomes = replayed(recorded(requests, [*handled, ("third", 15_000)]))
     assert outcomes["third"].verdict is CompareVerdict.DIFFER
     assert planned.schedule.resolves == {}
 
@@ -242,8 +250,8 @@ def test_markers_may_be_written_late() -> None:
 
 def test_a_poll_completed_too_early_differs() -> None:
     """The recording is changed: the broker waited for 500 ms; the request allows less."""
-    asked = [create(), fetch("poll", 10, 500, "reader", max_wait=500)]
-    recording = recorded(asked, [("create", 0), ("poll", 10)])
+    requests = [create(), fetch("poll", 10, 500, "reader", max_wait=500)]
+    recording = recorded(requests, [("create", 0), ("poll", 10)])
     assert verdicts(replayed(recording)[1]) == {CompareVerdict.AGREE}
     for max_wait, verdict in (
         (460, CompareVerdict.AGREE),
@@ -275,8 +283,8 @@ def test_a_produce_may_wait_for_replicas(
     brokers: tuple[int, ...], acks: int, takes: int, verdict: str
 ) -> None:
     """With acks -1 and a single replica there is no wait."""
-    asked = [create(), produce("a", 10, takes, "p1", acks=acks)]
-    _, outcomes = replayed(recorded(asked, [("create", 0), ("a", 10)], brokers))
+    requests = [create(), produce("a", 10, takes, "p1", acks=acks)]
+    _, outcomes = replayed(recorded(requests, [("create", 0), ("a", 10)], brokers))
     assert outcomes["a"].verdict == verdict
 
 
@@ -284,14 +292,14 @@ def test_handling_is_bounded_after_arrival() -> None:
     """Its response shows an append 40 ms or 60 ms after it."""
     for later, verdict in ((40, CompareVerdict.AGREE), (60, CompareVerdict.DIFFER)):
         at = 10 + later
-        asked = [create(), list_offsets("end", 10, 90, "reader"), produce("a", at, 2, "p1")]
-        _, outcomes = replayed(recorded(asked, [("create", 0), ("a", at), ("end", at + 3)]))
+        requests = [create(), list_offsets("end", 10, 90, "reader"), produce("a", at, 2, "p1")]
+        _, outcomes = replayed(recorded(requests, [("create", 0), ("a", at), ("end", at + 3)]))
         assert outcomes["end"].verdict is verdict
 
 
 def test_an_immediate_poll_is_not_held() -> None:
-    asked = [create(), fetch("poll", 10, 33, "reader", max_wait=500), produce("a", 40, 2, "p1")]
-    recording = recorded(asked, [("create", 0), ("poll", 10), ("a", 40)])
+    requests = [create(), fetch("poll", 10, 33, "reader", max_wait=500), produce("a", 40, 2, "p1")]
+    recording = recorded(requests, [("create", 0), ("poll", 10), ("a", 40)])
     assert verdicts(replayed(recording)[1]) == {CompareVerdict.AGREE}
     at_once = fetch("poll", 10, 33, "reader", max_wait=0).body
     _, outcomes = replayed(with_body(recording, "poll", at_once))
@@ -303,36 +311,36 @@ def test_held_waits_are_bounded() -> None:
     for later, verdict in ((40, CompareVerdict.AGREE), (60, CompareVerdict.DIFFER)):
         at = 60 + later
         poll = fetch("poll", 10, 55 + later, "reader", max_wait=50)
-        asked = [create(), poll, produce("a", at, 2, "p1")]
-        _, outcomes = replayed(recorded(asked, [("create", 0), ("a", 10), ("poll", at)]))
+        requests = [create(), poll, produce("a", at, 2, "p1")]
+        _, outcomes = replayed(recorded(requests, [("create", 0), ("a", 10), ("poll", at)]))
         assert outcomes["poll"].verdict is verdict
 
 
 def test_whole_second_logs_get_an_extra_second() -> None:
     """A wait of half a second that is logged as one or three seconds."""
-    for told, verdict in ((1000, "agree"), (3000, "differ")):
-        asked = [create(takes=1000), fetch("poll", 1000, told, "reader", max_wait=500)]
-        recording = recorded(asked, [("create", 0), ("poll", 1000)])
-        assert replayed(recording)[1]["poll"].verdict == verdict, told
+    for reported, verdict in ((1000, "agree"), (3000, "differ")):
+        requests = [create(takes=1000), fetch("poll", 1000, reported, "reader", max_wait=500)]
+        recording = recorded(requests, [("create", 0), ("poll", 1000)])
+        assert replayed(recording)[1]["poll"].verdict == verdict, reported
 
 
 def test_tolerances_grow_for_slower_brokers() -> None:
-    asked = [create(), produce("a", 10, 180, "p1", acks=-1)]
-    recording = recorded(asked, [("create", 0), ("a", 10)], (1, 2))
+    requests = [create(), produce("a", 10, 180, "p1", acks=-1)]
+    recording = recorded(requests, [("create", 0), ("a", 10)], (1, 2))
     assert verdicts(replayed(recording)[1]) == {CompareVerdict.AGREE, CompareVerdict.DIFFER}
     slower = SearchLimits(Tolerances().scaled(2))
     assert verdicts(replayed(recording, slower)[1]) == {CompareVerdict.AGREE}
 
 
 def test_trailing_requests_may_be_lost_from_a_rejected_one() -> None:
-    asked = [
+    requests = [
         create(),
         produce("a", 210, 1, "p1", acks=0),
         produce("refused", 211, 1, "p1", acks=0, topic="none such"),
         produce("b", 212, 1, "p1", acks=0),
         produce("c", 220, 1, "p2"),
     ]
-    planned, outcomes = replayed(recorded(asked, [("create", 0), ("a", 210), ("c", 220)]))
+    planned, outcomes = replayed(recorded(requests, [("create", 0), ("a", 210), ("c", 220)]))
     assert planned.schedule.lost == {"refused", "b"}
     assert order_of(planned.schedule) == ["create", "a", "c"]
     assert {name: str(outcome.verdict) for name, outcome in outcomes.items()} == {
@@ -345,49 +353,49 @@ def test_trailing_requests_may_be_lost_from_a_rejected_one() -> None:
 
 
 def test_accepted_requests_are_not_lost() -> None:
-    asked = [
+    requests = [
         create(),
         produce("a", 210, 1, "p1", acks=0),
         produce("b", 211, 1, "p1", acks=0),
         produce("c", 220, 1, "p2"),
     ]
-    planned, outcomes = replayed(recorded(asked, [("create", 0), ("a", 210), ("c", 220)]))
+    planned, outcomes = replayed(recorded(requests, [("create", 0), ("a", 210), ("c", 220)]))
     assert outcomes["c"].verdict is CompareVerdict.DIFFER
     assert not planned.schedule.lost
 
 
 def test_a_broker_may_not_have_opened_a_new_topics_logs() -> None:
     for at, is_lost in ((100, True), (200, False)):
-        asked = [
+        requests = [
             create(),
             metadata("shown", 10),
             produce("a", at, 1, "p1", acks=0),
             produce("b", at + 20, 1, "p2"),
         ]
         handled = [("create", 0), ("shown", 10), ("b", at + 20)]
-        planned, _ = replayed(recorded(asked, handled))
+        planned, _ = replayed(recorded(requests, handled))
         assert planned.schedule.lost == ({"a"} if is_lost else frozenset())
 
 
 def test_a_connection_that_the_machine_closes_and_the_broker_kept_is_a_difference() -> None:
-    asked = [
+    requests = [
         create(),
         produce("refused", 10, 1, "p1", acks=0, topic="none such"),
         metadata("after", 20, connection="p1"),
     ]
-    _, outcomes = replayed(recorded(asked, [("create", 0), ("refused", 10), ("after", 20)]))
+    _, outcomes = replayed(recorded(requests, [("create", 0), ("refused", 10), ("after", 20)]))
     closed = FieldDifference("connection", "stays open", "is closed")
     assert outcomes["refused"] == ComparisonOutcome(CompareVerdict.DIFFER, [closed])
 
 
 def test_a_request_is_not_lost_from_the_middle_of_a_connection() -> None:
-    asked = [
+    requests = [
         create(),
         produce("a", 10, 1, "p1", acks=0),
         produce("b", 11, 1, "p1"),
         produce("c", 20, 1, "p2"),
     ]
-    schedule, found = searched(asked, [("create", 0), ("b", 11), ("c", 20)])
+    schedule, found = searched(requests, [("create", 0), ("b", 11), ("c", 20)])
     assert CompareVerdict.DIFFER in found
     assert not schedule.lost
 
@@ -396,8 +404,8 @@ def test_a_request_is_not_lost_from_the_middle_of_a_connection() -> None:
     "limits", [SearchLimits(moments_per_exchange=0), SearchLimits(moved_together=0)]
 )
 def test_the_search_is_bounded(limits: SearchLimits) -> None:
-    asked = [create(), produce("a", 10, 9, "p1"), list_offsets("end", 11, 3, "p2")]
-    recording = recorded(asked, [("create", 0), ("end", 11), ("a", 12)])
+    requests = [create(), produce("a", 10, 9, "p1"), list_offsets("end", 11, 3, "p2")]
+    recording = recorded(requests, [("create", 0), ("end", 11), ("a", 12)])
     planned, outcomes = replayed(recording, limits)
     assert outcomes["end"].verdict is CompareVerdict.DIFFER
     assert planned.schedule.unexplained == {"end"}
@@ -405,10 +413,10 @@ def test_the_search_is_bounded(limits: SearchLimits) -> None:
 
 
 def test_moments_too_far_back_are_not_walked_again() -> None:
-    asked = [create(), produce("a", 10, 30, "p1"), list_offsets("end", 38, 3, "p2")]
-    asked += [metadata(f"m{at}", at) for at in range(11, 37)]
+    requests = [create(), produce("a", 10, 30, "p1"), list_offsets("end", 38, 3, "p2")]
+    requests += [metadata(f"m{at}", at) for at in range(11, 37)]
     handled = [("create", 0), *((f"m{at}", at) for at in range(11, 37)), ("end", 38), ("a", 39)]
-    recording = recorded(asked, handled)
+    recording = recorded(requests, handled)
     assert verdicts(replayed(recording)[1]) == {CompareVerdict.AGREE}
     near = SearchLimits(lookback_moments=10)
     assert replayed(recording, near)[0].schedule.unexplained == {"end"}
@@ -417,8 +425,8 @@ def test_moments_too_far_back_are_not_walked_again() -> None:
 def sessions_of(history: Recording) -> tuple[DeliverySchedule, int]:
     settings, _ = parse(properties.read(CAPTURES / "broker.properties"))
     planned = plan(history, "recorded", settings, is_compared=True)
-    answers = planned.schedule.responses or {}
-    compared = compare_all(history.exchanges, planned.schedule, answers, frozenset())
+    responses = planned.schedule.responses or {}
+    compared = compare_all(history.exchanges, planned.schedule, responses, frozenset())
     return planned.schedule, agreeing(compared)
 
 

@@ -103,8 +103,8 @@ def test_denied_client_changes_nothing() -> None:
 def test_undecodable_code_closes_the_connection() -> None:
     bench = secured()
     event_id = bench.send("CREATE_ACLS", 3, {"creations": [acl(operation=0)]})
-    assert bench.answers[event_id]["closesConnection"] is True
-    assert bench.answers[event_id]["response"] is None
+    assert bench.responses[event_id]["closesConnection"] is True
+    assert bench.responses[event_id]["response"] is None
 
 
 def test_authorizer_is_configured_by_kafkas_names() -> None:

@@ -207,7 +207,7 @@ def test_transactional_batches_require_the_transactional_id() -> None:
     body = produce_body("t", batch, transactionalId="x")
     assert partition_of(bench.request("PRODUCE", 9, body, principal=ALICE)) == 53
     event_id = bench.send("PRODUCE", 9, {**body, "acks": 0}, principal=ALICE)
-    assert bench.answers[event_id]["closesConnection"] is True
+    assert bench.responses[event_id]["closesConnection"] is True
 
 
 def test_without_an_authorizer_everything_is_allowed() -> None:

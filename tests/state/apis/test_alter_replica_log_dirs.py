@@ -28,19 +28,19 @@ def body(moves: Moves) -> dict[str, Any]:
     }
 
 
-def errors(answer: Any) -> dict[tuple[str, int], int]:
+def errors(response: Any) -> dict[tuple[str, int], int]:
     return {
         (topic["topicName"], each["partitionIndex"]): each["errorCode"]
-        for topic in answer["results"]
+        for topic in response["results"]
         for each in topic["partitions"]
     }
 
 
-def places(answer: Any) -> dict[tuple[str, int], tuple[str, int]]:
+def places(response: Any) -> dict[tuple[str, int], tuple[str, int]]:
     """The directory and the bytes of each log."""
     return {
         (topic["name"], each["partitionIndex"]): (found["logDir"], each["partitionSize"])
-        for found in answer["results"]
+        for found in response["results"]
         for topic in found["topics"]
         for each in topic["partitions"]
     }
@@ -152,11 +152,11 @@ def compare_moves(connection: Connection) -> None:
     def create(name: str) -> None:
         topic = {"name": name, "numPartitions": 3, "replicationFactor": 1}
         wanted = {"topics": [{**topic, "assignments": [], "configs": []}], "timeoutMs": 9000}
-        for answer in (
+        for response in (
             connection.call("CreateTopics", 7, {**wanted, "validateOnly": False}),
             bench.request("CREATE_TOPICS", 7, wanted),
         ):
-            assert answer["topics"][0]["errorCode"] == 0
+            assert response["topics"][0]["errorCode"] == 0
 
     def move(*moves: tuple[str, dict[str, list[int]]]) -> None:
         expected = errors(connection.call("AlterReplicaLogDirs", 2, body(moves)))
@@ -165,8 +165,8 @@ def compare_moves(connection: Connection) -> None:
     def settle() -> None:
         """The real broker creates and copies logs gradually."""
         ours = described(bench)
-        asked = {"topics": None}
-        wait_until(lambda: places(connection.call("DescribeLogDirs", 4, asked)) == ours)
+        request = {"topics": None}
+        wait_until(lambda: places(connection.call("DescribeLogDirs", 4, request)) == ours)
 
     move()
     move((no, {"t": [0]}), (first, {"t": [9], "nope": [0], long: [0], long + "t": [0]}))

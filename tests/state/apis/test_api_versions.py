@@ -34,28 +34,28 @@ def test_captures_contain_versions_2_to_4() -> None:
 
 
 @pytest.mark.parametrize(("version", "request_", "response"), captured())
-def test_the_answer_is_the_real_brokers(
+def test_the_response_is_the_real_brokers(
     version: int, request_: dict[str, Any], response: dict[str, Any]
 ) -> None:
-    answer = Bench().request("API_VERSIONS", version, request_)
-    answer.pop("finalizedFeaturesEpoch", None)
+    reply = Bench().request("API_VERSIONS", version, request_)
+    reply.pop("finalizedFeaturesEpoch", None)
     response.pop("finalizedFeaturesEpoch", None)
-    assert json.dumps(answer) == json.dumps(response)
+    assert json.dumps(reply) == json.dumps(response)
 
 
 @pytest.mark.parametrize("version", [5, 99, 32767, -1])
 def test_unsupported_version_returns_the_range_of_api_versions_alone(version: int) -> None:
-    answer = Bench().request("API_VERSIONS", version)
-    assert (answer["errorCode"], answer["apiKeys"]) == (35, ONLY_ITSELF)
+    response = Bench().request("API_VERSIONS", version)
+    assert (response["errorCode"], response["apiKeys"]) == (35, ONLY_ITSELF)
 
 
 @pytest.mark.parametrize("name", ["", "-", "a b", "a/", ".a", "a\n"])
 def test_client_software_name_has_letters_digits_dots_and_dashes(name: str) -> None:
     bench = Bench()
-    answer = bench.request("API_VERSIONS", 3, {**SOFTWARE, "clientSoftwareName": name})
-    assert answer == {"errorCode": 42, "apiKeys": [], "throttleTimeMs": 0}
-    answer = bench.request("API_VERSIONS", 3, {**SOFTWARE, "clientSoftwareVersion": name})
-    assert answer["errorCode"] == 42
+    response = bench.request("API_VERSIONS", 3, {**SOFTWARE, "clientSoftwareName": name})
+    assert response == {"errorCode": 42, "apiKeys": [], "throttleTimeMs": 0}
+    response = bench.request("API_VERSIONS", 3, {**SOFTWARE, "clientSoftwareVersion": name})
+    assert response["errorCode"] == 42
     assert bench.request("API_VERSIONS", 3, SOFTWARE)["errorCode"] == 0
     assert bench.request("API_VERSIONS", 2)["errorCode"] == 0
 

@@ -1,4 +1,4 @@
-"""Transactional batches and markers beside a real broker: the same requests, the same answers."""
+"""Transactional batches and markers beside a real broker: the same requests, the same responses."""
 
 import re
 import time
@@ -40,10 +40,10 @@ class Marked(NamedTuple):
     transaction_version: int
 
 
-Answer = tuple[int, int, int]
+Response = tuple[int, int, int]
 """Error, base offset and log start offset."""
 
-BEFORE_ADDING: list[tuple[Sent, Answer]] = [
+BEFORE_ADDING: list[tuple[Sent, Response]] = [
     (Sent(12, 0, 0, 4, "v2"), (Error.OUT_OF_ORDER_SEQUENCE_NUMBER, -1, 0)),
     (Sent(12, 0, 0, 0, "v2"), (Error.NONE, 0, 0)),
     (Sent(12, 0, 0, 0, "v2", False), (Error.NONE, 0, 0)),
@@ -58,7 +58,7 @@ BEFORE_ADDING: list[tuple[Sent, Answer]] = [
     (Sent(12, 2, 0, 0, "v2"), (Error.INVALID_PRODUCER_ID_MAPPING, -1, -1)),
     (Sent(12, None, -1, -1, "v2"), (Error.NONE, 2, 0)),
 ]
-AFTER_ADDING: list[tuple[Sent, Answer]] = [
+AFTER_ADDING: list[tuple[Sent, Response]] = [
     (Sent(11, 1, 0, 5, "v1"), (Error.OUT_OF_ORDER_SEQUENCE_NUMBER, -1, 0)),
     (Sent(11, 1, 0, 4, "v1"), (Error.NONE, 3, 0)),
     (Sent(11, 1, 0, 5, "v1"), (Error.NONE, 4, 0)),
@@ -80,8 +80,8 @@ MARKERS: list[tuple[Marked, Error]] = [
 class Side:
     """One of the two brokers: how to call it, and the producer ids that it has assigned."""
 
-    def __init__(self, ask: Any, topic: str, suffix: str) -> None:
-        self.ask = ask
+    def __init__(self, send: Any, topic: str, suffix: str) -> None:
+        self.send = send
         self.topic = topic
         self.suffix = suffix
         self.producers: list[int] = []
@@ -100,7 +100,7 @@ class Side:
         topic = {"name": self.topic, "numPartitions": 1, "replicationFactor": 1}
         topic |= {"assignments": [], "configs": []}
         body = {"topics": [topic], "timeoutMs": 10_000, "validateOnly": False}
-        self.ask("CreateTopics", 7, body)
+        self.send("CreateTopics", 7, body)
         for name in ("v2", "v1", "idle"):
             self.producers.append(self.take(name))
         end = time.monotonic() + PATIENCE_S
@@ -110,14 +110,14 @@ class Side:
 
     def take(self, name: str) -> int:
         """The producer id of a transactional id."""
-        self.ask("FindCoordinator", 4, {"keyType": 1, "coordinatorKeys": [self.named(name)]})
+        self.send("FindCoordinator", 4, {"keyType": 1, "coordinatorKeys": [self.named(name)]})
         body = {"transactionalId": self.named(name), "transactionTimeoutMs": 60_000}
         body |= {"producerId": -1, "producerEpoch": -1}
         end = time.monotonic() + PATIENCE_S
-        while (answer := self.ask("InitProducerId", 4, body))["errorCode"]:
-            assert time.monotonic() < end, answer
+        while (response := self.send("InitProducerId", 4, body))["errorCode"]:
+            assert time.monotonic() < end, response
             time.sleep(0.05)
-        return int(answer["producerId"])
+        return int(response["producerId"])
 
     def add(self, name: str, producer: int) -> int:
         """The error of adding the partition to a transaction."""
@@ -127,14 +127,14 @@ class Side:
             "v3AndBelowProducerEpoch": 0,
             "v3AndBelowTopics": [{"name": self.topic, "partitions": [0]}],
         }
-        (topic,) = self.ask("AddPartitionsToTxn", 3, body)["resultsByTopicV3AndBelow"]
+        (topic,) = self.send("AddPartitionsToTxn", 3, body)["resultsByTopicV3AndBelow"]
         return int(topic["resultsByPartition"][0]["partitionErrorCode"])
 
-    def produce(self, sent: Sent) -> Answer:
+    def produce(self, sent: Sent) -> Response:
         partition = {"index": 0, **self.batch(sent)}
         body = {"transactionalId": self.named(sent.name), "acks": -1, "timeoutMs": 10_000}
         body["topicData"] = [{"name": self.topic, "partitionData": [partition]}]
-        (topic,) = self.ask("Produce", sent.version, body)["responses"]
+        (topic,) = self.send("Produce", sent.version, body)["responses"]
         (part,) = topic["partitionResponses"]
         return part["errorCode"], part["baseOffset"], part["logStartOffset"]
 
@@ -163,7 +163,7 @@ class Side:
             "coordinatorEpoch": marked.coordinator_epoch,
             "transactionVersion": marked.transaction_version,
         }
-        (result,) = self.ask("WriteTxnMarkers", marked.version, {"markers": [marker]})["markers"]
+        (result,) = self.send("WriteTxnMarkers", marked.version, {"markers": [marker]})["markers"]
         errors = {
             (topic["name"], partition["partitionIndex"]): partition["errorCode"]
             for topic in result["topics"]
@@ -174,7 +174,7 @@ class Side:
     def known(self) -> list[tuple[int, ...]]:
         """What DescribeProducers lists, without times, by producer."""
         body = {"topics": [{"name": self.topic, "partitionIndexes": [0]}]}
-        (topic,) = self.ask("DescribeProducers", 0, body)["topics"]
+        (topic,) = self.send("DescribeProducers", 0, body)["topics"]
         fields = ("producerEpoch", "lastSequence", "coordinatorEpoch", "currentTxnStartOffset")
         listed = topic["partitions"][0]["activeProducers"]
         by_id = sorted(listed, key=lambda each: each["producerId"])
@@ -188,7 +188,7 @@ class Side:
         partition = {"partitionIndex": 0, "currentLeaderEpoch": -1, "timestamp": -1}
         topic = {"name": self.topic, "partitions": [partition]}
         body = {"replicaId": -1, "isolationLevel": isolation_level, "topics": [topic]}
-        (found,) = self.ask("ListOffsets", 7, body)["topics"]
+        (found,) = self.send("ListOffsets", 7, body)["topics"]
         listed: dict[str, Any] = found["partitions"][0]
         return listed
 
@@ -206,13 +206,13 @@ def sides(real_kafka: Address) -> Iterator[list[Side]]:
     """The real broker and the machine."""
     bench = Bench()
 
-    def ask_bench(api: str, version: int, body: dict[str, Any]) -> Any:
+    def request_bench(api: str, version: int, body: dict[str, Any]) -> Any:
         return bench.request(re.sub("(?<=[a-z])(?=[A-Z])", "_", api).upper(), version, body)
 
     with tape("apis/data_partitions") as recording:
         real = recording.connection(lambda: wire.Conn(*real_kafka))
         suffix = "-of-data"
-        both = [Side(real.call, TOPIC, suffix), Ours(ask_bench, TOPIC, suffix)]
+        both = [Side(real.call, TOPIC, suffix), Ours(request_bench, TOPIC, suffix)]
         for side in both:
             side.create()
         yield both
@@ -220,7 +220,7 @@ def sides(real_kafka: Address) -> Iterator[list[Side]]:
 
 
 @pytest.mark.compares
-def test_batches_and_markers_are_answered_as_by_a_real_broker(sides: list[Side]) -> None:
+def test_batches_and_markers_get_the_responses_of_a_real_broker(sides: list[Side]) -> None:
     for sent, expected in BEFORE_ADDING:
         assert [side.produce(sent) for side in sides] == [expected] * 2, sent
     assert [side.add("v1", 1) for side in sides] == [0, 0]
@@ -229,8 +229,8 @@ def test_batches_and_markers_are_answered_as_by_a_real_broker(sides: list[Side])
     assert [side.stable() for side in sides] == [(0, 5)] * 2
     missing = int(Error.UNKNOWN_TOPIC_OR_PARTITION)
     for marked, error in MARKERS:
-        answers = [side.mark(marked) for side in sides]
-        assert answers == [[int(error), missing, missing]] * 2, marked
+        responses = [side.mark(marked) for side in sides]
+        assert responses == [[int(error), missing, missing]] * 2, marked
     assert [side.stable() for side in sides] == [(10, 10)] * 2
     theirs, ours = (side.known() for side in sides)
     assert theirs == ours

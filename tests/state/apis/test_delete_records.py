@@ -1,4 +1,4 @@
-"""DeleteRecords: the log start offset moves forward, with Kafka 4.3.1's answers."""
+"""DeleteRecords: the log start offset moves forward, with Kafka 4.3.1's responses."""
 
 from typing import Any
 
@@ -22,16 +22,16 @@ class Deleter:
     def delete(self, *offsets: tuple[int, int], topic: str = "a", version: int = 2) -> Any:
         wanted = [{"partitionIndex": p, "offset": offset} for p, offset in offsets]
         body = {"topics": [{"name": topic, "partitions": wanted}], "timeoutMs": 10000}
-        answer = self.bench.request("DELETE_RECORDS", version, body)
+        response = self.bench.request("DELETE_RECORDS", version, body)
         return {
             p["partitionIndex"]: (p["errorCode"], p["lowWatermark"])
-            for p in answer["topics"][0]["partitions"]
+            for p in response["topics"][0]["partitions"]
         }
 
     def start(self) -> int:
         wanted = [{"name": "a", "partitions": [{"partitionIndex": 0, "timestamp": -2}]}]
-        answer = self.bench.request("LIST_OFFSETS", 7, {"replicaId": -1, "topics": wanted})
-        start: int = answer["topics"][0]["partitions"][0]["offset"]
+        response = self.bench.request("LIST_OFFSETS", 7, {"replicaId": -1, "topics": wanted})
+        start: int = response["topics"][0]["partitions"][0]["offset"]
         return start
 
 
@@ -106,7 +106,7 @@ def test_non_leader_returns_not_leader_or_follower() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_every_version_answers_alike(version: int) -> None:
+def test_every_version_responds_alike(version: int) -> None:
     assert Deleter().delete((0, 2), version=version) == {0: (0, 2)}
 
 
@@ -115,9 +115,9 @@ def test_records_below_the_start_are_out_of_range_for_a_fetch() -> None:
     deleter.delete((0, 4))
     partition = {"partition": 0, "fetchOffset": 3, "partitionMaxBytes": 1000}
     body = {"topics": [{"topic": "a", "partitions": [partition]}]}
-    answered = deleter.bench.request("FETCH", 12, body)["responses"][0]["partitions"][0]
-    assert (answered["errorCode"], answered["logStartOffset"]) == (1, -1)
+    responded = deleter.bench.request("FETCH", 12, body)["responses"][0]["partitions"][0]
+    assert (responded["errorCode"], responded["logStartOffset"]) == (1, -1)
     partition["fetchOffset"] = 4
-    answered = deleter.bench.request("FETCH", 12, body)["responses"][0]["partitions"][0]
-    assert (answered["errorCode"], answered["logStartOffset"]) == (0, 4)
-    assert [batch["baseOffset"] for batch in answered["batches"]] == [3]
+    responded = deleter.bench.request("FETCH", 12, body)["responses"][0]["partitions"][0]
+    assert (responded["errorCode"], responded["logStartOffset"]) == (0, 4)
+    assert [batch["baseOffset"] for batch in responded["batches"]] == [3]

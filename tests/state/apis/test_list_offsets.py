@@ -29,20 +29,20 @@ class Lister:
         self.bench = Bench()
         self.topic_id = self.bench.topic("a", 2, **configs)
 
-    def produce(self, *timestamps: int, locator: str | None = None, told: bool = False) -> None:
+    def produce(self, *timestamps: int, locator: str | None = None, reported: bool = False) -> None:
         """Appends one batch whose records have these timestamps, after `T0`.
 
-        The edge has `told` which is the first record with the greatest.
+        The edge has `reported` which is the first record with the greatest.
         """
         count = len(timestamps)
         times = {"baseTimestamp": T0 + timestamps[0], "maxTimestamp": T0 + max(timestamps)}
         where: dict[str, Any] = {"locator": locator} if locator else {}
-        if told:
+        if reported:
             where["greatestDelta"] = timestamps.index(max(timestamps))
-        answered = self.bench.append("a", header(count, size=60 + 10 * count, **times, **where))
-        assert answered["errorCode"] == 0, answered
+        responded = self.bench.append("a", header(count, size=60 + 10 * count, **times, **where))
+        assert responded["errorCode"] == 0, responded
 
-    def ask(
+    def send(
         self,
         timestamp: int,
         partition: int = 0,
@@ -56,9 +56,9 @@ class Lister:
             "currentLeaderEpoch": epoch,
             "timestamp": timestamp,
         }
-        return self.ask_all([wanted], topic, version, **fields)[0]
+        return self.send_all([wanted], topic, version, **fields)[0]
 
-    def ask_all(
+    def send_all(
         self, wanted: list[Any], topic: str = "a", version: int = 11, **fields: Any
     ) -> list[Any]:
         body = {
@@ -66,20 +66,20 @@ class Lister:
             "isolationLevel": 0,
             "topics": [{"name": topic, "partitions": wanted}],
         }
-        answer = self.bench.request("LIST_OFFSETS", version, body | fields)
-        partitions: list[Any] = answer["topics"][0]["partitions"]
+        response = self.bench.request("LIST_OFFSETS", version, body | fields)
+        partitions: list[Any] = response["topics"][0]["partitions"]
         return partitions
 
     def list(self, timestamp: int, **fields: Any) -> tuple[int, ...]:
-        """Error, timestamp, offset and leader epoch of the answer, which must be exact."""
-        answer = self.ask(timestamp, **fields)
-        assert "within" not in answer, answer
-        return tuple(answer[key] for key in ("errorCode", "timestamp", "offset", "leaderEpoch"))
+        """Error, timestamp, offset and leader epoch of the response, which must be exact."""
+        response = self.send(timestamp, **fields)
+        assert "within" not in response, response
+        return tuple(response[key] for key in ("errorCode", "timestamp", "offset", "leaderEpoch"))
 
     def delete(self, offset: int) -> None:
         wanted = [{"name": "a", "partitions": [{"partitionIndex": 0, "offset": offset}]}]
-        answer = self.bench.request("DELETE_RECORDS", 2, {"topics": wanted, "timeoutMs": 1000})
-        assert answer["topics"][0]["partitions"][0]["errorCode"] == 0
+        response = self.bench.request("DELETE_RECORDS", 2, {"topics": wanted, "timeoutMs": 1000})
+        assert response["topics"][0]["partitions"][0]["errorCode"] == 0
 
 
 def test_offsets_list() -> None:
@@ -102,9 +102,9 @@ def test_offsets_list() -> None:
 def test_a_record_inside_a_batch_is_for_the_edge_to_find(timestamp: int) -> None:
     lister = Lister()
     lister.produce(100, 105, 110, locator="data-0@77")
-    answer = lister.ask(timestamp)
-    assert (answer["offset"], answer["timestamp"], answer["leaderEpoch"]) == (0, timestamp, 0)
-    assert answer["within"] == {
+    response = lister.send(timestamp)
+    assert (response["offset"], response["timestamp"], response["leaderEpoch"]) == (0, timestamp, 0)
+    assert response["within"] == {
         "baseOffset": 0,
         "lastOffset": 2,
         "baseTimestamp": T0 + 100,
@@ -123,9 +123,9 @@ def test_kafka_16310_the_greatest_timestamp_has_its_own_offset() -> None:
     lister.produce(300)
     assert lister.list(-3) == (0, T0 + 300, 1, 0), "the first that has it"
     lister.produce(400, 410)
-    answer = lister.ask(-3)
-    assert (answer["offset"], answer["timestamp"]) == (6, T0 + 410)
-    assert answer["within"]["maxTimestamp"] == T0 + 410
+    response = lister.send(-3)
+    assert (response["offset"], response["timestamp"]) == (6, T0 + 410)
+    assert response["within"]["maxTimestamp"] == T0 + 410
 
 
 def test_records_of_a_topic_with_append_time_have_the_time_of_their_batch() -> None:
@@ -177,8 +177,8 @@ def test_leader_epochs(epoch: int, error: int) -> None:
 
 def test_repeated_partition_returns_invalid_request() -> None:
     wanted = [{"partitionIndex": p, "timestamp": t} for p, t in ((0, -1), (0, -99), (1, -2))]
-    answered = Lister().ask_all(wanted)
-    assert [(p["partitionIndex"], p["errorCode"]) for p in answered] == [(0, 42), (1, 0)]
+    responded = Lister().send_all(wanted)
+    assert [(p["partitionIndex"], p["errorCode"]) for p in responded] == [(0, 42), (1, 0)]
 
 
 def test_non_leader_returns_not_leader_or_follower() -> None:
@@ -201,38 +201,38 @@ def test_earliest_offset_has_the_leader_epoch_of_its_record() -> None:
     replicas.stop(1)
     replicas.produce(count=2)
 
-    def told(timestamp: int) -> tuple[int, ...]:
+    def result(timestamp: int) -> tuple[int, ...]:
         wanted = [{"name": TOPIC, "partitions": [{"partitionIndex": 0, "timestamp": timestamp}]}]
         body = {"replicaId": -1, "topics": wanted}
-        answer = replicas.bench.request("LIST_OFFSETS", 8, body, broker=2)
-        (found,) = answer["topics"][0]["partitions"]
+        response = replicas.bench.request("LIST_OFFSETS", 8, body, broker=2)
+        (found,) = response["topics"][0]["partitions"]
         return found["errorCode"], found["offset"], found["leaderEpoch"]
 
-    assert [told(each) for each in (-1, -2, -4)] == [(0, 5, 1), (0, 0, 0), (0, 0, 0)]
+    assert [result(each) for each in (-1, -2, -4)] == [(0, 5, 1), (0, 0, 0), (0, 0, 0)]
     deleted = [{"name": TOPIC, "partitions": [{"partitionIndex": 0, "offset": 4}]}]
     replicas.bench.request("DELETE_RECORDS", 2, {"topics": deleted, "timeoutMs": 1000}, broker=2)
-    assert [told(each) for each in (-1, -2, -4)] == [(0, 5, 1), (0, 4, 1), (0, 4, 1)]
+    assert [result(each) for each in (-1, -2, -4)] == [(0, 5, 1), (0, 4, 1), (0, 4, 1)]
 
 
 def test_follower_without_records_has_no_epoch_of_the_first_offset() -> None:
-    # asked of Apache Kafka 4.3.1
+    # observed at Apache Kafka 4.3.1
     replicas = Replicas()
 
-    def told(timestamp: int) -> list[tuple[int, int]]:
+    def result(timestamp: int) -> list[tuple[int, int]]:
         wanted = [{"name": TOPIC, "partitions": [{"partitionIndex": 0, "timestamp": timestamp}]}]
         body = {"replicaId": -2, "topics": wanted}
-        answers = [replicas.bench.request("LIST_OFFSETS", 8, body, broker=n) for n in (1, 2)]
-        partitions = [answer["topics"][0]["partitions"][0] for answer in answers]
+        responses = [replicas.bench.request("LIST_OFFSETS", 8, body, broker=n) for n in (1, 2)]
+        partitions = [response["topics"][0]["partitions"][0] for response in responses]
         return [(each["errorCode"], each["leaderEpoch"]) for each in partitions]
 
-    assert [told(each) for each in (-1, -2, -4)] == [[(0, 0)] * 2, *[[(0, 0), (0, -1)]] * 2]
+    assert [result(each) for each in (-1, -2, -4)] == [[(0, 0)] * 2, *[[(0, 0), (0, -1)]] * 2]
     replicas.produce(count=3)
-    assert [told(each) for each in (-1, -2, -4)] == [[(0, 0)] * 2] * 3
+    assert [result(each) for each in (-1, -2, -4)] == [[(0, 0)] * 2] * 3
 
 
 @pytest.mark.parametrize("replica", [-1, -2, 5])
 @pytest.mark.parametrize("isolation", [0, 1])
-def test_whoever_asks_the_end_of_a_log_with_one_replica_is_the_same(
+def test_every_requester_gets_the_same_end_of_a_log_with_one_replica(
     replica: int, isolation: int
 ) -> None:
     lister = Lister()
@@ -252,7 +252,7 @@ def test_version_1_has_neither_throttle_time_nor_leader_epoch() -> None:
     lister = Lister()
     body = {"replicaId": -1, "topics": [{"name": "a", "partitions": []}]}
     assert "throttleTimeMs" not in lister.bench.request("LIST_OFFSETS", 1, body)
-    assert lister.ask(-1, version=1) == {
+    assert lister.send(-1, version=1) == {
         "partitionIndex": 0,
         "errorCode": 0,
         "timestamp": -1,
@@ -275,7 +275,7 @@ def test_deleted_records_are_not_found() -> None:
 
 def test_deleted_record_has_the_max_timestamp_while_its_segment_exists() -> None:
     lister = Lister(**{"internal.segment.bytes": "100", "retention.ms": "-1"})
-    lister.produce(0, 90, 90, told=True)
+    lister.produce(0, 90, 90, reported=True)
     lister.produce(50)
     assert lister.list(-3) == (0, T0 + 90, 1, 0), "no bytes are looked at"
     lister.delete(3)
@@ -299,9 +299,9 @@ def test_no_response_points_to_deleted_bytes() -> None:
 
 def test_max_timestamp_with_log_append_time_needs_no_record_lookup() -> None:
     lister = Lister(message_timestamp_type="LogAppendTime")
-    lister.produce(0, 9, told=True)
-    answer = lister.ask(-3)
-    assert (answer["offset"], "within" in answer) == (0, False)
+    lister.produce(0, 9, reported=True)
+    response = lister.send(-3)
+    assert (response["offset"], "within" in response) == (0, False)
 
 
 def test_where_deletion_cut_a_batch_the_edge_may_have_to_look_on() -> None:
@@ -310,12 +310,12 @@ def test_where_deletion_cut_a_batch_the_edge_may_have_to_look_on() -> None:
     lister.produce(25)
     lister.produce(35)
     lister.delete(2)
-    answer = lister.ask(T0 + 25)
-    assert answer["offset"] == 2
-    within = answer["within"]
+    response = lister.send(T0 + 25)
+    assert response["offset"] == 2
+    within = response["within"]
     assert (within["baseOffset"], within["lastOffset"], within["baseTimestamp"]) == (2, 2, -1)
     assert (within["orElse"]["baseOffset"], within["orElse"]["lastOffset"]) == (3, 3)
-    assert lister.ask(T0 + 31)["offset"] == 4
+    assert lister.send(T0 + 31)["offset"] == 4
 
 
 @st.composite
@@ -401,9 +401,9 @@ def test_a_sealed_segment_is_named_for_the_edge() -> None:
     segment = [row for row in lister.bench.rows if row.topic == "segments"]
     assert len(segment) == 1
     row = json.loads(segment[0].value or b"")
-    answer = lister.ask(T0 + 3)
-    assert (answer["offset"], answer["timestamp"]) == (0, T0 + 3)
-    assert answer["within"] == {
+    response = lister.send(T0 + 3)
+    assert (response["offset"], response["timestamp"]) == (0, T0 + 3)
+    assert response["within"] == {
         "baseOffset": 0,
         "lastOffset": logs.CHUNK_BATCHES_MAX - 1,
         "baseTimestamp": -1,

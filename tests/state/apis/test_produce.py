@@ -29,17 +29,17 @@ def produce(
 ) -> Any:
     partition = {"index": index, "batches": batches, "recordsError": int(error)}
     topics = [{"name": "t", "partitionData": [partition]}]
-    answer = bench.request("PRODUCE", 9, {"acks": acks, "timeoutMs": 1, "topicData": topics})
-    return answer and answer["responses"][0]["partitionResponses"][0]
+    response = bench.request("PRODUCE", 9, {"acks": acks, "timeoutMs": 1, "topicData": topics})
+    return response and response["responses"][0]["partitionResponses"][0]
 
 
-def answered(answer: dict[str, Any]) -> tuple[int, int]:
-    return answer["errorCode"], answer["logStartOffset"]
+def result_of(response: dict[str, Any]) -> tuple[int, int]:
+    return response["errorCode"], response["logStartOffset"]
 
 
 def test_invalid_batch_returns_the_error_found_at_the_edge(bench: Bench) -> None:
-    assert answered(produce(bench, Error.CORRUPT_MESSAGE, [])) == (Error.CORRUPT_MESSAGE, -1)
-    assert answered(produce(bench, Error.NONE, [])) == (Error.INVALID_RECORD, -1)
+    assert result_of(produce(bench, Error.CORRUPT_MESSAGE, [])) == (Error.CORRUPT_MESSAGE, -1)
+    assert result_of(produce(bench, Error.NONE, [])) == (Error.INVALID_RECORD, -1)
 
 
 def test_crc_is_checked_before_the_log_is_read_and_records_after(bench: Bench) -> None:
@@ -48,7 +48,7 @@ def test_crc_is_checked_before_the_log_is_read_and_records_after(bench: Bench) -
         (Error.INVALID_RECORD, 0),
         (Error.UNKNOWN_SERVER_ERROR, 0),
     ]:
-        assert answered(produce(bench, error, [BATCH])) == (error, start)
+        assert result_of(produce(bench, error, [BATCH])) == (error, start)
     assert produce(bench, Error.NONE, [BATCH])["baseOffset"] == 0
 
 
@@ -73,11 +73,11 @@ def test_last_record_set_of_a_repeated_partition_is_appended(
         parts = [[*data, other]] if is_one_topic else [[each] for each in [*data, other]]
         topics = [{"name": "t", "partitionData": each} for each in parts]
         before = len(bench.records())
-        answer = bench.request("PRODUCE", 9, {"acks": -1, "timeoutMs": 1, "topicData": topics})
-        (told,) = answer["responses"]
-        codes = {each["index"]: each["errorCode"] for each in told["partitionResponses"]}
+        response = bench.request("PRODUCE", 9, {"acks": -1, "timeoutMs": 1, "topicData": topics})
+        (result,) = response["responses"]
+        codes = {each["index"]: each["errorCode"] for each in result["partitionResponses"]}
         assert codes == {0: error, 1: 0}
-        assert len(told["partitionResponses"]) == 2
+        assert len(result["partitionResponses"]) == 2
         written = [each["record"] for each in bench.records()[before:]]
         sizes = [each["batch"]["sizeInBytes"] for each in written if each.get("partition") == 0]
         assert sizes == appended
@@ -102,12 +102,12 @@ def test_errors_checked_before_the_bytes(
 @pytest.mark.parametrize("error", [Error.NONE, Error.CORRUPT_MESSAGE])
 def test_with_acks_0_an_error_closes_the_connection(bench: Bench, error: Error) -> None:
     assert produce(bench, error, [BATCH], acks=0) is None
-    (document,) = (bench.answers[row.id] for row in bench.of(outputs.RESPONSES, bench.last))
+    (document,) = (bench.responses[row.id] for row in bench.of(outputs.RESPONSES, bench.last))
     assert document.get("closesConnection", False) is (error is not Error.NONE)
 
 
 def test_words_go_with_timestamps_and_not_with_sequences(bench: Bench) -> None:
-    # asked of Apache Kafka 4.3.1
+    # observed at Apache Kafka 4.3.1
     producer = {"producerId": 5, "producerEpoch": 3, "baseSequence": 0}
     for change, error, text in [
         (producer, Error.NONE, None),
@@ -142,7 +142,7 @@ def test_timestamp_too_far_ahead_is_rejected(configs: dict[str, str], limit_ms: 
     [(2, 1, 0), (3, 1, 87), (2, 5, 87), (0, -1, 87)],
 )
 def test_as_many_records_as_offsets(bench: Bench, count: int, delta: int, error: int) -> None:
-    # asked of Apache Kafka 4.3.1
+    # observed at Apache Kafka 4.3.1
     found = produce(bench, Error.NONE, [BATCH | {"recordCount": count, "lastOffsetDelta": delta}])
     assert found["errorCode"] == error
 
@@ -152,8 +152,8 @@ def test_only_the_admin_client_writes_to_internal_topics(client: str | None, err
     bench = Bench(offsets_topic_num_partitions=1)
     bench.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": ["g"]})
     of_client = {"requestApiKey": 0, "requestApiVersion": 9, "clientId": client}
-    answered = bench.append("__consumer_offsets", BATCH, version=9, requestHeader=of_client)
-    assert answered["errorCode"] == error
+    responded = bench.append("__consumer_offsets", BATCH, version=9, requestHeader=of_client)
+    assert responded["errorCode"] == error
 
 
 @pytest.mark.parametrize(("version", "error"), [(6, 76), (7, 0)])
@@ -163,7 +163,7 @@ def test_zstd_is_taken_from_version_7_on(bench: Bench, version: int, error: int)
 
 
 def test_unknown_codec_rejects_the_request_below_version_7(bench: Bench) -> None:
-    # asked of Apache Kafka 4.3.1
+    # observed at Apache Kafka 4.3.1
     odd = [BATCH | {"compressionType": "unknown"}] * 2
     for version, name, partitions, codes in [
         (6, "t", [[BATCH], odd], [-1, -1]),
@@ -176,13 +176,13 @@ def test_unknown_codec_rejects_the_request_below_version_7(bench: Bench) -> None
         data = [{"index": n, "batches": each} for n, each in enumerate(partitions)]
         topics = [{"name": name, "partitionData": data}]
         found = bench.request("PRODUCE", version, {"acks": 1, "topicData": topics})
-        answers = found["responses"][0]["partitionResponses"]
-        assert [each["errorCode"] for each in answers] == codes, (version, name)
+        responses = found["responses"][0]["partitionResponses"]
+        assert [each["errorCode"] for each in responses] == codes, (version, name)
 
 
 @pytest.mark.parametrize("version", [9, 10])
 def test_every_version_of_fetch_gets_zstd(bench: Bench, version: int) -> None:
-    # asked of Apache Kafka 4.3.1; before 4.0 versions below 10 were refused
+    # observed at Apache Kafka 4.3.1; before 4.0 versions below 10 were refused
     bench.append("t", BATCH | {"compressionType": "zstd"})
     wanted = {"topic": "t", "partitions": [{"partition": 0, "fetchOffset": 0}]}
     wanted["partitions"][0]["partitionMaxBytes"] = 1000
@@ -200,18 +200,18 @@ def test_batches_have_append_time_by_the_rule_of_their_topic(bench: Bench) -> No
 
 
 @pytest.mark.parametrize("version", range(3, 14))
-def test_an_answer_has_the_fields_of_its_version(bench: Bench, version: int) -> None:
+def test_a_response_has_the_fields_of_its_version(bench: Bench, version: int) -> None:
     name = "topicId" if version >= 13 else "name"
     called = [bench.topic("u") if version >= 13 else "t", ZERO_UUID if version >= 13 else "nope"]
     data = [{name: each, "partitionData": [{"index": 0, "batches": [BATCH]}]} for each in called]
-    answer = bench.request("PRODUCE", version, {"acks": 1, "topicData": data})
+    response = bench.request("PRODUCE", version, {"acks": 1, "topicData": data})
     since = {"logStartOffset": 5, "recordErrors": 8, "errorMessage": 8}
     partition = ["index", "errorCode", "baseOffset", "logAppendTimeMs"]
     partition += [field for field, first in since.items() if version >= first]
-    assert list(answer) == ["responses", "throttleTimeMs"]
-    for topic, told in zip(answer["responses"], called, strict=True):
+    assert list(response) == ["responses", "throttleTimeMs"]
+    for topic, reported in zip(response["responses"], called, strict=True):
         assert list(topic) == [name, "partitionResponses"]
-        assert (topic[name], list(topic["partitionResponses"][0])) == (told, partition)
+        assert (topic[name], list(topic["partitionResponses"][0])) == (reported, partition)
 
 
 @pytest.mark.parametrize(("version", "topic"), [(12, {"name": "t"}), (13, {"topicId": "x" * 22})])
@@ -226,5 +226,5 @@ def test_pending_request_of_an_old_checkpoint_gets_a_response(
     state = msgspec.msgpack.encode([[stored], [], 0])
     waiting = PendingRequest("e", 1, 0, 1, RequestHeader(0, version), "c", "User:a", 0, [], state)
     decision = acks.complete(Broker(1, bench.cell.tables, bench.settings, START), waiting)
-    told = [{**topic, "partitionResponses": [part]}]
-    assert msgspec.to_builtins(decision.response) == {"responses": told, "throttleTimeMs": 0}
+    items = [{**topic, "partitionResponses": [part]}]
+    assert msgspec.to_builtins(decision.response) == {"responses": items, "throttleTimeMs": 0}

@@ -1,4 +1,4 @@
-"""Producer state beside a real broker: the same requests to both, the same answers and files."""
+"""Producer state beside a real broker: the same requests to both, the same responses and files."""
 
 import time
 from collections.abc import Iterator
@@ -48,8 +48,8 @@ class Both:
         """Whether the real broker does not lead the topic's partition yet."""
         partition = {"partitionIndex": 0, "timestamp": -1}
         topic = {"name": name, "partitions": [partition]}
-        answer = self.real("ListOffsets", 7, {"replicaId": -1, "topics": [topic]})
-        return bool(answer["topics"][0]["partitions"][0]["errorCode"])
+        response = self.real("ListOffsets", 7, {"replicaId": -1, "topics": [topic]})
+        return bool(response["topics"][0]["partitions"][0]["errorCode"])
 
     def real(self, api: str, version: int, body: dict[str, Any]) -> dict[str, Any]:
         return dict(self.wire.call(api, version, body))
@@ -67,11 +67,11 @@ class Both:
         partition: dict[str, Any] = {"index": 0, "records": records}
         body: dict[str, Any] = {"transactionalId": name, "acks": -1, "timeoutMs": 10_000}
         topic = {"name": "orders", "partitionData": [partition]}
-        answer = self.real("Produce", 9, {**body, "topicData": [topic]})
+        response = self.real("Produce", 9, {**body, "topicData": [topic]})
         kind = {"maxTimestamp": timestamp, "isTransactional": name is not None}
         batch = header(count, producer_id, 0, sequence, size=len(records), **kind)
         ours = self.bench.request("PRODUCE", 9, produce_body("orders", batch, **body))
-        for given in (answer, ours):
+        for given in (response, ours):
             assert given["responses"][0]["partitionResponses"][0]["errorCode"] == 0
 
     def take(self, name: str) -> int:
@@ -124,16 +124,18 @@ class Both:
     def known(self) -> list[list[dict[str, Any]]]:
         """What DescribeProducers lists, the real broker's first."""
         body = {"topics": [{"name": "orders", "partitionIndexes": [0]}]}
-        answers = [
+        responses = [
             self.real("DescribeProducers", 0, body),
             self.bench.request("DESCRIBE_PRODUCERS", 0, body),
         ]
-        listed = [answer["topics"][0]["partitions"][0]["activeProducers"] for answer in answers]
+        listed = [
+            response["topics"][0]["partitions"][0]["activeProducers"] for response in responses
+        ]
         return [sorted(each, key=lambda producer: producer["producerId"]) for each in listed]
 
 
-def _added(answer: dict[str, Any]) -> int:
-    (topic,) = answer["resultsByTopicV3AndBelow"]
+def _added(response: dict[str, Any]) -> int:
+    (topic,) = response["resultsByTopicV3AndBelow"]
     return int(topic["resultsByPartition"][0]["partitionErrorCode"])
 
 
@@ -187,7 +189,7 @@ def assert_the_same_snapshot(both: Both, offset: int) -> None:
     table = both.bench.cell.tables.producers
     known = producers.of_partition(table, 1, topic_id["topicId"], 0)
     ours = producer_snapshots.file_name(offset), producer_snapshots.encode(known)
-    assert ours == both.tape.answer("snapshot", written)
+    assert ours == both.tape.response("snapshot", written)
 
 
 @pytest.mark.compares
@@ -262,30 +264,30 @@ def compare_ids(both: Both) -> None:
         {"transactionalId": ""},
     ):
         for version in (3, 4):
-            asked = [{**nobody, **fields} for _ in first]
-            for each, base in zip(asked, first, strict=True):
+            requests = [{**nobody, **fields} for _ in first]
+            for each, base in zip(requests, first, strict=True):
                 each["producerId"] += base if each["producerEpoch"] >= 0 else 0
-            answers = [
-                both.real("InitProducerId", version, asked[0]),
-                both.bench.request("INIT_PRODUCER_ID", version, asked[1]),
+            responses = [
+                both.real("InitProducerId", version, requests[0]),
+                both.bench.request("INIT_PRODUCER_ID", version, requests[1]),
             ]
-            for answer, base in zip(answers, first, strict=True):
-                answer["producerId"] -= base if answer["producerId"] >= 0 else 0
-            assert answers[0] == answers[1], (version, msgspec.json.encode(fields))
+            for response, base in zip(responses, first, strict=True):
+                response["producerId"] -= base if response["producerId"] >= 0 else 0
+            assert responses[0] == responses[1], (version, msgspec.json.encode(fields))
 
 
 def _first_ids(both: Both, nobody: dict[str, Any]) -> list[int]:
     """The producer ids that the transactional id gets, when coordinators and blocks are there."""
     wanted = {"keyType": 1, "coordinatorKeys": ["t"]}
     first = []
-    for ask in (both.real, both.bench.request):
+    for send in (both.real, both.bench.request):
         names = ("FindCoordinator", "InitProducerId")
-        if ask == both.bench.request:
+        if send == both.bench.request:
             names = ("FIND_COORDINATOR", "INIT_PRODUCER_ID")
-        answer = {"errorCode": -1}
+        response = {"errorCode": -1}
         deadline = time.monotonic() + PATIENCE_S
-        while answer["errorCode"] and time.monotonic() < deadline:
-            ask(names[0], 4, wanted)
-            answer = ask(names[1], 4, nobody)
-        first.append(answer["producerId"])
+        while response["errorCode"] and time.monotonic() < deadline:
+            send(names[0], 4, wanted)
+            response = send(names[1], 4, nobody)
+        first.append(response["producerId"])
     return first

@@ -19,7 +19,7 @@ OF_CONTROLLERS = {
 """What brokers themselves ask it."""
 
 
-def test_the_controller_answers_what_brokers_forward_and_ask() -> None:
+def test_the_controller_handles_what_brokers_forward_and_request() -> None:
     """Cells without the controller handle all other requests by a broker's own data."""
     found = {api.name for api in BUILT.values() if api.on_controller}
     assert found == FORWARDED | OF_CONTROLLERS

@@ -92,8 +92,8 @@ class Clients(TransactionBench):
     def _quota(self, kind: str, quotas: dict[str, float]) -> None:
         ops = [{"key": key, "value": value} for key, value in quotas.items()]
         entry = {"entity": [{"entityType": kind, "entityName": None}], "ops": ops}
-        answer = self.request("ALTER_CLIENT_QUOTAS", 1, {"entries": [entry]})
-        assert answer["entries"][0]["errorCode"] == 0, answer
+        response = self.request("ALTER_CLIENT_QUOTAS", 1, {"entries": [entry]})
+        assert response["entries"][0]["errorCode"] == 0, response
 
     def come(self, name: str) -> None:
         """One client of each kind."""
@@ -116,16 +116,18 @@ class Clients(TransactionBench):
     def produce_to(self, topic: str) -> None:
         """A batch of a new idempotent producer."""
         body = {"transactionalId": None, "transactionTimeoutMs": 0}
-        told = self.request("INIT_PRODUCER_ID", 4, body)
-        answer = self.append(topic, header(1, told["producerId"], 0, 0, maxTimestamp=self.now))
-        assert answer["errorCode"] == 0, answer
+        reported = self.request("INIT_PRODUCER_ID", 4, body)
+        response = self.append(
+            topic, header(1, reported["producerId"], 0, 0, maxTimestamp=self.now)
+        )
+        assert response["errorCode"] == 0, response
 
     def join_groups(self, name: str) -> None:
         """Join members that disappear, look up an unused id, and commit an offset."""
         place = {"partitionIndex": 0, "committedOffset": 1, "committedMetadata": ""}
         commit = {"groupId": f"o-{name}", "topics": [{"name": "hours", "partitions": [place]}]}
-        answer = self.request("OFFSET_COMMIT", 8, commit)
-        assert answer["topics"][0]["partitions"][0]["errorCode"] == 0, answer
+        response = self.request("OFFSET_COMMIT", 8, commit)
+        assert response["topics"][0]["partitions"][0]["errorCode"] == 0, response
         classic = {"groupId": f"c-{name}", "sessionTimeoutMs": 45_000, "memberId": ""}
         classic |= {"rebalanceTimeoutMs": MINUTE, "protocolType": "consumer"}
         classic["protocols"] = [{"name": "range", "metadata": "AAAA"}]
@@ -142,15 +144,15 @@ class Clients(TransactionBench):
     def share(self, name: str) -> None:
         """A member of a share group, whose connection ends."""
         group = {"groupId": f"h-{name}", "memberId": name}
-        said = {**group, "memberEpoch": 0, "subscribedTopicNames": ["hours"]}
-        assert self.request("SHARE_GROUP_HEARTBEAT", 1, said)["errorCode"] == 0
+        fields = {**group, "memberEpoch": 0, "subscribedTopicNames": ["hours"]}
+        assert self.request("SHARE_GROUP_HEARTBEAT", 1, fields)["errorCode"] == 0
         topic = self.topic_id("hours")
         place = {"partitionIndex": 0, "acknowledgementBatches": []}
         fetch = {**group, "shareSessionEpoch": 0, "maxWaitMs": 0, "minBytes": 0, "maxRecords": 1}
         fetch |= {"batchSize": 1, "topics": [{"topicId": topic, "partitions": [place]}]}
         fetch["forgottenTopicsData"] = []
-        answer = self.request("SHARE_FETCH", 2, fetch, connection=f"h-{name}")
-        assert answer["errorCode"] == 0, answer
+        response = self.request("SHARE_FETCH", 2, fetch, connection=f"h-{name}")
+        assert response["errorCode"] == 0, response
         self.disconnect(f"h-{name}")
         self.share_groups.append(f"h-{name}")
 
@@ -161,13 +163,13 @@ class Clients(TransactionBench):
         fetch["topics"] = [{"topic": "hours", "partitions": [wanted]}]
         who = {"requestApiKey": 1, "requestApiVersion": 12, "clientId": name}
         for _ in range(2):
-            answer = self.request("FETCH", 12, fetch, requestHeader=who)
-        close = {**fetch, "sessionId": answer["sessionId"], "sessionEpoch": -1, "topics": []}
+            response = self.request("FETCH", 12, fetch, requestHeader=who)
+        close = {**fetch, "sessionId": response["sessionId"], "sessionEpoch": -1, "topics": []}
         self.request("FETCH", 12, close, requestHeader=who)
         waits = {**fetch, "sessionEpoch": -1, "maxWaitMs": 500, "minBytes": 10_000}
         self.send("FETCH", 12, waits, requestHeader=who, connection=f"w-{name}")
-        told = {"clientInstanceId": ZERO_UUID}
-        self.request("GET_TELEMETRY_SUBSCRIPTIONS", 0, told, connection=f"m-{name}")
+        fields = {"clientInstanceId": ZERO_UUID}
+        self.request("GET_TELEMETRY_SUBSCRIPTIONS", 0, fields, connection=f"m-{name}")
         if name.endswith("0"):
             self.disconnect(f"m-{name}")
 
@@ -175,8 +177,8 @@ class Clients(TransactionBench):
         """A token, and a topic that is deleted with all that was there of it."""
         edge = {"isEnabled": True, "isAllowed": True, "tokenId": name, "digest": f"of {name}"}
         token = {"renewers": [], "maxLifetimeMs": -1, "edge": edge}
-        answer = self.request("CREATE_DELEGATION_TOKEN", 3, token, principal="User:alice")
-        assert answer["errorCode"] == 0, answer
+        response = self.request("CREATE_DELEGATION_TOKEN", 3, token, principal="User:alice")
+        assert response["errorCode"] == 0, response
         topic = {"name": f"t-{name}", "numPartitions": 2, "replicationFactor": 1}
         who = {"principal": f"User:{name}"}
         self.request("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": MINUTE}, **who)
@@ -186,16 +188,16 @@ class Clients(TransactionBench):
 
     def topic_id(self, name: str) -> str:
         """The id of a topic."""
-        answer = self.request("METADATA", 12, {"topics": [{"name": name}]})
-        return str(answer["topics"][0]["topicId"])
+        response = self.request("METADATA", 12, {"topics": [{"name": name}]})
+        return str(response["topics"][0]["topicId"])
 
     def pass_an_hour(self) -> None:
         """Time passes; share groups, which stay as in Kafka, are deleted at its end."""
         for _ in range(6):
             self.tick(10 * MINUTE)
         if self.share_groups:
-            answer = self.request("DELETE_GROUPS", 2, {"groupsNames": self.share_groups})
-            assert {each["errorCode"] for each in answer["results"]} == {0}, answer
+            response = self.request("DELETE_GROUPS", 2, {"groupsNames": self.share_groups})
+            assert {each["errorCode"] for each in response["results"]} == {0}, response
             self.share_groups.clear()
         assert check.check(self.cell) == []
 

@@ -1,6 +1,6 @@
 """Responses without records wait for earlier writes of their coordinator, as in Kafka.
 
-Compared with real brokers in `tests/gateway/test_waiting_answers_like_kafka.py`.
+Compared with real brokers in `tests/gateway/test_pending_requests_like_kafka.py`.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from tests.support.replicas import BROKERS, TOPIC
 NONE, UNAVAILABLE, NOT_COORDINATOR, ILLEGAL_GENERATION = 0, 15, 16, 22
 TIME_OUT_MS = 5_000
 MEMBER = "hDTRH6AnTyGpTnrmLZPtjA"
-Asked = tuple[str, int, dict[str, Any]]
+Requested = tuple[str, int, dict[str, Any]]
 
 
 def commit(metadata: str = "") -> dict[str, Any]:
@@ -31,38 +31,38 @@ ONE = {"groupId": "others", "topics": [{"name": TOPIC, "partitionIndexes": [0]}]
 SET = [{"partitionIndex": 0, "startOffset": 0}]
 ALTER = {"groupId": "s", "topics": [{"topicName": "none", "partitions": SET}]}
 FORGET = {"groupId": "s", "topics": [{"topicName": TOPIC}]}
-WAITING: dict[str, tuple[Asked, Callable[[Any], int]]] = {
-    "LeaveGroup": (("LEAVE_GROUP", 5, LEAVE), lambda told: told["errorCode"]),
+WAITING: dict[str, tuple[Requested, Callable[[Any], int]]] = {
+    "LeaveGroup": (("LEAVE_GROUP", 5, LEAVE), lambda reported: reported["errorCode"]),
     "OffsetDelete": (
         ("OFFSET_DELETE", 0, {"groupId": "g", "topics": WHOLE}),
-        lambda told: told["errorCode"],
+        lambda reported: reported["errorCode"],
     ),
     "DeleteGroups": (
         ("DELETE_GROUPS", 2, {"groupsNames": ["g2"]}),
-        lambda told: told["results"][0]["errorCode"],
+        lambda reported: reported["results"][0]["errorCode"],
     ),
     "OffsetCommit": (
         ("OFFSET_COMMIT", 8, commit("x" * 5000)),
-        lambda told: error_of_commit(told) or 0,
+        lambda reported: error_of_commit(reported) or 0,
     ),
     "OffsetFetch that requires what is stable": (
         ("OFFSET_FETCH", 8, {**OTHERS, "requireStable": True}),
-        lambda told: told["groups"][0]["errorCode"],
+        lambda reported: reported["groups"][0]["errorCode"],
     ),
     "OffsetFetch of one group": (
         ("OFFSET_FETCH", 7, {**ONE, "requireStable": True}),
-        lambda told: told["errorCode"],
+        lambda reported: reported["errorCode"],
     ),
     "AlterShareGroupOffsets": (
         ("ALTER_SHARE_GROUP_OFFSETS", 0, ALTER),
-        lambda told: told["errorCode"],
+        lambda reported: reported["errorCode"],
     ),
     "DeleteShareGroupOffsets of no group": (
         ("DELETE_SHARE_GROUP_OFFSETS", 0, FORGET),
-        lambda told: told["errorCode"],
+        lambda reported: reported["errorCode"],
     ),
 }
-AT_ONCE: dict[str, Asked] = {
+AT_ONCE: dict[str, Requested] = {
     "Heartbeat of nobody": (
         "HEARTBEAT",
         4,
@@ -97,60 +97,65 @@ def cut_off(brokers: Coordinators) -> None:
     assert brokers.commit(6) is None
 
 
-def ask(brokers: Coordinators, asked: Asked) -> str | None:
-    return brokers.ask(*asked, brokers.coordinator(GROUPS))
+def send(brokers: Coordinators, requests: Requested) -> str | None:
+    return brokers.send(*requests, brokers.coordinator(GROUPS))
 
 
 @pytest.mark.parametrize("what", WAITING)
 def test_response_waits_until_earlier_writes_are_committed(
     brokers: Coordinators, what: str
 ) -> None:
-    asked, _ = WAITING[what]
-    expected = brokers.answer(ask(brokers, asked))
+    requested, _ = WAITING[what]
+    expected = brokers.response(send(brokers, requested))
     assert expected is not None
     cut_off(brokers)
-    waits = ask(brokers, asked)
-    assert brokers.answer(waits) is None
+    waits = send(brokers, requested)
+    assert brokers.response(waits) is None
     brokers.replicas.rejoin(*BROKERS)
-    assert brokers.answer(waits) == expected
+    assert brokers.response(waits) == expected
 
 
 @pytest.mark.parametrize("what", WAITING)
 def test_time_out_is_coordinator_not_available_or_not_coordinator_for_fetches(
     brokers: Coordinators, what: str
 ) -> None:
-    asked, error_of = WAITING[what]
+    requested, error_of = WAITING[what]
     cut_off(brokers)
-    waits = ask(brokers, asked)
+    waits = send(brokers, requested)
     brokers.bench.tick(TIME_OUT_MS - 1)
-    assert brokers.answer(waits) is None
+    assert brokers.response(waits) is None
     brokers.bench.tick(1)
     error = NOT_COORDINATOR if "OffsetFetch" in what else UNAVAILABLE
-    assert error_of(brokers.answer(waits)) == error
+    assert error_of(brokers.response(waits)) == error
 
 
 def test_time_out_response_has_no_parts(brokers: Coordinators) -> None:
     cut_off(brokers)
-    asked = [WAITING[each][0] for each in ("LeaveGroup", "OffsetDelete", "AlterShareGroupOffsets")]
-    left, deleted, altered = (ask(brokers, each) for each in asked)
+    requests = [
+        WAITING[each][0] for each in ("LeaveGroup", "OffsetDelete", "AlterShareGroupOffsets")
+    ]
+    left, deleted, altered = (send(brokers, each) for each in requests)
     brokers.bench.tick(TIME_OUT_MS)
-    assert (brokers.answer(left)["members"], brokers.answer(deleted)["topics"]) == ([], [])
-    told = brokers.answer(altered)
-    assert (told["responses"], told["errorMessage"]) == ([], "The coordinator is not available.")
+    assert (brokers.response(left)["members"], brokers.response(deleted)["topics"]) == ([], [])
+    response = brokers.response(altered)
+    assert (response["responses"], response["errorMessage"]) == (
+        [],
+        "The coordinator is not available.",
+    )
 
 
 @pytest.mark.parametrize("what", AT_ONCE)
-def test_errors_and_reads_are_answered_at_once(brokers: Coordinators, what: str) -> None:
+def test_errors_and_reads_get_their_responses_at_once(brokers: Coordinators, what: str) -> None:
     cut_off(brokers)
-    assert brokers.answer(ask(brokers, AT_ONCE[what])) is not None
+    assert brokers.response(send(brokers, AT_ONCE[what])) is not None
 
 
 def test_two_requests_pending_on_the_same_write_both_resume(brokers: Coordinators) -> None:
     cut_off(brokers)
-    asked, _ = WAITING["LeaveGroup"]
-    waits = [ask(brokers, asked), ask(brokers, asked)]
+    requested, _ = WAITING["LeaveGroup"]
+    waits = [send(brokers, requested), send(brokers, requested)]
     brokers.replicas.rejoin(*BROKERS)
-    assert None not in map(brokers.answer, waits)
+    assert None not in map(brokers.response, waits)
 
 
 def test_uncommitted_join_does_not_name_the_member(
@@ -159,32 +164,32 @@ def test_uncommitted_join_does_not_name_the_member(
     """The rejoin got a response without a record; the next coordinator does not know it."""
     cut_off(brokers)
     joins = {"groupId": "c", "memberId": MEMBER, "memberEpoch": 0, "rebalanceTimeoutMs": 60_000}
-    asked = (
+    requested = (
         "CONSUMER_GROUP_HEARTBEAT",
         0,
         {**joins, "subscribedTopicNames": [TOPIC], "topicPartitions": []},
     )
-    first, second = ask(brokers, asked), ask(brokers, asked)
-    assert brokers.answer(first) is brokers.answer(second) is None
+    first, second = send(brokers, requested), send(brokers, requested)
+    assert brokers.response(first) is brokers.response(second) is None
     brokers.bench.tick(TIME_OUT_MS)
-    codes = [brokers.answer(each)["errorCode"] for each in (first, second)]
+    codes = [brokers.response(each)["errorCode"] for each in (first, second)]
     assert codes == [UNAVAILABLE, UNAVAILABLE]
-    assert brokers.answer(first)["memberId"] is None
+    assert brokers.response(first)["memberId"] is None
 
 
 def test_stable_offset_is_the_last_written_one(
     brokers: Coordinators,
 ) -> None:
     cut_off(brokers)
-    stable = ask(brokers, ("OFFSET_FETCH", 8, {**FETCH, "requireStable": True}))
-    assert brokers.answer(stable) is None
-    at_once = brokers.answer(ask(brokers, ("OFFSET_FETCH", 8, FETCH)))
+    stable = send(brokers, ("OFFSET_FETCH", 8, {**FETCH, "requireStable": True}))
+    assert brokers.response(stable) is None
+    at_once = brokers.response(send(brokers, ("OFFSET_FETCH", 8, FETCH)))
     brokers.replicas.rejoin(*BROKERS)
-    assert [fetched(at_once), fetched(brokers.answer(stable))] == [5, 6]
+    assert [fetched(at_once), fetched(brokers.response(stable))] == [5, 6]
 
 
-def fetched(told: Any) -> int:
-    return int(told["groups"][0]["topics"][0]["partitions"][0]["committedOffset"])
+def fetched(reported: Any) -> int:
+    return int(reported["groups"][0]["topics"][0]["partitions"][0]["committedOffset"])
 
 
 @pytest.mark.parametrize("is_verified", [False, True])
@@ -196,17 +201,17 @@ def test_transactional_offsets_with_too_long_metadata_wait(
     assert held is not None
     who = {"producerId": held["producerId"], "producerEpoch": held["producerEpoch"]}
     body = {"transactionalId": "t", **who, "groupId": "g"}
-    ask(brokers, ("ADD_OFFSETS_TO_TXN", 3, body))
+    send(brokers, ("ADD_OFFSETS_TO_TXN", 3, body))
     if is_verified:
-        written = ask(brokers, ("TXN_OFFSET_COMMIT", 3, {**body, "topics": commit()["topics"]}))
-        assert error_of_commit(brokers.answer(written)) == NONE
+        written = send(brokers, ("TXN_OFFSET_COMMIT", 3, {**body, "topics": commit()["topics"]}))
+        assert error_of_commit(brokers.response(written)) == NONE
     cut_off(brokers)
-    asked = ("TXN_OFFSET_COMMIT", 3, {**body, "topics": commit("x" * 5000)["topics"]})
-    waits = ask(brokers, asked)
+    requested = ("TXN_OFFSET_COMMIT", 3, {**body, "topics": commit("x" * 5000)["topics"]})
+    waits = send(brokers, requested)
     brokers.bench.tick(TIME_OUT_MS - 1)
-    assert brokers.answer(waits) is None
+    assert brokers.response(waits) is None
     brokers.bench.tick(1)
-    assert error_of_commit(brokers.answer(waits)) == UNAVAILABLE
+    assert error_of_commit(brokers.response(waits)) == UNAVAILABLE
 
 
 def test_classic_member_of_a_consumer_group_waits_to_join_and_to_sync(
@@ -214,29 +219,29 @@ def test_classic_member_of_a_consumer_group_waits_to_join_and_to_sync(
 ) -> None:
     joins: dict[str, Any] = {"groupId": "c", "memberId": MEMBER, "memberEpoch": 0}
     joins |= {"rebalanceTimeoutMs": 60_000, "subscribedTopicNames": [TOPIC], "topicPartitions": []}
-    ask(brokers, ("CONSUMER_GROUP_HEARTBEAT", 0, joins))
+    send(brokers, ("CONSUMER_GROUP_HEARTBEAT", 0, joins))
     protocols = [{"name": "range", "metadata": subscription(TOPIC)}]
     body = {"groupId": "c", "sessionTimeoutMs": 60_000, "rebalanceTimeoutMs": 60_000}
     body |= {"protocolType": "consumer", "protocols": protocols, "memberId": ""}
-    body["memberId"] = brokers.answer(ask(brokers, ("JOIN_GROUP", 9, body)))["memberId"]
-    joined = brokers.answer(ask(brokers, ("JOIN_GROUP", 9, body)))
+    body["memberId"] = brokers.response(send(brokers, ("JOIN_GROUP", 9, body)))["memberId"]
+    joined = brokers.response(send(brokers, ("JOIN_GROUP", 9, body)))
     assert joined["errorCode"] == NONE
     member = {"groupId": "c", "memberId": body["memberId"], "generationId": joined["generationId"]}
     synced = {**member, "protocolType": "consumer", "protocolName": "range", "assignments": []}
-    assert brokers.answer(ask(brokers, ("SYNC_GROUP", 5, synced)))["errorCode"] == NONE
+    assert brokers.response(send(brokers, ("SYNC_GROUP", 5, synced)))["errorCode"] == NONE
     cut_off(brokers)
-    refused = brokers.answer(ask(brokers, ("SYNC_GROUP", 5, {**synced, "generationId": 0})))
+    refused = brokers.response(send(brokers, ("SYNC_GROUP", 5, {**synced, "generationId": 0})))
     assert refused["errorCode"] == ILLEGAL_GENERATION
-    asked = (("JOIN_GROUP", 9, body), ("SYNC_GROUP", 5, synced), ("HEARTBEAT", 4, member))
-    waits = [ask(brokers, each) for each in asked]
-    assert [brokers.answer(each) for each in waits] == [None, None, None]
+    requested = (("JOIN_GROUP", 9, body), ("SYNC_GROUP", 5, synced), ("HEARTBEAT", 4, member))
+    waits = [send(brokers, each) for each in requested]
+    assert [brokers.response(each) for each in waits] == [None, None, None]
     brokers.replicas.rejoin(*BROKERS)
-    assert [brokers.answer(each)["errorCode"] for each in waits] == [NONE, NONE, NONE]
+    assert [brokers.response(each)["errorCode"] for each in waits] == [NONE, NONE, NONE]
 
 
-def test_leaving_a_group_of_another_kind_is_answered_at_once(brokers: Coordinators) -> None:
+def test_leaving_a_group_of_another_kind_gets_its_response_at_once(brokers: Coordinators) -> None:
     joins = {"groupId": "s", "memberId": MEMBER, "memberEpoch": 0, "subscribedTopicNames": [TOPIC]}
-    ask(brokers, ("SHARE_GROUP_HEARTBEAT", 1, joins))
+    send(brokers, ("SHARE_GROUP_HEARTBEAT", 1, joins))
     cut_off(brokers)
-    left = brokers.answer(ask(brokers, ("LEAVE_GROUP", 5, {**LEAVE, "groupId": "s"})))
+    left = brokers.response(send(brokers, ("LEAVE_GROUP", 5, {**LEAVE, "groupId": "s"})))
     assert left["errorCode"] == NONE

@@ -14,7 +14,7 @@ from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import BETWEEN_CELLS, Kind, Reason
 from brokertwin.state.core.outputs import RECORDS
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
-from tests.support.cells import Cells, Row, kind_of, split, stories, tell_both
+from tests.support.cells import Cells, Row, handle_in_both, kind_of, split, stories
 from tests.support.histories import CLUSTER, START, Story
 from tests.support.machine import header, produce_body
 
@@ -33,18 +33,18 @@ def cells_of(story: Story, **more: Any) -> Cells:
 
 @pytest.mark.long
 def test_several_cells_respond_like_one() -> None:
-    told = set()
+    result = set()
     for story in stories():
         one, many = Cells(story.settings, {}), cells_of(story)
         for document in story.documents:
-            tell_both(document, one, many)
-            assert many.answers == one.answers, document
+            handle_in_both(document, one, many)
+            assert many.responses == one.responses, document
         assert many.durable() == one.durable()
         assert {letter["reason"] for letter in many.dead_letters()} <= {
             letter["reason"] for letter in one.dead_letters()
         }
-        told |= set(many.told)
-    assert told | {Kind.REGISTRATION} == BETWEEN_CELLS, "brokers stop in few histories"
+        result |= set(many.reported)
+    assert result | {Kind.REGISTRATION} == BETWEEN_CELLS, "brokers stop in few histories"
 
 
 def some_again(seed: int) -> Any:
@@ -67,12 +67,12 @@ def items(cell: Cell) -> dict[str, Any]:
     return {name: msgspec.msgpack.decode(columns[name]) for name in columns if columns[name]}
 
 
-def told_twice(story: Story, seed: int) -> None:
+def deliver_twice(story: Story, seed: int) -> None:
     """A history with repeats and without gives the same rows and the same state."""
     once, twice = cells_of(story), cells_of(story, repeat=some_again(seed))
     for document in story.documents:
-        tell_both(document, once, twice)
-    assert twice.answers == once.answers
+        handle_in_both(document, once, twice)
+    assert twice.responses == once.responses
     for name, cell in twice.cells.items():
         assert items(cell) == items(once.cells[name])
     assert twice.out == once.out
@@ -82,24 +82,24 @@ def told_twice(story: Story, seed: int) -> None:
 @pytest.mark.long
 def test_repeat_has_no_effect_at_any_later_point() -> None:
     for seed, story in enumerate(stories()):
-        told_twice(story, seed)
+        deliver_twice(story, seed)
 
 
 def test_accepted_repeat_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(between_cells, "is_repeat", lambda *_: False)
     monkeypatch.setattr(between_cells, "is_next", lambda *_: True)
     with pytest.raises(AssertionError):
-        told_twice(next(stories()), 0)
+        deliver_twice(next(stories()), 0)
 
 
 def test_cells_continue_from_stored_state() -> None:
     story = next(stories())
     straight, stored = cells_of(story), cells_of(story)
     for document in story.documents:
-        tell_both(document, straight, stored)
+        handle_in_both(document, straight, stored)
         for name, cell in stored.cells.items():
             stored.cells[name] = Cell(cell.settings, cell.columns())
-    assert stored.answers == straight.answers
+    assert stored.responses == straight.responses
     assert stored.durable() == straight.durable()
 
 
@@ -125,7 +125,7 @@ def creation(event_id: str, broker: int, name: str, factor: int = 1) -> bytes:
     return document(event_id, 19, 7, broker, {"topics": [topic], "timeoutMs": 1000})
 
 
-def told(cells: Cells, kind: str) -> list[Row]:
+def reported(cells: Cells, kind: str) -> list[Row]:
     return [row for row in cells.topic if kind_of(row) == kind]
 
 
@@ -142,20 +142,20 @@ def topics(cells: Cells, name: str) -> list[str]:
 def test_controllers_cell_responds_to_a_client_of_another_cell() -> None:
     cells = Cells(SETTINGS, TWO)
     cells.handle(creation("c1", 2, "orders"))
-    (answer,) = cells.answers["c1"]["response"]["topics"]
-    assert (answer["name"], answer["errorCode"]) == ("orders", 0)
-    assert cells.answers["c1"]["broker"] == 2
+    (response,) = cells.responses["c1"]["response"]["topics"]
+    assert (response["name"], response["errorCode"]) == ("orders", 0)
+    assert cells.responses["c1"]["broker"] == 2
     assert topics(cells, "a") == topics(cells, "b") == ["orders"]
 
 
 @pytest.mark.parametrize("storage", ["kafka", "zookeeper"])
 def test_offsets_of_another_cell_equal_those_of_one_cell(storage: str) -> None:
-    asked = BrokerSettings(
+    requested = BrokerSettings(
         brokertwin_forward_offset_fetch=True,
         brokertwin_offset_storage=storage,
         offsets_topic_num_partitions=4,
     )
-    settings = msgspec.structs.replace(SETTINGS, broker_settings=asked)
+    settings = msgspec.structs.replace(SETTINGS, broker_settings=requested)
     groups = ["g", "h", "k", "l"]
     found = {"keyType": 0, "coordinatorKeys": groups}
     given = [{"name": "a", "partitions": [{"partitionIndex": 0, "committedOffset": 5}]}]
@@ -174,23 +174,23 @@ def test_offsets_of_another_cell_equal_those_of_one_cell(storage: str) -> None:
         documents.append(document(f"g-{broker}", 42, 2, broker, {"groupsNames": groups[2:]}))
     one, many = Cells(settings, {}), Cells(settings, TWO)
     for each in documents:
-        tell_both(each, one, many)
-    assert many.answers == one.answers
+        handle_in_both(each, one, many)
+    assert many.responses == one.responses
     assert many.durable() == one.durable()
-    errors = [one.answers[f"g-{n}"]["response"]["results"] for n in (1, 2)]
-    assert {each["errorCode"] for answer in errors for each in answer} == {0, 16}
-    told = [one.answers[f"o-{broker}"]["response"]["groups"] for broker in (1, 2)]
-    assert told[0][0]["topics"][0]["partitions"][0]["committedOffset"] == 5
-    assert told[0] == told[1]
-    assert many.told["answer"] >= 2
+    errors = [one.responses[f"g-{n}"]["response"]["results"] for n in (1, 2)]
+    assert {each["errorCode"] for response in errors for each in response} == {0, 16}
+    result = [one.responses[f"o-{broker}"]["response"]["groups"] for broker in (1, 2)]
+    assert result[0][0]["topics"][0]["partitions"][0]["committedOffset"] == 5
+    assert result[0] == result[1]
+    assert many.reported["answer"] >= 2
 
 
 def test_row_has_sender_incarnation_and_sequence() -> None:
     cells = Cells(SETTINGS, TWO)
     for number in range(3):
         cells.handle(creation(f"c{number}", 1, f"t{number}"))
-    rows = [msgspec.json.decode(value) for _, value in told(cells, "metadata")]
-    assert [key for key, _ in told(cells, "metadata")] == ["b"] * 3
+    rows = [msgspec.json.decode(value) for _, value in reported(cells, "metadata")]
+    assert [key for key, _ in reported(cells, "metadata")] == ["b"] * 3
     assert [(row["sender"], row.get("incarnation", 0), row["sequence"]) for row in rows] == [
         ("a", 0, 1),
         ("a", 0, 2),
@@ -214,12 +214,12 @@ def test_early_event_is_a_dead_letter_and_accepted_in_its_turn() -> None:
 def test_new_cell_counts_from_one_in_a_higher_incarnation() -> None:
     cells = Cells(SETTINGS, TWO)
     cells.handle(creation("c1", 1, "orders"))
-    (older,) = told(cells, "metadata")
+    (older,) = reported(cells, "metadata")
     anew = Cells(msgspec.structs.replace(SETTINGS, incarnation=7), TWO)
     anew.deliver([older])
     assert topics(anew, "b") == [], "what an older incarnation has told is told again"
     anew.handle(creation("c1", 1, "orders"))
-    (row,) = [msgspec.json.decode(value) for _, value in told(anew, "metadata")[1:]]
+    (row,) = [msgspec.json.decode(value) for _, value in reported(anew, "metadata")[1:]]
     assert (row["incarnation"], row["sequence"]) == (7, 1)
     assert topics(anew, "b") == ["orders"]
     before = anew.cells["b"].columns()
@@ -256,7 +256,7 @@ def test_single_cell_refuses_events_of_cells(kind: str) -> None:
     event = {"id": "x", "cluster": CLUSTER, "kind": kind, "sender": "a", "sequence": 1}
     cell.deliver([(CLUSTER, msgspec.json.encode(event))])
     assert [letter["reason"] for letter in cell.dead_letters()] == [Reason.INTERNAL_KIND]
-    assert cell.answers == {}
+    assert cell.responses == {}
 
 
 def test_failed_event_is_a_dead_letter_and_later_ones_are_accepted() -> None:
@@ -277,7 +277,7 @@ def test_failed_forwarded_request_gets_an_error_response(
     monkeypatch.setitem(BUILT, 19, msgspec.structs.replace(BUILT[19], handle=fails))
     cells = Cells(SETTINGS, TWO)
     cells.handle(creation("c1", 2, "orders"))
-    assert cells.answers["c1"]["error"]["reason"] == Reason.FAULT
+    assert cells.responses["c1"]["error"]["reason"] == Reason.FAULT
 
 
 def test_replicas_copy_across_cells() -> None:
@@ -290,12 +290,12 @@ def test_replicas_copy_across_cells() -> None:
         creation("c1", 1, "t", 2),
         *(document(f"p{n}", 0, 9, n % 2 + 1, body) for n in range(6)),
     ):
-        tell_both(event, *clusters)
+        handle_in_both(event, *clusters)
     one, many = clusters
-    assert many.answers == one.answers
+    assert many.responses == one.responses
     assert many.durable() == one.durable()
-    assert many.told["replica-answer"] > 5
-    assert many.told["replica-fetch"] > 5
+    assert many.reported["replica-answer"] > 5
+    assert many.reported["replica-fetch"] > 5
     marks = [log["high_watermark"] for key, log in many.durable().items() if "/log/" in key]
     assert sorted(marks) == [9, 9, 9, 9]
 
@@ -334,12 +334,12 @@ def test_idle_leader_reads_fetches_before_it_shrinks_the_isr() -> None:
     """The fetch of a follower follows the event that informs the cell of the time."""
     cells = Cells(SETTINGS, TWO)
     cells.handle(creation("c1", 1, "t", 2))
-    changes = len(told(cells, "metadata"))
+    changes = len(reported(cells, "metadata"))
     under_way = cells.take(("a", produce("p0", START)))
     assert cells.take(tick(START + HOUR_MS)) == []
     cells.deliver(under_way)
     cells.deliver([tick(START + 2 * HOUR_MS)])
-    assert len(told(cells, "metadata")) == changes
+    assert len(reported(cells, "metadata")) == changes
 
 
 def test_overdue_messages_leave_with_the_next_event_of_the_cell() -> None:
@@ -351,13 +351,13 @@ def test_overdue_messages_leave_with_the_next_event_of_the_cell() -> None:
     settings = msgspec.structs.replace(SETTINGS, broker_settings=broker_settings)
     one, many = Cells(settings, {}), Cells(settings, TWO)
     find = {"keyType": 1, "coordinatorKeys": ["t"]}
-    tell_both(document("e0", 10, 4, 1, find), one, many)
+    handle_in_both(document("e0", 10, 4, 1, find), one, many)
     body = {"transactionalId": "t", "transactionTimeoutMs": 1000}
     for event_id in ("e1", "e2"):  # the first one has the broker ask for producer ids
-        tell_both(document(event_id, 22, 4, 1, body), one, many)
-    assert many.answers["e2"]["response"]["errorCode"] == 0
+        handle_in_both(document(event_id, 22, 4, 1, body), one, many)
+    assert many.responses["e2"]["response"]["errorCode"] == 0
     check = (START // HOUR_MS + 8 * 24) * HOUR_MS
-    tell_both(document("e3", 18, 0, 1, {}, time=check + HOUR_MS // 2), one, many)
+    handle_in_both(document("e3", 18, 0, 1, {}, time=check + HOUR_MS // 2), one, many)
     written = [msgspec.json.decode(row.value or b"") for row in many.out if row.topic == RECORDS]
     appended = [each["time"] for each in written if each["record"]["type"] == "BatchAppended"]
     assert appended[-2:] == [check, check]
@@ -368,11 +368,11 @@ def test_zero_time_out_expires_before_another_cell_replies() -> None:
     """Kafka says 7, too, where the followers are other processes; it is written all the same."""
     one, many = Cells(SETTINGS, {}), Cells(SETTINGS, TWO)
     for event in (creation("c1", 1, "t", 2), produce("p0", START, 0), produce("p1", START, 1)):
-        tell_both(event, one, many)
+        handle_in_both(event, one, many)
     errors = {
-        (name, event_id): cells.answers[event_id]["response"]["responses"][0]["partitionResponses"][
-            0
-        ]["errorCode"]
+        (name, event_id): cells.responses[event_id]["response"]["responses"][0][
+            "partitionResponses"
+        ][0]["errorCode"]
         for name, cells in (("one", one), ("many", many))
         for event_id in ("p0", "p1")
     }

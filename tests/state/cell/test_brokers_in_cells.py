@@ -11,7 +11,7 @@ from brokertwin.state.core.events import BETWEEN_CELLS, Reason
 from brokertwin.state.core.outputs import BROKER_CHANGES, RESPONSES
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
 from brokertwin.state.replication import registrations
-from tests.support.cells import Cells, Repeat, Row, kind_of, split, tell_both
+from tests.support.cells import Cells, Repeat, Row, handle_in_both, kind_of, split
 from tests.support.machine import header as batch_header
 from tests.support.machine import produce_body
 from tests.support.replicas import FEATURES
@@ -44,8 +44,8 @@ ASSIGNMENTS = {0: [1, 2, 3], 1: [2, 3, 1], 2: [3, 1, 2]}
 
 def some_again(topic: list[Row]) -> list[Row]:
     """The newest row between cells once more, and one of the middle."""
-    told = [row for row in topic if kind_of(row) in BETWEEN_CELLS]
-    return [told[-1], told[len(told) // 2]] if told else []
+    reported = [row for row in topic if kind_of(row) in BETWEEN_CELLS]
+    return [reported[-1], reported[len(reported) // 2]] if reported else []
 
 
 class Clusters:
@@ -76,16 +76,16 @@ class Clusters:
         body = produce_body("orders", batch_header(), **fields)
         return self.request(broker, 0, 9, body)
 
-    def answer(self, event_id: str) -> int | None:
-        """The error of a Produce, None where there is no answer."""
-        found = self.many.answers.get(event_id)
+    def response(self, event_id: str) -> int | None:
+        """The error of a Produce, None where there is no response."""
+        found = self.many.responses.get(event_id)
         if found is None or found["response"] is None:
             return None
         return int(found["response"]["responses"][0]["partitionResponses"][0]["errorCode"])
 
     def found(self, event_id: str, name: str) -> dict[str, Any]:
-        """The only item of a list in an answer."""
-        (item,) = self.many.answers[event_id]["response"][name]
+        """The only item of a list in a response."""
+        (item,) = self.many.responses[event_id]["response"][name]
         return dict(item)
 
     def partition(self, number: int) -> dict[str, Any]:
@@ -105,8 +105,8 @@ class Clusters:
         self._count += 1
         event_id = f"e{self._count}"
         frame = {"id": event_id, "cluster": "c", "time": self.now, "nonce": event_id}
-        tell_both(msgspec.json.encode({**frame, **event}), self.one, self.many)
-        assert self.many.answers == self.one.answers
+        handle_in_both(msgspec.json.encode({**frame, **event}), self.one, self.many)
+        assert self.many.responses == self.one.responses
         assert self.many.durable() == self.one.durable()
         return event_id
 
@@ -126,11 +126,11 @@ def test_broker_stops_and_starts(clusters: Clusters, broker: int) -> None:
     leader = found["leader"]
     assert leader not in (broker, -1)
     assert broker not in found["isr"]
-    assert clusters.answer(clusters.produce(leader, led)) == 0
+    assert clusters.response(clusters.produce(leader, led)) == 0
     clusters.do("start", broker)
     found = clusters.partition(led)
     assert (found["leader"], sorted(found["isr"]), found["lag"]) == (leader, BROKERS, 0)
-    assert clusters.answer(clusters.produce(leader, led)) == 0
+    assert clusters.response(clusters.produce(leader, led)) == 0
     assert clusters.partition(led)["highWatermark"] == 3
     assert clusters.many.dead_letters() == []
 
@@ -140,7 +140,7 @@ def test_rolling_restart_loses_nothing(clusters: Clusters) -> None:
         clusters.do("stop", broker)
         for number in ASSIGNMENTS:
             leader = clusters.partition(number)["leader"]
-            assert clusters.answer(clusters.produce(leader, number)) == 0
+            assert clusters.response(clusters.produce(leader, number)) == 0
         clusters.do("start", broker)
     for number in ASSIGNMENTS:
         found = clusters.partition(number)
@@ -154,9 +154,9 @@ def test_cut_off_follower_leaves_and_rejoins_the_isr(clusters: Clusters, broker:
     leader = ASSIGNMENTS[led][0]
     clusters.do("isolate", broker)
     waits = clusters.produce(leader, led)
-    assert clusters.answer(waits) is None
+    assert clusters.response(waits) is None
     clusters.pass_time(2 * LAG_TIME_MS)
-    assert clusters.answer(waits) == 0
+    assert clusters.response(waits) == 0
     assert broker not in clusters.partition(led)["isr"]
     clusters.do("rejoin", broker)
     found = clusters.partition(led)
@@ -182,9 +182,9 @@ def test_cut_off_leader_is_reached_after_it_rejoins(clusters: Clusters, broker: 
     clusters.do("isolate", broker)
     waits = clusters.produce(broker, led, timeout_ms=LAG_TIME_MS * 3)
     clusters.pass_time(LAG_TIME_MS // 2)
-    assert clusters.answer(waits) is None
+    assert clusters.response(waits) is None
     clusters.do("rejoin", broker)
-    assert clusters.answer(waits) == 0
+    assert clusters.response(waits) == 0
     assert clusters.partition(led)["lag"] == 0
 
 
@@ -200,7 +200,7 @@ def test_killed_broker_is_fenced_after_its_session(
     clusters.pass_time(1)
     leader = clusters.partition(led)["leader"]
     assert leader not in (broker, -1)
-    assert clusters.answer(clusters.produce(leader, led)) == 0
+    assert clusters.response(clusters.produce(leader, led)) == 0
     if verb == "sever":
         clusters.produce(broker, led)
     clusters.do("start" if verb == "kill" else "rejoin", broker)
@@ -263,7 +263,7 @@ def test_requests_of_a_severed_broker_arrive_later(clusters: Clusters, broker: i
     clusters.pass_time(SESSION_MS)
     clusters.do("rejoin", broker)
     clusters.pass_time(SESSION_MS)
-    assert clusters.answer(waits) == 0
+    assert clusters.response(waits) == 0
     assert clusters.partition(led)["leader"] == broker
     assert sorted(clusters.partition(led)["isr"]) == BROKERS
 
@@ -290,7 +290,7 @@ def test_cut_off_follower_counts_as_caught_up_until_then(clusters: Clusters) -> 
     clusters.pass_time(LAG_TIME_MS * 7 // 10)
     waits = clusters.produce(1, 0)
     clusters.pass_time(LAG_TIME_MS - 1000)
-    assert clusters.answer(waits) == 0
+    assert clusters.response(waits) == 0
     assert sorted(clusters.partition(0)["isr"]) == [1, 3]
 
 
@@ -309,27 +309,27 @@ def test_pending_requests_of_a_stopped_broker_get_no_response(clusters: Clusters
     clusters.do("isolate", 2)
     waits = clusters.produce(1, 0)
     clusters.do("stop", 1)
-    assert clusters.many.answers[waits]["closesConnection"]
-    assert clusters.answer(waits) is None
+    assert clusters.many.responses[waits]["closesConnection"]
+    assert clusters.response(waits) is None
 
 
 def test_broker_change_is_in_every_partition_of_responses(clusters: Clusters) -> None:
     clusters.do("stop", 3)
-    told = [
+    reported = [
         (row.partition, msgspec.json.decode(row.value or b""))
         for row in clusters.many.out
         if row.topic == RESPONSES and row.id.startswith("brokers/")
     ]
     change = {"cluster": "c", "broker": 3, "isStopped": True}
-    assert told == [(0, change), (1, change)]
+    assert reported == [(0, change), (1, change)]
 
 
 def test_another_cell_takes_over_from_a_stopped_coordinator(clusters: Clusters) -> None:
     """The committed offset is in the log of the one that is elected."""
     find = {"keyType": 0, "coordinatorKeys": ["readers"]}
     for _ in range(2):
-        asked = clusters.request(2, 10, 4, find)
-    coordinator = clusters.found(asked, "coordinators")["nodeId"]
+        requested = clusters.request(2, 10, 4, find)
+    coordinator = clusters.found(requested, "coordinators")["nodeId"]
     offset = {"partitionIndex": 0, "committedOffset": 42}
     topics = [{"name": "orders", "partitions": [offset]}]
     commit = clusters.request(coordinator, 8, 8, {"groupId": "readers", "topics": topics})
@@ -348,36 +348,36 @@ class Starting:
     """A cluster of three cells in which broker 2 has stopped; what cells tell waits until `take`.
 
     Attributes:
-        told: rows that have not been taken yet, the oldest first.
+        reported: rows that have not been taken yet, the oldest first.
     """
 
     def __init__(self) -> None:
         self.clusters = Clusters(3, None)
         self.clusters.do("stop", 2)
         self.many = self.clusters.many
-        self.told: list[Row] = []
+        self.reported: list[Row] = []
 
-    def tell(self, *verbs: str) -> None:
+    def start(self, *verbs: str) -> None:
         for verb in verbs:
-            document = self._document(f"b{len(self.many.answers)}", kind=f"{verb}-broker")
-            self.told += self.many.take(("cell-1", document))
+            document = self._document(f"b{len(self.many.responses)}", kind=f"{verb}-broker")
+            self.reported += self.many.take(("cell-1", document))
 
     def take(self) -> None:
-        self.told += self.many.take(self.told.pop(0))
+        self.reported += self.many.take(self.reported.pop(0))
 
     def fetch_metadata(self) -> Any:
-        name = f"m{len(self.many.answers)}"
+        name = f"m{len(self.many.responses)}"
         header = {"requestApiKey": 3, "requestApiVersion": 9}
         request = self._document(name, requestHeader=header, request={"topics": []})
         self.many.take(("cell-1", request))
-        return self.many.answers[name].get("response")
+        return self.many.responses[name].get("response")
 
     def state(self) -> str:
         return self.clusters.states()[1]
 
     def is_started(self) -> bool:
         begins = f"{BROKER_CHANGES}registered/2/"
-        return any(each.startswith(begins) for each in self.many.answers)
+        return any(each.startswith(begins) for each in self.many.responses)
 
     def _document(self, name: str, **fields: Any) -> bytes:
         frame = {"id": name, "cluster": "c", "time": self.clusters.now, "nonce": name, "broker": 2}
@@ -386,7 +386,7 @@ class Starting:
 
 def test_starting_broker_refuses_requests_until_it_is_registered() -> None:
     starting = Starting()
-    starting.tell("start", "stop", "start")
+    starting.start("start", "stop", "start")
     count = 0
     while not starting.is_started():
         assert starting.state() == overview.STARTING
@@ -404,9 +404,9 @@ def test_foreign_registration_does_not_start_a_broker() -> None:
     starting = Starting()
     starting.clusters.request(1, 62, 4, WHO)
     assert starting.clusters.states()[1] == overview.STOPPED
-    starting.tell("start")
+    starting.start("start")
     assert (starting.state(), starting.is_started()) == (overview.STARTING, False)
-    while starting.told:
+    while starting.reported:
         starting.take()
     assert (starting.state(), starting.is_started()) == (overview.RUNNING, True)
 
@@ -416,15 +416,15 @@ def test_start_succeeds_after_an_interrupted_start(
 ) -> None:
     """The controller's cell has not taken the registration before: it has raised there."""
     starting = Starting()
-    starting.tell("start")
+    starting.start("start")
     with monkeypatch.context() as patch:
         patch.setattr(registrations, "restarted", lambda *_: 1 // 0)
-        while starting.told:
+        while starting.reported:
             starting.take()
     (letter,) = starting.many.dead_letters()
     assert (letter["reason"], starting.state()) == (Reason.FAULT, overview.STARTING)
-    starting.tell("stop", "start")
-    while starting.told:
+    starting.start("stop", "start")
+    while starting.reported:
         starting.take()
     assert (starting.state(), starting.is_started()) == (overview.RUNNING, True)
     assert len(starting.fetch_metadata()["brokers"]) == 3

@@ -122,7 +122,7 @@ def test_refused_request_has_a_reason(
     (letter,) = bench.dead_letters(bench.last)
     assert letter["reason"] == reason
     if reason is not Reason.REPLY_TO:
-        assert bench.answers[event_id]["error"]["reason"] == reason
+        assert bench.responses[event_id]["error"]["reason"] == reason
 
 
 def fetch(**fields: Any) -> dict[str, Any]:
@@ -145,8 +145,8 @@ def test_request_with_an_unknown_field_is_refused_wherever_it_is() -> None:
         (letter,) = bench.dead_letters(bench.last)
         assert letter["reason"] == Reason.UNKNOWN_FIELD
         assert "unknown field `" in letter["detail"]
-        assert bench.answers["e"]["error"]["reason"] == Reason.UNKNOWN_FIELD
-        assert bench.answers["e"]["requestHeader"]["requestApiKey"] == 1
+        assert bench.responses["e"]["error"]["reason"] == Reason.UNKNOWN_FIELD
+        assert bench.responses["e"]["requestHeader"]["requestApiKey"] == 1
 
 
 def test_fault_in_a_handler_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,8 +166,8 @@ def test_fault_in_a_handler_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     where = r"ZeroDivisionError: planted \(.*\.break_down, line \d+\)"
     assert re.fullmatch(where, letter["detail"]), "it names the innermost function"
     assert bench.cell.columns() == before
-    answer = bench.request("PRODUCE", 12, body)
-    assert answer["responses"][0]["partitionResponses"][0]["baseOffset"] == 0
+    response = bench.request("PRODUCE", 12, body)
+    assert response["responses"][0]["partitionResponses"][0]["baseOffset"] == 0
 
 
 @settings(max_examples=examples(25))
@@ -201,8 +201,8 @@ def test_damaged_state_raises_instead_of_a_dead_letter() -> None:
     header = {"requestApiKey": 3, "requestApiVersion": 9}
     event = {"id": "x", "cluster": settings.cluster, "time": START, "requestHeader": header}
     document = msgspec.json.encode({**event, "request": {"topics": []}})
-    (answer,) = Cell(settings, bench.cell.columns()).handle(document, Position(0, 9))
-    assert answer.topic == outputs.RESPONSES
+    (response,) = Cell(settings, bench.cell.columns()).handle(document, Position(0, 9))
+    assert response.topic == outputs.RESPONSES
     with pytest.raises(DamagedError, match="a state row"):
         Cell(settings, damaged).handle(document, Position(0, 9))
 
@@ -280,7 +280,7 @@ def test_too_large_response_becomes_an_error() -> None:
     bench.topic("orders", partitions=100)
     bench.cell.settings = msgspec.structs.replace(bench.settings, output_bytes_max=1000)
     event_id = bench.send("METADATA", 12, {"topics": None})
-    assert bench.answers[event_id]["error"]["reason"] == Reason.OUTPUT_TOO_LARGE
+    assert bench.responses[event_id]["error"]["reason"] == Reason.OUTPUT_TOO_LARGE
 
 
 def test_new_settings_affect_only_later_events() -> None:
@@ -290,7 +290,7 @@ def test_new_settings_affect_only_later_events() -> None:
         bench.cell.settings = msgspec.structs.replace(bench.settings, broker_settings=given)
         topic = {"name": f"of-{partitions}", "numPartitions": -1, "replicationFactor": -1}
         bench.send("CREATE_TOPICS", 7, {"topics": [topic], "timeoutMs": 30_000})
-    body = bench.answers[bench.send("METADATA", 12, {"topics": None})]["response"]
+    body = bench.responses[bench.send("METADATA", 12, {"topics": None})]["response"]
     assert {t["name"]: len(t["partitions"]) for t in body["topics"]} == {"of-2": 2, "of-5": 5}
 
 
@@ -325,5 +325,5 @@ def test_deadline_is_announced_once_and_fires_at_its_time() -> None:
     assert bench.of(outputs.TIMERS, bench.last) == []
     deadline = bench.now + 490
     bench.tick(2000)
-    assert bench.answers[first]["responseTime"] == deadline
+    assert bench.responses[first]["responseTime"] == deadline
     assert len(bench.of(outputs.RESPONSES, bench.last)) == 2

@@ -18,7 +18,7 @@ from brokertwin.state.logs.log import Log
 from brokertwin.state.logs.producer import ProducerStateEntry, RememberedBatch
 from brokertwin.state.transactions import transactional_ids
 from brokertwin.state.transactions.transactional_offsets import PendingOffsets
-from tests.support.histories import heard, seeded
+from tests.support.histories import observing, seeded
 from tests.support.machine import Bench, header
 
 
@@ -30,7 +30,7 @@ def test_invariants_hold_after_every_event_of_a_history() -> None:
         assert check(cell) == [], f"seed {seed}, event {len(checked)}"
         checked.append(document)
 
-    with heard(listen):
+    with observing(listen):
         for seed in range(12):
             checked.clear()
             assert seeded(seed, 100).documents == checked

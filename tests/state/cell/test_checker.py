@@ -13,7 +13,7 @@ from brokertwin.state.core.check import Touched, kind_of
 from brokertwin.state.core.outputs import Output
 from brokertwin.state.core.tables import TABLE_NAMES, Table
 from brokertwin.state.logs.log import Log
-from tests.support.histories import heard, seeded
+from tests.support.histories import observing, seeded
 from tests.support.machine import Bench, header
 
 HISTORIES, EVERY = 3, 12
@@ -75,7 +75,7 @@ def test_checker_finds_as_much_as_a_whole_check() -> None:
         assert part == whole, f"{change.__name__} {key}"
         broken.append((whole, key))
 
-    with heard(listen):
+    with observing(listen):
         for seed in range(HISTORIES):
             seeded(seed, 100)
     assert sum(bool(each) for each, _ in broken) > HISTORIES

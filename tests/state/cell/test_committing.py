@@ -23,14 +23,14 @@ UNAVAILABLE = Error.COORDINATOR_NOT_AVAILABLE
 
 def test_failed_response_about_one_thing_has_only_the_error() -> None:
     accepted = InitProducerIdResponse(producer_id=7, producer_epoch=3)
-    told = uncommitted.failed(accepted, UNAVAILABLE)
-    assert told == InitProducerIdResponse(error_code=UNAVAILABLE)
+    reported = uncommitted.failed(accepted, UNAVAILABLE)
+    assert reported == InitProducerIdResponse(error_code=UNAVAILABLE)
 
 
 def test_failed_join_does_not_name_the_member() -> None:
     accepted = JoinGroupResponse(generation_id=4, leader="a", member_id="a")
-    told = uncommitted.failed(accepted, UNAVAILABLE)
-    assert told == JoinGroupResponse(error_code=UNAVAILABLE)
+    reported = uncommitted.failed(accepted, UNAVAILABLE)
+    assert reported == JoinGroupResponse(error_code=UNAVAILABLE)
 
 
 def test_failed_response_keeps_an_earlier_error() -> None:
@@ -40,22 +40,22 @@ def test_failed_response_keeps_an_earlier_error() -> None:
 
 def test_accepted_items_of_a_failed_response_have_the_error() -> None:
     codes = {0: Error.NONE, 1: Error.OFFSET_METADATA_TOO_LARGE}
-    told = uncommitted.failed(offsets_answer(codes), UNAVAILABLE)
-    assert told == offsets_answer({**codes, 0: UNAVAILABLE})
+    reported = uncommitted.failed(offsets_response(codes), UNAVAILABLE)
+    assert reported == offsets_response({**codes, 0: UNAVAILABLE})
 
 
 def test_failed_response_without_items_is_unchanged() -> None:
-    assert uncommitted.failed(offsets_answer({}), UNAVAILABLE) == offsets_answer({})
+    assert uncommitted.failed(offsets_response({}), UNAVAILABLE) == offsets_response({})
 
 
-def offsets_answer(codes: dict[int, Error]) -> OffsetCommitResponse:
+def offsets_response(codes: dict[int, Error]) -> OffsetCommitResponse:
     partitions = [{"partitionIndex": n, "errorCode": int(code)} for n, code in codes.items()]
     topics = [{"name": "orders", "partitions": partitions}]
     return msgspec.convert({"topics": topics}, OffsetCommitResponse)
 
 
 @pytest.mark.parametrize(
-    ("of_the_log", "told"),
+    ("of_the_log", "error"),
     [
         (Error.UNKNOWN_TOPIC_OR_PARTITION, UNAVAILABLE),
         (Error.NOT_ENOUGH_REPLICAS, UNAVAILABLE),
@@ -66,9 +66,9 @@ def offsets_answer(codes: dict[int, Error]) -> OffsetCommitResponse:
     ],
 )
 def test_error_of_the_log_becomes_an_error_of_the_coordinator(
-    of_the_log: Error, told: Error
+    of_the_log: Error, error: Error
 ) -> None:
-    assert uncommitted.coordinator_error(of_the_log) is told
+    assert uncommitted.coordinator_error(of_the_log) is error
 
 
 def broker_of(brokers: Coordinators, kind: int) -> Broker:
@@ -114,10 +114,10 @@ def test_resumed_requests_wait_for_the_commit_and_dropped_ones_end() -> None:
     for event_id in ("told", "silent"):
         pending.add(table, request(event_id, 11, broker.id))
     joined = JoinGroupResponse(member_id="a")
-    answers = [Resumed("told", joined), Resumed("silent", None), Resumed("gone", joined)]
+    responses = [Resumed("told", joined), Resumed("silent", None), Resumed("gone", joined)]
     place = required(brokers, GROUPS)._replace(offset=1)
     written = WrittenRecords(records=[], late=[], required=[place])
-    committing.suspend(broker, written, Decision(resumed=answers), None, None)
+    committing.suspend(broker, written, Decision(resumed=responses), None, None)
     assert [each.event_id for each in pending.requests(table)] == ["told"]
     (held,) = (e for e in pending.everything(table) if isinstance(e, PendingCommit))
     outcome = committing.finish(broker, held, Error.NONE)

@@ -20,7 +20,7 @@ from tests.support.histories import START
 from tests.support.machine import CLUSTER, Bench, header
 from tests.support.replicas import BROKERS
 from tests.support.share_groups import ShareBench
-from tests.support.share_members import Shared, answered, batch, got
+from tests.support.share_members import Shared, batch, completed, got
 from tests.support.streams_groups import COUNTING, StreamsBench
 from tests.support.transactions import TransactionBench
 
@@ -30,11 +30,11 @@ GONE = Error.NOT_COORDINATOR
 def delete(bench: Bench, topic: str, broker: int = 1) -> list[dict[str, Any]]:
     """The responses that the deletion causes, without its own."""
     body = {"topicNames": [topic], "timeoutMs": 30_000}
-    answer = bench.request("DELETE_TOPICS", 5, body, broker=broker)
-    assert answer["responses"][0]["errorCode"] == 0
-    told = [msgspec.json.decode(row.value or b"") for row in bench.of("responses", bench.last)]
+    response = bench.request("DELETE_TOPICS", 5, body, broker=broker)
+    assert response["responses"][0]["errorCode"] == 0
+    reported = [msgspec.json.decode(row.value or b"") for row in bench.of("responses", bench.last)]
     assert bench.dead_letters() == []
-    return [each["response"] for each in told if each["requestHeader"]["requestApiKey"] != 20]
+    return [each["response"] for each in reported if each["requestHeader"]["requestApiKey"] != 20]
 
 
 def find(bench: Bench, key: str, key_type: int) -> int:
@@ -71,8 +71,8 @@ def test_pending_join_of_a_deleted_topic_gets_not_coordinator() -> None:
     classic = GroupBench()
     first, second = classic.stable("a", "b")
     assert classic.waits(classic.join(first, protocols=[("range", "BBBB")]))
-    told = delete(classic, GROUP_TOPIC)
-    assert [(each["errorCode"], each["memberId"]) for each in told] == [(GONE, first)]
+    reported = delete(classic, GROUP_TOPIC)
+    assert [(each["errorCode"], each["memberId"]) for each in reported] == [(GONE, first)]
     assert classic.heartbeat(second, 1) == GONE
     assert of_groups(classic) == []
     assert classic.after(100_000).dead_letters() == []
@@ -81,15 +81,15 @@ def test_pending_join_of_a_deleted_topic_gets_not_coordinator() -> None:
 def test_pending_sync_of_a_deleted_topic_gets_not_coordinator(classic: GroupBench) -> None:
     (first, _), (second, _) = classic.new_member(), classic.new_member(client="b")
     classic.join(first)
-    follower = second if classic.answer(classic.join(first))["leader"] == first else first
+    follower = second if classic.response(classic.join(first))["leader"] == first else first
     assert classic.waits(classic.sync(follower, 2))
     assert [each["errorCode"] for each in delete(classic, GROUP_TOPIC)] == [GONE]
 
 
 def test_join_without_coordinator_gets_no_member_id(classic: GroupBench) -> None:
     delete(classic, GROUP_TOPIC)
-    answer = classic.answer(classic.join("m"))
-    assert (answer["errorCode"], answer["memberId"]) == (GONE, "")
+    response = classic.response(classic.join("m"))
+    assert (response["errorCode"], response["memberId"]) == (GONE, "")
 
 
 def test_deleted_offsets_and_groups_get_tombstones() -> None:
@@ -113,8 +113,8 @@ def test_group_starts_again_with_the_new_topic(classic: GroupBench) -> None:
     assert classic.state() == "Dead"
     assert classic.heartbeat(member, 1) == Error.UNKNOWN_MEMBER_ID
     wanted = {"groupId": GROUP, "topics": None}
-    answer = classic.request("OFFSET_FETCH", 8, {"groups": [wanted]})
-    assert answer["groups"][0]["topics"] == []
+    response = classic.request("OFFSET_FETCH", 8, {"groups": [wanted]})
+    assert response["groups"][0]["topics"] == []
     (member,) = classic.stable("a")
     assert classic.heartbeat(member, 1) == 0, "in its first generation"
 
@@ -147,8 +147,8 @@ def test_deleting_the_topic_deletes_share_groups_and_keeps_states() -> None:
     assert states
     delete(bench, GROUP_TOPIC)
     assert (of_groups(bench), left(bench), bench.states()) == ([], {}, states)
-    answer = bench.request("SHARE_GROUP_DESCRIBE", 1, {"groupIds": ["g"]})["groups"][0]
-    assert answer["errorMessage"] == "This is not the correct coordinator."
+    response = bench.request("SHARE_GROUP_DESCRIBE", 1, {"groupIds": ["g"]})["groups"][0]
+    assert response["errorMessage"] == "This is not the correct coordinator."
 
 
 def test_every_kind_of_group_has_tombstones_for_its_records() -> None:
@@ -164,8 +164,8 @@ def test_deletion_drops_offsets_of_open_transactions_only() -> None:
     delete(bench, GROUP_TOPIC)
     assert of_groups(bench) == []
     for version in (3, 5):
-        told = bench.commit_offset("t1", holder, 8, version=version)
-        assert told == Error.COORDINATOR_NOT_AVAILABLE
+        response = bench.commit_offset("t1", holder, 8, version=version)
+        assert response == Error.COORDINATOR_NOT_AVAILABLE
     assert bench.state_of() == "Ongoing"
     assert bench.end("t1", holder, is_commit=True)
     assert bench.state_of() == "CompleteCommit", "nothing of it is where a marker could go"
@@ -203,8 +203,8 @@ def test_stopped_broker_forgets_when_it_reads_the_deletion() -> None:
     bench.topic("foo")
     bench.settings.may_intervene = True
     find(bench, "g", 0)
-    answer = bench.request("METADATA", 12, {"topics": [{"name": GROUP_TOPIC}]})
-    leader = answer["topics"][0]["partitions"][0]["leaderId"]
+    response = bench.request("METADATA", 12, {"topics": [{"name": GROUP_TOPIC}]})
+    leader = response["topics"][0]["partitions"][0]["leaderId"]
     commit = {"partitionIndex": 0, "committedOffset": 5}
     body = {"groupId": "g", "topics": [{"name": "foo", "partitions": [commit]}]}
     assert error_of_commit(bench.request("OFFSET_COMMIT", 8, body, broker=leader)) == 0
@@ -232,24 +232,24 @@ def test_deletion_drops_share_states_and_keeps_groups() -> None:
     delete(bench, SHARE_TOPIC)
     assert bench.states() == []
     assert bench.group() is not None
-    assert bench.say("a", batch(0, 0, 1)) == Error.UNKNOWN_SERVER_ERROR
+    assert bench.acknowledge("a", batch(0, 0, 1)) == Error.UNKNOWN_SERVER_ERROR
     assert bench.request("METADATA", 12, {"topics": [{"name": SHARE_TOPIC}]})["topics"][0][
         "partitions"
     ], "it is there again"
-    assert bench.say("a", batch(0, 0, 1)) == Error.UNKNOWN_SERVER_ERROR
+    assert bench.acknowledge("a", batch(0, 0, 1)) == Error.UNKNOWN_SERVER_ERROR
 
 
 def test_leader_that_reads_a_state_recreates_the_topic() -> None:
     bench = Shared()
     assert bench.lose("z") == []
     delete(bench, SHARE_TOPIC)
-    answer = bench.share("b", 0)
-    told = answer["responses"][0]["partitions"][0]
-    assert told["errorCode"] == Error.UNKNOWN_SERVER_ERROR
+    response = bench.share("b", 0)
+    result = response["responses"][0]["partitions"][0]
+    assert result["errorCode"] == Error.UNKNOWN_SERVER_ERROR
     read = {"partition": 0, "leaderEpoch": 0}
     topics = [{"topicId": bench.ids["foo"], "partitions": [read]}]
-    asked = {"groupId": GROUP, "topics": topics}
-    found = bench.request("READ_SHARE_GROUP_STATE", 0, asked)["results"][0]["partitions"][0]
+    request = {"groupId": GROUP, "topics": topics}
+    found = bench.request("READ_SHARE_GROUP_STATE", 0, request)["results"][0]["partitions"][0]
     assert found["errorCode"] == Error.INVALID_REQUEST, "not begun, and no longer 16"
 
 
@@ -260,9 +260,9 @@ def test_share_fetch_with_acknowledgements_does_not_wait_for_the_topic() -> None
     assert bench.fetch("a", 500, batch(0, 0, 1)) is None
     assert bench.dead_letters() == []
     bench.append("foo", header(1))
-    (told,) = [each["response"] for each in answered(bench)][-1]["responses"][0]["partitions"]
-    assert told["acknowledgeErrorCode"] == Error.UNKNOWN_SERVER_ERROR
-    assert got(answered(bench)[-1]["response"]) == [(3, 3, 1)]
+    (result,) = [each["response"] for each in completed(bench)][-1]["responses"][0]["partitions"]
+    assert result["acknowledgeErrorCode"] == Error.UNKNOWN_SERVER_ERROR
+    assert got(completed(bench)[-1]["response"]) == [(3, 3, 1)]
 
 
 def test_former_share_coordinator_has_kafkas_error_message() -> None:
@@ -285,10 +285,10 @@ def test_former_share_coordinator_has_kafkas_error_message() -> None:
     for api, what in unable.items():
         place = {"partition": 0, **fields[api.partition("_")[0]]}
         topics = [{"topicId": bench.ids["foo"], "partitions": [place]}]
-        answer = bench.request(api, 0, {"groupId": GROUP, "topics": topics})
-        (told,) = answer["results"][0]["partitions"]
+        response = bench.request(api, 0, {"groupId": GROUP, "topics": topics})
+        (result,) = response["results"][0]["partitions"]
         wanted = f"Unable to {what}: This is not the correct coordinator."
-        assert (told["errorCode"], told["errorMessage"]) == (GONE, wanted)
+        assert (result["errorCode"], result["errorMessage"]) == (GONE, wanted)
 
 
 # Several brokers and cells
@@ -300,7 +300,7 @@ def test_uncommitted_offset_commit_gets_not_coordinator() -> None:
     brokers.replicas.isolate(*(each for each in BROKERS if each != coordinator))
     waits = brokers.send_commit(6)
     delete(brokers.bench, GROUP_TOPIC, broker=coordinator)
-    assert error_of_commit(brokers.answer(waits)) == GONE
+    assert error_of_commit(brokers.response(waits)) == GONE
     assert left(brokers.bench) == {}
     assert brokers.bench.cell.tables.groups.keys("") == []
 
@@ -310,16 +310,16 @@ def test_uncommitted_transactional_id_gets_coordinator_not_available() -> None:
     coordinator = brokers.coordinator(1)
     brokers.replicas.isolate(*(each for each in BROKERS if each != coordinator))
     assert brokers.init() is None, "it waits"
-    (told,) = delete(brokers.bench, TRANSACTION_TOPIC, broker=coordinator)
-    assert told["errorCode"] == Error.COORDINATOR_NOT_AVAILABLE
+    (result,) = delete(brokers.bench, TRANSACTION_TOPIC, broker=coordinator)
+    assert result["errorCode"] == Error.COORDINATOR_NOT_AVAILABLE
     assert not [key for key in brokers.bench.cell.tables.in_flight.keys("") if "/busy/" in key]
 
 
 def test_heartbeat_without_coordinator_does_not_name_the_member() -> None:
     bench = ConsumerBench(brokers=BROKERS)
     bench.settings.may_intervene = True
-    asked = {"topics": [{"name": GROUP_TOPIC}]}
-    leader = bench.request("METADATA", 12, asked)["topics"][0]["partitions"][0]["leaderId"]
+    request = {"topics": [{"name": GROUP_TOPIC}]}
+    leader = bench.request("METADATA", 12, request)["topics"][0]["partitions"][0]["leaderId"]
     epoch = bench.join("a", broker=leader)["memberEpoch"]
     for broker in BROKERS:
         if broker != leader:
@@ -328,8 +328,8 @@ def test_heartbeat_without_coordinator_does_not_name_the_member() -> None:
     body = {"groupId": "simple", "topics": [{"name": "foo", "partitions": [commit]}]}
     assert bench.request("OFFSET_COMMIT", 8, body, broker=leader) is None
     assert bench.beat("a", epoch, broker=leader) is None
-    told = delete(bench, GROUP_TOPIC, broker=leader)
-    (beat,) = [each for each in told if "memberEpoch" in each]
+    reported = delete(bench, GROUP_TOPIC, broker=leader)
+    (beat,) = [each for each in reported if "memberEpoch" in each]
     assert (beat["errorCode"], beat["memberId"], beat["memberEpoch"]) == (GONE, None, 0)
 
 
@@ -338,16 +338,16 @@ def test_lost_share_coordinator_has_kafkas_error_message() -> None:
     bench, topic_id = brokers.bench, brokers.partition(GROUPS)[0]
     key = f"s:{topic_id}:0"
     find(bench, key, 2)
-    asked = {"keyType": 2, "coordinatorKeys": [key]}
-    leader = bench.request("FIND_COORDINATOR", 6, asked)["coordinators"][0]["nodeId"]
+    request = {"keyType": 2, "coordinatorKeys": [key]}
+    leader = bench.request("FIND_COORDINATOR", 6, request)["coordinators"][0]["nodeId"]
     brokers.replicas.isolate(*(each for each in BROKERS if each != leader))
     begun = {"partition": 0, "stateEpoch": 1, "startOffset": 0}
     body = {"groupId": "s", "topics": [{"topicId": topic_id, "partitions": [begun]}]}
     assert bench.request("INITIALIZE_SHARE_GROUP_STATE", 0, body, broker=leader) is None
-    (answer,) = delete(bench, SHARE_TOPIC, broker=leader)
-    (told,) = answer["results"][0]["partitions"]
+    (response,) = delete(bench, SHARE_TOPIC, broker=leader)
+    (result,) = response["results"][0]["partitions"]
     wanted = "Unable to initialize share group state: This is not the correct coordinator."
-    assert (told["errorCode"], told["errorMessage"]) == (GONE, wanted)
+    assert (result["errorCode"], result["errorMessage"]) == (GONE, wanted)
 
 
 def test_each_cell_forgets_what_its_brokers_coordinated() -> None:
@@ -355,29 +355,29 @@ def test_each_cell_forgets_what_its_brokers_coordinated() -> None:
     cells = Cells(settings, {"a": [1], "b": [2]})
     count = 0
 
-    def ask(key: int, version: int, broker: int, body: Any) -> Any:
+    def send(key: int, version: int, broker: int, body: Any) -> Any:
         nonlocal count
         count += 1
         event = {"id": f"r{count}", "cluster": CLUSTER, "broker": broker, "time": START}
         of = {"requestApiKey": key, "requestApiVersion": version}
         document = {**event, "nonce": f"{count}", "requestHeader": of, "request": body}
         cells.handle(msgspec.json.encode(document))
-        return cells.answers[f"r{count}"]["response"]
+        return cells.responses[f"r{count}"]["response"]
 
     topic = {"name": "foo", "numPartitions": 1, "replicationFactor": 1}
-    ask(19, 7, 1, {"topics": [topic], "timeoutMs": 1000})
-    assert ask(10, 6, 2, {"coordinatorKeys": ["g"]})["coordinators"][0]["errorCode"] == 15
+    send(19, 7, 1, {"topics": [topic], "timeoutMs": 1000})
+    assert send(10, 6, 2, {"coordinatorKeys": ["g"]})["coordinators"][0]["errorCode"] == 15
     names = [f"g{number}" for number in range(8)]
     commit = {"partitionIndex": 0, "committedOffset": 5}
     for name in names:
         body = {"groupId": name, "topics": [{"name": "foo", "partitions": [commit]}]}
-        told = [error_of_commit(ask(8, 8, broker, body)) for broker in (1, 2)]
-        assert sorted(each or 0 for each in told) == [0, GONE]
+        reported = [error_of_commit(send(8, 8, broker, body)) for broker in (1, 2)]
+        assert sorted(each or 0 for each in reported) == [0, GONE]
     assert all(groups_in(cell) for cell in cells.cells.values())
-    ask(20, 5, 2, {"topicNames": [GROUP_TOPIC], "timeoutMs": 1000})
+    send(20, 5, 2, {"topicNames": [GROUP_TOPIC], "timeoutMs": 1000})
     assert [groups_in(cell) for cell in cells.cells.values()] == [[], []]
-    ask(10, 6, 1, {"coordinatorKeys": ["g"]})
-    listed = [ask(16, 4, broker, {"statesFilter": []})["groups"] for broker in (1, 2)]
+    send(10, 6, 1, {"coordinatorKeys": ["g"]})
+    listed = [send(16, 4, broker, {"statesFilter": []})["groups"] for broker in (1, 2)]
     assert listed == [[], []]
     assert cells.dead_letters() == []
     assert {kind_of(row) for row in cells.topic} & BETWEEN_CELLS

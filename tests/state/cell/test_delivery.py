@@ -49,9 +49,9 @@ def test_effects_of_a_held_request_wait_for_arrival() -> None:
     held = HeldBack(table)
     held.begin("e1", is_held=True)
     held.publish(TopicRemoved(TOPIC_ID), BROKERS)
-    asked = message(1, CONTROLLER, 0)
-    held.send([asked])
-    assert delivered(held) == [asked], "what goes to the controller does not wait"
+    requested = message(1, CONTROLLER, 0)
+    held.send([requested])
+    assert delivered(held) == [requested], "what goes to the controller does not wait"
     held.begin("e2", is_held=False)
     held.publish(TopicRemoved(TOPIC_ID), BROKERS)
     assert delivered(held) == [], "records queue behind one that waits"

@@ -7,13 +7,13 @@ from tests.support.configs import BROKER, SET, TOPIC, alter
 from tests.support.machine import Bench
 
 
-def told(bench: Bench) -> dict[str, Any]:
+def reported(bench: Bench) -> dict[str, Any]:
     """The response to a `tell-settings` event, which changes nothing."""
     before = bench.cell.tables.columns()
     event = {"id": f"q-{bench.now}", "cluster": "bench", "kind": "tell-settings"}
     bench.handle({**event, "time": bench.now})
     assert bench.cell.tables.columns() == before
-    return dict(bench.answers[event["id"]]["response"])
+    return dict(bench.responses[event["id"]]["response"])
 
 
 def test_gateway_gets_codecs_quotas_and_broker_settings() -> None:
@@ -21,7 +21,7 @@ def test_gateway_gets_codecs_quotas_and_broker_settings() -> None:
     settings, _ = broker_config.parse(given)
     bench = Bench(given=settings.given)
     nothing = {"given": {"quota.window.num": "3"}, "brokers": {}, "quotas": [], "codecs": {}}
-    assert told(bench) == nothing
+    assert reported(bench) == nothing
     packed = bench.topic("packed", compression_type="gzip", retention_ms="7")
     bench.topic("plain", retention_ms="7")
     changes = [("max.connections", SET, "5"), ("no.such.password", SET, "secret")]
@@ -33,7 +33,7 @@ def test_gateway_gets_codecs_quotas_and_broker_settings() -> None:
     bench.now += 1
     codec = {"compression.type": "gzip"}
     changed = {"max.connections": "5", "no.such.password": ""}
-    assert told(bench) == {
+    assert reported(bench) == {
         **nothing,
         "brokers": {"1": changed, "cluster": changed},
         "quotas": [{"entity": {"ip": None}, "values": {"connection_creation_rate": 2.0}}],
@@ -41,4 +41,4 @@ def test_gateway_gets_codecs_quotas_and_broker_settings() -> None:
     }
     alter(bench, "INCREMENTAL_ALTER_CONFIGS", 1, [(TOPIC, "packed", [("compression.type", 1, "")])])
     bench.now += 1
-    assert told(bench)["codecs"] == {}
+    assert reported(bench)["codecs"] == {}

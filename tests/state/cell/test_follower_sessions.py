@@ -61,8 +61,8 @@ def test_epoch_advances_with_each_request_and_only_changed_partitions_are_named(
     follower = Broker(2, bench.cell.tables, bench.settings, bench.now)
     known = follower.topic_by_name("test")
     assert known is not None
-    answer = ReplicaAnswer(1, 2, [FollowedPartition(known.topic_id, 2, 1, 0)])
-    (request,) = copying.next_fetches(follower, answer).copies
+    response = ReplicaAnswer(1, 2, [FollowedPartition(known.topic_id, 2, 1, 0)])
+    (request,) = copying.next_fetches(follower, response).copies
     assert isinstance(request, ReplicaFetch)
     assert [(each.partition, each.fetch_offset) for each in request.partitions] == [(2, 1)]
 

@@ -43,8 +43,8 @@ class MovingBench(GroupBench):
 
 
 def leader_of(bench: Bench, topic: str, partition: int = 0) -> int:
-    answer = bench.request("METADATA", 12, {"topics": [{"name": topic}]}, broker=1)
-    return int(answer["topics"][0]["partitions"][partition]["leaderId"])
+    response = bench.request("METADATA", 12, {"topics": [{"name": topic}]}, broker=1)
+    return int(response["topics"][0]["partitions"][partition]["leaderId"])
 
 
 def move(bench: Bench, topic: str, partition: int, leader: int) -> None:
@@ -74,7 +74,7 @@ def test_stable_group_continues_at_its_new_coordinator(bench: MovingBench) -> No
 def test_only_the_new_coordinator_has_a_group_and_its_timers(bench: MovingBench) -> None:
     bench.stable_member()
     bench.new_member(client="b")
-    assert bench.answer(bench.join(client="c"))["errorCode"] == 79
+    assert bench.response(bench.join(client="c"))["errorCode"] == 79
     old = bench.coordinator
     bench.move()
     tables = bench.cell.tables
@@ -103,8 +103,8 @@ def test_streams_group_continues_without_volatile_state() -> None:
     bench.later("a", 2, broker=old, shutdownApplication=True)
     move(bench, GROUP_TOPIC, 0, 3 - old)
     assert not bench.cell.tables.live_groups.keys(f"{old}/live-streams/")
-    told = bench.beat("a", 3, broker=3 - old)
-    assert (told["memberEpoch"], told["status"]) == (3, []), "nobody is to shut down"
+    response = bench.beat("a", 3, broker=3 - old)
+    assert (response["memberEpoch"], response["status"]) == (3, []), "nobody is to shut down"
     bench.tick(45_000)
     assert not groups.find_in_tables(bench.cell.tables, 3 - old, GROUP).members
 
@@ -113,19 +113,19 @@ def test_pending_joins_get_not_coordinator(bench: MovingBench) -> None:
     member, join = bench.new_member()
     assert bench.waits(join)
     bench.move()
-    assert bench.answer(join)["errorCode"] == Error.NOT_COORDINATOR
-    assert bench.answer(join)["memberId"] == member
+    assert bench.response(join)["errorCode"] == Error.NOT_COORDINATOR
+    assert bench.response(join)["memberId"] == member
     assert bench.after(60_000).dead_letters() == []
 
 
 def test_pending_syncs_get_not_coordinator(bench: MovingBench) -> None:
     (_, first), (_, second) = bench.new_member(), bench.new_member()
     bench.after(6000)
-    follower = next(a for a in map(bench.answer, (first, second)) if a["leader"] != a["memberId"])
+    follower = next(a for a in map(bench.response, (first, second)) if a["leader"] != a["memberId"])
     sync = bench.sync(follower["memberId"], 1)
     assert bench.waits(sync)
     bench.move()
-    assert bench.answer(sync)["errorCode"] == Error.NOT_COORDINATOR
+    assert bench.response(sync)["errorCode"] == Error.NOT_COORDINATOR
     assert bench.heartbeat(follower["memberId"], 1) == Error.UNKNOWN_MEMBER_ID, "never written"
 
 
@@ -169,8 +169,10 @@ def test_open_transaction_ends_at_its_new_coordinator() -> None:
 
 
 def described(bench: Bench, name: str, broker: int) -> tuple[int, str]:
-    answer = bench.request("DESCRIBE_TRANSACTIONS", 0, {"transactionalIds": [name]}, broker=broker)
-    (state,) = answer["transactionStates"]
+    response = bench.request(
+        "DESCRIBE_TRANSACTIONS", 0, {"transactionalIds": [name]}, broker=broker
+    )
+    (state,) = response["transactionStates"]
     return state["errorCode"], state["transactionState"]
 
 

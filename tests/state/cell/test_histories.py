@@ -31,7 +31,7 @@ from brokertwin.state.core.outputs import Output, Position
 from brokertwin.state.core.records import Record, RecordEntry
 from brokertwin.state.core.tables import CellTables, Table, columns_of_tables
 from brokertwin.state.logs import log as logs
-from tests.support.histories import Story, heard, seeded, stories
+from tests.support.histories import Story, observing, seeded, stories
 from tests.support.sources import ROOT
 
 EXAMPLES = int(os.environ.get("HISTORIES", "12"))
@@ -101,7 +101,7 @@ class Reached:
         self.letters: Counter[str] = Counter()
         self._gone = ("", "")
 
-    def hear(self, _: Cell, document: bytes, rows: list[Output]) -> None:
+    def observe(self, _: Cell, document: bytes, rows: list[Output]) -> None:
         """Counts what an event has come to."""
         self.records[self.LOST] += b'"disconnect"' in document and bool(rows)
         for row in rows:
@@ -149,7 +149,7 @@ def is_sent_elsewhere(response: Any) -> bool:
 
 
 def codes_in(value: Any) -> Iterator[int]:
-    """The error codes of an answer, at any depth."""
+    """The error codes of a response, at any depth."""
     if isinstance(value, list):
         for each in value:
             yield from codes_in(each)
@@ -177,7 +177,7 @@ def captured_errors() -> set[str]:
 @pytest.mark.long
 def test_histories_reach_every_record_every_api_and_every_error_of_the_captures() -> None:
     reached = Reached()
-    with heard(reached.hear):
+    with observing(reached.observe):
         for seed in REACHED_IN:
             seeded(seed, 150)
             if not reached.missing():
@@ -252,17 +252,17 @@ def is_overtaken(event: dict[str, Any], later: list[bytes]) -> bool:
     )
 
 
-def assert_all_are_answered(story: Story, cell: Cell, rows: list[Output]) -> None:
+def assert_all_are_completed(story: Story, cell: Cell, rows: list[Output]) -> None:
     """Every request is answered once, waits, is overtaken, or is a dead letter."""
-    answered = [row.id for row in rows if row.topic == outputs.RESPONSES]
-    assert len(answered) == len(set(answered))
+    responses = [row.id for row in rows if row.topic == outputs.RESPONSES]
+    assert len(responses) == len(set(responses))
     waiting = {key.removeprefix("wait/") for key in cell.tables.pending.keys("wait/")}
     for place, document in enumerate(story.documents):
         event = msgspec.json.decode(document)
         if "requestHeader" not in event:
             continue
-        assert not (event["id"] in answered and event["id"] in waiting)
-        if event["id"] not in answered and event["id"] not in waiting:
+        assert not (event["id"] in responses and event["id"] in waiting)
+        if event["id"] not in responses and event["id"] not in waiting:
             assert is_overtaken(event, story.documents[place + 1 :]), event["id"]
     ids = [(row.topic, row.id) for row in rows]
     assert len(ids) == len(set(ids))
@@ -271,9 +271,9 @@ def assert_all_are_answered(story: Story, cell: Cell, rows: list[Output]) -> Non
 @pytest.mark.long
 @many
 @given(stories())
-def test_every_request_is_answered_pending_dropped_or_a_dead_letter(story: Story) -> None:
+def test_every_request_is_completed_pending_dropped_or_a_dead_letter(story: Story) -> None:
     cell = Cell(story.settings)
-    assert_all_are_answered(story, cell, flat(decide(cell, story.documents)))
+    assert_all_are_completed(story, cell, flat(decide(cell, story.documents)))
 
 
 # Any order of delivery
@@ -286,7 +286,7 @@ def decide_as_drawn(seed: int, schedule: Callable[[Callable[[int], int]], Delive
     for offset, document in enumerate(story.documents):
         rows += cell.handle(document, Position(0, offset))
         hold(cell)
-    assert_all_are_answered(story, cell, rows)
+    assert_all_are_completed(story, cell, rows)
     letters = [msgspec.json.decode(r.value or b"") for r in rows if r.topic == outputs.DEAD_LETTERS]
     assert [letter for letter in letters if letter["reason"] == Reason.FAULT] == []
 
@@ -425,12 +425,12 @@ def test_durable_item_without_a_record_is_noticed(monkeypatch: pytest.MonkeyPatc
 
 
 def test_unanswered_pending_join_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    tell = run.CellLoop._send
+    report = run.CellLoop._send
 
-    def without_answers(of: run.CellLoop, machine: int, decision: Decision) -> None:
-        tell(of, machine, msgspec.structs.replace(decision, resumed=[]))
+    def without_responses(of: run.CellLoop, machine: int, decision: Decision) -> None:
+        report(of, machine, msgspec.structs.replace(decision, resumed=[]))
 
-    monkeypatch.setattr(run.CellLoop, "_send", without_answers)
+    monkeypatch.setattr(run.CellLoop, "_send", without_responses)
     found: list[str] = []
     for seed in range(8):
         story = seeded(seed, 60)

@@ -19,17 +19,17 @@ from brokertwin.state.core.records import ProducerIdBlockReceived
 from brokertwin.state.core.schema import Body, Int32
 from tests.support.machine import Bench
 
-ASK, COUNT = 38, 39
+REQUEST, COUNT = 38, 39
 
 
-class AskRequest(Body):
-    """Asks `times` times and waits for the answers, or for none of them."""
+class SampleRequest(Body):
+    """Asks `times` times and waits for the responses, or for none of them."""
 
     times: Int32 = 1
     waits: bool = True
 
 
-class AskResponse(Body):
+class SampleResponse(Body):
     """The last broker that counted, and its result."""
 
     counted: Int32 = 0
@@ -53,11 +53,11 @@ class CountResponse(Body):
 REPLIES: list[tuple[int, str, int]] = []
 
 
-def ask(broker: Broker, request: Request) -> Decision:
-    body: AskRequest = request.body
+def handle(broker: Broker, request: Request) -> Decision:
+    body: SampleRequest = request.body
     first = Message(broker.id, 2, COUNT, CountRequest(), context=f"{body.times}", version=3)
     if not body.waits:
-        return Decision(response=AskResponse(), messages=[first])
+        return Decision(response=SampleResponse(), messages=[first])
     condition = Condition(broker.now + 1000, [], b"")
     return Decision(condition=condition, messages=[first])
 
@@ -70,19 +70,19 @@ def resume(
             broker.id, 2, COUNT, CountRequest(number=response.number), message.context, 3
         )
         return Decision(condition=Condition(broker.now + 1000, [], b""), messages=[again])
-    return Decision(response=AskResponse(counted=response.number, counted_by=response.broker))
+    return Decision(response=SampleResponse(counted=response.number, counted_by=response.broker))
 
 
 def complete(_broker: Broker, _waiting: PendingRequest) -> Decision:
-    return Decision(response=AskResponse(counted=-1))
+    return Decision(response=SampleResponse(counted=-1))
 
 
 def count(broker: Broker, request: Request) -> Decision:
     assert request.is_from_machine
     number = request.body.number + 1
     block = ProducerIdBlockReceived(number, 1)
-    answer = CountResponse(number=number, broker=broker.id, version=request.version)
-    return Decision(records=[block], response=answer)
+    response = CountResponse(number=number, broker=broker.id, version=request.version)
+    return Decision(records=[block], response=response)
 
 
 def on_reply(broker: Broker, message: Message, response: CountResponse) -> Decision:
@@ -92,9 +92,11 @@ def on_reply(broker: Broker, message: Message, response: CountResponse) -> Decis
 
 @pytest.fixture(autouse=True)
 def apis(monkeypatch: pytest.MonkeyPatch) -> None:
-    asks = Api(KafkaApi(ASK, "ASK", 0, 3), AskRequest, ask, complete=complete, resume=resume)
+    requests = Api(
+        KafkaApi(REQUEST, "ASK", 0, 3), SampleRequest, handle, complete=complete, resume=resume
+    )
     counts = Api(KafkaApi(COUNT, "COUNT", 0, 5), CountRequest, count, on_reply=on_reply)
-    for api in (asks, counts):
+    for api in (requests, counts):
         monkeypatch.setitem(loop.BUILT, api.key, api)
         monkeypatch.setitem(loop._decoders, api.key, api.decoder())
     REPLIES.clear()
@@ -107,19 +109,19 @@ def counted(bench: Bench) -> list[int]:
 
 def test_pending_request_gets_every_reply_and_can_send_again() -> None:
     bench = Bench(brokers=(1, 2))
-    assert bench.request(ASK, 1, {"times": 3}) == {"counted": 3, "countedBy": 2}
+    assert bench.request(REQUEST, 1, {"times": 3}) == {"counted": 3, "countedBy": 2}
     assert counted(bench) == [1, 2, 3]
     assert REPLIES == []
 
 
 def test_unawaited_reply_goes_to_the_messages_api() -> None:
     bench = Bench(brokers=(1, 2))
-    assert bench.request(ASK, 1, {"times": 7, "waits": False}) == {"counted": 0, "countedBy": 0}
+    assert bench.request(REQUEST, 1, {"times": 7, "waits": False}) == {"counted": 0, "countedBy": 0}
     assert REPLIES == [(1, "7", 3)]
 
 
 def held(bench: Bench, **body: Any) -> str:
-    return bench.send(ASK, 1, body, isHeld=True)
+    return bench.send(REQUEST, 1, body, isHeld=True)
 
 
 def finish(bench: Bench, event_id: str) -> None:
@@ -130,7 +132,7 @@ def finish(bench: Bench, event_id: str) -> None:
 def test_messages_of_a_held_request_leave_when_it_completes() -> None:
     bench = Bench(brokers=(1, 2), may_hold=True)
     event_id = held(bench, waits=False)
-    assert bench.answers[event_id]["response"] == {"counted": 0, "countedBy": 0}
+    assert bench.responses[event_id]["response"] == {"counted": 0, "countedBy": 0}
     assert counted(bench) == []
     bench.reload()
     finish(bench, event_id)
@@ -142,7 +144,7 @@ def test_messages_of_a_held_request_leave_when_it_completes() -> None:
 def test_fault_in_a_reply_rolls_back_the_whole_event() -> None:
     bench = Bench(brokers=(1, 2))
     before = bench.cell.columns()
-    bench.send(ASK, 1, {"times": 2**31 - 1})
+    bench.send(REQUEST, 1, {"times": 2**31 - 1})
     (letter,) = bench.dead_letters(bench.last)
     assert letter["reason"] == "step limit reached"
     assert bench.cell.columns() == before

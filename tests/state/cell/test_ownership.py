@@ -16,7 +16,7 @@ from brokertwin.state.core.outputs import Output
 from brokertwin.state.core.records import PartitionTaken, ProducerIdBlockWritten, Record
 from brokertwin.state.core.tables import CellTables, Table
 from brokertwin.state.transactions import transactional_offsets
-from tests.support.histories import heard, seeded
+from tests.support.histories import observing, seeded
 
 SEEDS = range(40)
 """Histories that together apply every kind of record (`test_histories.py` says which seeds do)."""
@@ -53,7 +53,7 @@ class Spy:
 
         Nothing that is raised in a cell becomes a dead letter.
         """
-        with heard(self._hear), pytest.MonkeyPatch.context() as patch:
+        with observing(self._observe), pytest.MonkeyPatch.context() as patch:
             patch.setattr(effects, "apply", self._apply)
             for name in WRITES:
                 patch.setattr(Table, name, self._checking(getattr(Table, name)))
@@ -69,7 +69,7 @@ class Spy:
         finally:
             self._machine = ""
 
-    def _hear(self, cell: Cell, _: bytes, rows: list[Output]) -> None:
+    def _observe(self, cell: Cell, _: bytes, rows: list[Output]) -> None:
         self.cell = cell
         for row in rows:
             assert b'"reason":"fault"' not in (row.value or b""), row

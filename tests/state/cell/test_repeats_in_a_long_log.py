@@ -67,8 +67,8 @@ class Log:
         batch = header(count, self._ids[client], 0, self._sequences[client])
         self._sequences[client] += count
         body = produce_body(TOPIC, batch, partition=client)
-        answer = self.send(client, "PRODUCE", 11, body)
-        assert answer["responses"][0]["partitionResponses"][0]["errorCode"] == 0, answer
+        response = self.send(client, "PRODUCE", 11, body)
+        assert response["responses"][0]["partitionResponses"][0]["errorCode"] == 0, response
 
     def read(self, client: int) -> None:
         """Send the next fetch of a session from the log's end, which returns only new records."""
@@ -76,24 +76,24 @@ class Log:
         wanted = {"partition": client, "fetchOffset": self._sequences[client]}
         topic = {"topic": TOPIC, "partitions": [{**wanted, "partitionMaxBytes": 100}]}
         body = {"sessionId": session_id, "sessionEpoch": epoch, "maxWaitMs": 0, "minBytes": 0}
-        answer = self.send(client, "FETCH", 12, {**body, "maxBytes": 100, "topics": [topic]})
-        assert answer["errorCode"] == 0, answer
-        self._sessions[client] = answer["sessionId"], epoch + 1
+        response = self.send(client, "FETCH", 12, {**body, "maxBytes": 100, "topics": [topic]})
+        assert response["errorCode"] == 0, response
+        self._sessions[client] = response["sessionId"], epoch + 1
 
     def commit(self, client: int) -> None:
         """The next offset of a reader without a group's protocol."""
         self._commits[client] += 1
         place = {"partitionIndex": client, "committedOffset": self._commits[client]}
         topic = {"name": TOPIC, "partitions": [{**place, "committedMetadata": ""}]}
-        answer = self.send(client, "OFFSET_COMMIT", 8, {"groupId": GROUP, "topics": [topic]})
-        assert answer["topics"][0]["partitions"][0]["errorCode"] == 0, answer
+        response = self.send(client, "OFFSET_COMMIT", 8, {"groupId": GROUP, "topics": [topic]})
+        assert response["topics"][0]["partitions"][0]["errorCode"] == 0, response
 
     def send(self, client: int, api: str, version: int, body: dict[str, Any]) -> Any:
         """Send a request; keep its response with it."""
-        answer = self.bench.request(api, version, body)
+        response = self.bench.request(api, version, body)
         before = self._sent.setdefault((client, api), [])
-        before.append((Sent(api, version, body, len(before)), answer))
-        return answer
+        before.append((Sent(api, version, body, len(before)), response))
+        return response
 
     def again(self, client: int) -> None:
         """One of the last requests of a client and kind comes again. Raises AssertionError."""
@@ -102,39 +102,41 @@ class Log:
         if not before:
             return
         late = self._chance.choice([LATE, LATEST])
-        sent, told = self._chance.choice(before[-late:])
-        answer = self.bench.request(sent.api, sent.version, sent.body)
+        sent, reported = self._chance.choice(before[-late:])
+        response = self.bench.request(sent.api, sent.version, sent.body)
         newer = len(before) - 1 - sent.number
         self.met[f"{api} {min(newer, producers.BATCHES_KEPT)}"] += 1
         {"PRODUCE": self._written, "FETCH": self._read, "OFFSET_COMMIT": self._committed}[api](
-            client, answer, told, newer
+            client, response, reported, newer
         )
 
-    def _written(self, _client: int, answer: Any, told: Any, newer: int) -> None:
-        now, before = (each["responses"][0]["partitionResponses"][0] for each in (answer, told))
+    def _written(self, _client: int, response: Any, reported: Any, newer: int) -> None:
+        now, before = (
+            each["responses"][0]["partitionResponses"][0] for each in (response, reported)
+        )
         if newer < producers.BATCHES_KEPT:
             assert (now["errorCode"], now["baseOffset"]) == (0, before["baseOffset"]), newer
         else:
             assert (now["errorCode"], now["baseOffset"]) == (OUT_OF_ORDER, -1), newer
 
-    def _read(self, client: int, answer: Any, told: Any, newer: int) -> None:
+    def _read(self, client: int, response: Any, reported: Any, newer: int) -> None:
         """The first one of a client made a session: it makes another one when it comes again."""
-        if told["sessionId"] and newer == len(self._sent[client, "FETCH"]) - 1:
-            assert answer["errorCode"] == 0, answer
-            close = {"sessionId": answer["sessionId"], "sessionEpoch": -1, "topics": []}
-            asked = {"maxWaitMs": 0, "minBytes": 0, "maxBytes": 0, **close}
-            assert self.bench.request("FETCH", 12, asked)["errorCode"] == 0
-            gone = self.bench.request("FETCH", 12, {**asked, "sessionEpoch": 5})
+        if reported["sessionId"] and newer == len(self._sent[client, "FETCH"]) - 1:
+            assert response["errorCode"] == 0, response
+            close = {"sessionId": response["sessionId"], "sessionEpoch": -1, "topics": []}
+            request = {"maxWaitMs": 0, "minBytes": 0, "maxBytes": 0, **close}
+            assert self.bench.request("FETCH", 12, request)["errorCode"] == 0
+            gone = self.bench.request("FETCH", 12, {**request, "sessionEpoch": 5})
             assert gone["errorCode"] == NO_SESSION
         else:
-            assert (answer["errorCode"], answer["responses"]) == (OTHER_EPOCH, []), answer
+            assert (response["errorCode"], response["responses"]) == (OTHER_EPOCH, []), response
 
-    def _committed(self, client: int, answer: Any, told: Any, newer: int) -> None:
+    def _committed(self, client: int, response: Any, reported: Any, newer: int) -> None:
         """A commit is taken whatever was committed before; the client sends its last one again."""
-        assert answer == told
+        assert response == reported
         last = self._sent[client, "OFFSET_COMMIT"][-1][0]
         if newer:
-            assert self.bench.request(last.api, last.version, last.body) == told
+            assert self.bench.request(last.api, last.version, last.body) == reported
 
     def state(self) -> dict[str, Any]:
         """Return the logs, producers, offsets and sessions covered by the rules."""
@@ -144,9 +146,9 @@ class Log:
             for key in tables.producers.keys("1/producer/")
         }
         for client in range(CLIENTS):
-            asked = {"groupId": GROUP, "topics": [{"name": TOPIC, "partitionIndexes": [client]}]}
-            told = self.bench.request("OFFSET_FETCH", 8, {"groups": [asked]})
-            found[f"offset {client}"] = told["groups"][0]["topics"]
+            request = {"groupId": GROUP, "topics": [{"name": TOPIC, "partitionIndexes": [client]}]}
+            response = self.bench.request("OFFSET_FETCH", 8, {"groups": [request]})
+            found[f"offset {client}"] = response["groups"][0]["topics"]
             wanted = {"partitionIndex": client, "timestamp": -1}
             body = {"topics": [{"name": TOPIC, "partitions": [wanted]}], "replicaId": -1}
             found[f"end {client}"] = self.bench.request("LIST_OFFSETS", 7, body)["topics"]

@@ -10,14 +10,14 @@ from brokertwin.state.cell import between_cells, resharding
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cell.resharding import resharded
 from brokertwin.state.core.settings import CellSettings
-from tests.support.cells import Cells, split, stories, tell_both
+from tests.support.cells import Cells, handle_in_both, split, stories
 from tests.support.histories import CLUSTER, START, Story
 
 EVERY = 7
 """Number of documents between two reshardings."""
 
 
-def told(story: Story, source: random.Random) -> Counter[str]:
+def reported(story: Story, source: random.Random) -> Counter[str]:
     """Run a history in one cell and in cells that are resharded repeatedly.
 
     Count the changes of the number of cells, and the reasons of refused ones.
@@ -26,8 +26,8 @@ def told(story: Story, source: random.Random) -> Counter[str]:
     brokers = story.settings.brokers
     found: Counter[str] = Counter()
     for number, document in enumerate(story.documents):
-        tell_both(document, one, many)
-        assert many.answers == one.answers, document
+        handle_in_both(document, one, many)
+        assert many.responses == one.responses, document
         if number % EVERY == 0:
             before, count = len(many.cells), source.randint(1, len(brokers))
             why = many.reshard(split(brokers, count) if count > 1 else {})
@@ -40,7 +40,7 @@ def told(story: Story, source: random.Random) -> Counter[str]:
 def test_resharded_cells_respond_as_before() -> None:
     found: Counter[str] = Counter()
     for seed, story in enumerate(stories()):
-        found += told(story, random.Random(seed))
+        found += reported(story, random.Random(seed))
     ways = {f"{a} to {b}" for a in (1, 2, 3) for b in (1, 2, 3)}
     assert found.keys() >= ways
     assert found.keys() <= {*ways, "stopped or isolated"}

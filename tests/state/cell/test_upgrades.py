@@ -104,14 +104,16 @@ def test_upgraded_cell_describes_its_groups(seed: int) -> None:
     assert living
     for key, item in living.items():
         broker, _, group = key.split("/", 2)
-        described = answer(cell, int(broker), 15, 4, {"groups": [unescape(group)]})["groups"][0]
+        described = response_of(cell, int(broker), 15, 4, {"groups": [unescape(group)]})["groups"][
+            0
+        ]
         assert described["errorCode"] == 0
         assert described["groupState"] == item["state"]
         assert len(described["members"]) == len(item["members"])
     hold(cell)
 
 
-def answer(cell: Cell, broker: int, key: int, version: int, body: dict[str, Any]) -> Any:
+def response_of(cell: Cell, broker: int, key: int, version: int, body: dict[str, Any]) -> Any:
     event = {
         "id": "asked",
         "cluster": cell.settings.cluster,

@@ -61,7 +61,7 @@ def test_push_is_accepted_after_a_get_and_then_once_in_an_interval() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "error", "may_ask_again"),
+    ("fields", "error", "may_request_again"),
     [
         ({}, OK, False),
         ({"subscriptionId": 1, "compressionType": 9}, UNKNOWN_ID, True),
@@ -88,13 +88,13 @@ def test_push_is_accepted_after_a_get_and_then_once_in_an_interval() -> None:
     ],
 )
 def test_errors_of_a_push_in_their_order(
-    fields: dict[str, Any], error: int, may_ask_again: bool
+    fields: dict[str, Any], error: int, may_request_again: bool
 ) -> None:
     bench = Bench(telemetry_max_bytes=100)
     response = get(bench)
     assert response["telemetryMaxBytes"] == 100
     assert push(bench, response, **fields) == error
-    assert get(bench)["errorCode"] == (OK if may_ask_again else THROTTLED)
+    assert get(bench)["errorCode"] == (OK if may_request_again else THROTTLED)
 
 
 def test_terminating_push_is_not_throttled_and_later_ones_fail_once() -> None:

@@ -277,7 +277,7 @@ class Writer:
 
     def write(self, acks: int = 1, **fields: Any) -> Any:
         """Response to a Produce, or None."""
-        return self.bench.answers.get(self.send(acks, **fields), {}).get("response")
+        return self.bench.responses.get(self.send(acks, **fields), {}).get("response")
 
 
 def writer_alone() -> Writer:
@@ -310,11 +310,11 @@ def test_pending_produce_keeps_its_throttle_time() -> None:
     writer = Writer(replicas.bench)
     replicas.isolate(2, 3)
     waiting = writer.send(requestSizeInBytes=2000, acks=-1)
-    assert waiting not in writer.bench.answers
+    assert waiting not in writer.bench.responses
     replicas.rejoin(2, 3)
     for _ in range(20):
         writer.bench.tick(1000)
-    assert writer.bench.answers[waiting]["response"]["throttleTimeMs"] == 10_000
+    assert writer.bench.responses[waiting]["response"]["throttleTimeMs"] == 10_000
 
 
 @pytest.mark.parametrize(

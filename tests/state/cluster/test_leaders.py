@@ -132,9 +132,9 @@ def test_pending_fetch_at_the_old_leader_completes_at_once(bench: Bench) -> None
     bench.topic("orders")
     old, _ = leader_of(bench, "orders")
     waiting = bench.send("FETCH", 12, fetch_body(0, wait_ms=500), broker=old)
-    assert waiting not in bench.answers
+    assert waiting not in bench.responses
     move(bench, "orders", 0, others(old)[0])
-    (topic,) = bench.answers[waiting]["response"]["responses"]
+    (topic,) = bench.responses[waiting]["response"]["responses"]
     assert topic["partitions"][0]["errorCode"] == Error.NOT_LEADER_OR_FOLLOWER
 
 
@@ -204,9 +204,9 @@ def test_coordinator_moves_with_its_committed_offsets(bench: Bench) -> None:
 
 def test_transactional_id_moves_with_its_coordinator(bench: Bench) -> None:
     body = {"transactionalId": "t/1", "transactionTimeoutMs": 1000}
-    ask = {"keyType": 1, "coordinatorKeys": ["t/1"]}
-    bench.request("FIND_COORDINATOR", 4, ask)
-    (found,) = bench.request("FIND_COORDINATOR", 4, ask)["coordinators"]
+    send = {"keyType": 1, "coordinatorKeys": ["t/1"]}
+    bench.request("FIND_COORDINATOR", 4, send)
+    (found,) = bench.request("FIND_COORDINATOR", 4, send)["coordinators"]
     old = found["nodeId"]
     new = others(old)[0]
     for broker in (old, new):  # each gets its producer id block
@@ -278,9 +278,9 @@ def test_dropped_session_completes_its_fetch_and_is_not_found_afterwards(bench: 
     session = bench.request("FETCH", 12, opening, broker=leader)["sessionId"]
     following = {**fetch_body(0, wait_ms=500), "sessionId": session, "topics": []}
     waiting = bench.send("FETCH", 12, {**following, "sessionEpoch": 1}, broker=leader)
-    assert waiting not in bench.answers
+    assert waiting not in bench.responses
     intervene(bench, "drop-sessions", broker=leader, sessions=[session])
-    assert bench.answers[waiting]["response"]["errorCode"] == 0
+    assert bench.responses[waiting]["response"]["errorCode"] == 0
     response = bench.request("FETCH", 12, {**following, "sessionEpoch": 2}, broker=leader)
     assert response["errorCode"] == Error.FETCH_SESSION_ID_NOT_FOUND
 

@@ -15,7 +15,7 @@ from brokertwin.state.logs import log as logs
 from brokertwin.state.logs.log import Chunk, Log, chunk_key, log_key
 from brokertwin.state.logs.producer import ProducerStateEntry, producer_key
 from brokertwin.state.replication import copying
-from tests.support.histories import heard, seeded
+from tests.support.histories import observing, seeded
 from tests.support.machine import Bench, header
 
 SEEDS = range(12)
@@ -62,11 +62,11 @@ def compared() -> Iterator[list[int]]:
     """Compare after every event of every cell, including those that generate histories."""
     counts: list[int] = []
 
-    def hear(cell: Cell, _: bytes, rows: list[Output]) -> None:
+    def receive(cell: Cell, _: bytes, rows: list[Output]) -> None:
         assert not any(b'"reason":"fault"' in (row.value or b"") for row in rows), rows
         counts.append(compare(cell))
 
-    with heard(hear):
+    with observing(receive):
         yield counts
 
 

@@ -10,7 +10,7 @@ from brokertwin.state.cluster.topics import is_uuid
 from tests.support.machine import Bench
 from tests.support.recorded import exchanges, replay
 
-NOT_ASKED = -2147483648
+NOT_REQUESTED = -2147483648
 
 
 def metadata(bench: Bench, names: list[str] | None, version: int = 12, **body: Any) -> Any:
@@ -98,8 +98,8 @@ def test_authorized_operations_are_returned_on_request_only() -> None:
     bench = Bench()
     bench.topic("a")
     silent = metadata(bench, ["a"], 10)
-    assert silent["clusterAuthorizedOperations"] == NOT_ASKED
-    assert silent["topics"][0]["topicAuthorizedOperations"] == NOT_ASKED
+    assert silent["clusterAuthorizedOperations"] == NOT_REQUESTED
+    assert silent["topics"][0]["topicAuthorizedOperations"] == NOT_REQUESTED
     response = metadata(
         bench,
         ["a"],

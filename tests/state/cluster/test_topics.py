@@ -193,11 +193,11 @@ requests = st.one_of(
 @settings(max_examples=examples(25))
 @given(st.lists(requests, max_size=15))
 def test_topics_equal_the_accepted_requests(
-    asked: list[tuple[str, str, int]],
+    requested: list[tuple[str, str, int]],
 ) -> None:
     bench = Bench(brokers=(1, 2))
     expected: dict[str, int] = {}
-    for kind, name, count in asked:
+    for kind, name, count in requested:
         if kind == "create":
             result = create(bench, name, count)
             if result["errorCode"] == 0:

@@ -320,15 +320,15 @@ def test_kafka_validates_listeners_alike(tmp_path: Path, is_advertised: bool) ->
 
 
 def assert_listeners_same(
-    both: Both, asked: dict[str, str | None], given: dict[str, str], is_tried: bool
+    both: Both, requests: dict[str, str | None], given: dict[str, str], is_tried: bool
 ) -> None:
     changes = [
         (name, DELETE if text is None else SET, in_full(text, given.get(name)))
-        for name, text in asked.items()
+        for name, text in requests.items()
     ]
     wanted = [(BROKER, "1", changes)]
     real, found = (alter(one, "INCREMENTAL_ALTER_CONFIGS", 1, wanted, is_tried) for one in both)
-    assert found == real, asked
+    assert found == real, requests
     if not is_tried:
         assert_soon_same(both, (BROKER, "1"))
 

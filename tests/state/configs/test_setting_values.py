@@ -16,18 +16,20 @@ def fault(name: str, key: ConfigKey, text: str) -> str | None:
 
 
 @pytest.fixture(scope="module")
-def kafkas() -> list[setting_values.Said]:
+def kafkas() -> list[setting_values.ValidatedSetting]:
     return setting_values.settings_of_kafka("configs/setting_values")
 
 
 @pytest.mark.compares
-def test_defaults_are_kafkas(kafkas: list[setting_values.Said]) -> None:
+def test_defaults_are_kafkas(kafkas: list[setting_values.ValidatedSetting]) -> None:
     theirs = {(each.of, each.name): each.default for each in kafkas}
     assert {where: key.default for where, key in setting_values.known().items()} == theirs
 
 
 @pytest.mark.compares
-def test_kafka_validates_values_at_bounds_alike(kafkas: list[setting_values.Said]) -> None:
+def test_kafka_validates_values_at_bounds_alike(
+    kafkas: list[setting_values.ValidatedSetting],
+) -> None:
     known = setting_values.known()
     for each in kafkas:
         key = known[each.of, each.name]

@@ -23,7 +23,7 @@ from brokertwin.state.core.java_hashes import (
     timeline_order,
     uuid_hash,
 )
-from tests.support.java_answers import ask_java, java_answers
+from tests.support.java_responses import java_responses, json_from_java
 
 DRIVER = Path(__file__).with_name("HashOrders.java")
 MOST = 200
@@ -47,23 +47,23 @@ def digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:8]
 
 
-def javas_digests(questions: Sequence[str]) -> list[dict[str, str]]:
+def javas_digests(requests: Sequence[str]) -> list[dict[str, str]]:
     """Digests of the content of Java's maps."""
-    responses = ask_java(DRIVER, questions)
+    responses = json_from_java(DRIVER, requests)
     return [{name: digest(value) for name, value in response.items()} for response in responses]
 
 
-def ours(question: Any) -> Any:
-    texts: list[str] = question["texts"]
+def ours(request: Any) -> Any:
+    texts: list[str] = request["texts"]
     every: JavaMap[str, str] = JavaMap(java_hash)
     for each in texts:
         every[each] = each
-    kept = set(texts[: question["kept"]])
+    kept = set(texts[: request["kept"]])
     shrunk = [each for each in hash_order(texts, len(texts)) if each in kept]
     return {
         "hashes": [java_hash(each) for each in texts],
         "places": [_signed(partition_hash(each, _length(each))) for each in texts],
-        "ids": [_signed(uuid_hash(each)) for each in question["ids"]],
+        "ids": [_signed(uuid_hash(each)) for each in request["ids"]],
         "hashMap": hash_order(texts, len(texts)),
         "shrunk": shrunk,
         "hashSet": list(JavaMap.holding(java_hash, dict.fromkeys(texts))),
@@ -89,14 +89,14 @@ def test_known_string_hashes() -> None:
 @pytest.mark.compares
 def test_hashes_and_orders_equal_those_of_java() -> None:
     chance = Random(1)
-    questions = []
+    requests = []
     for count in (*range(1, MOST), *[chance.randint(1, MOST) for _ in range(100)]):
         texts = texts_of(chance, count)
         ids = [derive_uuid(f"{count}/{each}") for each in texts]
-        questions.append({"texts": texts, "ids": ids, "kept": chance.randint(0, count)})
-    lines = [json.dumps(each) for each in questions]
-    responses = java_answers("core/java_hashes", lines, javas_digests)
-    for question, theirs in zip(questions, responses, strict=True):
-        mine = ours(question)
+        requests.append({"texts": texts, "ids": ids, "kept": chance.randint(0, count)})
+    lines = [json.dumps(each) for each in requests]
+    responses = java_responses("core/java_hashes", lines, javas_digests)
+    for request, theirs in zip(requests, responses, strict=True):
+        mine = ours(request)
         for name, expected in theirs.items():
-            assert digest(mine[name]) == expected, (name, question)
+            assert digest(mine[name]) == expected, (name, request)

@@ -100,8 +100,8 @@ def drawing(brokers: tuple[int, ...] = (0, 1)) -> Bench:
 def drawn(bench: Bench, broker: int, name: str | None = None) -> tuple[int, int]:
     """Return error and producer id of an InitProducerId."""
     body = {"transactionalId": name, "transactionTimeoutMs": 1000}
-    answer = bench.request("INIT_PRODUCER_ID", 4, body, broker=broker)
-    return answer["errorCode"], answer["producerId"]
+    response = bench.request("INIT_PRODUCER_ID", 4, body, broker=broker)
+    return response["errorCode"], response["producerId"]
 
 
 def written(bench: Bench) -> list[tuple[str, int]]:
@@ -158,7 +158,7 @@ def test_of_two_brokers_in_two_cells_one_loses_its_write_and_starts_again_at_ste
     """Both read version 0."""
     cells = three_cells()
     cells.deliver([("cell-1", init("a", broker=2)), ("cell-2", init("b", broker=3))])
-    ids = {name: cells.answers[name]["response"]["producerId"] for name in ("a", "b")}
+    ids = {name: cells.responses[name]["response"]["producerId"] for name in ("a", "b")}
     assert sorted(ids.values()) == [0, BLOCK_SIZE]
     steps = Counter(step_of(row) for row in cells.topic)
     assert (steps["read"], steps["write"], steps["lost"]) == (3, 3, 1)
@@ -172,7 +172,7 @@ def test_of_two_brokers_in_two_cells_one_loses_its_write_and_starts_again_at_ste
 def test_requests_of_a_broker_wait_for_one_block() -> None:
     cells = three_cells()
     cells.deliver([("cell-1", init(name, broker=2)) for name in ("a", "b")])
-    ids = [cells.answers[name]["response"]["producerId"] for name in ("a", "b")]
+    ids = [cells.responses[name]["response"]["producerId"] for name in ("a", "b")]
     assert ids == [0, 1]
     assert Counter(step_of(row) for row in cells.topic)["read"] == 1
 
@@ -181,13 +181,13 @@ def test_a_wait_for_a_block_ends_after_30_seconds_and_the_document_is_read_again
     cells = three_cells()
     (late,) = cells.take(("cell-1", init("a", broker=2)))
     assert step_of(late) == "read"
-    assert cells.answers == {}
+    assert cells.responses == {}
     tick = {"id": "tick", "cluster": "c", "kind": "tick", "time": START + 30_000}
     (again,) = cells.take(("cell-1", msgspec.json.encode(tick)))
-    assert cells.answers["a"]["response"]["errorCode"] == Error.COORDINATOR_LOAD_IN_PROGRESS
+    assert cells.responses["a"]["response"]["errorCode"] == Error.COORDINATOR_LOAD_IN_PROGRESS
     assert step_of(again) == "read"
     cells.deliver([("cell-1", init("b", broker=2)), late, again])
-    assert cells.answers["b"]["response"]["producerId"] == 0
+    assert cells.responses["b"]["response"]["producerId"] == 0
     assert cells.dead_letters() == []
 
 
@@ -215,9 +215,11 @@ def init(name: str, broker: int) -> bytes:
 def step_of(row: Row) -> str:
     """Which step of an allocation a row between the cells is."""
     document = msgspec.json.decode(row[1])
-    told = document.get("told", {})
+    response = document.get("told", {})
     if document.get("kind") == "message":
-        return "read" if told["body"]["write"] is None else "write"
+        return "read" if response["body"]["write"] is None else "write"
     if document.get("kind") == "answer":
-        return "lost" if told["response"]["errorCode"] == Error.INVALID_UPDATE_VERSION else "done"
+        return (
+            "lost" if response["response"]["errorCode"] == Error.INVALID_UPDATE_VERSION else "done"
+        )
     return "request"

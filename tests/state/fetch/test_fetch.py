@@ -235,7 +235,7 @@ class Poll:
 
     @property
     def response(self) -> Any:
-        return self.reader.bench.answers.get(self.event_id, {}).get("response")
+        return self.reader.bench.responses.get(self.event_id, {}).get("response")
 
 
 def test_long_poll_completes_with_the_append() -> None:
@@ -302,10 +302,10 @@ def test_example_23_superseded_long_poll_returns_invalid_fetch_session_epoch() -
     first = reader.bench.send("FETCH", 12, {**body, "sessionEpoch": 1})
     second = reader.bench.send("FETCH", 12, {**body, "sessionEpoch": 2})
     reader.fill()
-    overtaken = reader.bench.answers[first]["response"]
+    overtaken = reader.bench.responses[first]["response"]
     assert overtaken["errorCode"] == Error.INVALID_FETCH_SESSION_EPOCH
     assert (overtaken["sessionId"], overtaken["responses"]) == (session, [])
-    assert shown(reader.bench.answers[second]["response"]) == {0: 1}
+    assert shown(reader.bench.responses[second]["response"]) == {0: 1}
 
 
 @pytest.mark.parametrize("version", [4, 5, 7, 9, 11, 12])

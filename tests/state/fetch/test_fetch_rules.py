@@ -267,12 +267,12 @@ def test_pending_fetch_ignores_partitions_of_later_requests_of_its_session() -> 
 
     session = bench.request("FETCH", 13, body(0, 0, 0, 1))["sessionId"]
     waiting = bench.send("FETCH", 13, body(session, 1, maxWaitMs=5_000))
-    assert waiting not in bench.answers
+    assert waiting not in bench.responses
     (topic,) = bench.request("FETCH", 13, body(session, 2, 99))["responses"]
     assert [(p["partitionIndex"], p["errorCode"]) for p in topic["partitions"]] == [(99, 3)]
     assert bench.append("t", header(1))["errorCode"] == 0
     bench.tick(6_000)
-    response = bench.answers[waiting]["response"]
+    response = bench.responses[waiting]["response"]
     assert response["errorCode"] == Error.INVALID_FETCH_SESSION_EPOCH
     assert bench.dead_letters(bench.last) == []
 

@@ -58,7 +58,7 @@ class Use:
         new = NewSession(client, False, False, "nonce", free)
         self.cache().create(new, [response_of(partition) for partition in partitions])
 
-    def ask(self, place: int, named: int, forgotten: int) -> None:
+    def send(self, place: int, named: int, forgotten: int) -> None:
         """Send an incremental request; forgetting all partitions closes the session."""
         found = self.sessions()
         if found:
@@ -82,7 +82,7 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("create"), st.sampled_from(CLIENTS), st.integers(1, PARTITIONS)),
         st.tuples(
-            st.just("ask"),
+            st.just("send"),
             st.integers(0, 5),
             st.integers(0, PARTITIONS - 1),
             st.integers(0, PARTITIONS),

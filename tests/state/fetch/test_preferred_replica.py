@@ -199,7 +199,7 @@ def test_pending_fetch_at_a_follower_completes_when_its_high_watermark_moves() -
     event_id = "waits"
     assert fetch(replicas, offset=1, wait_ms=5000, broker=3, id=event_id) is None
     replicas.produce(count=2)
-    part = partition_of(replicas.bench.answers[event_id]["response"])
+    part = partition_of(replicas.bench.responses[event_id]["response"])
     assert (part["highWatermark"], part["recordsSizeInBytes"]) == (3, 72)
 
 
@@ -216,7 +216,7 @@ def test_pending_fetch_at_the_leader_can_return_a_preferred_replica() -> None:
     assert fetch(replicas, "west", offset=1, wait_ms=5000, id="waits") is None
     replicas.rejoin(2, 3)
     replicas.produce(count=2)
-    assert named(replicas.bench.answers["waits"]["response"]) == 3
+    assert named(replicas.bench.responses["waits"]["response"]) == 3
 
 
 def test_follower_returns_aborted_transactions() -> None:

@@ -25,7 +25,7 @@ from brokertwin.state.fetch.shards import SHARDS, ShardLayout
 from tests.support.histories import seeded
 from tests.support.machine import Bench, header
 
-ASKED = FetchPartition(ZERO_UUID, "t", 0, 0, 1000, -1, -1, -1)
+REQUESTED = FetchPartition(ZERO_UUID, "t", 0, 0, 1000, -1, -1, -1)
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ def test_rejected_partition_is_checked_again_until_it_exists(let_in: Counter[boo
 def session(table: Table, session_id: int) -> SessionCache:
     cache = SessionCache(table, 1, ShardLayout(SHARDS), 0)
     new = NewSession("app", False, False, "nonce", session_id)
-    cache.create(new, [reading.refused(ASKED, ASKED.identity, 3)])
+    cache.create(new, [reading.refused(REQUESTED, REQUESTED.identity, 3)])
     return cache
 
 

@@ -16,7 +16,7 @@ from brokertwin.state.cluster.topics import derive_uuid
 from brokertwin.state.core.java_hashes import JavaMap, java_hash, timeline_order
 from brokertwin.state.groups import range_assignor, simple_assignor, uniform_assignor
 from brokertwin.state.groups.assignments import GroupSpec, Subscriber, Target
-from tests.support.java_answers import ask_java, inputs, java_answers
+from tests.support.java_responses import inputs, java_responses, json_from_java
 
 GROUPS = 250
 ROUNDS = 4
@@ -69,15 +69,15 @@ class Crowd:
         """True if all members have equal subscriptions."""
         return len({tuple(member["topics"]) for member in self.members.values()}) == 1
 
-    def question(self) -> str:
+    def request(self) -> str:
         """Return the group in the driver's input format."""
         topics = [
             {"name": name, "id": topic_id, "partitions": count}
             for name, (topic_id, count) in self.topics.items()
         ]
-        members = [{"id": member, **said} for member, said in self.members.items()]
-        asked = {"assignor": self.assignor, "isHomogeneous": self.is_homogeneous()}
-        return json.dumps({**asked, "topics": topics, "members": members})
+        members = [{"id": member, **subscription} for member, subscription in self.members.items()]
+        request = {"assignor": self.assignor, "isHomogeneous": self.is_homogeneous()}
+        return json.dumps({**request, "topics": topics, "members": members})
 
     def assign(self) -> dict[str, Any]:
         """Return targets, which the members keep, and the order of members."""
@@ -100,27 +100,27 @@ class Crowd:
             self.members[member]["target"] = target
         return {"order": order, "targets": targets}
 
-    def _subscriber(self, said: dict[str, Any]) -> Subscriber:
-        names = JavaMap.holding(java_hash, dict.fromkeys(said["topics"]))
+    def _subscriber(self, given: dict[str, Any]) -> Subscriber:
+        names = JavaMap.holding(java_hash, dict.fromkeys(given["topics"]))
         ids = [self.topics[name][0] for name in names if name in self.topics]
-        return Subscriber(said["instance"], ids, len(said["topics"]), said["target"])
+        return Subscriber(given["instance"], ids, len(given["topics"]), given["target"])
 
 
 @pytest.mark.compares
 def test_targets_equal_those_of_kafkas_assignors() -> None:
     """The order of topics and partitions is compared, too."""
     crowds = [Crowd(seed) for seed in range(inputs(GROUPS))]
-    asked: list[tuple[int, str, dict[str, Any]]] = []
+    requests: list[tuple[int, str, dict[str, Any]]] = []
     for seed, crowd in enumerate(crowds):
         for _ in range(ROUNDS):
-            asked.append((seed, crowd.question(), crowd.assign()))
+            requests.append((seed, crowd.request(), crowd.assign()))
             crowd.change()
-    questions = [question for _, question, _ in asked]
-    answers = java_answers("groups/assignors", questions, partial(ask_java, DRIVER))
-    for (seed, question, ours), theirs in zip(asked, answers, strict=True):
-        case = f"seed {seed}: {question}"
+    queries = [request for _, request, _ in requests]
+    responses = java_responses("groups/assignors", queries, partial(json_from_java, DRIVER))
+    for (seed, request, ours), theirs in zip(requests, responses, strict=True):
+        case = f"seed {seed}: {request}"
         assert ours["order"] == theirs["order"], case
-        is_simple = json.loads(question)["assignor"] == "simple"
+        is_simple = json.loads(request)["assignor"] == "simple"
         ordered = _by_topic if is_simple else _ordered
         assert ordered(ours["targets"]) == ordered(theirs["targets"]), case
 

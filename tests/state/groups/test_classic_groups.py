@@ -25,17 +25,17 @@ def keys(bench: GroupBench) -> set[str]:
 
 def test_example_1_first_member_waits_for_the_initial_delay() -> None:
     bench = GroupBench()
-    asked = bench.answer(bench.join(client="app"))
-    assert (asked["errorCode"], asked["generationId"]) == (79, -1)
-    member = asked["memberId"]
+    response = bench.response(bench.join(client="app"))
+    assert (response["errorCode"], response["generationId"]) == (79, -1)
+    member = response["memberId"]
     assert member.startswith("app-")
     join = bench.join(member)
     assert bench.after(DELAY - 1).waits(join)
-    joined = bench.after(1).answer(join)
+    joined = bench.after(1).response(join)
     assert (joined["errorCode"], joined["generationId"], joined["leader"]) == (0, 1, member)
     assert [each["memberId"] for each in joined["members"]] == [member]
     assert bench.state() == "CompletingRebalance"
-    synced = bench.answer(bench.sync(member, 1, {member: "eA=="}))
+    synced = bench.response(bench.sync(member, 1, {member: "eA=="}))
     assert (synced["errorCode"], synced["assignment"]) == (0, "eA==")
     assert bench.state() == "Stable"
 
@@ -47,7 +47,7 @@ def test_example_2_joining_member_extends_the_initial_delay() -> None:
     assert bench.after(1).waits(first)
     assert bench.after(DELAY - 1).waits(second)
     bench.after(1)
-    assert [bench.answer(join)["generationId"] for join in (first, second)] == [1, 1]
+    assert [bench.response(join)["generationId"] for join in (first, second)] == [1, 1]
 
 
 def test_example_3_initial_delay_ends_with_the_rebalance_timeout() -> None:
@@ -57,7 +57,7 @@ def test_example_3_initial_delay_ends_with_the_rebalance_timeout() -> None:
     joins.append(bench.after(2).new_member(rebalance=6000)[1])
     assert bench.after(2 * DELAY - DELAY - 2).waits(joins[2])
     bench.after(1)
-    assert [bench.answer(join)["generationId"] for join in joins] == [1, 1, 1]
+    assert [bench.response(join)["generationId"] for join in joins] == [1, 1, 1]
 
 
 def test_example_4_member_without_heartbeats_is_removed() -> None:
@@ -67,7 +67,7 @@ def test_example_4_member_without_heartbeats_is_removed() -> None:
     assert bench.after(14_999).state() == "Stable"
     assert bench.after(1).state() == "PreparingRebalance"
     assert bench.heartbeat(b, 1) == 27
-    joined = bench.answer(bench.join(b))
+    joined = bench.response(bench.join(b))
     assert (joined["generationId"], joined["leader"]) == (2, b)
     assert bench.heartbeat(a, 2) == 25
 
@@ -90,18 +90,18 @@ def test_example_6_stale_and_foreign_requests_are_rejected() -> None:
     assert bench.heartbeat("stranger", 1) == 25
     body = {"groupId": GROUP, "generationId": 1, "memberId": member, "protocolType": "consumer"}
     wrong = bench.send("SYNC_GROUP", 5, {**body, "protocolName": "roundrobin"})
-    assert bench.answer(wrong)["errorCode"] == 23
+    assert bench.response(wrong)["errorCode"] == 23
     bench.join(member)
     assert bench.state() == "CompletingRebalance"
     assert bench.heartbeat(member, 1) == 22, "the generation is 2"
     bench.new_member(client="b")
-    assert bench.answer(bench.sync(member, 2))["errorCode"] == 27
+    assert bench.response(bench.sync(member, 2))["errorCode"] == 27
     bench = GroupBench()
     joined = bench.join(instance="i")
     bench.after(2 * DELAY)
-    old = bench.answer(joined)["memberId"]
+    old = bench.response(joined)["memberId"]
     bench.sync(old, 1, {old: "QQ=="})
-    assert bench.answer(bench.join(instance="i"))["memberId"] != old
+    assert bench.response(bench.join(instance="i"))["memberId"] != old
     assert bench.heartbeat(old, 1, "i") == 82
 
 
@@ -113,41 +113,43 @@ def test_example_7_protocol_supported_by_all_members_wins() -> None:
         bench.new_member(protocols=both[::-1])[1],
         bench.new_member(protocols=[("sticky", "")])[1],
     ]
-    assert bench.answer(bench.join(protocols=[("range", "")]))["errorCode"] == 23
+    assert bench.response(bench.join(protocols=[("range", "")]))["errorCode"] == 23
     bench.after(2 * DELAY)
-    assert {bench.answer(join)["protocolName"] for join in joins} == {"sticky"}
+    assert {bench.response(join)["protocolName"] for join in joins} == {"sticky"}
 
 
 def test_example_8_rejoining_leader_starts_a_rebalance_a_follower_does_not() -> None:
     bench = GroupBench()
     leader, follower = bench.stable("a", "b")
-    again = bench.answer(bench.join(follower))
+    again = bench.response(bench.join(follower))
     assert (again["generationId"], again["members"]) == (1, [])
     assert bench.state() == "Stable"
     join = bench.join(leader)
     assert bench.waits(join)
     assert bench.state() == "PreparingRebalance"
     bench.join(follower)
-    assert bench.answer(join)["generationId"] == 2
+    assert bench.response(join)["generationId"] == 2
 
 
-@pytest.mark.parametrize(("version", "is_told"), [(8, False), (9, True)])
-def test_example_9_static_member_rejoins_without_a_rebalance(version: int, is_told: bool) -> None:
+@pytest.mark.parametrize(("version", "is_reported"), [(8, False), (9, True)])
+def test_example_9_static_member_rejoins_without_a_rebalance(
+    version: int, is_reported: bool
+) -> None:
     bench = GroupBench()
     joins = [bench.join(instance=name, version=version) for name in ("i", "j")]
     bench.after(2 * DELAY)
-    leader, follower = (bench.answer(join)["memberId"] for join in joins)
+    leader, follower = (bench.response(join)["memberId"] for join in joins)
     bench.sync(follower, 1)
     bench.sync(leader, 1, {leader: "TA==", follower: "Rg=="})
-    back = bench.answer(bench.join(instance="j", version=version))
+    back = bench.response(bench.join(instance="j", version=version))
     assert (back["errorCode"], back["generationId"], back["leader"]) == (0, 1, leader)
     assert back["memberId"].startswith("j-") and back["memberId"] != follower
-    assert bench.answer(bench.sync(back["memberId"], 1))["assignment"] == "Rg=="
+    assert bench.response(bench.sync(back["memberId"], 1))["assignment"] == "Rg=="
     assert bench.heartbeat(follower, 1, "j") == 82
-    back = bench.answer(bench.join(instance="i", version=version))
-    assert back["leader"] == (back["memberId"] if is_told else leader)
-    assert back.get("skipAssignment", False) is is_told
-    assert bool(back["members"]) is is_told
+    back = bench.response(bench.join(instance="i", version=version))
+    assert back["leader"] == (back["memberId"] if is_reported else leader)
+    assert back.get("skipAssignment", False) is is_reported
+    assert bool(back["members"]) is is_reported
     assert bench.state() == "Stable"
 
 
@@ -180,7 +182,7 @@ def test_dynamic_member_that_does_not_rejoin_in_time_is_removed() -> None:
     leader, follower = bench.stable("a", "b", rebalance=10_000)
     join = bench.join(leader, rebalance=10_000)
     assert bench.after(9999).waits(join)
-    assert bench.after(1).answer(join)["generationId"] == 2
+    assert bench.after(1).response(join)["generationId"] == 2
     assert bench.heartbeat(follower, 2) == 25
 
 
@@ -190,7 +192,7 @@ def test_pending_member_id_delays_the_join_until_it_expires() -> None:
     bench.join(session=6000)
     join = bench.join(member, session=20_000)
     assert bench.after(5999).waits(join)
-    assert bench.after(1).answer(join)["generationId"] == 2
+    assert bench.after(1).response(join)["generationId"] == 2
 
 
 def test_leaving_member_is_removed_and_others_rebalance() -> None:
@@ -205,8 +207,8 @@ def test_leaving_member_is_removed_and_others_rebalance() -> None:
 def test_full_group_rejects_new_members() -> None:
     bench = GroupBench(group_max_size=1)
     (member,) = bench.stable("a")
-    assert bench.answer(bench.join())["errorCode"] == 81
-    assert bench.answer(bench.join(member))["generationId"] == 2
+    assert bench.response(bench.join())["errorCode"] == 81
+    assert bench.response(bench.join(member))["generationId"] == 2
 
 
 def test_group_with_members_cannot_be_deleted_but_an_empty_one_can() -> None:
@@ -228,7 +230,7 @@ def test_group_deleted_with_a_pending_member_id_is_not_recreated() -> None:
     # compared with Apache Kafka 4.3.1
     bench = GroupBench()
     before = keys(bench)
-    assert bench.answer(bench.join())["errorCode"] == 79
+    assert bench.response(bench.join())["errorCode"] == 79
     deleted = bench.request("DELETE_GROUPS", 2, {"groupsNames": [GROUP]})
     assert deleted["results"][0]["errorCode"] == 0
     bench.after(60_000)
@@ -246,8 +248,8 @@ CUT = "AAAAAAABAANmb28="
 def _deletion(bench: GroupBench) -> int:
     """Return the error of a deletion of partition 0's offset."""
     body = {"groupId": GROUP, "topics": [{"name": TOPIC, "partitions": [{"partitionIndex": 0}]}]}
-    answer = bench.request("OFFSET_DELETE", 0, body)
-    return int(answer["topics"][0]["partitions"][0]["errorCode"])
+    response = bench.request("OFFSET_DELETE", 0, body)
+    return int(response["topics"][0]["partitions"][0]["errorCode"])
 
 
 def test_offsets_of_subscribed_topics_are_not_deleted() -> None:
@@ -274,10 +276,10 @@ def test_subscriptions_are_those_at_the_start_of_the_generation() -> None:
     assert _deletion(bench) == 86
 
 
-@pytest.mark.parametrize("said", ["", CUT])
-def test_group_with_unreadable_subscriptions_subscribes_to_any_topic(said: str) -> None:
+@pytest.mark.parametrize("message", ["", CUT])
+def test_group_with_unreadable_subscriptions_subscribes_to_any_topic(message: str) -> None:
     bench = GroupBench()
-    (member,) = bench.stable("a", protocols=[("range", said)])
+    (member,) = bench.stable("a", protocols=[("range", message)])
     assert _deletion(bench) == 86
     bench.leave(member)
     assert _deletion(bench) == 0
@@ -313,7 +315,7 @@ def test_group_is_restored_from_the_stored_state() -> None:
     join = bench.join(leader)
     bench.reload()
     bench.join(follower)
-    assert bench.answer(join)["generationId"] == 2
+    assert bench.response(join)["generationId"] == 2
 
 
 def test_diagram_in_the_docs_has_all_transitions() -> None:

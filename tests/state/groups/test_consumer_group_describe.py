@@ -8,7 +8,7 @@ from brokertwin.state.access.authorizer import CLASS_NAME
 from tests.support.groups import GROUP, GroupBench
 from tests.support.machine import Bench
 
-NOT_ASKED = -2147483648
+NOT_REQUESTED = -2147483648
 
 
 def describe(bench: Bench, *groups: str, version: int = 1, **event: Any) -> Any:
@@ -26,7 +26,7 @@ def refused(group: str, code: int, message: str | None = None) -> dict[str, Any]
         "assignmentEpoch": 0,
         "assignorName": "",
         "members": [],
-        "authorizedOperations": NOT_ASKED,
+        "authorizedOperations": NOT_REQUESTED,
     }
 
 

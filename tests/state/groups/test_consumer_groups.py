@@ -29,10 +29,10 @@ ALL = list(range(6))
 
 def test_first_member_gets_all_partitions_at_once() -> None:
     bench = ConsumerBench()
-    answer = bench.join("a")
-    assert bench.told(answer) == {"foo": ALL}
-    assert (answer["memberId"], answer["memberEpoch"]) == ("a", 2), "a new group is in epoch 1"
-    assert answer["heartbeatIntervalMs"] == 5000
+    response = bench.join("a")
+    assert bench.reported(response) == {"foo": ALL}
+    assert (response["memberId"], response["memberEpoch"]) == ("a", 2), "a new group is in epoch 1"
+    assert response["heartbeatIntervalMs"] == 5000
     assert bench.state() == "Stable"
     again = bench.beat("a", 2, owned={"foo": ALL})
     assert (again["errorCode"], again["memberEpoch"], again["assignment"]) == (0, 2, None)
@@ -43,17 +43,17 @@ def test_partition_moves_after_its_owner_has_revoked_it() -> None:
     bench.join("a")
     bench.tick(1000)
     second = bench.join("b")
-    assert (second["memberEpoch"], bench.told(second)) == (3, {})
+    assert (second["memberEpoch"], bench.reported(second)) == (3, {})
     assert bench.state() == "Reconciling"
     first = bench.beat("a", 2)
-    assert (first["memberEpoch"], bench.told(first)) == (2, {"foo": [0, 1, 2]})
+    assert (first["memberEpoch"], bench.reported(first)) == (2, {"foo": [0, 1, 2]})
     assert bench.beat("a", 2)["assignment"] is None, "owned partitions not reported"
     assert bench.beat("a", 2, owned={"foo": ALL})["memberEpoch"] == 2, "still owns them"
     assert bench.beat("b", 3)["assignment"] is None, "not released yet"
     done = bench.beat("a", 2, owned={"foo": [0, 1, 2]})
     assert (done["memberEpoch"], done["assignment"]) == (3, None)
     got = bench.beat("b", 3)
-    assert (got["memberEpoch"], bench.told(got)) == (3, {"foo": [3, 4, 5]})
+    assert (got["memberEpoch"], bench.reported(got)) == (3, {"foo": [3, 4, 5]})
     assert bench.state() == "Stable"
 
 
@@ -65,7 +65,7 @@ def test_target_assignment_is_computed_at_most_once_a_second() -> None:
     assert bench.state() == "Assigning"
     assert bench.beat("a", 2)["assignment"] is None
     bench.tick(1)
-    assert bench.told(bench.beat("a", 2)) == {"foo": [0, 1, 2]}
+    assert bench.reported(bench.beat("a", 2)) == {"foo": [0, 1, 2]}
     assert bench.group().assignment_epoch == 3
 
 
@@ -76,16 +76,16 @@ def test_without_an_interval_each_join_computes_an_assignment() -> None:
 
 def test_member_without_topics_is_in_the_group() -> None:
     bench = ConsumerBench()
-    answer = bench.join("a", subscribedTopicNames=[])
-    assert (answer["memberEpoch"], bench.told(answer)) == (1, {})
+    response = bench.join("a", subscribedTopicNames=[])
+    assert (response["memberEpoch"], bench.reported(response)) == (1, {})
     assert bench.state() == "Stable"
 
 
 def test_coordinator_generates_member_ids_in_version_0() -> None:
     bench = ConsumerBench()
-    answer = bench.join("", version=0)
-    assert len(answer["memberId"]) == 22
-    assert bench.join("", version=0)["memberId"] != answer["memberId"]
+    response = bench.join("", version=0)
+    assert len(response["memberId"]) == 22
+    assert bench.join("", version=0)["memberId"] != response["memberId"]
     chosen = {"memberId": "chosen"}
     body = {"groupId": GROUP, "memberId": "", "memberEpoch": 0, "rebalanceTimeoutMs": 1}
     body |= {"subscribedTopicNames": ["foo"], "topicPartitions": []}
@@ -96,16 +96,16 @@ def test_coordinator_generates_member_ids_in_version_0() -> None:
 def test_full_heartbeat_gets_the_assignment_again() -> None:
     bench = ConsumerBench()
     bench.join("a")
-    said: dict[str, Any] = {"rebalanceTimeoutMs": TIMEOUT_MS, "subscribedTopicNames": ["foo"]}
-    assert bench.told(bench.beat("a", 2, owned={"foo": ALL}, **said)) == {"foo": ALL}
-    assert bench.beat("a", 2, **said)["assignment"] is None
+    fields: dict[str, Any] = {"rebalanceTimeoutMs": TIMEOUT_MS, "subscribedTopicNames": ["foo"]}
+    assert bench.reported(bench.beat("a", 2, owned={"foo": ALL}, **fields)) == {"foo": ALL}
+    assert bench.beat("a", 2, **fields)["assignment"] is None
 
 
 def test_rejoin_keeps_epoch_and_partitions() -> None:
     bench = ConsumerBench()
     bench.join("a")
     again = bench.join("a")
-    assert (again["memberEpoch"], bench.told(again)) == (2, {"foo": ALL})
+    assert (again["memberEpoch"], bench.reported(again)) == (2, {"foo": ALL})
 
 
 # Examples of the protocol
@@ -126,8 +126,8 @@ def test_example_19_three_members_reconcile() -> None:
     def beat(
         member: str, epoch: int, **owned: list[int]
     ) -> tuple[int, dict[str, list[int]] | None]:
-        answer = bench.beat(member, epoch, **({"owned": owned} if owned else {}))
-        return answer["memberEpoch"], bench.told(answer)
+        response = bench.beat(member, epoch, **({"owned": owned} if owned else {}))
+        return response["memberEpoch"], bench.reported(response)
 
     assert beat("c", 11) == (11, None)
     assert beat("a", 10) == (10, {"foo": [0, 1], "bar": [0]})
@@ -186,13 +186,13 @@ def test_example_20_invalid_member_epochs() -> None:
 def test_offset_fetch_checks_the_epoch_only_with_a_member_id() -> None:
     bench = ConsumerBench()
     bench.join("a")
-    asked = [(None, -1), (None, 2), (None, 0), ("", -1), ("b", 2), ("a", -1), ("a", 1), ("a", 2)]
+    requests = [(None, -1), (None, 2), (None, 0), ("", -1), ("b", 2), ("a", -1), ("a", 1), ("a", 2)]
     wanted = [
         {"groupId": GROUP, "memberId": member, "memberEpoch": epoch, "topics": None}
-        for member, epoch in asked
+        for member, epoch in requests
     ]
-    told = bench.request("OFFSET_FETCH", 9, {"groups": wanted})["groups"]
-    assert [each["errorCode"] for each in told] == [0, -1, -1, 25, 25, 113, 113, 0]
+    reported = bench.request("OFFSET_FETCH", 9, {"groups": wanted})["groups"]
+    assert [each["errorCode"] for each in reported] == [0, -1, -1, 25, 25, 113, 113, 0]
 
 
 # Errors
@@ -230,9 +230,9 @@ BEFORE_THE_GROUP: list[tuple[dict[str, Any], int, str | None]] = [
 @pytest.mark.parametrize(("fields", "code", "message"), BEFORE_THE_GROUP)
 def test_errors_without_a_group(fields: dict[str, Any], code: int, message: str | None) -> None:
     bench = ConsumerBench()
-    answer = bench.beat("a", 0, **{**JOIN, **fields})
-    assert (answer["errorCode"], answer["errorMessage"]) == (code, message)
-    assert answer["memberId"] is None
+    response = bench.beat("a", 0, **{**JOIN, **fields})
+    assert (response["errorCode"], response["errorMessage"]) == (code, message)
+    assert response["memberId"] is None
     assert not bench.cell.tables.groups.keys()
 
 
@@ -264,9 +264,9 @@ def test_errors_without_permissions_for_the_group_or_its_topics() -> None:
     rights = [{"resourceType": 3, "resourceName": GROUP, "operation": 3}]
     bench.request("CREATE_ACLS", 3, {"creations": [everyone | rights[0]]})
     assert bench.join("a", principal="User:eve")["errorCode"] == 29
-    asked = {"groupIds": [GROUP], "includeAuthorizedOperations": True}
+    request = {"groupIds": [GROUP], "includeAuthorizedOperations": True}
     bench.join("a")
-    shown = bench.request("CONSUMER_GROUP_DESCRIBE", 1, asked, principal="User:eve")
+    shown = bench.request("CONSUMER_GROUP_DESCRIBE", 1, request, principal="User:eve")
     (described,) = shown["groups"]
     assert (described["errorCode"], described["members"]) == (29, [])
     bench.request(
@@ -323,7 +323,7 @@ def test_member_that_does_not_revoke_in_time_is_fenced() -> None:
         assert bench.beat("a", 2, owned={"foo": ALL})["errorCode"] == 0
     bench.tick(10)
     assert bench.beat("a", 2)["errorCode"] == 25
-    assert bench.told(bench.beat("b", 3)) == {"foo": ALL}
+    assert bench.reported(bench.beat("b", 3)) == {"foo": ALL}
 
 
 def test_rebalance_timeout_stops_after_revocation() -> None:
@@ -342,9 +342,9 @@ def test_last_member_leaves_an_empty_group() -> None:
     bench = ConsumerBench()
     a, b = Consumer(bench, "a"), Consumer(bench, "b")
     settle(bench, a, b)
-    answer = bench.beat("b", -1)
+    response = bench.beat("b", -1)
     wanted = {"memberId": "b", "memberEpoch": -1, "heartbeatIntervalMs": 0, "assignment": None}
-    assert {name: answer[name] for name in wanted} == wanted
+    assert {name: response[name] for name in wanted} == wanted
     bench.tick(1000)
     a.beat()
     assert a.owned == {"foo": ALL}
@@ -365,7 +365,7 @@ def test_static_member_rejoins_with_another_id() -> None:
     assert bench.beat("a1", -2, instanceId="i")["memberEpoch"] == -2
     assert bench.group().members["a1"].assigned == {bench.ids["foo"]: dict.fromkeys(ALL, 0)}
     back = bench.join("a2", instanceId="i")
-    assert (back["memberEpoch"], bench.told(back)) == (2, {"foo": ALL})
+    assert (back["memberEpoch"], bench.reported(back)) == (2, {"foo": ALL})
     assert list(bench.group().members) == ["a2"]
     assert bench.group().group_epoch == 2, "other members need not do anything"
     assert bench.beat("a1", 2, instanceId="i")["errorCode"] == 82
@@ -427,21 +427,21 @@ def test_new_partitions_are_assigned_with_the_next_heartbeat() -> None:
     bench.tick(1000)
     grown = {"name": "foo", "count": 8, "assignments": None}
     bench.request("CREATE_PARTITIONS", 3, {"topics": [grown], "timeoutMs": 1000})
-    answer = bench.beat("a", 2)
-    assert (answer["memberEpoch"], bench.told(answer)) == (3, {"foo": list(range(8))})
+    response = bench.beat("a", 2)
+    assert (response["memberEpoch"], bench.reported(response)) == (3, {"foo": list(range(8))})
 
 
 def test_created_and_deleted_topics_change_the_assignment() -> None:
     bench = ConsumerBench()
-    answer = bench.join("a", "foo", "baz")
-    assert bench.told(answer) == {"foo": ALL}
+    response = bench.join("a", "foo", "baz")
+    assert bench.reported(response) == {"foo": ALL}
     bench.tick(1000)
     bench.ids["baz"] = bench.topic("baz", 1)
-    assert bench.told(bench.beat("a", 2)) == {"foo": ALL, "baz": [0]}
+    assert bench.reported(bench.beat("a", 2)) == {"foo": ALL, "baz": [0]}
     bench.tick(1000)
     bench.request("DELETE_TOPICS", 5, {"topicNames": ["foo"], "timeoutMs": 1000})
-    answer = bench.beat("a", 3)
-    assert (answer["memberEpoch"], bench.told(answer)) == (3, {"baz": [0]})
+    response = bench.beat("a", 3)
+    assert (response["memberEpoch"], bench.reported(response)) == (3, {"baz": [0]})
     assert bench.beat("a", 3, owned={"baz": [0]})["memberEpoch"] == 4
     assert bench.state() == "Stable"
 
@@ -449,8 +449,8 @@ def test_created_and_deleted_topics_change_the_assignment() -> None:
 def test_partitions_of_an_unsubscribed_topic_are_revoked_at_once() -> None:
     bench = ConsumerBench()
     bench.join("a", "foo", "bar")
-    answer = bench.beat("a", 2, subscribedTopicNames=["bar"])
-    assert (answer["memberEpoch"], bench.told(answer)) == (2, {"bar": [0, 1, 2]})
+    response = bench.beat("a", 2, subscribedTopicNames=["bar"])
+    assert (response["memberEpoch"], bench.reported(response)) == (2, {"bar": [0, 1, 2]})
     assert bench.state() == "Assigning", "less than a second has passed"
     bench.tick(1000)
     assert bench.beat("a", 2, owned={"bar": [0, 1, 2]})["memberEpoch"] == 3

@@ -9,7 +9,7 @@ from tests.support.groups import GROUP, GroupBench
 
 ALL_OPERATIONS = 3400
 """READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS."""
-NOT_ASKED = -2147483648
+NOT_REQUESTED = -2147483648
 
 
 def describe(bench: GroupBench, version: int, *groups: str, **event: Any) -> Any:
@@ -26,7 +26,7 @@ def test_all_operations_are_allowed_without_an_authorizer(version: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "code", "operations"), [(5, 0, ALL_OPERATIONS), (6, 69, NOT_ASKED)]
+    ("version", "code", "operations"), [(5, 0, ALL_OPERATIONS), (6, 69, NOT_REQUESTED)]
 )
 def test_operations_on_an_unknown_group(version: int, code: int, operations: int) -> None:
     (found,) = describe(GroupBench(), version, "nope")
@@ -41,7 +41,7 @@ def test_authorized_operations_are_those_of_the_client() -> None:
     bench.request("CREATE_ACLS", 3, {"creations": [acl]})
     denied, allowed = describe(bench, 5, GROUP, "nope", principal="User:eve")
     assert (denied["groupId"], denied["errorCode"]) == ("nope", 30)
-    assert denied["authorizedOperations"] == NOT_ASKED
+    assert denied["authorizedOperations"] == NOT_REQUESTED
     read_and_describe = 1 << 3 | 1 << 8
     assert (allowed["errorCode"], allowed["authorizedOperations"]) == (0, read_and_describe)
 

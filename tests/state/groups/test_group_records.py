@@ -43,12 +43,12 @@ def test_assignments_of_other_protocols_are_not_decoded() -> None:
 
 
 def test_rows_of_a_consumer_group() -> None:
-    said = [
+    decoded = [
         group_records.decode(*epoch_row("g", 4)),
         group_records.decode(*member_row("g", "m")),
         group_records.decode(*assignment_row("g", "m", 4, {RAW_ID: [1]})),
     ]
-    assert said == [
+    assert decoded == [
         EpochRow("g", 4),
         MemberRow("g", "m", GroupRowMember("m", None, "client", "/h", frozenset())),
         AssignmentRow("g", "m", 4, frozenset({(uuid_of(RAW_ID), 1)})),
@@ -56,7 +56,7 @@ def test_rows_of_a_consumer_group() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("row", "reported"),
     [
         (classic_row("g", 7, {}), ClassicRow("g", None, ())),
         (epoch_row("g", 4), EpochRow("g", None)),
@@ -65,8 +65,8 @@ def test_rows_of_a_consumer_group() -> None:
     ],
     ids=lambda each: type(each).__name__,
 )
-def test_null_value_is_a_tombstone(row: tuple[bytes, bytes], said: group_records.Row) -> None:
-    assert group_records.decode(row[0], None) == said
+def test_null_value_is_a_tombstone(row: tuple[bytes, bytes], reported: group_records.Row) -> None:
+    assert group_records.decode(row[0], None) == reported
 
 
 def test_other_record_types_are_ignored() -> None:

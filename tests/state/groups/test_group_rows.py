@@ -56,8 +56,12 @@ def left(bench: Bench) -> dict[bytes, bytes]:
 def life() -> ConsumerBench:
     """Run a group with all kinds of members and records until its deletion."""
     bench = ConsumerBench()
-    said: dict[str, Any] = {"rackId": "r", "serverAssignor": "range", "subscribedTopicRegex": "b.*"}
-    bench.join("a", "foo", instanceId="i", **said)
+    fields: dict[str, Any] = {
+        "rackId": "r",
+        "serverAssignor": "range",
+        "subscribedTopicRegex": "b.*",
+    }
+    bench.join("a", "foo", instanceId="i", **fields)
     bench.tick(1_000)
     bench.beat("a", 2)
     bench.commit("a", 2)
@@ -78,10 +82,10 @@ def test_classic_group_is_decoded_with_its_members_partitions() -> None:
     bench = ConsumerBench()
     member = Classic(bench)
     classic_group(bench, member)
-    (said,) = (group_records.decode(*row) for row in left(bench).items())
-    assert isinstance(said, ClassicRow)
-    assert (said.group, said.generation) == (GROUP, 1)
-    assert [each.owned for each in said.members] == [
+    (decoded,) = (group_records.decode(*row) for row in left(bench).items())
+    assert isinstance(decoded, ClassicRow)
+    assert (decoded.group, decoded.generation) == (GROUP, 1)
+    assert [each.owned for each in decoded.members] == [
         frozenset(("foo", number) for number in range(6))
     ]
 
@@ -90,8 +94,8 @@ def test_consumer_group_is_decoded_with_epoch_and_assignments() -> None:
     bench = ConsumerBench()
     bench.join("a", instanceId="i")
     bench.commit("a", 2)
-    said = [group_records.decode(key, value) for key, value in left(bench).items()]
-    found = {type(each): each for each in said}
+    decoded = [group_records.decode(key, value) for key, value in left(bench).items()]
+    found = {type(each): each for each in decoded}
     assert found[EpochRow] == EpochRow(GROUP, 2)
     assert isinstance(found[MemberRow], MemberRow)
     assert found[MemberRow].member is not None
@@ -99,14 +103,14 @@ def test_consumer_group_is_decoded_with_epoch_and_assignments() -> None:
     owned = frozenset((bench.ids["foo"], number) for number in range(6))
     assert found[AssignmentRow] == AssignmentRow(GROUP, "a", 2, owned)
     assert isinstance(found[OffsetRow], OffsetRow)
-    others = sorted(each.kind for each in said if isinstance(each, OtherRow))
+    others = sorted(each.kind for each in decoded if isinstance(each, OtherRow))
     assert others == [6, 7], "the target assignment"
 
 
 def test_non_classic_member_as_written_by_kafka_4_3_1() -> None:
     """Without the null structure, Kafka would read a classic member."""
-    said = ConsumerMemberMetadata(None, None, "tester", "/127.0.0.1", ["trodden"], 60_000, None)
-    row = group_rows.encode(ConsumerGroupMemberMetadataWritten("g", "m1", said))
+    given = ConsumerMemberMetadata(None, None, "tester", "/127.0.0.1", ["trodden"], 60_000, None)
+    row = group_rows.encode(ConsumerGroupMemberMetadataWritten("g", "m1", given))
     written = "0000 00 00 07746573746572 0b2f3132372e302e302e31 02 0874726f6464656e 01 0000ea60 00"
     assert row == (b"\0\x05\0\1g\0\2m1", bytes.fromhex(written + "01 00 01 00"))
 
@@ -115,9 +119,9 @@ def streams_life() -> StreamsBench:
     """Run a streams group with all kinds of topics until its deletion."""
     bench = StreamsBench(given={"group.streams.num.standby.replicas": "1"})
     runs = COUNTING | {"subtopologies": [*COUNTING["subtopologies"], JOINED]}
-    said = {"rackId": "r", "userEndpoint": {"host": "h", "port": 40_000}}
+    fields = {"rackId": "r", "userEndpoint": {"host": "h", "port": 40_000}}
     tags = [{"key": "zone", "value": "z"}, {"key": "cluster", "value": "c"}]
-    bench.join("a", runs, **said, clientTags=tags)
+    bench.join("a", runs, **fields, clientTags=tags)
     bench.later("a", 2)
     bench.now += 1_000
     bench.join("b", runs)
@@ -143,7 +147,7 @@ def share_life() -> ShareBench:
     """Run a share group with states until its deletion."""
     bench = ShareBench()
     bench.beat("a", 0, "bar", "foo", rack="r")
-    assert set(bench.told(bench.later("a", 2))) == {"bar", "foo"}
+    assert set(bench.reported(bench.later("a", 2))) == {"bar", "foo"}
     bench.beat("a", -1)
     forgotten = {"groupId": GROUP, "topics": [{"topicName": "bar"}]}
     assert bench.request("DELETE_SHARE_GROUP_OFFSETS", 0, forgotten)["errorCode"] == 0
@@ -156,12 +160,12 @@ def test_share_group_is_decoded() -> None:
     bench = ShareBench()
     bench.beat("a", 0, "bar", rack="r")
     bench.later("a", 2)
-    said = [group_records.decode(key, value) for key, value in left(bench).items()]
+    decoded = [group_records.decode(key, value) for key, value in left(bench).items()]
     owned = frozenset((bench.ids["bar"], number) for number in range(2))
-    assert {EpochRow(GROUP, 3), AssignmentRow(GROUP, "a", 3, owned)} <= set(said)
-    (member,) = (each.member for each in said if isinstance(each, MemberRow))
+    assert {EpochRow(GROUP, 3), AssignmentRow(GROUP, "a", 3, owned)} <= set(decoded)
+    (member,) = (each.member for each in decoded if isinstance(each, MemberRow))
     assert member == GroupRowMember("a", None, "bench", "/", frozenset())
-    assert sorted(each.kind for each in said if isinstance(each, OtherRow)) == [12, 13, 15]
+    assert sorted(each.kind for each in decoded if isinstance(each, OtherRow)) == [12, 13, 15]
 
 
 @pytest.mark.parametrize("topic", ["foo", REPARTITION])
@@ -175,8 +179,8 @@ def test_history_shows_which_streams_member_has_moved_an_offset(topic: str) -> N
     body = {"groupId": STREAMS_GROUP, "generationIdOrMemberEpoch": epoch, "memberId": "a"}
     offset = {"partitionIndex": 1, "committedOffset": 5, "committedLeaderEpoch": -1}
     body |= {"topics": [{"name": topic, "partitions": [{**offset, "committedMetadata": ""}]}]}
-    answer = bench.request("OFFSET_COMMIT", 9, body)
-    assert answer["topics"][0]["partitions"][0]["errorCode"] == 0
+    response = bench.request("OFFSET_COMMIT", 9, body)
+    assert response["topics"][0]["partitions"][0]["errorCode"] == 0
     (move,) = OffsetHistory().read(written(rows_of(bench)))
     assert move.by == f"a (client bench at ), generation {epoch + 1}"
     gone = [(key, None) for key, _ in rows_of(bench) if key[1] in {22, 23}]
@@ -218,44 +222,44 @@ def older_rows() -> list[Row]:
 
 def assert_is_read_as_by_kafka(row: Row, read: Read) -> None:
     """Check that our decoder reads the same as Kafka."""
-    said, value = group_records.decode(*row), read.value
+    decoded, value = group_records.decode(*row), read.value
     assert value is not None
-    if isinstance(said, ClassicRow):
+    if isinstance(decoded, ClassicRow):
         (member,) = value["members"]
-        assert (said.group, said.generation) == ("g", value["generation"])
-        assert said.members == (
+        assert (decoded.group, decoded.generation) == ("g", value["generation"])
+        assert decoded.members == (
             GroupRowMember(
-                "m", None, member["clientId"], member["clientHost"], said.members[0].owned
+                "m", None, member["clientId"], member["clientHost"], decoded.members[0].owned
             ),
         )
         return
-    assert isinstance(said, OffsetRow)
-    assert said.value is not None
+    assert isinstance(decoded, OffsetRow)
+    assert decoded.value is not None
     fields = ("offset", "leaderEpoch", "metadata", "commitTimestamp", "expireTimestamp")
     theirs = [value.get(name, -1) for name in fields]
-    assert [getattr(said.value, WORD.sub("_", name).lower()) for name in fields] == theirs
+    assert [getattr(decoded.value, WORD.sub("_", name).lower()) for name in fields] == theirs
 
 
 @pytest.mark.compares
 def test_kafkas_classes_read_each_row_and_write_the_same_bytes() -> None:
     rows = [*rows_of(life()), *rows_of(streams_life()), *rows_of(share_life())]
     older = older_rows()
-    told = golden(
+    reported = golden(
         "groups/rows_as_read",
         lambda: read_by_kafka([*rows, *older]),
         scenario=[*rows, *older],
     )
-    read = [Read(*each) for each in told]
+    read = [Read(*each) for each in reported]
     assert [each.again for each in read] == [*rows, *older]
     for row, each in zip(older, read[len(rows) :], strict=True):
         assert_is_read_as_by_kafka(row, each)
     del read[len(rows) :]
-    said = [(each.kind, each.value) for each in read if each.value is not None]
-    first = dict(reversed(said))
+    found = [(each.kind, each.value) for each in read if each.value is not None]
+    first = dict(reversed(found))
     assert first["ConsumerGroupMemberMetadataKey"]["subscribedTopicRegex"] == "b.*"
     member = first["StreamsGroupMemberMetadataKey"]
     assert (member["userEndpoint"]["port"], len(member["clientTags"])) == (40_000, 2)
-    deleting = [value["deletingTopics"] for _, value in said if "deletingTopics" in value]
+    deleting = [value["deletingTopics"] for _, value in found if "deletingTopics" in value]
     names = [topic["topicName"] for each in deleting for topic in each]
     assert names == ["bar", "foo"], "one by a request, the other with its group"
     assert first["ShareGroupCurrentMemberAssignmentKey"]["memberEpoch"] == 2

@@ -94,8 +94,8 @@ def test_timers_and_counts_match_the_members(seed: int) -> None:
         check_groups(crowd.bench.cell.tables)
         states.add(crowd.group().state)
     assert crowd.bench.dead_letters() == []
-    answers = [answer["response"] for answer in crowd.bench.answers.values()]
-    assert {answer.get("errorCode") for answer in answers} >= {0, 23, 25, 27, 79, 82}
+    responses = [response["response"] for response in crowd.bench.responses.values()]
+    assert {response.get("errorCode") for response in responses} >= {0, 23, 25, 27, 79, 82}
     assert len(states) == 4, states
 
 

@@ -44,8 +44,8 @@ def classic(bench: ConsumerBench) -> ClassicGroup:
 
 def listed(bench: ConsumerBench) -> tuple[str, str]:
     """Return the group's type and state in ListGroups."""
-    answer = bench.request("LIST_GROUPS", 5, {"statesFilter": [], "typesFilter": []})
-    return answer["groups"][0]["groupType"], answer["groups"][0]["groupState"]
+    response = bench.request("LIST_GROUPS", 5, {"statesFilter": [], "typesFilter": []})
+    return response["groups"][0]["groupType"], response["groups"][0]["groupState"]
 
 
 # Upgrade
@@ -116,10 +116,10 @@ def test_pending_joins_are_rejected_by_the_conversion() -> None:
     other = Classic(bench)
     other.join()
     waiting = send_join(bench, other)
-    assert waiting not in bench.answers
+    assert waiting not in bench.responses
     Consumer(bench, "new").beat()
-    told = bench.answers[waiting]["response"]
-    assert (told["errorCode"], told["memberId"]) == (27, other.member)
+    reported = bench.responses[waiting]["response"]
+    assert (reported["errorCode"], reported["memberId"]) == (27, other.member)
     assert other.join() == 0
 
 
@@ -153,9 +153,9 @@ def test_group_with_an_unreadable_assignment_stays_classic(
     send_join(bench, member)
     bench.tick(6_000)
     assert bench.request("SYNC_GROUP", 5, _sync(member, 1, [given]))["errorCode"] == 0
-    answer = bench.join("new")
-    assert answer["errorCode"] == error
-    assert words in answer["errorMessage"]
+    response = bench.join("new")
+    assert response["errorCode"] == error
+    assert words in response["errorMessage"]
     assert (listed(bench), Classic.heartbeat(member)) == (("classic", "Stable"), 22)
 
 
@@ -166,7 +166,7 @@ def test_group_in_its_initial_delay_cannot_be_converted_but_joins_are_rejected()
     member.join()
     waiting = send_join(bench, member)
     assert bench.join("new")["errorCode"] == -1
-    assert bench.answers[waiting]["response"]["errorCode"] == 27
+    assert bench.responses[waiting]["response"]["errorCode"] == 27
     assert listed(bench) == ("classic", "PreparingRebalance")
 
 
@@ -205,7 +205,7 @@ def test_group_becomes_classic_and_rebalances_when_the_last_consumer_leaves() ->
     assert (group.generation_id, group.leader_id) == (2, member.member)
     assert member.heartbeat() == 27
     waiting = send_join(bench, member)
-    assert bench.answers[waiting]["response"]["generationId"] == 3
+    assert bench.responses[waiting]["response"]["generationId"] == 3
     assert bench.request("SYNC_GROUP", 5, _sync(member, 3, [assignment({"foo": ALL})]))
     assert listed(bench) == ("classic", "Stable")
 
@@ -278,8 +278,8 @@ def test_static_member_changes_its_protocol_and_converts_the_group() -> None:
     member = Classic(bench, groupInstanceId="i")
     joins = send_join(bench, member)
     bench.tick(bench.settings.broker_settings.group_initial_rebalance_delay_ms)
-    told = bench.answers[joins]["response"]
-    member.member, member.generation = told["memberId"], told["generationId"]
+    reported = bench.responses[joins]["response"]
+    member.member, member.generation = reported["memberId"], reported["generationId"]
     given = [{"memberId": member.member, "assignment": assignment({"foo": [0]})}]
     assert member.sync(assignments=given) == 0
     assert Consumer(bench, "b", instanceId="i").beat() == 0
@@ -324,10 +324,10 @@ def test_commits_of_classic_members_have_generations() -> None:
     assert (bench.commit(name, 0), bench.commit(name, 2)) == (22, 22)
     rounds(bench, member, consumer)
     assert (bench.commit(name, 1), bench.commit(name, 1, partition=5)) == (0, 22)
-    asked = {"groupId": GROUP, "memberId": name, "topics": None}
+    request = {"groupId": GROUP, "memberId": name, "topics": None}
 
     def fetched(epoch: int) -> int:
-        body = {"groups": [{**asked, "memberEpoch": epoch}], "requireStable": False}
+        body = {"groups": [{**request, "memberEpoch": epoch}], "requireStable": False}
         return int(bench.request("OFFSET_FETCH", 9, body)["groups"][0]["errorCode"])
 
     assert (fetched(2), fetched(3)) == (0, 22)

@@ -43,8 +43,8 @@ class Groups:
             "topics": topics,
             **fields,
         }
-        topics_answered: list[Any] = self.bench.request("OFFSET_COMMIT", version, body)["topics"]
-        return topics_answered
+        topics_completed: list[Any] = self.bench.request("OFFSET_COMMIT", version, body)["topics"]
+        return topics_completed
 
     def commit(
         self, *offsets: tuple[Any, ...], topic: str = "a", version: int = 8, **fields: Any
@@ -52,9 +52,9 @@ class Groups:
         """Commit (partition, offset, metadata); return errors by partition."""
         named = {"topicId": topic} if version >= 10 else {"name": topic}
         wanted = {**named, "partitions": [partition(*offset) for offset in offsets]}
-        answered = self.send([wanted], version=version, **fields)
+        responded = self.send([wanted], version=version, **fields)
         return {
-            p["partitionIndex"]: p["errorCode"] for topic in answered for p in topic["partitions"]
+            p["partitionIndex"]: p["errorCode"] for topic in responded for p in topic["partitions"]
         }
 
     def fetch(
@@ -62,17 +62,17 @@ class Groups:
     ) -> Any:
         name = "topicId" if version >= 10 else "name"
         wanted = None if topics is None else [{name: t, "partitionIndexes": ps} for t, ps in topics]
-        asked = {"groupId": group, "topics": wanted}
-        body = {"groups": [asked]} if version >= 8 else asked
-        answer = self.bench.request("OFFSET_FETCH", version, body)
-        return answer["groups"][0] if version >= 8 else answer
+        request = {"groupId": group, "topics": wanted}
+        body = {"groups": [request]} if version >= 8 else request
+        response = self.bench.request("OFFSET_FETCH", version, body)
+        return response["groups"][0] if version >= 8 else response
 
     def offsets(
         self, *partitions: int, topic: str = "a", group: str = "g"
     ) -> list[tuple[Any, ...]]:
         """Return offset, leader epoch, metadata and error of partitions."""
-        answer = self.fetch([(topic, list(partitions))], group)
-        return [shown(p) for p in answer["topics"][0]["partitions"]]
+        response = self.fetch([(topic, list(partitions))], group)
+        return [shown(p) for p in response["topics"][0]["partitions"]]
 
 
 def partition(number: int, offset: int, metadata: str | None = "", epoch: int = -1) -> Any:
@@ -84,12 +84,12 @@ def partition(number: int, offset: int, metadata: str | None = "", epoch: int = 
     }
 
 
-def shown(answered: Any) -> tuple[Any, ...]:
+def shown(responded: Any) -> tuple[Any, ...]:
     return (
-        answered["committedOffset"],
-        answered["committedLeaderEpoch"],
-        answered["metadata"],
-        answered["errorCode"],
+        responded["committedOffset"],
+        responded["committedLeaderEpoch"],
+        responded["metadata"],
+        responded["errorCode"],
     )
 
 
@@ -153,15 +153,15 @@ def test_example_12_fetch_returns_offset_and_epoch_of_each_partition() -> None:
     groups.bench.topic("foo", 2)
     groups.bench.topic("bar", 2)
     written = [("foo", 0, 100), ("foo", 1, 110), ("bar", 0, 200), ("foo", 1, 111), ("bar", 1, 210)]
-    told = {0: (-1, -1, -1, -1), 2: (100, 110, -1, -1), 4: (100, 111, 200, -1)}
-    told[5] = (100, 111, 200, 210)
+    fields = {0: (-1, -1, -1, -1), 2: (100, 110, -1, -1), 4: (100, 111, 200, -1)}
+    fields[5] = (100, 111, 200, 210)
     for count in range(6):
         if count:
             topic, number, offset = written[count - 1]
             assert groups.commit((number, offset), topic=topic) == {number: 0}
-        if count in told:
+        if count in fields:
             found = [*groups.offsets(0, 1, topic="foo"), *groups.offsets(0, 1, topic="bar")]
-            assert found == [(offset, -1, "", 0) for offset in told[count]]
+            assert found == [(offset, -1, "", 0) for offset in fields[count]]
 
 
 def test_metadata_length_is_in_utf_16_units() -> None:
@@ -191,15 +191,15 @@ def test_off_several_groups() -> None:
     groups = Groups()
     groups.commit((0, 1), group="g")
     groups.commit((1, 2), group="h")
-    asked = [
+    requests = [
         {"groupId": "g", "topics": None},
         {"groupId": "h", "topics": [{"name": "a", "partitionIndexes": [0, 1]}]},
         {"groupId": "nobody", "topics": None},
     ]
-    answered = groups.bench.request("OFFSET_FETCH", 8, {"groups": asked})["groups"]
+    responded = groups.bench.request("OFFSET_FETCH", 8, {"groups": requests})["groups"]
     assert [
         (g["groupId"], g["errorCode"], [shown(p) for t in g["topics"] for p in t["partitions"]])
-        for g in answered
+        for g in responded
     ] == [("g", 0, [(1, -1, "", 0)]), ("h", 0, [MISSING, (2, -1, "", 0)]), ("nobody", 0, [])]
 
 
@@ -233,7 +233,7 @@ def test_unknown_partitions_are_rejected_before_the_group_is_read() -> None:
 
 def test_rejected_partitions_come_first_and_topics_are_merged() -> None:
     groups = Groups()
-    answered = groups.send(
+    responded = groups.send(
         [
             {"name": "a", "partitions": [partition(0, 1), partition(7, 1), partition(1, 2)]},
             {"name": "none", "partitions": [partition(0, 1)]},
@@ -242,7 +242,7 @@ def test_rejected_partitions_come_first_and_topics_are_merged() -> None:
     )
     assert [
         (t["name"], [(p["partitionIndex"], p["errorCode"]) for p in t["partitions"]])
-        for t in answered
+        for t in responded
     ] == [("a", [(7, 3), (0, 0), (1, 0), (0, 0)]), ("none", [(0, 3)])]
     assert groups.offsets(0) == [(3, -1, "", 0)], "the last duplicate of a request counts"
     twice = [{"name": "a", "partitions": [partition(n, 1)]} for n in (0, 1)]
@@ -265,12 +265,12 @@ def test_any_group_id_and_offset_is_accepted() -> None:
 
 
 def test_example_17_partition_without_an_offset_is_an_error_only_in_the_seed() -> None:
-    asked = {"groupId": "g", "topics": [{"name": "a", "partitionIndexes": [0]}]}
+    request = {"groupId": "g", "topics": [{"name": "a", "partitionIndexes": [0]}]}
     for is_refused, error in ((False, 0), (True, 3)):
         bench = Bench(brokertwin_missing_offset_error=is_refused)
         bench.topic("a")
         bench.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": ["g"]})
-        (topic,) = bench.request("OFFSET_FETCH", 7, asked)["topics"]
+        (topic,) = bench.request("OFFSET_FETCH", 7, request)["topics"]
         (found,) = topic["partitions"]
         assert (found["committedOffset"], found["errorCode"]) == (-1, error)
 
@@ -280,16 +280,16 @@ def test_example_17_other_brokers_return_not_coordinator() -> None:
     bench.topic("a")
     wanted = [{"name": "a", "partitions": [partition(0, 1)]}]
     commit = {"groupId": "g", "generationIdOrMemberEpoch": -1, "memberId": "", "topics": wanted}
-    answered = bench.request("OFFSET_COMMIT", 8, commit)["topics"][0]["partitions"]
-    assert answered == [{"partitionIndex": 0, "errorCode": 16}]
-    asked = {"groupId": "g", "topics": [{"name": "a", "partitionIndexes": [0]}]}
-    assert bench.request("OFFSET_FETCH", 8, {"groups": [asked]}) == {
+    responded = bench.request("OFFSET_COMMIT", 8, commit)["topics"][0]["partitions"]
+    assert responded == [{"partitionIndex": 0, "errorCode": 16}]
+    request = {"groupId": "g", "topics": [{"name": "a", "partitionIndexes": [0]}]}
+    assert bench.request("OFFSET_FETCH", 8, {"groups": [request]}) == {
         "throttleTimeMs": 0,
         "groups": [{"groupId": "g", "topics": [], "errorCode": 16}],
     }
-    assert bench.request("OFFSET_FETCH", 2, asked) == {"topics": [], "errorCode": 16}
+    assert bench.request("OFFSET_FETCH", 2, request) == {"topics": [], "errorCode": 16}
     missing = {"partitionIndex": 0, "committedOffset": -1, "metadata": "", "errorCode": 16}
-    assert bench.request("OFFSET_FETCH", 1, asked) == {
+    assert bench.request("OFFSET_FETCH", 1, request) == {
         "topics": [{"name": "a", "partitions": [missing]}]
     }
 
@@ -314,10 +314,10 @@ def test_example_17_other_brokers_return_not_coordinator() -> None:
 def test_old_versions_of_offset_fetch_have_their_own_fields(version: int, fields: set[str]) -> None:
     groups = Groups()
     groups.commit((0, 1))
-    answer = groups.fetch([("a", [0])], version=version)
-    assert set(answer["topics"][0]["partitions"][0]) == fields
-    assert ("errorCode" in answer) == (version >= 2)
-    assert ("throttleTimeMs" in answer) == (version >= 3)
+    response = groups.fetch([("a", [0])], version=version)
+    assert set(response["topics"][0]["partitions"][0]) == fields
+    assert ("errorCode" in response) == (version >= 2)
+    assert ("throttleTimeMs" in response) == (version >= 3)
 
 
 def test_topic_ids_replace_names_in_version_10() -> None:
@@ -327,9 +327,9 @@ def test_topic_ids_replace_names_in_version_10() -> None:
         assert groups.commit((0, 1), (1, 1), topic=unknown, version=10) == {0: 100, 1: 100}
     everything = groups.fetch(None, version=10)["topics"]
     assert [(t["topicId"], "name" in t) for t in everything] == [(groups.topic_id, False)]
-    asked = [(UNKNOWN_ID, [0]), (groups.topic_id, [0, 1])]
-    answered = groups.fetch(asked, version=10)["topics"]
-    assert [(t["topicId"], [shown(p) for p in t["partitions"]]) for t in answered] == [
+    requests = [(UNKNOWN_ID, [0]), (groups.topic_id, [0, 1])]
+    responded = groups.fetch(requests, version=10)["topics"]
+    assert [(t["topicId"], [shown(p) for p in t["partitions"]]) for t in responded] == [
         (groups.topic_id, [(4, -1, "m", 0), MISSING]),
         (UNKNOWN_ID, [(-1, -1, "", 100)]),
     ]
@@ -338,9 +338,9 @@ def test_topic_ids_replace_names_in_version_10() -> None:
 def test_responses_have_topics_partitions_and_duplicates_in_request_order() -> None:
     groups = Groups()
     groups.commit((0, 1), (1, 2))
-    asked = [("a", [1, 0, 0]), ("none", [0]), ("a", [1])]
-    answered = groups.fetch(asked)["topics"]
-    assert [(t["name"], [p["committedOffset"] for p in t["partitions"]]) for t in answered] == [
+    requests = [("a", [1, 0, 0]), ("none", [0]), ("a", [1])]
+    responded = groups.fetch(requests)["topics"]
+    assert [(t["name"], [p["committedOffset"] for p in t["partitions"]]) for t in responded] == [
         ("a", [2, 1, 1]),
         ("none", [-1]),
         ("a", [2]),

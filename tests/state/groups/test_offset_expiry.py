@@ -43,18 +43,18 @@ def commit(
     """Commit offset 7; `who` are fields of the request."""
     partitions = [{"partitionIndex": partition, "committedOffset": 7, "committedMetadata": ""}]
     body = {"groupId": group, "topics": [{"name": topic, "partitions": partitions}], **who}
-    answer = bench.request("OFFSET_COMMIT", version, body)
-    assert answer["topics"][0]["partitions"][0]["errorCode"] == 0, answer
+    response = bench.request("OFFSET_COMMIT", version, body)
+    assert response["topics"][0]["partitions"][0]["errorCode"] == 0, response
 
 
 def kept(bench: Bench, group: str = GROUP) -> set[str]:
     """Return partitions with an offset, as `first-0`."""
-    asked = {"groups": [{"groupId": group, "topics": None}]}
-    answer = bench.request("OFFSET_FETCH", 8, asked)["groups"][0]
-    assert answer["errorCode"] == 0
+    request = {"groups": [{"groupId": group, "topics": None}]}
+    response = bench.request("OFFSET_FETCH", 8, request)["groups"][0]
+    assert response["errorCode"] == 0
     return {
         f"{topic['name']}-{each['partitionIndex']}"
-        for topic in answer["topics"]
+        for topic in response["topics"]
         for each in topic["partitions"]
     }
 
@@ -234,8 +234,8 @@ def test_group_without_records_is_deleted_by_a_check() -> None:
         bench = groups_of()
         partitions = [{"partitionIndex": 0, "committedOffset": 7, "committedMetadata": "x" * 5000}]
         body = {"groupId": GROUP, "topics": [{"name": "first", "partitions": partitions}]}
-        answer = bench.request("OFFSET_COMMIT", 9, body)
-        assert answer["topics"][0]["partitions"][0]["errorCode"] == 12
+        response = bench.request("OFFSET_COMMIT", 9, body)
+        assert response["topics"][0]["partitions"][0]["errorCode"] == 12
         bench.after(waits)
         deletion = bench.request("DELETE_GROUPS", 2, {"groupsNames": [GROUP]})
         assert deletion["results"][0]["errorCode"] == error
@@ -266,6 +266,6 @@ def test_empty_share_group_stays_until_it_is_deleted() -> None:
     bench.tick(30 * DAY)
     assert bench.group() is not None
     assert bench.states() != []
-    answer = bench.request("DELETE_GROUPS", 2, {"groupsNames": [GROUP]})
-    assert answer["results"][0]["errorCode"] == 0
+    response = bench.request("DELETE_GROUPS", 2, {"groupsNames": [GROUP]})
+    assert response["results"][0]["errorCode"] == 0
     assert (bench.group(), bench.states()) == (None, [])

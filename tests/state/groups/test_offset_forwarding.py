@@ -53,8 +53,8 @@ class Committed(Bench):
             named = "topicId" if version >= 10 else "name"
             place = (lambda name: self.ids.get(name, ZERO)) if version >= 10 else str
             topics = [{named: place(name), "partitionIndexes": [0, 1]} for name in topics]
-        asked = [{"groupId": group, "topics": topics} for group in groups]
-        body: dict[str, Any] = {"groups": asked} if version >= 8 else asked[0]
+        requests = [{"groupId": group, "topics": topics} for group in groups]
+        body: dict[str, Any] = {"groups": requests} if version >= 8 else requests[0]
         is_stable = more.pop("is_stable", False)
         if version >= 7:
             body["requireStable"] = is_stable
@@ -82,14 +82,14 @@ def test_example_17_every_broker_returns_the_coordinators_response() -> None:
     ) -> None:
         groups = groups if version >= 8 else groups[:1]
         topics = [] if topics is None and version < 2 else topics
-        told = cluster.fetch(broker, version, groups, topics, is_stable=is_stable)
+        response = cluster.fetch(broker, version, groups, topics, is_stable=is_stable)
         alone = [
             cluster.fetch(cluster.coordinators[group], version, [group], topics) for group in groups
         ]
         if version >= 8:
-            assert told["groups"] == [each["groups"][0] for each in alone]
+            assert response["groups"] == [each["groups"][0] for each in alone]
         else:
-            assert [told] == alone
+            assert [response] == alone
         elsewhere = {cluster.coordinators[group] for group in groups} - {broker}
         reached[f"{len(elsewhere)} elsewhere"] += 1
         reached["all topics" if topics is None else "some topics"] += 1
@@ -109,22 +109,22 @@ def test_example_17_without_forwarding_the_client_finds_the_coordinator() -> Non
 
 
 @pytest.mark.parametrize(
-    ("version", "told"),
+    ("version", "result"),
     [
         (8, {"groups": [{"groupId": "h", "topics": [], "errorCode": 15}], "throttleTimeMs": 0}),
         (2, {"topics": [], "errorCode": 15}),
     ],
 )
-def test_unreachable_coordinator_delays_the_response(version: int, told: dict[str, Any]) -> None:
+def test_unreachable_coordinator_delays_the_response(version: int, result: dict[str, Any]) -> None:
     cluster = Committed(request_timeout_ms=5_000)
     away = cluster.coordinators["h"]
     broker = next(each for each in BROKERS if each != away)
     Replicas(bench=cluster).isolate(away)
     assert cluster.fetch(broker, version, ["h"], ["a"], id="asked") is None
     cluster.tick(4_999)
-    assert "asked" not in cluster.answers
+    assert "asked" not in cluster.responses
     cluster.tick(1)
-    assert cluster.answers["asked"]["response"] == told
+    assert cluster.responses["asked"]["response"] == result
 
 
 def test_requested_broker_checks_permissions() -> None:
@@ -138,5 +138,5 @@ def test_requested_broker_checks_permissions() -> None:
         for topics in (None, ["b", "a"]):
             denied, group = cluster.fetch(broker, 9, ["g", "h"], topics, principal=ALICE)["groups"]
             assert denied["errorCode"] == 30
-            told = {t["name"]: t["partitions"][0]["errorCode"] for t in group["topics"]}
-            assert told == ({"a": 0} if topics is None else {"a": 0, "b": 29})
+            reported = {t["name"]: t["partitions"][0]["errorCode"] for t in group["topics"]}
+            assert reported == ({"a": 0} if topics is None else {"a": 0, "b": 29})

@@ -21,20 +21,20 @@ class Offsets(Bench):
         """The error of a commit."""
         topic = {"name": "a", "partitions": [{"partitionIndex": 0, "committedOffset": offset}]}
         body = {"groupId": "g", "memberId": "", "generationIdOrMemberEpoch": -1, "topics": [topic]}
-        (answer,) = self.request("OFFSET_COMMIT", 8, body)["topics"]
-        return int(answer["partitions"][0]["errorCode"])
+        (response,) = self.request("OFFSET_COMMIT", 8, body)["topics"]
+        return int(response["partitions"][0]["errorCode"])
 
     def fetch(self) -> dict[str, Any]:
         """The partition in the response of a fetch; {} if the group has an error."""
-        asked = {"groupId": "g", "topics": [{"name": "a", "partitionIndexes": [0]}]}
-        (group,) = self.request("OFFSET_FETCH", 8, {"groups": [asked]})["groups"]
+        request = {"groupId": "g", "topics": [{"name": "a", "partitionIndexes": [0]}]}
+        (group,) = self.request("OFFSET_FETCH", 8, {"groups": [request]})["groups"]
         return dict(group["topics"][0]["partitions"][0]) if group["topics"] else {}
 
     @property
     def has_topic(self) -> bool:
         """Whether the offsets topic exists."""
-        answer = self.request("METADATA", 12, {"topics": None, "allowAutoTopicCreation": False})
-        return GROUP_TOPIC in {topic["name"] for topic in answer["topics"]}
+        response = self.request("METADATA", 12, {"topics": None, "allowAutoTopicCreation": False})
+        return GROUP_TOPIC in {topic["name"] for topic in response["topics"]}
 
 
 @pytest.mark.parametrize("missing_is_error", [False, True])

@@ -34,9 +34,9 @@ class Store(Bench):
         super().__init__(BROKERS, brokertwin_offset_storage=storage, **more)
         self.is_zookeeper = storage == "zookeeper"
         self.topic("a", 2)
-        asked = {"keyType": 0, "coordinatorKeys": ["g"]}
-        self.request("FIND_COORDINATOR", 4, asked)
-        found = self.request("FIND_COORDINATOR", 4, asked)["coordinators"][0]
+        request = {"keyType": 0, "coordinatorKeys": ["g"]}
+        self.request("FIND_COORDINATOR", 4, request)
+        found = self.request("FIND_COORDINATOR", 4, request)["coordinators"][0]
         self.coordinator = found["nodeId"]
         self.other = next(each for each in BROKERS if each != self.coordinator)
 
@@ -45,23 +45,23 @@ class Store(Bench):
         partitions = [{"partitionIndex": partition, "committedOffset": offset}]
         body = {"groupId": "g", "memberId": "", "generationIdOrMemberEpoch": -1}
         body |= {"topics": [{"name": "a", "partitions": partitions}], **more.pop("body", {})}
-        answer = self.request("OFFSET_COMMIT", 8, body, broker=broker, **more)
-        return answer and answer["topics"][0]["partitions"][0]["errorCode"]
+        response = self.request("OFFSET_COMMIT", 8, body, broker=broker, **more)
+        return response and response["topics"][0]["partitions"][0]["errorCode"]
 
     def delete(self, partition: int, **more: Any) -> Any:
         """Return the error of an OffsetDelete of a partition; None while pending."""
         topics = [{"name": "a", "partitions": [{"partitionIndex": partition}]}]
         body = {"groupId": "g", "topics": topics}
-        answer = self.request("OFFSET_DELETE", 0, body, broker=self.coordinator, **more)
-        if answer is None or answer["errorCode"]:
-            return answer and answer["errorCode"]
-        return answer["topics"][0]["partitions"][0]["errorCode"]
+        response = self.request("OFFSET_DELETE", 0, body, broker=self.coordinator, **more)
+        if response is None or response["errorCode"]:
+            return response and response["errorCode"]
+        return response["topics"][0]["partitions"][0]["errorCode"]
 
     def delete_group(self, **more: Any) -> Any:
         """Return the error of a DeleteGroups; None while pending."""
         body = {"groupsNames": ["g"]}
-        answer = self.request("DELETE_GROUPS", 2, body, broker=self.coordinator, **more)
-        return answer and answer["results"][0]["errorCode"]
+        response = self.request("DELETE_GROUPS", 2, body, broker=self.coordinator, **more)
+        return response and response["results"][0]["errorCode"]
 
     def delete_topic(self) -> None:
         """Delete topic `a` and create it again."""
@@ -84,11 +84,11 @@ class Store(Bench):
 
     def offset(self, broker: int, partition: int = 0, **more: Any) -> Any:
         """Return a fetched offset, or the group's error below -1."""
-        asked = {"groupId": "g", "topics": [{"name": "a", "partitionIndexes": [partition]}]}
-        answer = self.request("OFFSET_FETCH", 8, {"groups": [asked]}, broker=broker, **more)
-        if answer is None:
+        request = {"groupId": "g", "topics": [{"name": "a", "partitionIndexes": [partition]}]}
+        response = self.request("OFFSET_FETCH", 8, {"groups": [request]}, broker=broker, **more)
+        if response is None:
             return None
-        (group,) = answer["groups"]
+        (group,) = response["groups"]
         if group["errorCode"]:
             return -100 - group["errorCode"]
         return group["topics"][0]["partitions"][0]["committedOffset"]
@@ -107,18 +107,18 @@ def test_any_broker_reads_and_writes_offsets_in_zookeeper() -> None:
         assert committed_offsets.partitions_of(table, broker, "g") == []
 
 
-@pytest.mark.parametrize(("storage", "told"), [("kafka", 22), ("zookeeper", 0)])
-def test_zookeeper_accepts_a_zombies_commit(storage: str, told: int) -> None:
+@pytest.mark.parametrize(("storage", "error"), [("kafka", 22), ("zookeeper", 0)])
+def test_zookeeper_accepts_a_zombies_commit(storage: str, error: int) -> None:
     """ZooKeeper does not check generations, so the offset decreases."""
     store = Store(storage)
     assert store.commit(store.coordinator, 10) == 0
     zombie = {"memberId": "gone", "generationIdOrMemberEpoch": 3}
-    assert store.commit(store.coordinator, 4, body=zombie) in (told, 25)
-    assert store.offset(store.coordinator) == (10 if told else 4)
+    assert store.commit(store.coordinator, 4, body=zombie) in (error, 25)
+    assert store.offset(store.coordinator) == (10 if error else 4)
 
 
-@pytest.mark.parametrize(("storage", "told"), [("kafka", -114), ("zookeeper", 5)])
-def test_offsets_in_zookeeper_need_no_loading(storage: str, told: int) -> None:
+@pytest.mark.parametrize(("storage", "error"), [("kafka", -114), ("zookeeper", 5)])
+def test_offsets_in_zookeeper_need_no_loading(storage: str, error: int) -> None:
     """A new coordinator loads first: 14 COORDINATOR_LOAD_IN_PROGRESS."""
     store = Store(
         storage,
@@ -137,7 +137,7 @@ def test_offsets_in_zookeeper_need_no_loading(storage: str, told: int) -> None:
     )
     new = found["coordinators"][0]["nodeId"]
     assert new not in (-1, store.coordinator)
-    assert store.offset(new) == told
+    assert store.offset(new) == error
     store.tick(1_000)
     assert store.offset(new) == 5
 
@@ -199,9 +199,9 @@ def test_deletions_that_do_not_reach_zookeeper_time_out() -> None:
     assert store.delete(0, id="offset") is None
     assert store.delete_group(id="group") is None
     store.tick(3_000)
-    said = {name: store.answers[name]["response"] for name in ("offset", "group")}
-    assert said["offset"]["errorCode"] == 15
-    assert said["group"]["results"] == [{"groupId": "g", "errorCode": 15}]
+    found = {name: store.responses[name]["response"] for name in ("offset", "group")}
+    assert found["offset"]["errorCode"] == 15
+    assert found["group"]["results"] == [{"groupId": "g", "errorCode": 15}]
 
 
 STEPS = st.one_of(
@@ -238,9 +238,9 @@ def test_request_stays_pending_while_zookeeper_is_unreachable() -> None:
     assert store.commit(store.other, 5, id="commit") is None
     assert store.offset(store.other, id="fetch") is None
     store.tick(5_000)
-    said = {name: store.answers[name]["response"] for name in ("commit", "fetch")}
-    assert said["commit"]["topics"][0]["partitions"][0]["errorCode"] == 15
-    assert said["fetch"]["groups"][0]["errorCode"] == 15
+    found = {name: store.responses[name]["response"] for name in ("commit", "fetch")}
+    assert found["commit"]["topics"][0]["partitions"][0]["errorCode"] == 15
+    assert found["fetch"]["groups"][0]["errorCode"] == 15
 
 
 def test_errors_of_the_broker_itself_come_first() -> None:
@@ -248,10 +248,10 @@ def test_errors_of_the_broker_itself_come_first() -> None:
     partitions = [{"partitionIndex": each, "committedOffset": 1} for each in (7, 0)]
     topics = [{"name": name, "partitions": partitions} for name in ("a", "nope")]
     body = {"groupId": "g", "memberId": "", "generationIdOrMemberEpoch": -1, "topics": topics}
-    answer = store.request("OFFSET_COMMIT", 8, body, broker=store.other)
+    response = store.request("OFFSET_COMMIT", 8, body, broker=store.other)
     assert {
         topic["name"]: [(p["partitionIndex"], p["errorCode"]) for p in topic["partitions"]]
-        for topic in answer["topics"]
+        for topic in response["topics"]
     } == {"a": [(7, 3), (0, 0)], "nope": [(7, 3), (0, 3)]}
 
 
@@ -265,8 +265,8 @@ def test_pending_request_of_an_old_checkpoint_gets_a_response(
     waiting = PendingRequest("e", 1, 8, 1, RequestHeader(8, version), "c", "User:a", 0, [], state)
     bench = Bench()
     decision = offset_commit.complete(Broker(1, bench.cell.tables, bench.settings, START), waiting)
-    told = [{**topic, "partitions": partitions}]
-    assert msgspec.to_builtins(decision.response) == {"throttleTimeMs": 0, "topics": told}
+    items = [{**topic, "partitions": partitions}]
+    assert msgspec.to_builtins(decision.response) == {"throttleTimeMs": 0, "topics": items}
 
 
 @pytest.mark.parametrize("version", [9, 10])
@@ -278,9 +278,9 @@ def test_response_names_topics_as_its_version_does(version: int) -> None:
     partitions = [{"partitionIndex": 0, "committedOffset": 1}]
     topics = [{field: value, "partitions": partitions} for value in values]
     body = {"groupId": "g", "generationIdOrMemberEpoch": -1, "topics": topics}
-    answer = store.request("OFFSET_COMMIT", version, body, broker=store.coordinator)
+    response = store.request("OFFSET_COMMIT", version, body, broker=store.coordinator)
     error = 100 if version >= 10 else 3
-    assert answer["topics"] == [
+    assert response["topics"] == [
         {field: values[1], "partitions": [{"partitionIndex": 0, "errorCode": error}]},
         {field: values[0], "partitions": [{"partitionIndex": 0, "errorCode": 0}]},
     ]

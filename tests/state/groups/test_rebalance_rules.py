@@ -19,7 +19,7 @@ def statics(bench: GroupBench, *instances: str, **options: Any) -> list[str]:
     """Create a stable group of static members; return their ids, leader first."""
     joins = [bench.join(instance=each, **options) for each in instances]
     bench.after(2 * DELAY)
-    members = [str(bench.answer(join)["memberId"]) for join in joins]
+    members = [str(bench.response(join)["memberId"]) for join in joins]
     for member in members[1:]:
         bench.sync(member, 1)
     bench.sync(members[0], 1, dict.fromkeys(members, "QQ=="))
@@ -41,7 +41,7 @@ def test_protocol_with_the_most_votes_wins(votes: list[str], chosen: str) -> Non
     bench = GroupBench()
     joins = [bench.new_member(protocols=[(name, "") for name in vote.split()])[1] for vote in votes]
     bench.after(2 * DELAY)
-    assert {bench.answer(join)["protocolName"] for join in joins} == {chosen}
+    assert {bench.response(join)["protocolName"] for join in joins} == {chosen}
 
 
 def test_rebalance_waits_for_the_longest_timeout_of_its_members() -> None:
@@ -55,7 +55,7 @@ def test_rebalance_waits_for_the_longest_timeout_of_its_members() -> None:
     bench.sync(patient, 1, {})
     join = bench.join(patient, session=FOREVER, rebalance=20_000)
     assert bench.after(19_999).waits(join)
-    assert bench.after(1).answer(join)["generationId"] == 2
+    assert bench.after(1).response(join)["generationId"] == 2
 
 
 def test_new_member_may_wait_five_minutes_in_its_first_join() -> None:
@@ -63,8 +63,8 @@ def test_new_member_may_wait_five_minutes_in_its_first_join() -> None:
     bench.stable("a", session=FOREVER, rebalance=900_000)
     _, join = bench.new_member(client="b", session=FOREVER, rebalance=900_000)
     assert bench.after(299_999).waits(join)
-    answer = bench.after(1).answer(join)
-    assert (answer["errorCode"], answer["memberId"], answer["generationId"]) == (25, "", -1)
+    response = bench.after(1).response(join)
+    assert (response["errorCode"], response["memberId"], response["generationId"]) == (25, "", -1)
     assert bench.state() == "PreparingRebalance"
 
 
@@ -74,9 +74,9 @@ def test_static_leader_that_has_not_rejoined_loses_leadership_but_stays_a_member
     options: dict[str, Any] = {"session": FOREVER, "rebalance": 10_000, "protocols": CHANGED}
     join = bench.join(follower, instance="j", **options)
     assert bench.after(9_999).waits(join)
-    answer = bench.after(1).answer(join)
-    assert (answer["generationId"], answer["leader"]) == (2, follower)
-    assert {each["memberId"] for each in answer["members"]} == {leader, follower}
+    response = bench.after(1).response(join)
+    assert (response["generationId"], response["leader"]) == (2, follower)
+    assert {each["memberId"] for each in response["members"]} == {leader, follower}
 
 
 def test_static_members_that_miss_a_join_stay_and_dynamic_ones_are_removed() -> None:
@@ -84,12 +84,12 @@ def test_static_members_that_miss_a_join_stay_and_dynamic_ones_are_removed() -> 
     joins = [bench.new_member(session=FOREVER, rebalance=10_000)[1] for _ in range(2)]
     joins.append(bench.join(instance="i", session=FOREVER, rebalance=10_000))
     bench.after(2 * DELAY)
-    present, absent, static = (bench.answer(join)["memberId"] for join in joins)
+    present, absent, static = (bench.response(join)["memberId"] for join in joins)
     for member in (absent, static, present):
         bench.sync(member, 1, {})
     join = bench.join(present, session=FOREVER, rebalance=10_000)
     bench.after(10_000)
-    members = {each["memberId"] for each in bench.answer(join)["members"]}
+    members = {each["memberId"] for each in bench.response(join)["members"]}
     assert members == {present, static}
     assert bench.heartbeat(absent, 2) == 25
     assert bench.heartbeat(static, 2, "i") == 0
@@ -108,7 +108,7 @@ def test_member_with_changed_protocols_rebalances_a_stable_group(
     assert bench.waits(join)
     assert bench.state() == "PreparingRebalance"
     bench.join(members[1 - place])
-    assert bench.answer(join)["generationId"] == 2
+    assert bench.response(join)["generationId"] == 2
 
 
 def test_repeated_join_gets_the_same_response_in_completing_rebalance() -> None:
@@ -116,8 +116,8 @@ def test_repeated_join_gets_the_same_response_in_completing_rebalance() -> None:
     follower = [bench.new_member()[0] for _ in range(2)][1]
     bench.after(2 * DELAY)
     assert bench.state() == "CompletingRebalance"
-    answer = bench.answer(bench.join(follower))
-    assert (answer["errorCode"], answer["generationId"]) == (0, 1)
+    response = bench.response(bench.join(follower))
+    assert (response["errorCode"], response["generationId"]) == (0, 1)
     assert bench.state() == "CompletingRebalance"
 
 
@@ -126,33 +126,33 @@ def test_changed_join_starts_a_rebalance_in_completing_rebalance() -> None:
     leader, follower = (bench.new_member()[0] for _ in range(2))
     bench.after(2 * DELAY)
     sync = bench.sync(leader, 0)
-    assert bench.answer(sync)["errorCode"] == 22
+    assert bench.response(sync)["errorCode"] == 22
     join = bench.join(follower, CHANGED)
     assert bench.waits(join)
     assert bench.state() == "PreparingRebalance"
     bench.join(leader)
-    assert bench.answer(join)["generationId"] == 2
+    assert bench.response(join)["generationId"] == 2
 
 
 def test_full_group_discards_its_pending_member_id() -> None:
     bench = GroupBench(group_max_size=1)
-    refused = bench.answer(bench.join(client="late"))
+    refused = bench.response(bench.join(client="late"))
     assert refused["errorCode"] == 79
     member, _ = bench.new_member(client="first")
-    full = bench.answer(bench.join(refused["memberId"], client="late"))
+    full = bench.response(bench.join(refused["memberId"], client="late"))
     assert (full["errorCode"], full["memberId"]) == (81, "")
     bench.after(2 * DELAY)
     bench.sync(member, 1, {})
     # otherwise the next join would wait for the id
-    assert bench.answer(bench.join(member))["generationId"] == 2
+    assert bench.response(bench.join(member))["generationId"] == 2
 
 
 def test_pending_join_of_a_leaving_member_gets_unknown_member_id() -> None:
     bench = GroupBench()
     member, join = bench.new_member()
     assert bench.leave(member) == [0]
-    answer = bench.answer(join)
-    assert (answer["errorCode"], answer["memberId"], answer["generationId"]) == (25, "", -1)
+    response = bench.response(join)
+    assert (response["errorCode"], response["memberId"], response["generationId"]) == (25, "", -1)
 
 
 @pytest.mark.parametrize(("kind", "error"), [("consumer", 79), ("connect", 23)])
@@ -160,12 +160,12 @@ def test_rebalance_without_members_accepts_any_protocol_of_its_type(kind: str, e
     # compared with Apache Kafka 4.3.1
     bench = GroupBench()
     (leader,) = bench.stable("a")
-    assert bench.answer(bench.join(client="b"))["errorCode"] == 79
+    assert bench.response(bench.join(client="b"))["errorCode"] == 79
     assert bench.waits(bench.join(leader))
     bench.leave(leader)
     assert bench.state() == "PreparingRebalance"
     join = bench.join(client="c", protocols=[("sticky", "")], kind=kind)
-    assert bench.answer(join)["errorCode"] == error
+    assert bench.response(join)["errorCode"] == error
 
 
 def test_group_with_pending_joins_cannot_be_deleted() -> None:
@@ -187,29 +187,29 @@ def test_duplicate_static_member_fences_the_pending_join() -> None:
     bench = GroupBench()
     first = bench.join(instance="i")
     second = bench.join(instance="i")
-    assert bench.answer(first)["errorCode"] == 82
+    assert bench.response(first)["errorCode"] == 82
     assert bench.waits(second)
-    assert bench.after(2 * DELAY).answer(second)["generationId"] == 1
+    assert bench.after(2 * DELAY).response(second)["generationId"] == 1
 
 
 def test_duplicate_static_member_fences_the_pending_sync() -> None:
     bench = GroupBench()
     joins = [bench.join(instance=name) for name in ("i", "j")]
     bench.after(2 * DELAY)
-    follower = bench.answer(joins[1])["memberId"]
+    follower = bench.response(joins[1])["memberId"]
     sync = bench.sync(follower, 1)
     assert bench.waits(sync)
     bench.join(instance="j")
-    assert bench.answer(sync)["errorCode"] == 82
+    assert bench.response(sync)["errorCode"] == 82
 
 
 def test_leave_discards_a_pending_member_id() -> None:
     bench = GroupBench()
     (member,) = bench.stable("a")
-    given = bench.answer(bench.join(client="b"))["memberId"]
+    given = bench.response(bench.join(client="b"))["memberId"]
     assert bench.leave(given) == [0]
-    assert bench.answer(bench.join(given, client="b"))["errorCode"] == 25
-    assert bench.answer(bench.join(member))["generationId"] == 2
+    assert bench.response(bench.join(given, client="b"))["errorCode"] == 25
+    assert bench.response(bench.join(member))["generationId"] == 2
 
 
 def test_heartbeat_restarts_the_session_timeout_exactly() -> None:
@@ -232,14 +232,14 @@ def test_members_have_the_order_of_javas_hash_map() -> None:
         bench.send("JOIN_GROUP", 3, body, id=f"j{number}", choices=chosen)
     bench.after(2 * DELAY)
     in_java = [f"member-{number}" for number in IN_JAVA]
-    joined = bench.answer("j0")
+    joined = bench.response("j0")
     assert joined["leader"] == "member-0"
     assert [each["memberId"] for each in joined["members"]] == in_java
     (described,) = bench.request("DESCRIBE_GROUPS", 5, {"groups": [GROUP]})["groups"]
     assert [each["memberId"] for each in described["members"]] == in_java
     assert bench.leave("member-0") == [0]
     joins = [bench.join(member, session=FOREVER) for member in in_java[:-1]]
-    assert {bench.answer(join)["leader"] for join in joins} == {"member-19"}
+    assert {bench.response(join)["leader"] for join in joins} == {"member-19"}
 
 
 def test_groups_are_never_throttled() -> None:
@@ -280,30 +280,30 @@ def test_topic_rejected_by_offset_delete_is_in_the_response_without_partitions()
     assert bench.commit(member, 1) == 0
     bench.leave(member)
 
-    def asked(group: str, *topics: tuple[str, list[int]]) -> Any:
+    def requested(group: str, *topics: tuple[str, list[int]]) -> Any:
         named = [
             {"name": name, "partitions": [{"partitionIndex": each} for each in partitions]}
             for name, partitions in topics
         ]
-        answer = bench.request("OFFSET_DELETE", 0, {"groupId": group, "topics": named})
-        return answer["errorCode"], [
+        response = bench.request("OFFSET_DELETE", 0, {"groupId": group, "topics": named})
+        return response["errorCode"], [
             (each["name"], [(p["partitionIndex"], p["errorCode"]) for p in each["partitions"]])
-            for each in answer["topics"]
+            for each in response["topics"]
         ]
 
-    assert asked("", ("none", [])) == (24, [])
-    assert asked("nobody", ("none", [])) == (69, [])
-    assert asked(GROUP, (TOPIC, []), ("none", [])) == (0, [("none", [])])
-    found = asked(GROUP, (TOPIC, [9]), ("none", []), (TOPIC, [0]), ("none", [3]))
+    assert requested("", ("none", [])) == (24, [])
+    assert requested("nobody", ("none", [])) == (69, [])
+    assert requested(GROUP, (TOPIC, []), ("none", [])) == (0, [("none", [])])
+    found = requested(GROUP, (TOPIC, [9]), ("none", []), (TOPIC, [0]), ("none", [3]))
     assert found == (0, [(TOPIC, [(9, 3), (0, 0)]), ("none", [(3, 3)])])
 
 
 def test_pending_member_id_is_not_valid_for_a_static_member() -> None:
     # compared with Apache Kafka 4.3.1
     bench = GroupBench()
-    given = bench.answer(bench.join())
+    given = bench.response(bench.join())
     assert given["errorCode"] == 79
-    refused = bench.answer(bench.join(given["memberId"], instance="i"))
+    refused = bench.response(bench.join(given["memberId"], instance="i"))
     assert (refused["errorCode"], refused["memberId"]) == (-1, "")
     assert bench.waits(bench.join(given["memberId"]))
 
@@ -316,8 +316,8 @@ def test_repeated_join_replaces_the_pending_one() -> None:
     assert bench.waits(again)
     assert pending.get(bench.cell.tables.pending, overtaken) is None
     bench.join(first)
-    assert bench.answer(again)["generationId"] == 2
-    assert overtaken not in bench.answers
+    assert bench.response(again)["generationId"] == 2
+    assert overtaken not in bench.responses
 
 
 def test_repeated_sync_replaces_the_pending_one() -> None:
@@ -328,8 +328,8 @@ def test_repeated_sync_replaces_the_pending_one() -> None:
     assert bench.waits(again)
     assert pending.get(bench.cell.tables.pending, overtaken) is None
     bench.sync(leader, 1)
-    assert bench.answer(again)["errorCode"] == 0
-    assert overtaken not in bench.answers
+    assert bench.response(again)["errorCode"] == 0
+    assert overtaken not in bench.responses
 
 
 def test_pending_sync_of_a_leaving_member_is_dropped() -> None:
@@ -340,4 +340,4 @@ def test_pending_sync_of_a_leaving_member_is_dropped() -> None:
     left = bench.sync(follower, 1)
     assert bench.leave(follower) == [0]
     assert pending.get(bench.cell.tables.pending, left) is None
-    assert left not in bench.answers
+    assert left not in bench.responses

@@ -16,8 +16,8 @@ ALL_FOO = [0, 1, 2, 3, 4, 5]
 
 def join(bench: ConsumerBench, member: str, regex: str, *names: str, **fields: Any) -> Any:
     """Join with a regular expression and optional names; return the response."""
-    said = {"subscribedTopicNames": list(names), "subscribedTopicRegex": regex}
-    return bench.join(member, **{**said, **fields})
+    given = {"subscribedTopicNames": list(names), "subscribedTopicRegex": regex}
+    return bench.join(member, **{**given, **fields})
 
 
 def found(bench: ConsumerBench) -> dict[str, list[str]]:
@@ -27,20 +27,20 @@ def found(bench: ConsumerBench) -> dict[str, list[str]]:
 
 def test_topics_are_assigned_with_the_next_heartbeat() -> None:
     bench = ConsumerBench()
-    answer = join(bench, "a", "fo+")
-    assert (answer["memberEpoch"], bench.told(answer)) == (1, {})
+    response = join(bench, "a", "fo+")
+    assert (response["memberEpoch"], bench.reported(response)) == (1, {})
     described = bench.describe()
     assert (described["groupState"], described["groupEpoch"]) == ("Assigning", 2)
     assert described["members"][0]["subscribedTopicRegex"] == "fo+"
-    answer = bench.beat("a", 1)
-    assert (answer["memberEpoch"], bench.told(answer)) == (2, {"foo": ALL_FOO})
+    response = bench.beat("a", 1)
+    assert (response["memberEpoch"], bench.reported(response)) == (2, {"foo": ALL_FOO})
 
 
 def test_names_and_an_expression_are_combined() -> None:
     bench = ConsumerBench()
-    assert bench.told(join(bench, "a", "f.*", "bar")) == {"bar": [0, 1, 2]}
+    assert bench.reported(join(bench, "a", "f.*", "bar")) == {"bar": [0, 1, 2]}
     bench.tick(1_000)
-    assert bench.told(bench.beat("a", 2)) == {"foo": ALL_FOO, "bar": [0, 1, 2]}
+    assert bench.reported(bench.beat("a", 2)) == {"foo": ALL_FOO, "bar": [0, 1, 2]}
 
 
 def test_expression_of_other_members_is_already_resolved() -> None:
@@ -75,7 +75,7 @@ def test_created_topic_is_found() -> None:
     bench.tick(10_001)
     epoch = bench.beat("a", 2)["memberEpoch"]
     assert found(bench) == {"f.*": ["foo", "fool"]}
-    assert bench.told(bench.beat("a", epoch)) == {"foo": ALL_FOO, "fool": [0]}
+    assert bench.reported(bench.beat("a", epoch)) == {"foo": ALL_FOO, "fool": [0]}
     before = bench.group().resolved
     bench.tick(10_001)
     bench.beat("a", 3)
@@ -89,7 +89,7 @@ def test_deleted_topic_is_no_longer_assigned() -> None:
     bench.beat("a", 1)
     bench.request("DELETE_TOPICS", 4, {"topicNames": ["foo"], "timeoutMs": 1000})
     bench.tick(1_000)
-    assert bench.told(bench.beat("a", 2)) == {"bar": [0, 1, 2]}
+    assert bench.reported(bench.beat("a", 2)) == {"bar": [0, 1, 2]}
     assert found(bench) == {"f.*|bar": ["bar", "foo"]}, "until they are resolved again"
 
 
@@ -109,10 +109,10 @@ def test_last_member_of_an_expression_removes_it() -> None:
     bench = ConsumerBench()
     join(bench, "a", "f.*")
     bench.beat("a", 1)
-    answer = bench.beat("a", 2, subscribedTopicRegex="")
+    response = bench.beat("a", 2, subscribedTopicRegex="")
     assert (found(bench), bench.group().regex_subscribers) == ({}, {})
-    assert bench.told(answer) == {}, "it revokes all"
-    bench.beat("a", answer["memberEpoch"], subscribedTopicRegex="b.*", topicPartitions=[])
+    assert bench.reported(response) == {}, "it revokes all"
+    bench.beat("a", response["memberEpoch"], subscribedTopicRegex="b.*", topicPartitions=[])
     assert found(bench) == {"b.*": ["bar"]}
     bench.beat("a", -1)
     assert found(bench) == {}
@@ -122,10 +122,10 @@ def test_replacing_expression_waits_for_its_topics() -> None:
     bench = ConsumerBench()
     join(bench, "a", "f.*")
     bench.beat("a", 1)
-    answer = bench.beat("a", 2, subscribedTopicRegex="b.*")
-    assert bench.told(answer) == {}
+    response = bench.beat("a", 2, subscribedTopicRegex="b.*")
+    assert bench.reported(response) == {}
     epoch = bench.group().group_epoch
-    answer = bench.beat("a", 2, topicPartitions=[])
+    response = bench.beat("a", 2, topicPartitions=[])
     assert found(bench) == {"b.*": ["bar"]}
     assert bench.group().group_epoch == epoch + 1, "one epoch, not two"
 
@@ -169,8 +169,8 @@ def test_offsets_of_topics_found_by_an_expression_are_not_deleted() -> None:
     bench = ConsumerBench()
     join(bench, "a", "f.*")
     topics = [{"name": name, "partitions": [{"partitionIndex": 0}]} for name in ("foo", "bar")]
-    answer = bench.request("OFFSET_DELETE", 0, {"groupId": GROUP, "topics": topics})
-    errors = {each["name"]: each["partitions"][0]["errorCode"] for each in answer["topics"]}
+    response = bench.request("OFFSET_DELETE", 0, {"groupId": GROUP, "topics": topics})
+    errors = {each["name"]: each["partitions"][0]["errorCode"] for each in response["topics"]}
     assert errors == {"foo": Error.GROUP_SUBSCRIBED_TO_TOPIC, "bar": Error.NONE}
 
 
@@ -182,8 +182,8 @@ def test_converted_classic_group_has_no_expressions() -> None:
     classic = Classic(bench, "bar")
     assert [classic.join(), classic.join()] == [79, 0]
     bench.beat("a", -1)
-    answer = bench.request("LIST_GROUPS", 5, {"statesFilter": [], "typesFilter": []})
-    assert answer["groups"][0]["groupType"] == "classic"
+    response = bench.request("LIST_GROUPS", 5, {"statesFilter": [], "typesFilter": []})
+    assert response["groups"][0]["groupType"] == "classic"
 
 
 @pytest.mark.parametrize(("regexes", "count"), [(("f.*", "f.*"), 6), (("f.*|bar", "foo|b.*"), 9)])

@@ -21,8 +21,8 @@ class GuardedShares(Guarded, ShareBench):
         self.principal = ALICE
 
     def describe(self, *topics: str) -> Any:
-        asked = [{"topicName": each, "partitions": [0]} for each in topics] or None
-        body = {"groups": [{"groupId": GROUP, "topics": asked}]}
+        requests = [{"topicName": each, "partitions": [0]} for each in topics] or None
+        body = {"groups": [{"groupId": GROUP, "topics": requests}]}
         return self.request("DESCRIBE_SHARE_GROUP_OFFSETS", 1, body)["groups"][0]
 
     def forget(self, *topics: str) -> Any:
@@ -32,8 +32,8 @@ class GuardedShares(Guarded, ShareBench):
 
 def test_group_permission_is_checked_first() -> None:
     bench = GuardedShares()
-    answers = [bench.describe("bar"), alter(bench, "bar", (0, 1)), bench.forget("bar")]
-    assert [each["errorCode"] for each in answers] == [GROUP_DENIED] * 3
+    responses = [bench.describe("bar"), alter(bench, "bar", (0, 1)), bench.forget("bar")]
+    assert [each["errorCode"] for each in responses] == [GROUP_DENIED] * 3
 
 
 def test_topics_without_describe_permission_are_omitted_or_rejected() -> None:
@@ -41,8 +41,8 @@ def test_topics_without_describe_permission_are_omitted_or_rejected() -> None:
     bench.let(Operation.DESCRIBE, ResourceType.GROUP, GROUP)
     bench.let(Operation.DESCRIBE, ResourceType.TOPIC, "bar")
     assert [topic["topicName"] for topic in bench.describe()["topics"]] == ["bar"]
-    told = bench.describe("foo", "bar")["topics"]
-    found = {each["topicName"]: each["partitions"][0]["errorCode"] for each in told}
+    reported = bench.describe("foo", "bar")["topics"]
+    found = {each["topicName"]: each["partitions"][0]["errorCode"] for each in reported}
     assert found == {"bar": 0, "foo": TOPIC_DENIED}
 
 
@@ -53,8 +53,8 @@ def test_topics_without_read_permission_keep_their_offsets() -> None:
     bench.let(Operation.READ, ResourceType.TOPIC, "bar")
     assert codes(alter(bench, "foo", (0, 5))) == [TOPIC_DENIED]
     assert codes(alter(bench, "bar", (0, 5))) == [0]
-    answer = bench.forget("foo", "bar")["responses"]
-    assert [(each["topicName"], each["errorCode"]) for each in answer] == [
+    response = bench.forget("foo", "bar")["responses"]
+    assert [(each["topicName"], each["errorCode"]) for each in response] == [
         ("foo", TOPIC_DENIED),
         ("bar", 0),
     ]
@@ -70,12 +70,12 @@ def test_share_coordinators_require_cluster_permission() -> None:
     apis = ("READ_SHARE_GROUP_STATE", "WRITE_SHARE_GROUP_STATE", "READ_SHARE_GROUP_STATE_SUMMARY")
 
     def codes_of() -> set[int]:
-        answers = []
+        responses = []
         for api in apis:
-            asked = place | written if api.startswith("WRITE") else place
-            topic = {"topicId": bench.ids["bar"], "partitions": [asked]}
-            answers.append(bench.request(api, 0, {"groupId": GROUP, "topics": [topic]}))
-        return {each["results"][0]["partitions"][0]["errorCode"] for each in answers}
+            requested = place | written if api.startswith("WRITE") else place
+            topic = {"topicId": bench.ids["bar"], "partitions": [requested]}
+            responses.append(bench.request(api, 0, {"groupId": GROUP, "topics": [topic]}))
+        return {each["results"][0]["partitions"][0]["errorCode"] for each in responses}
 
     assert codes_of() == {CLUSTER_DENIED}
     bench.let(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, "kafka-cluster")

@@ -23,10 +23,10 @@ def test_first_member_has_partitions_with_its_second_heartbeat() -> None:
     """Its first heartbeat requests the initialization of the states."""
     bench = ShareBench()
     joined = bench.beat("a", 0, "foo")
-    assert (joined["memberEpoch"], bench.told(joined)) == (2, {})
+    assert (joined["memberEpoch"], bench.reported(joined)) == (2, {})
     assert bench.states()
     again = bench.later("a", 2)
-    assert (again["memberEpoch"], bench.told(again)) == (3, {"foo": [0, 1, 2]})
+    assert (again["memberEpoch"], bench.reported(again)) == (3, {"foo": [0, 1, 2]})
     assert bench.beat("a", 3)["assignment"] is None
 
 
@@ -35,8 +35,8 @@ def test_members_share_partitions_if_there_are_more_of_them() -> None:
     bench.beat("a", 0, "bar")
     for name in ("b", "c", "d"):
         bench.later(name, 0, "bar")
-    told = [bench.told(bench.later(name, 0, "bar")) for name in ("a", "b", "c", "d")]
-    assert sorted(p for each in told for p in each["bar"]) == [0, 0, 1, 1]
+    reported = [bench.reported(bench.later(name, 0, "bar")) for name in ("a", "b", "c", "d")]
+    assert sorted(p for each in reported for p in each["bar"]) == [0, 0, 1, 1]
 
 
 def test_member_without_heartbeats_is_removed() -> None:
@@ -71,7 +71,7 @@ def test_added_partitions_are_assigned() -> None:
     added = {"name": "bar", "count": 3, "assignments": None}
     bench.request("CREATE_PARTITIONS", 3, {"topics": [added], "timeoutMs": 1000})
     bench.later("a", 3)
-    assert bench.told(bench.later("a", 4)) == {"bar": [0, 1, 2]}
+    assert bench.reported(bench.later("a", 4)) == {"bar": [0, 1, 2]}
 
 
 def is_state_gone(row: dict[str, Any]) -> bool:
@@ -91,7 +91,7 @@ def test_deleting_a_topic_deletes_its_states() -> None:
     assert list(group.initialized) == [bench.ids["bar"]]
     tombstones = [each["record"]["topicId"] for each in bench.records() if is_state_gone(each)]
     assert tombstones == [bench.ids["foo"]] * 3
-    assert bench.told(bench.later("a", 3)) == {"bar": [0, 1]}
+    assert bench.reported(bench.later("a", 3)) == {"bar": [0, 1]}
 
 
 def test_initialized_states_are_not_requested_again() -> None:
@@ -162,7 +162,7 @@ def test_restored_cell_continues() -> None:
     bench = ShareBench()
     bench.beat("a", 0, "foo")
     bench.reload()
-    assert bench.told(bench.later("a", 2)) == {"foo": [0, 1, 2]}
+    assert bench.reported(bench.later("a", 2)) == {"foo": [0, 1, 2]}
 
 
 def test_share_groups_need_the_feature() -> None:
@@ -170,8 +170,8 @@ def test_share_groups_need_the_feature() -> None:
     update = {"feature": "share.version", "maxVersionLevel": 0, "upgradeType": 2}
     bench.request("UPDATE_FEATURES", 2, {"timeoutMs": 1000, "featureUpdates": [update]})
     assert bench.beat("a", 0, "foo")["errorCode"] == 35
-    asked = {"groupIds": [GROUP], "includeAuthorizedOperations": False}
-    described = bench.request("SHARE_GROUP_DESCRIBE", 1, asked)["groups"]
+    request = {"groupIds": [GROUP], "includeAuthorizedOperations": False}
+    described = bench.request("SHARE_GROUP_DESCRIBE", 1, request)["groups"]
     assert [each["errorCode"] for each in described] == [35]
 
 
@@ -189,4 +189,4 @@ def test_member_gets_a_response_while_the_state_topic_cannot_be_created() -> Non
     bench.tick(RETRY_MS)
     epoch = bench.beat("m1", epoch)["memberEpoch"]
     assert bench.states()
-    assert bench.told(bench.later("m1", epoch)) == {"foo": [0, 1, 2]}
+    assert bench.reported(bench.later("m1", epoch)) == {"foo": [0, 1, 2]}

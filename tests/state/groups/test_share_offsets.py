@@ -28,11 +28,11 @@ def forget(bench: Bench, *topics: str, group: str = GROUP) -> Any:
 def described(bench: Bench, group: str = GROUP, topics: Any = None) -> dict[str, Any]:
     """Return start offset and lag of each partition by topic name."""
     body = {"groups": [{"groupId": group, "topics": topics}]}
-    (answer,) = bench.request("DESCRIBE_SHARE_GROUP_OFFSETS", 1, body)["groups"]
-    assert answer["errorCode"] == 0
+    (response,) = bench.request("DESCRIBE_SHARE_GROUP_OFFSETS", 1, body)["groups"]
+    assert response["errorCode"] == 0
     return {
         topic["topicName"]: [(each["startOffset"], each["lag"]) for each in topic["partitions"]]
-        for topic in answer["topics"]
+        for topic in response["topics"]
     }
 
 
@@ -52,8 +52,8 @@ def deleted(bench: Bench, group: str) -> int:
     )
 
 
-def codes(answer: Any) -> list[int]:
-    return [each["errorCode"] for topic in answer["responses"] for each in topic["partitions"]]
+def codes(response: Any) -> list[int]:
+    return [each["errorCode"] for topic in response["responses"] for each in topic["partitions"]]
 
 
 def topics_of(bench: ShareBench) -> set[str]:
@@ -78,16 +78,16 @@ def test_alter_creates_a_missing_group() -> None:
     bench = left()
     assert codes(alter(bench, "foo", (0, 7), (1, 9), group="new")) == [0, 0]
     assert described(bench, "new") == {"foo": [(7, -7), (9, -9)]}
-    asked = {"groupIds": ["new"], "includeAuthorizedOperations": False}
-    (group,) = bench.request("SHARE_GROUP_DESCRIBE", 1, asked)["groups"]
+    request = {"groupIds": ["new"], "includeAuthorizedOperations": False}
+    (group,) = bench.request("SHARE_GROUP_DESCRIBE", 1, request)["groups"]
     assert (group["errorCode"], group["groupState"]) == (0, "Empty")
 
 
 @pytest.mark.parametrize("offsets", [(), ((9, 7),)])
 def test_alter_with_a_topic_without_partitions_creates_the_group(offsets: Any) -> None:
     bench = left()
-    answer = alter(bench, "foo", *offsets, group="new")
-    assert (answer["errorCode"], codes(answer)) == (0, [3] * len(offsets))
+    response = alter(bench, "foo", *offsets, group="new")
+    assert (response["errorCode"], codes(response)) == (0, [3] * len(offsets))
     assert isinstance(groups.find_stored(bench.cell.tables.groups, 1, "new"), ShareGroup)
     assert described(bench, "new") == {}
     assert forget(bench, "foo", group="new")["responses"][0]["errorCode"] == 3
@@ -115,15 +115,15 @@ def test_member_continues_at_the_altered_offset() -> None:
     bench = left()
     alter(bench, "bar", (1, 4))
     joined = bench.later("b", 0, "bar")
-    assert bench.told(joined) == {"bar": [0, 1]}
+    assert bench.reported(joined) == {"bar": [0, 1]}
     assert described(bench)["bar"][1][0] == 4
 
 
 def test_group_with_members_keeps_its_offsets() -> None:
     bench = ShareBench()
     bench.beat("a", 0, "bar")
-    for answer in (alter(bench, "bar", (0, 1)), forget(bench, "bar")):
-        assert (answer["errorCode"], answer["errorMessage"]) == (68, "The group is not empty.")
+    for response in (alter(bench, "bar", (0, 1)), forget(bench, "bar")):
+        assert (response["errorCode"], response["errorMessage"]) == (68, "The group is not empty.")
     assert described(bench) == {"bar": [(-1, -1), (-1, -1)]}
 
 
@@ -140,10 +140,10 @@ def test_requests_that_kafka_cannot_send_are_a_server_error() -> None:
     # compared with Apache Kafka 4.3.1
     bench = left()
     alter(bench, "bar", (0, 3))
-    answer = alter(bench, "bar", (0, 1), (-1, 1))
-    assert (answer["errorCode"], answer["responses"]) == (-1, [])
+    response = alter(bench, "bar", (0, 1), (-1, 1))
+    assert (response["errorCode"], response["responses"]) == (-1, [])
     text = f"Initialize share group parameters has invalid partitionId - {GROUP}"
-    assert answer["errorMessage"] == f"{text} {bench.ids['bar']} -1"
+    assert response["errorMessage"] == f"{text} {bench.ids['bar']} -1"
     for group, topic, partitions, error in [
         (GROUP, "bar", [0, -1], -1),
         (GROUP, "bar", [], -1),
@@ -153,9 +153,9 @@ def test_requests_that_kafka_cannot_send_are_a_server_error() -> None:
     ]:
         topics = [{"topicName": topic, "partitions": partitions}]
         body = {"groups": [{"groupId": group, "topics": topics}]}
-        (told,) = bench.request("DESCRIBE_SHARE_GROUP_OFFSETS", 1, body)["groups"]
-        assert told["errorCode"] == error
-    assert told["topics"][0]["partitions"][0]["startOffset"] == 3
+        (result,) = bench.request("DESCRIBE_SHARE_GROUP_OFFSETS", 1, body)["groups"]
+        assert result["errorCode"] == error
+    assert result["topics"][0]["partitions"][0]["startOffset"] == 3
 
 
 def test_duplicate_topics_are_in_the_response_once() -> None:
@@ -165,23 +165,25 @@ def test_duplicate_topics_are_in_the_response_once() -> None:
     def both(name: str) -> Any:
         parts = [[{"partitionIndex": p, "startOffset": 1} for p in ps] for ps in ([0], [1], [])]
         topics = [{"topicName": name, "partitions": each} for each in parts]
-        answer = bench.request("ALTER_SHARE_GROUP_OFFSETS", 0, {"groupId": GROUP, "topics": topics})
-        return [(t["topicName"], len(t["partitions"])) for t in answer["responses"]]
+        response = bench.request(
+            "ALTER_SHARE_GROUP_OFFSETS", 0, {"groupId": GROUP, "topics": topics}
+        )
+        return [(t["topicName"], len(t["partitions"])) for t in response["responses"]]
 
     assert [both(name) for name in ("bar", "nope")] == [[("bar", 2)], [("nope", 2)]]
     empty = {"groupId": GROUP, "topics": [{"topicName": "nope", "partitions": []}]}
     assert bench.request("ALTER_SHARE_GROUP_OFFSETS", 0, empty)["responses"] == []
-    asked = [{"topicName": "bar", "partitions": [each]} for each in (0, 1, 0)]
-    assert described(bench, topics=asked) == {"bar": [(1, -1), (1, -1)]}
-    answer = forget(bench, "nope", "nope", "bar", "bar")
-    assert [each["topicName"] for each in answer["responses"]] == ["bar", "nope", "nope"]
+    requests = [{"topicName": "bar", "partitions": [each]} for each in (0, 1, 0)]
+    assert described(bench, topics=requests) == {"bar": [(1, -1), (1, -1)]}
+    response = forget(bench, "nope", "nope", "bar", "bar")
+    assert [each["topicName"] for each in response["responses"]] == ["bar", "nope", "nope"]
 
 
 def test_only_the_given_topics_are_deleted() -> None:
     bench = left()
     alter(bench, "foo", (0, 1), (1, 1), (2, 1))
-    answer = forget(bench, "bar", "nope")
-    found = {each["topicName"]: each["errorCode"] for each in answer["responses"]}
+    response = forget(bench, "bar", "nope")
+    found = {each["topicName"]: each["errorCode"] for each in response["responses"]}
     assert found == {"bar": 0, "nope": 3}
     assert list(described(bench)) == ["foo"]
     assert len(bench.states()) == 3
@@ -202,8 +204,8 @@ def test_failed_deletion_can_be_repeated() -> None:
 
 def test_internal_topic_is_created_first() -> None:
     bench = ShareBench()
-    answer = alter(bench, "foo", (0, 1))
-    assert (answer["errorCode"], codes(answer)) == (0, [0])
+    response = alter(bench, "foo", (0, 1))
+    assert (response["errorCode"], codes(response)) == (0, [0])
     assert described(bench)["foo"] == [(1, -1)]
 
 
@@ -211,11 +213,11 @@ def test_describe_creates_the_internal_topic() -> None:
     bench = ShareBench()
     assert described(bench) == {}
     assert "__share_group_state" not in topics_of(bench)
-    asked = [{"topicName": "foo", "partitions": [0]}]
-    body = {"groups": [{"groupId": GROUP, "topics": asked}]}
+    requests = [{"topicName": "foo", "partitions": [0]}]
+    body = {"groups": [{"groupId": GROUP, "topics": requests}]}
     (group,) = bench.request("DESCRIBE_SHARE_GROUP_OFFSETS", 1, body)["groups"]
-    (told,) = group["topics"][0]["partitions"]
-    assert (told["errorCode"], told["startOffset"], told["lag"]) == (0, -1, -1)
+    (result,) = group["topics"][0]["partitions"]
+    assert (result["errorCode"], result["startOffset"], result["lag"]) == (0, -1, -1)
     assert "__share_group_state" in topics_of(bench)
 
 
@@ -251,15 +253,15 @@ def test_share_coordinators_are_called_one_after_the_other() -> None:
     bench = Bench((1, 2, 3), offsets_topic_num_partitions=1)
     bench.topic("many", 10)
     bench.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": [GROUP]})
-    asked = {"keyType": 0, "coordinatorKeys": [GROUP]}
-    node = bench.request("FIND_COORDINATOR", 4, asked)["coordinators"][0]["nodeId"]
+    request = {"keyType": 0, "coordinatorKeys": [GROUP]}
+    node = bench.request("FIND_COORDINATOR", 4, request)["coordinators"][0]["nodeId"]
     partitions = [{"partitionIndex": each, "startOffset": each} for each in range(10)]
     body = {"groupId": GROUP, "topics": [{"topicName": "many", "partitions": partitions}]}
-    answer = bench.request("ALTER_SHARE_GROUP_OFFSETS", 0, body, broker=node)
-    assert (answer["errorCode"], set(codes(answer))) == (0, {0})
-    asked_of = {"groups": [{"groupId": GROUP, "topics": None}]}
-    told = bench.request("DESCRIBE_SHARE_GROUP_OFFSETS", 1, asked_of, broker=node)
-    (topic,) = told["groups"][0]["topics"]
+    response = bench.request("ALTER_SHARE_GROUP_OFFSETS", 0, body, broker=node)
+    assert (response["errorCode"], set(codes(response))) == (0, {0})
+    requested_of = {"groups": [{"groupId": GROUP, "topics": None}]}
+    reported = bench.request("DESCRIBE_SHARE_GROUP_OFFSETS", 1, requested_of, broker=node)
+    (topic,) = reported["groups"][0]["topics"]
     assert [(each["startOffset"], each["lag"]) for each in topic["partitions"]] == [
         (each, -each) for each in range(10)
     ]
@@ -272,11 +274,11 @@ def test_other_brokers_describe_named_partitions() -> None:
     bench = ShareBench(brokers=(1, 2, 3))
     for _ in range(2):
         alter(bench, "bar", (0, 3))
-    asked = {"keyType": 0, "coordinatorKeys": [GROUP]}
-    node = bench.request("FIND_COORDINATOR", 4, asked)["coordinators"][0]["nodeId"]
+    request = {"keyType": 0, "coordinatorKeys": [GROUP]}
+    node = bench.request("FIND_COORDINATOR", 4, request)["coordinators"][0]["nodeId"]
     named = [{"topicName": "bar", "partitions": [0]}]
     for broker in (1, 2, 3):
         for topics, error in ((None, 0 if broker == node else 16), (named, 0)):
             body = {"groups": [{"groupId": GROUP, "topics": topics}]}
-            answer = bench.request("DESCRIBE_SHARE_GROUP_OFFSETS", 1, body, broker=broker)
-            assert answer["groups"][0]["errorCode"] == error, (broker, topics)
+            response = bench.request("DESCRIBE_SHARE_GROUP_OFFSETS", 1, body, broker=broker)
+            assert response["groups"][0]["errorCode"] == error, (broker, topics)

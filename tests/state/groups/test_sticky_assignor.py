@@ -19,7 +19,7 @@ from brokertwin.state.core.java_queues import JavaPriorityQueue
 from brokertwin.state.core.streams_records import TargetTasks, Tasks
 from brokertwin.state.groups import sticky_assignor
 from brokertwin.state.groups.sticky_assignor import TaskMember, TaskSpec
-from tests.support.java_answers import ask_java, inputs, java_answers
+from tests.support.java_responses import inputs, java_responses, json_from_java
 
 GROUPS = 200
 ROUNDS = 4
@@ -53,7 +53,7 @@ class Application:
         if self.chance.random() < 0.1:
             self.replicas = self.chance.randint(0, 2)
 
-    def question(self) -> str:
+    def request(self) -> str:
         """Return the group in the driver's input format."""
         members = {
             member: {
@@ -63,8 +63,8 @@ class Application:
             }
             for member, process in self.members.items()
         }
-        said = {"taskCounts": self.counts, "stateful": sorted(self.stateful), "members": members}
-        return json.dumps({**said, "standbyReplicas": self.replicas})
+        fields = {"taskCounts": self.counts, "stateful": sorted(self.stateful), "members": members}
+        return json.dumps({**fields, "standbyReplicas": self.replicas})
 
     def assign(self) -> dict[str, TargetTasks]:
         """Return the targets; they are the former targets of the next assignment."""
@@ -150,14 +150,16 @@ def test_queue_breaks_ties_like_java() -> None:
 
 @pytest.mark.compares
 def test_tasks_are_assigned_like_by_kafkas_class() -> None:
-    asked: list[tuple[str, dict[str, Any]]] = []
+    requests: list[tuple[str, dict[str, Any]]] = []
     for seed in range(inputs(GROUPS)):
         application = Application(seed)
         for _ in range(ROUNDS):
-            question, targets = application.question(), application.assign()
-            asked.append((question, {n: msgspec.to_builtins(each) for n, each in targets.items()}))
+            request, targets = application.request(), application.assign()
+            requests.append(
+                (request, {n: msgspec.to_builtins(each) for n, each in targets.items()})
+            )
             application.change()
-    questions = [question for question, _ in asked]
-    answers = java_answers("groups/sticky_assignor", questions, partial(ask_java, DRIVER))
-    for (question, ours), theirs in zip(asked, answers, strict=True):
-        assert {n: {**each, "warmup": {}} for n, each in theirs.items()} == ours, question
+    queries = [request for request, _ in requests]
+    responses = java_responses("groups/sticky_assignor", queries, partial(json_from_java, DRIVER))
+    for (request, ours), theirs in zip(requests, responses, strict=True):
+        assert {n: {**each, "warmup": {}} for n, each in theirs.items()} == ours, request

@@ -44,8 +44,8 @@ def test_no_internal_topic_is_created_without_permission_for_each() -> None:
     bench.let_join()
     bench.let(Operation.CREATE, ResourceType.TOPIC, CHANGELOG)
     for epoch in (0, 2):
-        told = bench.join("a", COUNTING) if not epoch else bench.beat("a", epoch)
-        (status,) = told["status"]
+        response = bench.join("a", COUNTING) if not epoch else bench.beat("a", epoch)
+        (status,) = response["status"]
         denied = f"; Unauthorized to CREATE on topics {REPARTITION}."
         assert status["statusDetail"].endswith(denied)
     bench.let(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME)

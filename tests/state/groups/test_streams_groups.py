@@ -46,8 +46,8 @@ def test_group_waits_for_more_members_in_the_initial_delay() -> None:
     assert (codes(bench.join("a")), codes(bench.join("b"))) == ([5], [5])
     assert codes(bench.beat("a", 1)) == [5], "the topology is then known at the end of the delay"
     bench.tick(3_000)
-    told = [bench.beat(name, 1) for name in ("a", "b")]
-    assert [len(tasks(each["activeTasks"])) for each in told] == [2, 2]
+    reported = [bench.beat(name, 1) for name in ("a", "b")]
+    assert [len(tasks(each["activeTasks"])) for each in reported] == [2, 2]
 
 
 def test_no_assignment_after_the_delay_without_another_heartbeat() -> None:
@@ -64,9 +64,9 @@ def test_task_is_revoked_before_it_is_reassigned() -> None:
     bench.join("a")
     joined = bench.later("b", 0, **_join("b"))
     assert (joined["memberEpoch"], tasks(joined["activeTasks"])) == (3, [])
-    asked = bench.beat("a", 2)
-    kept = tasks(asked["activeTasks"])
-    assert (asked["memberEpoch"], len(kept)) == (2, 2)
+    response = bench.beat("a", 2)
+    kept = tasks(response["activeTasks"])
+    assert (response["memberEpoch"], len(kept)) == (2, 2)
     assert tasks(bench.beat("b", 3)["activeTasks"]) == [], "a has not revoked them yet"
     assert bench.beat("a", 2, **has(ALL))["memberEpoch"] == 2, "still not"
     assert bench.beat("a", 2, **has(kept))["memberEpoch"] == 3
@@ -76,8 +76,8 @@ def test_task_is_revoked_before_it_is_reassigned() -> None:
 
 
 def _join(member: str, runs: dict[str, Any] = PASSING, **fields: Any) -> dict[str, Any]:
-    said = {"rebalanceTimeoutMs": 60_000, "topology": runs, "processId": f"p-{member}"}
-    return {**said, **NO_TASKS, "clientTags": [], **fields}
+    given = {"rebalanceTimeoutMs": 60_000, "topology": runs, "processId": f"p-{member}"}
+    return {**given, **NO_TASKS, "clientTags": [], **fields}
 
 
 def test_member_that_does_not_revoke_tasks_in_time_is_removed() -> None:
@@ -120,8 +120,8 @@ def test_internal_topics_are_created_with_their_configs() -> None:
     assert codes(joined) == [3]
     assert joined["status"][0]["statusDetail"].startswith("Internal topics are missing: ")
     assert bench.describe()["groupState"] == "NotReady"
-    told = bench.later("a", 2)
-    assert (codes(told), len(tasks(told["activeTasks"]))) == ([], 8)
+    response = bench.later("a", 2)
+    assert (codes(response), len(tasks(response["activeTasks"]))) == ([], 8)
     wanted = [
         {"resourceType": 2, "resourceName": name, "configurationKeys": ["cleanup.policy"]}
         for name in (REPARTITION, CHANGELOG)
@@ -210,11 +210,14 @@ def test_shutdown_request_is_sent_until_the_group_is_empty() -> None:
 
 def test_members_get_the_partitions_of_other_instances() -> None:
     bench = StreamsBench()
-    said = {"userEndpoint": {"host": "ha", "port": 8080}}
-    bench.join("a", **said)
-    told = bench.beat("a", 2, endpointInformationEpoch=-1)
-    (place,) = told["partitionsByUserEndpoint"]
-    assert (place["userEndpoint"], told["endpointInformationEpoch"]) == (said["userEndpoint"], 0)
+    fields = {"userEndpoint": {"host": "ha", "port": 8080}}
+    bench.join("a", **fields)
+    response = bench.beat("a", 2, endpointInformationEpoch=-1)
+    (place,) = response["partitionsByUserEndpoint"]
+    assert (place["userEndpoint"], response["endpointInformationEpoch"]) == (
+        fields["userEndpoint"],
+        0,
+    )
     assert place["activePartitions"] == [{"topic": "foo", "partitions": [0, 1, 2, 3]}]
     assert bench.beat("a", 2)["partitionsByUserEndpoint"] is None
 
@@ -281,8 +284,8 @@ def commit(
     offsets = [{"partitionIndex": each, "committedOffset": 1} for each in partitions]
     body = {"groupId": GROUP, "memberId": member, "generationIdOrMemberEpoch": epoch}
     body |= {"topics": [{"name": topic, "partitions": offsets}]}
-    answer = bench.request("OFFSET_COMMIT", 9, body)["topics"][0]["partitions"]
-    (error,) = {each["errorCode"] for each in answer}
+    response = bench.request("OFFSET_COMMIT", 9, body)["topics"][0]["partitions"]
+    (error,) = {each["errorCode"] for each in response}
     return error
 
 

@@ -16,9 +16,9 @@ ABSENT = topology(part("0", "foo"), part("1", "absent"))
 """Reads a missing topic, so members with an endpoint cannot join."""
 
 
-def endpoints(told: Any) -> list[str]:
+def endpoints(reported: Any) -> list[str]:
     """Return the hosts of the instances in a response."""
-    return [each["userEndpoint"]["host"] for each in told["partitionsByUserEndpoint"]]
+    return [each["userEndpoint"]["host"] for each in reported["partitionsByUserEndpoint"]]
 
 
 def test_join_that_fails_in_kafka_has_bumped_the_endpoint_epoch() -> None:
@@ -27,8 +27,8 @@ def test_join_that_fails_in_kafka_has_bumped_the_endpoint_epoch() -> None:
     bench.beat("a", 2)
     refused = bench.join("b", ABSENT, **HERE)
     assert refused["errorCode"] == Error.UNKNOWN_SERVER_ERROR
-    told = bench.beat("a", 2)
-    assert (told["endpointInformationEpoch"], endpoints(told)) == (1, [])
+    response = bench.beat("a", 2)
+    assert (response["endpointInformationEpoch"], endpoints(response)) == (1, [])
 
 
 def test_former_endpoint_is_sent_once_more_after_a_change() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from brokertwin.state.groups import topic_regexes
 from tests.support.goldens import golden
-from tests.support.java_answers import inputs, java_lines
+from tests.support.java_responses import inputs, java_lines
 
 DRIVER = Path(__file__).with_name("Regexes.java")
 
@@ -74,12 +74,12 @@ def test_expressions_are_valid_and_match_like_in_kafkas_library() -> None:
     ]
     lines = [f"{regex}\t{name}" for regex, name in rows]
 
-    def ask() -> list[str]:
+    def send() -> list[str]:
         return java_lines(DRIVER, lines)
 
-    told = golden("groups/topic_regexes", ask, scenario=lines)
+    reported = golden("groups/topic_regexes", send, scenario=lines)
     differing = []
-    for (regex, name), theirs in zip(rows, told, strict=True):
+    for (regex, name), theirs in zip(rows, reported, strict=True):
         ours = topic_regexes.invalid(regex)
         if ours is None:
             ours = "+" if topic_regexes.matching([regex], [name])[regex] else "-"
@@ -87,4 +87,4 @@ def test_expressions_are_valid_and_match_like_in_kafkas_library() -> None:
         if is_taken != (theirs in "+-") or (is_taken and ours != theirs):
             differing.append((regex, name, ours, theirs))
     assert differing == []
-    assert sum(each in "+-" for each in told) > 500
+    assert sum(each in "+-" for each in reported) > 500

@@ -22,9 +22,9 @@ from tests.support.streams_groups import internal, part, topology
 
 def configured(runs: dict[str, Any], **existing: int) -> ConfiguredTopology | Rejection:
     """Return the topology for topics with these partition counts."""
-    said = topology_of(msgspec.convert(runs, StreamsGroupHeartbeatRequestTopology))
-    assert said is not None
-    return configure(said, {name.replace("_", "-"): n for name, n in existing.items()}.get)
+    given = topology_of(msgspec.convert(runs, StreamsGroupHeartbeatRequestTopology))
+    assert given is not None
+    return configure(given, {name.replace("_", "-"): n for name, n in existing.items()}.get)
 
 
 def fault(runs: dict[str, Any], **existing: int) -> tuple[int, str]:
@@ -74,8 +74,8 @@ def test_copartitioned_repartition_topics_have_equal_counts() -> None:
 
 def test_copartitioned_topics_with_different_counts_are_a_fault() -> None:
     sources = topology(part("0", "a", "b", copartitionGroups=joined(0, 1)))
-    told = "Following topics do not have the same number of partitions: [{a=1, b=2}]"
-    assert fault(sources, a=1, b=2) == (TopologyStatus.INCORRECTLY_PARTITIONED_TOPICS, told)
+    reported = "Following topics do not have the same number of partitions: [{a=1, b=2}]"
+    assert fault(sources, a=1, b=2) == (TopologyStatus.INCORRECTLY_PARTITIONED_TOPICS, reported)
     fixed, both = [internal("r", 3)], joined(0, repartitions=(0,))
     runs = topology(
         part("0", "a", repartitionSinkTopics=["r"]),
@@ -87,8 +87,8 @@ def test_copartitioned_topics_with_different_counts_are_a_fault() -> None:
 
 def test_internal_topic_with_a_wrong_count_is_a_fault() -> None:
     runs = topology(part("0", "a", stateChangelogTopics=[internal("c")]))
-    told = "Existing topic c has different number of partitions: expected 3, found 1"
-    assert fault(runs, a=3, c=1) == (TopologyStatus.INCORRECTLY_PARTITIONED_TOPICS, told)
+    reported = "Existing topic c has different number of partitions: expected 3, found 1"
+    assert fault(runs, a=3, c=1) == (TopologyStatus.INCORRECTLY_PARTITIONED_TOPICS, reported)
     complete = configured(runs, a=3, c=3)
     assert isinstance(complete, ConfiguredTopology)
     assert complete.is_ready

@@ -130,7 +130,7 @@ def test_pending_requests_time_out_in_order_with_checks() -> None:
     for wait in (50, 150):
         bench.send("FETCH", 12, {**body, "maxWaitMs": wait}, id=f"wait-{wait}")
     bench.tick(1000)
-    assert [bench.answers[f"wait-{w}"]["responseTime"] for w in (50, 150)] == [
+    assert [bench.responses[f"wait-{w}"]["responseTime"] for w in (50, 150)] == [
         NEXT_CHECK - 50,
         NEXT_CHECK + 50,
     ]

@@ -205,7 +205,7 @@ def test_deletion_drops_transactions_below_the_start() -> None:
 
 @pytest.mark.parametrize(("start", "expected"), [(5, 0), (10, 10), (12, 10), (20, 20)])
 def test_batch_at_the_log_start_has_the_least_last_stable_offset(start: int, expected: int) -> None:
-    # asked of Apache Kafka 4.3.1 (exam scenario txn_delete_records_of_open_transaction)
+    # observed at Apache Kafka 4.3.1 (exam scenario txn_delete_records_of_open_transaction)
     partition = Partition()
     partition.data(1, 0, 9)
     partition.data(1, 10, 19)

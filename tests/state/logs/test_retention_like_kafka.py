@@ -146,7 +146,7 @@ def test_kafka_retains_the_same_records(tmp_path: Path) -> None:
         real = recording.connection(lambda: wire.Conn(*address))
         now = recording.drawn("now", lambda: int(time.time() * 1000))
         ours = retained(real, now)
-        theirs = recording.answer("retained", lambda: settled(wire.Conn(*address), ours))
+        theirs = recording.response("retained", lambda: settled(wire.Conn(*address), ours))
         real.close()
     assert theirs == ours
     ends = {name: len(case.batches) + len(case.after) for name, case in CASES.items()}

@@ -150,7 +150,7 @@ class Watched:
         """Change min.insync.replicas, unless the partition has no leader."""
         if self.replicas.partition().leader >= 0:
             body = Replicas.config_change("min.insync.replicas", replicas)
-            self._ask("INCREMENTAL_ALTER_CONFIGS", 1, body)
+            self._send("INCREMENTAL_ALTER_CONFIGS", 1, body)
 
     def _start(self, broker: int) -> None:
         self.replicas.start(broker)
@@ -187,7 +187,7 @@ class Watched:
         """Request a preferred election."""
         topics = [{"topic": "orders", "partitions": [0]}]
         body = {"electionType": 0, "topicPartitions": topics, "timeoutMs": 1000}
-        response = self._ask("ELECT_LEADERS", 2, body)
+        response = self._send("ELECT_LEADERS", 2, body)
         if response is not None:
             (result,) = response["replicaElectionResults"][0]["partitionResult"]
             self.done[f"election {result['errorCode']}"] += 1
@@ -204,7 +204,7 @@ class Watched:
             return
         partitions = [{"partitionIndex": 0, "replicas": replicas}]
         body = {"timeoutMs": 1000, "topics": [{"name": "orders", "partitions": partitions}]}
-        response = self._ask("ALTER_PARTITION_REASSIGNMENTS", 1, body)
+        response = self._send("ALTER_PARTITION_REASSIGNMENTS", 1, body)
         if response is not None:
             error = response["responses"][0]["partitions"][0]["errorCode"]
             kind = "cancel" if replicas is None else "reassignment"
@@ -218,9 +218,9 @@ class Watched:
             name = f"{side}.replication.throttled.rate"
             change = {"name": name, "configOperation": operation, "value": value}
             resource = {"resourceType": 4, "resourceName": "", "configs": [change]}
-            self._ask("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]})
+            self._send("INCREMENTAL_ALTER_CONFIGS", 1, {"resources": [resource]})
 
-    def _ask(self, api: str, version: int, body: dict[str, Any]) -> Any:
+    def _send(self, api: str, version: int, body: dict[str, Any]) -> Any:
         """Response of any broker that reaches the controller; None if there is none."""
         cut_off = (self.replicas.is_stopped, self.replicas.is_severed)
         alive = [broker for broker in BROKERS if not any(is_so(broker) for is_so in cut_off)]
@@ -254,7 +254,7 @@ class Watched:
 
     def _take_late_responses(self) -> None:
         for event_id, crc in list(self._sent.items()):
-            response = self.replicas.bench.answers.get(event_id)
+            response = self.replicas.bench.responses.get(event_id)
             if response is None:
                 continue
             del self._sent[event_id]

@@ -28,7 +28,7 @@ class Members:
         assert [self.generation(each) for each in self.joins] == [1, 1]
 
     def _id(self) -> str:
-        return str(self.answer(self._join(""))["memberId"])
+        return str(self.response(self._join(""))["memberId"])
 
     def _join(self, member: str, metadata: str = "AAAA") -> str | None:
         body = {
@@ -40,37 +40,37 @@ class Members:
             "protocolType": "consumer",
             "protocols": [{"name": "range", "metadata": metadata}],
         }
-        return self.brokers.ask("JOIN_GROUP", 5, body, self.coordinator)
+        return self.brokers.send("JOIN_GROUP", 5, body, self.coordinator)
 
     def join(self) -> list[str | None]:
         """Both members join again with other subscriptions."""
         return [self._join(each, "BBBB") for each in self.ids]
 
-    def answer(self, event_id: str | None) -> Any:
+    def response(self, event_id: str | None) -> Any:
         """The response, or None while it is pending."""
-        return self.brokers.answer(event_id)
+        return self.brokers.response(event_id)
 
     def generation(self, event_id: str | None) -> int:
         """Generation in the response to a join."""
-        return int(self.answer(event_id)["generationId"])
+        return int(self.response(event_id)["generationId"])
 
     def sync(self, number: int, generation: int = 1) -> str | None:
         """SyncGroup of a member; the first one sends assignments."""
         given = [] if number else [{"memberId": each, "assignment": "QUFB"} for each in self.ids]
         body = {"groupId": "g", "generationId": generation, "memberId": self.ids[number]}
         body |= {"assignments": given, "groupInstanceId": None}
-        return self.brokers.ask("SYNC_GROUP", 3, body, self.coordinator)
+        return self.brokers.send("SYNC_GROUP", 3, body, self.coordinator)
 
     def synced(self, event_id: str | None) -> tuple[int, str] | None:
         """Error and assignment of a sync, or None while it is pending."""
-        response = self.answer(event_id)
+        response = self.response(event_id)
         return (response["errorCode"], response["assignment"]) if response is not None else None
 
     def state(self) -> str:
         """State of the group."""
         body = {"groups": ["g"]}
-        event_id = self.brokers.ask("DESCRIBE_GROUPS", 5, body, self.coordinator)
-        return str(self.answer(event_id)["groups"][0]["groupState"])
+        event_id = self.brokers.send("DESCRIBE_GROUPS", 5, body, self.coordinator)
+        return str(self.response(event_id)["groups"][0]["groupState"])
 
     def cut_off(self) -> list[int]:
         """Isolate the followers."""

@@ -60,7 +60,9 @@ def test_large_commits_are_cleaned_early(
     for offset in range(40):
         offsets = [{**partition, "committedOffset": offset}]
         body = {"groupId": "g", "topics": [{"name": "orders", "partitions": offsets}]}
-        assert error_of_commit(brokers.answer(brokers.ask("OFFSET_COMMIT", 8, body, leader))) == 0
+        assert (
+            error_of_commit(brokers.response(brokers.send("OFFSET_COMMIT", 8, body, leader))) == 0
+        )
         assert brokers.log(GROUPS, leader).size_in_bytes <= 4 * 1000 + 2 * 1100
     assert batches(brokers, GROUPS) <= 6
 
@@ -89,7 +91,9 @@ def test_remaining_records_keep_their_offsets(brokers: Coordinators) -> None:
     def commit(partitions: tuple[int, ...]) -> None:
         offsets = [{"partitionIndex": each, "committedOffset": each} for each in partitions]
         body = {"groupId": "g", "topics": [{"name": "payments", "partitions": offsets}]}
-        assert error_of_commit(brokers.answer(brokers.ask("OFFSET_COMMIT", 8, body, leader))) == 0
+        assert (
+            error_of_commit(brokers.response(brokers.send("OFFSET_COMMIT", 8, body, leader))) == 0
+        )
 
     commit((0, 1, 2))
     for _ in range(40):
@@ -128,7 +132,7 @@ def test_share_state_update_without_its_base_becomes_a_snapshot() -> None:
 def test_transactional_ids_keep_their_last_state(brokers: Coordinators) -> None:
     for offset in range(20):
         end = brokers.transaction(offset)
-        assert brokers.answer(end)["errorCode"] == 0
+        assert brokers.response(end)["errorCode"] == 0
     assert batches(brokers, TRANSACTIONS) <= 4 * 4 + 4
     for kind in (TRANSACTIONS, GROUPS):
         brokers.replicas.stop(brokers.coordinator(kind))
@@ -142,14 +146,14 @@ def test_deleted_group_stays_deleted_for_a_returning_follower(brokers: Coordinat
     brokers.replicas.stop(away)
     body = {"groupsNames": ["g"]}
     leader = brokers.coordinator(GROUPS)
-    deleted = brokers.answer(brokers.ask("DELETE_GROUPS", 1, body, leader))
+    deleted = brokers.response(brokers.send("DELETE_GROUPS", 1, body, leader))
     assert [each["errorCode"] for each in deleted["results"]] == [0]
     for number in range(60):
         other = {"groupId": f"g{number}", "topics": []}
         part = {"partitionIndex": 0, "committedOffset": 1}
         other["topics"] = [{"name": "orders", "partitions": [part]}]
         for broker in BROKERS:
-            brokers.ask("OFFSET_COMMIT", 8, other, broker)
+            brokers.send("OFFSET_COMMIT", 8, other, broker)
     brokers.replicas.start(away)
     brokers.bench.tick(46_000)
     for broker in BROKERS:
@@ -199,7 +203,7 @@ def test_any_history_loads_the_known_state(seed: int, monkeypatch: pytest.Monkey
         elif kind == "transaction":
             brokers.transaction(step)
         elif kind == "delete":
-            brokers.ask("DELETE_GROUPS", 1, {"groupsNames": ["g"]}, brokers.coordinator(GROUPS))
+            brokers.send("DELETE_GROUPS", 1, {"groupsNames": ["g"]}, brokers.coordinator(GROUPS))
         else:
             brokers.bench.tick(40_000_000)
     assert cleaned > 0

@@ -59,10 +59,10 @@ def test_commit_waits_for_followers_and_is_visible_only_then(brokers: Coordinato
     assert brokers.commit(5) == 0
     brokers.replicas.isolate(*others(brokers, GROUPS))
     pending = brokers.send_commit(6)
-    assert brokers.answer(pending) is None
+    assert brokers.response(pending) is None
     assert brokers.committed() == 5, "an uncommitted write is not visible"
     brokers.replicas.rejoin(*others(brokers, GROUPS))
-    assert error_of_commit(brokers.answer(pending)) == 0
+    assert error_of_commit(brokers.response(pending)) == 0
     assert brokers.committed() == 6
 
 
@@ -72,9 +72,9 @@ def test_commit_not_copied_in_time_returns_coordinator_not_available(
     brokers.replicas.isolate(*others(brokers, GROUPS))
     pending = brokers.send_commit(6)
     brokers.bench.tick(4999)
-    assert brokers.answer(pending) is None
+    assert brokers.response(pending) is None
     brokers.bench.tick(1)
-    assert error_of_commit(brokers.answer(pending)) == Error.COORDINATOR_NOT_AVAILABLE
+    assert error_of_commit(brokers.response(pending)) == Error.COORDINATOR_NOT_AVAILABLE
     brokers.bench.tick(46_000)
     assert brokers.committed() == 6, "it stays written: the followers have left the in-sync set"
 
@@ -85,7 +85,7 @@ def test_commits_are_pending_with_too_few_in_sync_replicas() -> None:
     pending = [brokers.send_commit(offset) for offset in (6, 7)]
     brokers.bench.tick(60_000)
     for each in pending:
-        assert error_of_commit(brokers.answer(each)) == Error.COORDINATOR_NOT_AVAILABLE
+        assert error_of_commit(brokers.response(each)) == Error.COORDINATOR_NOT_AVAILABLE
     assert brokers.committed() == -1, "the high watermark has not moved"
     brokers.replicas.rejoin(*others(brokers, GROUPS))
     brokers.bench.tick(60_000)
@@ -132,7 +132,7 @@ def test_first_follower_of_a_coordinators_log_gets_the_whole_state(leads: bool) 
     replicas = [old, *others(brokers, GROUPS)] if leads else others(brokers, GROUPS)
     partitions = [{"partitionIndex": number, "replicas": replicas}]
     topics = [{"name": GROUP_TOPIC, "partitions": partitions}]
-    brokers.ask("ALTER_PARTITION_REASSIGNMENTS", 1, {"topics": topics, "timeoutMs": 1000}, old)
+    brokers.send("ALTER_PARTITION_REASSIGNMENTS", 1, {"topics": topics, "timeoutMs": 1000}, old)
     assert sorted(brokers.partition(GROUPS)[2].isr) == sorted(replicas)
     assert {brokers.log(GROUPS, each).log_end_offset for each in replicas} == {1}
     assert brokers.committed() == 5
@@ -156,13 +156,13 @@ def test_written_commit_survives_a_crash_before_its_response(
         pending = brokers.send_commit(6)
     else:
         topics = [{"name": TOPIC, "partitions": [{"partitionIndex": 0}]}]
-        pending = brokers.ask("OFFSET_DELETE", 0, {"groupId": "g", "topics": topics}, old)
-    assert brokers.answer(pending) is None
+        pending = brokers.send("OFFSET_DELETE", 0, {"groupId": "g", "topics": topics}, old)
+    assert brokers.response(pending) is None
     brokers.replicas.kill(old)
     brokers.bench.tick(10_000)
     assert brokers.coordinator(GROUPS) not in (-1, old, lagging)
     brokers.replicas.rejoin(lagging)
-    assert brokers.answer(pending) is None, "no response was sent"
+    assert brokers.response(pending) is None, "no response was sent"
     assert brokers.committed() == (6 if what == "an offset" else -1)
 
 
@@ -176,7 +176,7 @@ def test_offset_rows_are_written_once_committed(brokers: Coordinators) -> None:
 
 def test_transaction_survives_both_coordinators(brokers: Coordinators) -> None:
     end = brokers.transaction(9)
-    assert brokers.answer(end)["errorCode"] == 0
+    assert brokers.response(end)["errorCode"] == 0
     brokers.replicas.stop(brokers.coordinator(TRANSACTIONS))
     assert brokers.state() == "CompleteCommit"
     assert brokers.committed() == 9
@@ -198,14 +198,14 @@ def test_transactional_id_is_described_before_its_first_write_is_committed(
 ) -> None:
     brokers.replicas.isolate(*others(brokers, TRANSACTIONS))
     body = {"transactionalId": "t", "transactionTimeoutMs": 60_000}
-    pending = brokers.ask("INIT_PRODUCER_ID", 4, body, brokers.coordinator(TRANSACTIONS))
+    pending = brokers.send("INIT_PRODUCER_ID", 4, body, brokers.coordinator(TRANSACTIONS))
     described = {"transactionalIds": ["t"]}
     request = ("DESCRIBE_TRANSACTIONS", 0, described, brokers.coordinator(TRANSACTIONS))
-    (known,) = brokers.answer(brokers.ask(*request))["transactionStates"]
+    (known,) = brokers.response(brokers.send(*request))["transactionStates"]
     names = ("errorCode", "transactionState", "producerEpoch", "transactionTimeoutMs")
     assert [known[name] for name in names] == [0, "Empty", -1, 60_000]
     brokers.bench.tick(60_000)
-    assert brokers.answer(pending)["errorCode"] == Error.COORDINATOR_NOT_AVAILABLE
+    assert brokers.response(pending)["errorCode"] == Error.COORDINATOR_NOT_AVAILABLE
     brokers.replicas.rejoin(*BROKERS)
     held = brokers.init()
     assert held is not None
@@ -218,14 +218,14 @@ def test_uncommitted_fencing_returns_coordinator_not_available(brokers: Coordina
     who = {"producerId": held["producerId"], "producerEpoch": held["producerEpoch"]}
     body = {"transactionalId": "t", **who, "groupId": "g"}
     leader = brokers.coordinator(TRANSACTIONS)
-    assert brokers.answer(brokers.ask("ADD_OFFSETS_TO_TXN", 3, body, leader))["errorCode"] == 0
+    assert brokers.response(brokers.send("ADD_OFFSETS_TO_TXN", 3, body, leader))["errorCode"] == 0
     brokers.replicas.isolate(*others(brokers, TRANSACTIONS))
     body = {"transactionalId": "t", "transactionTimeoutMs": 60_000}
-    pending = brokers.ask("INIT_PRODUCER_ID", 4, body, leader)
+    pending = brokers.send("INIT_PRODUCER_ID", 4, body, leader)
     brokers.bench.tick(59_999)
-    assert brokers.answer(pending) is None
+    assert brokers.response(pending) is None
     brokers.bench.tick(1)
-    assert brokers.answer(pending)["errorCode"] == Error.COORDINATOR_NOT_AVAILABLE
+    assert brokers.response(pending)["errorCode"] == Error.COORDINATOR_NOT_AVAILABLE
     assert brokers.state() == "Ongoing"
 
 
@@ -298,7 +298,7 @@ def test_example_16_offset_deleted_while_loading_stays_deleted(
     brokers = loading(brokertwin_commit_while_loading=may_commit)
     topics = [{"name": TOPIC, "partitions": [{"partitionIndex": 0}]}]
     body = {"groupId": "g", "topics": topics}
-    response = brokers.answer(brokers.ask("OFFSET_DELETE", 0, body, brokers.coordinator(GROUPS)))
+    response = brokers.response(brokers.send("OFFSET_DELETE", 0, body, brokers.coordinator(GROUPS)))
     assert response["errorCode"] == error
     brokers.bench.tick(1000)
     assert brokers.committed() == left
@@ -404,7 +404,7 @@ class Watched:
     def _look(self) -> None:
         assert check(self.brokers.bench.cell) == []
         for event_id, (kind, offset) in list(self._sent.items()):
-            document = self.brokers.bench.answers.get(event_id)
+            document = self.brokers.bench.responses.get(event_id)
             if document is None:
                 continue
             del self._sent[event_id]

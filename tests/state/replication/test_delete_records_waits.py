@@ -34,7 +34,7 @@ def outcome(response: dict[str, Any]) -> tuple[int, int]:
 
 def late(replicas: Replicas) -> tuple[int, int] | None:
     """The late response."""
-    response = replicas.bench.answers.get("delete")
+    response = replicas.bench.responses.get("delete")
     return None if response is None else outcome(response["response"])
 
 
@@ -100,6 +100,6 @@ def test_partition_with_an_error_keeps_it_while_others_wait(replicas: Replicas) 
     body = {"topics": [{"name": "orders", "partitions": wanted}], "timeoutMs": 1000}
     assert replicas.bench.request("DELETE_RECORDS", 2, body, id="delete") is None
     replicas.rejoin(2)
-    partitions = replicas.bench.answers["delete"]["response"]["topics"][0]["partitions"]
+    partitions = replicas.bench.responses["delete"]["response"]["topics"][0]["partitions"]
     found = [(p["partitionIndex"], p["errorCode"], p["lowWatermark"]) for p in partitions]
     assert found == [(7, 3, -1), (0, 0, 5)]

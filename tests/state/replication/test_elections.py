@@ -87,7 +87,7 @@ def test_pending_request_at_a_stopping_broker_loses_its_connection() -> None:
     replicas.isolate(2)
     assert replicas.produce(id="waits") is None
     replicas.stop(1)
-    assert replicas.bench.answers["waits"]["closesConnection"] is True
+    assert replicas.bench.responses["waits"]["closesConnection"] is True
     assert replicas.bench.cell.tables.pending.keys("wait/") == []
 
 

@@ -106,8 +106,8 @@ def test_replicas_in_a_failed_directory_return_storage_error() -> None:
 
     topic = {"name": OTHER}
     listed = [{"partitionIndex": each, "timestamp": -1} for each in (0, 1)]
-    asked = {**topic, "partitions": listed}
-    assert errors("LIST_OFFSETS", 7, asked, "topics", "partitions", replicaId=-1) == [56, 0]
+    request = {**topic, "partitions": listed}
+    assert errors("LIST_OFFSETS", 7, request, "topics", "partitions", replicaId=-1) == [56, 0]
     ends = [{"partition": each, "leaderEpoch": 0} for each in (0, 1)]
     ended = {"topic": OTHER, "partitions": ends}
     assert errors("OFFSET_FOR_LEADER_EPOCH", 4, ended, "topics", "partitions") == [56, 0]
@@ -182,7 +182,7 @@ def test_pending_fetch_and_produce_return_at_once() -> None:
     replicas.isolate(2)
     assert produce(replicas, 1, id="acks") is None
     replicas.fail_dir(1, TWO)
-    responses = replicas.bench.answers
+    responses = replicas.bench.responses
     fetched = responses["waits"]["response"]["responses"][0]["partitions"][0]
     assert fetched["errorCode"] == STORAGE_ERROR
     acked = responses["acks"]["response"]["responses"][0]["partitionResponses"][0]

@@ -95,7 +95,7 @@ def test_unblocked_requests_are_logged_for_a_partition() -> None:
     key = "[Replica Manager on Broker 1]: Request key test-0 unblocked"
     assert f"{key} 1 producer requests." in lines(bench, 1)
     assert f"{key} 2 fetch requests." in lines(bench, 1)
-    assert "one" in bench.answers
+    assert "one" in bench.responses
 
 
 def test_unblocked_fetch_session_is_logged_for_its_partition() -> None:

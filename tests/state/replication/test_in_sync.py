@@ -49,7 +49,7 @@ def test_partition_named_twice_waits_for_its_append(replicas: Replicas, patience
     if patience:
         replicas.rejoin(2, 3)
     replicas.bench.tick(1000)
-    response = replicas.bench.answers["twice"]["response"]
+    response = replicas.bench.responses["twice"]["response"]
     (result,) = response["responses"][0]["partitionResponses"]
     assert result["errorCode"] == Error.INVALID_RECORD
     assert replicas.watermarks()[1] == ((1, 1) if patience else (0, 1))
@@ -126,7 +126,7 @@ def test_completed_partition_keeps_its_result_while_another_waits(replicas: Repl
     replicas.produce(acks=1)
     bench.tick(2 * LAG_MS)
     assert replicas.isr() == [1]
-    responses = bench.answers["both"]["response"]["responses"]
+    responses = bench.responses["both"]["response"]["responses"]
     codes = [topic["partitionResponses"][0]["errorCode"] for topic in responses]
     assert codes == [Error.NONE, Error.NONE], "the other in-sync replica of `late` has left"
 

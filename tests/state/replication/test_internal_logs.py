@@ -51,7 +51,7 @@ def test_commit_is_a_row_that_is_committed_at_once(brokers: Coordinators) -> Non
 
 
 def test_transactional_offsets_are_rows_and_their_end_a_marker(brokers: Coordinators) -> None:
-    assert brokers.answer(brokers.transaction(7))["errorCode"] == 0
+    assert brokers.response(brokers.transaction(7))["errorCode"] == 0
     assert brokers.committed() == 7
     offsets, marker = batches(brokers, GROUPS)
     (written,) = internal_logs.in_batch(offsets.written)

@@ -37,7 +37,7 @@ class Kinds(Coordinators):
         self.on("DELETE_GROUPS", 2, {"groupsNames": ["gone"]})
         place = {"name": TOPIC, "partitions": [{"partitionIndex": 0}]}
         self.on("OFFSET_DELETE", 0, {"groupId": "simple", "topics": [place]})
-        assert self.answer(self.transaction(7))["errorCode"] == 0
+        assert self.response(self.transaction(7))["errorCode"] == 0
         self.classic()
         self.modern("deleted")
         self.on("CONSUMER_GROUP_HEARTBEAT", 1, {"groupId": "deleted", **LEAVING})
@@ -48,7 +48,7 @@ class Kinds(Coordinators):
 
     def on(self, api: str, version: int, body: Body) -> Body:
         """Response of the coordinator."""
-        response: Body = self.answer(self.ask(api, version, body, self.coordinator(GROUPS)))
+        response: Body = self.response(self.send(api, version, body, self.coordinator(GROUPS)))
         assert not response.get("errorCode"), (api, response)
         return response
 
@@ -65,9 +65,9 @@ class Kinds(Coordinators):
         fields = {"sessionTimeoutMs": SILENCE_MS, "rebalanceTimeoutMs": SILENCE_MS, "memberId": ""}
         protocols = [{"name": "range", "metadata": "QQ=="}]
         sent = {**body, **fields, "protocols": protocols}
-        waits = self.ask("JOIN_GROUP", 9, sent, self.coordinator(GROUPS))
+        waits = self.send("JOIN_GROUP", 9, sent, self.coordinator(GROUPS))
         self.bench.tick(6_000)
-        member = {**body, "memberId": self.answer(waits)["memberId"], "generationId": 1}
+        member = {**body, "memberId": self.response(waits)["memberId"], "generationId": 1}
         assigned = [{"memberId": member["memberId"], "assignment": "Qg=="}]
         self.on("SYNC_GROUP", 5, {**member, "protocolName": "range", "assignments": assigned})
         who = {"memberId": member["memberId"], "generationIdOrMemberEpoch": 1}
@@ -111,8 +111,8 @@ class Kinds(Coordinators):
             for group, (api, version, field) in DESCRIBED.items()
         }
         every = self.on("LIST_GROUPS", 5, {})["groups"]
-        asked = [{"groupId": each["groupId"], "topics": None} for each in every]
-        found["offsets"] = self.on("OFFSET_FETCH", 8, {"groups": asked})["groups"]
+        requests = [{"groupId": each["groupId"], "topics": None} for each in every]
+        found["offsets"] = self.on("OFFSET_FETCH", 8, {"groups": requests})["groups"]
         return {**found, "listed": sorted(every, key=str)}
 
     def written(self) -> set[type]:

@@ -172,12 +172,12 @@ def test_restarted_broker_is_another_incarnation(replicas: Replicas) -> None:
     replicas.start(2)
     assert replicas.epoch(2) == 1
     assert replicas.isr() == [1, 2, 3]
-    ask = {"brokerId": 2, "brokerEpoch": 0}
-    response = replicas.bench.request("ALLOCATE_PRODUCER_IDS", 0, ask)
+    send = {"brokerId": 2, "brokerEpoch": 0}
+    response = replicas.bench.request("ALLOCATE_PRODUCER_IDS", 0, send)
     assert response["errorCode"] == Error.STALE_BROKER_EPOCH
-    ask = {"transactionalId": None, "transactionTimeoutMs": 1}
-    replicas.bench.request("INIT_PRODUCER_ID", 4, ask, broker=2)
-    response = replicas.bench.request("INIT_PRODUCER_ID", 4, ask, broker=2)
+    send = {"transactionalId": None, "transactionTimeoutMs": 1}
+    replicas.bench.request("INIT_PRODUCER_ID", 4, send, broker=2)
+    response = replicas.bench.request("INIT_PRODUCER_ID", 4, send, broker=2)
     assert response["errorCode"] == 0, "it requests ids in its new epoch"
 
 

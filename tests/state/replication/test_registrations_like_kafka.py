@@ -77,17 +77,19 @@ def test_registrations_return_the_responses_of_a_real_controller(tmp_path: Path)
         body["validateOnly"] = False
         assert both.real("CreateTopics", 7, body)["topics"][0]["errorCode"] == 0
         assert both.bench.request("CREATE_TOPICS", 7, body)["topics"][0]["errorCode"] == 0
-        asked: Body = {"topics": [{"name": "t"}], "includeTopicAuthorizedOperations": False}
-        asked |= {"allowAutoTopicCreation": False, "includeClusterAuthorizedOperations": False}
-        wait_until(lambda: both.real("Metadata", 8, asked)["topics"][0]["errorCode"] == 0)
+        request: Body = {"topics": [{"name": "t"}], "includeTopicAuthorizedOperations": False}
+        request |= {"allowAutoTopicCreation": False, "includeClusterAuthorizedOperations": False}
+        wait_until(lambda: both.real("Metadata", 8, request)["topics"][0]["errorCode"] == 0)
         for version in (0, 1, 5, 6, 8):
-            real, ours = both.told("Metadata", "METADATA", version, asked)
+            real, ours = both.reported("Metadata", "METADATA", version, request)
             assert real == ours, version
         described = {"includeClusterAuthorizedOperations": False, "endpointType": 1}
         for is_fenced in (False, True):
             described["includeFencedBrokers"] = is_fenced
-            real, ours = both.told("DescribeCluster", "DESCRIBE_CLUSTER", 2, described)
+            real, ours = both.reported("DescribeCluster", "DESCRIBE_CLUSTER", 2, described)
             assert real == ours, is_fenced
         listed = {"topics": [{"name": "t"}], "responsePartitionLimit": 100, "cursor": None}
-        real, ours = both.told("DescribeTopicPartitions", "DESCRIBE_TOPIC_PARTITIONS", 0, listed)
+        real, ours = both.reported(
+            "DescribeTopicPartitions", "DESCRIBE_TOPIC_PARTITIONS", 0, listed
+        )
         assert real == ours

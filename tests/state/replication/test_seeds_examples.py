@@ -46,18 +46,18 @@ class Steps:
         """Fetch; the leader's response, or None if the fetch is pending."""
         (request,) = self._write(2, copying.fetches(self._brokers[2], [self._place]))
         assert isinstance(request, ReplicaFetch)
-        return self._answer(copying.handle_fetch(self._brokers[1], request))
+        return self._response(copying.handle_fetch(self._brokers[1], request))
 
     def wake(self) -> ReplicaAnswer | None:
         """Complete a pending fetch, if there is something to send."""
-        return self._answer(copying.log_grown(self._brokers[1], [self._place]))
+        return self._response(copying.log_grown(self._brokers[1], [self._place]))
 
     def take(self, response: ReplicaAnswer | None) -> None:
         """The follower handles the response."""
         assert response is not None
         self._write(2, copying.handle_fetch_response(self._brokers[2], response))
 
-    def _answer(self, decision: Decision) -> ReplicaAnswer | None:
+    def _response(self, decision: Decision) -> ReplicaAnswer | None:
         for sent in self._write(1, decision):
             assert isinstance(sent, ReplicaAnswer)
             return sent

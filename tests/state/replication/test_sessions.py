@@ -144,10 +144,10 @@ def test_severed_broker_reads_missed_metadata_later(replicas: Replicas) -> None:
     wanted["assignments"] = []
     body = {"topics": [wanted], "timeoutMs": 1000}
     replicas.bench.request("CREATE_TOPICS", 7, body, broker=2)
-    asked = {"topics": [{"name": "new"}], "allowAutoTopicCreation": False}
+    request = {"topics": [{"name": "new"}], "allowAutoTopicCreation": False}
 
     def error(broker: int) -> int:
-        response = replicas.bench.request("METADATA", 12, asked, broker=broker)
+        response = replicas.bench.request("METADATA", 12, request, broker=broker)
         return int(response["topics"][0]["errorCode"])
 
     assert [error(broker) for broker in BROKERS] == [3, 0, 0]
@@ -221,10 +221,10 @@ def test_markers_for_a_killed_leader_are_written_by_the_next_one() -> None:
         "v3AndBelowProducerEpoch": who["producerEpoch"],
         "v3AndBelowTopics": [topic],
     }
-    brokers.ask("ADD_PARTITIONS_TO_TXN", 3, body, coordinator)
+    brokers.send("ADD_PARTITIONS_TO_TXN", 3, body, coordinator)
     elect.kill(leader)
     end = {"transactionalId": "t", **who, "committed": True}
-    assert brokers.answer(brokers.ask("END_TXN", 4, end, coordinator))["errorCode"] == 0
+    assert brokers.response(brokers.send("END_TXN", 4, end, coordinator))["errorCode"] == 0
     end_offset = elect.log(leader).log_end_offset
     elect.bench.tick(SESSION_MS)
     assert brokers.state() == TransactionState.PREPARE_COMMIT

@@ -10,7 +10,7 @@ from brokertwin.state.core import pending
 from brokertwin.state.share import result_order
 from tests.support.machine import header
 from tests.support.share_groups import GROUP
-from tests.support.share_members import Shared, answered, batch, got
+from tests.support.share_members import Shared, batch, completed, got
 
 LOCK_MS = 30_000
 FULL, NO_SESSION, OTHER_EPOCH = 133, 122, 123
@@ -20,19 +20,19 @@ def test_expired_lock_wakes_a_pending_fetch() -> None:
     bench = Shared()
     assert bench.fetch("a") == [(0, 2, 1)]
     assert bench.fetch("b", 60_000) is None
-    count = len(answered(bench))
+    count = len(completed(bench))
     bench.tick(LOCK_MS - 1)
-    assert len(answered(bench)) == count
+    assert len(completed(bench)) == count
     bench.tick(1)
-    assert got(answered(bench)[-1]["response"]) == [(0, 2, 2)]
-    assert bench.say("a", batch(0, 2, 1)) == 121
+    assert got(completed(bench)[-1]["response"]) == [(0, 2, 2)]
+    assert bench.acknowledge("a", batch(0, 2, 1)) == 121
 
 
 def test_records_are_delivered_up_to_the_brokers_limit() -> None:
     bench = Shared(given={"group.share.delivery.count.limit": "2"})
     for count in (1, 2):
         assert bench.fetch("a") == [(0, 2, count)]
-        assert bench.say("a", batch(0, 2, 2)) == 0
+        assert bench.acknowledge("a", batch(0, 2, 2)) == 0
     assert bench.fetch("a") == []
     bench.append("foo", header(1))
     bench.now += 1
@@ -43,20 +43,20 @@ def test_released_records_go_to_a_pending_fetch() -> None:
     bench = Shared()
     bench.fetch("a")
     assert bench.fetch("b", 60_000) is None
-    assert bench.say("a", batch(0, 2, 1, 2, 3)) == 0
-    assert [(1, 1, 2)] in [got(each["response"]) for each in answered(bench)]
+    assert bench.acknowledge("a", batch(0, 2, 1, 2, 3)) == 0
+    assert [(1, 1, 2)] in [got(each["response"]) for each in completed(bench)]
 
 
 def test_records_of_a_lost_connection_are_found_after_a_max_wait() -> None:
     bench = Shared()
     assert bench.fetch("a") == [(0, 2, 1)]
     assert bench.fetch("b", 2_000) is None
-    count = len(answered(bench))
+    count = len(completed(bench))
     assert bench.lose("a") == []
     bench.tick(1_999)
-    assert len(answered(bench)) == count, "released records wake no fetch"
+    assert len(completed(bench)) == count, "released records wake no fetch"
     bench.tick(1)
-    assert got(answered(bench)[-1]["response"]) == [(0, 2, 2)]
+    assert got(completed(bench)[-1]["response"]) == [(0, 2, 2)]
     assert bench.fetch("a") == NO_SESSION
 
 
@@ -64,12 +64,12 @@ def test_released_records_alone_are_found_after_another_fetch() -> None:
     bench = Shared()
     bench.fetch("a")
     assert bench.fetch("b", 60_000) is None
-    assert bench.say("a", batch(0, 2, 2)) == 0
-    count = len(answered(bench))
+    assert bench.acknowledge("a", batch(0, 2, 2)) == 0
+    count = len(completed(bench))
     limited = bench.share("c", 0, maxRecords=1, batchSize=1, shareAcquireMode=1)
     assert got(limited) == [(0, 0, 2)]
-    assert len(answered(bench)) == count + 2
-    assert [(1, 2, 2)] in [got(each["response"]) for each in answered(bench)]
+    assert len(completed(bench)) == count + 2
+    assert [(1, 2, 2)] in [got(each["response"]) for each in completed(bench)]
 
 
 def test_releasing_member_gets_its_records_with_the_next_request() -> None:
@@ -84,9 +84,9 @@ def test_first_of_two_pending_fetches_gets_new_records() -> None:
     bench = Shared()
     bench.fetch("a")
     assert bench.fetch("b", 60_000) is None
-    count = len(answered(bench))
+    count = len(completed(bench))
     assert bench.fetch("a", 50_000, batch(0, 2, 1, 2, 2)) is None
-    assert [got(each["response"]) for each in answered(bench)[count:]] == [[(1, 2, 2)]]
+    assert [got(each["response"]) for each in completed(bench)[count:]] == [[(1, 2, 2)]]
 
 
 def test_connection_ends_the_last_session_that_it_has_opened() -> None:
@@ -147,7 +147,7 @@ def test_pending_fetch_completes_if_another_connection_closes_the_session() -> N
     assert bench.fetch("b", 60_000) is None
     assert got(bench.share("b", -1, connection="other")) == []
     bench.append("foo", header(1))
-    assert got(answered(bench)[-1]["response"]) == [(3, 3, 1)]
+    assert got(completed(bench)[-1]["response"]) == [(3, 3, 1)]
 
 
 def test_unknown_connection_ends_no_session() -> None:
@@ -162,7 +162,7 @@ def test_new_records_wake_a_pending_fetch() -> None:
     bench.fetch("a")
     assert bench.fetch("b", 60_000) is None
     bench.append("foo", header(2))
-    assert [(3, 4, 1)] in [got(each["response"]) for each in answered(bench)]
+    assert [(3, 4, 1)] in [got(each["response"]) for each in completed(bench)]
 
 
 def test_closing_a_session_releases_its_records() -> None:
@@ -185,7 +185,7 @@ def test_restarted_broker_knows_written_acknowledgements() -> None:
     """Records in flight are volatile, written states are durable."""
     bench = Shared()
     bench.fetch("a")
-    bench.say("a", batch(0, 0, 1), batch(1, 1, 2))
+    bench.acknowledge("a", batch(0, 0, 1), batch(1, 1, 2))
     key = bench.cell.tables.shares.keys("1/share-partition/")[0]
     bench.cell.tables.shares.drop(key)
     name = key.split("/", 2)[2]
@@ -197,14 +197,14 @@ def test_group_without_state_gets_an_error_after_the_wait() -> None:
     bench = Shared()
     assert bench.share("a", 0, 500, groupId="nobody") is None
     bench.tick(500)
-    (answer,) = [each["response"] for each in answered(bench)][-1:]
-    assert answer["responses"][0]["partitions"][0]["errorCode"] == -1
+    (response,) = [each["response"] for each in completed(bench)][-1:]
+    assert response["responses"][0]["partitions"][0]["errorCode"] == -1
 
 
 def test_altered_offsets_are_used_by_the_next_session() -> None:
     bench = Shared()
     bench.fetch("a")
-    bench.say("a", batch(0, 2, 1))
+    bench.acknowledge("a", batch(0, 2, 1))
     bench.share("a", -1)
     bench.share("z", -1)
     bench.beat("z", -1)
@@ -220,27 +220,27 @@ def test_number_of_sessions_is_limited() -> None:
     assert bench.fetch("a") == [(0, 2, 1)]
     assert bench.share("b", 0, 500) is None
     bench.tick(499)
-    assert FULL not in [each["response"]["errorCode"] for each in answered(bench)]
+    assert FULL not in [each["response"]["errorCode"] for each in completed(bench)]
     bench.tick(1)
-    assert FULL in [each["response"]["errorCode"] for each in answered(bench)]
+    assert FULL in [each["response"]["errorCode"] for each in completed(bench)]
     bench.now += 590_000
     assert bench.share("b", 0) is None
     bench.tick(1)
-    assert got(answered(bench)[-1]["response"]) == FULL
+    assert got(completed(bench)[-1]["response"]) == FULL
     assert got(bench.share("a", 0)) == [(0, 2, 2)]
     assert got(bench.share("z", -1)) == got(bench.share("b", 0)) == []
 
 
-@pytest.mark.parametrize(("idle_ms", "answer"), [("700000", FULL), ("600000", [(0, 2, 2)])])
-def test_session_of_an_idle_connection_is_replaced(idle_ms: str, answer: object) -> None:
+@pytest.mark.parametrize(("idle_ms", "response"), [("700000", FULL), ("600000", [(0, 2, 2)])])
+def test_session_of_an_idle_connection_is_replaced(idle_ms: str, response: object) -> None:
     """The end of connections of a killed gateway is unknown."""
     given = {"group.share.max.share.sessions": "2", "connections.max.idle.ms": idle_ms}
     bench = Shared(given=given)
     assert bench.fetch("a") == [(0, 2, 1)]
     bench.now += 600_001
-    asked = bench.share("b", 0)
+    result = bench.share("b", 0)
     bench.tick(1)
-    assert got(asked if asked is not None else answered(bench)[-1]["response"]) == answer
+    assert got(result if result is not None else completed(bench)[-1]["response"]) == response
     assert check.check(bench.cell) == []
 
 
@@ -257,13 +257,13 @@ def test_pending_fetch_completes_when_its_topic_is_deleted() -> None:
     bench = Shared()
     bench.fetch("a")
     assert bench.fetch("b", 60_000) is None
-    before = len(answered(bench))
+    before = len(completed(bench))
     bench.request("DELETE_TOPICS", 5, {"topicNames": ["foo"], "timeoutMs": 1000})
     assert check.check(bench.cell) == []
-    told = [
-        each["response"] for each in answered(bench)[before:] if "responses" in each["response"]
+    reported = [
+        each["response"] for each in completed(bench)[before:] if "responses" in each["response"]
     ]
-    assert [each["acquisitionLockTimeoutMs"] for each in told] == [LOCK_MS]
+    assert [each["acquisitionLockTimeoutMs"] for each in reported] == [LOCK_MS]
 
 
 def test_throttled_member_gets_no_records_but_acquires_them() -> None:
@@ -274,9 +274,9 @@ def test_throttled_member_gets_no_records_but_acquires_them() -> None:
     body = {"entries": [{"entity": entity, "ops": [rate]}], "validateOnly": False}
     assert bench.request("ALTER_CLIENT_QUOTAS", 1, body)["entries"][0]["errorCode"] == 0
     size = header(3)["sizeInBytes"]
-    answer = bench.share("a", 0)
-    assert (answer["responses"], answer["acquisitionLockTimeoutMs"]) == ([], LOCK_MS)
-    assert answer["throttleTimeMs"] == (size + 77 - 100) * 1000 // 100
+    response = bench.share("a", 0)
+    assert (response["responses"], response["acquisitionLockTimeoutMs"]) == ([], LOCK_MS)
+    assert response["throttleTimeMs"] == (size + 77 - 100) * 1000 // 100
     assert got(bench.share("b", 0)) == []
     bench.tick(LOCK_MS)
     rate["value"] = 10_000.0
@@ -287,11 +287,11 @@ def test_throttled_member_gets_no_records_but_acquires_them() -> None:
 # Several partitions
 
 
-def places(bench: Shared, said: dict[int, list[Any]]) -> list[dict[str, Any]]:
+def places(bench: Shared, given: dict[int, list[Any]]) -> list[dict[str, Any]]:
     """Return partitions of `foo` with acknowledgements, as in a request."""
     named = [
         {"partitionIndex": number, "acknowledgementBatches": batches}
-        for number, batches in said.items()
+        for number, batches in given.items()
     ]
     return [{"topicId": bench.ids["foo"], "partitions": named}]
 
@@ -307,10 +307,10 @@ def test_partitions_are_read_in_turn_and_those_with_records_move_to_the_end() ->
     for epoch, added in enumerate([0, 1, 2, *[None] * 6]):
         topics = [] if added is None else places(bench, {added: []})
         one = {"topics": topics, "maxRecords": 1, "shareAcquireMode": 1}
-        (answered,) = bench.share("a", epoch, 100, **one)["responses"]
+        (responded,) = bench.share("a", epoch, 100, **one)["responses"]
         found += [
             (each["partitionIndex"], records["firstOffset"])
-            for each in answered["partitions"]
+            for each in responded["partitions"]
             for records in each["acquiredRecords"]
         ]
     in_turn = [(0, 0), (1, 0), (2, 0), (0, 1), (2, 1), (1, 1), (0, 2), (1, 2), (2, 2)]
@@ -329,25 +329,25 @@ def test_partitions_without_acknowledgements_are_in_the_response_beside_others()
     # compared with Apache Kafka 4.3.1
     bench = Shared()
     bench.fetch("a")
-    asked: dict[str, Any] = {"groupId": GROUP, "memberId": "a", "isRenewAck": False}
+    request: dict[str, Any] = {"groupId": GROUP, "memberId": "a", "isRenewAck": False}
 
-    def told(epoch: int, said: dict[int, list[Any]]) -> list[tuple[int, int]]:
-        body = asked | {"shareSessionEpoch": epoch, "topics": places(bench, said)}
-        answer = bench.request("SHARE_ACKNOWLEDGE", 2, body)
+    def result(epoch: int, given: dict[int, list[Any]]) -> list[tuple[int, int]]:
+        body = request | {"shareSessionEpoch": epoch, "topics": places(bench, given)}
+        response = bench.request("SHARE_ACKNOWLEDGE", 2, body)
         return [
             (each["partitionIndex"], each["errorCode"])
-            for topic in answer["responses"]
+            for topic in response["responses"]
             for each in topic["partitions"]
         ]
 
-    assert told(1, {0: [], 1: []}) == []
-    assert told(2, {1: [], 0: [batch(0, 0, 1)]}) == [(1, 0), (0, 0)]
-    assert told(3, {1: [], 0: [batch(5, 3, 1)]}) == [(0, 42)]
-    assert told(4, {2: [], 0: [batch(2, 2, 1)], 9: []}) == [(2, 0), (0, 0), (9, 3)]
+    assert result(1, {0: [], 1: []}) == []
+    assert result(2, {1: [], 0: [batch(0, 0, 1)]}) == [(1, 0), (0, 0)]
+    assert result(3, {1: [], 0: [batch(5, 3, 1)]}) == [(0, 42)]
+    assert result(4, {2: [], 0: [batch(2, 2, 1)], 9: []}) == [(2, 0), (0, 0), (9, 3)]
 
 
 @pytest.mark.parametrize(
-    "said",
+    "given",
     [
         [batch(0, 2, 1, 1)],
         [batch(0, 2, 1, 1, 1, 1)],
@@ -359,12 +359,12 @@ def test_partitions_without_acknowledgements_are_in_the_response_beside_others()
     ],
     ids=["too few", "too many", "none", "below", "unknown", "renewal", "descending"],
 )
-def test_invalid_acknowledgements_change_nothing(said: list[Any]) -> None:
+def test_invalid_acknowledgements_change_nothing(given: list[Any]) -> None:
     """One type for all records, or one for each; renewals need the flag."""
     bench = Shared()
     assert bench.fetch("a") == [(0, 2, 1)]
-    assert bench.say("a", *said) == 42
-    assert bench.say("a", batch(0, 2, 1, 2, 1)) == 0
+    assert bench.acknowledge("a", *given) == 42
+    assert bench.acknowledge("a", batch(0, 2, 1, 2, 1)) == 0
     assert bench.fetch("b") == [(1, 1, 2)]
 
 
@@ -373,9 +373,9 @@ def test_last_record_of_a_batch_is_returned_with_its_batch() -> None:
     bench.append("foo", header(2))
     shown = []
     for epoch in range(4):
-        answer = bench.share("a", epoch, maxRecords=1, shareAcquireMode=1)
-        (told,) = answer["responses"][0]["partitions"]
-        shown.append((got(answer), [each["baseOffset"] for each in told["batches"]]))
+        response = bench.share("a", epoch, maxRecords=1, shareAcquireMode=1)
+        (result,) = response["responses"][0]["partitions"]
+        shown.append((got(response), [each["baseOffset"] for each in result["batches"]]))
     assert shown == [([(n, n, 1)], [0 if n < 3 else 3]) for n in range(4)]
 
 
@@ -407,8 +407,8 @@ def test_partitions_have_the_order_of_a_scala_map() -> None:
     # compared with Apache Kafka 4.3.1
     ids = {"shared": "QoislpHATHaIQ3khUxQUZg", "parted": "RKjIAFaJQruOB22gGkKTtw"}
     ids |= {"split": "mT7F5Y7AQqK3q0NwW9hsbQ"}
-    asked = [("shared", 0), ("shared", 1), ("parted", 0), ("split", 0)]
-    ordered = result_order.fetched({(ids[name], number): name for name, number in asked})
+    requests = [("shared", 0), ("shared", 1), ("parted", 0), ("split", 0)]
+    ordered = result_order.fetched({(ids[name], number): name for name, number in requests})
     named = {ident: name for name, ident in ids.items()}
     found = [(named[topic_id], number) for topic_id, number in ordered]
     assert found == [("split", 0), ("shared", 0), ("shared", 1), ("parted", 0)]
@@ -421,10 +421,10 @@ def test_error_message_of_a_share_coordinator_is_returned() -> None:
     at = {"partitionIndex": 0, "startOffset": 0}
     body = {"groupId": GROUP, "topics": [{"topicName": "foo", "partitions": [at]}]}
     assert bench.request("ALTER_SHARE_GROUP_OFFSETS", 0, body)["errorCode"] == 0
-    answer = bench.share("a", 1, 0, batch(0, 2, 1))
-    (told,) = answer["responses"][0]["partitions"]
-    assert told["acknowledgeErrorCode"] == 6
-    assert told["acknowledgeErrorMessage"].startswith("Error in write state RPC. The share coord")
+    response = bench.share("a", 1, 0, batch(0, 2, 1))
+    (result,) = response["responses"][0]["partitions"]
+    assert result["acknowledgeErrorCode"] == 6
+    assert result["acknowledgeErrorMessage"].startswith("Error in write state RPC. The share coord")
 
 
 def test_pending_fetch_omits_a_partition_that_has_moved() -> None:
@@ -433,11 +433,11 @@ def test_pending_fetch_omits_a_partition_that_has_moved() -> None:
     assert bench.fetch("a", 5_000) is None
     moved = {"name": "foo", "partitions": [{"partitionIndex": 0, "replicas": [2]}]}
     bench.request("ALTER_PARTITION_REASSIGNMENTS", 0, {"timeoutMs": 1_000, "topics": [moved]})
-    before = len(answered(bench))
+    before = len(completed(bench))
     bench.tick(5_000)
-    answers = answered(bench)
-    assert len(answers) == before + 1, "the wait ended at once"
-    assert answers[-1]["response"]["responses"] == []
+    responses = completed(bench)
+    assert len(responses) == before + 1, "the wait ended at once"
+    assert responses[-1]["response"]["responses"] == []
     partition = bench.share("a", 2)["responses"][0]["partitions"][0]
     assert (partition["errorCode"], partition["currentLeader"]["leaderId"]) == (6, 2)
 
@@ -451,32 +451,32 @@ def released() -> tuple[Shared, int]:
     bench.append("foo", header(2))
     assert bench.fetch("a") == [(0, 4, 1)]
     assert bench.fetch("b", 60_000) is None
-    count = len(answered(bench))
-    assert bench.say("a", batch(1, 3, 2)) == 0
-    assert len(answered(bench)) == count
+    count = len(completed(bench))
+    assert bench.acknowledge("a", batch(1, 3, 2)) == 0
+    assert len(completed(bench)) == count
     return bench, count
 
 
-@pytest.mark.parametrize(("said", "code"), [((4, 4, 1), 0), ((4, 4, 2), 0), ((1, 1, 1), 121)])
-def test_next_acknowledgement_wakes_pending_fetches(said: tuple[int, ...], code: int) -> None:
+@pytest.mark.parametrize(("given", "code"), [((4, 4, 1), 0), ((4, 4, 2), 0), ((1, 1, 1), 121)])
+def test_next_acknowledgement_wakes_pending_fetches(given: tuple[int, ...], code: int) -> None:
     """Whatever its result; the records it releases are not available yet."""
     bench, count = released()
-    assert bench.say("a", batch(*said)) == code
-    assert [got(each["response"]) for each in answered(bench)[count:]] == [[(1, 3, 2)]]
+    assert bench.acknowledge("a", batch(*given)) == code
+    assert [got(each["response"]) for each in completed(bench)[count:]] == [[(1, 3, 2)]]
 
 
 def test_pending_fetch_comes_before_a_fetch_with_acknowledgements() -> None:
     bench, count = released()
     one = {"maxRecords": 1, "batchSize": 1, "shareAcquireMode": 1}
     assert got(bench.share("a", 2, 0, batch(4, 4, 1), **one)) == []
-    assert got(answered(bench)[count]["response"]) == [(1, 3, 2)]
+    assert got(completed(bench)[count]["response"]) == [(1, 3, 2)]
 
 
 @pytest.mark.parametrize("ends", [Shared.lose, lambda bench, member: bench.share(member, -1)])
 def test_closing_a_session_wakes_pending_fetches(ends: Callable[[Shared, str], Any]) -> None:
     bench, count = released()
     ends(bench, "a")
-    assert got(answered(bench)[count]["response"]) == [(1, 3, 2)]
+    assert got(completed(bench)[count]["response"]) == [(1, 3, 2)]
     assert bench.fetch("b") == [(0, 0, 2), (4, 4, 2)]
 
 
@@ -488,14 +488,14 @@ def test_fetch_wakes_others_before_its_released_records_are_available() -> None:
     assert got(bench.share("a", 0, topics=places(bench, {0: [], 1: []}))) == [(0, 2, 1), (0, 2, 1)]
     assert bench.share("b", 0, 60_000) is None
     assert bench.share("c", 0, 60_000, topics=places(bench, {1: []})) is None
-    count = len(answered(bench))
+    count = len(completed(bench))
     assert got(bench.share("a", 1, maxRecords=0, topics=places(bench, {0: [batch(0, 2, 2)]}))) == []
     one = {"maxRecords": 1, "batchSize": 1, "shareAcquireMode": 1}
     assert got(bench.share("a", 2, topics=places(bench, {1: [batch(0, 2, 2)]}), **one)) == [
         (0, 0, 2)
     ]
-    answers = [got(each["response"]) for each in answered(bench)[count:]]
-    assert answers == [[], [(1, 2, 2)], [(0, 0, 2)]], "c is still pending"
+    responses = [got(each["response"]) for each in completed(bench)[count:]]
+    assert responses == [[], [(1, 2, 2)], [(0, 0, 2)]], "c is still pending"
 
 
 ONE = {"maxRecords": 1, "batchSize": 1, "shareAcquireMode": 1}
@@ -510,11 +510,11 @@ def test_woken_fetches_get_distinct_records_once() -> None:
     assert bench.share("b", 0) is not None
     for member in ("l", "b"):
         assert bench.share(member, 1, 60_000, **ONE) is None
-    count = len(answered(bench))
-    assert bench.say("a", batch(1, 3, 2)) == 0
+    count = len(completed(bench))
+    assert bench.acknowledge("a", batch(1, 3, 2)) == 0
     bench.lose("l")
-    told = [each for each in answered(bench)[count:] if got(each["response"]) == [(2, 2, 2)]]
-    assert len(told) == 1, [got(each["response"]) for each in answered(bench)[count:]]
+    reported = [each for each in completed(bench)[count:] if got(each["response"]) == [(2, 2, 2)]]
+    assert len(reported) == 1, [got(each["response"]) for each in completed(bench)[count:]]
     assert bench.fetch("z2") == [(1, 1, 3), (3, 3, 2)]
 
 
@@ -538,7 +538,7 @@ def test_records_released_by_an_acknowledgement_are_not_for_fetches_that_it_wake
     assert bench.fetch("a") == [(0, 4, 1)]
     for member in ("b", "c"):
         assert bench.share(member, 0, 60_000, **ONE) is None
-    count = len(answered(bench))
-    assert bench.say("a", batch(1, 1, 2)) == 0
-    assert bench.say("a", batch(3, 4, 2)) == 0
-    assert [got(each["response"]) for each in answered(bench)[count:]] == [[(1, 1, 2)]]
+    count = len(completed(bench))
+    assert bench.acknowledge("a", batch(1, 1, 2)) == 0
+    assert bench.acknowledge("a", batch(3, 4, 2)) == 0
+    assert [got(each["response"]) for each in completed(bench)[count:]] == [[(1, 1, 2)]]

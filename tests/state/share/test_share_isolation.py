@@ -45,12 +45,12 @@ class Isolated(TransactionBench):
             "topics": [{"topicId": self.topic_id, "partitions": [place]}],
             "forgottenTopicsData": [],
         }
-        answer = self.request("SHARE_FETCH", 2, body)
+        response = self.request("SHARE_FETCH", 2, body)
         self.epoch += 1
         assert check.check(self.cell) == []
         return [
             (each["firstOffset"], each["lastOffset"])
-            for topic in answer["responses"]
+            for topic in response["responses"]
             for partition in topic["partitions"]
             for each in partition["acquiredRecords"]
         ]

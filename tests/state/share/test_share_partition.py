@@ -37,9 +37,11 @@ LIMITS = ShareLimits(lock_ms=LOCK_MS, records=200, deliveries=5)
 class Partition:
     """A share partition, its log, a clock and explicit responses."""
 
-    def __init__(self, limits: ShareLimits = LIMITS, told: list[StateBatch] | None = None) -> None:
+    def __init__(
+        self, limits: ShareLimits = LIMITS, result: list[StateBatch] | None = None
+    ) -> None:
         self.share = SharePartition("g", "t", 0, 0)
-        self.share.load(1, 0, told or [])
+        self.share.load(1, 0, result or [])
         self.limits, self.now = limits, 0
         self.unanswered: list[list[StateBatch]] = []
 
@@ -56,16 +58,16 @@ class Partition:
         got = Acquisition(self.share, wish, self.limits, runs, offset, locked_until).acquire()
         return [(each.first, each.last, each.delivery_count) for each in got]
 
-    def say(self, member: str, first: int, last: int, *types: int) -> Error:
+    def acknowledge(self, member: str, first: int, last: int, *types: int) -> Error:
         """Acknowledge; the share coordinator's response is pending."""
         given_now = [AcknowledgedRecords(first, last, types)]
-        told = self.share.acknowledge(member, given_now, self.limits, self.now)
-        if isinstance(told, ShareStateError):
-            return told.error
-        self.unanswered.append(told)
+        reported = self.share.acknowledge(member, given_now, self.limits, self.now)
+        if isinstance(reported, ShareStateError):
+            return reported.error
+        self.unanswered.append(reported)
         return Error.NONE
 
-    def answer(self, is_written: bool = True) -> None:
+    def respond(self, is_written: bool = True) -> None:
         """Deliver the first pending response of the share coordinator."""
         if self.unanswered:
             self.share.complete_write(self.unanswered.pop(0), is_written, self.now)
@@ -85,23 +87,23 @@ def test_acquired_record_is_not_delivered_to_others() -> None:
     assert partition.fetch("a", records=4) == [(0, 4, 1)]
     assert partition.fetch("b") == [(5, 13, 1)]
     assert partition.fetch("a") == []
-    assert partition.say("a", 5, 9, ACCEPT) is Error.INVALID_RECORD_STATE
+    assert partition.acknowledge("a", 5, 9, ACCEPT) is Error.INVALID_RECORD_STATE
 
 
 def test_start_offset_advances_after_the_share_coordinator_has_stored_it() -> None:
     partition = Partition()
     partition.fetch("a")
-    assert partition.say("a", 0, 4, ACCEPT) is Error.NONE
+    assert partition.acknowledge("a", 0, 4, ACCEPT) is Error.NONE
     assert partition.share.start_offset == 0
-    partition.answer()
+    partition.respond()
     assert partition.share.start_offset == 5
 
 
 def test_rejected_write_undoes_its_changes() -> None:
     partition = Partition()
     partition.fetch("a", records=1)
-    partition.say("a", 0, 2, ACCEPT)
-    partition.answer(is_written=False)
+    partition.acknowledge("a", 0, 2, ACCEPT)
+    partition.respond(is_written=False)
     assert partition.states()[0] == (RecordState.ACQUIRED, "a", 1)
     assert (partition.share.start_offset, partition.share.done_count) == (0, 0)
 
@@ -111,10 +113,10 @@ def test_expired_lock_makes_records_available() -> None:
     partition.fetch("a", records=1)
     partition.now = LOCK_MS - 1
     assert partition.share.expire(partition.limits, partition.now) == []
-    assert partition.say("a", 0, 0, RENEW) is Error.NONE
+    assert partition.acknowledge("a", 0, 0, RENEW) is Error.NONE
     partition.now = LOCK_MS
-    told = partition.share.expire(partition.limits, partition.now)
-    assert [(each.first_offset, each.delivery_state) for each in told] == [(1, 0), (2, 0)]
+    reported = partition.share.expire(partition.limits, partition.now)
+    assert [(each.first_offset, each.delivery_state) for each in reported] == [(1, 0), (2, 0)]
     assert partition.fetch("b", records=2) == [(1, 2, 2)]
 
 
@@ -125,10 +127,10 @@ def test_failed_write_of_an_expired_lock_does_not_affect_later_changes() -> None
     partition.now = LOCK_MS
     partition.unanswered.append(partition.share.expire(partition.limits, partition.now))
     assert partition.fetch("b", records=3) == [(0, 2, 2)]
-    assert partition.say("b", 0, 2, ACCEPT) is Error.NONE
-    partition.answer(is_written=False)
+    assert partition.acknowledge("b", 0, 2, ACCEPT) is Error.NONE
+    partition.respond(is_written=False)
     assert partition.states()[0] == (RecordState.ACKNOWLEDGED, "", 2)
-    partition.answer(is_written=True)
+    partition.respond(is_written=True)
     assert partition.share.start_offset == 3
 
 
@@ -144,8 +146,8 @@ def test_never_accepted_record_is_archived() -> None:
                 return_all = partition.share.release("a", partition.limits)
                 partition.share.complete_write(return_all, True, partition.now)
                 break
-            partition.say("a", first, last, RELEASE)
-            partition.answer()
+            partition.acknowledge("a", first, last, RELEASE)
+            partition.respond()
         if partition.share.start_offset > 2:
             break
     assert seen[:3] == [[(0, 2, 1)], [(0, 2, 2)], [(0, 2, 3)]]
@@ -156,13 +158,13 @@ def test_never_accepted_record_is_archived() -> None:
 def give_back(partition: Partition, how: str) -> None:
     """Member `a` loses the records 0 to 2 without accepting them."""
     if how == "released":
-        assert partition.say("a", 0, 2, RELEASE) is Error.NONE
+        assert partition.acknowledge("a", 0, 2, RELEASE) is Error.NONE
     elif how == "session closed":
         partition.unanswered.append(partition.share.release("a", partition.limits))
     else:
         partition.now += LOCK_MS
         partition.unanswered.append(partition.share.expire(partition.limits, partition.now))
-    partition.answer()
+    partition.respond()
 
 
 @pytest.mark.parametrize("limit", [1, 2])
@@ -186,8 +188,8 @@ def test_delivery_count_of_single_records_does_not_exceed_the_limit(how: str) ->
                 counts[offset].append(count)
         if how == "released":
             for offset in range(3):
-                partition.say("a", offset, offset, RELEASE)
-                partition.answer()
+                partition.acknowledge("a", offset, offset, RELEASE)
+                partition.respond()
         else:
             give_back(partition, how)
     assert counts == {offset: [1, 2, 3, 4] for offset in range(3)}
@@ -220,9 +222,9 @@ def test_cost_of_an_acknowledgement_is_independent_of_the_records_in_flight(size
         one_by_one = [AcknowledgedRecords(each, each, (ACCEPT,)) for each in range(count)]
 
         def work() -> None:
-            told = partition.share.acknowledge("a", one_by_one, limits, 0)
-            assert not isinstance(told, ShareStateError)
-            assert partition.share.complete_write(told, True, 0)
+            reported = partition.share.acknowledge("a", one_by_one, limits, 0)
+            assert not isinstance(reported, ShareStateError)
+            assert partition.share.complete_write(reported, True, 0)
 
         return calls_of(work)
 
@@ -233,8 +235,8 @@ def test_number_of_records_in_flight_is_limited() -> None:
     partition = Partition(ShareLimits(LOCK_MS, records=4, deliveries=5))
     assert partition.fetch("a") == [(0, 4, 1)]
     assert partition.fetch("b") == []
-    partition.say("a", 0, 2, ACCEPT)
-    partition.answer()
+    partition.acknowledge("a", 0, 2, ACCEPT)
+    partition.respond()
     assert partition.fetch("b", records=1) == [(5, 9, 1)]
 
 
@@ -245,11 +247,11 @@ def test_record_limit_is_exact() -> None:
 
 
 def test_offsets_missing_in_the_share_coordinators_state_are_fetched() -> None:
-    told = [
+    reported = [
         StateBatch(first_offset=3, last_offset=4, delivery_state=2, delivery_count=1),
         StateBatch(first_offset=10, last_offset=13, delivery_state=0, delivery_count=2),
     ]
-    partition = Partition(told=told)
+    partition = Partition(result=reported)
     assert partition.share.next_fetch_offset() == 0
     assert partition.fetch("a") == [(0, 2, 1), (5, 9, 1), (10, 13, 3)]
 
@@ -262,22 +264,22 @@ def test_batch_ends_with_the_log_batch_that_reaches_the_requested_size() -> None
 def test_new_records_start_after_the_last_record_that_is_not_done() -> None:
     partition = Partition()
     partition.fetch("a", records=1)
-    partition.say("a", 0, 1, ACCEPT)
-    partition.answer()
+    partition.acknowledge("a", 0, 1, ACCEPT)
+    partition.respond()
     assert (partition.share.start_offset, partition.share.next_fetch_offset()) == (2, 3)
 
 
 def test_single_done_record_advances_the_start_offset() -> None:
     partition = Partition(
-        told=[
+        result=[
             StateBatch(first_offset=0, last_offset=0, delivery_state=2, delivery_count=1),
             StateBatch(first_offset=1, last_offset=4, delivery_state=0, delivery_count=1),
         ]
     )
     assert partition.share.start_offset == 1
     assert partition.fetch("a", records=1) == [(1, 4, 2)]
-    partition.say("a", 1, 4, ACCEPT)
-    partition.answer()
+    partition.acknowledge("a", 1, 4, ACCEPT)
+    partition.respond()
     assert partition.share.start_offset == 5
 
 
@@ -292,14 +294,14 @@ def test_suspect_batch_is_acquired_in_halves_quarters_and_single_records(
     limits = ShareLimits(LOCK_MS, records=200, deliveries=10)
     partition = Partition(
         limits,
-        told=[StateBatch(first_offset=0, last_offset=9, delivery_state=0, delivery_count=count)],
+        result=[StateBatch(first_offset=0, last_offset=9, delivery_state=0, delivery_count=count)],
     )
     assert partition.fetch("a")[0] == got
 
 
 def test_done_records_are_counted_from_the_start_offset() -> None:
     partition = Partition(
-        told=[
+        result=[
             StateBatch(first_offset=0, last_offset=2, delivery_state=0, delivery_count=1),
             StateBatch(first_offset=3, last_offset=4, delivery_state=2, delivery_count=1),
         ]
@@ -312,8 +314,8 @@ def test_done_records_are_counted_from_the_start_offset() -> None:
 def test_records_deleted_from_the_log_are_not_delivered() -> None:
     partition = Partition()
     partition.fetch("a", records=1)
-    partition.say("a", 0, 2, RELEASE)
-    partition.answer()
+    partition.acknowledge("a", 0, 2, RELEASE)
+    partition.respond()
     partition.share.advance_to_log_start(2)
     assert partition.share.start_offset == 2
     assert partition.states()[0][0] is RecordState.ARCHIVED
@@ -349,9 +351,9 @@ def test_invariants_hold_for_random_operations(steps: list[Any]) -> None:
                     assert count == counts.get(offset, 0) + 1 <= 3
                     counts[offset] = count
         elif what == "say":
-            partition.say(member, first, min(first + more, 13), kind)
+            partition.acknowledge(member, first, min(first + more, 13), kind)
         elif what in ("answer", "refuse"):
-            partition.answer(what == "answer")
+            partition.respond(what == "answer")
             if what == "answer" and not partition.unanswered:
                 done |= {o for o, state in partition.states().items() if state[0] in TERMINAL}
         elif what == "wait":

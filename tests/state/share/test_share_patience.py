@@ -25,8 +25,8 @@ class Cut(ShareBench):
         coordinator = self.coordinator(0, GROUP)
         self.request("FIND_COORDINATOR", 6, {"keyType": SHARE, "coordinatorKeys": [self.key(0)]})
         self.beat("m", 0, TOPIC, broker=coordinator)
-        told = self.request("METADATA", 12, {"topics": [{"name": TOPIC}]})["topics"][0]
-        leaders = {each["partitionIndex"]: each["leaderId"] for each in told["partitions"]}
+        reported = self.request("METADATA", 12, {"topics": [{"name": TOPIC}]})["topics"][0]
+        leaders = {each["partitionIndex"]: each["leaderId"] for each in reported["partitions"]}
         self.partition = next(
             each
             for each, leader in leaders.items()
@@ -39,17 +39,17 @@ class Cut(ShareBench):
 
     def coordinator(self, kind: int, key: str) -> int:
         """Return the coordinator of a key."""
-        asked = {"keyType": kind, "coordinatorKeys": [key]}
-        return int(self.request("FIND_COORDINATOR", 6, asked)["coordinators"][0]["nodeId"])
+        request = {"keyType": kind, "coordinatorKeys": [key]}
+        return int(self.request("FIND_COORDINATOR", 6, request)["coordinators"][0]["nodeId"])
 
     def cut(self) -> None:
         """Make broker 2 unreachable."""
         event = {"id": "cut", "cluster": CLUSTER, "kind": "isolate-broker", "broker": 2}
         self.handle({**event, "time": self.now})
 
-    def fetch(self, epoch: int, wait_ms: int, *said: Any) -> Any:
+    def fetch(self, epoch: int, wait_ms: int, *given: Any) -> Any:
         """Return the partition in the response; None while pending."""
-        place = {"partitionIndex": self.partition, "acknowledgementBatches": list(said)}
+        place = {"partitionIndex": self.partition, "acknowledgementBatches": list(given)}
         body = {"groupId": GROUP, "memberId": "m", "shareSessionEpoch": epoch}
         body |= {
             "forgottenTopicsData": [],
@@ -61,10 +61,10 @@ class Cut(ShareBench):
         body["topics"] = [{"topicId": self.ids[TOPIC], "partitions": [place]}]
         return self.request("SHARE_FETCH", 2, body, id=f"f{epoch}")
 
-    def answered_after(self, epoch: int) -> int:
+    def responded_after(self, epoch: int) -> int:
         """Return the time in ms until a pending fetch gets its response."""
         start = self.now
-        while f"f{epoch}" not in self.answers:
+        while f"f{epoch}" not in self.responses:
             self.tick(1_000)
             assert self.now < start + 10 * PATIENCE_MS
         return self.now - start
@@ -86,10 +86,10 @@ def test_acknowledgement_that_cannot_be_written_gets_a_response_in_time(
     assert bench.fetch(1, 0)["responses"][0]["partitions"][0]["acquiredRecords"]
     bench.append(TOPIC, header(3), partition=bench.partition, acks=1)
     bench.cut()
-    said = {"firstOffset": 0, "lastOffset": 2, "acknowledgeTypes": [1]}
-    assert bench.fetch(2, wait_ms, said) is None
-    assert bench.answered_after(2) == PATIENCE_MS
-    (topic,) = bench.answers["f2"]["response"]["responses"]
+    fields = {"firstOffset": 0, "lastOffset": 2, "acknowledgeTypes": [1]}
+    assert bench.fetch(2, wait_ms, fields) is None
+    assert bench.responded_after(2) == PATIENCE_MS
+    (topic,) = bench.responses["f2"]["response"]["responses"]
     assert topic["partitions"][0]["acknowledgeErrorCode"] == UNAVAILABLE
 
 
@@ -98,7 +98,7 @@ def test_loading_a_state_may_take_longer_than_max_wait(wait_ms: int) -> None:
     bench = Cut()
     bench.cut()
     assert bench.fetch(0, wait_ms) is None
-    assert bench.answered_after(0) == PATIENCE_MS
+    assert bench.responded_after(0) == PATIENCE_MS
 
 
 def test_leader_of_a_new_epoch_starts_with_the_share_coordinators_state(bench: Cut) -> None:
@@ -112,7 +112,7 @@ def test_leader_of_a_new_epoch_starts_with_the_share_coordinators_state(bench: C
         bench.request("ALTER_PARTITION_REASSIGNMENTS", 0, body)
         bench.tick(1_000)
     bench.fetch(3, 100)
-    bench.answered_after(3)
-    (topic,) = bench.answers["f3"]["response"]["responses"]
-    (told,) = topic["partitions"][0]["acquiredRecords"]
-    assert told == {"firstOffset": 1, "lastOffset": 2, "deliveryCount": 1}
+    bench.responded_after(3)
+    (topic,) = bench.responses["f3"]["response"]["responses"]
+    (result,) = topic["partitions"][0]["acquiredRecords"]
+    assert result == {"firstOffset": 1, "lastOffset": 2, "deliveryCount": 1}

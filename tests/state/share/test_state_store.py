@@ -8,8 +8,8 @@ from brokertwin.state.share.state_store import ShareState
 from tests.support.share_groups import GROUP, ShareBench
 
 
-def result(answer: Any) -> tuple[int, str | None]:
-    found = answer["results"][0]["partitions"][0]
+def result(response: Any) -> tuple[int, str | None]:
+    found = response["results"][0]["partitions"][0]
     return found["errorCode"], found["errorMessage"]
 
 
@@ -48,8 +48,8 @@ def test_coordinator_is_unavailable_without_the_internal_topic() -> None:
 
 def test_delete_succeeds_with_and_without_a_state() -> None:
     bench = coordinated()
-    asked = {"topicId": bench.ids["foo"], "partitions": [{"partition": 0}]}
-    body = {"groupId": GROUP, "topics": [asked]}
+    request = {"topicId": bench.ids["foo"], "partitions": [{"partition": 0}]}
+    body = {"groupId": GROUP, "topics": [request]}
     codes = [result(bench.request("DELETE_SHARE_GROUP_STATE", 0, body))[0] for _ in range(2)]
     assert codes == [0, 0]
     assert len(bench.states()) == 2
@@ -63,18 +63,18 @@ def test_check_finds_batches_that_do_not_ascend() -> None:
     assert f"{key} has" in " ".join(check.check(bench.cell))
 
 
-def ask(bench: ShareBench, api: str, version: int = 0, **partition: Any) -> Any:
-    asked = {"topicId": bench.ids["foo"], "partitions": [{"partition": 0, **partition}]}
-    answer = bench.request(api, version, {"groupId": GROUP, "topics": [asked]})
-    return answer["results"][0]["partitions"][0]
+def call(bench: ShareBench, api: str, version: int = 0, **partition: Any) -> Any:
+    request = {"topicId": bench.ids["foo"], "partitions": [{"partition": 0, **partition}]}
+    response = bench.request(api, version, {"groupId": GROUP, "topics": [request]})
+    return response["results"][0]["partitions"][0]
 
 
 def write(bench: ShareBench, *batches: tuple[int, int, int, int], **fields: Any) -> int:
     names = ("firstOffset", "lastOffset", "deliveryState", "deliveryCount")
-    told = [dict(zip(names, each, strict=True)) for each in batches]
+    reported = [dict(zip(names, each, strict=True)) for each in batches]
     epochs = {"stateEpoch": 2, "leaderEpoch": 0}
     fields = {**epochs, "startOffset": -1, "deliveryCompleteCount": 0, **fields}
-    written = ask(bench, "WRITE_SHARE_GROUP_STATE", 1, stateBatches=told, **fields)
+    written = call(bench, "WRITE_SHARE_GROUP_STATE", 1, stateBatches=reported, **fields)
     return int(written["errorCode"])
 
 
@@ -82,29 +82,29 @@ def test_written_state_can_be_read() -> None:
     bench = coordinated()
     assert write(bench, (0, 9, 0, 1), (2, 3, 2, 1), startOffset=0) == 0
     assert write(bench, (0, 1, 2, 1), startOffset=2, deliveryCompleteCount=2) == 0
-    read = ask(bench, "READ_SHARE_GROUP_STATE", leaderEpoch=0)
+    read = call(bench, "READ_SHARE_GROUP_STATE", leaderEpoch=0)
     assert (read["stateEpoch"], read["startOffset"]) == (2, 2)
     assert [tuple(each.values()) for each in read["stateBatches"]] == [(2, 3, 2, 1), (4, 9, 0, 1)]
-    summary = ask(bench, "READ_SHARE_GROUP_STATE_SUMMARY", 1, leaderEpoch=0)
+    summary = call(bench, "READ_SHARE_GROUP_STATE_SUMMARY", 1, leaderEpoch=0)
     assert (summary["startOffset"], summary["deliveryCompleteCount"]) == (2, 2)
     assert check.check(bench.cell) == []
 
 
 def test_read_fences_earlier_leaders() -> None:
     bench = coordinated()
-    assert ask(bench, "READ_SHARE_GROUP_STATE", leaderEpoch=3)["errorCode"] == 0
-    assert ask(bench, "READ_SHARE_GROUP_STATE", leaderEpoch=2)["errorCode"] == 74
+    assert call(bench, "READ_SHARE_GROUP_STATE", leaderEpoch=3)["errorCode"] == 0
+    assert call(bench, "READ_SHARE_GROUP_STATE", leaderEpoch=2)["errorCode"] == 74
     assert [write(bench, leaderEpoch=epoch) for epoch in (2, 3, 4, -1)] == [74, 0, 0, 0]
-    assert ask(bench, "READ_SHARE_GROUP_STATE", leaderEpoch=3)["errorCode"] == 0
+    assert call(bench, "READ_SHARE_GROUP_STATE", leaderEpoch=3)["errorCode"] == 0
 
 
 def test_reinitialized_state_still_fences_earlier_leaders() -> None:
     bench = coordinated()
-    ask(bench, "READ_SHARE_GROUP_STATE", leaderEpoch=3)
+    call(bench, "READ_SHARE_GROUP_STATE", leaderEpoch=3)
     assert result(initialize(bench, bench.ids["foo"])) == (0, None)
-    summary = ask(bench, "READ_SHARE_GROUP_STATE_SUMMARY", leaderEpoch=0)
+    summary = call(bench, "READ_SHARE_GROUP_STATE_SUMMARY", leaderEpoch=0)
     assert (summary["leaderEpoch"], summary["stateEpoch"]) == (0, 5)
-    assert ask(bench, "READ_SHARE_GROUP_STATE", leaderEpoch=2)["errorCode"] == 74
+    assert call(bench, "READ_SHARE_GROUP_STATE", leaderEpoch=2)["errorCode"] == 74
 
 
 def test_initialization_does_not_reset_the_count_of_updates() -> None:
@@ -131,9 +131,9 @@ def test_older_state_epoch_is_not_written() -> None:
 
 def test_uninitialized_state_cannot_be_read_or_written() -> None:
     bench = coordinated()
-    asked = {"topicId": bench.ids["foo"], "partitions": [{"partition": 0}]}
-    bench.request("DELETE_SHARE_GROUP_STATE", 0, {"groupId": GROUP, "topics": [asked]})
+    request = {"topicId": bench.ids["foo"], "partitions": [{"partition": 0}]}
+    bench.request("DELETE_SHARE_GROUP_STATE", 0, {"groupId": GROUP, "topics": [request]})
     assert write(bench) == 42
-    assert ask(bench, "READ_SHARE_GROUP_STATE", leaderEpoch=0)["errorCode"] == 42
-    summary = ask(bench, "READ_SHARE_GROUP_STATE_SUMMARY", leaderEpoch=0)
+    assert call(bench, "READ_SHARE_GROUP_STATE", leaderEpoch=0)["errorCode"] == 42
+    summary = call(bench, "READ_SHARE_GROUP_STATE_SUMMARY", leaderEpoch=0)
     assert (summary["errorCode"], summary["startOffset"]) == (0, -1)

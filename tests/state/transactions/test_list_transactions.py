@@ -33,14 +33,14 @@ PATTERNS: dict[str, list[str] | int] = {
 BEGIN = {"transactionTimeoutMs": 60_000, "producerId": -1, "producerEpoch": -1}
 
 
-def listed(answer: dict[str, Any]) -> list[str] | int:
-    if answer["errorCode"]:
-        assert (answer["unknownStateFilters"], answer["transactionStates"]) == ([], [])
-        return int(answer["errorCode"])
-    return sorted(each["transactionalId"] for each in answer["transactionStates"])
+def listed(response: dict[str, Any]) -> list[str] | int:
+    if response["errorCode"]:
+        assert (response["unknownStateFilters"], response["transactionStates"]) == ([], [])
+        return int(response["errorCode"])
+    return sorted(each["transactionalId"] for each in response["transactionStates"])
 
 
-def asked(pattern: str | None) -> dict[str, Any]:
+def list_request(pattern: str | None) -> dict[str, Any]:
     filters = {"producerIdFilters": [], "durationFilter": -1, "transactionalIdPattern": pattern}
     return {"stateFilters": ["Nope"] if pattern == "(" else [], **filters}
 
@@ -59,12 +59,12 @@ def bench() -> Bench:
 def test_pattern_must_match_whole_names(
     bench: Bench, pattern: str, expected: list[str] | int
 ) -> None:
-    assert listed(bench.request("LIST_TRANSACTIONS", 2, asked(pattern))) == expected
+    assert listed(bench.request("LIST_TRANSACTIONS", 2, list_request(pattern))) == expected
 
 
 @pytest.mark.parametrize("nothing", ["", None])
 def test_missing_pattern_matches_all(bench: Bench, nothing: str | None) -> None:
-    assert listed(bench.request("LIST_TRANSACTIONS", 2, asked(nothing))) == sorted(NAMES)
+    assert listed(bench.request("LIST_TRANSACTIONS", 2, list_request(nothing))) == sorted(NAMES)
 
 
 @pytest.mark.compares
@@ -74,7 +74,9 @@ def test_kafka_matches_the_same_names(real_kafka: Address) -> None:
         for name in NAMES:
             wait_until(lambda name=name: has_begun(real, name))
         for pattern, expected in PATTERNS.items():
-            assert listed(real.call("ListTransactions", 2, asked(pattern))) == expected, pattern
+            assert listed(real.call("ListTransactions", 2, list_request(pattern))) == expected, (
+                pattern
+            )
         real.close()
 
 

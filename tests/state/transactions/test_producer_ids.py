@@ -47,13 +47,13 @@ class IdBroker:
         self.apply(decision)
         response = decision.response
         assert isinstance(response, InitProducerIdResponse)
-        answer = -response.error_code if response.error_code else response.producer_id
-        return answer, bool(decision.messages)
+        reply = -response.error_code if response.error_code else response.producer_id
+        return reply, bool(decision.messages)
 
     def reply(self, **response: int) -> None:
         message = producer_id_manager.allocate_request(self.broker())
-        answer = AllocateProducerIdsResponse(**response)
-        self.apply(allocate_producer_ids.on_reply(self.broker(), message, answer))
+        received = AllocateProducerIdsResponse(**response)
+        self.apply(allocate_producer_ids.on_reply(self.broker(), message, received))
 
     def broker(self) -> Broker:
         return Broker(1, self.tables, self.settings, self.now)
@@ -87,24 +87,24 @@ def test_example_3_broker_gets_unknown_server_error() -> None:
     bench = Bench()
     allocated(2**63 - 2, bench.cell.tables.metadata)
     bench.cell.tables.commit()
-    answer = bench.request("ALLOCATE_PRODUCER_IDS", 0, {"brokerId": 1, "brokerEpoch": 0})
-    assert answer["errorCode"] == Error.UNKNOWN_SERVER_ERROR
+    response = bench.request("ALLOCATE_PRODUCER_IDS", 0, {"brokerId": 1, "brokerEpoch": 0})
+    assert response["errorCode"] == Error.UNKNOWN_SERVER_ERROR
 
 
 def test_example_4_first_block_is_0_to_999_and_the_next_starts_at_1000() -> None:
     bench = Bench(brokers=(1, 2))
-    ask = {"brokerId": 1, "brokerEpoch": 0}
-    first = bench.request("ALLOCATE_PRODUCER_IDS", 0, ask)
+    send = {"brokerId": 1, "brokerEpoch": 0}
+    first = bench.request("ALLOCATE_PRODUCER_IDS", 0, send)
     assert (first["errorCode"], first["producerIdStart"], first["producerIdLen"]) == (0, 0, 1000)
     assert bench.records()[-1]["record"]["nextProducerId"] == 1000
-    second = bench.request("ALLOCATE_PRODUCER_IDS", 0, {**ask, "brokerId": 2})
+    second = bench.request("ALLOCATE_PRODUCER_IDS", 0, {**send, "brokerId": 2})
     assert second["producerIdStart"] == 1000
 
 
-@pytest.mark.parametrize("ask", [{"brokerId": 1, "brokerEpoch": 99}, {"brokerId": 7}])
-def test_example_4_unknown_or_stale_broker_epoch_is_rejected(ask: dict[str, Any]) -> None:
-    answer = Bench().request("ALLOCATE_PRODUCER_IDS", 0, {"brokerEpoch": 0, **ask})
-    assert answer["errorCode"] == Error.STALE_BROKER_EPOCH
+@pytest.mark.parametrize("send", [{"brokerId": 1, "brokerEpoch": 99}, {"brokerId": 7}])
+def test_example_4_unknown_or_stale_broker_epoch_is_rejected(send: dict[str, Any]) -> None:
+    response = Bench().request("ALLOCATE_PRODUCER_IDS", 0, {"brokerEpoch": 0, **send})
+    assert response["errorCode"] == Error.STALE_BROKER_EPOCH
 
 
 def test_example_4_replayed_record_only_increases_the_next_id() -> None:
@@ -135,8 +135,8 @@ def test_example_6_id_900_requests_the_next_block() -> None:
     broker = IdBroker()
     broker.generate()
     broker.reply(producer_id_start=0, producer_id_len=1000)
-    asked = [number for number in range(1000) if broker.generate() == (number, True)]
-    assert asked == [900]
+    requests = [number for number in range(1000) if broker.generate() == (number, True)]
+    assert requests == [900]
 
 
 def test_only_one_block_request_is_in_flight() -> None:
@@ -170,9 +170,11 @@ def test_new_broker_requests_a_block_and_then_issues_ids_from_0() -> None:
     bench = Bench()
     loading = bench.request("INIT_PRODUCER_ID", 4, NOBODY)
     assert loading == {"throttleTimeMs": 0, "errorCode": 14, "producerId": -1, "producerEpoch": -1}
-    answers = [bench.request("INIT_PRODUCER_ID", 4, NOBODY) for _ in range(1200)]
-    assert [answer["producerId"] for answer in answers] == list(range(1200))
-    assert {(answer["errorCode"], answer["producerEpoch"]) for answer in answers} == {(0, 0)}
+    responses = [bench.request("INIT_PRODUCER_ID", 4, NOBODY) for _ in range(1200)]
+    assert [response["producerId"] for response in responses] == list(range(1200))
+    assert {(response["errorCode"], response["producerEpoch"]) for response in responses} == {
+        (0, 0)
+    }
 
 
 def test_two_brokers_issue_ids_of_different_blocks() -> None:
@@ -200,9 +202,9 @@ def test_two_brokers_issue_ids_of_different_blocks() -> None:
 def test_request_has_the_current_block(fields: dict[str, Any], error: int) -> None:
     bench = Bench()
     bench.request("INIT_PRODUCER_ID", 4, NOBODY)
-    answer = bench.request("INIT_PRODUCER_ID", 4, NOBODY | fields)
-    assert answer["errorCode"] == error
-    assert answer["producerId"] == (-1 if error else 0)
+    response = bench.request("INIT_PRODUCER_ID", 4, NOBODY | fields)
+    assert response["errorCode"] == error
+    assert response["producerId"] == (-1 if error else 0)
 
 
 def test_recorded_id_replaces_the_next_id_and_is_not_issued_again() -> None:

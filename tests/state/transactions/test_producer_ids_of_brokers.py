@@ -54,10 +54,10 @@ def test_no_id_is_issued_twice_in_a_cell(
             body = {"transactionalId": name, "transactionTimeoutMs": 1000}
             for repeat in range(times):
                 bench.now += 20
-                answer = bench.request("INIT_PRODUCER_ID", 4, body, broker=broker)
-                if answer["errorCode"] == 0:
+                response = bench.request("INIT_PRODUCER_ID", 4, body, broker=broker)
+                if response["errorCode"] == 0:
                     holder = name or f"{number}/{repeat}"
-                    assert holders.setdefault(answer["producerId"], holder) == holder
+                    assert holders.setdefault(response["producerId"], holder) == holder
     blocks = [e["record"] for e in bench.records() if "size" in e["record"]]
     starts = [block["first"] for block in blocks]
     assert starts == list(range(0, size * len(starts), size))

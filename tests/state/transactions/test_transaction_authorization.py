@@ -35,8 +35,8 @@ class Guarded(TransactionBench):
             "operation": operation,
             "permissionType": 3,
         }
-        answer = self.request("CREATE_ACLS", 3, {"creations": [acl]}, principal=ADMIN)
-        assert [each["errorCode"] for each in answer["results"]] == [0]
+        response = self.request("CREATE_ACLS", 3, {"creations": [acl]}, principal=ADMIN)
+        assert [each["errorCode"] for each in response["results"]] == [0]
 
 
 def test_transactional_id_permission_is_checked_first() -> None:
@@ -79,8 +79,8 @@ def test_requests_between_brokers_need_cluster_permission() -> None:
         "producerEpoch": bench.holder.epoch,
         "topics": [{"name": "a", "partitions": [0]}],
     }
-    answer = bench.request("ADD_PARTITIONS_TO_TXN", 5, {"transactions": [transaction]})
-    assert (answer["errorCode"], answer["resultsByTransaction"]) == (CLUSTER_DENIED, [])
+    response = bench.request("ADD_PARTITIONS_TO_TXN", 5, {"transactions": [transaction]})
+    assert (response["errorCode"], response["resultsByTransaction"]) == (CLUSTER_DENIED, [])
 
 
 def test_descriptions_contain_only_ids_with_describe_permission() -> None:
@@ -103,8 +103,8 @@ def test_lists_are_filtered_by_state_producer_and_duration() -> None:
     bench.now += 500
 
     def listed(**filters: Any) -> list[str]:
-        answer = bench.request("LIST_TRANSACTIONS", 1, filters)
-        return [each["transactionalId"] for each in answer["transactionStates"]]
+        response = bench.request("LIST_TRANSACTIONS", 1, filters)
+        return [each["transactionalId"] for each in response["transactionStates"]]
 
     assert listed() == ["t1", "t2"]
     assert listed(producerIdFilters=[first.producer_id]) == ["t1"]

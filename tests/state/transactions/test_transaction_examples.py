@@ -87,12 +87,12 @@ def test_partition_errors_have_the_order_and_repeats_of_the_request() -> None:
     # compared with Apache Kafka 4.3.1
     bench = TransactionBench()
     holder = bench.init()
-    for name, topics, told in [
+    for name, topics, items in [
         ("t1", {"a": [0, 1, 0]}, {"a": [0, 0, 0]}),
         ("none", {"a": [0, 1, 0]}, {"a": [49, 49, 49]}),
         ("t1", {"a": [0, 9, 0, 9]}, {"a": [55, 3]}),
     ]:
-        assert bench.add(name, holder, **topics) == told
+        assert bench.add(name, holder, **topics) == items
     assert bench.described()["topics"] == [{"topic": "a", "partitions": [0, 1]}]
 
 
@@ -250,8 +250,8 @@ def commit_plainly(bench: TransactionBench, offset: int) -> None:
         "memberId": "",
         "topics": [{"name": "a", "partitions": [partition]}],
     }
-    answer = bench.request("OFFSET_COMMIT", 8, body)
-    assert answer["topics"][0]["partitions"][0]["errorCode"] == 0
+    response = bench.request("OFFSET_COMMIT", 8, body)
+    assert response["topics"][0]["partitions"][0]["errorCode"] == 0
 
 
 def test_example_20_lost_markers_are_sent_again() -> None:
@@ -268,8 +268,8 @@ def test_example_20_lost_markers_are_sent_again() -> None:
     assert bench.state_of() == "CompleteCommit"
     assert bench.read()["lastStableOffset"] == 2
     marker = msgspec.msgpack.decode(lost.body)
-    answer = bench.request("WRITE_TXN_MARKERS", 2, marker)
-    assert answer["markers"][0]["topics"][0]["partitions"][0]["errorCode"] == 0
+    response = bench.request("WRITE_TXN_MARKERS", 2, marker)
+    assert response["markers"][0]["topics"][0]["partitions"][0]["errorCode"] == 0
     assert bench.read()["lastStableOffset"] == 3
     assert bench.read()["abortedTransactions"] == []
 
@@ -281,8 +281,8 @@ def test_every_end_bumps_the_epoch_in_version_2() -> None:
     bench = TransactionBench()
     holder = bench.init()
     assert bench.produce("t1", holder, 0, version=12) == (0, 0)
-    answer = bench.end("t1", holder, version=5)
-    assert (answer["errorCode"], answer["producerId"], answer["producerEpoch"]) == (
+    response = bench.end("t1", holder, version=5)
+    assert (response["errorCode"], response["producerId"], response["producerEpoch"]) == (
         0,
         holder.producer_id,
         1,
@@ -311,8 +311,8 @@ def test_exhausted_epoch_continues_with_a_new_producer_id_in_version_2() -> None
     bench.init()
     old = at_epoch(bench, 32766)
     bench.produce("t1", old, 0, version=12)
-    answer = bench.end("t1", old, version=5)
-    assert (answer["producerId"], answer["producerEpoch"]) == (old.producer_id + 1, 0)
+    response = bench.end("t1", old, version=5)
+    assert (response["producerId"], response["producerEpoch"]) == (old.producer_id + 1, 0)
     assert bench.end("t1", old, version=5)["producerId"] == old.producer_id + 1, "a retry"
     assert bench.end("t1", old, is_commit=False, version=5)["errorCode"] == WRONG
     assert bench.read()["lastStableOffset"] == 2
@@ -329,8 +329,8 @@ def test_exhausted_epoch_waits_for_a_producer_id_block() -> None:
     bench.cell.tables.commit()
     assert bench.end("t1", (7, 32766), version=5)["errorCode"] == 14
     assert bench.state_of() == "Ongoing"
-    answer = bench.end("t1", (7, 32766), version=5)
-    assert (answer["errorCode"], answer["producerId"], answer["producerEpoch"]) == (0, 0, 0)
+    response = bench.end("t1", (7, 32766), version=5)
+    assert (response["errorCode"], response["producerId"], response["producerEpoch"]) == (0, 0, 0)
 
 
 # --- Other rules --------------------------------------------------------------------------------
@@ -434,7 +434,7 @@ def test_requests_do_not_wait_for_the_timeout_of_an_open_transaction() -> None:
     poll = bench.send("FETCH", 12, {"maxWaitMs": 500, "minBytes": 1, "topics": topics})
     assert pending.awaits_deadline(bench.cell.tables.pending)
     bench.tick(500)
-    assert poll in bench.answers
+    assert poll in bench.responses
     assert not pending.awaits_deadline(bench.cell.tables.pending)
 
 

@@ -88,12 +88,12 @@ class Interleavings(RuleBasedStateMachine):
     def init(self, who: int, timeout_ms: int, is_known: bool) -> None:
         client = self.clients[who]
         held = client.holder if is_known and client.holder else (-1, -1)
-        answer = self.bench.init(client.name, timeout_ms, held)
-        note(f"{who} init {held}: {answer}")
-        if answer.error == 0:
+        response = self.bench.init(client.name, timeout_ms, held)
+        note(f"{who} init {held}: {response}")
+        if response.error == 0:
             client.last = None
-            client.take((answer.producer_id, answer.epoch))
-        elif answer.error in FENCED:
+            client.take((response.producer_id, response.epoch))
+        elif response.error in FENCED:
             client.fenced()
 
     @rule(who=PRODUCER, partition=PARTITION)
@@ -153,10 +153,10 @@ class Interleavings(RuleBasedStateMachine):
         client = self.clients[who]
         if client.holder is None:
             return
-        event = f"end-{len(self.bench.answers)}"
-        answer = self._end(client, client.holder, is_commit, id=event, isHeld=is_late)
-        note(f"{who} end {is_commit} of {client.written}: {answer}")
-        error = answer["errorCode"]
+        event = f"end-{len(self.bench.responses)}"
+        response = self._end(client, client.holder, is_commit, id=event, isHeld=is_late)
+        note(f"{who} end {is_commit} of {client.written}: {response}")
+        error = response["errorCode"]
         if error in FENCED:
             client.fenced()
         if error:
@@ -166,7 +166,7 @@ class Interleavings(RuleBasedStateMachine):
         self.committed |= client.written if is_commit else set()
         client.last = (client.holder, is_commit)
         if client.version == 2:
-            client.take((answer["producerId"], answer["producerEpoch"]))
+            client.take((response["producerId"], response["producerEpoch"]))
         client.close()
 
     @rule(who=PRODUCER)
@@ -175,10 +175,10 @@ class Interleavings(RuleBasedStateMachine):
         client = self.clients[who]
         if client.last is None:
             return
-        answer = self._end(client, *client.last)
-        assert answer["errorCode"] in {0, 51, *FENCED}, answer
-        if client.version == 2 and answer["errorCode"] == 0:
-            assert (answer["producerId"], answer["producerEpoch"]) == client.holder
+        response = self._end(client, *client.last)
+        assert response["errorCode"] in {0, 51, *FENCED}, response
+        if client.version == 2 and response["errorCode"] == 0:
+            assert (response["producerId"], response["producerEpoch"]) == client.holder
 
     def _end(
         self, client: Client, holder: tuple[int, int], is_commit: bool, **event: object
@@ -214,13 +214,13 @@ class Interleavings(RuleBasedStateMachine):
 
     def _read(self, partition: int) -> tuple[int, set[int]]:
         """Return the last stable offset and the offsets that a reader keeps."""
-        answer = self.bench.read(partition)
+        response = self.bench.read(partition)
         aborted = sorted(
-            (each["firstOffset"], each["producerId"]) for each in answer["abortedTransactions"]
+            (each["firstOffset"], each["producerId"]) for each in response["abortedTransactions"]
         )
         seen: set[int] = set()
         dropped: set[int] = set()
-        for batch in answer.get("batches", ()):
+        for batch in response.get("batches", ()):
             last = batch["baseOffset"] + batch["lastOffsetDelta"]
             while aborted and aborted[0][0] <= last:
                 dropped.add(aborted.pop(0)[1])
@@ -228,7 +228,7 @@ class Interleavings(RuleBasedStateMachine):
                 dropped.discard(batch["producerId"])
             elif batch["producerId"] not in dropped:
                 seen.add(last)
-        return answer["lastStableOffset"], seen
+        return response["lastStableOffset"], seen
 
     def teardown(self) -> None:
         """In the end nothing is open, and all committed records are visible."""
@@ -239,8 +239,8 @@ class Interleavings(RuleBasedStateMachine):
         for client in self.clients:
             assert self.bench.state_of(client.name) in IDLE
         for partition in range(PARTITIONS):
-            answer = self.bench.read(partition)
-            assert answer["lastStableOffset"] == answer["highWatermark"]
+            response = self.bench.read(partition)
+            assert response["lastStableOffset"] == response["highWatermark"]
         self.readers_see_what_is_committed_and_stable()
         assert self.bench.dead_letters() == []
 

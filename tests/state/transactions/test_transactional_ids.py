@@ -31,11 +31,11 @@ def init(bench: Bench, name: str | None = "t1", version: int = 4, **fields: Any)
         "producerEpoch": held[1],
         **fields,
     }
-    answer = bench.request("INIT_PRODUCER_ID", version, body, **event)
-    if answer["errorCode"]:
-        assert (answer["producerId"], answer["producerEpoch"]) == (-1, -1)
-        return (answer["errorCode"],)
-    return answer["producerId"], answer["producerEpoch"]
+    response = bench.request("INIT_PRODUCER_ID", version, body, **event)
+    if response["errorCode"]:
+        assert (response["producerId"], response["producerEpoch"]) == (-1, -1)
+        return (response["errorCode"],)
+    return response["producerId"], response["producerEpoch"]
 
 
 def coordinated(**settings: Any) -> Bench:
@@ -142,9 +142,9 @@ def test_other_brokers_return_not_coordinator() -> None:
     assert init(bench, transactionTimeoutMs=0) == (50,), "the timeout is checked first"
     several = coordinated(brokers=(1, 2, 3))
     assert TRANSACTION_TOPIC == "__transaction_state"
-    answers = [init(several, broker=broker) for broker in (1, 2, 3)]
-    assert sorted(len(answer) for answer in answers) == [1, 1, 2]
-    assert answers.count((NOT_COORDINATOR,)) == 2
+    responses = [init(several, broker=broker) for broker in (1, 2, 3)]
+    assert sorted(len(response) for response in responses) == [1, 1, 2]
+    assert responses.count((NOT_COORDINATOR,)) == 2
     assert 0 <= partition_for("t1", 50) < 50
 
 
@@ -218,23 +218,23 @@ class OneHolder(RuleBasedStateMachine):
 
     @rule(name=NAMES)
     def begin(self, name: str) -> None:
-        answer = init(self.bench, name)
-        assert answer not in self.given[name], "each epoch is issued once"
-        self.given[name].append(answer)
+        response = init(self.bench, name)
+        assert response not in self.given[name], "each epoch is issued once"
+        self.given[name].append(response)
 
     @rule(name=NAMES, data=st.data())
     def go_on(self, name: str, data: st.DataObject) -> None:
         if not self.given[name]:
             return
         held = data.draw(st.sampled_from(self.given[name]))
-        answer = init(self.bench, name, held=held)
-        if answer == (FENCED,):
+        response = init(self.bench, name, held=held)
+        if response == (FENCED,):
             assert held != self.given[name][-1], "the last holder is not fenced"
-        elif answer == self.given[name][-1]:
+        elif response == self.given[name][-1]:
             assert held == self.given[name][-2], "a retry"
         else:
             assert held == self.given[name][-1]
-            self.given[name].append(answer)
+            self.given[name].append(response)
 
     @invariant()
     def ids_are_of_one_name(self) -> None:

@@ -54,8 +54,10 @@ def test_marker_commits_or_drops_pending_offsets(is_commit: bool) -> None:
     assert bench.committed_offset(require_stable=True, partition=1) == (STABLE, expected[1])
 
 
-@pytest.mark.parametrize(("written_last", "told"), [("t1", 100), ("plain", 105)])
-def test_example_18_pending_offset_is_committed_by_its_marker(written_last: str, told: int) -> None:
+@pytest.mark.parametrize(("written_last", "error"), [("t1", 100), ("plain", 105)])
+def test_example_18_pending_offset_is_committed_by_its_marker(
+    written_last: str, error: int
+) -> None:
     """Unless a later offset was written before the marker."""
     bench = TransactionBench()
     (holder,) = begun(bench, "t1")
@@ -65,7 +67,7 @@ def test_example_18_pending_offset_is_committed_by_its_marker(written_last: str,
         commit(bench, 105)
     assert bench.committed_offset() == (STABLE, 105 if written_last == "plain" else 99)
     bench.end("t1", holder)
-    assert bench.committed_offset(require_stable=True) == (STABLE, told)
+    assert bench.committed_offset(require_stable=True) == (STABLE, error)
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(["t1", "t2", "plain"])))
@@ -125,18 +127,18 @@ def test_unknown_topic_is_in_the_response_without_partitions() -> None:
     bench = TransactionBench()
     holder = bench.init()
     bench.add_offsets("t1", holder)
-    asked = {"transactionalId": "t1", "groupId": "g"}
-    asked |= {"producerId": holder.producer_id, "producerEpoch": holder.epoch}
+    request = {"transactionalId": "t1", "groupId": "g"}
+    request |= {"producerId": holder.producer_id, "producerEpoch": holder.epoch}
     known = {"name": "a", "partitions": [{"partitionIndex": 0, "committedOffset": 1}]}
     missing = {"name": "none", "partitions": []}
-    for topics, told in [
+    for topics, reported in [
         ([missing], {"none": []}),
         ([missing, {"name": "a", "partitions": []}], {"none": []}),
         ([known, missing], {"none": [], "a": [0]}),
     ]:
-        answer = bench.request("TXN_OFFSET_COMMIT", 3, {**asked, "topics": topics})
-        found = {t["name"]: [p["errorCode"] for p in t["partitions"]] for t in answer["topics"]}
-        assert found == told
+        response = bench.request("TXN_OFFSET_COMMIT", 3, {**request, "topics": topics})
+        found = {t["name"]: [p["errorCode"] for p in t["partitions"]] for t in response["topics"]}
+        assert found == reported
 
 
 def test_group_exists_from_its_first_pending_offset_on() -> None:
@@ -182,10 +184,10 @@ def test_deleting_a_group_drops_its_pending_offsets() -> None:
 def marker(bench: TransactionBench, producer_id: int, epoch: int, coordinator_epoch: int) -> int:
     """Return the error of an end marker in the group's partition."""
     topic = {"name": GROUP_TOPIC, "partitionIndexes": [partition_for("g", 50)]}
-    told = {"producerId": producer_id, "producerEpoch": epoch, "transactionResult": False}
-    told |= {"coordinatorEpoch": coordinator_epoch, "topics": [topic]}
-    answer = bench.request("WRITE_TXN_MARKERS", 1, {"markers": [told]})
-    return int(answer["markers"][0]["topics"][0]["partitions"][0]["errorCode"])
+    fields = {"producerId": producer_id, "producerEpoch": epoch, "transactionResult": False}
+    fields |= {"coordinatorEpoch": coordinator_epoch, "topics": [topic]}
+    response = bench.request("WRITE_TXN_MARKERS", 1, {"markers": [fields]})
+    return int(response["markers"][0]["topics"][0]["partitions"][0]["errorCode"])
 
 
 def test_partition_checks_epochs_without_verification() -> None:
@@ -211,8 +213,8 @@ def test_coordinator_is_not_called_if_the_partition_knows_the_error() -> None:
     bench = TransactionBench(transaction_partition_verification_enable=False)
     assert bench.commit_offset("t1", (7, 3), 5, version=5) == 49
     assert bench.commit_offset("t1", (7, 3), 5) == 0
-    told = [bench.commit_offset("t1", (7, epoch), 6, version=5) for epoch in (2, 3, 4)]
-    assert told == [OLD_EPOCH, 0, 49]
+    reported = [bench.commit_offset("t1", (7, epoch), 6, version=5) for epoch in (2, 3, 4)]
+    assert reported == [OLD_EPOCH, 0, 49]
     marker(bench, 7, 3, 0)
     assert bench.commit_offset("t1", (7, 3), 6, version=5) == 49
 
@@ -260,8 +262,8 @@ def test_group_that_moves_during_verification_gets_not_coordinator() -> None:
     bench.settings.may_intervene = True
 
     def coordinator(kind: int, key: str) -> int:
-        asked = {"keyType": kind, "coordinatorKeys": [key]}
-        (found,) = bench.request("FIND_COORDINATOR", 4, asked)["coordinators"]
+        requested = {"keyType": kind, "coordinatorKeys": [key]}
+        (found,) = bench.request("FIND_COORDINATOR", 4, requested)["coordinators"]
         return int(found["nodeId"])
 
     name = next(f"t{n}" for n in range(50) if coordinator(1, f"t{n}") == 2)
@@ -272,13 +274,13 @@ def test_group_that_moves_during_verification_gets_not_coordinator() -> None:
     offset = {"partitionIndex": 0, "committedOffset": 5, "committedMetadata": "x" * 5000}
     ids = {"transactionalId": name, "producerId": producer_id, "producerEpoch": epoch}
     body = {**ids, "groupId": group, "topics": [{"name": "a", "partitions": [offset]}]}
-    asked = bench.send("TXN_OFFSET_COMMIT", 5, body, broker=1)
-    assert asked not in bench.answers
+    requested = bench.send("TXN_OFFSET_COMMIT", 5, body, broker=1)
+    assert requested not in bench.responses
     place = {"partitionIndex": partition_for(group, 3), "replicas": [2]}
     moved = {"topics": [{"name": GROUP_TOPIC, "partitions": [place]}], "timeoutMs": 10_000}
     assert bench.request("ALTER_PARTITION_REASSIGNMENTS", 0, moved, broker=2)["errorCode"] == 0
     bench.handle({**isolated, "id": "back", "kind": "rejoin-broker", "time": bench.now})
-    (topic,) = bench.answers[asked]["response"]["topics"]
+    (topic,) = bench.responses[requested]["response"]["topics"]
     assert [each["errorCode"] for each in topic["partitions"]] == [16]
     assert groups.live_ids(bench.cell.tables, 1) == []
 

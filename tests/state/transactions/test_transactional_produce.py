@@ -23,9 +23,9 @@ def new_bench(**settings: Any) -> Bench:
 
 def take(bench: Bench) -> Holder:
     body = {"transactionalId": NAME, "transactionTimeoutMs": 60_000}
-    answer = bench.request("INIT_PRODUCER_ID", 4, body)
-    assert answer["errorCode"] == 0, answer
-    return answer["producerId"], answer["producerEpoch"]
+    response = bench.request("INIT_PRODUCER_ID", 4, body)
+    assert response["errorCode"] == 0, response
+    return response["producerId"], response["producerEpoch"]
 
 
 def add(bench: Bench, holder: Holder, *partitions: int) -> None:
@@ -35,8 +35,8 @@ def add(bench: Bench, holder: Holder, *partitions: int) -> None:
         "v3AndBelowProducerEpoch": holder[1],
         "v3AndBelowTopics": [{"name": "a", "partitions": list(partitions)}],
     }
-    answer = bench.request("ADD_PARTITIONS_TO_TXN", 3, body)
-    (topic,) = answer["resultsByTopicV3AndBelow"]
+    response = bench.request("ADD_PARTITIONS_TO_TXN", 3, body)
+    (topic,) = response["resultsByTopicV3AndBelow"]
     assert {p["partitionErrorCode"] for p in topic["resultsByPartition"]} == {0}
 
 
@@ -48,9 +48,9 @@ def end(bench: Bench, holder: Holder, is_commit: bool = True, version: int = 3) 
         "producerEpoch": holder[1],
         "committed": is_commit,
     }
-    answer = bench.request("END_TXN", version, body)
-    assert answer["errorCode"] == 0, answer
-    return (answer["producerId"], answer["producerEpoch"]) if version >= 5 else holder
+    response = bench.request("END_TXN", version, body)
+    assert response["errorCode"] == 0, response
+    return (response["producerId"], response["producerEpoch"]) if version >= 5 else holder
 
 
 def batch(holder: Holder, sequence: int) -> dict[str, Any]:
@@ -66,8 +66,8 @@ def body_of(*batches: dict[str, Any], acks: int = -1) -> dict[str, Any]:
 
 def produce(bench: Bench, version: int, *batches: dict[str, Any]) -> list[tuple[int, int]]:
     """Return error and base offset for each partition."""
-    answer = bench.request("PRODUCE", version, body_of(*batches))
-    parts = answer["responses"][0]["partitionResponses"]
+    response = bench.request("PRODUCE", version, body_of(*batches))
+    parts = response["responses"][0]["partitionResponses"]
     return [(part["errorCode"], part["baseOffset"]) for part in parts]
 
 
@@ -79,15 +79,15 @@ def test_partition_that_was_not_added_is_rejected_in_v1(version: int, error: Err
     holder = take(bench)
     assert produce(bench, version, batch(holder, 0)) == [(error, -1)]
     add(bench, holder, 0)
-    answers = produce(bench, version, batch(holder, 0), batch(holder, 0))
-    assert answers == [(0, 0), (error, -1)]
+    responses = produce(bench, version, batch(holder, 0), batch(holder, 0))
+    assert responses == [(0, 0), (error, -1)]
     assert bench.records()[-1]["record"]["type"] == "BatchAppended"
 
 
 def text(bench: Bench, version: int, *batches: dict[str, Any]) -> str | None:
     """Return the error message of the first partition."""
-    answer = bench.request("PRODUCE", version, body_of(*batches))
-    found: str | None = answer["responses"][0]["partitionResponses"][0]["errorMessage"]
+    response = bench.request("PRODUCE", version, body_of(*batches))
+    found: str | None = response["responses"][0]["partitionResponses"][0]["errorMessage"]
     return found
 
 
@@ -160,8 +160,8 @@ def test_producer_retries_without_a_coordinator(version: int) -> None:
 def test_request_must_have_one_producer() -> None:
     bench = new_bench()
     holder = take(bench)
-    answers = produce(bench, V2, batch(holder, 0), batch((holder[0] + 1, 0), 0))
-    assert answers == [(Error.INVALID_PRODUCER_ID_MAPPING, -1)] * 2
+    responses = produce(bench, V2, batch(holder, 0), batch((holder[0] + 1, 0), 0))
+    assert responses == [(Error.INVALID_PRODUCER_ID_MAPPING, -1)] * 2
 
 
 def test_transactional_batch_without_a_producer_is_in_no_transaction() -> None:
@@ -235,7 +235,7 @@ def test_failed_verification_with_acks_0_closes_the_connection() -> None:
     bench = new_bench()
     holder = take(bench)
     failed = bench.send("PRODUCE", V1, body_of(batch(holder, 0), acks=0))
-    assert bench.answers[failed]["closesConnection"]
+    assert bench.responses[failed]["closesConnection"]
     add(bench, holder, 0)
     bench.send("PRODUCE", V1, body_of(batch(holder, 0), acks=0))
     assert bench.records()[-1]["record"]["type"] == "BatchAppended"
@@ -247,8 +247,8 @@ def test_produce_needs_transactional_id_permission() -> None:
         super_users="User:ANONYMOUS",
     )
     holder = take(bench)
-    answer = bench.request("PRODUCE", V2, body_of(batch(holder, 0)), principal="User:a")
-    (part,) = answer["responses"][0]["partitionResponses"]
+    response = bench.request("PRODUCE", V2, body_of(batch(holder, 0)), principal="User:a")
+    (part,) = response["responses"][0]["partitionResponses"]
     assert part["errorCode"] == Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
@@ -271,7 +271,7 @@ def end_late(bench: Bench, holder: Holder, version: int) -> str:
         "committed": True,
     }
     event = bench.send("END_TXN", version, body, isHeld=True)
-    assert bench.answers[event]["response"]["errorCode"] == 0
+    assert bench.responses[event]["response"]["errorCode"] == 0
     return event
 
 
@@ -307,7 +307,7 @@ def test_leader_retries_while_a_transaction_v2_ends(waits_ms: int) -> None:
     bench.tick(waits_ms)
     complete(bench, ended)
     bench.tick(20)
-    (part,) = bench.answers[waiting]["response"]["responses"][0]["partitionResponses"]
+    (part,) = bench.responses[waiting]["response"]["responses"][0]["partitionResponses"]
     expected = (0, 2) if waits_ms < 100 else (Error.CONCURRENT_TRANSACTIONS, -1)
     assert (part["errorCode"], part["baseOffset"]) == expected
 
@@ -326,7 +326,7 @@ def test_partitions_are_added_in_v2_even_without_verification() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "verifies", "told"),
+    ("requests", "verifies", "reported"),
     [
         (
             [("pr-1", [0, 0, 2]), ("pr-0", [0, 0])],
@@ -350,14 +350,14 @@ def test_partitions_are_added_in_v2_even_without_verification() -> None:
     ],
 )
 def test_different_partition_errors_have_the_order_of_kafkas_maps(
-    asked: list[tuple[str, list[int]]], verifies: bool, told: list[tuple[str, list[Any]]]
+    requests: list[tuple[str, list[int]]], verifies: bool, reported: list[tuple[str, list[Any]]]
 ) -> None:
     """Uniform errors have the order of the request."""
     bench = Bench()
     bench.topic("pr-0", 2)
     bench.topic("pr-1", 1)
     bench.request("FIND_COORDINATOR", 4, {"keyType": 1, "coordinatorKeys": [NAME]})
-    topics = [{"name": name, "partitions": partitions} for name, partitions in asked]
+    topics = [{"name": name, "partitions": partitions} for name, partitions in requests]
     transaction = {"transactionalId": NAME, "producerId": 1, "producerEpoch": 0, "topics": topics}
     body = {"transactions": [{**transaction, "verifyOnly": verifies}]}
     (result,) = bench.request("ADD_PARTITIONS_TO_TXN", 5, body)["resultsByTransaction"]
@@ -367,4 +367,4 @@ def test_different_partition_errors_have_the_order_of_kafkas_maps(
             [(p["partitionIndex"], p["partitionErrorCode"]) for p in topic["resultsByPartition"]],
         )
         for topic in result["topicResults"]
-    ] == told
+    ] == reported

@@ -88,17 +88,17 @@ def test_transitions_equal_kafkas_valid_previous_states() -> None:
 
 def test_events_missing_in_the_table_raise() -> None:
     for state, event in itertools.product(TransactionState, TransactionEvent):
-        check_asked(state, event)
+        check_request(state, event)
 
 
-def check_asked(state: TransactionState, event: TransactionEvent) -> None:
+def check_request(state: TransactionState, event: TransactionEvent) -> None:
     known = TransactionMetadata(1, 0, state=state, transaction_start_timestamp=0)
-    asked = EventData(5, partitions={"a": [0]})
+    requested = EventData(5, partitions={"a": [0]})
     if (state, event) not in TRANSITIONS:
         with pytest.raises(KeyError):
-            transactions.step(known, event, asked)
+            transactions.step(known, event, requested)
         return
-    changed = transactions.step(known, event, asked)
+    changed = transactions.step(known, event, requested)
     rule = TRANSITIONS[state, event]
     if isinstance(rule, Error):
         assert changed is rule

@@ -48,10 +48,10 @@ class Real:
             body = {**body, "topicData": [_parts(topic, "records") for topic in body["topicData"]]}
         end = time.monotonic() + PATIENCE_S
         while True:
-            answer = dict(self._connection.call(api, version, body))
-            if not AGAIN.intersection(codes(answer)):
-                return answer
-            assert time.monotonic() < end, answer
+            response = dict(self._connection.call(api, version, body))
+            if not AGAIN.intersection(codes(response)):
+                return response
+            assert time.monotonic() < end, response
             time.sleep(PAUSE_S)
 
 
@@ -66,10 +66,10 @@ class Ours:
         if api == "Produce":
             body = {**body, "topicData": [_parts(topic, "batches") for topic in body["topicData"]]}
         for _ in range(3):
-            answer: dict[str, Any] = self._bench.request(name, version, body)
-            if not AGAIN.intersection(codes(answer)):
+            response: dict[str, Any] = self._bench.request(name, version, body)
+            if not AGAIN.intersection(codes(response)):
                 break
-        return answer
+        return response
 
 
 def _parts(topic: dict[str, Any], form: str) -> dict[str, Any]:
@@ -84,16 +84,18 @@ class Story:
     def __init__(self, call: Call, run: str) -> None:
         self._call = call
         self.topic, self.name, self.group = f"a-{run}", f"t-{run}", f"g-{run}"
-        self.told: list[tuple[str, Any]] = []
+        self.reported: list[tuple[str, Any]] = []
         self.first_id: int | None = None
 
     def __getattr__(self, api: str) -> Callable[..., dict[str, Any]]:
-        def ask(version: int, **body: Any) -> dict[str, Any]:
-            answer = self._call(api, version, body)
-            self.told.append((f"{len(self.told)} {api} v{version}", sorted(codes(answer))))
-            return answer
+        def send(version: int, **body: Any) -> dict[str, Any]:
+            response = self._call(api, version, body)
+            self.reported.append(
+                (f"{len(self.reported)} {api} v{version}", sorted(codes(response)))
+            )
+            return response
 
-        return ask
+        return send
 
     def is_led(self) -> bool:
         """True if the broker leads the topic, so it returns no retriable errors."""
@@ -102,10 +104,10 @@ class Story:
         return not any(codes(self._call("ListOffsets", 7, {"replicaId": -1, "topics": topics})))
 
     def note(self, what: str, value: Any) -> None:
-        self.told.append((what, value))
+        self.reported.append((what, value))
 
     def init(self, name: str, held: tuple[int, int] = (-1, -1)) -> tuple[int, int]:
-        answer = self.InitProducerId(
+        response = self.InitProducerId(
             5,
             transactionalId=name,
             transactionTimeoutMs=60_000,
@@ -113,15 +115,15 @@ class Story:
             producerEpoch=held[1],
         )
         if self.first_id is None:
-            self.first_id = answer["producerId"]
-        self._note_holder(answer)
-        return answer["producerId"], answer["producerEpoch"]
+            self.first_id = response["producerId"]
+        self._note_holder(response)
+        return response["producerId"], response["producerEpoch"]
 
-    def _note_holder(self, answer: dict[str, Any]) -> None:
+    def _note_holder(self, response: dict[str, Any]) -> None:
         assert self.first_id is not None
-        is_given = answer["producerId"] >= 0
-        relative = answer["producerId"] - self.first_id if is_given else None
-        self.note("holder", (relative, answer["producerEpoch"]))
+        is_given = response["producerId"] >= 0
+        relative = response["producerId"] - self.first_id if is_given else None
+        self.note("holder", (relative, response["producerEpoch"]))
 
     def add(self, held: tuple[int, int], version: int = 3, **topics: list[int]) -> None:
         self.AddPartitionsToTxn(
@@ -135,7 +137,7 @@ class Story:
     def end(
         self, held: tuple[int, int], is_commit: bool, version: int = 3, name: str | None = None
     ) -> tuple[int, int]:
-        answer = self.EndTxn(
+        response = self.EndTxn(
             version,
             transactionalId=self.name if name is None else name,
             producerId=held[0],
@@ -144,21 +146,21 @@ class Story:
         )
         if version < 5:
             return held
-        self._note_holder(answer)
-        return answer["producerId"], answer["producerEpoch"]
+        self._note_holder(response)
+        return response["producerId"], response["producerEpoch"]
 
     def produce(self, held: tuple[int, int], sequence: int, version: int, index: int = 0) -> None:
         records = wire.batch(1, pid=held[0], epoch=held[1], seq=sequence, txn=True, ts=WRITTEN_MS)
         batch = header(1, *held, sequence, size=len(records), isTransactional=True)
         part = {"index": index, "records": records, "batches": [batch]}
-        answer = self.Produce(
+        response = self.Produce(
             version,
             transactionalId=self.name,
             acks=-1,
             timeoutMs=10_000,
             topicData=[{"name": self.topic, "partitionData": [part]}],
         )
-        self.note("offset", answer["responses"][0]["partitionResponses"][0]["baseOffset"])
+        self.note("offset", response["responses"][0]["partitionResponses"][0]["baseOffset"])
 
     def commit(self, held: tuple[int, int], offset: int, version: int = 3, **fields: Any) -> None:
         index, metadata = fields.pop("index", 0), fields.pop("metadata", "m")
@@ -184,19 +186,21 @@ class Story:
     def offsets(self, is_stable: bool) -> None:
         topics = [{"name": self.topic, "partitionIndexes": [0, 1]}]
         wanted = {"groupId": self.group, "memberId": None, "memberEpoch": -1, "topics": topics}
-        answer = self._call("OffsetFetch", 8, {"groups": [wanted], "requireStable": is_stable})
-        parts = answer["groups"][0]["topics"][0]["partitions"]
+        response = self._call("OffsetFetch", 8, {"groups": [wanted], "requireStable": is_stable})
+        parts = response["groups"][0]["topics"][0]["partitions"]
         self.note("offsets", [(p["errorCode"], p["committedOffset"]) for p in parts])
 
     def described(self) -> None:
-        answer = self.DescribeTransactions(0, transactionalIds=[self.name, "", f"{self.name}-not"])
-        first = answer["transactionStates"][0]
+        response = self.DescribeTransactions(
+            0, transactionalIds=[self.name, "", f"{self.name}-not"]
+        )
+        first = response["transactionStates"][0]
         # the real broker says Prepare* while markers are written
         state = first["transactionState"].replace("Prepare", "Complete")
         self.note("described", (state, first["transactionTimeoutMs"], first["producerEpoch"]))
 
 
-def tell(story: Story) -> None:
+def play(story: Story) -> None:
     """Send valid and invalid requests in both transaction versions."""
     topics = {story.topic: [0], f"{story.topic}-not": [0]}
     for key_type, key in ((0, story.group), (1, story.name)):
@@ -332,9 +336,9 @@ def test_coordinator_responds_like_kafkas(real_kafka: Address) -> None:
                 validateOnly=False,
             )
             wait_until(story.is_led, "the topic is known to the broker")
-            tell(story)
+            play(story)
         real.close()
-    theirs, ours = (story.told for story in sides)
+    theirs, ours = (story.reported for story in sides)
     different = [pair for pair in zip(theirs, ours, strict=True) if pair[0] != pair[1]]
     assert not different
     assert len(ours) > 100

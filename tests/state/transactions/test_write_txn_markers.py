@@ -49,10 +49,10 @@ def marker(
 
 def write(bench: Bench, *markers: dict[str, Any]) -> list[list[int]]:
     """Return the errors of the partitions by producer."""
-    answer = bench.request("WRITE_TXN_MARKERS", 2, {"markers": list(markers)})
+    response = bench.request("WRITE_TXN_MARKERS", 2, {"markers": list(markers)})
     return [
         [p["errorCode"] for topic in result["topics"] for p in topic["partitions"]]
-        for result in answer["markers"]
+        for result in response["markers"]
     ]
 
 
@@ -66,8 +66,8 @@ def fetch_body(offset: int, max_wait_ms: int = 0) -> dict[str, Any]:
     }
 
 
-def fetched(answer: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = answer["responses"][0]["partitions"][0]
+def fetched(response: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = response["responses"][0]["partitions"][0]
     return found
 
 
@@ -131,9 +131,9 @@ def test_marker_wakes_a_reader_at_the_last_stable_offset() -> None:
     produce(bench, 0)
     event = bench.send("FETCH", 12, fetch_body(0, max_wait_ms=500))
     produce(bench, 2)
-    assert event not in bench.answers, "open transactions are not readable"
+    assert event not in bench.responses, "open transactions are not readable"
     write(bench, marker(0))
-    batches = fetched(bench.answers[event]["response"])["batches"]
+    batches = fetched(bench.responses[event]["response"])["batches"]
     assert [b["baseOffset"] for b in batches] == [0, 2, 4]
 
 
@@ -155,8 +155,8 @@ def test_only_the_leader_writes_markers() -> None:
     body = {"markers": [marker(0, 1)]}
     errors = []
     for broker in (1, 2):
-        answer = bench.request("WRITE_TXN_MARKERS", 2, body, broker=broker)
-        partitions = answer["markers"][0]["topics"][0]["partitions"]
+        response = bench.request("WRITE_TXN_MARKERS", 2, body, broker=broker)
+        partitions = response["markers"][0]["topics"][0]["partitions"]
         errors.append([p["errorCode"] for p in partitions])
     assert sorted(map(sorted, errors)) == [[0, 3], [0, 3]]
 
@@ -183,14 +183,14 @@ def test_new_epoch_in_a_marker_starts_at_sequence_0() -> None:
 def test_non_transactional_batch_is_rejected_in_an_open_transaction() -> None:
     bench = new_bench()
     produce(bench, 0)
-    answer = produce(bench, 2, is_transactional=False)
-    assert (answer["errorCode"], answer["logStartOffset"]) == (Error.INVALID_TXN_STATE, 0)
+    response = produce(bench, 2, is_transactional=False)
+    assert (response["errorCode"], response["logStartOffset"]) == (Error.INVALID_TXN_STATE, 0)
 
 
 def described(bench: Bench) -> dict[str, Any]:
     body = {"topics": [{"name": "a", "partitionIndexes": [0]}]}
-    answer = bench.request("DESCRIBE_PRODUCERS", 0, body)
-    found: dict[str, Any] = answer["topics"][0]["partitions"][0]["activeProducers"][0]
+    response = bench.request("DESCRIBE_PRODUCERS", 0, body)
+    found: dict[str, Any] = response["topics"][0]["partitions"][0]["activeProducers"][0]
     return found
 
 
@@ -227,8 +227,8 @@ def test_producer_with_an_open_transaction_does_not_expire() -> None:
     write(bench, marker(0))
     bench.tick(3_600_000)
     body = {"topics": [{"name": "a", "partitionIndexes": [0]}]}
-    answer = bench.request("DESCRIBE_PRODUCERS", 0, body)
-    assert answer["topics"][0]["partitions"][0]["activeProducers"] == []
+    response = bench.request("DESCRIBE_PRODUCERS", 0, body)
+    assert response["topics"][0]["partitions"][0]["activeProducers"] == []
 
 
 def test_deleting_records_keeps_the_open_transaction_and_drops_aborted_ones() -> None:
@@ -267,8 +267,8 @@ def test_only_clients_with_cluster_permission_write_markers() -> None:
 def test_new_leader_continues_open_and_aborted_transactions() -> None:
     bench = new_bench(brokers=(1, 2))
     bench.settings.may_intervene = True
-    answer = bench.request("METADATA", 12, {"topics": [{"name": "a"}]})
-    leader: int = answer["topics"][0]["partitions"][0]["leaderId"]
+    response = bench.request("METADATA", 12, {"topics": [{"name": "a"}]})
+    leader: int = response["topics"][0]["partitions"][0]["leaderId"]
     bench.settings.brokers.sort(key=lambda broker: broker != leader)
     produce(bench, 0)
     write(bench, marker(0, is_commit=False))

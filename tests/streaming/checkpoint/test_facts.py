@@ -65,7 +65,7 @@ def test_the_shuffle_partitions_of_the_checkpoint_are_kept(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"cells": 2}, "created with cells = 1, not 2"),
         ({"requests_partitions": 5}, "created with requests_partitions = 4, not 5"),
@@ -81,12 +81,12 @@ def test_the_shuffle_partitions_of_the_checkpoint_are_kept(tmp_path: Path) -> No
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
 def test_a_checkpoint_of_other_settings_is_rejected(
-    tmp_path: Path, change: dict[str, Any], told: str
+    tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:
     settle(tmp_path, ("a", "b"))
     cells = change.pop("cells_left", ("a", "b"))
     before = (tmp_path / facts.FILE_NAME).read_bytes()
-    with pytest.raises(UserError, match=told) as refused:
+    with pytest.raises(UserError, match=message) as refused:
         settle(tmp_path, cells, **change)
     assert refused.value.hint
     assert (tmp_path / facts.FILE_NAME).read_bytes() == before

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def answers(job: JobBench) -> dict[str, set[bytes | None]]:
-    """Every answer that was written, by the request's id; all writes of one are the same."""
+def responses_of(job: JobBench) -> dict[str, set[bytes | None]]:
+    """Every response that was written, by the request's id; all writes of one are the same."""
     found = defaultdict(set)
     for row in job.all_rows(outputs.RESPONSES):
         found[row.id].add(row.value)
@@ -48,10 +48,10 @@ def test_responses_after_a_restore_equal_an_uninterrupted_job(
     job.run(spark, stop, observe=lambda _: stop.wanted.set())
     shot = snapshots.take(job.checkpoint, tmp_path / "snapshots")
     (cut,) = shot.snapshot.source_offsets.values()
-    before = len(answers(job))
+    before = len(responses_of(job))
     assert 0 < sum(cut.values()) <= before < 513
     assert job.run(spark).is_clean
-    uninterrupted = answers(job)
+    uninterrupted = responses_of(job)
     final = state_reader.read_cells(job.checkpoint)
     written = len(job.all_rows(outputs.RESPONSES))
 
@@ -61,7 +61,7 @@ def test_responses_after_a_restore_equal_an_uninterrupted_job(
     ended = job.run(spark, checkpoint=tmp_path / "again", shuffle_partitions=3)
     assert ended.is_clean and ended.committed > 0
     assert state_reader.read_cells(tmp_path / "again") == final
-    assert answers(job) == uninterrupted
+    assert responses_of(job) == uninterrupted
     assert all(len(values) == 1 for values in uninterrupted.values())
     assert len(job.all_rows(outputs.RESPONSES)) - written == 513 - sum(cut.values())
 
@@ -70,8 +70,8 @@ def test_responses_after_a_restore_equal_an_uninterrupted_job(
     rest = [row for row in job.all_rows("requests") if row.offset >= cut[str(row.partition)]]
     other.produce((row.value for row in rest), b"a")
     assert other.run(spark).is_clean
-    assert answers(other) == {row_id: uninterrupted[row_id] for row_id in answers(other)}
-    assert len(answers(other)) == len(rest)
+    assert responses_of(other) == {row_id: uninterrupted[row_id] for row_id in responses_of(other)}
+    assert len(responses_of(other)) == len(rest)
     assert state_reader.read_cells(other.checkpoint) == final
 
 

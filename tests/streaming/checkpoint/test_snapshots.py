@@ -58,7 +58,7 @@ def commit(checkpoint: Path, batch: int) -> None:
 def test_snapshots_run_in_a_thread_and_failures_do_not_block(tmp_path: Path) -> None:
     taken: list[int] = []
     failures: list[str] = []
-    told = threading.Semaphore(0)
+    reported = threading.Semaphore(0)
     errors: list[Exception] = [UserError("disk full"), OSError("gone")]
 
     def take() -> Published:
@@ -66,21 +66,21 @@ def test_snapshots_run_in_a_thread_and_failures_do_not_block(tmp_path: Path) -> 
             raise errors.pop(0)
         return written(tmp_path / "snapshots", 5)
 
-    def tell(published: Published, seconds: float) -> None:
+    def report(published: Published, seconds: float) -> None:
         assert seconds >= 0
         taken.append(published.snapshot.batch)
-        told.release()
+        reported.release()
 
-    def tell_failure(error: UserError) -> None:
+    def report_failure(error: UserError) -> None:
         failures.append(error.message)
-        told.release()
+        reported.release()
 
     checkpoint = tmp_path / "checkpoint"
-    thread = snapshots.Snapshotter(checkpoint, take, Every(batches=1), tell, tell_failure)
+    thread = snapshots.Snapshotter(checkpoint, take, Every(batches=1), report, report_failure)
     thread.start()
     for batch in (3, 4, 5):
         commit(checkpoint, batch)
-        assert told.acquire(timeout=PATIENCE_S)
+        assert reported.acquire(timeout=PATIENCE_S)
     thread.stop()
     assert failures == ["disk full", "OSError: gone"]
     assert taken == [5]

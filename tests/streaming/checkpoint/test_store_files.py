@@ -105,14 +105,14 @@ def test_an_idle_cell_is_read_from_the_upload(spark: "SparkSession", bench: JobB
 
 
 def test_spark_is_the_fallback_with_a_reason(spark: "SparkSession", bench: JobBench) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     with configured(spark, f"{STORE}.providerClass", HDFS):
         newest = run_capture(spark, bench)
-    cells = state_reader.read_cells(bench.checkpoint, None, lambda: spark, told.append)
+    cells = state_reader.read_cells(bench.checkpoint, None, lambda: spark, reported.append)
     assert cells == by_spark(spark, bench.checkpoint, newest)
     assert cells["a"]["logs"]
-    assert told[0].startswith("read with Spark, because")
-    assert HDFS in told[0]
+    assert reported[0].startswith("read with Spark, because")
+    assert HDFS in reported[0]
 
 
 def entry(key: bytes, value: bytes | None) -> bytes:

@@ -117,6 +117,6 @@ DAMAGED = {
 @pytest.mark.parametrize("part", DAMAGED)
 def test_a_damaged_column_is_reported_with_a_remedy(tmp_path: Path, part: str) -> None:
     columns = {**bench().cell.stored(), "logs": msgspec.msgpack.encode(DAMAGED[part])}
-    with pytest.raises(UserError, match=r"cell default in the checkpoint .* is damaged") as told:
+    with pytest.raises(UserError, match=r"cell default in the checkpoint .* is damaged") as error:
         made(tmp_path / "checkpoint", columns)
-    assert "snapshot restore" in told.value.hint and "empty --checkpoint" in told.value.hint
+    assert "snapshot restore" in error.value.hint and "empty --checkpoint" in error.value.hint

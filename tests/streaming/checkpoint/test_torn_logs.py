@@ -26,11 +26,11 @@ def batches(checkpoint: Path) -> tuple[int, int]:
 
 
 def test_complete_logs_stay(checkpoint: Path) -> None:
-    said: list[str] = []
-    torn_logs.mend(checkpoint, said.append)
-    assert (batches(checkpoint), said) == ((1, 1), [])
-    torn_logs.mend(checkpoint / "not there yet", said.append)
-    assert said == []
+    messages: list[str] = []
+    torn_logs.mend(checkpoint, messages.append)
+    assert (batches(checkpoint), messages) == ((1, 1), [])
+    torn_logs.mend(checkpoint / "not there yet", messages.append)
+    assert messages == []
 
 
 @pytest.mark.parametrize(("log", "left"), [("commits", (1, 0)), ("offsets", (0, 0))])
@@ -42,10 +42,10 @@ def test_a_file_torn_anywhere_is_removed(checkpoint: Path, log: str, left: tuple
         file.write_bytes(whole[:size])
         assert not torn_logs.is_whole(file), whole[:size]
     file.write_bytes(bytes(len(whole)))
-    said: list[str] = []
-    torn_logs.mend(checkpoint, said.append)
+    messages: list[str] = []
+    torn_logs.mend(checkpoint, messages.append)
     assert batches(checkpoint) == left
-    assert [each.partition(",")[0] for each in said] == [f"removed {log}/1"]
+    assert [each.partition(",")[0] for each in messages] == [f"removed {log}/1"]
     assert not (checkpoint / log / ".1.crc").exists()
 
 

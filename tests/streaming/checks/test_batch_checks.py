@@ -59,8 +59,8 @@ class Job:
             ],
         }
         bench.request("FIND_COORDINATOR", 4, {"keyType": 0, "coordinatorKeys": ["g"]})
-        answer = bench.request("OFFSET_COMMIT", 8, body)
-        assert answer["topics"][0]["partitions"][0]["errorCode"] == 0
+        response = bench.request("OFFSET_COMMIT", 8, body)
+        assert response["topics"][0]["partitions"][0]["errorCode"] == 0
         self.hidden, self.checkpoint = directory / "hidden", directory / "checkpoint"
         made_checkpoints.made(self.hidden, bench.cell.columns())
         given = {"checkpoint": self.checkpoint, "snapshots": directory / "snapshots"}
@@ -102,10 +102,12 @@ def test_all_items_of_the_state_are_checked(
     job = Job(tmp_path, "warn", check_on="state")
     job.commit()
     job.end()
-    said = " ".join(capsys.readouterr().err.split())
+    output = " ".join(capsys.readouterr().err.split())
     for kind, suite in suites.OF_STATE.items():
         number = len(suite["expectations"])
-        assert f"micro-batch 0: {number} of {number} expectations met, " in said and kind in said
+        assert (
+            f"micro-batch 0: {number} of {number} expectations met, " in output and kind in output
+        )
     assert job.metric("checks_total", result="met") == 1
 
 
@@ -115,9 +117,9 @@ def test_a_violation_is_reported_and_the_job_continues(
     job = Job(tmp_path, "warn")
     job.commit()
     job.end()
-    said = " ".join(capsys.readouterr().err.split())
-    assert "check of micro-batch 0: 17 of 18 expectations met, 1 offsets" in said
-    assert "expect_column_values_to_be_between offset: 1 row, such as -1" in said
+    output = " ".join(capsys.readouterr().err.split())
+    assert "check of micro-batch 0: 17 of 18 expectations met, 1 offsets" in output
+    assert "expect_column_values_to_be_between offset: 1 row, such as -1" in output
     assert (job.taken, job.stop.is_set()) == ([0], False)
     assert (job.metric("checks_total", result="unmet"), job.metric("check_findings")) == (1, 1)
 
@@ -128,10 +130,10 @@ def test_violations_suspend_snapshots_and_their_removal(
     job = Job(tmp_path, "hold")
     job.commit()
     job.end()
-    said = " ".join(capsys.readouterr().err.split())
+    output = " ".join(capsys.readouterr().err.split())
     assert (
         "took no snapshot: The snapshot was held back: the check of micro-batch 0 is not met"
-        in said
+        in output
     )
     assert (job.taken, job.stop.is_set()) == ([], False)
     assert job.metric("snapshots_total", result="failed") == 1

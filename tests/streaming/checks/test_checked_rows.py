@@ -25,9 +25,9 @@ def record(number: int, **fields: Any) -> TopicRow:
 
 
 def batch(number: int, base_offset: int, sequence: int = -1, count: int = 2) -> TopicRow:
-    told = {"baseOffset": base_offset, "lastOffsetDelta": count - 1, "baseSequence": sequence}
-    told |= {"producerId": 7, "producerEpoch": 0}
-    return record(number, type="BatchAppended", topicId="T", partition=0, batch=told)
+    fields = {"baseOffset": base_offset, "lastOffsetDelta": count - 1, "baseSequence": sequence}
+    fields |= {"producerId": 7, "producerEpoch": 0}
+    return record(number, type="BatchAppended", topicId="T", partition=0, batch=fields)
 
 
 def commit(number: int, offset: int) -> TopicRow:
@@ -55,9 +55,9 @@ def test_a_cells_rows_have_no_gap_and_the_suites_columns() -> None:
     committed = checked_rows.offsets(rows_of(bench, outputs.offsets_topic("bench")), "bench")
     assert [tuple(row) for row in committed] == [suites.COLUMNS["offsets"]]
     assert (committed[0]["groupId"], committed[0]["committedOffset"]) == ("g", 3)
-    answers = checked_rows.responses(rows_of(bench, outputs.RESPONSES), [])
-    assert tuple(answers[0]) == suites.COLUMNS["responses"]
-    assert {row["requests"] for row in answers} == {0}
+    responses = checked_rows.responses(rows_of(bench, outputs.RESPONSES), [])
+    assert tuple(responses[0]) == suites.COLUMNS["responses"]
+    assert {row["requests"] for row in responses} == {0}
 
 
 def test_gaps_in_offsets_and_sequences_are_located() -> None:
@@ -119,22 +119,22 @@ def event(name: str, at: int) -> TopicRow:
     return TopicRow(0, at, START + at, b"a", msgspec.json.encode(document), name)
 
 
-def answer(name: str, at: int, error: str | None = None) -> TopicRow:
+def response(name: str, at: int, error: str | None = None) -> TopicRow:
     document = {"id": name, "cluster": "a", "broker": 1, "responseTime": 1, "error": error}
     return TopicRow(0, at, START + at, None, msgspec.json.encode(document), name)
 
 
 def test_responses_are_counted_and_missing_ones_become_overdue() -> None:
-    asked = [event("x", 0), event("y", 1), event("z", OVERDUE_MS)]
-    once, late = answer("x", 2), answer("w", OVERDUE_MS + 2)
-    flat = checked_rows.requests(asked, [once, once, answer("x", 3, "other"), late])
+    requests = [event("x", 0), event("y", 1), event("z", OVERDUE_MS)]
+    once, late = response("x", 2), response("w", OVERDUE_MS + 2)
+    flat = checked_rows.requests(requests, [once, once, response("x", 3, "other"), late])
     assert [(row["answers"], row["isOverdue"]) for row in flat] == [
         (2, False),
         (0, True),
         (0, False),
     ]
     assert tuple(flat[0]) == suites.COLUMNS["requests"]
-    told = checked_rows.responses([once, once, late], asked)
-    assert [(row["id"], row["requests"]) for row in told] == [("x", 1), ("w", 0)]
-    changed = answer(f"{outputs.BROKER_CHANGES}x", 4)
-    assert checked_rows.responses([changed], asked) == []
+    reported = checked_rows.responses([once, once, late], requests)
+    assert [(row["id"], row["requests"]) for row in reported] == [("x", 1), ("w", 0)]
+    changed = response(f"{outputs.BROKER_CHANGES}x", 4)
+    assert checked_rows.responses([changed], requests) == []

@@ -13,7 +13,7 @@ from brokertwin.streaming.checks import topic_checks
 from brokertwin.streaming.checks.batch_checks import check_rows
 from brokertwin.streaming.checks.checked_rows import OVERDUE_MS
 from brokertwin.streaming.checks.topic_checks import KINDS, TopicRows
-from tests.streaming.checks.test_checked_rows import answer, batch, event, rows_of
+from tests.streaming.checks.test_checked_rows import batch, event, response, rows_of
 from tests.support.machine import Bench, header
 
 REQUESTS, RESPONSES, RECORDS = outputs.REQUESTS, outputs.RESPONSES, outputs.RECORDS
@@ -47,7 +47,7 @@ def test_a_response_finds_its_request_at_any_distance() -> None:
     rows = topics.looked_at("requests", "responses")
     topics.add(REQUESTS, event("x", 1), event("y", 2))
     assert names(rows.look()["requests"], "answers") == [("x", 0), ("y", 0)]
-    topics.add(RESPONSES, answer("x", 3), answer("old", 4), answer("nobody's", 5))
+    topics.add(RESPONSES, response("x", 3), response("old", 4), response("nobody's", 5))
     found = rows.look()
     assert names(found["requests"], "answers") == [("x", 1), ("old", 1)]
     assert names(found["responses"], "requests") == [("x", 1), ("old", 1), ("nobody's", 0)]
@@ -58,11 +58,11 @@ def test_repeats_are_no_violation_and_second_responses_are() -> None:
     topics = Topics()
     rows = topics.looked_at("requests")
     topics.add(REQUESTS, event("x", 1))
-    topics.add(RESPONSES, answer("x", 2))
+    topics.add(RESPONSES, response("x", 2))
     assert names(rows.look()["requests"], "answers") == [("x", 1)]
-    topics.add(RESPONSES, answer("x", 2))
+    topics.add(RESPONSES, response("x", 2))
     assert rows.look() == {"requests": []}
-    topics.add(RESPONSES, answer("x", 3, "another"))
+    topics.add(RESPONSES, response("x", 3, "another"))
     assert names(rows.look()["requests"], "answers") == [("x", 2)]
 
 
@@ -71,9 +71,9 @@ def test_an_overdue_request_is_reported_once() -> None:
     rows = topics.looked_at("requests")
     topics.add(REQUESTS, event("x", 0), event("y", OVERDUE_MS))
     assert not any(overdue for _, overdue in names(rows.look()["requests"], "isOverdue"))
-    topics.add(RESPONSES, answer("y", OVERDUE_MS + 1))
+    topics.add(RESPONSES, response("y", OVERDUE_MS + 1))
     assert names(rows.look()["requests"], "isOverdue") == [("y", False), ("x", True)]
-    topics.add(RESPONSES, answer("y", OVERDUE_MS + 2))
+    topics.add(RESPONSES, response("y", OVERDUE_MS + 2))
     assert not any(overdue for _, overdue in names(rows.look()["requests"], "isOverdue"))
 
 
@@ -93,7 +93,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = topics.looked_at("responses")
     topics.add(REQUESTS, *(event(name, 1) for name in "abc"))
     rows.look()
-    topics.add(RESPONSES, *(answer(name, 2) for name in "abc"))
+    topics.add(RESPONSES, *(response(name, 2) for name in "abc"))
     assert names(rows.look()["responses"], "requests") == [("a", 0), ("b", 1), ("c", 1)]
 
 
@@ -115,12 +115,12 @@ def test_a_cells_rows_meet_the_suites_and_a_planted_row_does_not() -> None:
         for kind, found in rows.look().items():
             checked = check_rows(number, kind, found, None)
             assert checked.against == [], kind
-    topics.add(RESPONSES, answer("nobody's", 9))
+    topics.add(RESPONSES, response("nobody's", 9))
     topics.add(RECORDS, topics.rows[RECORDS][-1]._replace(id="twice"))
-    told = {kind: check_rows(3, kind, found, None) for kind, found in rows.look().items()}
-    assert told["requests"].against == []
-    assert told["responses"].against == [
+    reported = {kind: check_rows(3, kind, found, None) for kind, found in rows.look().items()}
+    assert reported["requests"].against == []
+    assert reported["responses"].against == [
         "responses: expect_column_values_to_be_in_set requests: 1 row, such as 0"
     ]
-    assert "expect_column_values_to_be_in_set offsetGap" in told["records"].against[0]
-    assert checks.text_of(told["records"].checked.findings[0]) in told["records"].against[0]
+    assert "expect_column_values_to_be_in_set offsetGap" in reported["records"].against[0]
+    assert checks.text_of(reported["records"].checked.findings[0]) in reported["records"].against[0]

@@ -81,12 +81,12 @@ class Cluster:
         (commits / str(newest)).unlink()
         (commits / f".{newest}.crc").unlink(missing_ok=True)
 
-    def answers(self) -> dict[str, Any]:
+    def responses(self) -> dict[str, Any]:
         """What clients were answered, by the request's id."""
         documents = self.bench.documents(outputs.RESPONSES)
         return {document["id"]: document["response"] for document in documents}
 
-    def told(self) -> list[dict[str, Any]]:
+    def reported(self) -> list[dict[str, Any]]:
         """What cells have told each other, every row, also those that came twice."""
         rows = [msgspec.json.decode(row.value or b"") for row in self.bench.all_rows("requests")]
         return [row for row in rows if row.get("kind") in BETWEEN_CELLS]
@@ -97,8 +97,8 @@ class Cluster:
         return {name: CellTables(columns) for name, columns in cells.items()}
 
 
-def errors_of_appends(answer: dict[str, Any]) -> list[int]:
-    (topic,) = answer["responses"]
+def errors_of_appends(response: dict[str, Any]) -> list[int]:
+    (topic,) = response["responses"]
     return sorted(partition["errorCode"] for partition in topic["partitionResponses"])
 
 
@@ -113,16 +113,16 @@ def test_brokers_of_three_cells_are_one_cluster(
     cluster.run(runner.StopReason(60))
     cluster.forget_last_commit()
     cluster.run()
-    answers = cluster.answers()
-    assert answers["create"]["topics"][0]["errorCode"] == 0
-    assert answers["first"]["errorCode"] == 14, "its block is asked for"
-    assert max(Counter(row["id"] for row in cluster.told()).values()) > 1, "no row came twice"
+    responses = cluster.responses()
+    assert responses["create"]["topics"][0]["errorCode"] == 0
+    assert responses["first"]["errorCode"] == 14, "its block is asked for"
+    assert max(Counter(row["id"] for row in cluster.reported()).values()) > 1, "no row came twice"
 
     cluster.send({n: [append(f"p{n}", n), producer_id(f"id{n}", n)] for n in (1, 2, 3)})
     cluster.run()
-    answers = cluster.answers()
-    assert [errors_of_appends(answers[f"p{n}"]) for n in (1, 2, 3)] == [[0, 6, 6]] * 3
-    assert answers["id2"]["producerId"] >= 0
+    responses = cluster.responses()
+    assert [errors_of_appends(responses[f"p{n}"]) for n in (1, 2, 3)] == [[0, 6, 6]] * 3
+    assert responses["id2"]["producerId"] >= 0
     check(cluster)
     in_one_cell(cluster, spark, tmp_path)
 
@@ -139,13 +139,13 @@ def in_one_cell(cluster: Cluster, spark: "SparkSession", directory: Path) -> Non
     bench.produce([append("after", 1), producer_id("id-after", 2)], b"a")
     with pytest.raises(UserError, match="2 events after the snapshot"):
         resharding.quiet_end(bench.client, topic, cut)
-    before = cluster.answers()
+    before = cluster.responses()
     assert bench.run(spark, checkpoint=directory / "one", cells=1).is_clean
-    answers = cluster.answers()
-    assert {key: answers[key] for key in before} == before
-    after = answers["after"]["responses"][0]["partitionResponses"]
+    responses = cluster.responses()
+    assert {key: responses[key] for key in before} == before
+    after = responses["after"]["responses"][0]["partitionResponses"]
     assert sorted((each["errorCode"], each["baseOffset"]) for each in after)[0] == (0, 1)
-    assert answers["id-after"]["producerId"] == before["id2"]["producerId"] + 1
+    assert responses["id-after"]["producerId"] == before["id2"]["producerId"] + 1
     assert bench.rows(outputs.DEAD_LETTERS) == []
     logs = state_rows.rows(ItemKind.LOGS, state_reader.read_cells(directory / "one"))
     ends_now = [row["logEndOffset"] for row in logs if row["topic"] == "orders"]
@@ -165,11 +165,11 @@ def check(cluster: Cluster) -> None:
         if log.topic == "orders"
     ]
     assert sorted(logs) == [(broker, 1, 1) for broker in (1, 2, 3) for _ in range(3)]
-    (incarnation,) = {row["incarnation"] for row in cluster.told()}
-    heard = tables["a.2"].cluster.get("heard/a.1", Count)
+    (incarnation,) = {row["incarnation"] for row in cluster.reported()}
+    received = tables["a.2"].cluster.get("heard/a.1", Count)
     sent = tables["a.1"].cluster.get("told/a.2", Count)
-    assert heard == sent
-    assert heard is not None and heard.incarnation == incarnation > 0
+    assert received == sent
+    assert received is not None and received.incarnation == incarnation > 0
 
 
 def test_a_cluster_has_at_most_one_cell_for_each_broker() -> None:
@@ -180,17 +180,17 @@ def test_a_cluster_has_at_most_one_cell_for_each_broker() -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "broker_settings", "told"),
+    ("flags", "broker_settings", "message"),
     [
         ({"event_time": "recorded"}, BrokerSettings(), "recorded"),
         ({}, BrokerSettings(brokertwin_leader_and_isr=True), "leader.and.isr"),
     ],
 )
 def test_features_that_need_a_single_cell(
-    flags: dict[str, Any], broker_settings: BrokerSettings, told: str
+    flags: dict[str, Any], broker_settings: BrokerSettings, message: str
 ) -> None:
     settings = load({"clusters": ("a",), "brokers": "3", "cells": 3, **flags}).settings
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         job.placements(settings, broker_settings)
 
 

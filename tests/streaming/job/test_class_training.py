@@ -12,15 +12,15 @@ from brokertwin.streaming.job import class_training, session
 @pytest.mark.spark
 def test_an_existing_archive_is_kept() -> None:
     """The setup of this run has made them."""
-    settings, said = load({}).settings, list[str]()
-    class_training.make(settings, said.append)
-    said.clear()
-    class_training.make(settings, said.append)
-    assert said == []
+    settings, messages = load({}).settings, list[str]()
+    class_training.make(settings, messages.append)
+    messages.clear()
+    class_training.make(settings, messages.append)
+    assert messages == []
     taken = class_archives.taking(session.driver_archive(settings.home))
     assert taken
-    told = session._configuration(settings, [], is_local=True)[session.DRIVER_OPTIONS]
-    assert set(taken) <= set(told.split())
+    reported = session._configuration(settings, [], is_local=True)[session.DRIVER_OPTIONS]
+    assert set(taken) <= set(reported.split())
     elsewhere = session._configuration(settings, [], is_local=False)[session.DRIVER_OPTIONS]
     assert not set(taken) & set(elsewhere.split())
 

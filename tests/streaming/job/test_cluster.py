@@ -82,7 +82,7 @@ def executor_heaps(directory: Path, application: str) -> set[str]:
     return {heap for line in lines for heap in re.findall(r"-Xmx\w+", line)}
 
 
-def assert_answered(bench: JobBench) -> None:
+def assert_completed(bench: JobBench) -> None:
     """Every request as one process answers it."""
     events = capture("fetch_session_assign", bench.edge("a"))
     assert {row.id for row in bench.rows(outputs.RESPONSES)} == {event.id for event in events}
@@ -101,7 +101,7 @@ def test_executors_get_the_packages_and_respond_like_one_process(
     finally:
         commands.close()
     assert code == 0, errors
-    assert_answered(bench)
+    assert_completed(bench)
     (ran,) = applications(directory).keys() - before.keys()
     assert applications(directory)[ran] == set(WORKERS)
     assert executor_heaps(directory, ran) == {"-Xmx512M"}, "what --spark-conf asks for"
@@ -142,7 +142,7 @@ def test_spark_submit_sets_master_and_configuration(
 ) -> None:
     """They go before BROKERTWIN_MASTER, which is local here."""
     before = applications(directory)
-    code, said = submit(
+    code, output = submit(
         bench,
         cluster,
         *("--total-executor-cores", "1"),
@@ -150,10 +150,10 @@ def test_spark_submit_sets_master_and_configuration(
         *("--conf", f"spark.pyspark.driver.python={sys.executable}"),
         BROKERTWIN_MASTER="local[2]",
     )
-    assert code == 0, said[-8000:]
-    assert "all committed" in said
-    assert "Traceback" not in said
-    assert_answered(bench)
+    assert code == 0, output[-8000:]
+    assert "all committed" in output
+    assert "Traceback" not in output
+    assert_completed(bench)
     (ran,) = applications(directory).keys() - before.keys()
     assert len(applications(directory)[ran]) == 1, "of the two cores one was asked for"
 
@@ -165,7 +165,7 @@ def test_spark_submit_may_bring_the_connector(
     before = applications(directory)
     connector = jars.fetch(jars.connector_jars(), default_home())
     home = tmp_path / "home"
-    code, said = submit(
+    code, output = submit(
         bench,
         cluster,
         *("--jars", ",".join(map(str, connector))),
@@ -173,10 +173,10 @@ def test_spark_submit_may_bring_the_connector(
         PYSPARK_PYTHON=workers_python,
         PYSPARK_DRIVER_PYTHON=sys.executable,
     )
-    assert code == 0, said[-8000:]
-    assert "all committed" in said
+    assert code == 0, output[-8000:]
+    assert "all committed" in output
     assert not (home / "jars").exists()
-    assert_answered(bench)
+    assert_completed(bench)
     (ran,) = applications(directory).keys() - before.keys()
     assert applications(directory)[ran] == set(WORKERS)
 

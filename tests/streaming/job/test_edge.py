@@ -39,7 +39,7 @@ def document(**fields: Any) -> bytes:
     return msgspec.json.encode({"requestHeader": HEADER, "request": BODY, **fields})
 
 
-def asking(api_key: int, version: int) -> bytes:
+def request_of(api_key: int, version: int) -> bytes:
     return document(requestHeader={"requestApiKey": api_key, "requestApiVersion": version})
 
 
@@ -71,7 +71,7 @@ def test_the_end_of_a_connection_is_taken() -> None:
     assert made.request_header is None
 
 
-def test_recorded_answers_are_left_out() -> None:
+def test_recorded_responses_are_left_out() -> None:
     made = ONE.event(document(response={"errorCode": 0}, responseTime=3.5, delivered=False), "f:1")
     assert isinstance(made, Sendable)
     fields = msgspec.json.decode(made.document)
@@ -108,9 +108,9 @@ def test_an_event_goes_to_the_partition_of_its_cell() -> None:
         (document(choices={"sessionId": 4}), Reason.INTERNAL_KIND),
         (document(isHeld=True), Reason.INTERNAL_KIND),
         (document(of="x"), Reason.INTERNAL_KIND),
-        (asking(999, 0), Reason.UNKNOWN_API),
-        (asking(3, 99), Reason.UNSUPPORTED_VERSION),
-        (asking(80, 0), Reason.NOT_BUILT),
+        (request_of(999, 0), Reason.UNKNOWN_API),
+        (request_of(3, 99), Reason.UNSUPPORTED_VERSION),
+        (request_of(80, 0), Reason.NOT_BUILT),
         (document(request={"clientSoftwareName": 5}), Reason.WRONG_TYPE),
         (document(principal="x" * 9_000_000), Reason.TOO_LARGE),
     ],

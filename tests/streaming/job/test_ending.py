@@ -130,7 +130,7 @@ def test_a_query_blocked_on_an_unavailable_kafka_is_not_awaited(query: Query) ->
     assert query.polls == UNPLANNED_POLLS
 
 
-def test_a_batch_without_a_job_is_not_told_to_end(query: Query) -> None:
+def test_a_batch_without_a_job_is_not_stopped(query: Query) -> None:
     """Spark would interrupt it: the planned batch would not commit."""
     states = []
     query.has_job = False

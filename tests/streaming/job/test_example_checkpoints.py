@@ -99,11 +99,11 @@ def test_a_job_starts_from_an_example(
     assert job.run(spark).is_clean
     known = facts.read(job.checkpoint)
     assert known is not None and known.state_version == STATE_VERSION
-    answers = {each["id"]: each["response"] for each in job.documents(outputs.RESPONSES)}
-    assert answers.keys() == {"again-0", "again-1"}
-    (produced,) = answers["again-0"]["responses"][0]["partitionResponses"]
+    responses = {each["id"]: each["response"] for each in job.documents(outputs.RESPONSES)}
+    assert responses.keys() == {"again-0", "again-1"}
+    (produced,) = responses["again-0"]["responses"][0]["partitionResponses"]
     assert (produced["errorCode"], produced["baseOffset"]) == (0, 3)
-    (orders,) = answers["again-1"]["topics"]
+    (orders,) = responses["again-1"]["topics"]
     assert [each["committedOffset"] for each in orders["partitions"]] == [5, 1]
     stored = state_reader._from_files(job.checkpoint, 1, known)
     assert [row[0] for row in stored.values()] == [STATE_VERSION], "stored in the new form"
@@ -147,7 +147,7 @@ def test_a_job_goes_on_with_an_open_transaction_and_members(
     member = {row["groupId"]: row for row in state_rows.rows(ItemKind.MEMBERS, cells)}
     [holder] = state_rows.rows(ItemKind.TRANSACTIONAL_IDS, cells)
     ids = {"producerId": holder["producerId"], "producerEpoch": holder["producerEpoch"]}
-    asked = [
+    requests = [
         (
             12,
             4,
@@ -166,14 +166,14 @@ def test_a_job_goes_on_with_an_open_transaction_and_members(
             "requestHeader": {"requestApiKey": key, "requestApiVersion": version},
             "request": body,
         }
-        for key, version, body in asked
+        for key, version, body in requests
     ]
     job.produce(
         with_ids([msgspec.json.encode(line) for line in lines], "on", QUIET), QUIET.encode()
     )
     assert job.run(spark).is_clean
-    answers = {each["id"]: each["response"] for each in job.documents(outputs.RESPONSES)}
-    assert [answers[f"on-{number}"]["errorCode"] for number in range(3)] == [0, 0, 0]
+    responses = {each["id"]: each["response"] for each in job.documents(outputs.RESPONSES)}
+    assert [responses[f"on-{number}"]["errorCode"] for number in range(3)] == [0, 0, 0]
     after = state_reader.read_cells(job.checkpoint)
     [committed] = state_rows.rows(ItemKind.TRANSACTIONAL_IDS, after)
     assert committed["state"] == "CompleteCommit"
@@ -189,18 +189,18 @@ def with_ids(lines: list[bytes], name: str, cluster: str = "default") -> list[by
 
 
 @pytest.mark.parametrize(
-    ("version", "told"),
+    ("version", "message"),
     [
         (STATE_VERSION + 1, "written by a newer brokertwin"),
         (min(STEPS) - 1, "written by an older brokertwin"),
     ],
 )
-def test_an_unknown_version_is_rejected(tmp_path: Path, version: int, told: str) -> None:
+def test_an_unknown_version_is_rejected(tmp_path: Path, version: int, message: str) -> None:
     directory = tmp_path / "checkpoint"
     shutil.copytree(EXAMPLES[STATE_VERSION], directory)
     known = facts.read(directory)
     assert known is not None
     facts.write(directory, msgspec.structs.replace(known, state_version=version))
-    with pytest.raises(UserError, match=told) as refused:
+    with pytest.raises(UserError, match=message) as refused:
         state_reader.read_cells(directory)
     assert re.search("newer brokertwin|empty --checkpoint", refused.value.hint)

@@ -76,9 +76,9 @@ def test_captures_of_two_clusters_stopped_and_restarted_in_the_middle(
     assert all(0 <= first_loads.get(name, 0) < second_loads[name] for name in ("a", "b"))
 
     sent = {event.id for event in (*first, *second)}
-    answered = [row.id for row in bench.all_rows(outputs.RESPONSES)]
-    assert set(answered) == sent
-    assert len(answered) == len(sent), "a stop in order repeats nothing"
+    responses = [row.id for row in bench.all_rows(outputs.RESPONSES)]
+    assert set(responses) == sent
+    assert len(responses) == len(sent), "a stop in order repeats nothing"
     assert bench.rows(outputs.DEAD_LETTERS) == []
     bench.assert_live_run_equals_replay("a", "b")
     clusters = {document["cluster"] for document in bench.documents(outputs.RESPONSES)}
@@ -150,11 +150,11 @@ def test_each_poison_row_is_a_dead_letter_and_the_query_continues(
     assert sorted(reasons) == sorted([*expected, "key of another cell", "key of another cell"])
     assert all(letter["detail"] for letter in letters)
     assert max(len(row.value or b"") for row in bench.all_rows(outputs.DEAD_LETTERS)) < 200_000
-    answers = {answer["id"]: answer for answer in bench.documents(outputs.RESPONSES)}
-    assert answers["before"]["response"]["errorCode"] == 0
-    assert answers["topic"]["response"]["topics"][0]["errorCode"] == 0
+    responses = {response["id"]: response for response in bench.documents(outputs.RESPONSES)}
+    assert responses["before"]["response"]["errorCode"] == 0
+    assert responses["topic"]["response"]["topics"][0]["errorCode"] == 0
     legible = {"types", "api", "version", "built", "cluster", "broker", "misplaced", "keyless"}
-    assert {event_id for event_id, answer in answers.items() if "error" in answer} >= legible
+    assert {event_id for event_id, response in responses.items() if "error" in response} >= legible
 
 
 def test_the_clock_ends_a_long_poll(spark: "SparkSession", make_bench: MakeBench) -> None:
@@ -172,11 +172,11 @@ def test_the_clock_ends_a_long_poll(spark: "SparkSession", make_bench: MakeBench
         b"a",
     )
     assert bench.run(spark).is_clean
-    answers = {answer["id"]: answer for answer in bench.documents(outputs.RESPONSES)}
-    assert answers["poll"]["response"]["errorCode"] == 0
+    responses = {response["id"]: response for response in bench.documents(outputs.RESPONSES)}
+    assert responses["poll"]["response"]["errorCode"] == 0
     ticks = [row for row in bench.all_rows("requests") if b'"tick"' in (row.value or b"")]
     assert ticks
-    waited = answers["poll"]["responseTime"] - answers["create"]["responseTime"]
+    waited = responses["poll"]["responseTime"] - responses["create"]["responseTime"]
     assert waited == 2500
     bench.assert_live_run_equals_replay("a")
 
@@ -216,8 +216,8 @@ def test_a_state_row_of_20_mb(spark: "SparkSession", make_bench: MakeBench, tmp_
     bench.produce([commit("again", range(1), "changed"), api_versions("after")], b"a")
     ended = bench.run(spark)
     assert ended.is_clean
-    answers = {answer["id"] for answer in bench.documents(outputs.RESPONSES)}
-    assert {"create", "again", "after"} <= answers
+    responses = {response["id"] for response in bench.documents(outputs.RESPONSES)}
+    assert {"create", "again", "after"} <= responses
     assert bench.rows(outputs.DEAD_LETTERS) == []
     offsets = state_rows.rows(ItemKind.OFFSETS, state_reader.read_cells(bench.checkpoint))
     assert len(offsets) == size

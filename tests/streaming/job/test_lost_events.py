@@ -18,9 +18,9 @@ pytestmark = pytest.mark.kafka
 
 def prepare(bench: JobBench) -> list[str]:
     """Return warnings before the query starts. Raises UserError."""
-    said: list[str] = []
-    with runner.prepared(bench.settings, bench.broker_settings, said.append):
-        return said
+    messages: list[str] = []
+    with runner.prepared(bench.settings, bench.broker_settings, messages.append):
+        return messages
 
 
 def delete_before(bench: JobBench, offset: int) -> None:
@@ -59,5 +59,5 @@ def test_a_new_checkpoint_on_a_truncated_topic_is_reported(kafka: str, tmp_path:
     bench = JobBench(kafka, tmp_path)
     bench.produce([b"{}"] * 3, b"a")
     delete_before(bench, 2)
-    (said,) = prepare(bench)
-    assert "starts at offset 2: earlier events are not in the state" in said
+    (given,) = prepare(bench)
+    assert "starts at offset 2: earlier events are not in the state" in given

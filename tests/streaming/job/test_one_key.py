@@ -80,8 +80,8 @@ def test_all_of_one_micro_batch_are_of_one_key(
     ]
     assert ROWS in ends
     assert max(e - b for b, e in zip([0, *ends], ends, strict=False)) == ROWS, ends
-    answered = [row.id for row in bench.all_rows(outputs.RESPONSES)]
-    assert sorted(answered) == sorted(f"e{number}" for number in range(ROWS))
+    responses = [row.id for row in bench.all_rows(outputs.RESPONSES)]
+    assert sorted(responses) == sorted(f"e{number}" for number in range(ROWS))
     assert bench.rows(outputs.DEAD_LETTERS) == []
     assert 0 < most[0] < MEMORY_MIB << 20, most
     print(f"{ROWS} rows in {took:.0f} s, a worker of {most[0] >> 20} MiB")  # noqa: T201

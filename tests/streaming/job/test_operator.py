@@ -228,8 +228,8 @@ def test_rows_of_no_cell_are_dead_letters_and_leave_no_state() -> None:
         ("key of another cell", 12, "stray"),
         ("key of another cell", 13, "stray"),
     ]
-    answered = [(r.id, r.partition) for r in found if r.topic == outputs.RESPONSES]
-    assert answered == [("x", 1), ("y", 0)]
+    responses = [(r.id, r.partition) for r in found if r.topic == outputs.RESPONSES]
+    assert responses == [("x", 1), ("y", 0)]
     assert len({(row.topic, row.id) for row in found}) == len(found)
     assert state.updates == 0
 

@@ -29,11 +29,11 @@ assert operator.__file__.startswith({str(shipped)!r}), operator.__file__
 
 @pytest.mark.parametrize("is_local", [pytest.param(True, marks=pytest.mark.spark), False])
 def test_only_a_local_jvm_gets_process_options(is_local: bool) -> None:
-    told = session._configuration(load({}).settings, [], is_local)
-    options = told["spark.driver.extraJavaOptions"].split()
+    reported = session._configuration(load({}).settings, [], is_local)
+    options = reported["spark.driver.extraJavaOptions"].split()
     assert (session.COMPILE_ONCE in options) == is_local
     assert (session.VFORK in options) == (is_local and sys.platform == "linux")
-    assert ("spark.sql.streaming.checkpointFileManagerClass" in told) == is_local
+    assert ("spark.sql.streaming.checkpointFileManagerClass" in reported) == is_local
     assert any(each.startswith("-Dlog4j2.configurationFile=") for each in options)
 
 

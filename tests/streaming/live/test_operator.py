@@ -99,8 +99,8 @@ def test_a_rebalance_is_one_finding_however_many_members_it_has() -> None:
         topics.end()
         newest = {e["id"]: e for e in topics.findings if e["kind"] == "rebalances"}
         assert len(newest) == one.often
-        said = {e["evidence"][-1]["said"].partition(":")[0] for e in newest.values()}
-        assert len(said) == one.often, "each is about another generation"
+        found = {e["evidence"][-1]["said"].partition(":")[0] for e in newest.values()}
+        assert len(found) == one.often, "each is about another generation"
 
 
 def test_request_logs_give_the_findings_of_audit() -> None:

@@ -52,12 +52,12 @@ def kept() -> RunEvidence:
         MEMBERS[0].name: read,
         PROCESSORS[0].name: [f"copied {line.split()[-1]}" for line in read],
     }
-    told = {name: list(statements(each)) for name, each in lines.items()}
+    reported = {name: list(statements(each)) for name, each in lines.items()}
     return RunEvidence(
         topic=TOPIC,
         count=COUNT,
         roles=ROLES,
-        statements=told,
+        statements=reported,
         exchanges=[commit_of_partition_0(len(logs[place(0)]))],
         logs=logs,
         committed=committed,
@@ -108,8 +108,8 @@ def swap_two_records(run: RunEvidence) -> None:
     for log in (run.logs, run.committed):
         first, second = log[place(2)][:2]
         log[place(2)][:2] = [(first[0], second[1]), (second[0], first[1])]
-    told = run.statements[MEMBERS[0].name]
-    run.statements[MEMBERS[0].name] = [each for each in told if each.words[0] != "2"]
+    reported = run.statements[MEMBERS[0].name]
+    run.statements[MEMBERS[0].name] = [each for each in reported if each.words[0] != "2"]
 
 
 def hide_a_part_of_a_transaction(run: RunEvidence) -> None:
@@ -126,8 +126,8 @@ def skip_a_record(run: RunEvidence) -> None:
 
 
 def stop_reading(run: RunEvidence) -> None:
-    told = run.statements[MEMBERS[0].name]
-    run.statements[MEMBERS[0].name] = [each for each in told if each.words[0] != "1"]
+    reported = run.statements[MEMBERS[0].name]
+    run.statements[MEMBERS[0].name] = [each for each in reported if each.words[0] != "1"]
 
 
 def give_up(run: RunEvidence) -> None:
@@ -189,7 +189,7 @@ def read_an_unknown_record(run: RunEvidence) -> None:
 
 
 @pytest.mark.parametrize(
-    ("breaks", "promise", "says"),
+    ("breaks", "promise", "message"),
     [
         (lose_a_record, "records", "producer-3 was acknowledged at -1, and is lost"),
         (repeat_a_record, "records", "producer-1 is in the logs 2 times"),
@@ -214,11 +214,11 @@ def read_an_unknown_record(run: RunEvidence) -> None:
         (fail, "progress", "member-1 gave up: KafkaError"),
     ],
 )
-def test_a_broken_promise_is_reported(breaks: Any, promise: str, says: str) -> None:
+def test_a_broken_promise_is_reported(breaks: Any, promise: str, message: str) -> None:
     run = kept()
     breaks(run)
     found = judge(run)
-    assert [each for each in found if each.promise == promise and says in each.text], found
+    assert [each for each in found if each.promise == promise and message in each.text], found
 
 
 @pytest.mark.parametrize("misses", [stop_reading, give_up, leave_out_a_record])

@@ -28,8 +28,8 @@ def test_a_process_learns_its_work_from_variables() -> None:
         "EXAM_TRANSACTIONAL_ID": "id",
         "EXAM_COUNT": "10",
     }
-    told = environment(PROCESSORS[1], NAMES, "localhost:1", 100)
-    assert (told["EXAM_GROUP"], told["EXAM_TRANSACTIONAL_ID"]) == (
+    reported = environment(PROCESSORS[1], NAMES, "localhost:1", 100)
+    assert (reported["EXAM_GROUP"], reported["EXAM_TRANSACTIONAL_ID"]) == (
         "group-process",
         "id-processor-2",
     )

@@ -27,7 +27,7 @@ def test_generated_ids_are_numbered_in_order_of_appearance() -> None:
     assert made.response({"producerId": 17}) == {"producerId": "<pid1>"}
 
 
-def test_values_that_say_there_is_none_stay() -> None:
+def test_values_that_mean_none_stay() -> None:
     body = {"producerId": -1, "sessionId": 0, "memberId": "", "leaderId": -1}
     assert normal(body) == body
 

@@ -73,7 +73,7 @@ def test_goldens_belong_to_the_requests_of_the_authors(author: object) -> None:
     changed = [
         each.name
         for each in draft.scenarios
-        if each.name not in recorded or _asked(each) != _asked(recorded[each.name])
+        if each.name not in recorded or _requests(each) != _requests(recorded[each.name])
     ]
     assert not changed, f"Record again: make exam-record: {changed}"
     assert len(recorded) == len(draft.scenarios)
@@ -84,7 +84,7 @@ def _recorded(name: str) -> list[Scenario]:
     return found.scenarios
 
 
-def _asked(scenario: Scenario) -> list[object]:
+def _requests(scenario: Scenario) -> list[object]:
     return [scenario.rule, scenario.settings, scenario.features, *scenario.steps]
 
 

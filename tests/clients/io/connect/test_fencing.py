@@ -108,8 +108,10 @@ def test_example_22_all_tasks_of_the_previous_generation_are_fenced(copy: Copy) 
             zombie.close()
     assert copy.found(is_committed=True) == copy.expected
     read = read_whole(copy.bootstrap, config.config_storage_topic)
-    told = [json.loads(each.value or b"{}") for each in read if each.key == b"tasks-fencing-lines"]
-    assert [each["task-count"] for each in told] == [2, 1]
+    reported = [
+        json.loads(each.value or b"{}") for each in read if each.key == b"tasks-fencing-lines"
+    ]
+    assert [each["task-count"] for each in reported] == [2, 1]
 
 
 def test_a_task_of_an_older_generation_ends_before_sending(copy: Copy) -> None:

@@ -57,10 +57,10 @@ class Copy:
     def end(self, isolation_level: int) -> int:
         """Return the sum of the partitions' end offsets for an isolation level."""
         with self._client() as client:
-            answers = (
+            responses = (
                 client.list_offset(self.topic, -1, at, isolation_level) for at in range(PARTITIONS)
             )
-            return sum(int(answer["offset"]) for answer in answers)
+            return sum(int(response["offset"]) for response in responses)
 
     def is_in_transaction(self) -> bool:
         """Whether lines have been sent whose transaction is open, with no commit under way."""
@@ -97,7 +97,7 @@ class Copy:
         return JavaWorker(self.directory, settings)
 
     def begin(self, worker: JavaWorker) -> int:
-        """The connector is there from now on; gives back the port of the worker that copies."""
+        """The connector is there from now on; returns the port of the worker that copies."""
         config = {
             "connector.class": "FileStreamSource",
             "exactly.once.support": "required",

@@ -58,5 +58,5 @@ def test_a_java_worker_leads_ours_until_it_leaves(tmp_path: Path) -> None:
                     "ours has got everything",
                 )
                 wait_until(files.is_whole, "and copies the rest")
-                code, said = second.end()
-        assert code == 0, said
+                code, output = second.end()
+        assert code == 0, output

@@ -44,17 +44,17 @@ def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
 
 
 def topic_of(files: Files, setting: str) -> str:
-    said = "".join(file.read_text() for file in (files.worker, *files.connectors))
-    return said.partition(f"\n{setting}=")[2].split()[0]
+    output = "".join(file.read_text() for file in (files.worker, *files.connectors))
+    return output.partition(f"\n{setting}=")[2].split()[0]
 
 
 def running_at(files: Files) -> dict[str, int]:
     """What runs by the status topic, and in which process."""
     read = read_whole(files.bootstrap, topic_of(files, "status.storage.topic"))
-    told = {(m.key or b"").decode(): json.loads(m.value or b"{}") for m in read}
+    reported = {(m.key or b"").decode(): json.loads(m.value or b"{}") for m in read}
     return {
         key.removeprefix("status-"): int(each["worker_id"].split(":")[1])
-        for key, each in told.items()
+        for key, each in reported.items()
         if each.get("state") == "RUNNING"  # a topic that a connector uses has none
     }
 
@@ -76,8 +76,8 @@ def test_example_20_the_file_is_complete_after_a_worker_kill(files: Files) -> No
             "the one that is left has got everything",
         )
         wait_until(files.is_whole, "and copies the rest")
-        code, said = second.end()
-    assert code == 0, said
+        code, output = second.end()
+    assert code == 0, output
     assert running_at(files) == {}
     read = read_whole(files.bootstrap, topic_of(files, "topic"), is_committed=True)
     values = [json.loads(message.value or b"{}")["payload"] for message in read]

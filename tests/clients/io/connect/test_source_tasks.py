@@ -25,11 +25,6 @@ def gateway() -> Iterator[str]:
         yield running.bootstrap
 
 
-@pytest.fixture(params=["gateway", pytest.param("kafka", marks=pytest.mark.kafka)])
-def bootstrap(request: pytest.FixtureRequest) -> str:
-    return str(request.getfixturevalue(request.param))
-
-
 @pytest.fixture
 def copy(bootstrap: str, tmp_path: Path) -> Copy:
     made = Copy(bootstrap, tmp_path, topic_at(bootstrap, f"copied-{next(NUMBERS)}"))
@@ -72,8 +67,8 @@ def test_example_19_a_replaced_task_is_fenced(copy: Copy) -> None:
     copy.grow(10)
     thread.join(PATIENCE_S)
     stop.set()
-    told = [str(error) for error in ended]
-    assert told == ["ABORTABLE_ERROR: INVALID_PRODUCER_EPOCH"], "as of KIP-890, in Java, too"
+    reported = [str(error) for error in ended]
+    assert reported == ["ABORTABLE_ERROR: INVALID_PRODUCER_EPOCH"], "as of KIP-890, in Java, too"
     assert sorted(copy.found(is_committed=True)) == sorted(copy.expected[:10])
     copy.run_exact(copy.until_whole())
     assert sorted(copy.found(is_committed=True)) == sorted(copy.expected)

@@ -49,27 +49,27 @@ def java_lines(
     return done.stdout.splitlines()
 
 
-def ask_java(
-    driver: Path, questions: Sequence[str], command: Sequence[str] | None = None
+def json_from_java(
+    driver: Path, requests: Sequence[str], command: Sequence[str] | None = None
 ) -> list[Any]:
     """Like `java_lines`, for a driver that prints JSON."""
-    return [json.loads(line) for line in java_lines(driver, questions, command)]
+    return [json.loads(line) for line in java_lines(driver, requests, command)]
 
 
-def java_answers(
-    golden: str, questions: Sequence[str], ask: Callable[[Sequence[str]], Sequence[Any]]
+def java_responses(
+    golden: str, requests: Sequence[str], send: Callable[[Sequence[str]], Sequence[Any]]
 ) -> Iterator[Any]:
-    """Yield the answer of Kafka's classes to each question, from a golden or from Java.
+    """Yield the response of Kafka's classes to each request, from a golden or from Java.
 
-    The caller compares answer by answer: the first wrong one fails, before later questions that
-    depend on it differ from the recorded ones. The golden has a hash of each question.
+    The caller compares each response at once: the first wrong one fails, before later requests
+    that depend on it differ from the recorded ones. The golden has a hash of each request.
     """
-    theirs = ask(questions) if IS_LIVE else ()
+    theirs = send(requests) if IS_LIVE else ()
     with tape(golden) as recording:
-        for at, question in enumerate(questions):
-            name = hashlib.sha256(question.encode()).hexdigest()[:HASH_LETTERS]
-            yield recording.answer(name, partial(_at, theirs, at))
+        for at, request in enumerate(requests):
+            name = hashlib.sha256(request.encode()).hexdigest()[:HASH_LETTERS]
+            yield recording.response(name, partial(_at, theirs, at))
 
 
-def _at(answers: Sequence[Any], at: int) -> Any:
-    return answers[at]
+def _at(responses: Sequence[Any], at: int) -> Any:
+    return responses[at]

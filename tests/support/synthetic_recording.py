@@ -20,27 +20,27 @@ TOPIC, GROUP, PRODUCER = "orders", "billing", 7
 
 
 def exchange(
-    at: int, client: str, api: str, asked: Any, answer: Any, end: int = 0, broker: int = 1
+    at: int, client: str, api: str, requested: Any, response: Any, end: int = 0, broker: int = 1
 ) -> Exchange:
     """One exchange; `at` and `end` are ms after `START`, and `h:AT` is its place."""
     head = RequestHeader(KEYS[api], 12, correlation_id=at, client_id=client)
-    raw = msgspec.Raw(msgspec.json.encode(asked))
+    raw = msgspec.Raw(msgspec.json.encode(requested))
     times = START + at, START + (end or at + TOOK_MS)
-    return Exchange(f"h:{at}", *times, broker, head, raw, answer, True, "c", "User:ANONYMOUS")
+    return Exchange(f"h:{at}", *times, broker, head, raw, response, True, "c", "User:ANONYMOUS")
 
 
-class Told:
+class SyntheticRecording:
     """A synthetic recording, with an exchange each second by default."""
 
     def __init__(self) -> None:
         self.exchanges: list[Exchange] = []
 
     def add(
-        self, client: str, api: str, asked: Any, answer: Any, at: int = -1, end: int = 0
+        self, client: str, api: str, requested: Any, response: Any, at: int = -1, end: int = 0
     ) -> None:
         """One more exchange."""
         when = at if at >= 0 else 1000 * len(self.exchanges)
-        self.exchanges.append(exchange(when, client, api, asked, answer, end))
+        self.exchanges.append(exchange(when, client, api, requested, response, end))
 
     def found(self, finder: Any) -> list[AuditFinding]:
         """Return the results of a finder."""
@@ -50,17 +50,19 @@ class Told:
         self, client: str, epoch: int, error: int = 0, timeout_ms: int | None = None, **when: int
     ) -> None:
         """An InitProducerId that gets an epoch."""
-        asked = {"transactionalId": "tx", "producerId": -1, "producerEpoch": -1}
-        asked |= {"transactionTimeoutMs": timeout_ms} if timeout_ms is not None else {}
-        answer = {"errorCode": error, "producerId": PRODUCER, "producerEpoch": epoch}
-        self.add(client, "INIT_PRODUCER_ID", asked, answer, **when)
+        request = {"transactionalId": "tx", "producerId": -1, "producerEpoch": -1}
+        request |= {"transactionTimeoutMs": timeout_ms} if timeout_ms is not None else {}
+        response = {"errorCode": error, "producerId": PRODUCER, "producerEpoch": epoch}
+        self.add(client, "INIT_PRODUCER_ID", request, response, **when)
 
     def end_txn(
         self, client: str, epoch: int, error: int = 0, committed: bool = True, **when: int
     ) -> None:
         """An EndTxn."""
-        asked = {"transactionalId": "tx", "producerId": PRODUCER, "producerEpoch": epoch}
-        self.add(client, "END_TXN", asked | {"committed": committed}, {"errorCode": error}, **when)
+        request = {"transactionalId": "tx", "producerId": PRODUCER, "producerEpoch": epoch}
+        self.add(
+            client, "END_TXN", request | {"committed": committed}, {"errorCode": error}, **when
+        )
 
     def take_in(self, client: str, epoch: int, error: int = 0, **when: int) -> None:
         """An AddPartitionsToTxn of version 4 or later."""
@@ -68,24 +70,26 @@ class Told:
         topics = [{"name": TOPIC, "partitions": [0]}]
         result = {"partitionIndex": 0, "partitionErrorCode": error}
         became = [{"name": TOPIC, "resultsByPartition": [result]}]
-        asked = {"transactions": [{**producer, "verifyOnly": False, "topics": topics}]}
-        answer = {"resultsByTransaction": [{"transactionalId": "tx", "topicResults": became}]}
-        self.add(client, "ADD_PARTITIONS_TO_TXN", asked, {"errorCode": 0, **answer}, **when)
+        request = {"transactions": [{**producer, "verifyOnly": False, "topics": topics}]}
+        response = {"resultsByTransaction": [{"transactionalId": "tx", "topicResults": became}]}
+        self.add(client, "ADD_PARTITIONS_TO_TXN", request, {"errorCode": 0, **response}, **when)
 
     def abort_marker(self, epoch: int, broker: int = 1, **when: int) -> None:
         """A WriteTxnMarkers that a coordinator sends to abort a transaction."""
         topics = [{"name": TOPIC, "partitionIndexes": [0]}]
         marker = {"producerId": PRODUCER, "producerEpoch": epoch, "transactionResult": False}
         client = f"broker-{broker}-txn-marker-sender"
-        asked = {"markers": [{**marker, "topics": topics, "coordinatorEpoch": 0}]}
-        self.add(client, "WRITE_TXN_MARKERS", asked, {"markers": []}, **when)
+        request = {"markers": [{**marker, "topics": topics, "coordinatorEpoch": 0}]}
+        self.add(client, "WRITE_TXN_MARKERS", request, {"markers": []}, **when)
 
     def write(self, client: str, error: int = 0, name: str | None = "tx", **when: int) -> None:
         """A Produce as a request log has it: without batch headers."""
         sent = {"name": TOPIC, "partitionData": [{"index": 0, "recordsSizeInBytes": 70}]}
         became = {"index": 0, "errorCode": error, "baseOffset": -1 if error else 4}
-        answer = {"responses": [{"name": TOPIC, "partitionResponses": [became]}]}
-        self.add(client, "PRODUCE", {"transactionalId": name, "topicData": [sent]}, answer, **when)
+        response = {"responses": [{"name": TOPIC, "partitionResponses": [became]}]}
+        self.add(
+            client, "PRODUCE", {"transactionalId": name, "topicData": [sent]}, response, **when
+        )
 
     def produce(
         self, first: int, offset: int, count: int = 1, error: int = 0, topic_id: str = ""
@@ -95,20 +99,20 @@ class Told:
         batch = header(count, PRODUCER, 0, first)
         sent = {**name, "partitionData": [{"index": 0, "batches": [batch]}]}
         became = {"index": 0, "errorCode": error, "baseOffset": -1 if error else offset}
-        answer = {"responses": [{**name, "partitionResponses": [became]}]}
-        self.add("a", "PRODUCE", {"transactionalId": None, "topicData": [sent]}, answer)
+        response = {"responses": [{**name, "partitionResponses": [became]}]}
+        self.add("a", "PRODUCE", {"transactionalId": None, "topicData": [sent]}, response)
 
-    def fetch(self, client: str, session: int, epoch: int, answer: int, error: int = 0) -> None:
-        """A Fetch of a session; `answer` is the session that it gets."""
-        asked = {"sessionId": session, "sessionEpoch": epoch, "topics": []}
-        told = {"errorCode": error, "sessionId": answer, "responses": []}
-        self.add(client, "FETCH", asked, told)
+    def fetch(self, client: str, session: int, epoch: int, response: int, error: int = 0) -> None:
+        """A Fetch of a session; `response` is the session that it gets."""
+        request = {"sessionId": session, "sessionEpoch": epoch, "topics": []}
+        fields = {"errorCode": error, "sessionId": response, "responses": []}
+        self.add(client, "FETCH", request, fields)
 
     def high_watermark(self, value: int, **when: int) -> None:
         """A Fetch whose response has the partition's high watermark."""
         read = {"partitionIndex": 0, "errorCode": 0, "highWatermark": value}
-        answer = {"errorCode": 0, "responses": [{"topic": TOPIC, "partitions": [read]}]}
-        self.add("reader", "FETCH", {"sessionId": 0, "sessionEpoch": -1}, answer, **when)
+        response = {"errorCode": 0, "responses": [{"topic": TOPIC, "partitions": [read]}]}
+        self.add("reader", "FETCH", {"sessionId": 0, "sessionEpoch": -1}, response, **when)
 
     def join(
         self,
@@ -119,15 +123,15 @@ class Told:
         **when: int,
     ) -> None:
         """A JoinGroup of a client of the member's name; who gets a list of members leads."""
-        asked = {"groupId": GROUP, "memberId": "" if is_new else member}
-        answer = {
+        request = {"groupId": GROUP, "memberId": "" if is_new else member}
+        response = {
             "errorCode": 0,
             "generationId": generation,
             "memberId": member,
             "leader": member if members is not None else "",
             "members": [{"memberId": each, "groupInstanceId": None} for each in members or ()],
         }
-        self.add(member, "JOIN_GROUP", asked, answer, **when)
+        self.add(member, "JOIN_GROUP", request, response, **when)
 
     def leave(self, member: str) -> None:
         """A LeaveGroup."""
@@ -143,9 +147,9 @@ class Told:
     ) -> None:
         """A commit of the partition."""
         place = [{"partitionIndex": 0, "committedOffset": offset}]
-        asked = {"groupId": GROUP, "memberId": client, "topics": [{"name": TOPIC}]}
-        asked |= {"topics": [{"name": TOPIC, "partitions": place}]}
+        request = {"groupId": GROUP, "memberId": client, "topics": [{"name": TOPIC}]}
+        request |= {"topics": [{"name": TOPIC, "partitions": place}]}
         if api != "OFFSET_COMMIT":
-            asked |= {"transactionalId": "tx", "producerId": PRODUCER, "producerEpoch": 0}
-        told = [{"partitionIndex": 0, "errorCode": error}]
-        self.add(client, api, asked, {"topics": [{"name": TOPIC, "partitions": told}]}, **when)
+            request |= {"transactionalId": "tx", "producerId": PRODUCER, "producerEpoch": 0}
+        items = [{"partitionIndex": 0, "errorCode": error}]
+        self.add(client, api, request, {"topics": [{"name": TOPIC, "partitions": items}]}, **when)

@@ -19,9 +19,9 @@ from brokertwin.state.core.errors import Error
 from tests.support.gateways import KEYS, Client
 from tests.support.goldens import golden, source_of
 from tests.support.patience import PATIENCE_S, wait_until
+from tests.support.pending_requests import COORDINATOR, FOLLOWER, Question, World
 from tests.support.schedules import Cluster, our_cluster, real_cluster
 from tests.support.stepped_clock import SteppedClock
-from tests.support.waiting_questions import COORDINATOR, FOLLOWER, Question, World
 
 SETTINGS = {
     "broker.session.timeout.ms": "120000",
@@ -150,27 +150,27 @@ class Pending:
     """A request to our coordinator.
 
     Attributes:
-        answer: the response, once it has come.
+        response: the response, once it has come.
         waited_ms: how long it took, by our clock.
     """
 
-    def __init__(self, question: Question, address: Address, began_ms: int) -> None:
-        self.question = question
-        self.answer: Any = None
+    def __init__(self, request: Question, address: Address, began_ms: int) -> None:
+        self.request = request
+        self.response: Any = None
         self.waited_ms = 0
         self._began_ms = began_ms
         self._client = Client(address, PATIENCE_S)
         self._client.call("METADATA", 12, {"topics": []})  # the broker has accepted the connection
-        self._client.send(question.api, question.version, question.body)
+        self._client.send(request.api, request.version, request.body)
 
     def is_done(self, now_ms: int) -> bool:
         """Return whether the response has arrived."""
-        if self.answer is None and self._client.has_something():
-            key, version = KEYS[self.question.api], self.question.version
-            self.answer = decode_response(key, version, self._client.receive())[1]
+        if self.response is None and self._client.has_something():
+            key, version = KEYS[self.request.api], self.request.version
+            self.response = decode_response(key, version, self._client.receive())[1]
             self.waited_ms = now_ms - self._began_ms
             self._client.close()
-        return self.answer is not None
+        return self.response is not None
 
 
 class OurPlayer(Player):
@@ -194,26 +194,26 @@ class OurPlayer(Player):
     def close(self) -> None:
         self._looking.close()
 
-    def ask(self, when: str, questions: Iterable[Question]) -> None:
-        pending = self._all_sent(questions)
+    def ask(self, when: str, requests: Iterable[Question]) -> None:
+        pending = self._all_sent(requests)
         self._let_pass(lambda: all(each.is_done(self._clock.now) for each in pending))
         for each in pending:
             waited = "waited" if each.waited_ms > WAITED_S * 1000 else "at once"
-            self.told.append((when, each.question.what, self._plain(each.answer), waited))
+            self.told.append((when, each.request.what, self._plain(each.response), waited))
 
-    def ask_rejoining(self, questions: Iterable[Question]) -> None:
-        pending = self._all_sent(questions)
-        waited = ["at once" if each.answer is not None else "waited" for each in pending]
+    def ask_rejoining(self, requests: Iterable[Question]) -> None:
+        pending = self._all_sent(requests)
+        waited = ["at once" if each.response is not None else "waited" for each in pending]
         self.cluster.act("rejoin", FOLLOWER)
         self._let_pass(lambda: all(each.is_done(self._clock.now) for each in pending))
         for each, how in zip(pending, waited, strict=True):
-            self.told.append(("rejoins", each.question.what, self._plain(each.answer), how))
+            self.told.append(("rejoins", each.request.what, self._plain(each.response), how))
 
-    def _all_sent(self, questions: Iterable[Question]) -> list[Pending]:
+    def _all_sent(self, requests: Iterable[Question]) -> list[Pending]:
         address = self.cluster.address(COORDINATOR)
         found = []
-        for question in questions:
-            found.append(Pending(question, address, self._clock.now))
+        for request in requests:
+            found.append(Pending(request, address, self._clock.now))
             self._look()
             for _ in range(int(NEXT_S * 1000 / STEP_MS)):
                 self._look()
@@ -235,7 +235,7 @@ class OurPlayer(Player):
         wait_until(is_over_by_now)
 
 
-def asked(home: Path) -> list[Noted]:
+def recorded(home: Path) -> list[Noted]:
     with real_cluster(home, 2, SETTINGS) as cluster:
         return Player(cluster).play()
 
@@ -243,8 +243,8 @@ def asked(home: Path) -> list[Noted]:
 @pytest.mark.compares
 def test_responses_wait_for_uncommitted_writes_as_at_a_real_cluster(tmp_path: Path) -> None:
     real = golden(
-        "coordinators/waiting_answers",
-        lambda: asked(tmp_path),
+        "coordinators/pending_requests",
+        lambda: recorded(tmp_path),
         scenario=source_of(World, Player),
         settings=SETTINGS,
     )

@@ -1,27 +1,33 @@
-"""The requests of share groups in a told history: those of members, and of brokers about them."""
+"""Requests of share groups in a generated history: of members, and of brokers about them."""
 
 from typing import Any
 
-from tests.support.clients_told import Consumer
-from tests.support.consumers_told import topics
+from tests.support.generated_clients import Consumer
+from tests.support.generated_consumers import topics
+from tests.support.generated_requests import (
+    TOPICS,
+    Generate,
+    RequestGenerator,
+    create_topic,
+    find_coordinators,
+)
 from tests.support.machine import header
-from tests.support.requests_told import TOPICS, Tell, Telling, create_topic, find_coordinators
-from tests.support.telling import CONSUMER_GROUP, GROUPS, SHARE_GROUP
+from tests.support.request_generator import CONSUMER_GROUP, GROUPS, SHARE_GROUP
 
 
-def join(t: Telling) -> None:
+def join(t: RequestGenerator) -> None:
     """Somebody joins a share group, or a group of another kind."""
     group = t.choice.of([SHARE_GROUP] * 5 + [CONSUMER_GROUP, *GROUPS])
     member = t.choice.of(["s1", "s2", "s3", "s4"])
     _beat(t, Consumer(group, member, None), subscribedTopicNames=topics(t))
 
 
-def _beat(t: Telling, member: Consumer, **fields: Any) -> None:
-    said = {"groupId": member.group, "memberId": member.member_id, "memberEpoch": member.epoch}
-    t.ask(76, t.clients.coordinator(member.group), {**said, **fields})
+def _beat(t: RequestGenerator, member: Consumer, **fields: Any) -> None:
+    given = {"groupId": member.group, "memberId": member.member_id, "memberEpoch": member.epoch}
+    t.send(76, t.clients.coordinator(member.group), {**given, **fields})
 
 
-def share(t: Telling) -> None:
+def share(t: RequestGenerator) -> None:
     """A member of a share group joins, sends a heartbeat, or leaves."""
     known = t.clients.sharers
     if not known or t.choice.one_in(4):
@@ -40,7 +46,7 @@ def share(t: Telling) -> None:
         _beat(t, member)
 
 
-def administer(t: Telling) -> None:
+def administer(t: RequestGenerator) -> None:
     """Somebody looks at a share group, deletes it, or speaks to its share coordinators."""
     group = SHARE_GROUP
     topic_id, partition = t.clients.topic_id(t.choice.of(TOPICS)), t.choice.below(3)
@@ -57,25 +63,25 @@ def administer(t: Telling) -> None:
         16: {"typesFilter": ["share"]},
     }
     key = t.choice.of([77, 77, 42, 83, 86, 10, 16])
-    t.ask(key, t.clients.coordinator(group), bodies[key])
+    t.send(key, t.clients.coordinator(group), bodies[key])
 
 
-def deliver(t: Telling) -> None:
+def deliver(t: RequestGenerator) -> None:
     """A leader writes or reads delivery states at a share coordinator."""
     first = t.choice.below(9)
     batch = {"firstOffset": first, "lastOffset": first + t.choice.below(4)}
     batch |= {"deliveryState": t.choice.of([0, 2, 4]), "deliveryCount": t.choice.below(3) + 1}
     epochs = {"leaderEpoch": t.choice.of([-1, 0, 0, 1]), "stateEpoch": t.choice.of([-1, 2, 3, 9])}
-    told = {"partition": t.choice.below(3), **epochs, "startOffset": t.choice.below(6) - 1}
-    told |= {"deliveryCompleteCount": t.choice.below(3) - 1, "stateBatches": [batch]}
+    fields = {"partition": t.choice.below(3), **epochs, "startOffset": t.choice.below(6) - 1}
+    fields |= {"deliveryCompleteCount": t.choice.below(3) - 1, "stateBatches": [batch]}
     topic_id, key = t.clients.topic_id(t.choice.of(TOPICS)), t.choice.of([84, 85, 85, 87])
     if key != 85:
-        told = {name: told[name] for name in ("partition", "leaderEpoch")}
-    body = {"groupId": SHARE_GROUP, "topics": [{"topicId": topic_id, "partitions": [told]}]}
-    t.ask(key, t.clients.coordinator(SHARE_GROUP), body)
+        fields = {name: fields[name] for name in ("partition", "leaderEpoch")}
+    body = {"groupId": SHARE_GROUP, "topics": [{"topicId": topic_id, "partitions": [fields]}]}
+    t.send(key, t.clients.coordinator(SHARE_GROUP), body)
 
 
-def consume(t: Telling) -> None:
+def consume(t: RequestGenerator) -> None:
     """A member fetches from a partition's leader, says what became of records, or leaves it."""
     name, partition = t.choice.of(TOPICS), t.choice.below(2)
     broker = t.clients.leader(name, partition)
@@ -89,19 +95,19 @@ def consume(t: Telling) -> None:
     got = t.clients.acquired.get(whose, [])
     if got and epoch and t.choice.one_in(2):
         topic["topicId"], place["partitionIndex"], first, last = t.choice.of(got)
-        said = {"acknowledgeTypes": [t.choice.of([1, 1, 1, 2, 3])]}
-        place["acknowledgementBatches"] = [{"firstOffset": first, "lastOffset": last, **said}]
+        fields = {"acknowledgeTypes": [t.choice.of([1, 1, 1, 2, 3])]}
+        place["acknowledgementBatches"] = [{"firstOffset": first, "lastOffset": last, **fields}]
     body = {"groupId": SHARE_GROUP, "memberId": session[1], "shareSessionEpoch": epoch}
     body["topics"] = [topic]
     if epoch and t.choice.one_in(3):
-        t.ask(79, broker, body)
+        t.send(79, broker, body)
         return
     wait_ms, mode = t.choice.of([0, 500]), t.choice.below(2)
     fetch = {**body, **_sizes(wait_ms), "shareAcquireMode": mode}
-    t.ask(78, broker, fetch, connection=session[1])
+    t.send(78, broker, fetch, connection=session[1])
 
 
-def lose_connection(t: Telling) -> None:
+def lose_connection(t: RequestGenerator) -> None:
     """A member's connection to a leader ends, and its session there."""
     session = t.choice.of(sorted(t.clients.share_epochs) or [(t.any_broker(), "s1")])
     t.clients.intervene("disconnect", broker=session[0], connection=session[1])
@@ -113,28 +119,28 @@ def _sizes(wait_ms: int) -> dict[str, Any]:
     return {**sizes, "forgottenTopicsData": []}
 
 
-def share_records(t: Telling) -> None:
+def share_records(t: RequestGenerator) -> None:
     """`s1` gets a record, and `s2` says what became of it."""
     place: dict[str, Any] = {"partitionIndex": 0, "acknowledgementBatches": []}
     topic = {"topicId": t.clients.topic_id("orders"), "partitions": [place]}
     broker = t.clients.leader("orders", 0)
 
-    def asked(member: str, epoch: int) -> dict[str, Any]:
-        said = {"groupId": SHARE_GROUP, "memberId": member, "shareSessionEpoch": epoch}
-        return {**said, "topics": [topic]}
+    def requested(member: str, epoch: int) -> dict[str, Any]:
+        fields = {"groupId": SHARE_GROUP, "memberId": member, "shareSessionEpoch": epoch}
+        return {**fields, "topics": [topic]}
 
-    t.ask(78, broker, {**asked("s1", 0), **_sizes(0)})
+    t.send(78, broker, {**requested("s1", 0), **_sizes(0)})
     data = {"index": 0, "batches": [header(1, size=70)]}
     written = {"name": "orders", "topicId": topic["topicId"], "partitionData": [data]}
-    t.ask(0, broker, {"acks": 1, "timeoutMs": 500, "topicData": [written]})
-    t.ask(78, broker, {**asked("s1", 1), **_sizes(0)})
-    t.ask(78, broker, {**asked("s2", 0), **_sizes(0)})
+    t.send(0, broker, {"acks": 1, "timeoutMs": 500, "topicData": [written]})
+    t.send(78, broker, {**requested("s1", 1), **_sizes(0)})
+    t.send(78, broker, {**requested("s2", 0), **_sizes(0)})
     place["acknowledgementBatches"] = [{"firstOffset": 0, "lastOffset": 0, "acknowledgeTypes": [1]}]
-    t.ask(79, broker, asked("s2", 1))
-    t.ask(79, broker, asked("s1", 2))
+    t.send(79, broker, requested("s2", 1))
+    t.send(79, broker, requested("s1", 2))
 
 
-def set_offsets(t: Telling) -> None:
+def set_offsets(t: RequestGenerator) -> None:
     """A client reads, resets or deletes the offsets of a share group."""
     name = t.choice.of([*TOPICS, "nope"])
     wanted = {"topicName": name, "partitions": [0, 1]}
@@ -146,10 +152,10 @@ def set_offsets(t: Telling) -> None:
         92: {"groupId": group, "topics": [{"topicName": name}]},
     }
     key = t.choice.of([90, 90, 91, 92])
-    t.ask(key, t.clients.coordinator(group), bodies[key])
+    t.send(key, t.clients.coordinator(group), bodies[key])
 
 
-def form_share_group(t: Telling) -> None:
+def form_share_group(t: RequestGenerator) -> None:
     """Two members of `s` join and get their partitions with a later heartbeat."""
     find_coordinators(t)
     for name in ("s1", "s2"):
@@ -159,13 +165,13 @@ def form_share_group(t: Telling) -> None:
         _beat(t, member)
 
 
-SHARE_OPENINGS: list[list[Tell]] = [
+SHARE_OPENINGS: list[list[Generate]] = [
     [create_topic, form_share_group],
     [create_topic, form_share_group, share_records],
 ]
 """Initial events of a history of share groups."""
 
-SHARE_REQUESTS: list[tuple[int, Tell]] = [
+SHARE_REQUESTS: list[tuple[int, Generate]] = [
     (5, share),
     (2, administer),
     (2, deliver),
@@ -173,4 +179,4 @@ SHARE_REQUESTS: list[tuple[int, Tell]] = [
     (6, consume),
     (1, lose_connection),
 ]
-"""How often each kind of event comes, among those of `requests_told.py`."""
+"""How often each kind of event comes, among those of `generated_requests.py`."""

@@ -1,8 +1,8 @@
-"""Who tells a history: its clients so far, and the choices that it is given."""
+"""Generator of the requests of a history, from its clients so far and random choices."""
 
 from typing import Any, NamedTuple
 
-from tests.support.clients_told import Choice, Clients, Holder, Member, version_of
+from tests.support.generated_clients import Choice, Clients, Holder, Member, version_of
 
 TOPICS = ["orders", "orders", "payments"]
 GROUPS = ["g", "a/b"]
@@ -12,20 +12,25 @@ STREAMS_GROUP = "w"
 TRANSACTIONAL_IDS = ["t", "a/b"]
 
 
-class Telling(NamedTuple):
-    """Who tells, and by which choices."""
+class RequestGenerator(NamedTuple):
+    """Generates requests.
+
+    Attributes:
+        clients: the clients and the state of the cell so far.
+        choice: decides what is generated.
+    """
 
     clients: Clients
     choice: Choice
 
-    def ask(self, key: int, broker: int, body: dict[str, Any], **event: Any) -> None:
+    def send(self, key: int, broker: int, body: dict[str, Any], **event: Any) -> None:
         """Send a request to a broker, sometimes to a wrong one or under another principal."""
         broker = self.choice.of(self.clients.brokers) if self.choice.one_in(16) else broker
         if self.choice.one_in(12):
             event["principal"] = "User:other"
         version = event.pop("version", None)
         version = version_of(key, self.choice) if version is None else version
-        self.clients.ask(key, version, broker, body, **event)
+        self.clients.send(key, version, broker, body, **event)
 
     def any_broker(self) -> int:
         """One of the brokers."""

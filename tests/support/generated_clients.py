@@ -1,4 +1,4 @@
-"""The clients of a told history: their knowledge, from the responses of a model cell.
+"""The clients of a generated history: their knowledge, from the responses of a model cell.
 
 They know where leaders and coordinators are, which member ids, generations, producer ids, epochs
 and sessions they were given, and which sequence comes next.
@@ -102,12 +102,12 @@ class Clients:
         self.holders: list[Holder] = []
         self.sessions: list[FetchSession] = []
         self.sequences: dict[tuple[int, int, str, int], int] = {}
-        self._asked: dict[str, tuple[int, int, int, dict[str, Any]]] = {}
+        self._requested: dict[str, tuple[int, int, int, dict[str, Any]]] = {}
 
-    def ask(self, key: int, version: int, broker: int, body: dict[str, Any], **event: Any) -> None:
+    def send(self, key: int, version: int, broker: int, body: dict[str, Any], **event: Any) -> None:
         """Send a request and learn from the responses that arrive meanwhile."""
         number = len(self.documents)
-        self._asked[f"e{number}"] = (key, version, broker, body)
+        self._requested[f"e{number}"] = (key, version, broker, body)
         header = {"requestApiKey": key, "requestApiVersion": version, "clientId": "client"}
         self._hand_over(
             {
@@ -131,10 +131,14 @@ class Clients:
         rows = self.cell.handle(document, Position(0, len(self.documents)))
         self.documents.append(document)
         for row in rows:
-            if row.topic == outputs.RESPONSES and row.value is not None and row.id in self._asked:
-                answer = msgspec.json.decode(row.value).get("response")
-                if answer is not None:
-                    self._learn(self._asked.pop(row.id), answer)
+            if (
+                row.topic == outputs.RESPONSES
+                and row.value is not None
+                and row.id in self._requested
+            ):
+                response = msgspec.json.decode(row.value).get("response")
+                if response is not None:
+                    self._learn(self._requested.pop(row.id), response)
 
     # Look-ups
 
@@ -167,39 +171,41 @@ class Clients:
 
     # Learning from responses
 
-    def _learn(self, asked: tuple[int, int, int, dict[str, Any]], answer: dict[str, Any]) -> None:
-        key, version, broker, body = asked
+    def _learn(
+        self, requests: tuple[int, int, int, dict[str, Any]], response: dict[str, Any]
+    ) -> None:
+        key, version, broker, body = requests
         if key == 0:
-            self._learn_sequences(body, answer)
+            self._learn_sequences(body, response)
         elif key == 1:
-            self._learn_session(version, broker, body, answer)
+            self._learn_session(version, broker, body, response)
         elif key == 11:
-            self._learn_member(body, answer)
+            self._learn_member(body, response)
         elif key == 68:
-            self._learn_consumer(body, answer)
+            self._learn_consumer(body, response)
         elif key == 76:
-            self._learn_sharer(body, answer)
+            self._learn_sharer(body, response)
         elif key == 88:
-            self._learn_worker(body, answer)
+            self._learn_worker(body, response)
         elif key in (78, 79):
-            self._learn_share_session(broker, body, answer)
-        elif key in (12, 14) and answer["errorCode"] == 25:
+            self._learn_share_session(broker, body, response)
+        elif key in (12, 14) and response["errorCode"] == 25:
             self.members = [m for m in self.members if m.member_id != body["memberId"]]
-        elif key == 22 and answer["errorCode"] == 0:
-            self._hold(body["transactionalId"], answer["producerId"], answer["producerEpoch"])
-        elif key == 26 and answer["errorCode"] in (47, 49, 90):
+        elif key == 22 and response["errorCode"] == 0:
+            self._hold(body["transactionalId"], response["producerId"], response["producerEpoch"])
+        elif key == 26 and response["errorCode"] in (47, 49, 90):
             self.holders = [h for h in self.holders if h.producer_id != body["producerId"]]
-        elif key == 26 and answer.get("producerId", -1) >= 0 and answer["errorCode"] == 0:
-            self._hold(body["transactionalId"], answer["producerId"], answer["producerEpoch"])
+        elif key == 26 and response.get("producerId", -1) >= 0 and response["errorCode"] == 0:
+            self._hold(body["transactionalId"], response["producerId"], response["producerEpoch"])
 
     def _hold(self, transactional_id: str | None, producer_id: int, epoch: int) -> None:
         if transactional_id is not None:
             self.holders = [h for h in self.holders if h.transactional_id != transactional_id]
         self.holders = [*self.holders, Holder(transactional_id, producer_id, epoch)][-6:]
 
-    def _learn_sequences(self, body: dict[str, Any], answer: dict[str, Any]) -> None:
-        (topic,), (answered,) = body["topicData"], answer["responses"]
-        (partition,), (result,) = topic["partitionData"], answered["partitionResponses"]
+    def _learn_sequences(self, body: dict[str, Any], response: dict[str, Any]) -> None:
+        (topic,), (responded,) = body["topicData"], response["responses"]
+        (partition,), (result,) = topic["partitionData"], responded["partitionResponses"]
         if result["errorCode"] == 0:
             (batch,) = partition["batches"]
             place = (topic["name"], partition["index"])
@@ -208,80 +214,80 @@ class Clients:
             self.sequences[*producer, *place] = following % 2**31
 
     def _learn_session(
-        self, version: int, broker: int, body: dict[str, Any], answer: dict[str, Any]
+        self, version: int, broker: int, body: dict[str, Any], response: dict[str, Any]
     ) -> None:
-        session_id = answer.get("sessionId", 0)
+        session_id = response.get("sessionId", 0)
         known = [s for s in self.sessions if (s.broker, s.session_id) == (broker, session_id)]
-        if answer.get("errorCode", 0):
-            asked = body["sessionId"]
-            self.sessions = [s for s in self.sessions if s.session_id != asked]
+        if response.get("errorCode", 0):
+            requested = body["sessionId"]
+            self.sessions = [s for s in self.sessions if s.session_id != requested]
         elif session_id and not known:
             self.sessions = [*self.sessions, FetchSession(broker, session_id, 1, version)][-6:]
         elif known and body["sessionEpoch"] > 0:
             known[0].epoch = body["sessionEpoch"] + 1
 
-    def _learn_consumer(self, body: dict[str, Any], answer: dict[str, Any]) -> None:
-        member_id = answer["memberId"] or body["memberId"]
+    def _learn_consumer(self, body: dict[str, Any], response: dict[str, Any]) -> None:
+        member_id = response["memberId"] or body["memberId"]
         former = [each for each in self.consumers if each.member_id == member_id]
         self.consumers = [each for each in self.consumers if each.member_id != member_id]
-        if answer["errorCode"] or answer["memberEpoch"] == -1:
+        if response["errorCode"] or response["memberEpoch"] == -1:
             return
         member = former[0] if former else Consumer(body["groupId"], member_id, body["instanceId"])
-        member.epoch = answer["memberEpoch"]
-        if answer["assignment"] is not None:
-            member.owned = answer["assignment"]["topicPartitions"]
+        member.epoch = response["memberEpoch"]
+        if response["assignment"] is not None:
+            member.owned = response["assignment"]["topicPartitions"]
         self.consumers = [*self.consumers, member][-6:]
 
-    def _learn_sharer(self, body: dict[str, Any], answer: dict[str, Any]) -> None:
+    def _learn_sharer(self, body: dict[str, Any], response: dict[str, Any]) -> None:
         member_id, group = body["memberId"], body["groupId"]
         others = [m for m in self.sharers if (m.group, m.member_id) != (group, member_id)]
         self.sharers = others
-        if not answer["errorCode"] and answer["memberEpoch"] > 0:
-            self.sharers = [*others, Consumer(group, member_id, None, answer["memberEpoch"])][-6:]
+        if not response["errorCode"] and response["memberEpoch"] > 0:
+            self.sharers = [*others, Consumer(group, member_id, None, response["memberEpoch"])][-6:]
 
-    def _learn_worker(self, body: dict[str, Any], answer: dict[str, Any]) -> None:
+    def _learn_worker(self, body: dict[str, Any], response: dict[str, Any]) -> None:
         """A member of a streams group; its tasks are the last assigned ones."""
         member_id, group = body["memberId"], body["groupId"]
         former = [m for m in self.workers if (m.group, m.member_id) == (group, member_id)]
         self.workers = [m for m in self.workers if m not in former]
-        if answer["errorCode"] or answer["memberEpoch"] < 1:
+        if response["errorCode"] or response["memberEpoch"] < 1:
             return
         member = former[0] if former else Consumer(group, member_id, None)
-        member.epoch = answer["memberEpoch"]
-        if answer["activeTasks"] is not None:
+        member.epoch = response["memberEpoch"]
+        if response["activeTasks"] is not None:
             roles = ("activeTasks", "standbyTasks", "warmupTasks")
-            member.owned = [{role: answer[role] for role in roles}]
+            member.owned = [{role: response[role] for role in roles}]
         self.workers = [*self.workers, member][-6:]
 
     def _learn_share_session(
-        self, broker: int, body: dict[str, Any], answer: dict[str, Any]
+        self, broker: int, body: dict[str, Any], response: dict[str, Any]
     ) -> None:
         """The epoch that comes next, and the records that the member has got."""
         session, epoch = (broker, body["memberId"]), body["shareSessionEpoch"]
-        if answer["errorCode"] in (122, 123) or epoch == -1:
+        if response["errorCode"] in (122, 123) or epoch == -1:
             self.share_epochs.pop(session, None)
             self.acquired.pop(session, None)
             return
         self.share_epochs[session] = epoch + 1
         self.acquired[session] = [
             (topic["topicId"], part["partitionIndex"], got["firstOffset"], got["lastOffset"])
-            for topic in answer["responses"]
+            for topic in response["responses"]
             for part in topic["partitions"]
             for got in part.get("acquiredRecords", [])
         ] or self.acquired.get(session, [])
 
-    def _learn_member(self, body: dict[str, Any], answer: dict[str, Any]) -> None:
-        group, instance, member_id = body["groupId"], body["groupInstanceId"], answer["memberId"]
-        if answer["errorCode"] not in (0, 79):
+    def _learn_member(self, body: dict[str, Any], response: dict[str, Any]) -> None:
+        group, instance, member_id = body["groupId"], body["groupInstanceId"], response["memberId"]
+        if response["errorCode"] not in (0, 79):
             self.members = [m for m in self.members if m.member_id != body["memberId"]]
         elif member_id:
             self.members = [m for m in self.members if m.member_id != member_id]
             member = Member(group, member_id, instance)
-            if answer["errorCode"] == 0:
-                member.generation = answer["generationId"]
-                member.protocol = answer["protocolName"] or "range"
-                member.is_leader = answer["leader"] == member_id
-                member.others = [each["memberId"] for each in answer["members"]]
+            if response["errorCode"] == 0:
+                member.generation = response["generationId"]
+                member.protocol = response["protocolName"] or "range"
+                member.is_leader = response["leader"] == member_id
+                member.others = [each["memberId"] for each in response["members"]]
             self.members = [*self.members, member][-8:]
 
 

@@ -582,12 +582,12 @@ def altered(group: str, topic: str) -> Told:
     return {"groupId": group, "topics": [{"topicName": topic, "partitions": partitions}]}
 
 
-def _codes(answer: Any) -> Iterator[int]:
-    if isinstance(answer, list):
-        for each in answer:
+def _codes(response: Any) -> Iterator[int]:
+    if isinstance(response, list):
+        for each in response:
             yield from _codes(each)
-    if isinstance(answer, dict):
-        for key, value in answer.items():
+    if isinstance(response, dict):
+        for key, value in response.items():
             if key == "errorCode":
                 yield value
             yield from _codes(value)

@@ -1,15 +1,15 @@
 """Delegation token requests of a generated history, with fields added by the edge.
 
-One in three is about clients' metrics instead (`telemetry_told.py`).
+One in three is about clients' metrics instead (`generated_telemetry.py`).
 """
 
-from tests.support.requests_told import Tell, Telling
-from tests.support.telemetry_told import metrics
+from tests.support.generated_requests import Generate, RequestGenerator
+from tests.support.generated_telemetry import metrics
 
 TOKENS = ["one", "two"]
 
 
-def tokens(t: Telling) -> None:
+def tokens(t: RequestGenerator) -> None:
     """A token comes, is good for longer or shorter, goes, or is looked at."""
     name, key = t.choice.of(TOKENS), t.choice.of([38, 39, 40, 41, 38])
     edge = {"isEnabled": not t.choice.one_in(12), "isAllowed": not t.choice.one_in(12)}
@@ -26,8 +26,8 @@ def tokens(t: Telling) -> None:
     if t.choice.one_in(3):
         metrics(t)
         return
-    t.ask(key, t.any_broker(), {**bodies[key], "edge": edge})
+    t.send(key, t.any_broker(), {**bodies[key], "edge": edge})
 
 
-TOKEN_REQUESTS: list[tuple[int, Tell]] = [(2, tokens)]
-"""How often such an event comes, among those of `requests_told.py`."""
+TOKEN_REQUESTS: list[tuple[int, Generate]] = [(2, tokens)]
+"""How often such an event comes, among those of `generated_requests.py`."""

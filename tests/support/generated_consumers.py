@@ -1,4 +1,4 @@
-"""The requests of consumer groups in a told history: those of members, and what else meets them.
+"""Requests of consumer groups in a generated history, and events that affect them.
 
 `consume` is one event; `form_consumer_group` an opening. Mistakes are mixed in: stale epochs,
 foreign instance ids, fields that do not fit.
@@ -6,13 +6,13 @@ foreign instance ids, fields that do not fit.
 
 from typing import Any
 
-from tests.support.clients_told import Consumer
-from tests.support.requests_told import (
+from tests.support.generated_clients import Consumer
+from tests.support.generated_requests import (
     CONSUMER_GROUP,
     GROUPS,
     TOPICS,
-    Tell,
-    Telling,
+    Generate,
+    RequestGenerator,
     create_topic,
     find_coordinators,
 )
@@ -20,12 +20,12 @@ from tests.support.requests_told import (
 REGEXES = ["o.*", "o.*|payments", "absent", "", "("]
 
 
-def topics(t: Telling) -> list[str]:
+def topics(t: RequestGenerator) -> list[str]:
     """Return the subscription of a member."""
     return t.choice.of([["orders"], ["orders", "payments"], ["payments"], ["absent"], []])
 
 
-def join(t: Telling, group: str | None = None) -> None:
+def join(t: RequestGenerator, group: str | None = None) -> None:
     """Somebody joins a consumer group, or comes back to it."""
     if group is None:
         group = t.choice.of([CONSUMER_GROUP, CONSUMER_GROUP, CONSUMER_GROUP, *GROUPS])
@@ -34,7 +34,7 @@ def join(t: Telling, group: str | None = None) -> None:
     # an unknown id, the id of a current or former member, or none
     drawn = t.choice.of(["", "u1"]) if version == 0 else t.choice.of(["u1", "u2", "u3", "u4"])
     body = {
-        **_said(Consumer(group, drawn, instance)),
+        **_identity(Consumer(group, drawn, instance)),
         "rebalanceTimeoutMs": t.choice.of([60_000, 500]),
         "subscribedTopicNames": topics(t),
         "serverAssignor": t.choice.of([None, None, "uniform", "range"]),
@@ -50,10 +50,10 @@ def join(t: Telling, group: str | None = None) -> None:
                 {"memberId": ""},
             ]
         )
-    t.ask(68, t.clients.coordinator(group), body, version=version)
+    t.send(68, t.clients.coordinator(group), body, version=version)
 
 
-def _said(member: Consumer) -> dict[str, Any]:
+def _identity(member: Consumer) -> dict[str, Any]:
     return {
         "groupId": member.group,
         "memberId": member.member_id,
@@ -62,7 +62,7 @@ def _said(member: Consumer) -> dict[str, Any]:
     }
 
 
-def _member(t: Telling) -> Consumer:
+def _member(t: RequestGenerator) -> Consumer:
     """Return a known member, or a stranger; sometimes with a wrong epoch or a wrong name."""
     known = t.clients.consumers
     if not known or t.choice.one_in(20):
@@ -75,21 +75,21 @@ def _member(t: Telling) -> Consumer:
     return member
 
 
-def consume(t: Telling) -> None:
+def consume(t: RequestGenerator) -> None:
     """A member of a consumer group joins, sends a heartbeat, commits, looks, or leaves."""
     if not t.clients.consumers or t.choice.one_in(4):
         join(t)
         return
     member = _member(t)
     coordinator = t.clients.coordinator(member.group)
-    body = _said(member)
+    body = _identity(member)
     act = t.choice.of(["beat"] * 6 + ["owned"] * 5 + ["commit", "fetch", "topics", "leave", "away"])
     if act == "commit":
         commit(t, member)
         return
     if act == "fetch":
-        asked = {"memberId": member.member_id, "memberEpoch": member.epoch, "topics": None}
-        t.ask(9, coordinator, {"groups": [{"groupId": member.group, **asked}]}, version=9)
+        request = {"memberId": member.member_id, "memberEpoch": member.epoch, "topics": None}
+        t.send(9, coordinator, {"groups": [{"groupId": member.group, **request}]}, version=9)
         return
     if act == "owned":
         body["topicPartitions"] = member.owned
@@ -98,10 +98,10 @@ def consume(t: Telling) -> None:
         body["subscribedTopicRegex"] = t.choice.of([None, *REGEXES])
     elif act in ("leave", "away"):
         body["memberEpoch"] = -1 if act == "leave" else -2
-    t.ask(68, coordinator, body, version=1)
+    t.send(68, coordinator, body, version=1)
 
 
-def commit(t: Telling, member: Consumer) -> None:
+def commit(t: RequestGenerator, member: Consumer) -> None:
     """A member of a consumer or streams group commits an offset."""
     name = t.choice.of(TOPICS)
     offset = {"partitionIndex": t.choice.below(3), "committedOffset": t.choice.below(13)}
@@ -111,10 +111,10 @@ def commit(t: Telling, member: Consumer) -> None:
         "memberId": member.member_id,
         "topics": [{"name": name, "topicId": t.clients.topic_id(name), "partitions": [offset]}],
     }
-    t.ask(8, t.clients.coordinator(member.group), body)
+    t.send(8, t.clients.coordinator(member.group), body)
 
 
-def administer(t: Telling) -> None:
+def administer(t: RequestGenerator) -> None:
     """Somebody looks at a consumer group, sends members away, deletes it or offsets of it."""
     group = CONSUMER_GROUP
     member = _member(t)
@@ -131,10 +131,10 @@ def administer(t: Telling) -> None:
         47: {"groupId": group, "topics": [place]},
     }
     key = t.choice.of([69, 42, 69, 42, 13, 12, 14, 15, 16, 47])
-    t.ask(key, t.clients.coordinator(group), bodies[key])
+    t.send(key, t.clients.coordinator(group), bodies[key])
 
 
-def form_consumer_group(t: Telling) -> None:
+def form_consumer_group(t: RequestGenerator) -> None:
     """Two members of `c` join, a second apart."""
     find_coordinators(t)
     for _ in range(2):
@@ -142,14 +142,14 @@ def form_consumer_group(t: Telling) -> None:
         t.clients.now += 1_000
 
 
-CONSUMER_OPENINGS: list[list[Tell]] = [
+CONSUMER_OPENINGS: list[list[Generate]] = [
     [create_topic, form_consumer_group],
     [create_topic, form_consumer_group],
 ]
 """Initial events of a history of consumers."""
 
-CONSUMER_REQUESTS: list[tuple[int, Tell]] = [
+CONSUMER_REQUESTS: list[tuple[int, Generate]] = [
     (14, consume),
     (3, administer),
 ]
-"""How often each kind of event comes, among those of `requests_told.py`."""
+"""How often each kind of event comes, among those of `generated_requests.py`."""

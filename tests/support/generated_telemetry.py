@@ -1,13 +1,13 @@
 """Telemetry requests of a generated history, with the fields added by the edge."""
 
 from brokertwin.state.cluster.client_instances import ClientInstance
-from tests.support.telling import Telling
+from tests.support.request_generator import RequestGenerator
 
 INSTANCES = ["A" * 20 + letter + "A" for letter in "ABCD"]
 """Ids of client instances; the first one asks for another."""
 
 
-def metrics(t: Telling) -> None:
+def metrics(t: RequestGenerator) -> None:
     """A client asks which metrics are wanted of it, or pushes some."""
     broker, instance_id = t.any_broker(), t.choice.of(INSTANCES)
     connection, key = t.choice.of(["s1", "s2"]), t.choice.of([71, 72])
@@ -22,4 +22,4 @@ def metrics(t: Telling) -> None:
         "decompressedSizeInBytes": t.choice.of([20, -1]),
     }
     body |= pushed if key == 72 else {}
-    t.ask(key, broker, body, connection=connection)
+    t.send(key, broker, body, connection=connection)

@@ -1,12 +1,17 @@
-"""The requests of streams groups in a told history: those of members, and what else meets them."""
+"""Requests of streams groups in a generated history, and events that affect them."""
 
 from typing import Any
 
-from tests.support.clients_told import Consumer
-from tests.support.consumers_told import commit
-from tests.support.requests_told import Tell, Telling, create_topic, find_coordinators
+from tests.support.generated_clients import Consumer
+from tests.support.generated_consumers import commit
+from tests.support.generated_requests import (
+    Generate,
+    RequestGenerator,
+    create_topic,
+    find_coordinators,
+)
+from tests.support.request_generator import CONSUMER_GROUP, GROUPS, STREAMS_GROUP
 from tests.support.streams_groups import NO_TASKS, internal, part, topology
-from tests.support.telling import CONSUMER_GROUP, GROUPS, STREAMS_GROUP
 
 _REPARTITION = "w-repartition"
 _COUNTING = topology(
@@ -27,25 +32,25 @@ _MISTAKES = [
 """A topic that is not there, an older topology, one that is none, one that contradicts itself."""
 
 
-def join(t: Telling, group: str | None = None) -> None:
+def join(t: RequestGenerator, group: str | None = None) -> None:
     """Somebody joins a streams group, or a group of another kind."""
     if group is None:
         group = t.choice.of([STREAMS_GROUP] * 5 + [CONSUMER_GROUP, *GROUPS])
     runs = t.choice.of(_MISTAKES) if t.choice.one_in(6) else _COUNTING
     member = Consumer(group, t.choice.of(["w1", "w2", "w3", "w4"]), None)
-    said = {"rebalanceTimeoutMs": t.choice.of([60_000, 500]), "topology": runs, **NO_TASKS}
+    fields = {"rebalanceTimeoutMs": t.choice.of([60_000, 500]), "topology": runs, **NO_TASKS}
     process = t.choice.of(["p1", "p2", "p2"])
     endpoint = {"host": process, "port": 8080} if t.choice.one_in(3) else None
-    _beat(t, member, **said, processId=process, userEndpoint=endpoint, clientTags=[])
+    _beat(t, member, **fields, processId=process, userEndpoint=endpoint, clientTags=[])
 
 
-def _beat(t: Telling, member: Consumer, **fields: Any) -> None:
-    said = {"groupId": member.group, "memberId": member.member_id, "memberEpoch": member.epoch}
-    said["endpointInformationEpoch"] = t.choice.below(3)
-    t.ask(88, t.clients.coordinator(member.group), {**said, **fields})
+def _beat(t: RequestGenerator, member: Consumer, **fields: Any) -> None:
+    given = {"groupId": member.group, "memberId": member.member_id, "memberEpoch": member.epoch}
+    given["endpointInformationEpoch"] = t.choice.below(3)
+    t.send(88, t.clients.coordinator(member.group), {**given, **fields})
 
 
-def work(t: Telling) -> None:
+def work(t: RequestGenerator) -> None:
     """A member of a streams group joins, sends a heartbeat, commits, or leaves."""
     known = t.clients.workers
     if not known or t.choice.one_in(4):
@@ -67,7 +72,7 @@ def work(t: Telling) -> None:
         _beat(t, member, shutdownApplication=act == "shutdown")
 
 
-def administer(t: Telling) -> None:
+def administer(t: RequestGenerator) -> None:
     """Somebody looks at a streams group, gives it settings, or deletes it."""
     group = STREAMS_GROUP
     configs = [
@@ -82,23 +87,23 @@ def administer(t: Telling) -> None:
         16: {"typesFilter": ["streams"]},
     }
     key = t.choice.of([89, 89, 89, 44, 44, 42, 16])
-    t.ask(key, t.clients.coordinator(group), bodies[key])
+    t.send(key, t.clients.coordinator(group), bodies[key])
 
 
-def form_streams_group(t: Telling) -> None:
+def form_streams_group(t: RequestGenerator) -> None:
     """Two members of `w` join, and get their tasks when the group has waited for more."""
     find_coordinators(t)
     for name in ("w1", "w2"):
-        said = {"rebalanceTimeoutMs": 60_000, "topology": _COUNTING, **NO_TASKS}
-        _beat(t, Consumer(STREAMS_GROUP, name, None), **said, processId=name, clientTags=[])
+        fields = {"rebalanceTimeoutMs": 60_000, "topology": _COUNTING, **NO_TASKS}
+        _beat(t, Consumer(STREAMS_GROUP, name, None), **fields, processId=name, clientTags=[])
         t.clients.now += 2_000
     for _ in range(2):
         for member in list(t.clients.workers):
             _beat(t, member, **NO_TASKS)
 
 
-STREAMS_OPENINGS: list[list[Tell]] = [[create_topic, form_streams_group]]
+STREAMS_OPENINGS: list[list[Generate]] = [[create_topic, form_streams_group]]
 """Initial events of a history of a streams application."""
 
-STREAMS_REQUESTS: list[tuple[int, Tell]] = [(6, work), (2, administer)]
-"""How often each kind of event comes, among those of `requests_told.py`."""
+STREAMS_REQUESTS: list[tuple[int, Generate]] = [(6, work), (2, administer)]
+"""How often each kind of event comes, among those of `generated_requests.py`."""

@@ -60,26 +60,29 @@ def fields(documents: Iterable[dict[str, Any]]) -> Fields:
     found: Fields = defaultdict(lambda: defaultdict(set))
     for document in documents:
         header = document["requestHeader"]
-        asked = found[f"{header['clientId']} {header['requestApiKeyName']}"]
-        asked[VERSION].add(str(header["requestApiVersion"]))
+        requested = found[f"{header['clientId']} {header['requestApiKeyName']}"]
+        requested[VERSION].add(str(header["requestApiVersion"]))
         for path, value in _leaves(document["request"], ""):
-            asked[path].add(_shown(path, value))
+            requested[path].add(_shown(path, value))
     return found
 
 
-def _said(values: Iterable[str]) -> str:
+def _rendered(values: Iterable[str]) -> str:
     return " ".join(sorted(values)) or "-"
 
 
 def differences(theirs: Fields, ours: Fields) -> list[str]:
     """A line for each field that others send than we do: its place, their values, ours."""
     lines = []
-    for asked in sorted(theirs.keys() | ours.keys()):
-        if asked not in theirs or asked not in ours:
-            lines.append(f"{asked}: {'theirs' if asked in theirs else 'ours'} alone")
+    for requested in sorted(theirs.keys() | ours.keys()):
+        if requested not in theirs or requested not in ours:
+            lines.append(f"{requested}: {'theirs' if requested in theirs else 'ours'} alone")
             continue
-        for path in sorted(theirs[asked].keys() | ours[asked].keys()):
-            of_theirs, of_ours = theirs[asked].get(path, set()), ours[asked].get(path, set())
+        for path in sorted(theirs[requested].keys() | ours[requested].keys()):
+            of_theirs, of_ours = (
+                theirs[requested].get(path, set()),
+                ours[requested].get(path, set()),
+            )
             if of_theirs != of_ours:
-                lines.append(f"{asked} {path}: {_said(of_theirs)} | {_said(of_ours)}")
+                lines.append(f"{requested} {path}: {_rendered(of_theirs)} | {_rendered(of_ours)}")
     return lines

@@ -1,4 +1,4 @@
-"""What no client asks for in a told history: time passes, leaders move, brokers stop."""
+"""Events without a request in a generated history: time passes, leaders move, brokers stop."""
 
 from itertools import product
 from typing import Any
@@ -7,20 +7,20 @@ from brokertwin.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC
 from brokertwin.state.core.records import LogCleaned
 from brokertwin.state.logs.log import Log, batches_from, log_key
 from tests.support.machine import header
-from tests.support.telling import TOPICS, Telling
+from tests.support.request_generator import TOPICS, RequestGenerator
 
 GROWN = 8
 """Offsets after which a log is cleaned again."""
 
 
-def pass_time(t: Telling) -> None:
+def pass_time(t: RequestGenerator) -> None:
     """Time goes on, a second or so at a time."""
     t.clients.now += t.choice.of([100, 1000, 3000, 10_000])
     t.clients.intervene("tick")
     clean_a_log(t)
 
 
-def clean_a_log(t: Telling) -> None:
+def clean_a_log(t: RequestGenerator) -> None:
     """The first log that has grown enough loses every second batch, as to a cleaner."""
     tables = t.clients.cell.tables
     for broker, topic in product(t.clients.brokers, map(t.clients.topic, TOPICS)):
@@ -39,7 +39,7 @@ def clean_a_log(t: Telling) -> None:
             return
 
 
-def intervene(t: Telling) -> None:
+def intervene(t: RequestGenerator) -> None:
     """A leader moves, a broker is cut off, sessions are dropped, members count as silent."""
     kind = t.choice.of(
         [
@@ -71,7 +71,7 @@ def intervene(t: Telling) -> None:
     t.clients.intervene(kind, **event)
 
 
-def lose_a_broker(t: Telling) -> None:
+def lose_a_broker(t: RequestGenerator) -> None:
     """A leader stops with unreplicated data, or a follower misses deletions or sealed segments."""
     known = [topic for topic in map(t.clients.topic, TOPICS) if topic is not None]
     copied = [
@@ -90,19 +90,19 @@ def lose_a_broker(t: Telling) -> None:
     what = t.choice.below(3)
     if what == 1:
         t.clients.intervene("isolate-broker", broker=leader)
-        t.ask(0, leader, append, version=9)
+        t.send(0, leader, append, version=9)
         for kind in ("stop-broker", "rejoin-broker", "start-broker"):
             t.clients.intervene(kind, broker=leader)
         return
     for broker in followers:
         t.clients.intervene("isolate-broker", broker=broker)
     for _ in range(8 if what == 2 else 1):
-        t.ask(0, leader, append, version=9)
+        t.send(0, leader, append, version=9)
     for _ in range(4):
         t.clients.now += 15_000
         t.clients.intervene("tick")
     if what == 0:
         wanted = [{"partitionIndex": partition, "offset": -1}]
-        t.ask(21, leader, {"topics": [{"name": name, "partitions": wanted}], "timeoutMs": 100})
+        t.send(21, leader, {"topics": [{"name": name, "partitions": wanted}], "timeoutMs": 100})
     for broker in followers:
         t.clients.intervene("rejoin-broker", broker=broker)

@@ -1,4 +1,4 @@
-"""The requests of a told history: how often each comes, and how it comes to be right or wrong.
+"""The requests of a generated history: how often each comes, and how it comes to be right or wrong.
 
 Each function tells one request, or the few of an opening, by the choices that it is given. The
 names and ids come from small sets, so that events meet.
@@ -11,10 +11,16 @@ from typing import Any
 
 from brokertwin.state.cluster.coordinators import COORDINATED, GROUP_TOPIC, TRANSACTION_TOPIC
 from brokertwin.state.groups.consumer_protocol import assignment_bytes
-from tests.support.clients_told import START, Holder, Member
-from tests.support.interventions_told import intervene, lose_a_broker, pass_time
+from tests.support.generated_clients import START, Holder, Member
+from tests.support.generated_interventions import intervene, lose_a_broker, pass_time
 from tests.support.machine import header
-from tests.support.telling import CONSUMER_GROUP, GROUPS, TOPICS, TRANSACTIONAL_IDS, Telling
+from tests.support.request_generator import (
+    CONSUMER_GROUP,
+    GROUPS,
+    TOPICS,
+    TRANSACTIONAL_IDS,
+    RequestGenerator,
+)
 
 INT32_MAX = 2**31 - 1
 
@@ -32,7 +38,7 @@ def _assignment(topic: str, partition: int) -> str:
 # Records
 
 
-def produce(t: Telling) -> None:
+def produce(t: RequestGenerator) -> None:
     """A batch of a plain, an idempotent or a transactional producer."""
     name, partition = t.place()
     count = t.choice.below(3) + 1
@@ -64,10 +70,10 @@ def produce(t: Telling) -> None:
         "topicData": [topic],
     }
     version = t.choice.of([13, 12, 11, 10, 9])
-    t.ask(0, t.clients.leader(name, partition), body, version=version)
+    t.send(0, t.clients.leader(name, partition), body, version=version)
 
 
-def fetch(t: Telling) -> None:
+def fetch(t: RequestGenerator) -> None:
     """A fetch without a session, one that makes a session, or one that goes on with it."""
     name, partition = t.place()
     wanted = {
@@ -110,10 +116,10 @@ def fetch(t: Telling) -> None:
         "topics": topics,
         "forgottenTopicsData": forgotten,
     }
-    t.ask(1, broker, body, version=version)
+    t.send(1, broker, body, version=version)
 
 
-def look_up_offsets(t: Telling) -> None:
+def look_up_offsets(t: RequestGenerator) -> None:
     """ListOffsets, OffsetForLeaderEpoch, DeleteRecords, DescribeProducers of one partition."""
     name, partition = t.place()
     key = t.choice.of([2, 21, 23, 61])
@@ -131,13 +137,13 @@ def look_up_offsets(t: Telling) -> None:
     body: dict[str, Any] = {"topics": [topics[key]]}
     if key == 2:
         body |= {"replicaId": -1, "isolationLevel": t.choice.of([0, 1])}
-    t.ask(key, t.clients.leader(name, partition), body)
+    t.send(key, t.clients.leader(name, partition), body)
 
 
 # Topics and the cluster
 
 
-def topics(t: Telling) -> None:
+def topics(t: RequestGenerator) -> None:
     """Topics come, go and grow."""
     name = t.choice.of([*TOPICS, *TOPICS, "bad name"])
     count, change = t.choice.of([3, 1, 2, 0]), t.choice.below(8)
@@ -145,17 +151,17 @@ def topics(t: Telling) -> None:
     broker = t.any_broker()
     if change < 5:
         created = {"name": name, "numPartitions": count, "replicationFactor": wanted}
-        t.ask(19, broker, {"topics": [created]})
+        t.send(19, broker, {"topics": [created]})
     elif change == 5:
         version = t.choice.of([6, 3])
         name = t.choice.of([*COORDINATED]) if t.choice.one_in(3) else name
         body = {"topics": [{"name": name}]} if version == 6 else {"topicNames": [name]}
-        t.ask(20, broker, body, version=version)
+        t.send(20, broker, body, version=version)
     else:
-        t.ask(37, broker, {"topics": [{"name": name, "count": count + 1}]})
+        t.send(37, broker, {"topics": [{"name": name, "count": count + 1}]})
 
 
-def look_at_cluster(t: Telling) -> None:
+def look_at_cluster(t: RequestGenerator) -> None:
     """What changes nothing: metadata, coordinators, configurations, groups, transactions."""
     key = t.choice.of([3, 10, 15, 16, 18, 29, 32, 48, 60, 65, 66, 69, 74, 75, 9, 9])
     name, group = t.choice.of([*TOPICS, "absent"]), t.choice.of([*GROUPS, "nobody"])
@@ -186,7 +192,7 @@ def look_at_cluster(t: Telling) -> None:
     broker = t.any_broker()
     if is_of_group or key == 65:
         broker = t.clients.coordinator(named if key == 65 else group, key == 65)
-    t.ask(key, broker, bodies.get(key, {}))
+    t.send(key, broker, bodies.get(key, {}))
 
 
 BROKERS_SETTINGS = (
@@ -207,7 +213,7 @@ GROUPS_SETTINGS = [
 ]
 
 
-def administer(t: Telling) -> None:
+def administer(t: RequestGenerator) -> None:
     """Settings, quotas, ACLs."""
     key = t.choice.of([44, 33, 49, 30, 31, 44, 49])
     name, value = t.choice.of(
@@ -254,13 +260,13 @@ def administer(t: Telling) -> None:
         44: {"resources": [resource]},
         49: {"entries": [{"entity": entity, "ops": [quota]}]},
     }
-    t.ask(key, broker, bodies[key])
+    t.send(key, broker, bodies[key])
 
 
 # Groups
 
 
-def join(t: Telling, group: str | None = None, version: int | None = None) -> None:
+def join(t: RequestGenerator, group: str | None = None, version: int | None = None) -> None:
     """Somebody new joins, a member joins again, or one with an id that it was given."""
     if t.clients.topic(GROUP_TOPIC) is None and not t.choice.one_in(4):
         find_coordinators(t)
@@ -285,10 +291,10 @@ def join(t: Telling, group: str | None = None, version: int | None = None) -> No
     }
     if version is None:
         version = t.choice.of([3, 9, 9, 5, 2])
-    t.ask(11, t.clients.coordinator(member.group), body, version=version)
+    t.send(11, t.clients.coordinator(member.group), body, version=version)
 
 
-def sync(t: Telling) -> None:
+def sync(t: RequestGenerator) -> None:
     """A member syncs; the leader assigns. Without a suitable member, a new one joins."""
     if not t.clients.members:
         join(t)
@@ -304,10 +310,10 @@ def sync(t: Telling) -> None:
         "protocolName": "other" if t.choice.one_in(24) else member.protocol,
         "assignments": given if member.is_leader else [],
     }
-    t.ask(14, t.clients.coordinator(member.group), body)
+    t.send(14, t.clients.coordinator(member.group), body)
 
 
-def _given(t: Telling, leader: Member) -> list[dict[str, Any]]:
+def _given(t: RequestGenerator, leader: Member) -> list[dict[str, Any]]:
     """A partition of `orders` for each member; now and then nonsense, or one for two."""
     given = [
         {"memberId": each, "assignment": _assignment("orders", partition)}
@@ -318,7 +324,7 @@ def _given(t: Telling, leader: Member) -> list[dict[str, Any]]:
     return given
 
 
-def live_in_group(t: Telling) -> None:
+def live_in_group(t: RequestGenerator) -> None:
     """Heartbeats, and at times a member leaves, or a group is deleted."""
     member = t.member()
     key = t.choice.of([12, 12, 12, 13, 42, 47])
@@ -334,10 +340,10 @@ def live_in_group(t: Telling) -> None:
             "topics": [{"name": t.choice.of(TOPICS), "partitions": [offset]}],
         },
     }
-    t.ask(key, t.clients.coordinator(member.group), bodies[key])
+    t.send(key, t.clients.coordinator(member.group), bodies[key])
 
 
-def commit(t: Telling) -> None:
+def commit(t: RequestGenerator) -> None:
     """An offset of a member, or of a group without any."""
     name, partition = t.place()
     member = t.member()
@@ -357,13 +363,13 @@ def commit(t: Telling) -> None:
             {"name": name, "topicId": t.clients.topic_id(name), "partitions": [offset]},
         ],
     }
-    t.ask(8, t.clients.coordinator(member.group), body)
+    t.send(8, t.clients.coordinator(member.group), body)
 
 
 # Transactions
 
 
-def take_producer_id(t: Telling, name: str | None = None) -> None:
+def take_producer_id(t: RequestGenerator, name: str | None = None) -> None:
     """A producer id, or the next epoch of a transactional id."""
     if t.clients.topic(TRANSACTION_TOPIC) is None and not t.choice.one_in(4):
         find_coordinators(t)
@@ -379,10 +385,10 @@ def take_producer_id(t: Telling, name: str | None = None) -> None:
     broker = t.any_broker()
     if held.transactional_id is not None:
         broker = t.clients.coordinator(held.transactional_id, is_transactional=True)
-    t.ask(22, broker, body, version=t.choice.of([5, 4, 3, 0]) if name is None else 4)
+    t.send(22, broker, body, version=t.choice.of([5, 4, 3, 0]) if name is None else 4)
 
 
-def add_to_transaction(t: Telling, holder: Holder | None = None) -> None:
+def add_to_transaction(t: RequestGenerator, holder: Holder | None = None) -> None:
     """Partitions and groups that join a transaction."""
     if holder is None and not t.clients.holders:
         take_producer_id(t, "t")
@@ -390,7 +396,7 @@ def add_to_transaction(t: Telling, holder: Holder | None = None) -> None:
     holder = holder or t.holder(is_transactional=True)
     name, partition = t.place()
     key = t.choice.of([24, 24, 25])
-    asked = {
+    request = {
         "transactionalId": holder.transactional_id,
         "producerId": holder.producer_id,
         "producerEpoch": holder.epoch,
@@ -403,15 +409,15 @@ def add_to_transaction(t: Telling, holder: Holder | None = None) -> None:
             "v3AndBelowProducerId": holder.producer_id,
             "v3AndBelowProducerEpoch": holder.epoch,
             "v3AndBelowTopics": parts,
-            "transactions": [{**asked, "topics": parts, "verifyOnly": is_check}],
+            "transactions": [{**request, "topics": parts, "verifyOnly": is_check}],
         },
-        25: {**asked, "groupId": group},
+        25: {**request, "groupId": group},
     }[key]
     broker = t.clients.coordinator(holder.transactional_id or "", is_transactional=True)
-    t.ask(key, broker, body, version=t.choice.of([3, 3, 4]))
+    t.send(key, broker, body, version=t.choice.of([3, 3, 4]))
 
 
-def end_transaction(t: Telling) -> None:
+def end_transaction(t: RequestGenerator) -> None:
     """A transaction commits or aborts. Without an open one, a client requests a producer id."""
     if not t.clients.holders:
         take_producer_id(t, "t")
@@ -424,10 +430,10 @@ def end_transaction(t: Telling) -> None:
         "committed": t.choice.of([True, False]),
     }
     broker = t.clients.coordinator(holder.transactional_id or "", is_transactional=True)
-    t.ask(26, broker, body, version=t.choice.of([5, 4, 3]))
+    t.send(26, broker, body, version=t.choice.of([5, 4, 3]))
 
 
-def commit_in_transaction(t: Telling) -> None:
+def commit_in_transaction(t: RequestGenerator) -> None:
     """Offsets of a group that a transaction is to commit."""
     holder, member = t.holder(is_transactional=True), t.member()
     if t.choice.below(2):
@@ -444,16 +450,16 @@ def commit_in_transaction(t: Telling) -> None:
         "groupInstanceId": member.instance,
         "topics": [{"name": name, "partitions": [offset]}],
     }
-    t.ask(28, t.clients.coordinator(member.group), body, version=t.choice.of([5, 3, 3]))
+    t.send(28, t.clients.coordinator(member.group), body, version=t.choice.of([5, 3, 3]))
 
 
-def marker_from_nowhere(t: Telling) -> None:
+def marker_from_nowhere(t: RequestGenerator) -> None:
     """What no other machine has sent: a marker, a request for producer ids, an in-sync set."""
     holder = t.holder(is_transactional=t.choice.of([True, False]))
     name, partition = t.place()
     if t.choice.one_in(3):
         broker_id = t.choice.of([*t.clients.brokers, 9])
-        t.ask(67, t.any_broker(), {"brokerId": broker_id, "brokerEpoch": t.choice.of([0, -1])})
+        t.send(67, t.any_broker(), {"brokerId": broker_id, "brokerEpoch": t.choice.of([0, -1])})
         return
     if t.choice.one_in(3):
         topic = t.clients.topic(name)
@@ -463,7 +469,7 @@ def marker_from_nowhere(t: Telling) -> None:
         topics = [{"topicId": topic_id, "partitions": [{**wanted, "partitionEpoch": 0}]}]
         body = {"brokerId": t.clients.leader(name, partition), "topics": topics}
         body["brokerEpoch"] = 0
-        t.ask(56, t.any_broker(), body)
+        t.send(56, t.any_broker(), body)
         return
     marker = {
         "producerId": holder.producer_id,
@@ -473,33 +479,33 @@ def marker_from_nowhere(t: Telling) -> None:
         "coordinatorEpoch": t.choice.of([0, 1]),
         "transactionVersion": t.choice.of([0, 2]),
     }
-    t.ask(27, t.clients.leader(name, partition), {"markers": [marker]})
+    t.send(27, t.clients.leader(name, partition), {"markers": [marker]})
 
 
-def refused(t: Telling) -> None:
+def refused(t: RequestGenerator) -> None:
     """An API that is not built, or a body that is none."""
     if t.choice.below(2):
-        t.clients.ask(80, 0, t.any_broker(), {"voterId": 2})
+        t.clients.send(80, 0, t.any_broker(), {"voterId": 2})
     else:
-        t.clients.ask(0, 12, t.any_broker(), {"topicData": "many"})
+        t.clients.send(0, 12, t.any_broker(), {"topicData": "many"})
 
 
 # Openings
 
 
-def create_topic(t: Telling) -> None:
+def create_topic(t: RequestGenerator) -> None:
     """`orders` with three partitions."""
     topic = {"name": "orders", "numPartitions": 3, "replicationFactor": 1}
-    t.clients.ask(19, 7, t.clients.brokers[0], {"topics": [topic]})
+    t.clients.send(19, 7, t.clients.brokers[0], {"topics": [topic]})
 
 
-def find_coordinators(t: Telling) -> None:
+def find_coordinators(t: RequestGenerator) -> None:
     """The internal topics come into being."""
     for kind, name in ((0, "g"), (1, "t")):
-        t.clients.ask(10, 4, t.clients.brokers[0], {"keyType": kind, "coordinatorKeys": [name]})
+        t.clients.send(10, 4, t.clients.brokers[0], {"keyType": kind, "coordinatorKeys": [name]})
 
 
-def form_group(t: Telling) -> None:
+def form_group(t: RequestGenerator) -> None:
     """Two members of `g` join with a chosen or a received member id, and sync."""
     find_coordinators(t)
     for _ in range(2):
@@ -515,10 +521,10 @@ def form_group(t: Telling) -> None:
             "groupInstanceId": member.instance,
             "assignments": given,
         }
-        t.clients.ask(14, 4, t.clients.coordinator("g"), body)
+        t.clients.send(14, 4, t.clients.coordinator("g"), body)
 
 
-def begin_transaction(t: Telling) -> None:
+def begin_transaction(t: RequestGenerator) -> None:
     """`t` has a producer id and an open transaction."""
     find_coordinators(t)
     for _ in range(2):  # the first one asks for a block of ids
@@ -528,9 +534,9 @@ def begin_transaction(t: Telling) -> None:
         add_to_transaction(t, holder)
 
 
-Tell = Callable[[Telling], None]
+Generate = Callable[[RequestGenerator], None]
 
-OPENINGS: list[list[Tell]] = [
+OPENINGS: list[list[Generate]] = [
     [create_topic, form_group, begin_transaction],
     [create_topic, form_group],
     [create_topic, begin_transaction],
@@ -542,7 +548,7 @@ OPENINGS: list[list[Tell]] = [
 ]
 """Initial events of a history."""
 
-REQUESTS: list[tuple[int, Tell]] = [
+REQUESTS: list[tuple[int, Generate]] = [
     (14, produce),
     (14, fetch),
     (6, look_up_offsets),
