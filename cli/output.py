@@ -49,15 +49,15 @@ def show_error(error: UserError) -> None:
 
 def warn(text: str) -> None:
     """Print a warning on standard error."""
-    _tell("warning", text, f"[yellow]warning:[/yellow] {escape(text)}")
+    _print("warning", text, f"[yellow]warning:[/yellow] {escape(text)}")
 
 
 def say(text: str) -> None:
     """Print a line of progress on standard error."""
-    _tell("info", text, escape(text))
+    _print("info", text, escape(text))
 
 
-def _tell(level: logs.Level, text: str, for_people: str) -> None:
+def _print(level: logs.Level, text: str, for_people: str) -> None:
     """Print a line on standard error if its level is enabled."""
     if logs.is_json():
         logs.write(level, text)

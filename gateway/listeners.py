@@ -41,7 +41,7 @@ class GatewayListener:
     Attributes:
         is_closed: whether it accepts no more connections.
         is_added: whether it was added while its broker runs; its address is not advertised.
-        told: name in requests to the state machine; empty if another listener has this name.
+        known_as: name in requests to the state machine; empty if another listener has this name.
         stores: its key and trust stores, if it has TLS.
     """
 

@@ -104,7 +104,7 @@ def status(
         show_table(
             ["partition", "leader", "replicas", "ISR", "LEO", "HW", "lag"], map(_line, shown)
         )
-    state_tables.tell_hidden(found["partitions"], shown)
+    state_tables.show_hidden(found["partitions"], shown)
 
 
 def _line(row: "Row") -> list[Any]:

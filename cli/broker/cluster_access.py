@@ -75,8 +75,8 @@ class Access:
         if self.control is not None:
             from brokertwin.gateway.admin.control import ask
 
-            told = ask(self.control, ask=kind, broker=broker, directory=directory)
-            _refuse(told.get("error"))
+            response = ask(self.control, ask=kind, broker=broker, directory=directory)
+            _refuse(response.get("error"))
             return
         from brokertwin.state.core.events import Kind
 
@@ -87,10 +87,10 @@ class Access:
         from brokertwin.gateway.admin import control
 
         if self.control is not None:
-            asked = {"apiKey": api_key, "apiVersion": version, "body": body}
-            answer = control.ask(self.control, ask=control.REQUEST, principal=principal, **asked)
-            _refuse(answer.get("error"))
-            return answer["response"]
+            fields = {"apiKey": api_key, "apiVersion": version, "body": body}
+            response = control.ask(self.control, ask=control.REQUEST, principal=principal, **fields)
+            _refuse(response.get("error"))
+            return response["response"]
         return self._at_job(
             lambda engine: control.request(engine, api_key, version, body, principal)
         ).response
@@ -147,13 +147,13 @@ class Access:
                 await engine.close()
 
         try:
-            answer = asyncio.run(do())
+            response = asyncio.run(do())
         except NoResponseError as error:
             raise UserError(
                 f"The job did not respond: {error}.", "Check that it runs, or raise --timeout."
             ) from None
-        _refuse(answer.error)
-        return answer
+        _refuse(response.error)
+        return response
 
 
 def _refuse(error: "dict[str, str] | None") -> None:

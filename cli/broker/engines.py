@@ -46,7 +46,7 @@ class EngineOptions:
     prefix: str | None
     kafka_config: Path | None
     config: Path | None
-    answer_timeout_s: float | None
+    response_timeout_s: float | None
     may_intervene: bool = False
     writes_line: Callable[[str], None] | None = None
 
@@ -77,7 +77,7 @@ class EngineOptions:
             ("--bootstrap", self.bootstrap),
             ("--prefix", self.prefix),
             ("--kafka-config", self.kafka_config),
-            ("--answer-timeout", self.answer_timeout_s),
+            ("--answer-timeout", self.response_timeout_s),
         ):
             if value is not None:
                 raise UserError(
@@ -161,7 +161,7 @@ class EngineOptions:
             placed,
             DataTopic(client, prefix),
             SealedSegments(client, prefix, placed.cluster),
-            self.answer_timeout_s or RESPONSE_TIMEOUT_S,
+            self.response_timeout_s or RESPONSE_TIMEOUT_S,
         )
 
 

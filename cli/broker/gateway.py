@@ -101,7 +101,7 @@ ControlFile = Annotated[
         help="With --engine local: control socket for `brokertwin cluster`.",
     ),
 ]
-AnswerTimeout = Annotated[
+ResponseTimeout = Annotated[
     float | None,
     typer.Option(
         "--answer-timeout",
@@ -131,7 +131,7 @@ def command(
     prefix: Prefix = None,
     kafka_config: KafkaConfig = None,
     config: ConfigFile = None,
-    answer_timeout: AnswerTimeout = None,
+    response_timeout: ResponseTimeout = None,
     http_listen: HttpListen = None,
     era: BrokerEra = None,
     trace: BrokerTrace = False,
@@ -169,7 +169,7 @@ def command(
         prefix=prefix,
         kafka_config=kafka_config,
         config=config,
-        answer_timeout_s=answer_timeout,
+        response_timeout_s=response_timeout,
         may_intervene=control is not None,
         writes_line=tracer(trace),
     )

@@ -106,7 +106,7 @@ def command(
         made = [_made(worker, kafka, known, connectors, at) for at in range(1, workers + 1)]
     except ConnectorConfigError as error:
         raise UserError(str(error)) from None
-    _until_told(Working(made, threads), timeout)
+    _run_until_stopped(Working(made, threads), timeout)
 
 
 def _read(files: list[Path]) -> tuple[list[dict[str, str]], dict[str, str]]:
@@ -155,7 +155,7 @@ def _made(
     return DistributedWorker(kafka, known, connectors, f"worker {at}")
 
 
-def _until_told(working: "Working", idle_s: float | None) -> None:
+def _run_until_stopped(working: "Working", idle_s: float | None) -> None:
     """Wait for Ctrl-C, SIGTERM, the idle timeout, or a worker's failure."""
     over = threading.Event()
     before = signal.signal(signal.SIGTERM, lambda *_: over.set())
@@ -171,7 +171,7 @@ def _until_told(working: "Working", idle_s: float | None) -> None:
     finally:
         working.stop()
         signal.signal(signal.SIGTERM, before)
-    working.tell()
+    working.show()
 
 
 class Working:
@@ -225,7 +225,7 @@ class Working:
         for thread in self._threads:
             thread.join(JOIN_S)
 
-    def tell(self) -> None:
+    def show(self) -> None:
         """Print the counts, and the chart if requested. Raises UserError if a worker failed."""
         from brokertwin.cli.clients.threads import show_threads
         from brokertwin.clients.io.sockets import monotonic_ms

@@ -248,7 +248,7 @@ def _read(
         say("leaving the group")
     finally:
         reading.stop()
-    reading.tell()
+    reading.show()
 
 
 def _check_wanted(topics: list[str] | None, include: str | None, protocol: ConsumeProtocol) -> None:
@@ -374,7 +374,7 @@ class Reading:
         for thread in self._threads:
             thread.join(JOIN_S)
 
-    def tell(self) -> None:
+    def show(self) -> None:
         """Print the chart if requested. Raises UserError if a member failed."""
         from brokertwin.cli.clients.threads import show_threads
         from brokertwin.clients.io.sockets import monotonic_ms
@@ -435,10 +435,10 @@ class Reading:
         if consumer.client.unsupported is not None:
             self._end(f"The broker supports no known version of {consumer.client.unsupported}.")
         counts = consumer.partition_counts()
-        self._tell_missing(topic for topic, count in counts.items() if not count)
+        self._report_missing(topic for topic, count in counts.items() if not count)
         self._note(name, [f"{at.topic}-{at.partition}" for at in consumer.assigned])
 
-    def _tell_missing(self, topics: Iterable[str]) -> None:
+    def _report_missing(self, topics: Iterable[str]) -> None:
         for topic in set(topics) - self._missing:
             self._missing.add(topic)
             say(f"topic {topic} does not exist yet; waiting for it")

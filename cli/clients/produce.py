@@ -172,7 +172,7 @@ def command(
 
     _check_threads(threads, transactional_id, trace)
     kafka = accessible(settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config))
-    told = ProduceResults(as_json)
+    results = ProduceResults(as_json)
     settings = msgspec.structs.replace(
         _defaults(era, acks, linger_ms),
         batch_size=batch_size,
@@ -182,7 +182,7 @@ def command(
         is_unsafe=unsafe,
         transactional_id=transactional_id,
     )
-    shared = told if threads is not None else None
+    shared = results if threads is not None else None
     producer = _producer(kafka, settings, compression, era, trace, shared)
     with producer:
         try:
@@ -191,15 +191,17 @@ def command(
                 messages = (_message(line, key_separator) for line in _lines_of(lines))
                 send_from_threads(producer, topic, messages, partition, threads or 1)
             else:
-                messages = (_message(line, key_separator) for line in _lines(lines, producer, told))
-                _send(producer, topic, messages, partition, transaction_size, told)
+                messages = (
+                    _message(line, key_separator) for line in _lines(lines, producer, results)
+                )
+                _send(producer, topic, messages, partition, transaction_size, results)
         except BlockedError as error:
             raise UserError(str(error), CHECK_TOPIC) from None
         except KeyboardInterrupt:
             say("sending pending records")
-        told.take(producer.flush(_longest_ms(producer.client.producer.config)))
-    say(f"{counted(told.acked, 'record')} acknowledged, {told.failed:,} failed")
-    if told.failed:
+        results.take(producer.flush(_longest_ms(producer.client.producer.config)))
+    say(f"{counted(results.acked, 'record')} acknowledged, {results.failed:,} failed")
+    if results.failed:
         raise typer.Exit(1)
 
 
@@ -253,7 +255,7 @@ def _send(
     messages: "Iterable[ProducerRecord]",
     partition: int | None,
     size: int | None,
-    told: "ProduceResults",
+    results: "ProduceResults",
 ) -> None:
     """Send messages, in transactions of `size` if the producer has transactions."""
     from brokertwin.clients.io.producer import TransactionError
@@ -264,7 +266,7 @@ def _send(
             producer.send(topic, message, partition)
         return
     try:
-        _in_transactions(producer, topic, messages, partition, size, told)
+        _in_transactions(producer, topic, messages, partition, size, results)
     except TransactionError as error:
         failed = f"{error.error} {error_name(error.error)}"
         raise UserError(f"The transaction failed: {failed}.") from None
@@ -276,7 +278,7 @@ def _in_transactions(
     messages: "Iterable[ProducerRecord]",
     partition: int | None,
     size: int | None,
-    told: "ProduceResults",
+    results: "ProduceResults",
 ) -> None:
     """Send messages in transactions of `size`; Ctrl-C and errors abort the open one."""
     from brokertwin.clients.io.producer import BlockedError
@@ -290,15 +292,15 @@ def _in_transactions(
             producer.send(topic, message, partition)
             count += 1
             if count == size:
-                told.take(producer.commit_transaction())
+                results.take(producer.commit_transaction())
                 count, transactions = 0, transactions + 1
     except (KeyboardInterrupt, BlockedError):
         if count:
-            told.take(producer.abort_transaction())
+            results.take(producer.abort_transaction())
             say(f"aborted a transaction of {counted(count, 'record')}")
         raise
     if count:
-        told.take(producer.commit_transaction())
+        results.take(producer.commit_transaction())
         transactions += 1
     say(f"committed {counted(transactions, 'transaction')}")
 
@@ -347,7 +349,7 @@ def _message(line: bytes, separator: str | None) -> "ProducerRecord":
     return ProducerRecord(key, value) if found else ProducerRecord(None, line)
 
 
-def _lines(files: list[str], producer: "Producer", told: ProduceResults) -> Iterator[bytes]:
+def _lines(files: list[str], producer: "Producer", results: ProduceResults) -> Iterator[bytes]:
     """Yield the lines; sends batches that are due while it waits for the next line."""
     lines: queue.Queue[bytes | UserError | None] = queue.Queue(READ_AHEAD)
     reader = threading.Thread(target=_read, args=(files, lines, producer), daemon=True)
@@ -356,14 +358,14 @@ def _lines(files: list[str], producer: "Producer", told: ProduceResults) -> Iter
         try:
             line = lines.get_nowait()
         except queue.Empty:
-            told.take(producer.turn(TURN_MS))
+            results.take(producer.turn(TURN_MS))
             continue
         if line is None:
             return
         if isinstance(line, UserError):
             raise line
         yield line
-        told.take(producer.turn(0))
+        results.take(producer.turn(0))
 
 
 def _read(

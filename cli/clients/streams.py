@@ -191,8 +191,8 @@ def join(
     run.run(threads, timeout, show_threads)
 
 
-@app.command()
-def ask(
+@app.command("ask")
+def query(
     server: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Address of any instance.")],
     store: Annotated[
         str,
@@ -307,7 +307,7 @@ class Run:
             end_point=self._end_point,
             look=self._look,
         )
-        questions = self._questions(instance)
+        queries = self._query_server(instance)
         self._add_and_remove_at_signals()
         try:
             for _ in range(threads):
@@ -318,8 +318,8 @@ class Run:
         finally:
             self._is_ending = True
             instance.close()
-            if questions is not None:
-                questions.close()
+            if queries is not None:
+                queries.close()
         if is_shown:
             show_threads(self._timeline, monotonic_ms(), self._last)
         worked = sum(running.stream.worked for running in instance.threads.values())
@@ -328,7 +328,7 @@ class Run:
             if running.error is not None:
                 raise UserError(f"{name} stopped: {running.error.rstrip('.')}.")
 
-    def _questions(self, instance: "StreamsInstance") -> "StoreQueryServer | None":
+    def _query_server(self, instance: "StreamsInstance") -> "StoreQueryServer | None":
         """Serve key queries. Raises UserError if the address is in use."""
         from brokertwin.clients.io.store_queries import StoreQueryServer
 

@@ -81,7 +81,7 @@ def command(
     if sum((as_json, as_csv, parquet is not None)) > 1:
         raise UserError("Cannot combine --json, --csv and --parquet.", "Pass only one of them.")
     if query is None:
-        _tell_tables(as_json)
+        _list_tables(as_json)
         return
     need("`brokertwin query`", "duckdb", "pyarrow")
     from brokertwin import tables
@@ -165,7 +165,7 @@ def _times(found: "pa.Table") -> list[str]:
     return [field.name for field in found.schema if pa.types.is_timestamp(field.type)]
 
 
-def _tell_tables(as_json: bool) -> None:
+def _list_tables(as_json: bool) -> None:
     """List every table with its columns."""
     from brokertwin.tables import schemas
 

@@ -82,7 +82,7 @@ class Cleaning:
             if self._bases is None:
                 self._bases = KeptBases()
             state = state_of(self._job.settings, self._bases, self._session)
-            self._tell(cleaner.round(state))
+            self._report(cleaner.round(state))
             is_over = not (self._has_stopped.is_set() or cleaner.waits_for_time(state))
             self._done = batch if is_over else None
             return cleaner.backoff_s(state)
@@ -98,7 +98,7 @@ class Cleaning:
         prefix, ended = self._job.settings.prefix, self._has_stopped.is_set
         return JobCleaner(self._job.client, prefix, self._given, ended)
 
-    def _tell(self, passes: int) -> None:
+    def _report(self, passes: int) -> None:
         if passes:
             say_at(f"cleaned {counted(passes, 'compacted log')}")
 

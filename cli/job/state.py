@@ -115,7 +115,7 @@ def command(
     elif wanted is state_rows.ItemKind.SESSIONS and where is None:
         by_client = state_rows.rows(state_rows.ItemKind.CLIENTS, cells)
         state_tables.show("fetch sessions by client", by_client, when)
-    state_tables.tell_hidden(found, shown)
+    state_tables.show_hidden(found, shown)
 
 
 def _of_checkpoint(settings: "Settings", at: int | str | None, verbose: bool) -> "StoredState":
@@ -126,9 +126,9 @@ def _of_checkpoint(settings: "Settings", at: int | str | None, verbose: bool) ->
 
     directory = settings.checkpoint_dir
     batch = tables.batch_of(directory, tables.moment_of(at, UTC))
-    tell = say if verbose else lambda _: None
+    report = say if verbose else lambda _: None
     with session_when_needed(settings, say) as session:
-        cells = state_reader.read_cells(directory, batch, session, tell)
+        cells = state_reader.read_cells(directory, batch, session, report)
     return tables.StoredState(cells, f"after micro-batch {batch}")
 
 

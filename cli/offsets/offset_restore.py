@@ -97,7 +97,7 @@ def warn_of_other_logs(
         committed: the offsets.
 
     Raises:
-        UserError: a cluster does not answer.
+        UserError: a cluster does not respond.
     """
     from brokertwin.kafka_io import group_offsets
 

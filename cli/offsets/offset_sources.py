@@ -116,7 +116,7 @@ class OffsetSource(NamedTuple):
         yield from history.read(
             row for row in self.rows() if until_ms is None or row.timestamp <= until_ms
         )
-        tell_unread("__consumer_offsets", history.unread)
+        warn_of_unread("__consumer_offsets", history.unread)
 
     def committed(
         self, groups: Collection[str], until_ms: int | None = None
@@ -146,7 +146,7 @@ class OffsetSource(NamedTuple):
             count += 1
             if until_ms is None or pasted.time <= until_ms:
                 yield move
-        self._tell_unread(pasted, count > 0)
+        self._warn_of_unread(pasted, count > 0)
         if not count:
             raise self._without_history()
 
@@ -161,7 +161,7 @@ class OffsetSource(NamedTuple):
             count += 1
             if until_ms is None or pasted.time <= until_ms:
                 move.note_in(found)
-        self._tell_unread(pasted, count > 0)
+        self._warn_of_unread(pasted, count > 0)
         if pasted.described and until_ms is not None:
             raise self._without_history()
         return found | pasted.described
@@ -173,7 +173,7 @@ class OffsetSource(NamedTuple):
             " output of a tool that prints __consumer_offsets.",
         )
 
-    def _tell_unread(self, pasted: "PastedOffsets", is_read: bool) -> None:
+    def _warn_of_unread(self, pasted: "PastedOffsets", is_read: bool) -> None:
         """Warn of lines that could not be read. Raises UserError if there is no offset at all."""
         if pasted.unread:
             warn(f"{len(pasted.unread)} lines of {self.text} could not be read:")
@@ -202,7 +202,7 @@ def _lines(text: str) -> "Iterator[str]":
         raise UserError(f"{text} cannot be read: {error.strerror or error}.") from None
 
 
-def tell_unread(topic: str, unread: "Mapping[tuple[int, int], str]") -> None:
+def warn_of_unread(topic: str, unread: "Mapping[tuple[int, int], str]") -> None:
     """Warn about rows of a topic that could not be read."""
     if unread:
         warn(f"could not read {counted(len(unread), 'row')} of {topic}:")

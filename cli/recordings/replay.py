@@ -193,7 +193,7 @@ def command(
 
     spark = engine is Engine.SPARK
     _check_output(out, as_json)
-    kind = _kind_of(_Asked(state, until, diff, out, spark, compare, check, keep, begin_from))
+    kind = _kind_of(_Options(state, until, diff, out, spark, compare, check, keep, begin_from))
     apis = _apis(only)
     begins = kept_states.begin(begin_from)
     if diff is None and (begins is None or not where.is_nowhere()):
@@ -212,11 +212,11 @@ def command(
     is_state = kind is not None or keep is not None
     history, planned = planned_of(where, compare or is_state, compare)
     documents = _until(planned, until, where.time_zone)
-    answers, cell, is_fine = _decide(planned, documents, settings, engine, check)
+    responses, cell, is_fine = _decide(planned, documents, settings, engine, check)
     if keep is not None:
         kept_states.keep(keep, cell, where, documents, until, begins, history)
     if compare:
-        compared = report.compare_all(history.exchanges, planned.schedule, answers, apis)
+        compared = report.compare_all(history.exchanges, planned.schedule, responses, apis)
         _report(history, planned, compared, out, as_json)
         report.show_slowness(err, history.exchanges, compared, limits.tolerances)
         is_fine = is_fine and report.is_fine(compared)
@@ -224,10 +224,10 @@ def command(
         if kind is not None and cell is not None:
             _show_state(kind, cell, (history, begins), until, all_items, as_json)
         if not is_state or out is not None:
-            given = response_documents(history.exchanges, answers, apis)
+            given = response_documents(history.exchanges, responses, apis)
             _give(given, out, as_json and not is_state)
         if not where.is_nowhere():
-            report.show_summary(err, history.exchanges, answers)
+            report.show_summary(err, history.exchanges, responses)
     if not is_fine:
         raise typer.Exit(DIFFERS)
 
@@ -273,7 +273,7 @@ def _planner(
     from brokertwin.recordings.replay.plan import plan
 
     def planned_of(
-        where: Where, follows: bool = True, is_answered: bool = False
+        where: Where, follows: bool = True, needs_responses: bool = False
     ) -> "tuple[Recording, ReplayPlan]":
         history, given = _history(where, begins), settings_for(where)
         if begins is not None:
@@ -283,7 +283,9 @@ def _planner(
             if as_decided is not None:
                 return history, as_decided
         with _progress("finding the order of events", 2 * len(history.events)) as advance:
-            planned = plan(history, cluster, given, follows, limits, advance, is_answered, begins)
+            planned = plan(
+                history, cluster, given, follows, limits, advance, needs_responses, begins
+            )
             return history, planned
 
     return planned_of
@@ -353,11 +355,11 @@ def _decide(
             return said, planned.ends, True
         cell = planned.cell()
         on_violation = None if violations is None else violations.append
-        answers = local.run(documents, planned.settings, advance, on_violation, cell)
-    return answers, cell, _show_violations(violations)
+        responses = local.run(documents, planned.settings, advance, on_violation, cell)
+    return responses, cell, _show_violations(violations)
 
 
-class _Asked(NamedTuple):
+class _Options(NamedTuple):
     """Options of the command that depend on each other."""
 
     state: str | None
@@ -371,35 +373,44 @@ class _Asked(NamedTuple):
     begin_from: Path | None
 
 
-def _kind_of(asked: _Asked) -> "ItemKind | None":
+def _kind_of(options: _Options) -> "ItemKind | None":
     """Return the kind of items to show. Raises UserError if options conflict."""
-    if asked.is_spark:
+    if options.is_spark:
         extras.need("`brokertwin replay --engine spark`", *extras.SPARK)
-    if asked.check and asked.is_spark:
+    if options.check and options.is_spark:
         raise UserError(
             "Cannot combine --check with --engine spark, whose state is in another process.",
             "Use --engine local.",
         )
-    others = (asked.until, asked.out, asked.keep, asked.compare, asked.check, asked.is_spark)
-    if asked.diff is not None and any(others):
+    others = (
+        options.until,
+        options.out,
+        options.keep,
+        options.compare,
+        options.check,
+        options.is_spark,
+    )
+    if options.diff is not None and any(others):
         raise UserError(
             "--diff can only be combined with --state.",
             "Leave out --until, --out, --keep, --compare, --check and --engine spark.",
         )
-    if asked.until is not None and (asked.compare or (asked.state, asked.keep) == (None, None)):
+    if options.until is not None and (
+        options.compare or (options.state, options.keep) == (None, None)
+    ):
         raise UserError(
             "--until requires --state or --keep, without --compare.",
             "Add for example --state groups.",
         )
-    if asked.is_spark and (asked.state is not None or asked.keep or asked.begin_from):
-        option = "--state" if asked.state is not None else "--keep" if asked.keep else "--from"
+    if options.is_spark and (options.state is not None or options.keep or options.begin_from):
+        option = "--state" if options.state is not None else "--keep" if options.keep else "--from"
         raise UserError(
             f"Cannot combine {option} with --engine spark, whose state is in another process.",
             "Use --engine local.",
         )
-    if asked.state is not None and asked.compare:
+    if options.state is not None and options.compare:
         raise UserError("Cannot combine --state with --compare.", "Run the command once with each.")
-    return state_tables.kind_of(asked.state)
+    return state_tables.kind_of(options.state)
 
 
 def _show_state(
@@ -421,7 +432,7 @@ def _show_state(
         _print(shown)
         return
     state_tables.show(kind, shown, f"at {until}" if until is not None else "at the end")
-    state_tables.tell_hidden(found, shown)
+    state_tables.show_hidden(found, shown)
 
 
 def _show_violations(violations: list[str] | None) -> bool:

@@ -146,7 +146,7 @@ class _Report:
     def __init__(self, watched: "Watched", partitions: list[str]) -> None:
         self._replication = watched.replication
         self._broken = watched.recording.broken
-        self._asked = partitions
+        self._named = partitions
         recorded = self._replication.partitions
         for name in partitions:
             if name not in recorded:
@@ -196,7 +196,7 @@ class _Report:
             "differences": [each._asdict() for each in self.differences],
             "isrChanges": [each._asdict() for each in self.isr_changes],
             "checkpoints": [each._asdict() for each in checked],
-            "changes": [each._asdict() for each in self.samples] if self._asked else [],
+            "changes": [each._asdict() for each in self.samples] if self._named else [],
             "unreadable": Counter(each.reason for each in self._broken),
             "unread": dict(self._replication.unread),
         }
@@ -219,7 +219,7 @@ class _Report:
                 for name, each in self.partitions.items()
             ],
         )
-        if self._asked:
+        if self._named:
             self._show_changes()
         if self.differences:
             show_table(

@@ -100,6 +100,6 @@ def _rows(found: "Sequence[StateChange]") -> list[tuple[Any, ...]]:
         item = " ".join(map(str, change.item.values()))
         fields = [(name, a, b) for name, (a, b) in change.fields.items() if (a, b) != (None, None)]
         for number, (name, a, b) in enumerate(fields or [("", None, None)]):
-            told = name, state_tables.told(name, a), state_tables.told(name, b)
-            lines.append((item, change.what, *told) if not number else ("", "", *told))
+            values = name, state_tables.formatted(name, a), state_tables.formatted(name, b)
+            lines.append((item, change.what, *values) if not number else ("", "", *values))
     return lines

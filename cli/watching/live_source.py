@@ -115,7 +115,7 @@ class LiveSource:
             time_ms=now_ms(),
             started_ms=self.pulse.started_ms,
             rate=self._rate.value(),
-            answers={},
+            responses={},
             errors={},
             points=list(self._points),
             live=msgspec.structs.replace(self._of_batch, findings=counts, newest=newest),

@@ -79,7 +79,7 @@ def app(source: "StatusSource") -> "WSGIApplication":
         "/readyz": lambda: _health(source.pulse.phase is Phase.RUNNING, source.pulse.phase),
     }
 
-    def answer(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+    def respond(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         path, method = environ["PATH_INFO"], environ["REQUEST_METHOD"]
         if method not in ("GET", "HEAD"):
             reply = ("405 Method Not Allowed", TEXT, b"GET and HEAD only\n")
@@ -96,7 +96,7 @@ def app(source: "StatusSource") -> "WSGIApplication":
         start_response(status, [*headers, ("Content-Length", str(len(body)))])
         return [] if method == "HEAD" else [body]
 
-    return answer
+    return respond
 
 
 def _health(is_well: bool, word: str) -> Reply:

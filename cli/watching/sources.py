@@ -14,7 +14,7 @@ import brokertwin
 from brokertwin.cli.watching.rates import Rate
 from brokertwin.cli.watching.status import (
     POINTS_MAX,
-    AnswerTimes,
+    ApiTimes,
     OfChecks,
     OfGateway,
     OfJob,
@@ -209,7 +209,7 @@ class JobSource:
             time_ms=now_ms(),
             started_ms=self.pulse.started_ms,
             rate=self._rate.value(),
-            answers=progress.tallies.answers if progress else {},
+            responses=progress.tallies.answers if progress else {},
             errors=progress.tallies.errors if progress else {},
             points=list(self._points),
             job=_of_job(progress, self._seen_ms, self._snapshots, self._checks),
@@ -272,10 +272,10 @@ class GatewaySource:
         before = 0
         while True:
             self.pulse.beat()
-            answers = sum(self._gateway.traffic.responses.values())
-            self._rate.add(answers - before, SAMPLE_S)
-            self._points.append(Point(now_ms(), (answers - before) / SAMPLE_S))
-            before = answers
+            responses = sum(self._gateway.traffic.responses.values())
+            self._rate.add(responses - before, SAMPLE_S)
+            self._points.append(Point(now_ms(), (responses - before) / SAMPLE_S))
+            before = responses
             await asyncio.sleep(SAMPLE_S)
 
     def status(self) -> Status:
@@ -291,7 +291,7 @@ class GatewaySource:
             time_ms=now_ms(),
             started_ms=self.pulse.started_ms,
             rate=self._rate.value(),
-            answers=traffic.responses_by_name,
+            responses=traffic.responses_by_name,
             errors=traffic.errors_by_name,
             points=list(self._points),
             gateway=self._of_gateway(),
@@ -321,7 +321,7 @@ class GatewaySource:
             },
             stopped=gateway.stopped,
             times={
-                api: AnswerTimes(list(BOUNDS_S), list(times.classes), times.sum_s)
+                api: ApiTimes(list(BOUNDS_S), list(times.classes), times.sum_s)
                 for api, times in gateway.traffic.times_by_name.items()
             },
         )

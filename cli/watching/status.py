@@ -98,7 +98,7 @@ class OfJob(msgspec.Struct, frozen=True):
     checks: OfChecks = OfChecks()
 
 
-class AnswerTimes(msgspec.Struct, frozen=True):
+class ApiTimes(msgspec.Struct, frozen=True):
     """Response times of an API.
 
     Attributes:
@@ -131,7 +131,7 @@ class OfGateway(msgspec.Struct, frozen=True):
     failed_authentications: int = 0
     brokers: dict[int, str] = {}
     stopped: list[int] = []
-    times: dict[str, AnswerTimes] = {}
+    times: dict[str, ApiTimes] = {}
 
 
 class LiveFinding(msgspec.Struct, frozen=True):
@@ -208,7 +208,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         time_ms: current time, in ms since 1970.
         started_ms: start time.
         rate: recent events or responses per second (`rates.py`).
-        answers: responses by API, since the start.
+        responses: count by API, since the start.
         errors: by API and error, since the start; a response can have several.
         points: the last points, oldest first.
         job: set for a job.
@@ -226,7 +226,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     time_ms: int
     started_ms: int
     rate: float
-    answers: dict[str, int]
+    responses: dict[str, int] = msgspec.field(name="answers")
     errors: dict[str, dict[str, int]]
     points: list[Point]
     job: OfJob | None = None

@@ -90,8 +90,8 @@ def _looks(where: str, once: bool, interval: float) -> "Iterator[tuple[bytes, St
 
 def _fetched(url: str, where: str) -> bytes:
     try:
-        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
-            body: bytes = answer.read()
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as response:
+            body: bytes = response.read()
             return body
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", None) or error
@@ -156,12 +156,12 @@ def _figures(status: "Status") -> Table:
 
 
 def _traffic(status: "Status", before: "Status | None") -> Iterator[RenderableType]:
-    answers = _single(status.answers)
+    responses = _single(status.responses)
     errors = _errors(status)
     was = before if before is not None and before.started_ms == status.started_ms else None
-    former = _single(was.answers) if was else None
+    former = _single(was.responses) if was else None
     if status.live is None:
-        yield _counts(("API", "responses"), answers, former)
+        yield _counts(("API", "responses"), responses, former)
     if errors:
         yield _counts(("API", "error", "count"), errors, _errors(was) if was else None)
     if status.job is not None and status.job.dead_letters:

@@ -48,8 +48,8 @@ class CapturedExchange:
         api_key, version, correlation_id: from the header; `api_key` is NOT_AN_API without one.
         header: as in the request log; None if it is not legible.
         request: body as received, without record sets.
-        response: body of the response, or None; see `is_answered`.
-        is_answered: whether the response is known; True for acks 0, which has none.
+        response: body of the response, or None; see `is_complete`.
+        is_complete: whether the response is known; True for acks 0, which has none.
         reasons: why something could not be decoded.
         sizes: frame sizes in bytes by field name, if one could not be decoded.
         fault: faults that a proxy has injected.
@@ -65,7 +65,7 @@ class CapturedExchange:
     header: Body | None = None
     request: Body | None = None
     response: Body | None = None
-    is_answered: bool = False
+    is_complete: bool = False
     reasons: list[str] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
     fault: str | None = None
@@ -125,7 +125,7 @@ class CapturedExchange:
             return
         try:
             _, self.response = _decode_response(self.api_key, self.version, frame)
-            self.is_answered = True
+            self.is_complete = True
         except MalformedError as error:
             self.not_read("response", len(frame), str(error))
         except Exception as error:  # noqa: BLE001 (a fault must not stop the traffic)
@@ -155,7 +155,7 @@ class CapturedExchange:
         if self.header is not None:
             document["requestHeader"] = self.header
         document["request"] = request
-        if self.is_answered:
+        if self.is_complete:
             document["response"] = response
         document["connection"] = self.connection
         document["responseTime"] = 0.0 if self.is_one_way else duration_ms
@@ -195,7 +195,7 @@ def fault(what: str, error: Exception) -> str:
 
 
 def _decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Body]:
-    """Decode a response; a refused ApiVersions version is answered in version 0."""
+    """Decode a response; the response to a refused ApiVersions version has version 0."""
     try:
         return decode_response(api_key, version, frame)
     except MalformedError:

@@ -200,7 +200,7 @@ class Relay:
         traits = api_of_key(exchange.api_key).traits
         self._is_bound = self._is_bound or Trait.BINDS_CONNECTION in traits
         if exchange.is_one_way:
-            exchange.is_answered = True
+            exchange.is_complete = True
             await self._record(exchange)
         else:
             self._waiting.append(exchange)

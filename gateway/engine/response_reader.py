@@ -59,7 +59,7 @@ class ResponseReader(threading.Thread):
         cluster: str,
         deliver: Callable[[list[Found]], None],
     ) -> None:
-        super().__init__(name="answers", daemon=True)
+        super().__init__(name="responses", daemon=True)
         self._client = client
         self._topic = full_name(prefix, outputs.RESPONSES)
         self._partition = partition

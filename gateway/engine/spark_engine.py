@@ -103,7 +103,7 @@ class SparkEngine:
         placed: the cluster, from the topic `placement`.
         data: store of record batches.
         segments: sealed segments of logs.
-        answer_timeout_s: time without responses after which requests fail.
+        response_timeout_s: time without responses after which requests fail.
         in_flight_max: maximum number of pending requests.
         in_flight_bytes_max: maximum size of their events.
 
@@ -119,7 +119,7 @@ class SparkEngine:
         placed: Placement,
         data: DataTopic,
         segments: SealedSegments,
-        answer_timeout_s: float = RESPONSE_TIMEOUT_S,
+        response_timeout_s: float = RESPONSE_TIMEOUT_S,
         in_flight_max: int = IN_FLIGHT_MAX,
         in_flight_bytes_max: int = IN_FLIGHT_BYTES_MAX,
     ) -> None:
@@ -130,7 +130,7 @@ class SparkEngine:
         self._placed = placed
         self._data = data
         self._segments = segments
-        self._response_timeout_s = answer_timeout_s
+        self._response_timeout_s = response_timeout_s
         self._in_flight_max = in_flight_max
         self._in_flight_bytes_max = in_flight_bytes_max
         self._in_flight_bytes = 0
@@ -138,7 +138,7 @@ class SparkEngine:
         self._requests = full_name(prefix, REQUESTS)
         self._configuration = {
             **writer_configuration(client),
-            "message.timeout.ms": int(answer_timeout_s * 1000),
+            "message.timeout.ms": int(response_timeout_s * 1000),
         }
         self._producer = Producer(self._configuration)
         self._events = EventWriter(placed.cluster, placed.responses_partitions)
@@ -150,7 +150,7 @@ class SparkEngine:
             placed.cluster,
             self._deliver,
         )
-        self._watches = {cell: CellWatch(answer_timeout_s) for cell in placed.cells}
+        self._watches = {cell: CellWatch(response_timeout_s) for cell in placed.cells}
         self._waiting: dict[str, _Waiting] = {}
         self._job_settings: JobSettings | None = None
         self._query_id = ""

@@ -60,7 +60,7 @@ class LoginError(Exception):
     """Authentication failed, or the client violates the mechanism's protocol.
 
     Attributes:
-        told: error message for the client, or None for a generic one. It has nothing the client
+        detail: error message for the client, or None for a generic one. It has nothing the client
             sent.
     """
 

@@ -130,7 +130,7 @@ def events_of(made: HandDrivenJob) -> list[dict[str, Any]]:
 
 @contextmanager
 def impatient(made: HandDrivenJob, **options: Any) -> Iterator[Running]:
-    with serving(engine_of(made, answer_timeout_s=PATIENCE_S, **options)) as running:
+    with serving(engine_of(made, response_timeout_s=PATIENCE_S, **options)) as running:
         yield running
 
 
