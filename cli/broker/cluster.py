@@ -4,25 +4,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from brokertwin.cli.broker.cluster_access import Access, Cluster, ControlFile, Timeout
+from brokertwin.cli.broker.cluster_access import Access, Cluster, ControlFile, with_access
 from brokertwin.cli.job import state_tables
-from brokertwin.cli.options import (
-    AsJson,
-    Bootstrap,
-    Checkpoint,
-    ConfigFile,
-    KafkaConfig,
-    Prefix,
-    group,
-    settings_of,
-)
+from brokertwin.cli.options import AsJson, Checkpoint, ConfigFile, Prefix, group, settings_of
 from brokertwin.cli.output import say, show_json, show_table
 
 if TYPE_CHECKING:
     from brokertwin.cli.broker.cluster_requests import PartitionResult
     from brokertwin.sinks.state_rows import Row
 
-TIMEOUT_S = 60.0
 REFUSED = 1
 DONE = {
     "stop-broker": "stopped",
@@ -90,8 +80,8 @@ def status(
     of the replica that is farthest behind the leader; --json shows each replica's.
     """
     settings_of(config)
-    access = Access(control, cluster, checkpoint, prefix=prefix, config=config)
-    found = access.status()
+    access = Access(control, cluster, prefix=prefix, config=config)
+    found = access.status(checkpoint)
     shown = state_tables.listed(found["partitions"], all_items)
     if as_json:
         show_json({"brokers": found["brokers"], "partitions": shown})
@@ -134,20 +124,12 @@ def _intervention(name: str, kind: str, line: str) -> None:
 
     def command(
         broker: BrokerId,
-        control: ControlFile = None,
-        cluster: Cluster = None,
-        bootstrap: Bootstrap = None,
-        prefix: Prefix = None,
-        kafka_config: KafkaConfig = None,
-        config: ConfigFile = None,
-        timeout: Timeout = TIMEOUT_S,
+        access: Access,
     ) -> None:
-        settings_of(config)
-        access = Access(control, cluster, None, bootstrap, prefix, kafka_config, config, timeout)
         access.intervene(kind, broker)
         say(f"broker {broker} {DONE[kind]}")
 
-    app.command(name, help=line)(command)
+    app.command(name, help=line)(with_access(command))
 
 
 _intervention(
@@ -179,18 +161,13 @@ _intervention("rejoin", "rejoin-broker", "End `isolate` or `sever`.")
 
 
 @app.command("fail-log-dir")
+@with_access
 def fail_log_dir(
     broker: BrokerId,
     directory: Annotated[
         str, typer.Argument(metavar="DIRECTORY", help="One of the broker's log.dirs.")
     ],
-    control: ControlFile = None,
-    cluster: Cluster = None,
-    bootstrap: Bootstrap = None,
-    prefix: Prefix = None,
-    kafka_config: KafkaConfig = None,
-    config: ConfigFile = None,
-    timeout: Timeout = TIMEOUT_S,
+    access: Access,
 ) -> None:
     """Fail a broker's log directory: its replicas go offline and other leaders are elected.
 
@@ -198,23 +175,17 @@ def fail_log_dir(
     `metadata.log.dir`) or is its last one. After `stop` and `start` the directory and its contents
     are available again.
     """
-    settings_of(config)
-    access = Access(control, cluster, None, bootstrap, prefix, kafka_config, config, timeout)
     access.intervene("fail-log-dir", broker, directory)
     say(f"failed log directory {directory} of broker {broker}")
 
 
 @app.command()
+@with_access
 def elect(
     partitions: Elected = None,
     unclean: Unclean = False,
-    control: ControlFile = None,
-    cluster: Cluster = None,
-    bootstrap: Bootstrap = None,
-    prefix: Prefix = None,
-    kafka_config: KafkaConfig = None,
-    config: ConfigFile = None,
-    timeout: Timeout = TIMEOUT_S,
+    *,
+    access: Access,
     principal: Principal = "User:ANONYMOUS",
     as_json: AsJson = False,
 ) -> None:
@@ -226,24 +197,18 @@ def elect(
     from brokertwin.cli.broker import cluster_requests as requests
     from brokertwin.state.core.kafka_apis import ELECT_LEADERS
 
-    settings_of(config)
-    access = Access(control, cluster, None, bootstrap, prefix, kafka_config, config, timeout)
     body = requests.election([requests.place_of(each) for each in partitions or ()], unclean)
     response = access.request(ELECT_LEADERS.key, requests.ELECT_VERSION, body, principal)
     _show_outcomes(requests.elected(response), as_json)
 
 
 @app.command()
+@with_access
 def reassign(
     assignments: Assignments,
     cancel: Cancel = False,
-    control: ControlFile = None,
-    cluster: Cluster = None,
-    bootstrap: Bootstrap = None,
-    prefix: Prefix = None,
-    kafka_config: KafkaConfig = None,
-    config: ConfigFile = None,
-    timeout: Timeout = TIMEOUT_S,
+    *,
+    access: Access,
     principal: Principal = "User:ANONYMOUS",
     as_json: AsJson = False,
 ) -> None:
@@ -255,8 +220,6 @@ def reassign(
     from brokertwin.cli.broker import cluster_requests as requests
     from brokertwin.state.core.kafka_apis import ALTER_PARTITION_REASSIGNMENTS
 
-    settings_of(config)
-    access = Access(control, cluster, None, bootstrap, prefix, kafka_config, config, timeout)
     wanted = dict(
         (requests.place_of(each), None) if cancel else requests.replicas_of(each)
         for each in assignments

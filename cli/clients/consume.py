@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from brokertwin.cli.clients.threads import SessionMs, ThreadTimeline
 from brokertwin.cli.era_options import EraOption, Trace, client_of
 from brokertwin.cli.options import AsJson, Bootstrap, ConfigFile, KafkaConfig, settings_of
 from brokertwin.cli.output import say, show_json
@@ -161,10 +162,6 @@ Threads = Annotated[
         "--show-threads",
         help="Print each change of the assignment on standard error, and a chart at the end.",
     ),
-]
-SessionMs = Annotated[
-    int,
-    typer.Option("--session-timeout-ms", min=1, metavar="MS", help="session.timeout.ms"),
 ]
 
 
@@ -335,27 +332,18 @@ class Reading:
     Each record has the function to call after it is printed, or None.
 
     Attributes:
-        timeline: the partitions of each member over time.
         has_begun: set after a member's first assignment, even an empty one.
         error: why a member failed.
     """
 
     def __init__(self, members: int, make: Callable[[int], "Member"], is_shown: bool) -> None:
-        from brokertwin.clients.io.sockets import monotonic_ms
-        from brokertwin.clients.timeline import Timeline
-
         self.records: Queue[tuple[Any, Callable[[Any], None] | None]] = Queue(READ_AHEAD)
-        self.timeline: Timeline = Timeline(monotonic_ms())
         self.error: str | None = None
-        self._is_shown = is_shown
         self._is_over = threading.Event()
-        self._lock = threading.Lock()
         self.has_begun = threading.Event()
         self._missing: set[str] = set()
         names = {number: f"member {number}" for number in range(1, members + 1)}
-        self._last: dict[str, list[str]] = {name: [] for name in names.values()}
-        for name in names.values():
-            self.timeline.note(self.timeline.began, name, [])
+        self._timeline = ThreadTimeline(is_shown, names.values())
         self._threads = [
             threading.Thread(target=self._member, args=(name, make, number))
             for number, name in names.items()
@@ -376,11 +364,7 @@ class Reading:
 
     def show(self) -> None:
         """Print the chart if requested. Raises UserError if a member failed."""
-        from brokertwin.cli.clients.threads import show_threads
-        from brokertwin.clients.io.sockets import monotonic_ms
-
-        if self._is_shown:
-            show_threads(self.timeline, monotonic_ms(), self._last)
+        self._timeline.show()
         if self.error is not None:
             raise UserError(self.error)
 
@@ -402,7 +386,7 @@ class Reading:
         finally:
             self._is_over.set()
             consumer.close()
-            self._note(name, [])
+            self._timeline.note(name, [], True)
 
     def _put(self, record: Any, on_printed: Callable[[Any], None] | None) -> None:
         while not self._is_over.is_set():
@@ -436,7 +420,8 @@ class Reading:
             self._end(f"The broker supports no known version of {consumer.client.unsupported}.")
         counts = consumer.partition_counts()
         self._report_missing(topic for topic, count in counts.items() if not count)
-        self._note(name, [f"{at.topic}-{at.partition}" for at in consumer.assigned])
+        assigned = [f"{at.topic}-{at.partition}" for at in consumer.assigned]
+        self._timeline.note(name, assigned, self._is_over.is_set())
 
     def _report_missing(self, topics: Iterable[str]) -> None:
         for topic in set(topics) - self._missing:
@@ -446,18 +431,6 @@ class Reading:
     def _end(self, error: str) -> None:
         self.error = error
         self._is_over.set()
-
-    def _note(self, name: str, owned: list[str]) -> None:
-        from brokertwin.cli.clients.threads import say_change
-        from brokertwin.clients.io.sockets import monotonic_ms
-
-        with self._lock:
-            if not self.timeline.note(monotonic_ms(), name, owned):
-                return
-            if owned or not self._is_over.is_set():
-                self._last[name] = self.timeline.owned()[name]
-            if self._is_shown and not self._is_over.is_set():
-                say_change(self.timeline)
 
 
 def _print(reading: Reading, max_messages: int | None, idle_s: float | None, as_json: bool) -> None:

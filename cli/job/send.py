@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -11,15 +11,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import Progress
 
-from brokertwin.cli.options import AsJson, Bootstrap, ConfigFile, KafkaConfig, Prefix, settings_of
-from brokertwin.cli.output import err, out, show_json, show_table, warn
+from brokertwin.cli.options import (
+    AsJson,
+    Bootstrap,
+    ConfigFile,
+    KafkaConfig,
+    Prefix,
+    kafka_of,
+    selected_cluster,
+    settings_of,
+)
+from brokertwin.cli.output import err, out, show_json, show_table
 from brokertwin.cli.recordings.recordings import Job, SendResult, check_responses, hand_over
 from brokertwin.errors import UserError
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.kafka_io.kafka_clients import ClientProperties
-    from brokertwin.kafka_io.placement import Placement
     from brokertwin.streaming.job.edge import JobEdge, Sendable
 
 EXAMPLES_SHOWN = 5
@@ -128,16 +136,13 @@ def command(
     differs. Start such a job with `brokertwin run --event-time recorded`.
     """
     from brokertwin.kafka_io import placement
-    from brokertwin.kafka_io.kafka_clients import client_properties
     from brokertwin.streaming.job.clock import now_ms
     from brokertwin.streaming.job.edge import JobEdge
 
     is_recording = not afresh and _has_responses(files)
     _check_options(is_recording, afresh, check, order)
     settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config, prefix=prefix)
-    client = client_properties(settings)
-    for warning in client.warnings():
-        warn(warning)
+    client = kafka_of(settings)
     placements = placement.read(client, settings.prefix)
     only = next(iter(placements)) if len(placements) == 1 else None
     tally = Tally()
@@ -145,7 +150,7 @@ def command(
     started = time.monotonic()
     with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
         if is_recording:
-            job = Job(settings, client, placed_cluster(placements, cluster or only))
+            job = Job(settings, client, placements[selected_cluster(placements, cluster)])
             result = _recording(job, files, id_prefix, broker, tally, bar, wait, check)
         else:
             edge = JobEdge(placements, cluster or only, broker, now_ms)
@@ -181,16 +186,6 @@ def _has_responses(files: list[Path]) -> bool:
     from brokertwin.recordings.replay.recording import has_response
 
     return any(has_response(line.text) for line in read_lines(f for f in files if f != STDIN))
-
-
-def placed_cluster(placements: "Mapping[str, Placement]", name: str | None) -> "Placement":
-    """Return the job's cluster that gets a recording. Raises UserError if it is ambiguous."""
-    known = ", ".join(sorted(placements))
-    if name is None:
-        raise UserError(f"The job has several clusters: {known}.", "Select one with --cluster.")
-    if name not in placements:
-        raise UserError(f"The job has no cluster {name}.", f"Pass --cluster with one of: {known}.")
-    return placements[name]
 
 
 def _recording(

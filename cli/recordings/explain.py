@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from brokertwin.cli.options import AsJson, BrokerConfig, group
+from brokertwin.cli.options import AsJson, BrokerConfig, group, kafka_of
 from brokertwin.cli.output import out, show_json, show_table
 from brokertwin.cli.recordings.sources import (
     Checkpoint,
     LiveTopics,
     Where,
-    kafka_of,
     source_of,
     with_source,
 )

@@ -10,7 +10,14 @@ import typer
 from rich.progress import Progress
 
 from brokertwin.cli.job.send import EXAMPLES_SHOWN
-from brokertwin.cli.options import AsJson, Bootstrap, ConfigFile, KafkaConfig, settings_of
+from brokertwin.cli.options import (
+    AsJson,
+    Bootstrap,
+    ConfigFile,
+    KafkaConfig,
+    kafka_of,
+    settings_of,
+)
 from brokertwin.cli.output import err, out, say, show_json, show_table, warn
 from brokertwin.errors import UserError
 from brokertwin.wording import counted
@@ -194,17 +201,6 @@ class _Work:
         self.reading = reading
         self.written = 0
         self.bar = Progress(disable=True)
-        self._client: ClientProperties | None = None
-
-    def client(self) -> "ClientProperties":
-        """Return the properties for --bootstrap. Raises UserError if there is no Kafka."""
-        from brokertwin.kafka_io.kafka_clients import client_properties
-
-        if self._client is None:
-            self._client = client_properties(self.settings)
-            for warning in self._client.warnings():
-                warn(warning)
-        return self._client
 
     def read(self, files: list[Path], topic: str | None, sorter: "Sorter") -> "Needs":
         """Read all sources into the sorter."""
@@ -220,7 +216,7 @@ class _Work:
         else:
             from brokertwin.recordings.formats.topics import of_topic
 
-            documents = of_topic(self.client(), topic, self.reading)(self.summary)
+            documents = of_topic(kafka_of(self.settings), topic, self.reading)(self.summary)
         needs = sort(documents, sorter, self.summary)
         self.bar.update(task, total=1, completed=1)
         return needs

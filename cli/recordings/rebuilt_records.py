@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
+from brokertwin.cli.options import kafka_of
 from brokertwin.cli.output import say
-from brokertwin.cli.recordings.sources import Where, kafka_of
+from brokertwin.cli.recordings.sources import Where
 from brokertwin.errors import UserError
 from brokertwin.wording import counted
 

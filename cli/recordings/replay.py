@@ -20,13 +20,15 @@ from brokertwin.cli.options import (
     BrokerSet,
     broker_settings,
     checked_broker_settings,
+    kafka_of,
+    selected_cluster,
     typed_broker_settings,
 )
 from brokertwin.cli.output import err, say, warn
 from brokertwin.cli.output import out as output
 from brokertwin.cli.recordings import kept_states, rebuilt_records, state_diffs
 from brokertwin.cli.recordings.recordings import in_effect
-from brokertwin.cli.recordings.sources import Where, kafka_of, source_of, with_source
+from brokertwin.cli.recordings.sources import Where, source_of, with_source
 from brokertwin.errors import UserError
 from brokertwin.wording import counted
 
@@ -506,13 +508,11 @@ def _recorded_settings(where: Where) -> dict[str, str]:
         from brokertwin.recordings.replay.settings_beside import settings_beside
 
         return settings_beside(where.files)
-    from brokertwin.cli.job.send import placed_cluster
     from brokertwin.kafka_io import placement
 
     settings = where.settings()
     placements = placement.read(kafka_of(settings), settings.prefix)
-    only = next(iter(placements)) if len(placements) == 1 else None
-    return placed_cluster(placements, where.cluster or only).broker_settings
+    return placements[selected_cluster(placements, where.cluster)].broker_settings
 
 
 def _apis(only: str | None) -> frozenset[str]:
