@@ -67,6 +67,20 @@ Snapshots = Annotated[
         help="Directory of snapshots; default: HOME/snapshots/PREFIX.",
     ),
 ]
+Batch = Annotated[
+    int | None,
+    typer.Option("--batch", metavar="N", help="State after micro-batch N; default: the newest."),
+]
+StateMaster = Annotated[
+    str, typer.Option("--master", metavar="URL", help="Spark master, if Spark is needed to read.")
+]
+Master = Annotated[
+    str | None, typer.Option("--master", metavar="URL", help="Spark master; default: local[*].")
+]
+JobCluster = Annotated[
+    str | None,
+    typer.Option("--cluster", metavar="NAME", help="The cluster, if the job has several."),
+]
 AsOf = Annotated[
     str | None,
     typer.Option(

@@ -4,9 +4,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from brokertwin.cli.broker.cluster_access import Access, Cluster, ControlFile, with_access
+from brokertwin.cli.broker.cluster_access import Access, ControlFile, with_access
 from brokertwin.cli.job import state_tables
-from brokertwin.cli.options import AsJson, Checkpoint, ConfigFile, Prefix, group, settings_of
+from brokertwin.cli.options import (
+    AsJson,
+    Checkpoint,
+    ConfigFile,
+    JobCluster,
+    Prefix,
+    group,
+    settings_of,
+)
 from brokertwin.cli.output import say, show_json, show_table
 
 if TYPE_CHECKING:
@@ -67,7 +75,7 @@ def cluster_command() -> None:
 @app.command()
 def status(
     control: ControlFile = None,
-    cluster: Cluster = None,
+    cluster: JobCluster = None,
     checkpoint: Checkpoint = None,
     all_items: All = False,
     prefix: Prefix = None,

@@ -13,6 +13,7 @@ import typer
 from brokertwin.cli.options import (
     Bootstrap,
     ConfigFile,
+    JobCluster,
     KafkaConfig,
     Prefix,
     options_of,
@@ -37,10 +38,6 @@ ControlFile = Annotated[
         help="Control socket of a gateway with --engine local; default: a job.",
     ),
 ]
-Cluster = Annotated[
-    str | None,
-    typer.Option("--cluster", metavar="NAME", help="The cluster, if the job has several."),
-]
 Timeout = Annotated[
     float,
     typer.Option(
@@ -53,7 +50,7 @@ class Access(NamedTuple):
     """Options of each subcommand that select the cluster; None means not given."""
 
     control: ControlFile = None
-    cluster: Cluster = None
+    cluster: JobCluster = None
     bootstrap: Bootstrap = None
     prefix: Prefix = None
     kafka_config: KafkaConfig = None

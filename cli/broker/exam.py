@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import Progress
 
-from brokertwin.cli.output import err, out, say, show_table, warn
+from brokertwin.cli.output import out, progress_bars, say, show_table, warn
 from brokertwin.errors import UserError
 from brokertwin.wording import counted
 
@@ -113,7 +112,7 @@ def _examined(
     if not yes:
         check_is_empty(site)
     began = time.monotonic()
-    with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
+    with progress_bars() as bar:
         task = bar.add_task("scenarios", total=len(chosen))
 
         def seen(_: "Result") -> None:

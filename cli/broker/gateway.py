@@ -223,12 +223,11 @@ def _watched(
     if http_listen is None:
         yield None
         return
-    from brokertwin.cli.watching.server import OPTION, app, listen_address, served
+    from brokertwin.cli.watching.server import status_page
     from brokertwin.cli.watching.sources import GatewaySource
     from brokertwin.gateway.engine.local_engine import LocalEngine
 
     columns = engine.columns if isinstance(engine, LocalEngine) else None
     source = GatewaySource(gateway, engine, columns)
-    with served(app(source), f"{OPTION} {http_listen}", *listen_address(http_listen)) as url:
-        say(f"status page at {url}")
+    with status_page(source, http_listen, say):
         yield source

@@ -166,7 +166,6 @@ def command(
     import msgspec
 
     from brokertwin.cli.clients.client_access import accessible
-    from brokertwin.cli.clients.sender_threads import send_from_threads
     from brokertwin.clients.io.producer import BlockedError
     from brokertwin.clients.io.shared_producer import SharedProducer
 
@@ -189,7 +188,7 @@ def command(
             lines = files or [STANDARD_INPUT]
             if isinstance(producer, SharedProducer):
                 messages = (_message(line, key_separator) for line in _lines_of(lines))
-                send_from_threads(producer, topic, messages, partition, threads or 1)
+                _send_from_threads(producer, topic, messages, partition, threads or 1)
             else:
                 messages = (
                     _message(line, key_separator) for line in _lines(lines, producer, results)
@@ -270,6 +269,39 @@ def _send(
     except TransactionError as error:
         failed = f"{error.error} {error_name(error.error)}"
         raise UserError(f"The transaction failed: {failed}.") from None
+
+
+def _send_from_threads(
+    producer: "SharedProducer",
+    topic: str,
+    messages: "Iterator[ProducerRecord]",
+    partition: int | None,
+    count: int,
+) -> None:
+    """Send messages from `count` threads. Raises BlockedError and UserError of a thread."""
+    from brokertwin.clients.io.producer import BlockedError
+
+    reading = threading.Lock()
+    errors: queue.SimpleQueue[BlockedError | UserError] = queue.SimpleQueue()
+
+    def send() -> None:
+        try:
+            while errors.empty():
+                with reading:
+                    message = next(messages, None)
+                if message is None:
+                    return
+                producer.send(topic, message, partition)
+        except (BlockedError, UserError) as error:
+            errors.put(error)
+
+    threads = [threading.Thread(target=send, daemon=True) for _ in range(count)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    if not errors.empty():
+        raise errors.get()
 
 
 def _in_transactions(

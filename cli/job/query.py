@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import Progress
 
 from brokertwin.cli import tables as drawn
 from brokertwin.cli.options import (
@@ -22,7 +21,7 @@ from brokertwin.cli.options import (
     broker_settings,
     settings_of,
 )
-from brokertwin.cli.output import err, out, say, show_json
+from brokertwin.cli.output import out, progress_bars, say, show_json
 from brokertwin.errors import UserError
 from brokertwin.extras import need
 from brokertwin.wording import counted
@@ -88,7 +87,7 @@ def command(
 
     zone = zone_of(time_zone)
     if source:
-        with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
+        with progress_bars() as bar:
             bar.add_task("reading", total=None)
             given = broker_settings(broker_config, broker_set) or None
             state = tables.read(source, as_of=as_of, time_zone=zone, broker_settings=given)

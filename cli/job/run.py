@@ -19,6 +19,7 @@ from brokertwin.cli.options import (
     ConfigFile,
     HttpListen,
     KafkaConfig,
+    Master,
     Prefix,
     settings_of,
     typed_broker_settings,
@@ -169,9 +170,6 @@ FollowInto = Annotated[
     typer.Option(
         "--follow-into", metavar="DIR", help="Directory for them, for `brokertwin offsets`."
     ),
-]
-Master = Annotated[
-    str | None, typer.Option("--master", metavar="URL", help="Spark master; default: local[*].")
 ]
 SparkConf = Annotated[
     list[str] | None,
@@ -352,15 +350,11 @@ def _watched(
     settings: "Settings", http_listen: str | None, stop: "StopReason"
 ) -> "Iterator[JobSource]":
     """Yield the job's status, served over HTTP if there is an address."""
-    from brokertwin.cli.watching.server import OPTION, app, listen_address, served
+    from brokertwin.cli.watching.server import status_page
     from brokertwin.cli.watching.sources import JobSource
 
     source = JobSource(settings.prefix, settings.checkpoint_dir, stop.wanted)
-    if http_listen is None:
-        yield source
-        return
-    with served(app(source), f"{OPTION} {http_listen}", *listen_address(http_listen)) as url:
-        say_at(f"status page at {url}")
+    with status_page(source, http_listen, say_at):
         yield source
 
 

@@ -21,7 +21,7 @@ from brokertwin.cli.options import (
     selected_cluster,
     settings_of,
 )
-from brokertwin.cli.output import err, out, show_json, show_table
+from brokertwin.cli.output import out, progress_bars, show_json, show_table
 from brokertwin.cli.recordings.recordings import Job, SendResult, check_responses, hand_over
 from brokertwin.errors import UserError
 from brokertwin.wording import counted
@@ -148,7 +148,7 @@ def command(
     tally = Tally()
     result = None
     started = time.monotonic()
-    with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
+    with progress_bars() as bar:
         if is_recording:
             job = Job(settings, client, placements[selected_cluster(placements, cluster)])
             result = _recording(job, files, id_prefix, broker, tally, bar, wait, check)

@@ -3,7 +3,7 @@
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from brokertwin.cli.output import say, show_json, show_table, warn
+from brokertwin.cli.output import say, show_rows, warn
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
@@ -134,8 +134,4 @@ def _show(steps: "list[OffsetStep]", wrong: "Mapping[OffsetKey, str]", as_json: 
         )
         for step in steps
     ]
-    if not as_json:
-        show_table(columns, rows)
-        return
-    for row in rows:
-        show_json(dict(zip(columns, row, strict=True)))
+    show_rows(columns, rows, as_json)

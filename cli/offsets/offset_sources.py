@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from brokertwin.cli.options import settings_of
-from brokertwin.cli.output import err, warn
+from brokertwin.cli.output import progress_bars, warn
 from brokertwin.errors import UserError
 from brokertwin.extras import need
 from brokertwin.wording import counted
@@ -286,9 +286,7 @@ def ms_of(option: str, text: str | None) -> int | None:
 @contextmanager
 def progress(title: str) -> "Iterator[Callable[[int], None]]":
     """Show a progress bar on a terminal; yields a function that takes the remaining count."""
-    from rich.progress import Progress
-
-    with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
+    with progress_bars() as bar:
         task = bar.add_task(title, total=None)
 
         def observe(left: int) -> None:

@@ -124,27 +124,39 @@ def command(
     security.protocol with SSL, the proxy connects to brokers with TLS. Clients authenticate
     themselves. Exits with code 1 if an exchange was not recorded.
     """
-    from brokertwin.kafka_io import properties
-    from brokertwin.kafka_io.kafka_clients import ClientProperties, check_reachable
-
-    ways = _Ways(address("--listen", listen), address("--broker", broker), advertise)
     settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config)
-    if settings.kafka_config is not None:
-        tls = ClientProperties(properties.read(settings.kafka_config)).ssl_context()
-        ways = ways._replace(tls=tls)
-    check_reachable(broker, patience_s=0)
+    ends = relay_ends(listen, broker, advertise, settings)
     make_sink = _sink_maker(out, topic, settings)
     reporter = _Reporter(as_json, quiet, is_stdout_taken=out == STDOUT)
     beside = None
     if out is not None and out != STDOUT and (out.is_file() or not out.exists()):
-        beside = _Beside(out, _broker_client(broker, settings))
-    is_complete = asyncio.run(_capture(ways, make_sink, on_failure, reporter, beside))
+        beside = _Beside(out, broker_client(broker, settings))
+    is_complete = asyncio.run(_capture(ends, make_sink, on_failure, reporter, beside))
     if not is_complete:
         raise typer.Exit(INCOMPLETE)
 
 
-def _broker_client(broker: str, settings: "Settings") -> "ClientProperties":
-    """Return the properties for connecting to the recorded broker."""
+class RelayEnds(NamedTuple):
+    """Addresses of a relay, and TLS to the brokers."""
+
+    listen: "Address"
+    broker: "Address"
+    advertise: str | None
+    tls: "ssl.SSLContext | None"
+
+
+def relay_ends(listen: str, broker: str, advertise: str | None, settings: "Settings") -> RelayEnds:
+    """Return the ends of a relay to a reachable broker. Raises UserError."""
+    from brokertwin.kafka_io.kafka_clients import check_reachable
+
+    at, to = address("--listen", listen), address("--broker", broker)
+    tls = broker_client(broker, settings).ssl_context()
+    check_reachable(broker, patience_s=0)
+    return RelayEnds(at, to, advertise, tls)
+
+
+def broker_client(broker: str, settings: "Settings") -> "ClientProperties":
+    """Return the properties for connecting to the broker of a relay."""
     from brokertwin.kafka_io import properties
     from brokertwin.kafka_io.kafka_clients import ClientProperties
 
@@ -200,15 +212,6 @@ def _sink_maker(out: Path | None, topic: str | None, settings: "Settings") -> "M
     )
 
 
-class _Ways(NamedTuple):
-    """Addresses and TLS of the relay."""
-
-    listen: "Address"
-    broker: "Address"
-    advertise: str | None
-    tls: "ssl.SSLContext | None" = None
-
-
 def _create_topic(client: "ClientProperties", topic: str) -> None:
     """Create the topic with one partition if it does not exist. Raises UserError."""
     from brokertwin.kafka_io.topics import (
@@ -226,7 +229,7 @@ def _create_topic(client: "ClientProperties", topic: str) -> None:
 
 
 async def _capture(
-    ways: _Ways,
+    ends: RelayEnds,
     make_sink: "MakeSink",
     on_failure: OnFailure,
     reporter: "_Reporter",
@@ -242,12 +245,12 @@ async def _capture(
         loop.add_signal_handler(number, ended.set)
     sink = make_sink(lambda reason: recorder.lose_later(reason))
     recorder = Recorder(sink, ended.set if on_failure is OnFailure.STOP else lambda: None)
-    proxy = Proxy(ways.listen, ways.broker, recorder, ways.advertise, ways.tls)
+    proxy = Proxy(ends.listen, ends.broker, recorder, ends.advertise, ends.tls)
     try:
         await proxy.start()
         if beside is not None:
             await asyncio.to_thread(beside.write)
-        reporter.started(proxy.addresses[ways.broker], sink.name)
+        reporter.started(proxy.addresses[ends.broker], sink.name)
         await reporter.watch(proxy.counts, recorder, ended)
     finally:
         for number in ENDING_SIGNALS:

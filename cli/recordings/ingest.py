@@ -18,7 +18,7 @@ from brokertwin.cli.options import (
     kafka_of,
     settings_of,
 )
-from brokertwin.cli.output import err, out, say, show_json, show_table, warn
+from brokertwin.cli.output import out, progress_bars, say, show_json, show_table, warn
 from brokertwin.errors import UserError
 from brokertwin.wording import counted
 
@@ -155,9 +155,7 @@ def command(
     work = _Work(settings, Summary(), reading)
     started = time.monotonic()
     with ExitStack() as stack:
-        bar = stack.enter_context(
-            Progress(console=err, transient=True, disable=not err.is_terminal)
-        )
+        bar = stack.enter_context(progress_bars())
         work.bar = bar
         if dead_letters is not None:
             work.summary.on_dead = _dead_letter_writer(stack.enter_context(_writer(dead_letters)))

@@ -2,7 +2,6 @@
 
 import difflib
 import functools
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
-from rich.progress import Progress
 
 from brokertwin import extras
 from brokertwin.cli.job import state_tables
@@ -24,9 +22,9 @@ from brokertwin.cli.options import (
     selected_cluster,
     typed_broker_settings,
 )
-from brokertwin.cli.output import err, say, warn
+from brokertwin.cli.output import err, progress_bars, say, show_json, warn
 from brokertwin.cli.output import out as output
-from brokertwin.cli.recordings import kept_states, rebuilt_records, state_diffs
+from brokertwin.cli.recordings import kept_states, state_diffs
 from brokertwin.cli.recordings.recordings import in_effect
 from brokertwin.cli.recordings.sources import Where, source_of, with_source
 from brokertwin.errors import UserError
@@ -205,7 +203,7 @@ def command(
     limits = SearchLimits(TOLERANCES.scaled(time_tolerance))
     said = functools.partial(_broker_settings, file=broker_config, pairs=broker_set, begins=begins)
     if records is not None:
-        _write(rebuilt_records.lines(where, said(where), _progress), records)
+        _write(_rebuilt_records(where, said(where)), records)
         return
     planned_of = _planner(name, limits, said, begins, spark)
     if diff is not None:
@@ -415,6 +413,30 @@ def _kind_of(options: _Options) -> "ItemKind | None":
     return state_tables.kind_of(options.state)
 
 
+def _rebuilt_records(where: Where, given: "BrokerSettings") -> Iterator[str]:
+    """Handle a job's requests again; yields the values of the rows of its topic `records`.
+
+    Raises UserError: no job, a job of several cells, or the start of its topic was deleted.
+    """
+    from brokertwin.recordings.replay import of_job
+
+    if not where.job:
+        raise UserError(
+            "--records requires --job: it writes the rows of a job's topic `records`.",
+            "Add --job, and leave out files.",
+        )
+    settings = where.settings()
+    was = of_job.given(kafka_of(settings), settings.prefix, where.cluster)
+    if isinstance(was, str):
+        raise UserError(f"Cannot rebuild the job's records: {was}.")
+    count = 0
+    with _progress("deciding", len(was.documents)) as advance:
+        for row in of_job.records(was, given, advance):
+            count += 1
+            yield (row.value or b"").decode()
+    say(f"{counted(count, 'record')} of {counted(len(was.documents), 'event')}")
+
+
 def _show_state(
     kind: "ItemKind",
     cell: "Cell",
@@ -431,7 +453,7 @@ def _show_state(
     found = state_rows.rows(kind, {cell.settings.name: cell.columns()}, without_ends)
     shown = state_tables.listed(found, all_items)
     if as_json:
-        _print(shown)
+        show_json(shown)
         return
     state_tables.show(kind, shown, f"at {until}" if until is not None else "at the end")
     state_tables.show_hidden(found, shown)
@@ -452,7 +474,7 @@ def _give(documents: list[dict[str, Any]], out: Path | None, as_json: bool) -> N
     from brokertwin.recordings.replay.documents import as_line
 
     if as_json:
-        _print({"requests": len(documents), "answers": documents})
+        show_json({"requests": len(documents), "answers": documents})
     if out is not None or not as_json:
         _write(map(as_line, documents), out or STANDARD_OUTPUT)
 
@@ -471,7 +493,7 @@ def _report(
     if out is not None:
         _write(json_lines(compared), out)
     if is_json:
-        _print(comparison_document(history, compared, planned.schedule, planned.earlier))
+        show_json(comparison_document(history, compared, planned.schedule, planned.earlier))
         return
     report.show_comparison(output, compared)
     report.show_earlier(output, planned.earlier)
@@ -479,10 +501,6 @@ def _report(
     report.show_touched(output, compared)
     report.show_freedoms(output, compared)
     report.show_last_line(output, compared)
-
-
-def _print(document: Any) -> None:
-    typer.echo(json.dumps(document, ensure_ascii=False))
 
 
 def _broker_settings(
@@ -538,7 +556,7 @@ def _apis(only: str | None) -> frozenset[str]:
 @contextmanager
 def _progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
     """Show a progress bar on a terminal."""
-    with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
+    with progress_bars() as bar:
         task = bar.add_task(title, total=total)
         yield lambda done: bar.update(task, completed=done)
 

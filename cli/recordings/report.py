@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from msgspec import structs
-from rich.progress import Progress
 
 from brokertwin.cli.options import AsJson, BrokerConfig
-from brokertwin.cli.output import err, say, show_json, show_table, warn
+from brokertwin.cli.output import progress_bars, say, show_json, show_table, warn
 from brokertwin.cli.recordings.audit import broker_facts
 from brokertwin.cli.recordings.ingest import Broker, TimeZone
 from brokertwin.errors import UserError
@@ -92,7 +91,7 @@ def command(
     if plot is not None:
         plots.look(plot)
     reading = FileReading(broker, zone_of(time_zone), warn)
-    with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
+    with progress_bars() as bar:
         task = bar.add_task("reading", total=size_of(files))
         watched = watch(
             lambda summary: read_files(

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
-from rich.progress import Progress
 
 from brokertwin.cli.options import (
     Bootstrap,
@@ -23,7 +22,7 @@ from brokertwin.cli.options import (
     settings_of,
     with_options,
 )
-from brokertwin.cli.output import err, warn
+from brokertwin.cli.output import progress_bars, warn
 from brokertwin.cli.recordings.ingest import Batches, Broker, TimeZone
 from brokertwin.errors import UserError
 from brokertwin.wording import counted
@@ -180,7 +179,7 @@ def source_of(where: Where, texts: int = 0) -> "Iterator[Source]":
 
     where.check()
     how = FileReading(where.broker, zone_of(where.time_zone), warn, Texts(texts))
-    with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
+    with progress_bars() as bar:
         task = bar.add_task("reading", total=size_of(where.files) if where.files else None)
         if where.files:
             files = list(where.files)
