@@ -110,11 +110,6 @@ class ConnectionQuotas:
         """Queued connections, in order of arrival for each broker."""
         return [each for door in self._doors.values() for each in door.waiting]
 
-    @property
-    def count(self) -> int:
-        """Number of admitted connections."""
-        return sum(door.count for door in self._doors.values())
-
     def arrived(self, arrival: Arrival) -> None:
         """Admit, queue or refuse a connection."""
         if self._has_ended:

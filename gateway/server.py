@@ -178,7 +178,7 @@ class Gateway:
         """Close a listener with its connections."""
         listener.is_closed = True
         _stop_listening(server)
-        self._disconnect([broker], listener)
+        self.disconnect([broker], listener)
 
     def _stores_of(self, broker: int) -> list[AlteredStores]:
         """Return the key and trust stores of a broker's listeners."""
@@ -278,12 +278,8 @@ class Gateway:
         """Number of connections with a pending request."""
         return sum(connection.is_busy for connection in list(self._connections))
 
-    def disconnect(self, brokers: Collection[int]) -> None:
-        """Close all connections to brokers; clients may reconnect."""
-        self._disconnect(brokers, None)
-
-    def _disconnect(self, brokers: Collection[int], by: GatewayListener | None) -> None:
-        """Close connections to brokers, or only those of one listener."""
+    def disconnect(self, brokers: Collection[int], by: GatewayListener | None = None) -> None:
+        """Close all connections to brokers, or only those of one listener."""
         for connection in list(self._connections):
             if connection.broker in brokers and by in (None, connection.listener):
                 connection.abort()

@@ -21,8 +21,7 @@ import structlog
 
 from brokertwin.gateway.admin import client_metrics
 from brokertwin.gateway.protocol.codec import Body
-from brokertwin.gateway.protocol.frames import MINIMAL_HEADER_BYTES, decode_request, decode_response
-from brokertwin.gateway.protocol.primitives import NUMBERS, FrameReader
+from brokertwin.gateway.protocol.frames import MINIMAL_HEADER, decode_request, decode_response
 from brokertwin.gateway.records import records
 from brokertwin.state.access.redaction import redact_exchange
 from brokertwin.state.core.events import Kind
@@ -104,12 +103,9 @@ class CapturedExchange:
 
     def _header_alone(self, frame: bytes, reason: str) -> None:
         self.not_read("request", len(frame), reason)
-        if len(frame) < MINIMAL_HEADER_BYTES:
+        if len(frame) < MINIMAL_HEADER.size:
             return
-        reader = FrameReader(frame)
-        self.api_key = reader.number(NUMBERS["int16"])
-        self.version = reader.number(NUMBERS["int16"])
-        self.correlation_id = reader.number(NUMBERS["int32"])
+        self.api_key, self.version, self.correlation_id = MINIMAL_HEADER.unpack_from(frame)
         self.header = {
             "requestApiKey": self.api_key,
             "requestApiVersion": self.version,

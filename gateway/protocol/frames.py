@@ -21,8 +21,8 @@ CORRELATION_BYTES = 4
 SIZE_BYTES = 4
 """Size of the field before each frame."""
 
-_MINIMAL_HEADER = struct.Struct(">hhi")
-MINIMAL_HEADER_BYTES = _MINIMAL_HEADER.size
+MINIMAL_HEADER = struct.Struct(">hhi")
+MINIMAL_HEADER_BYTES = MINIMAL_HEADER.size
 """API key, version and correlation id."""
 
 
@@ -102,7 +102,7 @@ def decode_request(frame: bytes) -> RequestFrame:
     """
     if len(frame) < MINIMAL_HEADER_BYTES:
         raise FrameReader(frame).truncated(MINIMAL_HEADER_BYTES)
-    api_key, version, correlation_id = _MINIMAL_HEADER.unpack_from(frame)
+    api_key, version, correlation_id = MINIMAL_HEADER.unpack_from(frame)
     try:
         name, read_header, read_body = _request_readers(api_key, version)
     except KeyError:

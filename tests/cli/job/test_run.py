@@ -29,7 +29,6 @@ CAPTURE = "fetch_session_assign"
 EVERY_BATCH = ("--snapshot-every", "1 batch")
 CHECKED = ("--snapshot-suite", "default", "--check-every", "1 batch", "--check-policy", "hold")
 KINDS = ("snapshot", "requests", "responses", "records")
-ON_ALL = ("--check-on", ",".join(KINDS))
 SMALL_BATCHES = {"BROKERTWIN_MAX_OFFSETS_PER_TRIGGER": "120"}
 
 
