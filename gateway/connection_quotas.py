@@ -37,7 +37,6 @@ class Arrival(asyncio.Protocol):
     """Accepted connection that is not read until it is admitted.
 
     Args:
-        broker: logical broker.
         begin: creates the protocol that serves the connection; returns None to refuse it.
         arrivals: quotas that admit it.
         place: listener that accepted it.

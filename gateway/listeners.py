@@ -33,8 +33,6 @@ class GatewayListener:
     """Listener of a broker.
 
     Args:
-        name: listener name.
-        security: security of its connections.
         start: settings given at the start, for a listener added later.
         own: settings it was added with.
 

@@ -44,18 +44,14 @@ class Gateway:
     """Serves the brokers of an engine.
 
     Args:
-        engine: processes requests.
         listen: host and port of the first broker; the others get the following ports. Port 0: any
             free port for each broker.
         advertise: host and port that clients are given; None: `listen`.
-        limits: limits on clients.
         security: security of the ports; None: PLAINTEXT.
         release: former release whose API versions are offered; None: all.
 
     Attributes:
         addresses: advertised address of each broker, after `start`.
-        traffic: counts of responses.
-        features: finalized features of the cluster.
     """
 
     def __init__(

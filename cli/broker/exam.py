@@ -12,6 +12,7 @@ from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.gateway.edge_fields import Address
+    from brokertwin.testing.exam.model import ExamSubject, Scenario
     from brokertwin.testing.exam.reports import Report
     from brokertwin.testing.exam.verdicts import Key, Result
 
@@ -85,7 +86,7 @@ def command(
     if broker is None:
         raise UserError("The broker is missing.", "Pass HOST:PORT, like localhost:9092.")
     known = read_baseline(_read(baseline)) if baseline else set()
-    report = _examined(broker, only or (), version, yes, jobs, patience)
+    report = _examined(broker, chosen, version, yes, jobs, patience)
     _show(report, known)
     _write(report, known, json, junit, html)
     raise typer.Exit(exit_code(new_deviations(report.results, known)))
@@ -93,19 +94,17 @@ def command(
 
 def _examined(
     broker: str,
-    only: "list[str] | tuple[str, ...]",
+    chosen: "list[tuple[ExamSubject, Scenario]]",
     version: str | None,
     yes: bool,
     jobs: int,
     patience: float,
 ) -> "Report":
     from brokertwin.testing.exam.examination import ExamOptions, check_is_empty, examine
-    from brokertwin.testing.exam.model import selected
     from brokertwin.testing.exam.reports import report_of
     from brokertwin.testing.exam.site import look
     from brokertwin.testing.exam.versions import notes_of
 
-    chosen = list(selected(only))
     choices = ExamOptions(jobs, patience, notes_of(version) if version else ())
     names = {name for _, scenario in chosen for name in scenario.settings}
     site = look(_address(broker), names, patience)

@@ -198,7 +198,8 @@ def command(
             raise UserError(str(error), CHECK_TOPIC) from None
         except KeyboardInterrupt:
             say("sending pending records")
-        results.take(producer.flush(_longest_ms(producer.client.producer.config)))
+        used = producer.client.producer.config
+        results.take(producer.flush(used.delivery_ms + used.request_timeout_ms))
     say(f"{counted(results.acked, 'record')} acknowledged, {results.failed:,} failed")
     if results.failed:
         raise typer.Exit(1)
@@ -241,7 +242,11 @@ def _producer(
     try:
         if shared is not None:
             return SharedProducer(
-                kafka, settings, shared.take_one, compression=compression, metadata=metadata
+                kafka,
+                settings,
+                lambda event: shared.take([event]),
+                compression=compression,
+                metadata=metadata,
             )
         return EraProducer(kafka, settings, era, tracer(is_traced), compression=compression)
     except ProducerConfigError as error:
@@ -337,21 +342,12 @@ def _in_transactions(
     say(f"committed {counted(transactions, 'transaction')}")
 
 
-def _longest_ms(config: "ProducerConfig") -> int:
-    """Maximum time until a record is acknowledged or failed, in ms."""
-    return config.delivery_ms + config.request_timeout_ms
-
-
 class ProduceResults:
     """Results of records."""
 
     def __init__(self, as_json: bool) -> None:
         self.acked = self.failed = 0
         self._as_json = as_json
-
-    def take_one(self, event: "RecordAcked | RecordFailed") -> None:
-        """Count a result; prints it with --json."""
-        self.take([event])
 
     def take(self, events: "Iterable[RecordAcked | RecordFailed]") -> None:
         """Count results; print them with --json."""

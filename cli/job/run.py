@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -257,22 +257,19 @@ def command(
         kafka_config=kafka_config,
     )
     given = typed_broker_settings(broker_config, broker_set)
-    ended = _run(settings, given, available_now, _Shown(http_listen, as_json))
+    ended = _run(settings, given, available_now, http_listen, as_json)
     if not ended.is_clean:
         warn(f"micro-batch {ended.planned} was not committed; it runs again at the next start")
         raise typer.Exit(NOT_CLEAN)
     say_at(f"{counted(ended.committed + 1, 'micro-batch', 'micro-batches')}, all committed")
 
 
-class _Shown(NamedTuple):
-    """How the job is watched: `--http-listen` and `--json`."""
-
-    http_listen: str | None
-    as_json: bool
-
-
 def _run(
-    settings: "Settings", given: "BrokerSettings", available_now: bool, shown: _Shown
+    settings: "Settings",
+    given: "BrokerSettings",
+    available_now: bool,
+    http_listen: str | None,
+    as_json: bool,
 ) -> "Ended":
     """Check, prepare and run the job, and take the last snapshot. Exits if the query fails."""
     from brokertwin.cli.job import run_checks, run_cleaning, run_following, run_snapshots
@@ -284,7 +281,7 @@ def _run(
     stop = runner.StopReason(settings.stop_timeout_s)
     _heed_signals(stop)
     with ExitStack() as stack:
-        watched = stack.enter_context(_watched(settings, shown.http_listen, stop))
+        watched = stack.enter_context(_watched(settings, http_listen, stop))
         checks = run_checks.Checks(settings, watched, stop.wanted)
         gate = run_checks.gate(settings)
         check_start(settings, is_spark_certain=not available_now)
@@ -302,7 +299,7 @@ def _run(
             session()
             _heed_signals(stop)  # replaces PySpark's handlers
             say_at(f"reading {settings.prefix}.requests; Ctrl-C stops after a micro-batch")
-            observe = stack.enter_context(_observed(watched, shown.as_json))
+            observe = stack.enter_context(_observed(watched, as_json))
             look = stack.enter_context(run_following.following(settings, session))
             cleaning = run_cleaning.Cleaning(job, given, session)
             with (

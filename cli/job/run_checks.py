@@ -39,8 +39,6 @@ class Checks:
     """Check a job's newest micro-batch at an interval and report results.
 
     Args:
-        settings: the job's settings.
-        watched: receives the results.
         stop: set if the policy is to stop the job.
 
     Raises:

@@ -31,7 +31,6 @@ class Cleaning:
     the cached bases where possible. Nothing is cleaned if event times are those of a recording.
 
     Args:
-        job: from `prepared`.
         given: settings that the brokers were started with.
         session: creates a Spark session if the checkpoint's files are not enough.
     """
@@ -110,13 +109,7 @@ def state_of(
 ) -> "JobState":
     """Return a job's state after its newest micro-batch, which must exist.
 
-    Args:
-        settings: the job's settings.
-        bases: cache of large tables.
-        session: as in `state_reader.read_cells`.
-
-    Raises:
-        UserError: as `state_reader.read_cells`.
+    `bases` is a cache of large tables. Raises UserError as `state_reader.read_cells`.
     """
     from brokertwin.gateway.records.job_cleaner import CellState, JobState
     from brokertwin.kafka_io.topics import REQUESTS, full_name

@@ -24,8 +24,6 @@ class Snapshots:
     """Take a job's snapshots and report them, in log lines and over HTTP.
 
     Args:
-        settings: the job's settings.
-        watched: receives the results.
         judge: as in `snapshot_store.write`.
         holds: returns why snapshots may not be taken or deleted now; empty if they may.
     """

@@ -22,10 +22,8 @@ class Restore(NamedTuple):
     """A commit of offsets to a cluster.
 
     Attributes:
-        target: the cluster.
         records_at: the cluster of the offsets, if they are translated by record timestamps.
         may_go_back: allow offsets below those already committed.
-        is_dry: only check.
     """
 
     target: "ClientProperties"
@@ -91,13 +89,7 @@ def warn_of_other_logs(
 ) -> None:
     """Warn if offsets of one cluster are to be committed to another one whose logs differ.
 
-    Args:
-        source: where the offsets come from; a file does not say of which cluster it is.
-        target: the cluster to commit to.
-        committed: the offsets.
-
-    Raises:
-        UserError: a cluster does not respond.
+    The cluster of a file's offsets is unknown. Raises UserError if a cluster does not respond.
     """
     from brokertwin.kafka_io import group_offsets
 

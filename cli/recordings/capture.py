@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -124,14 +125,17 @@ def command(
     security.protocol with SSL, the proxy connects to brokers with TLS. Clients authenticate
     themselves. Exits with code 1 if an exchange was not recorded.
     """
+    from brokertwin.recordings.replay.settings_beside import SETTINGS_SUFFIX
+
     settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config)
     ends = relay_ends(listen, broker, advertise, settings)
     make_sink = _sink_maker(out, topic, settings)
     reporter = _Reporter(as_json, quiet, is_stdout_taken=out == STDOUT)
-    beside = None
+    write_settings = None
     if out is not None and out != STDOUT and (out.is_file() or not out.exists()):
-        beside = _Beside(out, broker_client(broker, settings))
-    is_complete = asyncio.run(_capture(ends, make_sink, on_failure, reporter, beside))
+        beside = out.with_name(out.name + SETTINGS_SUFFIX)
+        write_settings = partial(_write_settings, beside, broker_client(broker, settings))
+    is_complete = asyncio.run(_capture(ends, make_sink, on_failure, reporter, write_settings))
     if not is_complete:
         raise typer.Exit(INCOMPLETE)
 
@@ -164,35 +168,21 @@ def broker_client(broker: str, settings: "Settings") -> "ClientProperties":
     return ClientProperties({**given, "bootstrap.servers": broker})
 
 
-class _Beside:
-    """The file beside a recording that stores the broker's settings.
+def _write_settings(path: Path, client: "ClientProperties") -> None:
+    """Write the broker's settings to a file; warn if the broker does not return them.
 
-    Args:
-        recording: the recording's file.
-        client: properties for connecting to the broker.
+    Raises:
+        UserError: the file is not writable.
     """
+    from brokertwin.kafka_io import broker_facts
 
-    def __init__(self, recording: Path, client: "ClientProperties") -> None:
-        from brokertwin.recordings.replay.settings_beside import SETTINGS_SUFFIX
-
-        self._path = recording.with_name(recording.name + SETTINGS_SUFFIX)
-        self._client = client
-
-    def write(self) -> None:
-        """Request the settings and write the file; warn if the broker does not return them.
-
-        Raises:
-            UserError: the file is not writable.
-        """
-        from brokertwin.kafka_io import broker_facts
-
-        try:
-            found = broker_facts.read(self._client)
-        except UserError as error:
-            hint = "Pass the settings to `replay` with --broker-config."
-            warn(f"{error.message} {hint} {error.hint}")
-        else:
-            broker_facts.write(self._path, found)
+    try:
+        found = broker_facts.read(client)
+    except UserError as error:
+        hint = "Pass the settings to `replay` with --broker-config."
+        warn(f"{error.message} {hint} {error.hint}")
+    else:
+        broker_facts.write(path, found)
 
 
 def _sink_maker(out: Path | None, topic: str | None, settings: "Settings") -> "MakeSink":
@@ -233,7 +223,7 @@ async def _capture(
     make_sink: "MakeSink",
     on_failure: OnFailure,
     reporter: "_Reporter",
-    beside: _Beside | None,
+    write_settings: Callable[[], None] | None,
 ) -> bool:
     """Record until a signal arrives; return True if every exchange was recorded."""
     from brokertwin.gateway.capture.proxy import Proxy
@@ -248,8 +238,8 @@ async def _capture(
     proxy = Proxy(ends.listen, ends.broker, recorder, ends.advertise, ends.tls)
     try:
         await proxy.start()
-        if beside is not None:
-            await asyncio.to_thread(beside.write)
+        if write_settings is not None:
+            await asyncio.to_thread(write_settings)
         reporter.started(proxy.addresses[ends.broker], sink.name)
         await reporter.watch(proxy.counts, recorder, ended)
     finally:

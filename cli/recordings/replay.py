@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -193,7 +193,7 @@ def command(
 
     spark = engine is Engine.SPARK
     _check_output(out, as_json)
-    kind = _kind_of(_Options(state, until, diff, out, spark, compare, check, keep, begin_from))
+    kind = _kind_of(state, until, diff, out, spark, compare, check, keep, begin_from)
     apis = _apis(only)
     begins = kept_states.begin(begin_from)
     if diff is None and (begins is None or not where.is_nowhere()):
@@ -359,58 +359,45 @@ def _decide(
     return responses, cell, _show_violations(violations)
 
 
-class _Options(NamedTuple):
-    """Options of the command that depend on each other."""
-
-    state: str | None
-    until: str | None
-    diff: tuple[str, str] | None
-    out: Path | None
-    is_spark: bool
-    compare: bool
-    check: bool
-    keep: Path | None
-    begin_from: Path | None
-
-
-def _kind_of(options: _Options) -> "ItemKind | None":
+def _kind_of(
+    state: str | None,
+    until: str | None,
+    diff: tuple[str, str] | None,
+    out: Path | None,
+    is_spark: bool,
+    compare: bool,
+    check: bool,
+    keep: Path | None,
+    begin_from: Path | None,
+) -> "ItemKind | None":
     """Return the kind of items to show. Raises UserError if options conflict."""
-    if options.is_spark:
+    if is_spark:
         extras.need("`brokertwin replay --engine spark`", *extras.SPARK)
-    if options.check and options.is_spark:
+    if check and is_spark:
         raise UserError(
             "Cannot combine --check with --engine spark, whose state is in another process.",
             "Use --engine local.",
         )
-    others = (
-        options.until,
-        options.out,
-        options.keep,
-        options.compare,
-        options.check,
-        options.is_spark,
-    )
-    if options.diff is not None and any(others):
+    others = (until, out, keep, compare, check, is_spark)
+    if diff is not None and any(others):
         raise UserError(
             "--diff can only be combined with --state.",
             "Leave out --until, --out, --keep, --compare, --check and --engine spark.",
         )
-    if options.until is not None and (
-        options.compare or (options.state, options.keep) == (None, None)
-    ):
+    if until is not None and (compare or (state, keep) == (None, None)):
         raise UserError(
             "--until requires --state or --keep, without --compare.",
             "Add for example --state groups.",
         )
-    if options.is_spark and (options.state is not None or options.keep or options.begin_from):
-        option = "--state" if options.state is not None else "--keep" if options.keep else "--from"
+    if is_spark and (state is not None or keep or begin_from):
+        option = "--state" if state is not None else "--keep" if keep else "--from"
         raise UserError(
             f"Cannot combine {option} with --engine spark, whose state is in another process.",
             "Use --engine local.",
         )
-    if options.state is not None and options.compare:
+    if state is not None and compare:
         raise UserError("Cannot combine --state with --compare.", "Run the command once with each.")
-    return state_tables.kind_of(options.state)
+    return state_tables.kind_of(state)
 
 
 def _rebuilt_records(where: Where, given: "BrokerSettings") -> Iterator[str]:

@@ -185,7 +185,6 @@ class JobSource(StatusBase):
 
     Args:
         name: the prefix of its topics.
-        checkpoint: its checkpoint directory.
         ending: set to stop the job.
     """
 
@@ -276,8 +275,6 @@ class GatewaySource(StatusBase):
     """Status of a gateway; `sample` runs in its event loop, the rest in callers' threads.
 
     Args:
-        gateway: the gateway.
-        engine: its engine.
         columns: returns the state, in the event loop; None if it is in another process.
     """
 

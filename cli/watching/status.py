@@ -117,7 +117,6 @@ class OfGateway(msgspec.Struct, frozen=True):
 
     Attributes:
         engine: `local` or `spark`.
-        connections: open connections.
         waiting: open connections with a pending request.
         failed_authentications: since the gateway's start.
         brokers: advertised address of each broker.
@@ -139,7 +138,6 @@ class LiveFinding(msgspec.Struct, frozen=True):
 
     Attributes:
         id: a later document with the same id replaces it.
-        cluster: its cluster.
         severity: `error`, `warning`, `info`.
         kind: `offset-back`.
         subject: `group billing`.
@@ -203,8 +201,6 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         kind: `job`, `live` or `gateway`.
         name: the prefix of a job or a live audit, or the gateway's cluster.
-        version: of brokertwin.
-        phase: current phase.
         time_ms: current time, in ms since 1970.
         started_ms: start time.
         rate: recent events or responses per second (`rates.py`).

@@ -102,12 +102,7 @@ def _fetched(url: str, where: str) -> bytes:
 
 
 def screen(status: "Status", before: "Status | None" = None) -> RenderableType:
-    """Format a document for the terminal.
-
-    Args:
-        status: the document.
-        before: the previous document, to show growth.
-    """
+    """Format a document for the terminal; `before` is the previous one, to show growth."""
     parts = [_figures(status), *_traffic(status, before), *_state(status), *_live_parts(status)]
     return Group(_head(status), *(each for part in parts for each in ("", part)))
 

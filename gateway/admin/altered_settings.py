@@ -31,7 +31,6 @@ class AlteredSettings:
     """Forwards changes of broker settings.
 
     Args:
-        engine: processes the requests.
         stores_of: returns the stores to validate.
         passwords: keeps passwords of stores.
         heed: called after passwords have changed.

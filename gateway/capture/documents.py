@@ -42,7 +42,6 @@ class CapturedExchange:
     Attributes:
         time: arrival of the request, in ms since 1970.
         started: the same by the event loop's clock, in s.
-        connection: name of the connection.
         principal: principal of the client; None if unknown.
         api_key, version, correlation_id: from the header; `api_key` is NOT_AN_API without one.
         header: as in the request log; None if it is not legible.

@@ -28,7 +28,6 @@ class Recorder:
     """Writes documents to a sink. Created and used in an event loop.
 
     Args:
-        sink: target of the documents.
         on_trouble: called in the event loop when the first document is lost.
         waiting_bytes: size of the queue.
         patience_s: how long traffic waits for room.

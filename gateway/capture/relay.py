@@ -43,7 +43,6 @@ class RelayTarget:
     """A real broker.
 
     Attributes:
-        address: its address.
         node_id: its id; None until a response has named it.
     """
 
@@ -97,10 +96,7 @@ class Relay:
     """Connects a client with a broker until one of them disconnects.
 
     Args:
-        cluster: the proxy.
-        target: the broker.
         name: name of the connection in documents and in the log.
-        client, broker: the two connections.
     """
 
     def __init__(

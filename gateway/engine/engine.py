@@ -168,7 +168,6 @@ class EventWriter:
     """Creates events: with an id, a time, and a nonce from which ids are derived.
 
     Args:
-        cluster: name of the cluster.
         responses_partitions: number of partitions of the topic `responses`.
         clock: time of events; default: this machine's clock.
 

@@ -66,9 +66,6 @@ class LocalEngine:
     """A cluster in this process.
 
     Args:
-        cluster: name of the cluster.
-        brokers: ids of its brokers.
-        settings: broker settings.
         journal: where events are stored, beside a directory of batches; None: in memory only.
         clock: time of events and deadlines.
         may_intervene: whether `intervene` is allowed.

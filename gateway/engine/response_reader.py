@@ -42,8 +42,6 @@ class ResponseReader(threading.Thread):
     """Delivers rows written to a partition of `responses` after `open`.
 
     Args:
-        client: connection properties.
-        prefix: prefix of the job's topics.
         partition: partition to read.
         incarnation: prefix of the ids of this gateway's events.
         cluster: cluster whose broker changes are delivered.

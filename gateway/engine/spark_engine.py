@@ -98,8 +98,6 @@ class SparkEngine:
     """A cluster of a running job.
 
     Args:
-        client: connection properties.
-        prefix: prefix of the job's topics.
         placed: the cluster, from the topic `placement`.
         data: store of record batches.
         segments: sealed segments of logs.

@@ -175,9 +175,6 @@ class Credentials:
     An unknown user gets a derived entry, always the same, so that neither the response nor its
     timing reveals which users exist. No password matches it.
 
-    Args:
-        path: the file.
-
     Raises:
         UserError: as `read`, or the file is empty.
     """

@@ -155,7 +155,6 @@ class Challenge:
     """The server's challenge, and the verification of the client's proof.
 
     Args:
-        first: the client's first message.
         credential: verifier of the user's password.
         nonce: the server's part of the nonce; random by default.
     """

@@ -167,14 +167,10 @@ class Tls:
     """TLS by a broker's settings, with the current certificates of its files.
 
     Args:
-        properties: settings of the broker.
         clock: monotonic seconds.
 
     Raises:
         UserError: as `server_context`.
-
-    Attributes:
-        properties: settings of the broker.
     """
 
     def __init__(
@@ -218,7 +214,6 @@ class TlsHandshake(asyncio.Protocol):
 
     Args:
         connection: protocol after the handshake.
-        context: server context.
         time_max_s: time limit of the handshake.
         on_end: called at the end, with whether the handshake succeeded.
     """

@@ -74,7 +74,6 @@ class KeyFile:
 
     Args:
         url: its URL in the settings.
-        path: its path.
 
     Raises:
         UserError: the file is missing or no JWKS.
