@@ -38,7 +38,7 @@ _ANY = 2**31 - 1
 _log = structlog.get_logger("brokertwin.gateway")
 
 
-def settings_heeded(listener: str) -> frozenset[str]:
+def settings_used(listener: str) -> frozenset[str]:
     """Names of all settings with an effect, including the listener's own."""
     return frozenset(SETTINGS) | {f"{prefix_of(listener)}{name}" for name in _OWN}
 

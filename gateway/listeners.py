@@ -112,7 +112,7 @@ class AddedListeners:
     def begin(self, broker: int, own: GatewayListener) -> None:
         """Add a started broker with the gateway's own listener."""
         self._is_there[broker] = own
-        self.heed()
+        self.schedule()
 
     def end(self, broker: int) -> None:
         """Close the listeners of a stopped broker."""
@@ -121,7 +121,7 @@ class AddedListeners:
             if each == broker:
                 self._shut(broker, name)
 
-    def heed(self) -> None:
+    def schedule(self) -> None:
         """Schedule `settle` because settings may have changed."""
         if self._is_there and not self._is_due:
             self._is_due = True

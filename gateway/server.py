@@ -75,8 +75,9 @@ class Gateway:
         self._passwords = StorePasswords(self._security.secrets)
         ports = self._listen_at, self._end_listener
         self._added = AddedListeners(engine, self._security, self._passwords, ports)
-        heed = self._added.heed
-        self._altered = AlteredSettings(engine, self._stores_of, self._passwords, heed)
+        self._altered = AlteredSettings(
+            engine, self._stores_of, self._passwords, self._added.schedule
+        )
         self._tokens = Tokens(engine, self._security.token_key)
         sasl = self._security.sasl
         known = sasl.credentials if sasl is not None else None
@@ -91,8 +92,8 @@ class Gateway:
         self._stopped: set[int] = set()
         self._opens = asyncio.Lock()
         self._openings: set[asyncio.Task[None]] = set()
-        engine.heed_broker = self._heed_broker
-        engine.heed_settings = self._heed_settings
+        engine.on_broker = self._on_broker
+        engine.on_settings = self._on_settings
         self._watch: asyncio.Task[None] | None = None
         self._count = 0
 
@@ -181,16 +182,16 @@ class Gateway:
         found = (each.stores for each in (self._own[broker], *self._added.of(broker)))
         return [each for each in found if each is not None]
 
-    def _heed_settings(self) -> None:
+    def _on_settings(self) -> None:
         self._arrivals.limits_changed()
-        self._added.heed()
+        self._added.schedule()
 
     def _limits_of(self, broker: int) -> GatewayLimits:
         """Return a broker's current limits."""
         changed = self._engine.changed_settings(broker)
         return self._limits.changed(changed, self._security.protocol) if changed else self._limits
 
-    def _heed_broker(self, broker: int, is_stopped: bool) -> None:
+    def _on_broker(self, broker: int, is_stopped: bool) -> None:
         """Close the port and connections of a stopped broker; reopen them when it starts."""
         if is_stopped == (broker in self._stopped):
             return

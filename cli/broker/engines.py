@@ -94,7 +94,7 @@ class EngineOptions:
             may_intervene=self.may_intervene,
         )
         if self.writes_line is not None:
-            engine.heed_line = self.writes_line
+            engine.on_line = self.writes_line
         return engine
 
     def _journal(self) -> "JournalOptions | None":

@@ -15,7 +15,7 @@ from brokertwin.cli.broker.securing import (
     SecurityProtocolOption,
     StorePasswordsFile,
     security_of,
-    settings_heeded,
+    settings_used,
 )
 from brokertwin.cli.era_options import BrokerEra, BrokerTrace, broker_defaults, tracer
 from brokertwin.cli.options import (
@@ -153,10 +153,10 @@ def command(
     settings_of(config)  # configures logging and checks the settings
     listen_at = address("--listen", listen)
     advertised = address("--advertise", advertise) if advertise is not None else None
-    heeded = settings_heeded(security_protocol)
-    heeded |= limits.settings_heeded(security_protocol)
+    used = settings_used(security_protocol)
+    used |= limits.settings_used(security_protocol)
     defaults = broker_defaults(era, trace, engine is EngineName.LOCAL)
-    settings = typed_broker_settings(broker_config, broker_set, heeded, defaults)
+    settings = typed_broker_settings(broker_config, broker_set, used, defaults)
     security = security_of(
         security_protocol, credentials, store_passwords, broker_config, broker_set
     )
@@ -173,7 +173,7 @@ def command(
         may_intervene=control is not None,
         writes_line=tracer(trace),
     )
-    made = options.make(engine, settings, heeded)
+    made = options.make(engine, settings, used)
     given = broker_settings(broker_config, broker_set)
     limits_given = limits.GatewayLimits.of(given, security_protocol)
     gateway = Gateway(made, listen_at, advertised, limits_given, security)

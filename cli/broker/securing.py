@@ -63,8 +63,8 @@ def security_of(
     return security
 
 
-def settings_heeded(protocol: SecurityProtocol) -> frozenset[str]:
+def settings_used(protocol: SecurityProtocol) -> frozenset[str]:
     """Return the broker settings that have an effect with a protocol."""
     from brokertwin.gateway.security import security
 
-    return security.settings_heeded(protocol)
+    return security.settings_used(protocol)

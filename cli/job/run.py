@@ -279,7 +279,7 @@ def _run(
     run_snapshots.check_directory(settings.snapshots_dir)
     run_following.check(settings, available_now)
     stop = runner.StopReason(settings.stop_timeout_s)
-    _heed_signals(stop)
+    _stop_on_signals(stop)
     with ExitStack() as stack:
         watched = stack.enter_context(_watched(settings, http_listen, stop))
         checks = run_checks.Checks(settings, watched, stop.wanted)
@@ -297,7 +297,7 @@ def _run(
         else:
             checks.begin(job.client)
             session()
-            _heed_signals(stop)  # replaces PySpark's handlers
+            _stop_on_signals(stop)  # replaces PySpark's handlers
             say_at(f"reading {settings.prefix}.requests; Ctrl-C stops after a micro-batch")
             observe = stack.enter_context(_observed(watched, as_json))
             look = stack.enter_context(run_following.following(settings, session))
@@ -387,10 +387,10 @@ def _lines() -> "Iterator[Observer]":
         yield lambda _: None
 
 
-def _heed_signals(stop: "StopReason") -> None:
+def _stop_on_signals(stop: "StopReason") -> None:
     """Stop the job at the first SIGTERM or SIGINT, and the process at the second."""
 
-    def heed(number: int, _frame: FrameType | None) -> None:
+    def handle(number: int, _frame: FrameType | None) -> None:
         if stop.wanted.is_set():
             err.show_cursor(True)
             os._exit(NOT_CLEAN)
@@ -401,4 +401,4 @@ def _heed_signals(stop: "StopReason") -> None:
         )
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, heed)
+        signal.signal(number, handle)

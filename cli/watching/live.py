@@ -154,7 +154,7 @@ def command(
     stop = threading.Event()
     with runner.prepared(query, say), _watched(query, http_listen, stop) as watched:
         session = spark_session(settings, say)
-        _heed_signals(stop)
+        _stop_on_signals(stop)
         try:
             _run(session, query, how, stop, watched)
         finally:
@@ -229,7 +229,7 @@ def sources_of(values: list[str]) -> dict[str, str]:
     return found
 
 
-def _heed_signals(stop: threading.Event) -> None:
+def _stop_on_signals(stop: threading.Event) -> None:
     """Let SIGTERM and SIGINT set an event; a second signal ends at once."""
 
     def handle(number: int, _frame: FrameType | None) -> None:

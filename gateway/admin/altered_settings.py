@@ -33,7 +33,7 @@ class AlteredSettings:
     Args:
         stores_of: returns the stores to validate.
         passwords: keeps passwords of stores.
-        heed: called after passwords have changed.
+        on_change: called after passwords have changed.
     """
 
     def __init__(
@@ -41,9 +41,9 @@ class AlteredSettings:
         engine: BrokerEngine,
         stores_of: StoresOf,
         passwords: StorePasswords,
-        heed: Callable[[], None],
+        on_change: Callable[[], None],
     ) -> None:
-        self._heed = heed
+        self._on_change = on_change
         self._engine = engine
         self._stores_of = stores_of
         self._passwords = passwords
@@ -70,7 +70,7 @@ class AlteredSettings:
             and _is_done(submitted, own)
         ):
             self._passwords.put(request.broker, secrets)
-            self._heed()
+            self._on_change()
         return submitted
 
     def _then(self, broker: int, resource: Body, api_key: int) -> tuple[dict[str, str], Secrets]:

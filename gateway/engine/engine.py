@@ -85,7 +85,7 @@ class ResponseRow(msgspec.Struct, rename="camel"):
         return EngineResponse(self.response, self.error, self.closes_connection, self.mute_ms)
 
 
-HeedBroker = Callable[[int, bool], None]
+OnBroker = Callable[[int, bool], None]
 """Called when a broker has stopped (True) or runs (False); may be repeated."""
 
 
@@ -94,8 +94,8 @@ class BrokerEngine(Protocol):
 
     cluster: str
     brokers: list[int]
-    heed_broker: HeedBroker
-    heed_settings: Callable[[], None]
+    on_broker: OnBroker
+    on_settings: Callable[[], None]
     """Called after broker settings have changed."""
 
     users_file: Path | None
@@ -252,7 +252,7 @@ class EventWriter:
         return Event(self._next_id(), self._cluster, broker, self._clock(), kind, **fields)
 
 
-def heed_nothing(*_: object) -> None:
+def ignore(*_: object) -> None:
     """Default callback of an engine without a gateway."""
 
 

@@ -22,9 +22,9 @@ from brokertwin.gateway.engine.engine import (
     EdgeRequest,
     EngineResponse,
     EventWriter,
-    HeedBroker,
+    OnBroker,
     ResponseRow,
-    heed_nothing,
+    ignore,
     now_ms,
 )
 from brokertwin.gateway.engine.freed_memory import FreedMemory, malloc_trim
@@ -71,9 +71,9 @@ class LocalEngine:
         may_intervene: whether `intervene` is allowed.
 
     Attributes:
-        heed_broker: called when brokers stop or start, after `start`.
-        heed_settings: called after broker settings have changed.
-        heed_line: called with each line that a broker logs (`brokertwin.trace.…`).
+        on_broker: called when brokers stop or start, after `start`.
+        on_settings: called after broker settings have changed.
+        on_line: called with each line that a broker logs (`brokertwin.trace.…`).
         users_file: file of SCRAM users, if no client authenticates with them.
 
     Raises:
@@ -91,9 +91,9 @@ class LocalEngine:
     ) -> None:
         self.cluster = cluster
         self.brokers = brokers
-        self.heed_broker: HeedBroker = heed_nothing
-        self.heed_settings: Callable[[], None] = heed_nothing
-        self.heed_line: Callable[[str], None] = heed_nothing
+        self.on_broker: OnBroker = ignore
+        self.on_settings: Callable[[], None] = ignore
+        self.on_line: Callable[[str], None] = ignore
         self._settings = CellSettings(
             name=cluster,
             cluster=cluster,
@@ -113,7 +113,7 @@ class LocalEngine:
         self._cell = Cell(self._settings, make_rows=LocalRows)
         self._clock = clock
         self._events = EventWriter(cluster, clock=clock)
-        self._waiting: dict[str, asyncio.Future[EngineResponse]] = {}
+        self._pending: dict[str, asyncio.Future[EngineResponse]] = {}
         self._kept = KeptBatches(self._store)
         self._freed = FreedMemory(malloc_trim())
         self._segments: dict[SegmentKey, list[Body]] = {}
@@ -252,7 +252,7 @@ class LocalEngine:
         self._segments.update(snapshot.sealed)
         self._deadline = self._cell.meta.outstanding
         for broker in network.stopped(self._cell.tables.cluster):
-            self.heed_broker(broker, True)
+            self.on_broker(broker, True)
         return snapshot.settings
 
     async def close(self) -> None:
@@ -262,7 +262,7 @@ class LocalEngine:
         if self._cleaner is not None:
             self._cleaner.cancel()
             await asyncio.wait([self._cleaner])
-        for future in list(self._waiting.values()):
+        for future in list(self._pending.values()):
             future.cancel()
         if self._persistence is not None:
             await self._persistence.close()
@@ -289,10 +289,10 @@ class LocalEngine:
     def _take(self, event: Event, is_kept: bool) -> asyncio.Future[EngineResponse]:
         assert self._loop is not None, "start() comes first"
         future: asyncio.Future[EngineResponse] = self._loop.create_future()
-        self._waiting[event.id] = future
+        self._pending[event.id] = future
         rows = self._handle(event, is_kept)
         if rows is None:
-            del self._waiting[event.id]
+            del self._pending[event.id]
             future.set_result(
                 EngineResponse(
                     None, {"reason": NOT_KEPT, "detail": "the journal cannot be written"}
@@ -301,7 +301,7 @@ class LocalEngine:
             return future
         self._dispatch(rows)
         if not future.done():
-            future.add_done_callback(lambda _: self._waiting.pop(event.id, None))
+            future.add_done_callback(lambda _: self._pending.pop(event.id, None))
         return future
 
     def _handle(self, event: Event, is_kept: bool) -> list[Output] | None:
@@ -331,7 +331,7 @@ class LocalEngine:
                 self._schedule(row.deadline)
             elif row.topic == outputs.RESPONSES and row.id.startswith(outputs.BROKER_CHANGES):
                 change = self._change_decoder.decode(row.value or b"")
-                self.heed_broker(change.broker, change.is_stopped)
+                self.on_broker(change.broker, change.is_stopped)
             elif row.topic == outputs.RESPONSES:
                 self._complete(
                     row.id, self._response_decoder.decode(row.value or b"").to_response()
@@ -342,15 +342,15 @@ class LocalEngine:
 
     def _follow(self, row: LocalRecord) -> None:
         if isinstance(row.record, ConfigChanged):
-            self.heed_settings()
+            self.on_settings()
         elif isinstance(row.record, LineLogged):
             if self._loop is not None:  # not while the journal is read
-                self.heed_line(row.record.line)
+                self.on_line(row.record.line)
         else:
             self._kept.follow(row.machine, row.record)
 
     def _complete(self, event_id: str, outcome: EngineResponse) -> None:
-        future = self._waiting.pop(event_id, None)
+        future = self._pending.pop(event_id, None)
         if future is not None and not future.done():
             future.set_result(outcome)
 

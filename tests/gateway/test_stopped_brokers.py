@@ -109,7 +109,7 @@ def test_request_to_a_stopped_broker_gets_no_response(
     local: Running, api: str, version: int
 ) -> None:
     with local.client(2) as client:
-        local.engine.heed_broker = lambda broker, is_stopped: None  # connections stay open
+        local.engine.on_broker = lambda broker, is_stopped: None  # connections stay open
         intervene_through(local)("stop-broker", 2)
         client.send(api, version, {})
         assert client.is_closed()
