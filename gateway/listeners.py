@@ -158,8 +158,9 @@ class AddedListeners:
                         await self._add(broker, one)
 
     def _wanted(self, broker: int) -> dict[str, _Wanted]:
-        settings = self._engine.settings_of(broker)
-        changed, passwords = self._engine.changed_settings(broker), self._passwords.of(broker)
+        now = self._engine.known(broker)
+        settings, changed = now.of(broker), now.changed(broker)
+        passwords = self._passwords.of(broker)
         known = {name: text for name, text in changed.items() if not is_secret(name)}
         known |= {name: text for name, text in passwords.items() if name in changed}
         wanted = {}

@@ -11,6 +11,7 @@ from brokertwin.errors import UserError
 from brokertwin.gateway.admin.altered_settings import AlteredSettings
 from brokertwin.gateway.admin.features import Features
 from brokertwin.gateway.admin.releases import Release
+from brokertwin.gateway.bounded_rates import RateLimit
 from brokertwin.gateway.connection import BrokerConnection
 from brokertwin.gateway.connection_quotas import Arrival, ConnectionQuotas
 from brokertwin.gateway.context import GatewayContext
@@ -86,7 +87,7 @@ class Gateway:
         self._handshakes: dict[TlsHandshake, BrokerConnection] = {}
         self._connections: dict[BrokerConnection, str] = {}
         self._times = RequestTimes(engine.request_limit)
-        self._arrivals = ConnectionQuotas(self._limits_of, engine.connection_limit)
+        self._arrivals = ConnectionQuotas(self._limits_of, self._connection_limit)
         self._servers: dict[int, asyncio.Server] = {}
         self._bound: dict[int, Address] = {}
         self._stopped: set[int] = set()
@@ -188,8 +189,11 @@ class Gateway:
 
     def _limits_of(self, broker: int) -> GatewayLimits:
         """Return a broker's current limits."""
-        changed = self._engine.changed_settings(broker)
+        changed = self._engine.known(broker).changed(broker)
         return self._limits.changed(changed, self._security.protocol) if changed else self._limits
+
+    def _connection_limit(self, broker: int, host: str) -> RateLimit | None:
+        return self._engine.known(broker).connection_limit(broker, host)
 
     def _on_broker(self, broker: int, is_stopped: bool) -> None:
         """Close the port and connections of a stopped broker; reopen them when it starts."""
@@ -238,7 +242,7 @@ class Gateway:
             return None
         stores, tls = context.listener.stores, None
         if stores is not None:
-            now = self._engine.changed_settings(broker), self._passwords.of(broker)
+            now = self._engine.known(broker).changed(broker), self._passwords.of(broker)
             tls = stores.context(broker, now)
         self._count += 1
         connection = BrokerConnection(context, broker, f"c{self._count}")

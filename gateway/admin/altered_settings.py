@@ -78,7 +78,7 @@ class AlteredSettings:
         then: dict[str, str] = {}
         secrets: Secrets = dict.fromkeys(self._passwords.of(broker))
         if api_key == ALTER:
-            then, secrets = dict(self._engine.changed_settings(broker)), {}
+            then, secrets = dict(self._engine.known(broker).changed(broker)), {}
         for each in resource["configs"]:
             name, value = each["name"], each["value"]
             if each.get("configOperation", ConfigOperation.SET) == ConfigOperation.DELETE:
@@ -91,7 +91,7 @@ class AlteredSettings:
         return then, secrets
 
     def _fault(self, broker: int, then: Mapping[str, str], secrets: Secrets) -> str | None:
-        changed, known = self._engine.changed_settings(broker), self._passwords.of(broker)
+        changed, known = self._engine.known(broker).changed(broker), self._passwords.of(broker)
         texts = {name: text for name, text in {**known, **secrets}.items() if text is not None}
         now, wanted = (changed, known), (then, texts)
         faults = (stores.fault(broker, now, wanted) for stores in self._stores_of(broker))

@@ -9,18 +9,18 @@ import asyncio
 import os
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
 
 import msgspec
 
-from brokertwin.gateway.bounded_rates import RateLimit, RequestLimit
+from brokertwin.gateway.admin.known_settings import KnownSettings
+from brokertwin.gateway.bounded_rates import RequestLimit
 from brokertwin.state.configs.codecs import TopicCodec
 from brokertwin.state.core.events import REQUEST, Event, Kind, LogMark, RequestHeader
 from brokertwin.state.core.murmur2 import partition_of
 from brokertwin.state.core.records import LogCleaned
-from brokertwin.state.core.settings import BrokerSettings
 
 NONCE_BYTES = 16
 NONCES_DRAWN = 256
@@ -134,14 +134,8 @@ class BrokerEngine(Protocol):
     def known_features(self) -> list[Body] | None:
         """Return the finalized features with levels, or None if they require a request."""
 
-    def settings_of(self, broker: int) -> BrokerSettings:
-        """Return a broker's current settings, without secrets."""
-
-    def changed_settings(self, broker: int) -> Mapping[str, str]:
-        """Return the settings that were altered since a broker's start."""
-
-    def connection_limit(self, broker: int, host: str) -> RateLimit | None:
-        """Return the connection rate limit of an address at a broker, if any."""
+    def known(self, broker: int) -> KnownSettings:
+        """Return the current settings, as a broker knows them."""
 
     def request_limit(
         self, broker: int, principal: str, client_id: str | None

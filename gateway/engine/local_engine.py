@@ -6,14 +6,14 @@ order, after a snapshot if there is one.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import msgspec
 import structlog
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.admin.known_settings import KnownSettings
-from brokertwin.gateway.bounded_rates import RateLimit, RequestLimit
+from brokertwin.gateway.bounded_rates import RequestLimit
 from brokertwin.gateway.engine import journal_snapshot
 from brokertwin.gateway.engine.engine import (
     NOT_KEPT,
@@ -406,21 +406,10 @@ class LocalEngine:
             if level > 0
         ]
 
-    def _known(self, broker: int) -> KnownSettings:
+    def known(self, broker: int) -> KnownSettings:
+        """Return the current settings, as a broker knows them."""
         table, given = self._cell.tables.metadata, self._settings.broker_settings
         return KnownSettings(table, broker, given)
-
-    def settings_of(self, broker: int) -> BrokerSettings:
-        """Return a broker's current settings, without secrets."""
-        return self._known(broker).of(broker)
-
-    def changed_settings(self, broker: int) -> Mapping[str, str]:
-        """Return the settings that were altered since a broker's start."""
-        return self._known(broker).changed(broker)
-
-    def connection_limit(self, broker: int, host: str) -> RateLimit | None:
-        """Return the connection rate limit of an address at a broker, if any."""
-        return self._known(broker).connection_limit(broker, host)
 
     def request_limit(
         self, broker: int, principal: str, client_id: str | None
@@ -428,7 +417,7 @@ class LocalEngine:
         """Return the request time quota of a client, if any."""
         if not self._cell.broker(broker).has_quotas:
             return None
-        return self._known(broker).request_limit(broker, principal, client_id)
+        return self.known(broker).request_limit(broker, principal, client_id)
 
     def codec_of(self, broker: int, topic: Body) -> TopicCodec | None:
         """Return the codec that a topic requires, by name or id, or None for `producer`."""

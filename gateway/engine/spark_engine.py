@@ -21,8 +21,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from brokertwin.errors import UserError
 from brokertwin.gateway.admin import known_settings
 from brokertwin.gateway.admin.api_versions import PROBE_HEADER
-from brokertwin.gateway.admin.known_settings import JobSettings
-from brokertwin.gateway.bounded_rates import RateLimit, RequestLimit
+from brokertwin.gateway.admin.known_settings import UNKNOWN_SETTINGS, JobSettings, KnownSettings
+from brokertwin.gateway.bounded_rates import RequestLimit
 from brokertwin.gateway.engine.cell_watch import CellWatch
 from brokertwin.gateway.engine.engine import (
     Body,
@@ -45,7 +45,6 @@ from brokertwin.state.configs.codecs import TopicCodec
 from brokertwin.state.core.events import EVENT_BYTES_MAX, Event, Kind, Reason, document_of
 from brokertwin.state.core.kafka_apis import UNKNOWN, Trait, api_of_key
 from brokertwin.state.core.outputs import BrokerChange
-from brokertwin.state.core.settings import BrokerSettings
 
 RESPONSE_TIMEOUT_S = 60.0
 """Time without responses after which pending requests fail."""
@@ -382,23 +381,9 @@ class SparkEngine:
             return
         self.on_settings()
 
-    def settings_of(self, broker: int) -> BrokerSettings:
-        """Return a broker's current settings, without secrets."""
-        return (
-            BrokerSettings() if self._job_settings is None else self._job_settings.known.of(broker)
-        )
-
-    def changed_settings(self, broker: int) -> Mapping[str, str]:
-        """Return the settings that were altered since a broker's start."""
-        return {} if self._job_settings is None else self._job_settings.known.changed(broker)
-
-    def connection_limit(self, broker: int, host: str) -> RateLimit | None:
-        """Return the connection rate limit of an address at a broker, if any."""
-        return (
-            None
-            if self._job_settings is None
-            else self._job_settings.known.connection_limit(broker, host)
-        )
+    def known(self, _broker: int) -> KnownSettings:
+        """Return the current settings; the defaults before the job has reported them."""
+        return UNKNOWN_SETTINGS if self._job_settings is None else self._job_settings.known
 
     def request_limit(
         self, broker: int, principal: str, client_id: str | None

@@ -481,16 +481,16 @@ def test_settings_of_the_edge_follow_the_job(
 
                 def is_known(engine: SparkEngine = engine, client: Client = client) -> bool:
                     metadata(client)
-                    return bool(engine.changed_settings(1))
+                    return bool(engine.known(1).changed(1))
 
                 wait_until(is_known)
-                limit = engine.connection_limit(1, HOST)
+                limit = engine.known(1).connection_limit(1, HOST)
                 assert limit is not None and limit.per_second == 1000
-                assert engine.connection_limit(1, "10.0.0.1") is None
+                assert engine.known(1).connection_limit(1, "10.0.0.1") is None
                 share = engine.request_limit(1, "User:a", "tester")
                 assert share is not None and share.rate.per_second == 5000
                 assert engine.request_limit(1, "User:a", "other") is None
-                assert engine.changed_settings(1) == {"max.connections": "500"}
+                assert engine.known(1).changed(1) == {"max.connections": "500"}
                 assert client.produce("packed", batch(b"a" * 500))["errorCode"] == 0
                 assert client.produce("plain", batch(b"a" * 500))["errorCode"] == 0
         with second.client() as client:
