@@ -3,7 +3,7 @@
 import csv
 import gzip
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Generator, Iterator
 from contextlib import contextmanager
 from datetime import UTC
 from pathlib import Path
@@ -141,12 +141,8 @@ class OffsetSource(NamedTuple):
     def _pasted_moves(self, until_ms: int | None) -> "Iterator[OffsetMove]":
         from brokertwin.sinks.pasted_offsets import PastedOffsets
 
-        pasted, count = PastedOffsets(), 0
-        for move in pasted.read(_lines(self.text)):
-            count += 1
-            if until_ms is None or pasted.time <= until_ms:
-                yield move
-        self._warn_of_unread(pasted, count > 0)
+        pasted = PastedOffsets()
+        count = yield from self._read_pasted(pasted, until_ms)
         if not count:
             raise self._without_history()
 
@@ -156,15 +152,23 @@ class OffsetSource(NamedTuple):
 
         pasted = PastedOffsets(next(iter(groups)) if len(groups) == 1 else "")
         found: dict[OffsetKey, int] = {}
+        for move in self._read_pasted(pasted, until_ms):
+            move.note_in(found)
+        if pasted.described and until_ms is not None:
+            raise self._without_history()
+        return found | pasted.described
+
+    def _read_pasted(
+        self, pasted: "PastedOffsets", until_ms: int | None
+    ) -> "Generator[OffsetMove, None, int]":
+        """Yield the changes up to a time; returns the number of all changes."""
         count = 0
         for move in pasted.read(_lines(self.text)):
             count += 1
             if until_ms is None or pasted.time <= until_ms:
-                move.note_in(found)
+                yield move
         self._warn_of_unread(pasted, count > 0)
-        if pasted.described and until_ms is not None:
-            raise self._without_history()
-        return found | pasted.described
+        return count
 
     def _without_history(self) -> UserError:
         return UserError(

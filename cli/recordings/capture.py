@@ -25,7 +25,7 @@ from brokertwin.wording import counted
 if TYPE_CHECKING:
     import ssl
 
-    from brokertwin.gateway.capture.counts import CaptureCounts
+    from brokertwin.gateway.capture.proxy import CaptureCounts
     from brokertwin.gateway.capture.recorder import Recorder
     from brokertwin.gateway.capture.sinks import CaptureSink
     from brokertwin.gateway.edge_fields import Address
