@@ -22,14 +22,6 @@ if TYPE_CHECKING:
     from brokertwin.sinks.state_rows import Row
 
 REFUSED = 1
-DONE = {
-    "stop-broker": "stopped",
-    "kill-broker": "killed",
-    "start-broker": "starting",
-    "isolate-broker": "isolated from the other brokers",
-    "sever-broker": "isolated from the other brokers and the controller",
-    "rejoin-broker": "connected to the other brokers and the controller again",
-}
 
 app = group()
 
@@ -127,45 +119,46 @@ def _replicas(row: "Row") -> str:
     return ",".join(f"{signs.get(each, '')}{each}" for each in row["replicas"])
 
 
-def _intervention(name: str, kind: str, line: str) -> None:
+def _intervention(name: str, done: str, line: str) -> None:
     """Add a subcommand that changes one broker."""
 
-    def command(
-        broker: BrokerId,
-        access: Access,
-    ) -> None:
-        access.intervene(kind, broker)
-        say(f"broker {broker} {DONE[kind]}")
+    def command(broker: BrokerId, access: Access) -> None:
+        access.intervene(f"{name}-broker", broker)
+        say(f"broker {broker} {done}")
 
     app.command(name, help=line)(with_access(command))
 
 
 _intervention(
     "stop",
-    "stop-broker",
+    "stopped",
     "Stop a broker (controlled shutdown): other leaders are elected and its port is closed.",
 )
 _intervention(
     "kill",
-    "kill-broker",
+    "killed",
     "Kill a broker (kill -9): other leaders are elected after broker.session.timeout.ms.",
 )
 _intervention(
     "start",
-    "start-broker",
+    "starting",
     "Start a stopped broker, or a killed one whose session has expired; it catches up and rejoins.",
 )
 _intervention(
     "isolate",
-    "isolate-broker",
+    "isolated from the other brokers",
     "Isolate a broker from the other brokers; clients and the controller still reach it.",
 )
 _intervention(
     "sever",
-    "sever-broker",
+    "isolated from the other brokers and the controller",
     "Isolate a broker from the other brokers and the controller; only clients still reach it.",
 )
-_intervention("rejoin", "rejoin-broker", "End `isolate` or `sever`.")
+_intervention(
+    "rejoin",
+    "connected to the other brokers and the controller again",
+    "End `isolate` or `sever`.",
+)
 
 
 @app.command("fail-log-dir")

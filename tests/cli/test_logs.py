@@ -77,7 +77,7 @@ def test_redirected_lines_have_no_colours() -> None:
     assert said.rstrip().endswith("n=1")
 
 
-def test_a_terminal_shows_colours_unless_asked_not_to() -> None:
+def test_a_terminal_shows_colours_unless_they_are_disabled() -> None:
     assert ESCAPE in said_to_a_terminal().partition("a doubt")[2]
     assert f"{ESCAPE}[3" not in said_to_a_terminal(NO_COLOR="1")
 

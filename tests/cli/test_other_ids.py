@@ -16,7 +16,7 @@ from tests.support.console import brokertwin
 from tests.support.requestlogs import REQUEST_LOGS
 
 RECORDED = REQUEST_LOGS / "other_ids" / "capture.jsonl.gz"
-ASKED = {4: 9, 7: 20, 101: 22}
+REQUESTED = {4: 9, 7: 20, 101: 22}
 """How many exchanges each broker had."""
 
 SLOW = ("--time-tolerance", "3")
@@ -27,13 +27,13 @@ def test_it_is_ingested_and_replayed_with_its_brokers(empty_directory: Path) -> 
     done = brokertwin("ingest", RECORDED, "--out", "out.jsonl.gz", cwd=empty_directory)
     assert done.returncode == 0, done.stderr
     written = gzip.decompress((empty_directory / "out.jsonl.gz").read_bytes()).splitlines()
-    assert Counter(json.loads(line)["broker"] for line in written) == ASKED
+    assert Counter(json.loads(line)["broker"] for line in written) == REQUESTED
     done = brokertwin("replay", "out.jsonl.gz", "--compare", *SLOW, cwd=empty_directory)
     assert done.stdout.splitlines()[-1] == "agree 51 of 51"
     assert "any broker that is there, where Kafka names one as the controller" in done.stdout
 
 
-@pytest.mark.parametrize(("given", "dead"), [("4,7,101", 0), ("4,7", ASKED[101]), ("3", 51)])
+@pytest.mark.parametrize(("given", "dead"), [("4,7,101", 0), ("4,7", REQUESTED[101]), ("3", 51)])
 def test_it_is_run_by_a_job_of_these_brokers_alone(given: str, dead: int) -> None:
     recording = read([RECORDED])
     documents = plan(recording, "far", BrokerSettings(), False).documents

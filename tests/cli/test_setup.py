@@ -60,7 +60,7 @@ def setup(environment: dict[str, str]) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(SETUP, env=environment, capture_output=True, text=True, check=False)
 
 
-def lines_told(lines: list[str]) -> list[str]:
+def reported_lines(lines: list[str]) -> list[str]:
     """Return the lines about the two downloads, without times."""
     return [line.partition(" in ")[0].strip() for line in lines]
 
@@ -77,7 +77,7 @@ EXPECTED = [
 def test_a_file_gets_a_line_for_each_jar_and_no_bar(environment: dict[str, str]) -> None:
     done = setup(environment)
     assert (done.returncode, done.stdout) == (0, "")
-    assert lines_told(done.stderr.splitlines()) == EXPECTED
+    assert reported_lines(done.stderr.splitlines()) == EXPECTED
     assert ESCAPE not in done.stderr
     again = setup(environment)
     assert (again.returncode, again.stdout, again.stderr) == (0, "", ""), "nothing is left to do"
@@ -112,7 +112,7 @@ def test_make_setup_says_its_three_steps(environment: dict[str, str], tmp_path: 
     assert done.returncode == 0, done.stdout + done.stderr
     told = [line for line in done.stdout.splitlines() if line.startswith("setup ")]
     assert [line.partition(":")[0] for line in told] == [f"setup {n} of 3" for n in (1, 2, 3)]
-    assert lines_told(done.stderr.splitlines()) == EXPECTED
+    assert reported_lines(done.stderr.splitlines()) == EXPECTED
     again = subprocess.run(
         command, cwd=clone, env=environment | offline, capture_output=True, text=True, check=False
     )

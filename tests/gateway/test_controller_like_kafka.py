@@ -224,7 +224,7 @@ def ask_kafka(home: Path, expected: dict[Any, Any]) -> list[list[Any]]:
 
 
 @pytest.mark.compares
-def test_controller_answers_elections_and_reassignments_like_kafkas(tmp_path: Path) -> None:
+def test_controller_handles_elections_and_reassignments_like_kafkas(tmp_path: Path) -> None:
     with gateway(tmp_path) as cluster:
         ours = play(cluster, {})
     expected = {

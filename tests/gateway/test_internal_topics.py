@@ -68,11 +68,11 @@ class Side:
             self._asked.append(f"{api} {version}")
         found: list[dict[str, Any]] = []
 
-        def is_answered() -> bool:
+        def has_response() -> bool:
             found.append(self._clients[self._broker].call(api, version, body))
             return not RETRIABLE.intersection(codes(found[-1]))
 
-        wait_until(is_answered, f"{api} is answered")
+        wait_until(has_response, f"{api} is answered")
         assert set(codes(found[-1])) <= {0, 79}, found[-1]
         return found[-1]
 

@@ -22,7 +22,7 @@ def taken(seconds: float, now: float) -> Stopwatch:
     return watch
 
 
-def asked(api_key: int = METADATA, client_id: str = "c", **body: object) -> RequestFrame:
+def request(api_key: int = METADATA, client_id: str = "c", **body: object) -> RequestFrame:
     return RequestFrame({"requestApiKey": api_key, "clientId": client_id}, body)
 
 
@@ -42,7 +42,7 @@ def test_client_above_its_quota_waits_until_the_rate_is_allowed() -> None:
     times = RequestTimes(limit_of)
 
     def count(seconds: float, now: float, principal: str = "User:a", broker: int = 1) -> int:
-        limit = times.limit(broker, principal, asked())
+        limit = times.limit(broker, principal, request())
         assert limit is not None
         return times.count(broker, limit, taken(seconds, now), now)
 
@@ -55,9 +55,9 @@ def test_client_above_its_quota_waits_until_the_rate_is_allowed() -> None:
 
 
 @pytest.mark.parametrize(
-    "request_of", [asked(PRODUCE, acks=0), asked(WRITE_TXN_MARKERS), asked(client_id="")]
+    "request_of", [request(PRODUCE, acks=0), request(WRITE_TXN_MARKERS), request(client_id="")]
 )
 def test_unlimited_client_is_not_measured(request_of: RequestFrame) -> None:
     times = RequestTimes(limit_of)
     assert times.limit(1, "User:a", request_of) is None
-    assert times.limit(1, "User:a", asked(PRODUCE, acks=1)) is not None
+    assert times.limit(1, "User:a", request(PRODUCE, acks=1)) is not None

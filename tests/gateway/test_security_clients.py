@@ -184,11 +184,11 @@ def errors_of(configuration: dict[str, Any], what: str) -> str:
     with pytest.raises(confluent_kafka.KafkaException):
         admin.list_topics(timeout=0.2)  # it keeps trying to connect
 
-    def is_told() -> bool:
+    def is_reported() -> bool:
         admin.poll(0.1)
         return what in {error.name() for error in said}
 
-    wait_until(is_told, what)
+    wait_until(is_reported, what)
     return "".join(str(error) for error in said)
 
 

@@ -57,7 +57,7 @@ def test_the_status_fits_a_narrow_terminal(served: Served) -> None:
         assert header in done.stdout
 
 
-def test_internal_topics_are_shown_when_asked_for(served: Served) -> None:
+def test_internal_topics_are_shown_on_request(served: Served) -> None:
     named = {row["topic"] for row in served.status()["partitions"]}
     assert named == {TOPIC}
     named = {row["topic"] for row in served.status("--all")["partitions"]}

@@ -28,7 +28,7 @@ def kafka(*words: str, data_dir: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def answer(*words: str, data_dir: Path) -> dict[str, Any]:
+def output_of(*words: str, data_dir: Path) -> dict[str, Any]:
     return dict(json.loads(kafka(*words, "--json", data_dir=data_dir).stdout))
 
 
@@ -37,29 +37,29 @@ def test_start_status_stop(tmp_path: Path) -> None:
     data_dir = tmp_path / "k"
     assert kafka("status", data_dir=data_dir).returncode == NOT_RUNNING
     try:
-        started = answer("start", "--property", "num.partitions=2", data_dir=data_dir)
+        started = output_of("start", "--property", "num.partitions=2", data_dir=data_dir)
         assert started["running"] is True
         assert psutil.pid_exists(started["pid"])
         assert "num.partitions=2" in (data_dir / "server.properties").read_text()
         table = kafka("status", data_dir=data_dir)
         assert table.returncode == 0
         assert f"bootstrap  {started['bootstrap']}" in table.stdout
-        assert answer("status", data_dir=data_dir) == started
+        assert output_of("status", data_dir=data_dir) == started
         other = kafka("stop", data_dir=tmp_path / "other")
         assert other.stdout == "was not running\n"
-        assert answer("status", data_dir=data_dir) == started
+        assert output_of("status", data_dir=data_dir) == started
     finally:
         stopped = kafka("stop", data_dir=data_dir)
     assert stopped.stdout == "stopped\n"
     assert not psutil.pid_exists(started["pid"])
-    assert answer("status", data_dir=data_dir)["running"] is False
+    assert output_of("status", data_dir=data_dir)["running"] is False
 
 
 @pytest.mark.kafka
 def test_request_log_and_tools(tmp_path: Path) -> None:
     data_dir = tmp_path / "k"
     try:
-        address = answer("start", "--request-log", data_dir=data_dir)["bootstrap"]
+        address = output_of("start", "--request-log", data_dir=data_dir)["bootstrap"]
         create = ("--create", "--topic", "scans", "--partitions", "2")
         words = ("kafka", "tools", "topics", "--bootstrap-server", address)
         created = subprocess.run(command(*words, *create), capture_output=True, text=True)

@@ -114,7 +114,7 @@ def test_ask_reports_an_unreachable_client() -> None:
     assert (wrong.returncode, "Invalid address 'nowhere'." in wrong.stderr) == (2, True)
 
 
-def test_an_instance_answers_while_it_runs(gateway: Running) -> None:
+def test_an_instance_responds_while_it_runs(gateway: Running) -> None:
     boot = ("--bootstrap", gateway.bootstrap)
     lines, counts = f"lines{next(NUMBERS)}", f"counts{next(NUMBERS)}"
     server = f"localhost:{free_port()}"

@@ -32,7 +32,7 @@ KINDS = ("snapshot", "requests", "responses", "records")
 SMALL_BATCHES = {"BROKERTWIN_MAX_OFFSETS_PER_TRIGGER": "120"}
 
 
-def assert_progress_is_told(lines: list[dict[str, Any]], bench: JobBench, first: int) -> None:
+def assert_progress_is_reported(lines: list[dict[str, Any]], bench: JobBench, first: int) -> None:
     """What `run --json` prints: a line for each micro-batch from the first, to the topic's end."""
     last = checkpoint_log.committed(bench.checkpoint)
     assert [line["batch"] for line in lines] == list(range(first, last + 1))
@@ -131,7 +131,7 @@ def test_a_job_that_is_stopped_and_killed_loses_nothing_and_shows_nothing_twice(
     assert_all_kinds_are_checked(errors, newest)
     assert_a_check_stops_it(commands, places)
     told = lines_of(out)
-    assert_progress_is_told(told, bench, next_batch)
+    assert_progress_is_reported(told, bench, next_batch)
     answers = bench.rows(outputs.RESPONSES)
     assert len(answers) - len(answered) <= told[-1]["counts"][outputs.RESPONSES] <= sent
     assert {row.id for row in answers} == {

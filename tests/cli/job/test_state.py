@@ -99,7 +99,7 @@ def shows_what_spark_reads(commands: Commands, spark: "SparkSession", batch: int
         assert lines_of(out) == expected != []
 
 
-def test_logs_of_internal_topics_are_shown_when_asked_for(
+def test_logs_of_internal_topics_are_shown_on_request(
     commands: Commands, spark: "SparkSession", tmp_path: Path
 ) -> None:
     """The README's example makes a group, and with it the 50 partitions of __consumer_offsets."""
@@ -118,7 +118,7 @@ def test_logs_of_internal_topics_are_shown_when_asked_for(
     assert "50 rows of internal topics hidden; add --all" in out
     assert max(map(len, out.splitlines())) <= 80
 
-    asks_for_some(commands, spark)
+    selects_some(commands, spark)
     has_nothing_against_it(commands)
     files = tmp_path / "files"
     code, _, errors = commands.call("state", "--checkpoint-files", str(files), **NO_JAVA)
@@ -139,7 +139,7 @@ def test_logs_of_internal_topics_are_shown_when_asked_for(
     assert (code, "Cannot combine --checkpoint with --errors or --client" in errors) == (2, True)
 
 
-def asks_for_some(commands: Commands, spark: "SparkSession") -> None:
+def selects_some(commands: Commands, spark: "SparkSession") -> None:
     """A key, a condition, a time; the same rows in SQL and as a frame of Spark."""
     code, out, errors = commands.call("state", "producers", "orders", COLUMNS="80", **NO_JAVA)
     assert code == 0, errors

@@ -135,10 +135,10 @@ def test_no_password_is_in_any_output(gateway: Running, tmp_path: Path) -> None:
         for api, version, body in requests:
             with Client(running.first) as client:
                 client.send(api, version, body)
-                _until_answered(client)
+                _until_responded(client)
         with Client(running.first) as client:
             client.send_frame(b"\0\x24\0\x63\0\0\0\1" + PASSWORD.encode())
-            _until_answered(client)
+            _until_responded(client)
         assert running.end() == 0
     written = file.read_text(encoding="utf-8")
     assert len(written.splitlines()) == len(requests) + 1
@@ -147,7 +147,7 @@ def test_no_password_is_in_any_output(gateway: Running, tmp_path: Path) -> None:
         assert secret.rstrip("=")[:-1] not in text
 
 
-def _until_answered(client: Client) -> None:
+def _until_responded(client: Client) -> None:
     """Wait for an answer, or for the gateway to close the connection."""
     try:
         client.receive()

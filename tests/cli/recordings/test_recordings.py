@@ -113,7 +113,7 @@ def answer(bench: JobBench, change: bytes = b"", to_: bytes = b"") -> None:
     write_all(bench.client, full_name(bench.prefix, "responses"), answers)
 
 
-def test_what_no_job_has_answered_is_not_said_to_agree(bench: JobBench, recorded: Recorded) -> None:
+def test_responses_that_no_job_has_sent_do_not_agree(bench: JobBench, recorded: Recorded) -> None:
     sent = brokertwin("send", recorded.file, *to(bench), "--no-wait")
     assert sent.returncode == 0, sent.stderr
     assert "not compared: --no-wait" in sent.stdout

@@ -48,7 +48,7 @@ def test_a_history_that_agrees_ends_well(empty_directory: Path) -> None:
     assert "\x1b" not in done.stdout + done.stderr, "plain text where it is no terminal"
 
 
-def test_a_planted_wrong_answer_is_found(empty_directory: Path) -> None:
+def test_a_planted_wrong_response_is_found(empty_directory: Path) -> None:
     file = empty_directory / "wrong.jsonl"
     number, wrong_offset = with_one_wrong_offset(PRODUCER, file)
     done = replay(file, "--compare", "--out", "out.jsonl", cwd=empty_directory)
@@ -150,7 +150,7 @@ def test_slow_broker_is_reported_and_can_be_allowed(empty_directory: Path) -> No
     assert "--time-tolerance" not in done.stderr
 
 
-def test_json_without_compare_has_the_answers(empty_directory: Path) -> None:
+def test_json_without_compare_has_the_responses(empty_directory: Path) -> None:
     done = replay(PRODUCER, "--json", cwd=empty_directory)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
@@ -158,7 +158,7 @@ def test_json_without_compare_has_the_answers(empty_directory: Path) -> None:
     assert document["answers"][0].keys() == {"id", "api", "version", "response"}
 
 
-def test_masks_and_choices_are_printed_with_the_answers_they_touch(empty_directory: Path) -> None:
+def test_masks_and_choices_are_printed_with_the_responses_they_touch(empty_directory: Path) -> None:
     done = replay(PRODUCER, "--compare", cwd=empty_directory)
     assert "not compared: host in 6 answers, port in 6 answers" in done.stdout
     assert "taken over: producer ids in 1 answers" in done.stdout
@@ -177,7 +177,7 @@ def test_an_unknown_api_names_the_nearest(empty_directory: Path) -> None:
     assert done.stderr.endswith("Fetsch.\nDid you mean FETCH or SHARE_FETCH or OFFSET_FETCH?\n")
 
 
-def test_without_compare_the_answers_are_printed(empty_directory: Path) -> None:
+def test_without_compare_the_responses_are_printed(empty_directory: Path) -> None:
     done = replay(PRODUCER, cwd=empty_directory)
     assert done.returncode == 0, done.stderr
     answers = [json.loads(line) for line in done.stdout.splitlines()]

@@ -55,7 +55,7 @@ def test_findings_are_counted_by_kind_cluster_and_client() -> None:
     assert found["brokertwin_batch_seconds", ()] == 3.5
 
 
-def test_answer_times_are_a_histogram_whose_classes_add_up() -> None:
+def test_response_times_are_a_histogram_whose_classes_add_up() -> None:
     found = samples(registry(lambda: GATEWAY))
     name = "brokertwin_gateway_answer_seconds"
     api = ("api", "METADATA")

@@ -327,14 +327,14 @@ def test_decoding_fault_stops_no_traffic_and_logs_no_values(
     assert "hunter2" not in str(logs)
 
 
-def answer_same_id(frame: bytes) -> bytes:
+def respond_with_same_id(frame: bytes) -> bytes:
     return framed(frame[4:8] + frame[::-1])
 
 
 @pytest.fixture(scope="module")
 def echo_capture(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Echo, Capturing]]:
     file = tmp_path_factory.mktemp("echo") / "f.jsonl"
-    with echoing(answer_same_id) as echo, capturing(echo.address, file) as capture:
+    with echoing(respond_with_same_id) as echo, capturing(echo.address, file) as capture:
         yield echo, capture
 
 
@@ -356,7 +356,7 @@ def test_unknown_frames_pass_through_unchanged(
 
 def test_bytes_after_an_oversized_frame_pass_undecoded(tmp_path: Path) -> None:
     with (
-        echoing(answer_same_id) as echo,
+        echoing(respond_with_same_id) as echo,
         capturing(echo.address, tmp_path / "f", limits=GatewayLimits(frame_bytes=50)) as capture,
         Client(capture.first) as client,
     ):

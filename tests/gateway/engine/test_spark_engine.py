@@ -138,7 +138,7 @@ def metadata(client: Client) -> dict[str, Any]:
     return client.call("METADATA", 9, {"topics": []})
 
 
-def is_answered(running: Running) -> bool:
+def has_response(running: Running) -> bool:
     """Return whether a client gets a response; a slow machine may time out."""
     with running.client() as client, suppress(ConnectionError):
         return bool(metadata(client)["brokers"])
@@ -209,7 +209,7 @@ def test_requests_to_a_stopped_job_time_out(
             assert produces.is_closed()
             assert time.monotonic() - started >= PATIENCE_S
         hand_driven.start()
-        wait_until(partial(is_answered, running), "things go on when the job does")
+        wait_until(partial(has_response, running), "things go on when the job does")
         assert not running.engine._pending
         hand_driven.stop()
     reason = "the job has not responded for 2 s; does it run?"
@@ -225,7 +225,7 @@ def test_request_pending_in_a_cell_waits_as_long_as_the_job_runs(
     hand_driven.start()
     with impatient(hand_driven) as running, running.client() as client:
         started = time.monotonic()
-        wait_until(partial(is_answered, running), "the job runs")
+        wait_until(partial(has_response, running), "the job runs")
         client.topic("quiet")
         client.send("FETCH", 12, fetch_that_waits("quiet"))
         time.sleep(2.5 * PATIENCE_S)
@@ -293,7 +293,7 @@ def test_silent_reader_is_started_again(
         with running.client() as client:
             client.send("METADATA", 9, {"topics": []})
             assert client.is_closed()
-        wait_until(partial(is_answered, running), "another reader hears")
+        wait_until(partial(has_response, running), "another reader hears")
         hand_driven.stop()
     assert len(made) >= 2
 

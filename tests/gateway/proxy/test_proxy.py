@@ -139,7 +139,7 @@ def test_a_cut_connection_ends_after_earlier_responses(
     assert values(broker) == [b"x"]
 
 
-def test_a_duplicated_request_is_processed_twice_and_answered_once(
+def test_a_duplicated_request_is_processed_twice_with_one_response(
     broker: KafkaBroker, proxy: KafkaProxy, client: Client
 ) -> None:
     proxy.duplicate("PRODUCE")

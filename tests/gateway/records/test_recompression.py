@@ -19,7 +19,7 @@ from tests.support.goldens import KEEPING, WRITTEN_MS, Track
 from tests.support.patience import wait_until
 
 GOLDEN = "logs/recompression"
-ASKED = {"uncompressed": "none", **{name: name for name in CODECS if name != "none"}}
+REQUESTED = {"uncompressed": "none", **{name: name for name in CODECS if name != "none"}}
 VALUES = (b"one" * 300, b"two", b"", b"three" * 20_000)
 TOO_EARLY = {3, 6}
 """Errors of a real broker that does not lead a new partition yet."""
@@ -31,11 +31,11 @@ def produced(client: Client, topic: str, data: bytes) -> dict[str, Any]:
     """Return the partition's response, once it has a leader."""
     responses: list[dict[str, Any]] = []
 
-    def is_answered() -> bool:
+    def has_response() -> bool:
         responses.append(client.produce(topic, data))
         return responses[-1]["errorCode"] not in TOO_EARLY
 
-    wait_until(is_answered, "the topic has a leader")
+    wait_until(has_response, "the topic has a leader")
     return responses[-1]
 
 
@@ -66,7 +66,7 @@ def alter(client: Client, kind: int, name: str, **configs: str) -> None:
     assert response["responses"][0]["errorCode"] == 0, response
 
 
-@pytest.mark.parametrize("asked", [*ASKED, "producer"])
+@pytest.mark.parametrize("asked", [*REQUESTED, "producer"])
 def test_batches_are_stored_in_the_topics_codec_like_kafkas(
     real_kafka: Address, track: Track, asked: str
 ) -> None:
@@ -79,7 +79,7 @@ def test_batches_are_stored_in_the_topics_codec_like_kafkas(
                 client.topic(topic, compression_type=asked)
                 found.append([kept(client, topic, each) for each in data])
         assert found[1] == found[0]
-        expected = [ASKED.get(asked, codec) for codec in CODECS]
+        expected = [REQUESTED.get(asked, codec) for codec in CODECS]
         assert [header["compressionType"] for header, _ in found[1]] == expected
 
 

@@ -14,7 +14,7 @@ TOPIC, GROUP = Error.TOPIC_AUTHORIZATION_FAILED, Error.GROUP_AUTHORIZATION_FAILE
 IDS = Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
-def asked(principal: str = "User:bob", body: dict[str, Any] | None = None) -> EdgeRequest:
+def request(principal: str = "User:bob", body: dict[str, Any] | None = None) -> EdgeRequest:
     return EdgeRequest(1, "c1", principal, "10.0.0.7", {"requestApiKeyName": "FETCH"}, body or {})
 
 
@@ -50,11 +50,11 @@ def test_repeated_denial_is_logged_once_a_minute_with_a_count() -> None:
     known = DenialLog(lambda: now)
     with capture_logs() as logs:
         for _ in range(5):
-            known.look(asked(), refused("b", "a"))
-        known.look(asked("User:eve"), refused("a", "b"))
+            known.look(request(), refused("b", "a"))
+        known.look(request("User:eve"), refused("a", "b"))
         now += AGAIN_AFTER_S
-        known.look(asked(), refused("a", "b"))
-        known.look(asked(), refused("a"))
+        known.look(request(), refused("a", "b"))
+        known.look(request(), refused("a"))
     logged = [(each["principal"], each["resource"], each.get("times")) for each in logs]
     assert logged == [
         ("User:bob", "Topic:a,b", None),
@@ -78,5 +78,5 @@ def test_number_of_remembered_denials_is_bounded(monkeypatch: pytest.MonkeyPatch
     known = DenialLog(lambda: 0.0)
     with capture_logs() as logs:
         for topic in ("a", "b", "b", "c", "a"):
-            known.look(asked(), refused(topic))
+            known.look(request(), refused(topic))
     assert [each["resource"][-1] for each in logs] == ["a", "b", "c", "a"]
