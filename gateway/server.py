@@ -155,7 +155,7 @@ class Gateway:
         )
 
     def context(self, listener: GatewayListener) -> GatewayContext:
-        """Return what the connections of a listener share."""
+        """Return the shared objects of a listener's connections."""
         return GatewayContext(
             self._engine,
             self.addresses,

@@ -147,7 +147,7 @@ class OffsetSource(NamedTuple):
             raise self._without_history()
 
     def _pasted(self, groups: Collection[str], until_ms: int | None) -> "dict[OffsetKey, int]":
-        """What is committed by the output of another tool."""
+        """Return the offsets in the output of another tool."""
         from brokertwin.sinks.pasted_offsets import PastedOffsets
 
         pasted = PastedOffsets(next(iter(groups)) if len(groups) == 1 else "")

@@ -103,7 +103,7 @@ class Recorder:
         self._call_soon(self.lose, reason)
 
     async def close(self) -> None:
-        """Write the queue and end. What the sink does not accept within 90 s is lost."""
+        """Write the queue and end. Documents that the sink does not accept within 90 s are lost."""
         with self._changed:
             self._is_closing = True
             self._changed.notify()

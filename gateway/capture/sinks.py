@@ -41,7 +41,7 @@ class CaptureSink(Protocol):
         """Make documents visible to readers, after a pause. Raises SinkError."""
 
     def close(self) -> None:
-        """Write what is left. Raises SinkError."""
+        """Write the rest. Raises SinkError."""
 
 
 class FileSink:

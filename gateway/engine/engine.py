@@ -146,10 +146,7 @@ class BrokerEngine(Protocol):
         """Return the codec that a topic of a Produce request requires, or None for `producer`."""
 
     def put(self, data: bytes) -> str | asyncio.Future[str]:
-        """Store the bytes of a batch; return their locator, or what has it or OSError later.
-
-        Raises OSError.
-        """
+        """Store the bytes of a batch; return their locator, or a future with it. Raises OSError."""
 
     async def get(self, locator: str) -> bytes | None:
         """Return the bytes at a locator, or None if they are lost."""
