@@ -15,7 +15,6 @@ from brokertwin.cli.broker.securing import (
     SecurityProtocolOption,
     StorePasswordsFile,
     security_of,
-    settings_used,
 )
 from brokertwin.cli.era_options import BrokerEra, BrokerTrace, broker_defaults, tracer
 from brokertwin.cli.options import (
@@ -148,12 +147,13 @@ def command(
     SASL settings, such as ssl.client.auth and sasl.enabled.mechanisms.
     """
     from brokertwin.gateway import limits
+    from brokertwin.gateway.security import security as port_security
     from brokertwin.gateway.server import Gateway
 
     settings_of(config)  # configures logging and checks the settings
     listen_at = address("--listen", listen)
     advertised = address("--advertise", advertise) if advertise is not None else None
-    used = settings_used(security_protocol)
+    used = port_security.settings_used(security_protocol)
     used |= limits.settings_used(security_protocol)
     defaults = broker_defaults(era, trace, engine is EngineName.LOCAL)
     settings = typed_broker_settings(broker_config, broker_set, used, defaults)

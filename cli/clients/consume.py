@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from brokertwin.cli.clients.threads import SessionMs, ThreadTimeline
-from brokertwin.cli.era_options import EraOption, Trace, client_of
+from brokertwin.cli.era_options import EraOption, Trace, tracer
 from brokertwin.cli.options import AsJson, Bootstrap, ConfigFile, KafkaConfig, settings_of
 from brokertwin.cli.output import say, show_json
 from brokertwin.errors import UserError
@@ -201,6 +201,7 @@ def command(
     from brokertwin.clients.consumer_config import ConsumerConfig, GroupProtocol
     from brokertwin.clients.eras import of_consumer, of_fetches
     from brokertwin.clients.fetcher import FetchSettings, OffsetReset
+    from brokertwin.clients.traced import consumer_maker
 
     _check_wanted(topics, include, protocol)
     is_shared = protocol is ConsumeProtocol.SHARE
@@ -225,13 +226,19 @@ def command(
         heartbeat_interval_ms=min(3_000, session_timeout_ms // 3),
         assignors=named,
     )
-    wanted, settings, client = topics or [], of_consumer(era, given), client_of(era, trace)
+    wanted, settings, client = (
+        topics or [],
+        of_consumer(era, given),
+        consumer_maker(era, tracer(trace)),
+    )
     fetches = of_fetches(era, fetches)
     make: Callable[[int], Member] = partial(
         _member, kafka, settings, wanted, include, fetches, client
     )
     if is_shared:
-        make = partial(_share_member, kafka, settings, wanted, acknowledge)
+        from brokertwin.cli.clients.share_members import ShareMember
+
+        make = partial(ShareMember, kafka, settings, wanted, acknowledge.name)
     _read(Reading(members, make, threads), max_messages, timeout, as_json)
 
 
@@ -283,19 +290,6 @@ def _check_shared(is_shared: bool, has_others: bool, acknowledge: Acknowledge, g
         )
     if not is_shared and acknowledge is not Acknowledge.ACCEPT:
         raise UserError("--acknowledge requires a share group.", "Add --protocol share.")
-
-
-def _share_member(
-    kafka: "ClientProperties",
-    settings: "ConsumerConfig",
-    topics: list[str],
-    acknowledge: Acknowledge,
-    number: int,
-) -> "ShareMember":
-    """Create a member of a share group."""
-    from brokertwin.cli.clients.share_members import share_member
-
-    return share_member(kafka, settings, topics, acknowledge.name, number)
 
 
 def _member(
