@@ -215,7 +215,6 @@ def command(
         isolation_level=int(read_committed),
         client_rack=client_rack,
     )
-    named = tuple(AssignorName(each) for each in assignor or DEFAULT_ASSIGNORS)
     given = ConsumerConfig(
         group_id=group,
         group_instance_id=instance_id,
@@ -224,14 +223,10 @@ def command(
         client_rack=client_rack,
         session_timeout_ms=session_timeout_ms,
         heartbeat_interval_ms=min(3_000, session_timeout_ms // 3),
-        assignors=named,
+        assignors=tuple(AssignorName(each) for each in assignor or DEFAULT_ASSIGNORS),
     )
-    wanted, settings, client = (
-        topics or [],
-        of_consumer(era, given),
-        consumer_maker(era, tracer(trace)),
-    )
-    fetches = of_fetches(era, fetches)
+    settings, fetches = of_consumer(era, given), of_fetches(era, fetches)
+    wanted, client = topics or [], consumer_maker(era, tracer(trace))
     make: Callable[[int], Member] = partial(
         _member, kafka, settings, wanted, include, fetches, client
     )

@@ -182,8 +182,7 @@ def command(
         transactional_id=transactional_id,
     )
     shared = results if threads is not None else None
-    producer = _producer(kafka, settings, compression, era, trace, shared)
-    with producer:
+    with _producer(kafka, settings, compression, era, trace, shared) as producer:
         try:
             lines = files or [STANDARD_INPUT]
             if isinstance(producer, SharedProducer):
