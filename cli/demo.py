@@ -70,13 +70,13 @@ def command(svg: Svg = None, config: ConfigFile = None) -> None:
         own = _own_settings(settings, directory, bootstrap)
         session = spark_session(own, say_at)
         try:
-            answers = _run(own, planned, session)
+            responses = _run(own, planned, session)
             taken = take(own.checkpoint_dir, directory / "snapshots")
         finally:
             session.stop()
     canvas = Console(record=True, width=SVG_WIDTH, file=io.StringIO())
     for console in (out, canvas):
-        _show(console, history.exchanges, answers, planned)
+        _show(console, history.exchanges, responses, planned)
         _show_offsets(console, taken)
     if svg is not None:
         drawing = canvas.export_svg(title="make demo")
@@ -175,14 +175,14 @@ class _Sender(threading.Thread):
 def _show(
     console: Console,
     exchanges: "Sequence[Exchange]",
-    answers: "Mapping[str, ModelResponse]",
+    responses: "Mapping[str, ModelResponse]",
     planned: "ReplayPlan",
 ) -> None:
     """Print responses by API and error code, and how many match the real broker's."""
     from brokertwin.recordings.replay import report
     from brokertwin.recordings.replay.comparison import AGREEING, FINE
 
-    compared = report.compare_all(exchanges, planned.schedule, answers, frozenset())
+    compared = report.compare_all(exchanges, planned.schedule, responses, frozenset())
     counts = report.counts_by_api(compared)
     codes: dict[str, Counter[str]] = {api: Counter() for api in counts}
     for one in compared:
@@ -207,15 +207,15 @@ def _show(
     )
 
 
-def _codes_of(answer: "ModelResponse | None") -> set[str]:
+def _codes_of(response: "ModelResponse | None") -> set[str]:
     """Return the names of a response's error codes, or `ok`."""
     from brokertwin.state.core.errors import error_name
 
-    if answer is None:
+    if response is None:
         return {"no response"}
-    if answer.error is not None:
-        return {str(answer.error.get("reason"))}
-    return {error_name(code) for code in _error_codes(answer.response) if code} or {"ok"}
+    if response.error is not None:
+        return {str(response.error.get("reason"))}
+    return {error_name(code) for code in _error_codes(response.response) if code} or {"ok"}
 
 
 def _error_codes(value: Any) -> Iterator[int]:

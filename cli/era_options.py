@@ -2,16 +2,13 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from brokertwin.cli.output import say
 from brokertwin.clients.era import Era
 from brokertwin.errors import UserError
-
-if TYPE_CHECKING:
-    from brokertwin.clients.consumer_client import ConsumerClient
 
 EraOption = Annotated[
     Era | None,
@@ -44,13 +41,6 @@ BrokerTrace = Annotated[
         " fetch sessions, fetcher threads, replicated records, completed requests.",
     ),
 ]
-
-
-def client_of(era: Era | None, is_traced: bool) -> "Callable[..., ConsumerClient]":
-    """Return what creates a consumer with an era's rules, and with lines if wanted."""
-    from brokertwin.clients.traced import consumer_maker
-
-    return consumer_maker(era, tracer(is_traced))
 
 
 def broker_defaults(era: Era | None, is_traced: bool, is_local: bool) -> dict[str, str]:

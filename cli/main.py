@@ -107,14 +107,7 @@ class LazyGroup(HelpfulGroup):
 
 
 def load(name: str) -> Any:
-    """Import a command.
-
-    Args:
-        name: its name in `COMMANDS`.
-
-    Returns:
-        The click command or group that typer creates from the module's `app` or `command`.
-    """
+    """Import a command: what typer creates from the `app` or `command` of its module."""
     families = [f"{family}." for family, names in FAMILIES.items() if name in names]
     path = "".join([*families, name.replace("-", "_")])
     module = importlib.import_module(f"brokertwin.cli.{path}")

@@ -4,11 +4,15 @@ A command lists the options it needs by these types and builds its settings with
 
     def command(bootstrap: Bootstrap = None, prefix: Prefix = None, config: ConfigFile = None):
         settings = settings_of(config, bootstrap=bootstrap, prefix=prefix)
+
+Commands with many common options take them as one parameter (`with_options`).
 """
 
-from collections.abc import Collection, Mapping, Sequence
+import functools
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 from typer.core import TyperGroup
@@ -17,6 +21,7 @@ from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
     from brokertwin.gateway.edge_fields import Address
+    from brokertwin.kafka_io.kafka_clients import ClientProperties
     from brokertwin.settings import Settings
     from brokertwin.state.core.settings import BrokerSettings
 
@@ -62,6 +67,20 @@ Snapshots = Annotated[
         help="Directory of snapshots; default: HOME/snapshots/PREFIX.",
     ),
 ]
+Batch = Annotated[
+    int | None,
+    typer.Option("--batch", metavar="N", help="State after micro-batch N; default: the newest."),
+]
+StateMaster = Annotated[
+    str, typer.Option("--master", metavar="URL", help="Spark master, if Spark is needed to read.")
+]
+Master = Annotated[
+    str | None, typer.Option("--master", metavar="URL", help="Spark master; default: local[*].")
+]
+JobCluster = Annotated[
+    str | None,
+    typer.Option("--cluster", metavar="NAME", help="The cluster, if the job has several."),
+]
 AsOf = Annotated[
     str | None,
     typer.Option(
@@ -94,6 +113,48 @@ HttpListen = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+Command = Callable[..., None]
+
+
+def with_options(
+    parameter: str, make: Callable[..., Any], options: Mapping[str, tuple[Any, Any]]
+) -> Callable[[Command], Command]:
+    """Return a decorator that replaces a command's parameter by several options.
+
+    Args:
+        parameter: name of the parameter.
+        make: returns its value, given the options by name.
+        options: type and default of each option, by name.
+    """
+    keyword = inspect.Parameter.KEYWORD_ONLY
+
+    def decorated(command: Command) -> Command:
+        @functools.wraps(command)
+        def called(**given: Any) -> None:
+            value = make(**{name: given.pop(name) for name in options})
+            command(**{parameter: value}, **given)
+
+        own = inspect.signature(command, eval_str=True)
+        made = [
+            inspect.Parameter(name, keyword, annotation=kind, default=default)
+            for name, (kind, default) in options.items()
+        ]
+        others = [each.replace(kind=keyword) for each in own.parameters.values()]
+        at = list(own.parameters).index(parameter)
+        called.__signature__ = own.replace(  # type: ignore[attr-defined]
+            parameters=[*others[:at], *made, *others[at + 1 :]]
+        )
+        return called
+
+    return decorated
+
+
+def options_of(kind: type[NamedTuple]) -> dict[str, tuple[Any, Any]]:
+    """Return the fields of a tuple as options for `with_options`."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {name: (hints[name], default) for name, default in kind._field_defaults.items()}
 
 
 def address(option: str, text: str) -> "Address":
@@ -145,6 +206,29 @@ def settings_of(config: Path | None, **flags: object) -> "Settings":
     settings = load(flags, config).settings
     logs.configure(settings)
     return settings
+
+
+def kafka_of(settings: "Settings") -> "ClientProperties":
+    """Return the properties for Kafka; warns about those without effect. Raises UserError."""
+    from brokertwin.cli.output import warn
+    from brokertwin.kafka_io.kafka_clients import client_properties
+
+    client = client_properties(settings)
+    for warning in client.warnings():
+        warn(warning)
+    return client
+
+
+def selected_cluster(clusters: Collection[str], name: str | None) -> str:
+    """Return the job's cluster with this name, or its only cluster. Raises UserError."""
+    known = ", ".join(sorted(clusters))
+    if name is None and len(clusters) == 1:
+        return next(iter(clusters))
+    if name is None:
+        raise UserError(f"The job has several clusters: {known}.", "Select one with --cluster.")
+    if name not in clusters:
+        raise UserError(f"The job has no cluster {name}.", f"Pass --cluster with one of: {known}.")
+    return name
 
 
 def named_values(option: str, pairs: Sequence[str] | None) -> dict[str, str]:

@@ -4,7 +4,7 @@ import json
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -13,6 +13,9 @@ from rich.table import Table
 
 from brokertwin.cli import logs, tables
 from brokertwin.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 PLAIN_WIDTH = 1000
 """Width for output that is not a terminal, large enough that tables are not truncated."""
@@ -49,15 +52,15 @@ def show_error(error: UserError) -> None:
 
 def warn(text: str) -> None:
     """Print a warning on standard error."""
-    _tell("warning", text, f"[yellow]warning:[/yellow] {escape(text)}")
+    _print("warning", text, f"[yellow]warning:[/yellow] {escape(text)}")
 
 
 def say(text: str) -> None:
     """Print a line of progress on standard error."""
-    _tell("info", text, escape(text))
+    _print("info", text, escape(text))
 
 
-def _tell(level: logs.Level, text: str, for_people: str) -> None:
+def _print(level: logs.Level, text: str, for_people: str) -> None:
     """Print a line on standard error if its level is enabled."""
     if logs.is_json():
         logs.write(level, text)
@@ -80,9 +83,27 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: 
     out.print(tables.table(out, columns, rows, title))
 
 
+def show_rows(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], as_json: bool, title: str = ""
+) -> None:
+    """Print a table, or a JSON document for each row."""
+    if as_json:
+        for row in rows:
+            show_json(dict(zip(columns, row, strict=True)))
+    else:
+        show_table(columns, rows, title)
+
+
 def show_fields(values: Mapping[str, Any]) -> None:
     """Print names and values, one pair per line."""
     table = Table.grid(padding=(0, 2))
     for name, value in values.items():
         table.add_row(f"[bold]{escape(name)}[/bold]", escape("-" if value is None else str(value)))
     out.print(table)
+
+
+def progress_bars() -> "Progress":
+    """Return progress bars for a terminal; other outputs get nothing."""
+    from rich.progress import Progress
+
+    return Progress(console=err, transient=True, disable=not err.is_terminal)

@@ -492,7 +492,7 @@ class BrokerConnection(asyncio.Protocol):
     async def _complete(
         self, request: RequestFrame, body: Body, writes: Sequence[PendingWrite]
     ) -> None:
-        """Fill in what only the gateway knows."""
+        """Fill in the fields that only the gateway knows."""
         api_key, addresses = request.api_key, self._context.addresses
         if self.listener.is_added and api_key not in edge_fields.ON_EVERY_LISTENER:
             addresses = {}

@@ -37,7 +37,6 @@ class Arrival(asyncio.Protocol):
     """Accepted connection that is not read until it is admitted.
 
     Args:
-        broker: logical broker.
         begin: creates the protocol that serves the connection; returns None to refuse it.
         arrivals: quotas that admit it.
         place: listener that accepted it.
@@ -109,11 +108,6 @@ class ConnectionQuotas:
     def waiting(self) -> list[Arrival]:
         """Queued connections, in order of arrival for each broker."""
         return [each for door in self._doors.values() for each in door.waiting]
-
-    @property
-    def count(self) -> int:
-        """Number of admitted connections."""
-        return sum(door.count for door in self._doors.values())
 
     def arrived(self, arrival: Arrival) -> None:
         """Admit, queue or refuse a connection."""

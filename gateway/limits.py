@@ -38,7 +38,7 @@ _ANY = 2**31 - 1
 _log = structlog.get_logger("brokertwin.gateway")
 
 
-def settings_heeded(listener: str) -> frozenset[str]:
+def settings_used(listener: str) -> frozenset[str]:
     """Names of all settings with an effect, including the listener's own."""
     return frozenset(SETTINGS) | {f"{prefix_of(listener)}{name}" for name in _OWN}
 
@@ -46,7 +46,7 @@ def settings_heeded(listener: str) -> frozenset[str]:
 class GatewayLimits(NamedTuple):
     """Sizes in bytes, times in ms; a negative idle time means no limit.
 
-    `requests_ahead` is the maximum number of unanswered requests of a connection; beyond it the
+    `requests_ahead` is the maximum number of pending requests of a connection; beyond it the
     connection is not read. `per_ip_overrides` has connection limits of single addresses.
     `creation_rate` is in connections per second over `windows`. `telemetry_bytes` limits a client's
     decompressed metrics. Fields with the prefix `own` belong to the listener.

@@ -33,15 +33,13 @@ class GatewayListener:
     """Listener of a broker.
 
     Args:
-        name: listener name.
-        security: security of its connections.
         start: settings given at the start, for a listener added later.
         own: settings it was added with.
 
     Attributes:
         is_closed: whether it accepts no more connections.
         is_added: whether it was added while its broker runs; its address is not advertised.
-        told: name in requests to the state machine; empty if another listener has this name.
+        known_as: name in requests to the state machine; empty if another listener has this name.
         stores: its key and trust stores, if it has TLS.
     """
 
@@ -114,7 +112,7 @@ class AddedListeners:
     def begin(self, broker: int, own: GatewayListener) -> None:
         """Add a started broker with the gateway's own listener."""
         self._is_there[broker] = own
-        self.heed()
+        self.schedule()
 
     def end(self, broker: int) -> None:
         """Close the listeners of a stopped broker."""
@@ -123,7 +121,7 @@ class AddedListeners:
             if each == broker:
                 self._shut(broker, name)
 
-    def heed(self) -> None:
+    def schedule(self) -> None:
         """Schedule `settle` because settings may have changed."""
         if self._is_there and not self._is_due:
             self._is_due = True
@@ -160,8 +158,9 @@ class AddedListeners:
                         await self._add(broker, one)
 
     def _wanted(self, broker: int) -> dict[str, _Wanted]:
-        settings = self._engine.settings_of(broker)
-        changed, passwords = self._engine.changed_settings(broker), self._passwords.of(broker)
+        now = self._engine.known(broker)
+        settings, changed = now.of(broker), now.changed(broker)
+        passwords = self._passwords.of(broker)
         known = {name: text for name, text in changed.items() if not is_secret(name)}
         known |= {name: text for name, text in passwords.items() if name in changed}
         wanted = {}

@@ -16,7 +16,7 @@ from brokertwin.state.core.kafka_apis import Trait, api_of_key
 from brokertwin.state.core.repeated_lists import ITSELF, RepeatedList
 
 NOT_HERE = frozenset({Reason.UNSUPPORTED_VERSION, Reason.NOT_BUILT, Reason.UNKNOWN_API})
-"""Permanent failures, answered with `35 UNSUPPORTED_VERSION`."""
+"""Permanent failures, refused with `35 UNSUPPORTED_VERSION`."""
 
 _EMPTY: dict[str, object] = {
     "errorMessage": None,

@@ -58,11 +58,7 @@ class Stopwatch:
 
 
 class RequestTimes:
-    """Enforces the quotas of request time.
-
-    Args:
-        limit_of: returns a client's quota.
-    """
+    """Enforces the quotas of request time."""
 
     def __init__(self, limit_of: LimitOf) -> None:
         self._limit_of = limit_of

@@ -11,6 +11,7 @@ from brokertwin.errors import UserError
 from brokertwin.gateway.admin.altered_settings import AlteredSettings
 from brokertwin.gateway.admin.features import Features
 from brokertwin.gateway.admin.releases import Release
+from brokertwin.gateway.bounded_rates import RateLimit
 from brokertwin.gateway.connection import BrokerConnection
 from brokertwin.gateway.connection_quotas import Arrival, ConnectionQuotas
 from brokertwin.gateway.context import GatewayContext
@@ -44,18 +45,14 @@ class Gateway:
     """Serves the brokers of an engine.
 
     Args:
-        engine: processes requests.
         listen: host and port of the first broker; the others get the following ports. Port 0: any
             free port for each broker.
         advertise: host and port that clients are given; None: `listen`.
-        limits: limits on clients.
         security: security of the ports; None: PLAINTEXT.
         release: former release whose API versions are offered; None: all.
 
     Attributes:
         addresses: advertised address of each broker, after `start`.
-        traffic: counts of responses.
-        features: finalized features of the cluster.
     """
 
     def __init__(
@@ -79,8 +76,9 @@ class Gateway:
         self._passwords = StorePasswords(self._security.secrets)
         ports = self._listen_at, self._end_listener
         self._added = AddedListeners(engine, self._security, self._passwords, ports)
-        heed = self._added.heed
-        self._altered = AlteredSettings(engine, self._stores_of, self._passwords, heed)
+        self._altered = AlteredSettings(
+            engine, self._stores_of, self._passwords, self._added.schedule
+        )
         self._tokens = Tokens(engine, self._security.token_key)
         sasl = self._security.sasl
         known = sasl.credentials if sasl is not None else None
@@ -89,14 +87,14 @@ class Gateway:
         self._handshakes: dict[TlsHandshake, BrokerConnection] = {}
         self._connections: dict[BrokerConnection, str] = {}
         self._times = RequestTimes(engine.request_limit)
-        self._arrivals = ConnectionQuotas(self._limits_of, engine.connection_limit)
+        self._arrivals = ConnectionQuotas(self._limits_of, self._connection_limit)
         self._servers: dict[int, asyncio.Server] = {}
         self._bound: dict[int, Address] = {}
         self._stopped: set[int] = set()
         self._opens = asyncio.Lock()
         self._openings: set[asyncio.Task[None]] = set()
-        engine.heed_broker = self._heed_broker
-        engine.heed_settings = self._heed_settings
+        engine.on_broker = self._on_broker
+        engine.on_settings = self._on_settings
         self._watch: asyncio.Task[None] | None = None
         self._count = 0
 
@@ -157,7 +155,7 @@ class Gateway:
         )
 
     def context(self, listener: GatewayListener) -> GatewayContext:
-        """Return what the connections of a listener share."""
+        """Return the shared objects of a listener's connections."""
         return GatewayContext(
             self._engine,
             self.addresses,
@@ -178,23 +176,26 @@ class Gateway:
         """Close a listener with its connections."""
         listener.is_closed = True
         _stop_listening(server)
-        self._disconnect([broker], listener)
+        self.disconnect([broker], listener)
 
     def _stores_of(self, broker: int) -> list[AlteredStores]:
         """Return the key and trust stores of a broker's listeners."""
         found = (each.stores for each in (self._own[broker], *self._added.of(broker)))
         return [each for each in found if each is not None]
 
-    def _heed_settings(self) -> None:
+    def _on_settings(self) -> None:
         self._arrivals.limits_changed()
-        self._added.heed()
+        self._added.schedule()
 
     def _limits_of(self, broker: int) -> GatewayLimits:
         """Return a broker's current limits."""
-        changed = self._engine.changed_settings(broker)
+        changed = self._engine.known(broker).changed(broker)
         return self._limits.changed(changed, self._security.protocol) if changed else self._limits
 
-    def _heed_broker(self, broker: int, is_stopped: bool) -> None:
+    def _connection_limit(self, broker: int, host: str) -> RateLimit | None:
+        return self._engine.known(broker).connection_limit(broker, host)
+
+    def _on_broker(self, broker: int, is_stopped: bool) -> None:
         """Close the port and connections of a stopped broker; reopen them when it starts."""
         if is_stopped == (broker in self._stopped):
             return
@@ -241,7 +242,7 @@ class Gateway:
             return None
         stores, tls = context.listener.stores, None
         if stores is not None:
-            now = self._engine.changed_settings(broker), self._passwords.of(broker)
+            now = self._engine.known(broker).changed(broker), self._passwords.of(broker)
             tls = stores.context(broker, now)
         self._count += 1
         connection = BrokerConnection(context, broker, f"c{self._count}")
@@ -278,12 +279,8 @@ class Gateway:
         """Number of connections with a pending request."""
         return sum(connection.is_busy for connection in list(self._connections))
 
-    def disconnect(self, brokers: Collection[int]) -> None:
-        """Close all connections to brokers; clients may reconnect."""
-        self._disconnect(brokers, None)
-
-    def _disconnect(self, brokers: Collection[int], by: GatewayListener | None) -> None:
-        """Close connections to brokers, or only those of one listener."""
+    def disconnect(self, brokers: Collection[int], by: GatewayListener | None = None) -> None:
+        """Close all connections to brokers, or only those of one listener."""
         for connection in list(self._connections):
             if connection.broker in brokers and by in (None, connection.listener):
                 connection.abort()

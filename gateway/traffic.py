@@ -35,7 +35,7 @@ class Traffic:
     """Responses since the gateway's start.
 
     Attributes:
-        answers: count by API key, including Produce with acks 0, which has no response.
+        responses: count by API key, including Produce with acks 0, which has no response.
         errors: count by API key and error code, except `0 NONE`; a response can have several.
         times: histogram by API key, from the complete request to its response, including long
             polls.

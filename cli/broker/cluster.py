@@ -4,14 +4,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from brokertwin.cli.broker.cluster_access import Access, Cluster, ControlFile, Timeout
+from brokertwin.cli.broker.cluster_access import Access, ControlFile, with_access
 from brokertwin.cli.job import state_tables
 from brokertwin.cli.options import (
     AsJson,
-    Bootstrap,
     Checkpoint,
     ConfigFile,
-    KafkaConfig,
+    JobCluster,
     Prefix,
     group,
     settings_of,
@@ -22,16 +21,7 @@ if TYPE_CHECKING:
     from brokertwin.cli.broker.cluster_requests import PartitionResult
     from brokertwin.sinks.state_rows import Row
 
-TIMEOUT_S = 60.0
 REFUSED = 1
-DONE = {
-    "stop-broker": "stopped",
-    "kill-broker": "killed",
-    "start-broker": "starting",
-    "isolate-broker": "isolated from the other brokers",
-    "sever-broker": "isolated from the other brokers and the controller",
-    "rejoin-broker": "connected to the other brokers and the controller again",
-}
 
 app = group()
 
@@ -77,7 +67,7 @@ def cluster_command() -> None:
 @app.command()
 def status(
     control: ControlFile = None,
-    cluster: Cluster = None,
+    cluster: JobCluster = None,
     checkpoint: Checkpoint = None,
     all_items: All = False,
     prefix: Prefix = None,
@@ -90,8 +80,8 @@ def status(
     of the replica that is farthest behind the leader; --json shows each replica's.
     """
     settings_of(config)
-    access = Access(control, cluster, checkpoint, prefix=prefix, config=config)
-    found = access.status()
+    access = Access(control, cluster, prefix=prefix, config=config)
+    found = access.status(checkpoint)
     shown = state_tables.listed(found["partitions"], all_items)
     if as_json:
         show_json({"brokers": found["brokers"], "partitions": shown})
@@ -104,7 +94,7 @@ def status(
         show_table(
             ["partition", "leader", "replicas", "ISR", "LEO", "HW", "lag"], map(_line, shown)
         )
-    state_tables.tell_hidden(found["partitions"], shown)
+    state_tables.show_hidden(found["partitions"], shown)
 
 
 def _line(row: "Row") -> list[Any]:
@@ -129,68 +119,56 @@ def _replicas(row: "Row") -> str:
     return ",".join(f"{signs.get(each, '')}{each}" for each in row["replicas"])
 
 
-def _intervention(name: str, kind: str, line: str) -> None:
+def _intervention(name: str, done: str, line: str) -> None:
     """Add a subcommand that changes one broker."""
 
-    def command(
-        broker: BrokerId,
-        control: ControlFile = None,
-        cluster: Cluster = None,
-        bootstrap: Bootstrap = None,
-        prefix: Prefix = None,
-        kafka_config: KafkaConfig = None,
-        config: ConfigFile = None,
-        timeout: Timeout = TIMEOUT_S,
-    ) -> None:
-        settings_of(config)
-        access = Access(control, cluster, None, bootstrap, prefix, kafka_config, config, timeout)
-        access.intervene(kind, broker)
-        say(f"broker {broker} {DONE[kind]}")
+    def command(broker: BrokerId, access: Access) -> None:
+        access.intervene(f"{name}-broker", broker)
+        say(f"broker {broker} {done}")
 
-    app.command(name, help=line)(command)
+    app.command(name, help=line)(with_access(command))
 
 
 _intervention(
     "stop",
-    "stop-broker",
+    "stopped",
     "Stop a broker (controlled shutdown): other leaders are elected and its port is closed.",
 )
 _intervention(
     "kill",
-    "kill-broker",
+    "killed",
     "Kill a broker (kill -9): other leaders are elected after broker.session.timeout.ms.",
 )
 _intervention(
     "start",
-    "start-broker",
+    "starting",
     "Start a stopped broker, or a killed one whose session has expired; it catches up and rejoins.",
 )
 _intervention(
     "isolate",
-    "isolate-broker",
+    "isolated from the other brokers",
     "Isolate a broker from the other brokers; clients and the controller still reach it.",
 )
 _intervention(
     "sever",
-    "sever-broker",
+    "isolated from the other brokers and the controller",
     "Isolate a broker from the other brokers and the controller; only clients still reach it.",
 )
-_intervention("rejoin", "rejoin-broker", "End `isolate` or `sever`.")
+_intervention(
+    "rejoin",
+    "connected to the other brokers and the controller again",
+    "End `isolate` or `sever`.",
+)
 
 
 @app.command("fail-log-dir")
+@with_access
 def fail_log_dir(
     broker: BrokerId,
     directory: Annotated[
         str, typer.Argument(metavar="DIRECTORY", help="One of the broker's log.dirs.")
     ],
-    control: ControlFile = None,
-    cluster: Cluster = None,
-    bootstrap: Bootstrap = None,
-    prefix: Prefix = None,
-    kafka_config: KafkaConfig = None,
-    config: ConfigFile = None,
-    timeout: Timeout = TIMEOUT_S,
+    access: Access,
 ) -> None:
     """Fail a broker's log directory: its replicas go offline and other leaders are elected.
 
@@ -198,23 +176,17 @@ def fail_log_dir(
     `metadata.log.dir`) or is its last one. After `stop` and `start` the directory and its contents
     are available again.
     """
-    settings_of(config)
-    access = Access(control, cluster, None, bootstrap, prefix, kafka_config, config, timeout)
     access.intervene("fail-log-dir", broker, directory)
     say(f"failed log directory {directory} of broker {broker}")
 
 
 @app.command()
+@with_access
 def elect(
     partitions: Elected = None,
     unclean: Unclean = False,
-    control: ControlFile = None,
-    cluster: Cluster = None,
-    bootstrap: Bootstrap = None,
-    prefix: Prefix = None,
-    kafka_config: KafkaConfig = None,
-    config: ConfigFile = None,
-    timeout: Timeout = TIMEOUT_S,
+    *,
+    access: Access,
     principal: Principal = "User:ANONYMOUS",
     as_json: AsJson = False,
 ) -> None:
@@ -226,24 +198,18 @@ def elect(
     from brokertwin.cli.broker import cluster_requests as requests
     from brokertwin.state.core.kafka_apis import ELECT_LEADERS
 
-    settings_of(config)
-    access = Access(control, cluster, None, bootstrap, prefix, kafka_config, config, timeout)
     body = requests.election([requests.place_of(each) for each in partitions or ()], unclean)
     response = access.request(ELECT_LEADERS.key, requests.ELECT_VERSION, body, principal)
     _show_outcomes(requests.elected(response), as_json)
 
 
 @app.command()
+@with_access
 def reassign(
     assignments: Assignments,
     cancel: Cancel = False,
-    control: ControlFile = None,
-    cluster: Cluster = None,
-    bootstrap: Bootstrap = None,
-    prefix: Prefix = None,
-    kafka_config: KafkaConfig = None,
-    config: ConfigFile = None,
-    timeout: Timeout = TIMEOUT_S,
+    *,
+    access: Access,
     principal: Principal = "User:ANONYMOUS",
     as_json: AsJson = False,
 ) -> None:
@@ -255,8 +221,6 @@ def reassign(
     from brokertwin.cli.broker import cluster_requests as requests
     from brokertwin.state.core.kafka_apis import ALTER_PARTITION_REASSIGNMENTS
 
-    settings_of(config)
-    access = Access(control, cluster, None, bootstrap, prefix, kafka_config, config, timeout)
     wanted = dict(
         (requests.place_of(each), None) if cancel else requests.replicas_of(each)
         for each in assignments

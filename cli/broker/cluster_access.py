@@ -1,18 +1,26 @@
 """Connection of `brokertwin cluster` to a gateway's control socket or to a job's topics.
 
-Each subcommand takes the same options and passes them to `Access`. With `--control` the target is
-the local engine of a gateway, otherwise a job.
+With `--control` the target is the local engine of a gateway, otherwise a job.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from brokertwin.cli.options import settings_of
+from brokertwin.cli.options import (
+    Bootstrap,
+    ConfigFile,
+    JobCluster,
+    KafkaConfig,
+    Prefix,
+    options_of,
+    selected_cluster,
+    settings_of,
+    with_options,
+)
 from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
@@ -30,10 +38,6 @@ ControlFile = Annotated[
         help="Control socket of a gateway with --engine local; default: a job.",
     ),
 ]
-Cluster = Annotated[
-    str | None,
-    typer.Option("--cluster", metavar="NAME", help="The cluster, if the job has several."),
-]
 Timeout = Annotated[
     float,
     typer.Option(
@@ -42,20 +46,18 @@ Timeout = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class Access:
-    """Options that select the cluster; None means not given."""
+class Access(NamedTuple):
+    """Options of each subcommand that select the cluster; None means not given."""
 
-    control: Path | None
-    cluster: str | None = None
-    checkpoint: Path | None = None
-    bootstrap: str | None = None
-    prefix: str | None = None
-    kafka_config: Path | None = None
-    config: Path | None = None
-    timeout_s: float | None = None
+    control: ControlFile = None
+    cluster: JobCluster = None
+    bootstrap: Bootstrap = None
+    prefix: Prefix = None
+    kafka_config: KafkaConfig = None
+    config: ConfigFile = None
+    timeout_s: Timeout = 60.0
 
-    def status(self) -> "dict[str, list[Row]]":
+    def status(self, checkpoint: Path | None) -> "dict[str, list[Row]]":
         """Return `brokers` and `partitions` of the cluster, as in `state/cell/overview.py`.
 
         Raises:
@@ -65,7 +67,7 @@ class Access:
             from brokertwin.gateway.admin.control import STATUS, ask
 
             return ask(self.control, ask=STATUS)
-        return self._status_of_job()
+        return self._status_of_job(checkpoint)
 
     def intervene(self, kind: str, broker: int, directory: str = "") -> None:
         """Change a broker by one of `ABOUT_BROKERS`. Raises UserError if it is refused.
@@ -75,8 +77,8 @@ class Access:
         if self.control is not None:
             from brokertwin.gateway.admin.control import ask
 
-            told = ask(self.control, ask=kind, broker=broker, directory=directory)
-            _refuse(told.get("error"))
+            response = ask(self.control, ask=kind, broker=broker, directory=directory)
+            _refuse(response.get("error"))
             return
         from brokertwin.state.core.events import Kind
 
@@ -87,25 +89,25 @@ class Access:
         from brokertwin.gateway.admin import control
 
         if self.control is not None:
-            asked = {"apiKey": api_key, "apiVersion": version, "body": body}
-            answer = control.ask(self.control, ask=control.REQUEST, principal=principal, **asked)
-            _refuse(answer.get("error"))
-            return answer["response"]
+            fields = {"apiKey": api_key, "apiVersion": version, "body": body}
+            response = control.ask(self.control, ask=control.REQUEST, principal=principal, **fields)
+            _refuse(response.get("error"))
+            return response["response"]
         return self._at_job(
             lambda engine: control.request(engine, api_key, version, body, principal)
         ).response
 
-    def _status_of_job(self) -> "dict[str, list[Row]]":
+    def _status_of_job(self, checkpoint: Path | None) -> "dict[str, list[Row]]":
         from brokertwin.kafka_io.placement import cluster_of
         from brokertwin.state.cell import overview
         from brokertwin.state.core.tables import CellTables
         from brokertwin.streaming.checkpoint import facts, state_reader
 
-        settings = settings_of(self.config, checkpoint=self.checkpoint, prefix=self.prefix)
+        settings = settings_of(self.config, checkpoint=checkpoint, prefix=self.prefix)
         cells = state_reader.read_cells(settings.checkpoint_dir)
         known = facts.read(settings.checkpoint_dir)
         assert known is not None, "a job with cells has facts"
-        name = _one_of(list(known.brokers), self.cluster)
+        name = selected_cluster(known.brokers, self.cluster)
         tables = [CellTables(cells[cell]) for cell in cells if cluster_of(cell) == name]
         return {
             "brokers": overview.brokers(tables, known.brokers[name]),
@@ -122,15 +124,12 @@ class Access:
         from brokertwin.state.core.settings import BrokerSettings
 
         options = EngineOptions(
-            self.cluster,
-            None,
-            None,
-            None,
-            self.bootstrap,
-            self.prefix,
-            self.kafka_config,
-            self.config,
-            self.timeout_s,
+            cluster=self.cluster,
+            bootstrap=self.bootstrap,
+            prefix=self.prefix,
+            kafka_config=self.kafka_config,
+            config=self.config,
+            response_timeout_s=self.timeout_s,
         )
         engine = options.make(EngineName.SPARK, BrokerSettings(), ())
         assert isinstance(engine, SparkEngine)
@@ -147,13 +146,22 @@ class Access:
                 await engine.close()
 
         try:
-            answer = asyncio.run(do())
+            response = asyncio.run(do())
         except NoResponseError as error:
             raise UserError(
                 f"The job did not respond: {error}.", "Check that it runs, or raise --timeout."
             ) from None
-        _refuse(answer.error)
-        return answer
+        _refuse(response.error)
+        return response
+
+
+def _access(config: Path | None, **given: Any) -> Access:
+    settings_of(config)  # configures logging and checks the settings
+    return Access(config=config, **given)
+
+
+with_access = with_options("access", _access, options_of(Access))
+"""Replace a command's parameter `access` by the options of `Access`."""
 
 
 def _refuse(error: "dict[str, str] | None") -> None:
@@ -166,15 +174,3 @@ def _refuse(error: "dict[str, str] | None") -> None:
             "Restart it with `brokertwin run --interventions`.",
         )
     raise UserError(f"The job refused the command ({error['reason']}): {error['detail']}.")
-
-
-def _one_of(names: list[str], name: str | None) -> str:
-    """Return the cluster with this name, or the only cluster. Raises UserError."""
-    known = ", ".join(sorted(names))
-    if name is None and len(names) == 1:
-        return names[0]
-    if name is None:
-        raise UserError(f"The job has several clusters: {known}.", "Select one with --cluster.")
-    if name not in names:
-        raise UserError(f"The job has no cluster {name}.", f"Pass --cluster with one of: {known}.")
-    return name

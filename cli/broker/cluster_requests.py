@@ -62,13 +62,13 @@ def replicas_of(text: str) -> tuple[Place, list[int]]:
 
 def election(places: Sequence[Place], is_unclean: bool) -> dict[str, Any]:
     """Return the body of ElectLeaders; no places mean all partitions."""
-    asked = [
+    topics = [
         {"topic": topic, "partitions": [place.partition for place in group]}
         for topic, group in _by_topic(places)
     ]
     return {
         "electionType": UNCLEAN if is_unclean else PREFERRED,
-        "topicPartitions": asked or None,
+        "topicPartitions": topics or None,
         "timeoutMs": TIMEOUT_MS,
     }
 

@@ -1,7 +1,7 @@
 """Creation of `brokertwin gateway`'s engines from its options."""
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from brokertwin.cli.options import settings_of
+from brokertwin.cli.options import kafka_of, selected_cluster, settings_of
 from brokertwin.cli.output import warn
 from brokertwin.errors import UserError
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from brokertwin.gateway.engine.local_engine import LocalEngine
     from brokertwin.gateway.engine.persistence import JournalOptions
     from brokertwin.gateway.engine.spark_engine import SparkEngine
-    from brokertwin.kafka_io.placement import Placement
     from brokertwin.state.core.settings import BrokerSettings
 
 LOCAL_CLUSTER = "local"
@@ -38,15 +37,15 @@ class EngineName(StrEnum):
 class EngineOptions:
     """Options for the engine; None means not given."""
 
-    cluster: str | None
-    brokers: int | None
-    journal: Path | None
-    journal_fsync: str | None
-    bootstrap: str | None
-    prefix: str | None
-    kafka_config: Path | None
-    config: Path | None
-    answer_timeout_s: float | None
+    cluster: str | None = None
+    brokers: int | None = None
+    journal: Path | None = None
+    journal_fsync: str | None = None
+    bootstrap: str | None = None
+    prefix: str | None = None
+    kafka_config: Path | None = None
+    config: Path | None = None
+    response_timeout_s: float | None = None
     may_intervene: bool = False
     writes_line: Callable[[str], None] | None = None
 
@@ -77,7 +76,7 @@ class EngineOptions:
             ("--bootstrap", self.bootstrap),
             ("--prefix", self.prefix),
             ("--kafka-config", self.kafka_config),
-            ("--answer-timeout", self.answer_timeout_s),
+            ("--answer-timeout", self.response_timeout_s),
         ):
             if value is not None:
                 raise UserError(
@@ -95,7 +94,7 @@ class EngineOptions:
             may_intervene=self.may_intervene,
         )
         if self.writes_line is not None:
-            engine.heed_line = self.writes_line
+            engine.on_line = self.writes_line
         return engine
 
     def _journal(self) -> "JournalOptions | None":
@@ -124,7 +123,6 @@ class EngineOptions:
         from brokertwin.gateway.records.data_topic import DataTopic
         from brokertwin.gateway.records.sealed_segments import SealedSegments
         from brokertwin.kafka_io import placement
-        from brokertwin.kafka_io.kafka_clients import client_properties
         from brokertwin.kafka_io.topics import PLACEMENT, full_name
 
         settings = settings_of(
@@ -151,27 +149,14 @@ class EngineOptions:
                 "Leave out --control: `brokertwin cluster` reaches a job directly if it was started"
                 " with `brokertwin run --interventions`.",
             )
-        client = client_properties(settings)
-        for warning in client.warnings():
-            warn(warning)
-        placed = _cluster(placement.read(client, prefix), self.cluster)
+        client = kafka_of(settings)
+        placements = placement.read(client, prefix)
+        placed = placements[selected_cluster(placements, self.cluster)]
         return SparkEngine(
             client,
             prefix,
             placed,
             DataTopic(client, prefix),
             SealedSegments(client, prefix, placed.cluster),
-            self.answer_timeout_s or RESPONSE_TIMEOUT_S,
+            self.response_timeout_s or RESPONSE_TIMEOUT_S,
         )
-
-
-def _cluster(placements: Mapping[str, "Placement"], name: str | None) -> "Placement":
-    """Return the cluster with this name, or the only cluster. Raises UserError."""
-    known = ", ".join(sorted(placements))
-    if name is None and len(placements) == 1:
-        return next(iter(placements.values()))
-    if name is None:
-        raise UserError(f"The job has several clusters: {known}.", "Select one with --cluster.")
-    if name not in placements:
-        raise UserError(f"The job has no cluster {name}.", f"Pass --cluster with one of: {known}.")
-    return placements[name]

@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import Progress
 
-from brokertwin.cli.output import err, out, say, show_table, warn
+from brokertwin.cli.output import out, progress_bars, say, show_table, warn
 from brokertwin.errors import UserError
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.gateway.edge_fields import Address
+    from brokertwin.testing.exam.model import ExamSubject, Scenario
     from brokertwin.testing.exam.reports import Report
     from brokertwin.testing.exam.verdicts import Key, Result
 
@@ -86,7 +86,7 @@ def command(
     if broker is None:
         raise UserError("The broker is missing.", "Pass HOST:PORT, like localhost:9092.")
     known = read_baseline(_read(baseline)) if baseline else set()
-    report = _examined(broker, only or (), version, yes, jobs, patience)
+    report = _examined(broker, chosen, version, yes, jobs, patience)
     _show(report, known)
     _write(report, known, json, junit, html)
     raise typer.Exit(exit_code(new_deviations(report.results, known)))
@@ -94,26 +94,24 @@ def command(
 
 def _examined(
     broker: str,
-    only: "list[str] | tuple[str, ...]",
+    chosen: "list[tuple[ExamSubject, Scenario]]",
     version: str | None,
     yes: bool,
     jobs: int,
     patience: float,
 ) -> "Report":
     from brokertwin.testing.exam.examination import ExamOptions, check_is_empty, examine
-    from brokertwin.testing.exam.model import selected
     from brokertwin.testing.exam.reports import report_of
     from brokertwin.testing.exam.site import look
     from brokertwin.testing.exam.versions import notes_of
 
-    chosen = list(selected(only))
     choices = ExamOptions(jobs, patience, notes_of(version) if version else ())
     names = {name for _, scenario in chosen for name in scenario.settings}
     site = look(_address(broker), names, patience)
     if not yes:
         check_is_empty(site)
     began = time.monotonic()
-    with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
+    with progress_bars() as bar:
         task = bar.add_task("scenarios", total=len(chosen))
 
         def seen(_: "Result") -> None:

@@ -15,7 +15,6 @@ from brokertwin.cli.broker.securing import (
     SecurityProtocolOption,
     StorePasswordsFile,
     security_of,
-    settings_heeded,
 )
 from brokertwin.cli.era_options import BrokerEra, BrokerTrace, broker_defaults, tracer
 from brokertwin.cli.options import (
@@ -101,7 +100,7 @@ ControlFile = Annotated[
         help="With --engine local: control socket for `brokertwin cluster`.",
     ),
 ]
-AnswerTimeout = Annotated[
+ResponseTimeout = Annotated[
     float | None,
     typer.Option(
         "--answer-timeout",
@@ -131,7 +130,7 @@ def command(
     prefix: Prefix = None,
     kafka_config: KafkaConfig = None,
     config: ConfigFile = None,
-    answer_timeout: AnswerTimeout = None,
+    response_timeout: ResponseTimeout = None,
     http_listen: HttpListen = None,
     era: BrokerEra = None,
     trace: BrokerTrace = False,
@@ -148,15 +147,16 @@ def command(
     SASL settings, such as ssl.client.auth and sasl.enabled.mechanisms.
     """
     from brokertwin.gateway import limits
+    from brokertwin.gateway.security import security as port_security
     from brokertwin.gateway.server import Gateway
 
     settings_of(config)  # configures logging and checks the settings
     listen_at = address("--listen", listen)
     advertised = address("--advertise", advertise) if advertise is not None else None
-    heeded = settings_heeded(security_protocol)
-    heeded |= limits.settings_heeded(security_protocol)
+    used = port_security.settings_used(security_protocol)
+    used |= limits.settings_used(security_protocol)
     defaults = broker_defaults(era, trace, engine is EngineName.LOCAL)
-    settings = typed_broker_settings(broker_config, broker_set, heeded, defaults)
+    settings = typed_broker_settings(broker_config, broker_set, used, defaults)
     security = security_of(
         security_protocol, credentials, store_passwords, broker_config, broker_set
     )
@@ -169,11 +169,11 @@ def command(
         prefix=prefix,
         kafka_config=kafka_config,
         config=config,
-        answer_timeout_s=answer_timeout,
+        response_timeout_s=response_timeout,
         may_intervene=control is not None,
         writes_line=tracer(trace),
     )
-    made = options.make(engine, settings, heeded)
+    made = options.make(engine, settings, used)
     given = broker_settings(broker_config, broker_set)
     limits_given = limits.GatewayLimits.of(given, security_protocol)
     gateway = Gateway(made, listen_at, advertised, limits_given, security)
@@ -223,12 +223,11 @@ def _watched(
     if http_listen is None:
         yield None
         return
-    from brokertwin.cli.watching.server import OPTION, app, listen_address, served
+    from brokertwin.cli.watching.server import status_page
     from brokertwin.cli.watching.sources import GatewaySource
     from brokertwin.gateway.engine.local_engine import LocalEngine
 
     columns = engine.columns if isinstance(engine, LocalEngine) else None
     source = GatewaySource(gateway, engine, columns)
-    with served(app(source), f"{OPTION} {http_listen}", *listen_address(http_listen)) as url:
-        say(f"status page at {url}")
+    with status_page(source, http_listen, say):
         yield source

@@ -4,20 +4,18 @@ import asyncio
 import signal
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from brokertwin.cli.options import ConfigFile, KafkaConfig, address, settings_of
+from brokertwin.cli.options import ConfigFile, KafkaConfig, settings_of
 from brokertwin.cli.output import say
+from brokertwin.cli.recordings.capture import Advertise, RelayEnds, relay_ends
 from brokertwin.errors import UserError
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
-    import ssl
-
     from brokertwin.gateway.capture.sinks import FileSink
-    from brokertwin.gateway.edge_fields import Address
     from brokertwin.gateway.faults.fault import FaultSpec
 
 OPTION = "--control"
@@ -32,12 +30,6 @@ Listen = Annotated[
         metavar="HOST:PORT",
         help="Address for clients, in place of --broker. Other brokers of the cluster get the next"
         " ports. Port 0: any free port.",
-    ),
-]
-Advertise = Annotated[
-    str | None,
-    typer.Option(
-        "--advertise", metavar="HOST", help="Host in metadata responses in place of --listen's."
     ),
 ]
 Faults = Annotated[
@@ -102,8 +94,6 @@ def command(
     """
     from brokertwin.cli.watching.server import listen_address
     from brokertwin.gateway.faults import fault_file
-    from brokertwin.kafka_io import properties
-    from brokertwin.kafka_io.kafka_clients import ClientProperties, check_reachable
 
     if faults is None and control is None:
         raise UserError(
@@ -112,33 +102,22 @@ def command(
         )
     specs = fault_file.read(faults) if faults is not None else []
     settings = settings_of(config, kafka_config=kafka_config)
-    tls = None
-    if settings.kafka_config is not None:
-        tls = ClientProperties(properties.read(settings.kafka_config)).ssl_context()
     at = listen_address(control, OPTION) if control is not None else None
-    endpoints = _Endpoints(
-        address("--listen", listen), address("--broker", broker), advertise, tls, at
-    )
-    check_reachable(broker, patience_s=0)
+    ends = relay_ends(listen, broker, advertise, settings)
     sink = None
     if out is not None:
         from brokertwin.gateway.capture.sinks import FileSink
 
         sink = FileSink(out)
-    asyncio.run(_serve(endpoints, specs, sink))
+    asyncio.run(_serve(ends, at, specs, sink))
 
 
-class _Endpoints(NamedTuple):
-    """Addresses and TLS of the proxy."""
-
-    listen: "Address"
-    broker: "Address"
-    advertise: str | None
-    tls: "ssl.SSLContext | None"
-    control: tuple[str, int] | None
-
-
-async def _serve(endpoints: _Endpoints, specs: "list[FaultSpec]", sink: "FileSink | None") -> None:
+async def _serve(
+    ends: RelayEnds,
+    control: tuple[str, int] | None,
+    specs: "list[FaultSpec]",
+    sink: "FileSink | None",
+) -> None:
     """Relay until a signal arrives, then show the faults."""
     from brokertwin.cli.watching.server import served
     from brokertwin.gateway.capture.recorder import Recorder
@@ -151,9 +130,7 @@ async def _serve(endpoints: _Endpoints, specs: "list[FaultSpec]", sink: "FileSin
         loop.add_signal_handler(number, ended.set)
     recorder = Recorder(sink) if sink is not None else None
     faults = FaultSet(specs)
-    proxy = FaultProxy(
-        endpoints.listen, endpoints.broker, faults, recorder, endpoints.advertise, endpoints.tls
-    )
+    proxy = FaultProxy(ends.listen, ends.broker, faults, recorder, ends.advertise, ends.tls)
 
     def documents() -> list[bytes]:
         async def found() -> list[bytes]:
@@ -163,11 +140,10 @@ async def _serve(endpoints: _Endpoints, specs: "list[FaultSpec]", sink: "FileSin
 
     with ExitStack() as stack:
         await proxy.start()
-        if endpoints.control is not None:
-            option = f"{OPTION} {endpoints.control[1]}"
-            served_at = served(app(faults, documents), option, *endpoints.control)
+        if control is not None:
+            served_at = served(app(faults, documents), f"{OPTION} {control[1]}", *control)
             say(f"control at {stack.enter_context(served_at)}")
-        host, port = proxy.addresses[endpoints.broker]
+        host, port = proxy.addresses[ends.broker]
         say(f"listening on {host}:{port}, {counted(len(faults.faults), 'fault')}")
         await ended.wait()
         shown = faults.faults

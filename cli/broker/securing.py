@@ -61,10 +61,3 @@ def security_of(
     for warning in security.warnings:
         warn(warning)
     return security
-
-
-def settings_heeded(protocol: SecurityProtocol) -> frozenset[str]:
-    """Return the broker settings that have an effect with a protocol."""
-    from brokertwin.gateway.security import security
-
-    return security.settings_heeded(protocol)

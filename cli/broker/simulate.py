@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
-from rich.progress import Progress
 
 from brokertwin.cli.options import AsJson
-from brokertwin.cli.output import err, out, say, show_json, show_table
+from brokertwin.cli.output import err, out, progress_bars, say, show_json, show_table
 from brokertwin.errors import UserError
 from brokertwin.wording import counted
 
@@ -57,7 +56,7 @@ def _tally(seeds: range, workers: int | None) -> "CampaignTally":
     from brokertwin.simulation.campaign import CampaignTally, results
 
     tally = CampaignTally()
-    with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
+    with progress_bars() as bar:
         task = bar.add_task("seeds", total=len(seeds))
         for result in results(seeds, workers):
             tally.add(result)

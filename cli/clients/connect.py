@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from brokertwin.cli.clients.threads import ShowThreads, ThreadTimeline
 from brokertwin.cli.options import Bootstrap, ConfigFile, KafkaConfig, settings_of
 from brokertwin.cli.output import say, warn
 from brokertwin.errors import UserError
@@ -61,13 +62,6 @@ Idle = Annotated[
         "--timeout", min=0.1, metavar="SECONDS", help="Stop if nothing was copied for SECONDS."
     ),
 ]
-ShowThreads = Annotated[
-    bool,
-    typer.Option(
-        "--show-threads",
-        help="Print each change of the task assignment on standard error, and a chart at the end.",
-    ),
-]
 
 
 def command(
@@ -106,7 +100,7 @@ def command(
         made = [_made(worker, kafka, known, connectors, at) for at in range(1, workers + 1)]
     except ConnectorConfigError as error:
         raise UserError(str(error)) from None
-    _until_told(Working(made, threads), timeout)
+    _run_until_stopped(Working(made, threads), timeout)
 
 
 def _read(files: list[Path]) -> tuple[list[dict[str, str]], dict[str, str]]:
@@ -155,7 +149,7 @@ def _made(
     return DistributedWorker(kafka, known, connectors, f"worker {at}")
 
 
-def _until_told(working: "Working", idle_s: float | None) -> None:
+def _run_until_stopped(working: "Working", idle_s: float | None) -> None:
     """Wait for Ctrl-C, SIGTERM, the idle timeout, or a worker's failure."""
     over = threading.Event()
     before = signal.signal(signal.SIGTERM, lambda *_: over.set())
@@ -171,34 +165,23 @@ def _until_told(working: "Working", idle_s: float | None) -> None:
     finally:
         working.stop()
         signal.signal(signal.SIGTERM, before)
-    working.tell()
+    working.show()
 
 
 class Working:
-    """Workers and their tasks; each worker has a thread.
-
-    Attributes:
-        timeline: the connectors and tasks of each worker over time.
-    """
+    """Workers and their tasks; each worker has a thread."""
 
     def __init__(
         self,
         workers: "list[StandaloneWorker | DistributedWorker]",
         is_shown: bool,
     ) -> None:
-        from brokertwin.clients.io.sockets import monotonic_ms
-        from brokertwin.clients.timeline import Timeline
-
-        self.timeline = Timeline(monotonic_ms())
         self._workers = workers
-        self._is_shown = is_shown
         self._lock = threading.Lock()
         self._is_over = threading.Event()
         self._error: str | None = None
         self._failed: dict[str, str] = {}
-        self._last: dict[str, list[str]] = {each.name: [] for each in workers}
-        for each in workers:
-            self.timeline.note(self.timeline.began, each.name, [])
+        self._timeline = ThreadTimeline(is_shown, [each.name for each in workers])
         self._threads = [threading.Thread(target=self._run, args=(each,)) for each in workers]
         for thread in self._threads:
             thread.start()
@@ -225,13 +208,9 @@ class Working:
         for thread in self._threads:
             thread.join(JOIN_S)
 
-    def tell(self) -> None:
+    def show(self) -> None:
         """Print the counts, and the chart if requested. Raises UserError if a worker failed."""
-        from brokertwin.cli.clients.threads import show_threads
-        from brokertwin.clients.io.sockets import monotonic_ms
-
-        if self._is_shown:
-            show_threads(self.timeline, monotonic_ms(), self._last)
+        self._timeline.show()
         counts: dict[str, int] = {}
         for worker in self._workers:
             for item, count in list(worker.threads.moved.items()):
@@ -252,19 +231,12 @@ class Working:
             self._is_over.set()
 
     def _look(self, name: str, threads: "Threads") -> None:
-        from brokertwin.cli.clients.threads import say_change
-        from brokertwin.clients.io.sockets import monotonic_ms
-
         with self._lock:
             for item, trace in list(threads.failed.items()):
                 if str(item) not in self._failed:
                     self._failed[str(item)] = trace
                     reason = trace.strip().splitlines()[-TRACE_LINES:]
                     warn(f"{name}: {item} failed: {' '.join(reason)}")
-            running = [str(item) for item in threads.running]
-            is_news = self.timeline.note(monotonic_ms(), name, running)
-            if is_news and not self._is_over.is_set():
-                self._last[name] = self.timeline.owned()[name]
-                if self._is_shown:
-                    say_change(self.timeline)
+        running = [str(item) for item in threads.running]
+        self._timeline.note(name, running, self._is_over.is_set())
         time.sleep(LOOK_S)

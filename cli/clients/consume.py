@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from brokertwin.cli.era_options import EraOption, Trace, client_of
+from brokertwin.cli.clients.threads import SessionMs, ThreadTimeline
+from brokertwin.cli.era_options import EraOption, Trace, tracer
 from brokertwin.cli.options import AsJson, Bootstrap, ConfigFile, KafkaConfig, settings_of
 from brokertwin.cli.output import say, show_json
 from brokertwin.errors import UserError
@@ -162,10 +163,6 @@ Threads = Annotated[
         help="Print each change of the assignment on standard error, and a chart at the end.",
     ),
 ]
-SessionMs = Annotated[
-    int,
-    typer.Option("--session-timeout-ms", min=1, metavar="MS", help="session.timeout.ms"),
-]
 
 
 def command(
@@ -204,6 +201,7 @@ def command(
     from brokertwin.clients.consumer_config import ConsumerConfig, GroupProtocol
     from brokertwin.clients.eras import of_consumer, of_fetches
     from brokertwin.clients.fetcher import FetchSettings, OffsetReset
+    from brokertwin.clients.traced import consumer_maker
 
     _check_wanted(topics, include, protocol)
     is_shared = protocol is ConsumeProtocol.SHARE
@@ -217,7 +215,6 @@ def command(
         isolation_level=int(read_committed),
         client_rack=client_rack,
     )
-    named = tuple(AssignorName(each) for each in assignor or DEFAULT_ASSIGNORS)
     given = ConsumerConfig(
         group_id=group,
         group_instance_id=instance_id,
@@ -226,15 +223,17 @@ def command(
         client_rack=client_rack,
         session_timeout_ms=session_timeout_ms,
         heartbeat_interval_ms=min(3_000, session_timeout_ms // 3),
-        assignors=named,
+        assignors=tuple(AssignorName(each) for each in assignor or DEFAULT_ASSIGNORS),
     )
-    wanted, settings, client = topics or [], of_consumer(era, given), client_of(era, trace)
-    fetches = of_fetches(era, fetches)
+    settings, fetches = of_consumer(era, given), of_fetches(era, fetches)
+    wanted, client = topics or [], consumer_maker(era, tracer(trace))
     make: Callable[[int], Member] = partial(
         _member, kafka, settings, wanted, include, fetches, client
     )
     if is_shared:
-        make = partial(_share_member, kafka, settings, wanted, acknowledge)
+        from brokertwin.cli.clients.share_members import ShareMember
+
+        make = partial(ShareMember, kafka, settings, wanted, acknowledge.name)
     _read(Reading(members, make, threads), max_messages, timeout, as_json)
 
 
@@ -248,7 +247,7 @@ def _read(
         say("leaving the group")
     finally:
         reading.stop()
-    reading.tell()
+    reading.show()
 
 
 def _check_wanted(topics: list[str] | None, include: str | None, protocol: ConsumeProtocol) -> None:
@@ -288,19 +287,6 @@ def _check_shared(is_shared: bool, has_others: bool, acknowledge: Acknowledge, g
         raise UserError("--acknowledge requires a share group.", "Add --protocol share.")
 
 
-def _share_member(
-    kafka: "ClientProperties",
-    settings: "ConsumerConfig",
-    topics: list[str],
-    acknowledge: Acknowledge,
-    number: int,
-) -> "ShareMember":
-    """Create a member of a share group."""
-    from brokertwin.cli.clients.share_members import share_member
-
-    return share_member(kafka, settings, topics, acknowledge.name, number)
-
-
 def _member(
     kafka: "ClientProperties",
     settings: "ConsumerConfig",
@@ -335,27 +321,18 @@ class Reading:
     Each record has the function to call after it is printed, or None.
 
     Attributes:
-        timeline: the partitions of each member over time.
         has_begun: set after a member's first assignment, even an empty one.
         error: why a member failed.
     """
 
     def __init__(self, members: int, make: Callable[[int], "Member"], is_shown: bool) -> None:
-        from brokertwin.clients.io.sockets import monotonic_ms
-        from brokertwin.clients.timeline import Timeline
-
         self.records: Queue[tuple[Any, Callable[[Any], None] | None]] = Queue(READ_AHEAD)
-        self.timeline: Timeline = Timeline(monotonic_ms())
         self.error: str | None = None
-        self._is_shown = is_shown
         self._is_over = threading.Event()
-        self._lock = threading.Lock()
         self.has_begun = threading.Event()
         self._missing: set[str] = set()
         names = {number: f"member {number}" for number in range(1, members + 1)}
-        self._last: dict[str, list[str]] = {name: [] for name in names.values()}
-        for name in names.values():
-            self.timeline.note(self.timeline.began, name, [])
+        self._timeline = ThreadTimeline(is_shown, names.values())
         self._threads = [
             threading.Thread(target=self._member, args=(name, make, number))
             for number, name in names.items()
@@ -374,13 +351,9 @@ class Reading:
         for thread in self._threads:
             thread.join(JOIN_S)
 
-    def tell(self) -> None:
+    def show(self) -> None:
         """Print the chart if requested. Raises UserError if a member failed."""
-        from brokertwin.cli.clients.threads import show_threads
-        from brokertwin.clients.io.sockets import monotonic_ms
-
-        if self._is_shown:
-            show_threads(self.timeline, monotonic_ms(), self._last)
+        self._timeline.show()
         if self.error is not None:
             raise UserError(self.error)
 
@@ -402,7 +375,7 @@ class Reading:
         finally:
             self._is_over.set()
             consumer.close()
-            self._note(name, [])
+            self._timeline.note(name, [], True)
 
     def _put(self, record: Any, on_printed: Callable[[Any], None] | None) -> None:
         while not self._is_over.is_set():
@@ -435,10 +408,11 @@ class Reading:
         if consumer.client.unsupported is not None:
             self._end(f"The broker supports no known version of {consumer.client.unsupported}.")
         counts = consumer.partition_counts()
-        self._tell_missing(topic for topic, count in counts.items() if not count)
-        self._note(name, [f"{at.topic}-{at.partition}" for at in consumer.assigned])
+        self._report_missing(topic for topic, count in counts.items() if not count)
+        assigned = [f"{at.topic}-{at.partition}" for at in consumer.assigned]
+        self._timeline.note(name, assigned, self._is_over.is_set())
 
-    def _tell_missing(self, topics: Iterable[str]) -> None:
+    def _report_missing(self, topics: Iterable[str]) -> None:
         for topic in set(topics) - self._missing:
             self._missing.add(topic)
             say(f"topic {topic} does not exist yet; waiting for it")
@@ -446,18 +420,6 @@ class Reading:
     def _end(self, error: str) -> None:
         self.error = error
         self._is_over.set()
-
-    def _note(self, name: str, owned: list[str]) -> None:
-        from brokertwin.cli.clients.threads import say_change
-        from brokertwin.clients.io.sockets import monotonic_ms
-
-        with self._lock:
-            if not self.timeline.note(monotonic_ms(), name, owned):
-                return
-            if owned or not self._is_over.is_set():
-                self._last[name] = self.timeline.owned()[name]
-            if self._is_shown and not self._is_over.is_set():
-                say_change(self.timeline)
 
 
 def _print(reading: Reading, max_messages: int | None, idle_s: float | None, as_json: bool) -> None:

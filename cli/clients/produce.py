@@ -166,13 +166,12 @@ def command(
     import msgspec
 
     from brokertwin.cli.clients.client_access import accessible
-    from brokertwin.cli.clients.sender_threads import send_from_threads
     from brokertwin.clients.io.producer import BlockedError
     from brokertwin.clients.io.shared_producer import SharedProducer
 
     _check_threads(threads, transactional_id, trace)
     kafka = accessible(settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config))
-    told = ProduceResults(as_json)
+    results = ProduceResults(as_json)
     settings = msgspec.structs.replace(
         _defaults(era, acks, linger_ms),
         batch_size=batch_size,
@@ -182,24 +181,26 @@ def command(
         is_unsafe=unsafe,
         transactional_id=transactional_id,
     )
-    shared = told if threads is not None else None
-    producer = _producer(kafka, settings, compression, era, trace, shared)
-    with producer:
+    shared = results if threads is not None else None
+    with _producer(kafka, settings, compression, era, trace, shared) as producer:
         try:
             lines = files or [STANDARD_INPUT]
             if isinstance(producer, SharedProducer):
                 messages = (_message(line, key_separator) for line in _lines_of(lines))
-                send_from_threads(producer, topic, messages, partition, threads or 1)
+                _send_from_threads(producer, topic, messages, partition, threads or 1)
             else:
-                messages = (_message(line, key_separator) for line in _lines(lines, producer, told))
-                _send(producer, topic, messages, partition, transaction_size, told)
+                messages = (
+                    _message(line, key_separator) for line in _lines(lines, producer, results)
+                )
+                _send(producer, topic, messages, partition, transaction_size, results)
         except BlockedError as error:
             raise UserError(str(error), CHECK_TOPIC) from None
         except KeyboardInterrupt:
             say("sending pending records")
-        told.take(producer.flush(_longest_ms(producer.client.producer.config)))
-    say(f"{counted(told.acked, 'record')} acknowledged, {told.failed:,} failed")
-    if told.failed:
+        used = producer.client.producer.config
+        results.take(producer.flush(used.delivery_ms + used.request_timeout_ms))
+    say(f"{counted(results.acked, 'record')} acknowledged, {results.failed:,} failed")
+    if results.failed:
         raise typer.Exit(1)
 
 
@@ -240,7 +241,11 @@ def _producer(
     try:
         if shared is not None:
             return SharedProducer(
-                kafka, settings, shared.take_one, compression=compression, metadata=metadata
+                kafka,
+                settings,
+                lambda event: shared.take([event]),
+                compression=compression,
+                metadata=metadata,
             )
         return EraProducer(kafka, settings, era, tracer(is_traced), compression=compression)
     except ProducerConfigError as error:
@@ -253,7 +258,7 @@ def _send(
     messages: "Iterable[ProducerRecord]",
     partition: int | None,
     size: int | None,
-    told: "ProduceResults",
+    results: "ProduceResults",
 ) -> None:
     """Send messages, in transactions of `size` if the producer has transactions."""
     from brokertwin.clients.io.producer import TransactionError
@@ -264,10 +269,43 @@ def _send(
             producer.send(topic, message, partition)
         return
     try:
-        _in_transactions(producer, topic, messages, partition, size, told)
+        _in_transactions(producer, topic, messages, partition, size, results)
     except TransactionError as error:
         failed = f"{error.error} {error_name(error.error)}"
         raise UserError(f"The transaction failed: {failed}.") from None
+
+
+def _send_from_threads(
+    producer: "SharedProducer",
+    topic: str,
+    messages: "Iterator[ProducerRecord]",
+    partition: int | None,
+    count: int,
+) -> None:
+    """Send messages from `count` threads. Raises BlockedError and UserError of a thread."""
+    from brokertwin.clients.io.producer import BlockedError
+
+    reading = threading.Lock()
+    errors: queue.SimpleQueue[BlockedError | UserError] = queue.SimpleQueue()
+
+    def send() -> None:
+        try:
+            while errors.empty():
+                with reading:
+                    message = next(messages, None)
+                if message is None:
+                    return
+                producer.send(topic, message, partition)
+        except (BlockedError, UserError) as error:
+            errors.put(error)
+
+    threads = [threading.Thread(target=send, daemon=True) for _ in range(count)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    if not errors.empty():
+        raise errors.get()
 
 
 def _in_transactions(
@@ -276,7 +314,7 @@ def _in_transactions(
     messages: "Iterable[ProducerRecord]",
     partition: int | None,
     size: int | None,
-    told: "ProduceResults",
+    results: "ProduceResults",
 ) -> None:
     """Send messages in transactions of `size`; Ctrl-C and errors abort the open one."""
     from brokertwin.clients.io.producer import BlockedError
@@ -290,22 +328,17 @@ def _in_transactions(
             producer.send(topic, message, partition)
             count += 1
             if count == size:
-                told.take(producer.commit_transaction())
+                results.take(producer.commit_transaction())
                 count, transactions = 0, transactions + 1
     except (KeyboardInterrupt, BlockedError):
         if count:
-            told.take(producer.abort_transaction())
+            results.take(producer.abort_transaction())
             say(f"aborted a transaction of {counted(count, 'record')}")
         raise
     if count:
-        told.take(producer.commit_transaction())
+        results.take(producer.commit_transaction())
         transactions += 1
     say(f"committed {counted(transactions, 'transaction')}")
-
-
-def _longest_ms(config: "ProducerConfig") -> int:
-    """Maximum time until a record is acknowledged or failed, in ms."""
-    return config.delivery_ms + config.request_timeout_ms
 
 
 class ProduceResults:
@@ -314,10 +347,6 @@ class ProduceResults:
     def __init__(self, as_json: bool) -> None:
         self.acked = self.failed = 0
         self._as_json = as_json
-
-    def take_one(self, event: "RecordAcked | RecordFailed") -> None:
-        """Count a result; prints it with --json."""
-        self.take([event])
 
     def take(self, events: "Iterable[RecordAcked | RecordFailed]") -> None:
         """Count results; print them with --json."""
@@ -347,7 +376,7 @@ def _message(line: bytes, separator: str | None) -> "ProducerRecord":
     return ProducerRecord(key, value) if found else ProducerRecord(None, line)
 
 
-def _lines(files: list[str], producer: "Producer", told: ProduceResults) -> Iterator[bytes]:
+def _lines(files: list[str], producer: "Producer", results: ProduceResults) -> Iterator[bytes]:
     """Yield the lines; sends batches that are due while it waits for the next line."""
     lines: queue.Queue[bytes | UserError | None] = queue.Queue(READ_AHEAD)
     reader = threading.Thread(target=_read, args=(files, lines, producer), daemon=True)
@@ -356,14 +385,14 @@ def _lines(files: list[str], producer: "Producer", told: ProduceResults) -> Iter
         try:
             line = lines.get_nowait()
         except queue.Empty:
-            told.take(producer.turn(TURN_MS))
+            results.take(producer.turn(TURN_MS))
             continue
         if line is None:
             return
         if isinstance(line, UserError):
             raise line
         yield line
-        told.take(producer.turn(0))
+        results.take(producer.turn(0))
 
 
 def _read(

@@ -8,9 +8,8 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from brokertwin.clients.consumer_events import Event, PartitionsAssigned, ShareAcknowledged
+from brokertwin.clients.io.group_member import CLOSE_MS
 from brokertwin.clients.io.share_consumer import ShareConsumer
-from brokertwin.clients.partitions import TopicPartition
-from brokertwin.clients.share_client import ShareClient
 from brokertwin.clients.share_fetcher import ShareRecord, ShareSettings
 from brokertwin.clients.share_session import AcknowledgeType
 from brokertwin.state.core.errors import Error
@@ -22,35 +21,35 @@ if TYPE_CHECKING:
 COMMIT_MS = 10_000
 
 
-class ShareMember:
+class ShareMember(ShareConsumer):
     """A member, driven by `Reading`; another thread may call `printed`."""
 
-    def __init__(self, consumer: ShareConsumer, kind: AcknowledgeType) -> None:
-        self._consumer = consumer
-        self._kind = kind
+    def __init__(
+        self,
+        kafka: "ClientProperties",
+        settings: "ConsumerConfig",
+        topics: list[str],
+        kind: str,
+        number: int,
+    ) -> None:
+        super().__init__(
+            kafka,
+            settings.group_id,
+            topics,
+            ShareSettings(is_explicit=True),
+            client_rack=settings.client_rack,
+            client_id=f"brokertwin-{number}",
+        )
+        self._kind = AcknowledgeType[kind]
         self._given = 0
         self._printed: deque[ShareRecord] = deque()
-
-    @property
-    def client(self) -> ShareClient:
-        """The client's state machine."""
-        return self._consumer.client
-
-    @property
-    def assigned(self) -> list[TopicPartition]:
-        """The assigned partitions in order."""
-        return self._consumer.assigned
-
-    def partition_counts(self) -> dict[str, int]:
-        """Partition count of each topic; 0 if the topic does not exist."""
-        return self._consumer.partition_counts()
 
     def poll(self, timeout_ms: int) -> list[ShareRecord]:
         """Fetch more records after the last ones were printed."""
         self._acknowledge()
         if self._given:
             return []
-        taken = self._consumer.poll(timeout_ms)
+        taken = super().poll(timeout_ms)
         self._given = len(taken)
         return taken
 
@@ -62,37 +61,18 @@ class ShareMember:
         """Return the events, except for empty assignments and successful acknowledgements."""
         return [
             each
-            for each in self._consumer.events()
+            for each in super().events()
             if not (isinstance(each, PartitionsAssigned) and not each.partitions)
             and not (isinstance(each, ShareAcknowledged) and each.error is Error.NONE)
         ]
 
-    def close(self) -> None:
+    def close(self, timeout_ms: int = CLOSE_MS) -> None:
         """Acknowledge printed records, release the others, and leave the group."""
         self._acknowledge()
-        self._consumer.commit(COMMIT_MS)
-        self._consumer.close()
+        self.commit(COMMIT_MS)
+        super().close(timeout_ms)
 
     def _acknowledge(self) -> None:
         while self._printed:
-            self._consumer.acknowledge(self._printed.popleft(), self._kind)
+            self.acknowledge(self._printed.popleft(), self._kind)
             self._given -= 1
-
-
-def share_member(
-    kafka: "ClientProperties",
-    settings: "ConsumerConfig",
-    topics: list[str],
-    kind: str,
-    number: int,
-) -> ShareMember:
-    """Create a member that acknowledges records with `kind`."""
-    consumer = ShareConsumer(
-        kafka,
-        settings.group_id,
-        topics,
-        ShareSettings(is_explicit=True),
-        client_rack=settings.client_rack,
-        client_id=f"brokertwin-{number}",
-    )
-    return ShareMember(consumer, AcknowledgeType[kind])

@@ -1,13 +1,21 @@
 """`brokertwin streams`: Kafka Streams applications on this project's own clients."""
 
 import signal
-import threading
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from brokertwin.cli.options import Bootstrap, ConfigFile, KafkaConfig, group, settings_of
+from brokertwin.cli.clients.threads import SessionMs, ShowThreads, ThreadTimeline
+from brokertwin.cli.options import (
+    Bootstrap,
+    ConfigFile,
+    KafkaConfig,
+    group,
+    options_of,
+    settings_of,
+    with_options,
+)
 from brokertwin.cli.output import say, show_json
 from brokertwin.errors import UserError
 from brokertwin.wording import counted
@@ -21,7 +29,6 @@ if TYPE_CHECKING:
     from brokertwin.clients.streams.streams_protocol import HostInfo
     from brokertwin.clients.streams.topology import Topology
     from brokertwin.kafka_io.kafka_clients import ClientProperties
-    from brokertwin.settings import Settings
 
 LOOK_S = 0.2
 app = group()
@@ -63,9 +70,6 @@ CommitMs = Annotated[
         help="commit.interval.ms; default: 30000, with --exactly-once 100.",
     ),
 ]
-SessionMs = Annotated[
-    int, typer.Option("--session-timeout-ms", min=1, metavar="MS", help="session.timeout.ms")
-]
 Create = Annotated[
     int | None,
     typer.Option(
@@ -93,13 +97,42 @@ Server = Annotated[
         " (application.server). There is no authentication.",
     ),
 ]
-Threads = Annotated[
-    bool,
-    typer.Option(
-        "--show-threads",
-        help="Print each change of the task assignment on standard error, and a chart at the end.",
-    ),
-]
+
+
+class StreamsOptions(NamedTuple):
+    """Options of each application."""
+
+    application_id: ApplicationId = None
+    threads: ThreadCount = 1
+    exactly_once: ExactlyOnce = False
+    num_standby_replicas: Replicas = 0
+    commit_interval_ms: CommitMs = None
+    session_timeout_ms: SessionMs = 45_000
+    create: Create = None
+    idle_s: Idle = None
+    application_server: Server = None
+    show_threads: ShowThreads = False
+    bootstrap: Bootstrap = None
+    kafka_config: KafkaConfig = None
+    config: ConfigFile = None
+
+    def streams_config(self, name: str) -> "StreamsConfig":
+        """Return the configuration of an application with this default id."""
+        from brokertwin.clients.streams.streams_config import Guarantee, StreamsConfig
+
+        return StreamsConfig(
+            application_id=self.application_id or name,
+            processing_guarantee=(
+                Guarantee.EXACTLY_ONCE_V2 if self.exactly_once else Guarantee.AT_LEAST_ONCE
+            ),
+            num_standby_replicas=self.num_standby_replicas,
+            commit_interval_ms=self.commit_interval_ms,
+            session_timeout_ms=self.session_timeout_ms,
+            heartbeat_interval_ms=min(3_000, max(self.session_timeout_ms // 3, 1)),
+        )
+
+
+with_streams_options = with_options("options", StreamsOptions, options_of(StreamsOptions))
 
 
 @app.callback()
@@ -114,22 +147,11 @@ def streams_command() -> None:
 
 
 @app.command()
+@with_streams_options
 def wordcount(
     source: Annotated[str, typer.Argument(metavar="LINES", help="Topic with lines of text.")],
     sink: Annotated[str, typer.Argument(metavar="COUNTS", help="Topic for words and counts.")],
-    application_id: ApplicationId = None,
-    threads: ThreadCount = 1,
-    exactly_once: ExactlyOnce = False,
-    num_standby_replicas: Replicas = 0,
-    commit_interval_ms: CommitMs = None,
-    session_timeout_ms: SessionMs = 45_000,
-    create: Create = None,
-    timeout: Idle = None,
-    application_server: Server = None,
-    show_threads: Threads = False,
-    bootstrap: Bootstrap = None,
-    kafka_config: KafkaConfig = None,
-    config: ConfigFile = None,
+    options: StreamsOptions,
 ) -> None:
     """Count the words in a topic's lines; Ctrl-C commits and leaves the group.
 
@@ -139,37 +161,16 @@ def wordcount(
     """
     from brokertwin.clients.streams.applications import word_count
 
-    settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config)
-    streams = _config(
-        application_id or "wordcount",
-        exactly_once,
-        num_standby_replicas,
-        commit_interval_ms,
-        session_timeout_ms,
-    )
-    topology = word_count(source, sink)
-    run = Run(settings, streams, topology, {sink}, create, application_server)
-    run.run(threads, timeout, show_threads)
+    Run(options, options.streams_config("wordcount"), word_count(source, sink), {sink}).run()
 
 
 @app.command()
+@with_streams_options
 def join(
     left: Annotated[str, typer.Argument(metavar="LEFT", help="Topic of the left table.")],
     right: Annotated[str, typer.Argument(metavar="RIGHT", help="Topic of the right table.")],
     sink: Annotated[str, typer.Argument(metavar="JOINED", help="Topic for joined values.")],
-    application_id: ApplicationId = None,
-    threads: ThreadCount = 1,
-    exactly_once: ExactlyOnce = False,
-    num_standby_replicas: Replicas = 0,
-    commit_interval_ms: CommitMs = None,
-    session_timeout_ms: SessionMs = 45_000,
-    create: Create = None,
-    timeout: Idle = None,
-    application_server: Server = None,
-    show_threads: Threads = False,
-    bootstrap: Bootstrap = None,
-    kafka_config: KafkaConfig = None,
-    config: ConfigFile = None,
+    options: StreamsOptions,
 ) -> None:
     """Join two tables by key; Ctrl-C commits and leaves the group.
 
@@ -178,21 +179,11 @@ def join(
     """
     from brokertwin.clients.streams.applications import table_join
 
-    settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config)
-    streams = _config(
-        application_id or "join",
-        exactly_once,
-        num_standby_replicas,
-        commit_interval_ms,
-        session_timeout_ms,
-    )
-    topology = table_join(left, right, sink)
-    run = Run(settings, streams, topology, {sink}, create, application_server)
-    run.run(threads, timeout, show_threads)
+    Run(options, options.streams_config("join"), table_join(left, right, sink), {sink}).run()
 
 
-@app.command()
-def ask(
+@app.command("ask")
+def query(
     server: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Address of any instance.")],
     store: Annotated[
         str,
@@ -240,63 +231,40 @@ def _host_info(text: str) -> "HostInfo":
         raise UserError(f"Invalid address {text!r}.", "Pass HOST:PORT: localhost:7070.") from None
 
 
-def _config(
-    application_id: str,
-    exactly_once: bool,
-    replicas: int,
-    commit_interval_ms: int | None,
-    session_timeout_ms: int,
-) -> "StreamsConfig":
-    from brokertwin.clients.streams.streams_config import Guarantee, StreamsConfig
-
-    return StreamsConfig(
-        application_id=application_id,
-        processing_guarantee=(
-            Guarantee.EXACTLY_ONCE_V2 if exactly_once else Guarantee.AT_LEAST_ONCE
-        ),
-        num_standby_replicas=replicas,
-        commit_interval_ms=commit_interval_ms,
-        session_timeout_ms=session_timeout_ms,
-        heartbeat_interval_ms=min(3_000, max(session_timeout_ms // 3, 1)),
-    )
-
-
 class Run:
     """One instance, from the creation of topics to its end."""
 
     def __init__(
         self,
-        settings: "Settings",
+        options: StreamsOptions,
         config: "StreamsConfig",
         topology: "Topology",
         sinks: set[str],
-        create: int | None,
-        server: str | None,
     ) -> None:
         """Raises UserError if Kafka does not respond or the topics are unsuitable."""
         from brokertwin.cli.clients.client_access import accessible
-        from brokertwin.clients.io.sockets import monotonic_ms
-        from brokertwin.clients.timeline import Timeline
 
+        server = options.application_server
         self._end_point = _host_info(server) if server is not None else None
-        self._kafka = accessible(settings)
+        self._kafka = accessible(
+            settings_of(
+                options.config, bootstrap=options.bootstrap, kafka_config=options.kafka_config
+            )
+        )
+        self._options = options
         self._config = config
         self._topology = topology
-        self._timeline = Timeline(monotonic_ms())
-        self._last: dict[str, list[str]] = {}
-        self._lock = threading.Lock()
+        self._timeline = ThreadTimeline(options.show_threads)
         self._is_ending = False
-        self._is_shown = False
         self._changes: list[int] = []
-        self._layout = _prepare_topics(self._kafka, config.application_id, topology, sinks, create)
+        self._layout = _prepare_topics(
+            self._kafka, config.application_id, topology, sinks, options.create
+        )
 
-    def run(self, threads: int, idle_s: float | None, is_shown: bool) -> None:
+    def run(self) -> None:
         """Run until Ctrl-C or the idle timeout. Raises UserError."""
-        from brokertwin.cli.clients.threads import show_threads
-        from brokertwin.clients.io.sockets import monotonic_ms
         from brokertwin.clients.io.streams import StreamsInstance
 
-        self._is_shown = is_shown
         tasks = " ".join(map(str, self._layout.tasks))
         count = counted(len(self._layout.tasks), "task")
         say(f"{self._config.application_id}: {count}: {tasks}")
@@ -307,28 +275,27 @@ class Run:
             end_point=self._end_point,
             look=self._look,
         )
-        questions = self._questions(instance)
+        queries = self._query_server(instance)
         self._add_and_remove_at_signals()
         try:
-            for _ in range(threads):
+            for _ in range(self._options.threads):
                 instance.start_thread()
-            self._wait(instance, idle_s)
+            self._wait(instance)
         except KeyboardInterrupt:
             say("committing and leaving the group")
         finally:
             self._is_ending = True
             instance.close()
-            if questions is not None:
-                questions.close()
-        if is_shown:
-            show_threads(self._timeline, monotonic_ms(), self._last)
+            if queries is not None:
+                queries.close()
+        self._timeline.show()
         worked = sum(running.stream.worked for running in instance.threads.values())
         say(f"processed {counted(worked, 'record')}")
         for name, running in instance.threads.items():
             if running.error is not None:
                 raise UserError(f"{name} stopped: {running.error.rstrip('.')}.")
 
-    def _questions(self, instance: "StreamsInstance") -> "StoreQueryServer | None":
+    def _query_server(self, instance: "StreamsInstance") -> "StoreQueryServer | None":
         """Serve key queries. Raises UserError if the address is in use."""
         from brokertwin.clients.io.store_queries import StoreQueryServer
 
@@ -342,9 +309,10 @@ class Run:
                 "Pass another port.",
             ) from None
 
-    def _wait(self, instance: "StreamsInstance", idle_s: float | None) -> None:
+    def _wait(self, instance: "StreamsInstance") -> None:
         from brokertwin.clients.streams.stream_thread import ThreadState
 
+        idle_s = self._options.idle_s
         worked, since = -1, time.monotonic()
         while True:
             time.sleep(LOOK_S)
@@ -378,18 +346,7 @@ class Run:
                 say("the last thread is not removed")
 
     def _look(self, name: str, stream: "StreamThread") -> None:
-        from brokertwin.cli.clients.threads import say_change
-        from brokertwin.clients.io.sockets import monotonic_ms
-
-        with self._lock:
-            running = [str(task) for task in stream.running]
-            if not self._timeline.note(monotonic_ms(), name, running):
-                self._last.setdefault(name, [])
-                return
-            if running or not self._is_ending:
-                self._last[name] = running
-            if self._is_shown and not self._is_ending:
-                say_change(self._timeline)
+        self._timeline.note(name, [str(task) for task in stream.running], self._is_ending)
 
 
 def _prepare_topics(

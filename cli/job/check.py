@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import Progress
 
 from brokertwin.cli.options import (
     Bootstrap,
     Checkpoint,
     ConfigFile,
+    JobCluster,
     KafkaConfig,
     Prefix,
     Snapshots,
     settings_of,
 )
-from brokertwin.cli.output import err, out, say, show_json
+from brokertwin.cli.output import out, progress_bars, say, show_json
 from brokertwin.errors import UserError
 from brokertwin.extras import need
 from brokertwin.wording import counted
@@ -98,10 +98,6 @@ Docs = Annotated[
     Path | None,
     typer.Option("--docs", metavar="DIR", help="Also write great-expectations' HTML page to DIR."),
 ]
-Cluster = Annotated[
-    str | None,
-    typer.Option("--cluster", metavar="NAME", help="The cluster, if the job has several."),
-]
 WithTopics = Annotated[
     bool,
     typer.Option(
@@ -129,7 +125,7 @@ def command(
     first: From = None,
     last: To = None,
     docs: Docs = None,
-    cluster: Cluster = None,
+    cluster: JobCluster = None,
     with_topics: WithTopics = False,
     live: Live = None,
     bootstrap: Bootstrap = None,
@@ -226,7 +222,7 @@ def _refuse_live(on: On, source: Path | None, has_range: bool) -> None:
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
     """Show the current step on a terminal."""
-    with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
+    with progress_bars() as bar:
         task = bar.add_task("", total=None)
         yield lambda what: bar.update(task, description=what)
 

@@ -1,6 +1,7 @@
 """`brokertwin gc`: delete record batches that no log references."""
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,7 +16,7 @@ from brokertwin.cli.options import (
     Prefix,
     settings_of,
 )
-from brokertwin.cli.output import err, out, say, show_json, show_table
+from brokertwin.cli.output import out, progress_bars, say, show_json, show_table
 from brokertwin.errors import UserError
 from brokertwin.wording import counted
 
@@ -72,33 +73,24 @@ def command(
     )
     sources = Sources(settings)
     extents = sources.extents(age_ms)
-    with session_when_needed(settings, say) as session, _Bars() as bars:
-        cuts = garbage.plan(extents, sources.needs(session, bars.show))
+    with session_when_needed(settings, say) as session, progress_bars() as bars:
+        cuts = garbage.plan(extents, sources.needs(session, _observer(bars)))
     if not dry_run:
         sources.delete(cuts)
     _show(cuts, dry_run, as_json)
 
 
-class _Bars:
-    """Progress bars on a terminal, one for each topic."""
+def _observer(bars: Progress) -> Callable[[str, int], None]:
+    """Return a function that shows how many rows of a topic are left."""
+    tasks: dict[str, tuple[TaskID, int]] = {}
 
-    def __init__(self) -> None:
-        self._progress = Progress(console=err, transient=True, disable=not err.is_terminal)
-        self._tasks: dict[str, tuple[TaskID, int]] = {}
+    def show(topic: str, left: int) -> None:
+        if topic not in tasks:
+            tasks[topic] = (bars.add_task(topic, total=left), left)
+        task, total = tasks[topic]
+        bars.update(task, completed=total - left)
 
-    def __enter__(self) -> "_Bars":
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def show(self, topic: str, left: int) -> None:
-        """Update the progress of a topic."""
-        if topic not in self._tasks:
-            self._tasks[topic] = (self._progress.add_task(topic, total=left), left)
-        task, total = self._tasks[topic]
-        self._progress.update(task, completed=total - left)
+    return show
 
 
 def _age_ms(text: str) -> int:

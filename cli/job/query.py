@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import Progress
 
 from brokertwin.cli import tables as drawn
 from brokertwin.cli.options import (
@@ -22,7 +21,7 @@ from brokertwin.cli.options import (
     broker_settings,
     settings_of,
 )
-from brokertwin.cli.output import err, out, say, show_json
+from brokertwin.cli.output import out, progress_bars, say, show_json
 from brokertwin.errors import UserError
 from brokertwin.extras import need
 from brokertwin.wording import counted
@@ -81,14 +80,14 @@ def command(
     if sum((as_json, as_csv, parquet is not None)) > 1:
         raise UserError("Cannot combine --json, --csv and --parquet.", "Pass only one of them.")
     if query is None:
-        _tell_tables(as_json)
+        _list_tables(as_json)
         return
     need("`brokertwin query`", "duckdb", "pyarrow")
     from brokertwin import tables
 
     zone = zone_of(time_zone)
     if source:
-        with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
+        with progress_bars() as bar:
             bar.add_task("reading", total=None)
             given = broker_settings(broker_config, broker_set) or None
             state = tables.read(source, as_of=as_of, time_zone=zone, broker_settings=given)
@@ -165,7 +164,7 @@ def _times(found: "pa.Table") -> list[str]:
     return [field.name for field in found.schema if pa.types.is_timestamp(field.type)]
 
 
-def _tell_tables(as_json: bool) -> None:
+def _list_tables(as_json: bool) -> None:
     """List every table with its columns."""
     from brokertwin.tables import schemas
 

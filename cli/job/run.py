@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,7 @@ from brokertwin.cli.options import (
     ConfigFile,
     HttpListen,
     KafkaConfig,
+    Master,
     Prefix,
     settings_of,
     typed_broker_settings,
@@ -170,9 +171,6 @@ FollowInto = Annotated[
         "--follow-into", metavar="DIR", help="Directory for them, for `brokertwin offsets`."
     ),
 ]
-Master = Annotated[
-    str | None, typer.Option("--master", metavar="URL", help="Spark master; default: local[*].")
-]
 SparkConf = Annotated[
     list[str] | None,
     typer.Option(
@@ -259,22 +257,19 @@ def command(
         kafka_config=kafka_config,
     )
     given = typed_broker_settings(broker_config, broker_set)
-    ended = _run(settings, given, available_now, _Shown(http_listen, as_json))
+    ended = _run(settings, given, available_now, http_listen, as_json)
     if not ended.is_clean:
         warn(f"micro-batch {ended.planned} was not committed; it runs again at the next start")
         raise typer.Exit(NOT_CLEAN)
     say_at(f"{counted(ended.committed + 1, 'micro-batch', 'micro-batches')}, all committed")
 
 
-class _Shown(NamedTuple):
-    """How the job is watched: `--http-listen` and `--json`."""
-
-    http_listen: str | None
-    as_json: bool
-
-
 def _run(
-    settings: "Settings", given: "BrokerSettings", available_now: bool, shown: _Shown
+    settings: "Settings",
+    given: "BrokerSettings",
+    available_now: bool,
+    http_listen: str | None,
+    as_json: bool,
 ) -> "Ended":
     """Check, prepare and run the job, and take the last snapshot. Exits if the query fails."""
     from brokertwin.cli.job import run_checks, run_cleaning, run_following, run_snapshots
@@ -284,9 +279,9 @@ def _run(
     run_snapshots.check_directory(settings.snapshots_dir)
     run_following.check(settings, available_now)
     stop = runner.StopReason(settings.stop_timeout_s)
-    _heed_signals(stop)
+    _stop_on_signals(stop)
     with ExitStack() as stack:
-        watched = stack.enter_context(_watched(settings, shown.http_listen, stop))
+        watched = stack.enter_context(_watched(settings, http_listen, stop))
         checks = run_checks.Checks(settings, watched, stop.wanted)
         gate = run_checks.gate(settings)
         check_start(settings, is_spark_certain=not available_now)
@@ -302,9 +297,9 @@ def _run(
         else:
             checks.begin(job.client)
             session()
-            _heed_signals(stop)  # replaces PySpark's handlers
+            _stop_on_signals(stop)  # replaces PySpark's handlers
             say_at(f"reading {settings.prefix}.requests; Ctrl-C stops after a micro-batch")
-            observe = stack.enter_context(_observed(watched, shown.as_json))
+            observe = stack.enter_context(_observed(watched, as_json))
             look = stack.enter_context(run_following.following(settings, session))
             cleaning = run_cleaning.Cleaning(job, given, session)
             with (
@@ -352,15 +347,11 @@ def _watched(
     settings: "Settings", http_listen: str | None, stop: "StopReason"
 ) -> "Iterator[JobSource]":
     """Yield the job's status, served over HTTP if there is an address."""
-    from brokertwin.cli.watching.server import OPTION, app, listen_address, served
+    from brokertwin.cli.watching.server import status_page
     from brokertwin.cli.watching.sources import JobSource
 
     source = JobSource(settings.prefix, settings.checkpoint_dir, stop.wanted)
-    if http_listen is None:
-        yield source
-        return
-    with served(app(source), f"{OPTION} {http_listen}", *listen_address(http_listen)) as url:
-        say_at(f"status page at {url}")
+    with status_page(source, http_listen, say_at):
         yield source
 
 
@@ -396,10 +387,10 @@ def _lines() -> "Iterator[Observer]":
         yield lambda _: None
 
 
-def _heed_signals(stop: "StopReason") -> None:
+def _stop_on_signals(stop: "StopReason") -> None:
     """Stop the job at the first SIGTERM or SIGINT, and the process at the second."""
 
-    def heed(number: int, _frame: FrameType | None) -> None:
+    def handle(number: int, _frame: FrameType | None) -> None:
         if stop.wanted.is_set():
             err.show_cursor(True)
             os._exit(NOT_CLEAN)
@@ -410,4 +401,4 @@ def _heed_signals(stop: "StopReason") -> None:
         )
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, heed)
+        signal.signal(number, handle)

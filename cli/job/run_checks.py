@@ -39,8 +39,6 @@ class Checks:
     """Check a job's newest micro-batch at an interval and report results.
 
     Args:
-        settings: the job's settings.
-        watched: receives the results.
         stop: set if the policy is to stop the job.
 
     Raises:
@@ -125,7 +123,7 @@ class Checks:
         self._standing.add(batch, found)
         self._watched.check(batch, found)
         for each in found:
-            _tell(each, time.monotonic() - begun)
+            _report(each, time.monotonic() - begun)
         return batch
 
     def _found(self, session: "Callable[[], SparkSession]") -> "tuple[int, list[BatchCheck]]":
@@ -146,7 +144,7 @@ class Checks:
         return batch, found
 
 
-def _tell(found: "BatchCheck", seconds: float) -> None:
+def _report(found: "BatchCheck", seconds: float) -> None:
     """Report how many expectations are met, and the failed ones."""
     checked = found.checked
     met = checked.expectations - len(checked.findings)

@@ -31,7 +31,6 @@ class Cleaning:
     the cached bases where possible. Nothing is cleaned if event times are those of a recording.
 
     Args:
-        job: from `prepared`.
         given: settings that the brokers were started with.
         session: creates a Spark session if the checkpoint's files are not enough.
     """
@@ -82,7 +81,7 @@ class Cleaning:
             if self._bases is None:
                 self._bases = KeptBases()
             state = state_of(self._job.settings, self._bases, self._session)
-            self._tell(cleaner.round(state))
+            self._report(cleaner.round(state))
             is_over = not (self._has_stopped.is_set() or cleaner.waits_for_time(state))
             self._done = batch if is_over else None
             return cleaner.backoff_s(state)
@@ -98,7 +97,7 @@ class Cleaning:
         prefix, ended = self._job.settings.prefix, self._has_stopped.is_set
         return JobCleaner(self._job.client, prefix, self._given, ended)
 
-    def _tell(self, passes: int) -> None:
+    def _report(self, passes: int) -> None:
         if passes:
             say_at(f"cleaned {counted(passes, 'compacted log')}")
 
@@ -110,13 +109,7 @@ def state_of(
 ) -> "JobState":
     """Return a job's state after its newest micro-batch, which must exist.
 
-    Args:
-        settings: the job's settings.
-        bases: cache of large tables.
-        session: as in `state_reader.read_cells`.
-
-    Raises:
-        UserError: as `state_reader.read_cells`.
+    `bases` is a cache of large tables. Raises UserError as `state_reader.read_cells`.
     """
     from brokertwin.gateway.records.job_cleaner import CellState, JobState
     from brokertwin.kafka_io.topics import REQUESTS, full_name

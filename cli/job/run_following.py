@@ -47,12 +47,12 @@ def following(
     store = OffsetHistoryStore(settings.follow_into)
     say_at(f"recording offsets of Kafka {client.bootstrap} in {settings.follow_into}")
 
-    def tell(count: int) -> None:
+    def report(count: int) -> None:
         if count:
             say_at(f"{counted(count, 'offset row')} of Kafka {client.bootstrap}")
 
     query = offset_following.Following(
-        lambda: offset_following.start(session(), client, store, on_rows=tell), warn
+        lambda: offset_following.start(session(), client, store, on_rows=report), warn
     )
     try:
         yield query.look

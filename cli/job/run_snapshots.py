@@ -24,8 +24,6 @@ class Snapshots:
     """Take a job's snapshots and report them, in log lines and over HTTP.
 
     Args:
-        settings: the job's settings.
-        watched: receives the results.
         judge: as in `snapshot_store.write`.
         holds: returns why snapshots may not be taken or deleted now; empty if they may.
     """
@@ -57,8 +55,8 @@ class Snapshots:
             self._settings.checkpoint_dir,
             partial(self._take, session),
             snapshots.parse_every(every),
-            self._tell,
-            self._tell_failure,
+            self._report,
+            self._report_failure,
         )
         with thread:
             yield
@@ -66,7 +64,9 @@ class Snapshots:
     def at_end(self, session: "Callable[[], SparkSession]", committed: int) -> None:
         """Take a snapshot of the last micro-batch unless it exists."""
         if self.are_wanted and committed > self._newest:
-            snapshots.take_and_report(partial(self._take, session), self._tell, self._tell_failure)
+            snapshots.take_and_report(
+                partial(self._take, session), self._report, self._report_failure
+            )
 
     def _take(self, session: "Callable[[], SparkSession]") -> "Published":
         from brokertwin.sinks.snapshot_store import Keep
@@ -80,20 +80,20 @@ class Snapshots:
             settings.checkpoint_dir, settings.snapshots_dir, keep, session, self._judge
         )
 
-    def _tell(self, taken: "Published", seconds: float) -> None:
+    def _report(self, taken: "Published", seconds: float) -> None:
         self._newest = taken.snapshot.batch
         self._watched.snapshot(taken, seconds)
         if taken.reasons:
-            warn(told(taken))
+            warn(described(taken))
         else:
-            say_at(f"{told(taken)}, in {seconds:.2f} s")
+            say_at(f"{described(taken)}, in {seconds:.2f} s")
 
-    def _tell_failure(self, error: UserError) -> None:
+    def _report_failure(self, error: UserError) -> None:
         self._watched.no_snapshot()
         warn(f"took no snapshot: {error.message} The job continues.")
 
 
-def told(taken: "Published") -> str:
+def described(taken: "Published") -> str:
     """Describe a snapshot in one line: its path, and its contents or why it was rejected."""
     found = taken.snapshot
     size = size_text(sum(found.cells.values()))
@@ -119,7 +119,7 @@ def show(taken: "Published", as_json: bool) -> None:
             }
         )
     else:
-        say_at(told(taken))
+        say_at(described(taken))
 
 
 def check_directory(directory: Path) -> None:

@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -11,15 +11,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import Progress
 
-from brokertwin.cli.options import AsJson, Bootstrap, ConfigFile, KafkaConfig, Prefix, settings_of
-from brokertwin.cli.output import err, out, show_json, show_table, warn
-from brokertwin.cli.recordings.recordings import Job, SendResult, check_answers, hand_over
+from brokertwin.cli.options import (
+    AsJson,
+    Bootstrap,
+    ConfigFile,
+    KafkaConfig,
+    Prefix,
+    kafka_of,
+    selected_cluster,
+    settings_of,
+)
+from brokertwin.cli.output import out, progress_bars, show_json, show_table
+from brokertwin.cli.recordings.recordings import Job, SendResult, check_responses, hand_over
 from brokertwin.errors import UserError
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.kafka_io.kafka_clients import ClientProperties
-    from brokertwin.kafka_io.placement import Placement
     from brokertwin.streaming.job.edge import JobEdge, Sendable
 
 EXAMPLES_SHOWN = 5
@@ -128,31 +136,28 @@ def command(
     differs. Start such a job with `brokertwin run --event-time recorded`.
     """
     from brokertwin.kafka_io import placement
-    from brokertwin.kafka_io.kafka_clients import client_properties
     from brokertwin.streaming.job.clock import now_ms
     from brokertwin.streaming.job.edge import JobEdge
 
-    is_recording = not afresh and _has_answers(files)
+    is_recording = not afresh and _has_responses(files)
     _check_options(is_recording, afresh, check, order)
     settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config, prefix=prefix)
-    client = client_properties(settings)
-    for warning in client.warnings():
-        warn(warning)
+    client = kafka_of(settings)
     placements = placement.read(client, settings.prefix)
     only = next(iter(placements)) if len(placements) == 1 else None
     tally = Tally()
-    told = None
+    result = None
     started = time.monotonic()
-    with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
+    with progress_bars() as bar:
         if is_recording:
-            job = Job(settings, client, placed_cluster(placements, cluster or only))
-            told = _recording(job, files, id_prefix, broker, tally, bar, wait, check)
+            job = Job(settings, client, placements[selected_cluster(placements, cluster)])
+            result = _recording(job, files, id_prefix, broker, tally, bar, wait, check)
         else:
             edge = JobEdge(placements, cluster or only, broker, now_ms)
             made = _made(edge, files, id_prefix, afresh, tally)
             produce(client, settings.prefix, _in_order(made, files, order, bar), tally)
-    _show(tally, time.monotonic() - started, as_json, told)
-    if tally.refused or (told is not None and not told.is_fine()):
+    _show(tally, time.monotonic() - started, as_json, result)
+    if tally.refused or (result is not None and not result.is_fine()):
         raise typer.Exit(NOT_ALL_WELL)
 
 
@@ -175,27 +180,12 @@ def _check_options(is_recording: bool, afresh: bool, check: bool, order: Order |
         )
 
 
-def _has_answers(files: list[Path]) -> bool:
+def _has_responses(files: list[Path]) -> bool:
     """Return True if a line of the files has a recorded response; ignores standard input."""
     from brokertwin.recordings.formats.lines import STDIN, read_lines
-
-    return any(_is_answered(line.text) for line in read_lines(f for f in files if f != STDIN))
-
-
-def _is_answered(line: bytes) -> bool:
     from brokertwin.recordings.replay.recording import has_response
 
-    return has_response(line)
-
-
-def placed_cluster(placements: "Mapping[str, Placement]", name: str | None) -> "Placement":
-    """Return the job's cluster that gets a recording. Raises UserError if it is ambiguous."""
-    known = ", ".join(sorted(placements))
-    if name is None:
-        raise UserError(f"The job has several clusters: {known}.", "Select one with --cluster.")
-    if name not in placements:
-        raise UserError(f"The job has no cluster {name}.", f"Pass --cluster with one of: {known}.")
-    return placements[name]
+    return any(has_response(line.text) for line in read_lines(f for f in files if f != STDIN))
 
 
 def _recording(
@@ -222,12 +212,12 @@ def _recording(
     tally.refused.update({str(Reason.CLUSTERS_OWN): sum(history.left_out.values())})
     tally.refused += Counter()  # removes zero counts
     if is_checked:
-        handover, told = check_answers(job, history, bar)
+        handover, result = check_responses(job, history, bar)
     else:
-        handover, told = hand_over(job, history, files, tally, bar, is_waited)
+        handover, result = hand_over(job, history, files, tally, bar, is_waited)
     for exchange, refusal in handover.refused:
         tally.refuse(exchange.id, refusal.reason, refusal.detail)
-    return told
+    return result
 
 
 def _in_order(
@@ -252,12 +242,13 @@ def _made(
     import secrets
 
     from brokertwin.recordings.formats.lines import STDIN, read_lines
+    from brokertwin.recordings.replay.recording import has_response
     from brokertwin.state.core.events import Refusal
 
     if STDIN in files and not id_prefix:
         id_prefix = f"{secrets.token_hex(4)}/"
     for line in read_lines(files):
-        if not afresh and line.file == "stdin" and _is_answered(line.text):
+        if not afresh and line.file == "stdin" and has_response(line.text):
             raise UserError(FROM_STDIN, STDIN_HINT)
         event = edge.event(line.text, f"{id_prefix}{line.file}:{line.number}")
         if isinstance(event, Refusal):
@@ -280,19 +271,19 @@ def produce(
     write_all(client, full_name(prefix, REQUESTS), rows, delivered)
 
 
-def _show(tally: Tally, seconds: float, as_json: bool, told: SendResult | None) -> None:
+def _show(tally: Tally, seconds: float, as_json: bool, result: SendResult | None) -> None:
     refused = sum(tally.refused.values())
     if as_json:
         report = {"sent": tally.sent, "refused": dict(tally.refused), "seconds": seconds}
-        show_json(report if told is None else report | {"recording": told.as_json()})
+        show_json(report if result is None else report | {"recording": result.as_json()})
         return
     rate = tally.sent / seconds if seconds else 0
-    pace = f" ({rate:,.0f}/s)" if told is None else ""
+    pace = f" ({rate:,.0f}/s)" if result is None else ""
     events = counted(tally.sent, "event")
     out.print(f"sent {events} in {seconds:.1f} s{pace}, refused {refused:,}")
     if refused:
         show_table(["reason", "lines"], tally.refused.most_common())
         title = f"examples of each reason, at most {EXAMPLES_SHOWN}"
         show_table(["line", "reason", "detail"], tally.examples, title)
-    if told is not None:
-        told.show()
+    if result is not None:
+        result.show()

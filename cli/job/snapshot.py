@@ -7,12 +7,14 @@ import typer
 
 from brokertwin.cli.options import (
     AsJson,
+    Batch,
     Bootstrap,
     Checkpoint,
     ConfigFile,
     KafkaConfig,
     Prefix,
     Snapshots,
+    StateMaster,
     group,
     settings_of,
 )
@@ -27,10 +29,6 @@ if TYPE_CHECKING:
 
 app = group()
 
-Batch = Annotated[
-    int | None,
-    typer.Option("--batch", metavar="N", help="State after micro-batch N; default: the newest."),
-]
 Suite = Annotated[
     str | None,
     typer.Option(
@@ -57,9 +55,6 @@ ToPrefix = Annotated[
         help="Prefix of other topics, which are read from the start; default: the same topics.",
     ),
 ]
-Master = Annotated[
-    str, typer.Option("--master", metavar="URL", help="Spark master, if Spark is needed to read.")
-]
 
 
 @app.callback()
@@ -79,7 +74,7 @@ def take(
     snapshots: Snapshots = None,
     suite: Suite = None,
     prefix: Prefix = None,
-    master: Master = "local[1]",
+    master: StateMaster = "local[1]",
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from brokertwin.cli.job import state_tables
-from brokertwin.cli.options import AsJson, AsOf, Checkpoint, ConfigFile, Prefix, settings_of
+from brokertwin.cli.options import (
+    AsJson,
+    AsOf,
+    Batch,
+    Checkpoint,
+    ConfigFile,
+    Prefix,
+    StateMaster,
+    settings_of,
+)
 from brokertwin.cli.output import say, show_json
 from brokertwin.errors import UserError
 from brokertwin.wording import counted
@@ -22,10 +31,6 @@ KindArgument = Annotated[
     typer.Argument(
         metavar=f"[{state_tables.KINDS}]", help="What to show; default: the number of each kind."
     ),
-]
-Batch = Annotated[
-    int | None,
-    typer.Option("--batch", metavar="N", help="State after micro-batch N; default: the newest."),
 ]
 All = Annotated[
     bool, typer.Option("--all", help="Also show Kafka's internal topics (__consumer_offsets).")
@@ -54,9 +59,6 @@ Where = Annotated[
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Print whether the files or Spark were read.")
 ]
-Master = Annotated[
-    str, typer.Option("--master", metavar="URL", help="Spark master, if Spark is needed to read.")
-]
 
 
 def command(
@@ -69,7 +71,7 @@ def command(
     all_items: All = False,
     prefix: Prefix = None,
     checkpoint_files: CheckpointFiles = None,
-    master: Master = "local[1]",
+    master: StateMaster = "local[1]",
     config: ConfigFile = None,
     as_json: AsJson = False,
     verbose: Verbose = False,
@@ -115,7 +117,7 @@ def command(
     elif wanted is state_rows.ItemKind.SESSIONS and where is None:
         by_client = state_rows.rows(state_rows.ItemKind.CLIENTS, cells)
         state_tables.show("fetch sessions by client", by_client, when)
-    state_tables.tell_hidden(found, shown)
+    state_tables.show_hidden(found, shown)
 
 
 def _of_checkpoint(settings: "Settings", at: int | str | None, verbose: bool) -> "StoredState":
@@ -126,9 +128,9 @@ def _of_checkpoint(settings: "Settings", at: int | str | None, verbose: bool) ->
 
     directory = settings.checkpoint_dir
     batch = tables.batch_of(directory, tables.moment_of(at, UTC))
-    tell = say if verbose else lambda _: None
+    report = say if verbose else lambda _: None
     with session_when_needed(settings, say) as session:
-        cells = state_reader.read_cells(directory, batch, session, tell)
+        cells = state_reader.read_cells(directory, batch, session, report)
     return tables.StoredState(cells, f"after micro-batch {batch}")
 
 

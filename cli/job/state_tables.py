@@ -52,18 +52,18 @@ def show(name: str, rows: "list[Row]", when: str) -> None:
             said.add("broker")
             title += f", broker {brokers.pop()}"
         names = [each for each in of_cell[0] if each not in said]
-        shown = _told(of_cell, names)
+        shown = _formatted(of_cell, names)
         if not tables.fits(out, names, shown):
             names = [each for each in names if each not in LESS.get(name, ())]
-            shown = _told(of_cell, names)
+            shown = _formatted(of_cell, names)
         show_table(names, shown, title)
 
 
-def _told(rows: "list[Row]", names: list[str]) -> list[list[object]]:
-    return [[told(name, row[name]) for name in names] for row in rows]
+def _formatted(rows: "list[Row]", names: list[str]) -> list[list[object]]:
+    return [[formatted(name, row[name]) for name in names] for row in rows]
 
 
-def told(name: str, value: object) -> object:
+def formatted(name: str, value: object) -> object:
     """Format a value for a table: times in UTC, lists without brackets."""
     if name in TIMES and isinstance(value, int):
         if value < 0:
@@ -81,7 +81,7 @@ def listed(rows: "list[Row]", all_items: bool) -> "list[Row]":
     return [row for row in rows if all_items or not is_internal(row)]
 
 
-def tell_hidden(rows: "list[Row]", shown: "list[Row]") -> None:
+def show_hidden(rows: "list[Row]", shown: "list[Row]") -> None:
     """Print the number of hidden rows."""
     if len(shown) < len(rows):
         hidden = counted(len(rows) - len(shown), "row")

@@ -3,7 +3,7 @@
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from brokertwin.cli.output import say, show_json, show_table, warn
+from brokertwin.cli.output import say, show_rows, warn
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
@@ -22,10 +22,8 @@ class Restore(NamedTuple):
     """A commit of offsets to a cluster.
 
     Attributes:
-        target: the cluster.
         records_at: the cluster of the offsets, if they are translated by record timestamps.
         may_go_back: allow offsets below those already committed.
-        is_dry: only check.
     """
 
     target: "ClientProperties"
@@ -91,13 +89,7 @@ def warn_of_other_logs(
 ) -> None:
     """Warn if offsets of one cluster are to be committed to another one whose logs differ.
 
-    Args:
-        source: where the offsets come from; a file does not say of which cluster it is.
-        target: the cluster to commit to.
-        committed: the offsets.
-
-    Raises:
-        UserError: a cluster does not answer.
+    The cluster of a file's offsets is unknown. Raises UserError if a cluster does not respond.
     """
     from brokertwin.kafka_io import group_offsets
 
@@ -134,8 +126,4 @@ def _show(steps: "list[OffsetStep]", wrong: "Mapping[OffsetKey, str]", as_json: 
         )
         for step in steps
     ]
-    if not as_json:
-        show_table(columns, rows)
-        return
-    for row in rows:
-        show_json(dict(zip(columns, row, strict=True)))
+    show_rows(columns, rows, as_json)

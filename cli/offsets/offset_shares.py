@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from brokertwin.cli.offsets.offset_sources import client_of, progress, tell_unread
+from brokertwin.cli.offsets.offset_sources import client_of, progress, warn_of_unread
 from brokertwin.cli.output import show_json, show_table
 from brokertwin.errors import UserError
 
@@ -30,7 +30,7 @@ def show(cluster: str, groups: Sequence[str], kafka_config: Path | None, as_json
     with progress(f"reading {group_offsets.SHARE_TOPIC}") as observe:
         for row in sorted(group_offsets.rows(client, {}, observe, group_offsets.SHARE_TOPIC)):
             seen.take(row)
-    tell_unread(group_offsets.SHARE_TOPIC, seen.unread)
+    warn_of_unread(group_offsets.SHARE_TOPIC, seen.unread)
     lacking = sorted(set(groups) - {key.group for key in seen.found})
     if lacking:
         raise UserError(
@@ -55,8 +55,8 @@ def _show(rows: "list[tuple[Any, ...]]", as_json: bool) -> None:
             documents = [_document(each) for each in batches]
             show_json(dict(zip(COLUMNS, [*said, documents], strict=True)))
         return
-    told = [(*said, "; ".join(map(_text, batches))) for *said, batches in rows]
-    show_table((*COLUMNS[:-1], "batches after the start offset"), told)
+    shown = [(*said, "; ".join(map(_text, batches))) for *said, batches in rows]
+    show_table((*COLUMNS[:-1], "batches after the start offset"), shown)
 
 
 def _text(batch: "ShareStateBatch") -> str:

@@ -3,14 +3,14 @@
 import csv
 import gzip
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Generator, Iterator
 from contextlib import contextmanager
 from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from brokertwin.cli.options import settings_of
-from brokertwin.cli.output import err, warn
+from brokertwin.cli.output import progress_bars, warn
 from brokertwin.errors import UserError
 from brokertwin.extras import need
 from brokertwin.wording import counted
@@ -116,7 +116,7 @@ class OffsetSource(NamedTuple):
         yield from history.read(
             row for row in self.rows() if until_ms is None or row.timestamp <= until_ms
         )
-        tell_unread("__consumer_offsets", history.unread)
+        warn_of_unread("__consumer_offsets", history.unread)
 
     def committed(
         self, groups: Collection[str], until_ms: int | None = None
@@ -141,30 +141,34 @@ class OffsetSource(NamedTuple):
     def _pasted_moves(self, until_ms: int | None) -> "Iterator[OffsetMove]":
         from brokertwin.sinks.pasted_offsets import PastedOffsets
 
-        pasted, count = PastedOffsets(), 0
-        for move in pasted.read(_lines(self.text)):
-            count += 1
-            if until_ms is None or pasted.time <= until_ms:
-                yield move
-        self._tell_unread(pasted, count > 0)
+        pasted = PastedOffsets()
+        count = yield from self._read_pasted(pasted, until_ms)
         if not count:
             raise self._without_history()
 
     def _pasted(self, groups: Collection[str], until_ms: int | None) -> "dict[OffsetKey, int]":
-        """What is committed by the output of another tool."""
+        """Return the offsets in the output of another tool."""
         from brokertwin.sinks.pasted_offsets import PastedOffsets
 
         pasted = PastedOffsets(next(iter(groups)) if len(groups) == 1 else "")
         found: dict[OffsetKey, int] = {}
+        for move in self._read_pasted(pasted, until_ms):
+            move.note_in(found)
+        if pasted.described and until_ms is not None:
+            raise self._without_history()
+        return found | pasted.described
+
+    def _read_pasted(
+        self, pasted: "PastedOffsets", until_ms: int | None
+    ) -> "Generator[OffsetMove, None, int]":
+        """Yield the changes up to a time; returns the number of all changes."""
         count = 0
         for move in pasted.read(_lines(self.text)):
             count += 1
             if until_ms is None or pasted.time <= until_ms:
-                move.note_in(found)
-        self._tell_unread(pasted, count > 0)
-        if pasted.described and until_ms is not None:
-            raise self._without_history()
-        return found | pasted.described
+                yield move
+        self._warn_of_unread(pasted, count > 0)
+        return count
 
     def _without_history(self) -> UserError:
         return UserError(
@@ -173,7 +177,7 @@ class OffsetSource(NamedTuple):
             " output of a tool that prints __consumer_offsets.",
         )
 
-    def _tell_unread(self, pasted: "PastedOffsets", is_read: bool) -> None:
+    def _warn_of_unread(self, pasted: "PastedOffsets", is_read: bool) -> None:
         """Warn of lines that could not be read. Raises UserError if there is no offset at all."""
         if pasted.unread:
             warn(f"{len(pasted.unread)} lines of {self.text} could not be read:")
@@ -202,7 +206,7 @@ def _lines(text: str) -> "Iterator[str]":
         raise UserError(f"{text} cannot be read: {error.strerror or error}.") from None
 
 
-def tell_unread(topic: str, unread: "Mapping[tuple[int, int], str]") -> None:
+def warn_of_unread(topic: str, unread: "Mapping[tuple[int, int], str]") -> None:
     """Warn about rows of a topic that could not be read."""
     if unread:
         warn(f"could not read {counted(len(unread), 'row')} of {topic}:")
@@ -286,9 +290,7 @@ def ms_of(option: str, text: str | None) -> int | None:
 @contextmanager
 def progress(title: str) -> "Iterator[Callable[[int], None]]":
     """Show a progress bar on a terminal; yields a function that takes the remaining count."""
-    from rich.progress import Progress
-
-    with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
+    with progress_bars() as bar:
         task = bar.add_task(title, total=None)
 
         def observe(left: int) -> None:

@@ -1,13 +1,14 @@
 """`brokertwin offsets`: committed offsets of a real cluster; history, backup, restore."""
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from brokertwin.cli.offsets import offset_cleaning, offset_restore, offset_shares
+from brokertwin.cli.offsets import offset_restore, offset_shares
+from brokertwin.cli.offsets.offset_restore import INCOMPLETE
 from brokertwin.cli.offsets.offset_sources import (
     OffsetSource,
     client_of,
@@ -16,7 +17,7 @@ from brokertwin.cli.offsets.offset_sources import (
     write_csv,
 )
 from brokertwin.cli.options import AsJson, KafkaConfig, group
-from brokertwin.cli.output import say, say_at, show_json, show_table
+from brokertwin.cli.output import say, say_at, show_json, show_rows, show_table
 from brokertwin.errors import UserError
 from brokertwin.extras import need
 from brokertwin.wording import counted
@@ -139,7 +140,7 @@ def show(
     """Show committed offsets, now or at a given time."""
     committed = OffsetSource(source, kafka_config).committed(groups or (), ms_of("--at", at))
     rows = [(*_words(key), committed[key]) for key in sorted(committed)]
-    _show(("group", "topic", "partition", "offset"), rows, as_json)
+    show_rows(("group", "topic", "partition", "offset"), rows, as_json)
 
 
 @app.command()
@@ -172,8 +173,24 @@ def clean(
     Checks that the group exists and has no members, then looks up its topics and their partitions.
     The exit code is 1 if an offset cannot be deleted, 2 if a check of the group fails.
     """
-    code = offset_cleaning.clean(cluster, group_id, kafka_config, execute, as_json)
-    raise typer.Exit(code)
+    from brokertwin.kafka_io import group_cleaning
+
+    client = client_of(cluster, kafka_config)
+    places = group_cleaning.checked(client, group_id)
+    there = [place for place in places if place.exists]
+    wrong = group_cleaning.delete(client, group_id, there) if execute and there else {}
+    done = "deleted" if execute else "would be deleted"
+    rows = [
+        (place.topic, place.partition, place.offset, wrong.get(place, done))
+        if place.exists
+        else (place.topic, place.partition, place.offset, "no such partition")
+        for place in places
+    ]
+    show_rows(("topic", "partition", "offset", "result"), rows, as_json)
+    left = len(places) - len(there) + len(wrong)
+    hint = "" if execute else "; pass --execute to delete"
+    say(f"{counted(len(there) - len(wrong), 'offset')} {done}, {left} cannot be deleted{hint}")
+    raise typer.Exit(INCOMPLETE if left else 0)
 
 
 @app.command()
@@ -237,7 +254,7 @@ def diff(
         for key in sorted(before.keys() | after.keys())
         if before.get(key) != after.get(key) and (not wanted or key.group in wanted)
     ]
-    _show(("group", "topic", "partition", "before", "after", "change"), rows, as_json)
+    show_rows(("group", "topic", "partition", "before", "after", "change"), rows, as_json)
 
 
 @app.command()
@@ -369,14 +386,6 @@ def _document(move: "OffsetMove") -> dict[str, object]:
         "by": move.by,
         "row": f"{row.partition}/{row.offset}" if row.partition >= 0 else f"line {row.offset}",
     }
-
-
-def _show(columns: tuple[str, ...], rows: Sequence[tuple[object, ...]], as_json: bool) -> None:
-    if as_json:
-        for row in rows:
-            show_json(dict(zip(columns, row, strict=True)))
-        return
-    show_table(columns, rows)
 
 
 def _distance(before: int | None, after: int | None) -> str:

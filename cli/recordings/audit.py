@@ -139,7 +139,7 @@ def _follow(
     from brokertwin.recordings.formats.documents import Texts
 
     found: list[AuditFinding] = []
-    told: dict[tuple[str, str, int], int] = {}
+    reported: dict[tuple[str, str, int], int] = {}
     sizes: list[tuple[int, int]] = []
     try:
         while True:
@@ -149,8 +149,8 @@ def _follow(
                 with suppress(NothingRecordedError), source_of(where, Texts.REQUEST_LOGS) as source:
                     done = read_from(source, where.headers(), broker_facts(broker_config))
                     found = findings(done.history)
-                news = [each for each in found if told.get(_key(each), 0) < each.total]
-                told |= {_key(each): each.total for each in found}
+                news = [each for each in found if reported.get(_key(each), 0) < each.total]
+                reported |= {_key(each): each.total for each in found}
                 if as_json:
                     for each in news:
                         show_json(each.document(LINES))

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -24,7 +25,7 @@ from brokertwin.wording import counted
 if TYPE_CHECKING:
     import ssl
 
-    from brokertwin.gateway.capture.counts import CaptureCounts
+    from brokertwin.gateway.capture.proxy import CaptureCounts
     from brokertwin.gateway.capture.recorder import Recorder
     from brokertwin.gateway.capture.sinks import CaptureSink
     from brokertwin.gateway.edge_fields import Address
@@ -124,27 +125,42 @@ def command(
     security.protocol with SSL, the proxy connects to brokers with TLS. Clients authenticate
     themselves. Exits with code 1 if an exchange was not recorded.
     """
-    from brokertwin.kafka_io import properties
-    from brokertwin.kafka_io.kafka_clients import ClientProperties, check_reachable
+    from brokertwin.recordings.replay.settings_beside import SETTINGS_SUFFIX
 
-    ways = _Ways(address("--listen", listen), address("--broker", broker), advertise)
     settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config)
-    if settings.kafka_config is not None:
-        tls = ClientProperties(properties.read(settings.kafka_config)).ssl_context()
-        ways = ways._replace(tls=tls)
-    check_reachable(broker, patience_s=0)
+    ends = relay_ends(listen, broker, advertise, settings)
     make_sink = _sink_maker(out, topic, settings)
     reporter = _Reporter(as_json, quiet, is_stdout_taken=out == STDOUT)
-    beside = None
+    write_settings = None
     if out is not None and out != STDOUT and (out.is_file() or not out.exists()):
-        beside = _Beside(out, _broker_client(broker, settings))
-    is_complete = asyncio.run(_capture(ways, make_sink, on_failure, reporter, beside))
+        beside = out.with_name(out.name + SETTINGS_SUFFIX)
+        write_settings = partial(_write_settings, beside, broker_client(broker, settings))
+    is_complete = asyncio.run(_capture(ends, make_sink, on_failure, reporter, write_settings))
     if not is_complete:
         raise typer.Exit(INCOMPLETE)
 
 
-def _broker_client(broker: str, settings: "Settings") -> "ClientProperties":
-    """Return the properties for connecting to the recorded broker."""
+class RelayEnds(NamedTuple):
+    """Addresses of a relay, and TLS to the brokers."""
+
+    listen: "Address"
+    broker: "Address"
+    advertise: str | None
+    tls: "ssl.SSLContext | None"
+
+
+def relay_ends(listen: str, broker: str, advertise: str | None, settings: "Settings") -> RelayEnds:
+    """Return the ends of a relay to a reachable broker. Raises UserError."""
+    from brokertwin.kafka_io.kafka_clients import check_reachable
+
+    at, to = address("--listen", listen), address("--broker", broker)
+    tls = broker_client(broker, settings).ssl_context()
+    check_reachable(broker, patience_s=0)
+    return RelayEnds(at, to, advertise, tls)
+
+
+def broker_client(broker: str, settings: "Settings") -> "ClientProperties":
+    """Return the properties for connecting to the broker of a relay."""
     from brokertwin.kafka_io import properties
     from brokertwin.kafka_io.kafka_clients import ClientProperties
 
@@ -152,35 +168,21 @@ def _broker_client(broker: str, settings: "Settings") -> "ClientProperties":
     return ClientProperties({**given, "bootstrap.servers": broker})
 
 
-class _Beside:
-    """The file beside a recording that stores the broker's settings.
+def _write_settings(path: Path, client: "ClientProperties") -> None:
+    """Write the broker's settings to a file; warn if the broker does not return them.
 
-    Args:
-        recording: the recording's file.
-        client: properties for connecting to the broker.
+    Raises:
+        UserError: the file is not writable.
     """
+    from brokertwin.kafka_io import broker_facts
 
-    def __init__(self, recording: Path, client: "ClientProperties") -> None:
-        from brokertwin.recordings.replay.settings_beside import SETTINGS_SUFFIX
-
-        self._path = recording.with_name(recording.name + SETTINGS_SUFFIX)
-        self._client = client
-
-    def write(self) -> None:
-        """Request the settings and write the file; warn if the broker does not return them.
-
-        Raises:
-            UserError: the file is not writable.
-        """
-        from brokertwin.kafka_io import broker_facts
-
-        try:
-            found = broker_facts.read(self._client)
-        except UserError as error:
-            hint = "Pass the settings to `replay` with --broker-config."
-            warn(f"{error.message} {hint} {error.hint}")
-        else:
-            broker_facts.write(self._path, found)
+    try:
+        found = broker_facts.read(client)
+    except UserError as error:
+        hint = "Pass the settings to `replay` with --broker-config."
+        warn(f"{error.message} {hint} {error.hint}")
+    else:
+        broker_facts.write(path, found)
 
 
 def _sink_maker(out: Path | None, topic: str | None, settings: "Settings") -> "MakeSink":
@@ -200,15 +202,6 @@ def _sink_maker(out: Path | None, topic: str | None, settings: "Settings") -> "M
     )
 
 
-class _Ways(NamedTuple):
-    """Addresses and TLS of the relay."""
-
-    listen: "Address"
-    broker: "Address"
-    advertise: str | None
-    tls: "ssl.SSLContext | None" = None
-
-
 def _create_topic(client: "ClientProperties", topic: str) -> None:
     """Create the topic with one partition if it does not exist. Raises UserError."""
     from brokertwin.kafka_io.topics import (
@@ -226,11 +219,11 @@ def _create_topic(client: "ClientProperties", topic: str) -> None:
 
 
 async def _capture(
-    ways: _Ways,
+    ends: RelayEnds,
     make_sink: "MakeSink",
     on_failure: OnFailure,
     reporter: "_Reporter",
-    beside: _Beside | None,
+    write_settings: Callable[[], None] | None,
 ) -> bool:
     """Record until a signal arrives; return True if every exchange was recorded."""
     from brokertwin.gateway.capture.proxy import Proxy
@@ -242,12 +235,12 @@ async def _capture(
         loop.add_signal_handler(number, ended.set)
     sink = make_sink(lambda reason: recorder.lose_later(reason))
     recorder = Recorder(sink, ended.set if on_failure is OnFailure.STOP else lambda: None)
-    proxy = Proxy(ways.listen, ways.broker, recorder, ways.advertise, ways.tls)
+    proxy = Proxy(ends.listen, ends.broker, recorder, ends.advertise, ends.tls)
     try:
         await proxy.start()
-        if beside is not None:
-            await asyncio.to_thread(beside.write)
-        reporter.started(proxy.addresses[ways.broker], sink.name)
+        if write_settings is not None:
+            await asyncio.to_thread(write_settings)
+        reporter.started(proxy.addresses[ends.broker], sink.name)
         await reporter.watch(proxy.counts, recorder, ended)
     finally:
         for number in ENDING_SIGNALS:

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from brokertwin.cli.options import AsJson, BrokerConfig, group
+from brokertwin.cli.options import AsJson, BrokerConfig, group, kafka_of
 from brokertwin.cli.output import out, show_json, show_table
 from brokertwin.cli.recordings.sources import (
     Checkpoint,
     LiveTopics,
     Where,
-    kafka_of,
     source_of,
     with_source,
 )
@@ -75,7 +74,7 @@ class _About(NamedTuple):
 
     key: Any
     help: str
-    tell: "Callable[[Where, str], Subject]"
+    timeline: "Callable[[Where, str], Subject]"
 
 
 def _producers(where: Where, key: str) -> "Subject":
@@ -195,7 +194,7 @@ def _command(name: str, about: _About) -> "Callable[..., None]":
             _refuse_beside("--checkpoint", where, errors, client)
             _show_stored(name, key, checkpoint, as_json)
         else:
-            _tell(about.tell(where, key), errors, client, as_json)
+            _show_timeline(about.timeline(where, key), errors, client, as_json)
 
     command.__annotations__["key"] = about.key
     command.__doc__ = about.help
@@ -329,7 +328,7 @@ def _recording(where: Where, with_logged: bool = False) -> "Recording":
         return recording.read_from(source, where.headers(), with_logged)
 
 
-def _tell(found: "Subject", errors: bool, client: str | None, as_json: bool) -> None:
+def _show_timeline(found: "Subject", errors: bool, client: str | None, as_json: bool) -> None:
     """Print the selected entries and the final state."""
     shown = [
         each

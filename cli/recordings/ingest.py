@@ -10,8 +10,15 @@ import typer
 from rich.progress import Progress
 
 from brokertwin.cli.job.send import EXAMPLES_SHOWN
-from brokertwin.cli.options import AsJson, Bootstrap, ConfigFile, KafkaConfig, settings_of
-from brokertwin.cli.output import err, out, say, show_json, show_table, warn
+from brokertwin.cli.options import (
+    AsJson,
+    Bootstrap,
+    ConfigFile,
+    KafkaConfig,
+    kafka_of,
+    settings_of,
+)
+from brokertwin.cli.output import out, progress_bars, say, show_json, show_table, warn
 from brokertwin.errors import UserError
 from brokertwin.wording import counted
 
@@ -148,9 +155,7 @@ def command(
     work = _Work(settings, Summary(), reading)
     started = time.monotonic()
     with ExitStack() as stack:
-        bar = stack.enter_context(
-            Progress(console=err, transient=True, disable=not err.is_terminal)
-        )
+        bar = stack.enter_context(progress_bars())
         work.bar = bar
         if dead_letters is not None:
             work.summary.on_dead = _dead_letter_writer(stack.enter_context(_writer(dead_letters)))
@@ -194,17 +199,6 @@ class _Work:
         self.reading = reading
         self.written = 0
         self.bar = Progress(disable=True)
-        self._client: ClientProperties | None = None
-
-    def client(self) -> "ClientProperties":
-        """Return the properties for --bootstrap. Raises UserError if there is no Kafka."""
-        from brokertwin.kafka_io.kafka_clients import client_properties
-
-        if self._client is None:
-            self._client = client_properties(self.settings)
-            for warning in self._client.warnings():
-                warn(warning)
-        return self._client
 
     def read(self, files: list[Path], topic: str | None, sorter: "Sorter") -> "Needs":
         """Read all sources into the sorter."""
@@ -220,7 +214,7 @@ class _Work:
         else:
             from brokertwin.recordings.formats.topics import of_topic
 
-            documents = of_topic(self.client(), topic, self.reading)(self.summary)
+            documents = of_topic(kafka_of(self.settings), topic, self.reading)(self.summary)
         needs = sort(documents, sorter, self.summary)
         self.bar.update(task, total=1, completed=1)
         return needs

@@ -58,20 +58,7 @@ def keep(
     begins: "KeptState | None",
     history: "Recording",
 ) -> None:
-    """Write the state of a cell and report it.
-
-    Args:
-        directory: destination.
-        cell: cell of the local engine.
-        where: source of the recording.
-        documents: its events that the cell has handled.
-        until: end of the events, as given by the user.
-        begins: the state that the events continue from.
-        history: the recording.
-
-    Raises:
-        UserError: see `kept.write`.
-    """
+    """Write the state of a cell after `documents`, and report it. Raises UserError."""
     from brokertwin.recordings.replay import kept
     from brokertwin.recordings.replay.unknown_ends import topics_without_headers
     from brokertwin.recordings.replay.until import requests_in

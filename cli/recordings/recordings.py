@@ -133,7 +133,7 @@ def hand_over(
     if not patience_s:
         return prepared, SendResult([], len(wanted), why)
     waiting = bar.add_task("waiting for responses", total=len(wanted))
-    answers = handover.wait_for_responses(
+    responses = handover.wait_for_responses(
         job.client,
         prefix,
         first,
@@ -141,20 +141,20 @@ def hand_over(
         patience_s,
         lambda done: bar.update(waiting, completed=done),
     )
-    if not answers and wanted:
+    if not responses and wanted:
         why = f"no job responded within {patience_s:.0f} s. {LATER}"
         return prepared, SendResult([], len(wanted), why)
-    return prepared, SendResult(prepared.compared(answers), len(wanted) - len(answers))
+    return prepared, SendResult(prepared.compared(responses), len(wanted) - len(responses))
 
 
-def check_answers(job: Job, history: "Recording", bar: Progress) -> tuple["Handover", SendResult]:
+def check_responses(job: Job, history: "Recording", bar: Progress) -> tuple["Handover", SendResult]:
     """Compare a job's responses so far with a recording that was sent before."""
     from brokertwin.streaming.job import handover
 
     prepared = _prepared(job, history, bar)
-    answers = handover.all_responses(job.client, job.settings.prefix)
+    responses = handover.all_responses(job.client, job.settings.prefix)
     wanted = prepared.wanted()
-    found = {name: answer for name, answer in answers.items() if name in wanted}
+    found = {name: response for name, response in responses.items() if name in wanted}
     return prepared, SendResult(prepared.compared(found), len(wanted) - len(found))
 
 

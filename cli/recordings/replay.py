@@ -2,15 +2,13 @@
 
 import difflib
 import functools
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import Progress
 
 from brokertwin import extras
 from brokertwin.cli.job import state_tables
@@ -20,13 +18,15 @@ from brokertwin.cli.options import (
     BrokerSet,
     broker_settings,
     checked_broker_settings,
+    kafka_of,
+    selected_cluster,
     typed_broker_settings,
 )
-from brokertwin.cli.output import err, say, warn
+from brokertwin.cli.output import err, progress_bars, say, show_json, warn
 from brokertwin.cli.output import out as output
-from brokertwin.cli.recordings import kept_states, rebuilt_records, state_diffs
+from brokertwin.cli.recordings import kept_states, state_diffs
 from brokertwin.cli.recordings.recordings import in_effect
-from brokertwin.cli.recordings.sources import Where, kafka_of, source_of, with_source
+from brokertwin.cli.recordings.sources import Where, source_of, with_source
 from brokertwin.errors import UserError
 from brokertwin.wording import counted
 
@@ -193,7 +193,7 @@ def command(
 
     spark = engine is Engine.SPARK
     _check_output(out, as_json)
-    kind = _kind_of(_Asked(state, until, diff, out, spark, compare, check, keep, begin_from))
+    kind = _kind_of(state, until, diff, out, spark, compare, check, keep, begin_from)
     apis = _apis(only)
     begins = kept_states.begin(begin_from)
     if diff is None and (begins is None or not where.is_nowhere()):
@@ -203,7 +203,7 @@ def command(
     limits = SearchLimits(TOLERANCES.scaled(time_tolerance))
     said = functools.partial(_broker_settings, file=broker_config, pairs=broker_set, begins=begins)
     if records is not None:
-        _write(rebuilt_records.lines(where, said(where), _progress), records)
+        _write(_rebuilt_records(where, said(where)), records)
         return
     planned_of = _planner(name, limits, said, begins, spark)
     if diff is not None:
@@ -212,11 +212,11 @@ def command(
     is_state = kind is not None or keep is not None
     history, planned = planned_of(where, compare or is_state, compare)
     documents = _until(planned, until, where.time_zone)
-    answers, cell, is_fine = _decide(planned, documents, settings, engine, check)
+    responses, cell, is_fine = _decide(planned, documents, settings, engine, check)
     if keep is not None:
         kept_states.keep(keep, cell, where, documents, until, begins, history)
     if compare:
-        compared = report.compare_all(history.exchanges, planned.schedule, answers, apis)
+        compared = report.compare_all(history.exchanges, planned.schedule, responses, apis)
         _report(history, planned, compared, out, as_json)
         report.show_slowness(err, history.exchanges, compared, limits.tolerances)
         is_fine = is_fine and report.is_fine(compared)
@@ -224,10 +224,10 @@ def command(
         if kind is not None and cell is not None:
             _show_state(kind, cell, (history, begins), until, all_items, as_json)
         if not is_state or out is not None:
-            given = response_documents(history.exchanges, answers, apis)
+            given = response_documents(history.exchanges, responses, apis)
             _give(given, out, as_json and not is_state)
         if not where.is_nowhere():
-            report.show_summary(err, history.exchanges, answers)
+            report.show_summary(err, history.exchanges, responses)
     if not is_fine:
         raise typer.Exit(DIFFERS)
 
@@ -273,7 +273,7 @@ def _planner(
     from brokertwin.recordings.replay.plan import plan
 
     def planned_of(
-        where: Where, follows: bool = True, is_answered: bool = False
+        where: Where, follows: bool = True, needs_responses: bool = False
     ) -> "tuple[Recording, ReplayPlan]":
         history, given = _history(where, begins), settings_for(where)
         if begins is not None:
@@ -283,7 +283,9 @@ def _planner(
             if as_decided is not None:
                 return history, as_decided
         with _progress("finding the order of events", 2 * len(history.events)) as advance:
-            planned = plan(history, cluster, given, follows, limits, advance, is_answered, begins)
+            planned = plan(
+                history, cluster, given, follows, limits, advance, needs_responses, begins
+            )
             return history, planned
 
     return planned_of
@@ -353,53 +355,73 @@ def _decide(
             return said, planned.ends, True
         cell = planned.cell()
         on_violation = None if violations is None else violations.append
-        answers = local.run(documents, planned.settings, advance, on_violation, cell)
-    return answers, cell, _show_violations(violations)
+        responses = local.run(documents, planned.settings, advance, on_violation, cell)
+    return responses, cell, _show_violations(violations)
 
 
-class _Asked(NamedTuple):
-    """Options of the command that depend on each other."""
-
-    state: str | None
-    until: str | None
-    diff: tuple[str, str] | None
-    out: Path | None
-    is_spark: bool
-    compare: bool
-    check: bool
-    keep: Path | None
-    begin_from: Path | None
-
-
-def _kind_of(asked: _Asked) -> "ItemKind | None":
+def _kind_of(
+    state: str | None,
+    until: str | None,
+    diff: tuple[str, str] | None,
+    out: Path | None,
+    is_spark: bool,
+    compare: bool,
+    check: bool,
+    keep: Path | None,
+    begin_from: Path | None,
+) -> "ItemKind | None":
     """Return the kind of items to show. Raises UserError if options conflict."""
-    if asked.is_spark:
+    if is_spark:
         extras.need("`brokertwin replay --engine spark`", *extras.SPARK)
-    if asked.check and asked.is_spark:
+    if check and is_spark:
         raise UserError(
             "Cannot combine --check with --engine spark, whose state is in another process.",
             "Use --engine local.",
         )
-    others = (asked.until, asked.out, asked.keep, asked.compare, asked.check, asked.is_spark)
-    if asked.diff is not None and any(others):
+    others = (until, out, keep, compare, check, is_spark)
+    if diff is not None and any(others):
         raise UserError(
             "--diff can only be combined with --state.",
             "Leave out --until, --out, --keep, --compare, --check and --engine spark.",
         )
-    if asked.until is not None and (asked.compare or (asked.state, asked.keep) == (None, None)):
+    if until is not None and (compare or (state, keep) == (None, None)):
         raise UserError(
             "--until requires --state or --keep, without --compare.",
             "Add for example --state groups.",
         )
-    if asked.is_spark and (asked.state is not None or asked.keep or asked.begin_from):
-        option = "--state" if asked.state is not None else "--keep" if asked.keep else "--from"
+    if is_spark and (state is not None or keep or begin_from):
+        option = "--state" if state is not None else "--keep" if keep else "--from"
         raise UserError(
             f"Cannot combine {option} with --engine spark, whose state is in another process.",
             "Use --engine local.",
         )
-    if asked.state is not None and asked.compare:
+    if state is not None and compare:
         raise UserError("Cannot combine --state with --compare.", "Run the command once with each.")
-    return state_tables.kind_of(asked.state)
+    return state_tables.kind_of(state)
+
+
+def _rebuilt_records(where: Where, given: "BrokerSettings") -> Iterator[str]:
+    """Handle a job's requests again; yields the values of the rows of its topic `records`.
+
+    Raises UserError: no job, a job of several cells, or the start of its topic was deleted.
+    """
+    from brokertwin.recordings.replay import of_job
+
+    if not where.job:
+        raise UserError(
+            "--records requires --job: it writes the rows of a job's topic `records`.",
+            "Add --job, and leave out files.",
+        )
+    settings = where.settings()
+    was = of_job.given(kafka_of(settings), settings.prefix, where.cluster)
+    if isinstance(was, str):
+        raise UserError(f"Cannot rebuild the job's records: {was}.")
+    count = 0
+    with _progress("deciding", len(was.documents)) as advance:
+        for row in of_job.records(was, given, advance):
+            count += 1
+            yield (row.value or b"").decode()
+    say(f"{counted(count, 'record')} of {counted(len(was.documents), 'event')}")
 
 
 def _show_state(
@@ -418,10 +440,10 @@ def _show_state(
     found = state_rows.rows(kind, {cell.settings.name: cell.columns()}, without_ends)
     shown = state_tables.listed(found, all_items)
     if as_json:
-        _print(shown)
+        show_json(shown)
         return
     state_tables.show(kind, shown, f"at {until}" if until is not None else "at the end")
-    state_tables.tell_hidden(found, shown)
+    state_tables.show_hidden(found, shown)
 
 
 def _show_violations(violations: list[str] | None) -> bool:
@@ -439,7 +461,7 @@ def _give(documents: list[dict[str, Any]], out: Path | None, as_json: bool) -> N
     from brokertwin.recordings.replay.documents import as_line
 
     if as_json:
-        _print({"requests": len(documents), "answers": documents})
+        show_json({"requests": len(documents), "answers": documents})
     if out is not None or not as_json:
         _write(map(as_line, documents), out or STANDARD_OUTPUT)
 
@@ -458,7 +480,7 @@ def _report(
     if out is not None:
         _write(json_lines(compared), out)
     if is_json:
-        _print(comparison_document(history, compared, planned.schedule, planned.earlier))
+        show_json(comparison_document(history, compared, planned.schedule, planned.earlier))
         return
     report.show_comparison(output, compared)
     report.show_earlier(output, planned.earlier)
@@ -466,10 +488,6 @@ def _report(
     report.show_touched(output, compared)
     report.show_freedoms(output, compared)
     report.show_last_line(output, compared)
-
-
-def _print(document: Any) -> None:
-    typer.echo(json.dumps(document, ensure_ascii=False))
 
 
 def _broker_settings(
@@ -495,13 +513,11 @@ def _recorded_settings(where: Where) -> dict[str, str]:
         from brokertwin.recordings.replay.settings_beside import settings_beside
 
         return settings_beside(where.files)
-    from brokertwin.cli.job.send import placed_cluster
     from brokertwin.kafka_io import placement
 
     settings = where.settings()
     placements = placement.read(kafka_of(settings), settings.prefix)
-    only = next(iter(placements)) if len(placements) == 1 else None
-    return placed_cluster(placements, where.cluster or only).broker_settings
+    return placements[selected_cluster(placements, where.cluster)].broker_settings
 
 
 def _apis(only: str | None) -> frozenset[str]:
@@ -527,7 +543,7 @@ def _apis(only: str | None) -> frozenset[str]:
 @contextmanager
 def _progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
     """Show a progress bar on a terminal."""
-    with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
+    with progress_bars() as bar:
         task = bar.add_task(title, total=total)
         yield lambda done: bar.update(task, completed=done)
 

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from msgspec import structs
-from rich.progress import Progress
 
 from brokertwin.cli.options import AsJson, BrokerConfig
-from brokertwin.cli.output import err, say, show_json, show_table, warn
+from brokertwin.cli.output import progress_bars, say, show_json, show_table, warn
 from brokertwin.cli.recordings.audit import broker_facts
 from brokertwin.cli.recordings.ingest import Broker, TimeZone
 from brokertwin.errors import UserError
@@ -92,7 +91,7 @@ def command(
     if plot is not None:
         plots.look(plot)
     reading = FileReading(broker, zone_of(time_zone), warn)
-    with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
+    with progress_bars() as bar:
         task = bar.add_task("reading", total=size_of(files))
         watched = watch(
             lambda summary: read_files(
@@ -146,7 +145,7 @@ class _Report:
     def __init__(self, watched: "Watched", partitions: list[str]) -> None:
         self._replication = watched.replication
         self._broken = watched.recording.broken
-        self._asked = partitions
+        self._named = partitions
         recorded = self._replication.partitions
         for name in partitions:
             if name not in recorded:
@@ -196,7 +195,7 @@ class _Report:
             "differences": [each._asdict() for each in self.differences],
             "isrChanges": [each._asdict() for each in self.isr_changes],
             "checkpoints": [each._asdict() for each in checked],
-            "changes": [each._asdict() for each in self.samples] if self._asked else [],
+            "changes": [each._asdict() for each in self.samples] if self._named else [],
             "unreadable": Counter(each.reason for each in self._broken),
             "unread": dict(self._replication.unread),
         }
@@ -219,7 +218,7 @@ class _Report:
                 for name, each in self.partitions.items()
             ],
         )
-        if self._asked:
+        if self._named:
             self._show_changes()
         if self.differences:
             show_table(

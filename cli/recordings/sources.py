@@ -6,24 +6,28 @@ A command takes the source as one parameter; the decorator adds the options:
     def command(key: Key, where: Where, as_json: AsJson = False) -> None: ...
 """
 
-import functools
-import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
-from rich.progress import Progress
 
-from brokertwin.cli.options import Bootstrap, ConfigFile, KafkaConfig, Prefix, settings_of
-from brokertwin.cli.output import err, warn
+from brokertwin.cli.options import (
+    Bootstrap,
+    ConfigFile,
+    KafkaConfig,
+    Prefix,
+    kafka_of,
+    settings_of,
+    with_options,
+)
+from brokertwin.cli.output import progress_bars, warn
 from brokertwin.cli.recordings.ingest import Batches, Broker, TimeZone
 from brokertwin.errors import UserError
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
-    from brokertwin.kafka_io.kafka_clients import ClientProperties
     from brokertwin.recordings.formats.batches import Headers
     from brokertwin.recordings.formats.pipeline import Source
     from brokertwin.settings import Settings
@@ -149,37 +153,13 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
 """Parameters for the fields of `Where`, with their types and defaults."""
 
 
-def with_source(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace a command's parameter `where` by the options of `Where`."""
-
-    @functools.wraps(command)
-    def called(**given: Any) -> None:
-        place = {name: given.pop(name) for name in OPTIONS}
-        several = {name: tuple(place[name] or ()) for name in ("files", "batches")}
-        command(where=Where(**place | several), **given)
-
-    own = inspect.signature(command, eval_str=True)
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    made = [
-        inspect.Parameter(name, keyword, annotation=kind, default=default)
-        for name, (kind, default) in OPTIONS.items()
-    ]
-    others = [each.replace(kind=keyword) for each in own.parameters.values()]
-    at = list(own.parameters).index("where")
-    called.__signature__ = own.replace(  # type: ignore[attr-defined]
-        parameters=[*others[:at], *made, *others[at + 1 :]]
-    )
-    return called
+def _where(**given: Any) -> Where:
+    several = {name: tuple(given[name] or ()) for name in ("files", "batches")}
+    return Where(**given | several)
 
 
-def kafka_of(settings: "Settings") -> "ClientProperties":
-    """Return the properties for Kafka; warns about those without effect. Raises UserError."""
-    from brokertwin.kafka_io.kafka_clients import client_properties
-
-    client = client_properties(settings)
-    for warning in client.warnings():
-        warn(warning)
-    return client
+with_source = with_options("where", _where, OPTIONS)
+"""Replace a command's parameter `where` by the options of `Where`."""
 
 
 @contextmanager
@@ -199,7 +179,7 @@ def source_of(where: Where, texts: int = 0) -> "Iterator[Source]":
 
     where.check()
     how = FileReading(where.broker, zone_of(where.time_zone), warn, Texts(texts))
-    with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
+    with progress_bars() as bar:
         task = bar.add_task("reading", total=size_of(where.files) if where.files else None)
         if where.files:
             files = list(where.files)

@@ -29,17 +29,8 @@ def show(
 ) -> None:
     """Print the differences between two moments or recordings: a table of each kind, or JSON.
 
-    Args:
-        planned_of: plans the order of a recording's events.
-        where: the recording.
-        moments: each a time or an exchange of the recording, `BEGINNING`, `END`, another recording,
-            or a directory with a kept state.
-        kind: kind of items to compare; None means all.
-        all_items: include those of internal topics.
-        as_json: print JSON.
-
-    Raises:
-        UserError: a moment is not in the recording.
+    Each moment is a time or an exchange of the recording, `BEGINNING`, `END`, another recording, or
+    a directory with a kept state. `kind` None compares all kinds. Raises UserError.
     """
     from brokertwin.recordings.replay.state_diff import changes
     from brokertwin.sinks.state_rows import WHOLE
@@ -100,6 +91,6 @@ def _rows(found: "Sequence[StateChange]") -> list[tuple[Any, ...]]:
         item = " ".join(map(str, change.item.values()))
         fields = [(name, a, b) for name, (a, b) in change.fields.items() if (a, b) != (None, None)]
         for number, (name, a, b) in enumerate(fields or [("", None, None)]):
-            told = name, state_tables.told(name, a), state_tables.told(name, b)
-            lines.append((item, change.what, *told) if not number else ("", "", *told))
+            values = name, state_tables.formatted(name, a), state_tables.formatted(name, b)
+            lines.append((item, change.what, *values) if not number else ("", "", *values))
     return lines

@@ -17,6 +17,7 @@ from brokertwin.cli.options import (
     ConfigFile,
     HttpListen,
     KafkaConfig,
+    Master,
     settings_of,
 )
 from brokertwin.cli.output import say, show_json
@@ -84,9 +85,6 @@ AvailableNow = Annotated[
 ]
 TimeZone = Annotated[
     str, typer.Option("--time-zone", metavar="ZONE", help="Time zone of lines that name none.")
-]
-Master = Annotated[
-    str | None, typer.Option("--master", metavar="URL", help="Spark master; default: local[*].")
 ]
 SparkConf = Annotated[
     list[str] | None,
@@ -156,7 +154,7 @@ def command(
     stop = threading.Event()
     with runner.prepared(query, say), _watched(query, http_listen, stop) as watched:
         session = spark_session(settings, say)
-        _heed_signals(stop)
+        _stop_on_signals(stop)
         try:
             _run(session, query, how, stop, watched)
         finally:
@@ -204,17 +202,13 @@ def _watched(
 ) -> "Iterator[LiveSource]":
     """Yield the status, served over HTTP if there is an address."""
     from brokertwin.cli.watching.live_source import KEPT, LiveSource
-
-    source = LiveSource(query.prefix, stop)
-    if http_listen is None:
-        yield source
-        return
-    from brokertwin.cli.watching.server import OPTION, app, listen_address, served
+    from brokertwin.cli.watching.server import status_page
     from brokertwin.streaming.live.read_back import newest_findings
 
-    with served(app(source), f"{OPTION} {http_listen}", *listen_address(http_listen)) as url:
-        say(f"status page at {url}")
-        source.earlier(newest_findings(query.client, query.prefix, KEPT))
+    source = LiveSource(query.prefix, stop)
+    with status_page(source, http_listen, say):
+        if http_listen is not None:
+            source.earlier(newest_findings(query.client, query.prefix, KEPT))
         yield source
 
 
@@ -236,7 +230,7 @@ def sources_of(values: list[str]) -> dict[str, str]:
     return found
 
 
-def _heed_signals(stop: threading.Event) -> None:
+def _stop_on_signals(stop: threading.Event) -> None:
     """Let SIGTERM and SIGINT set an event; a second signal ends at once."""
 
     def handle(number: int, _frame: FrameType | None) -> None:

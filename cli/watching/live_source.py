@@ -1,24 +1,14 @@
 """Status document of a running live audit, with its newest findings."""
 
 import threading
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
-import brokertwin
-from brokertwin.cli.watching.rates import Rate
-from brokertwin.cli.watching.sources import Pulse
-from brokertwin.cli.watching.status import (
-    POINTS_MAX,
-    FindingCount,
-    LiveFinding,
-    OfLive,
-    Point,
-    Status,
-)
-from brokertwin.gateway.engine.engine import now_ms
+from brokertwin.cli.watching.sources import StatusBase
+from brokertwin.cli.watching.status import FindingCount, LiveFinding, OfLive, Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,7 +29,7 @@ OTHER = "other"
 _decoder = msgspec.json.Decoder(LiveFinding)
 
 
-class LiveSource:
+class LiveSource(StatusBase):
     """Status of a live audit.
 
     `observe` and `found` are called for each micro-batch, `pulse` in each loop.
@@ -50,11 +40,8 @@ class LiveSource:
     """
 
     def __init__(self, name: str, ending: threading.Event | None = None) -> None:
-        self._name = name
-        self.pulse = Pulse(ending)
+        super().__init__("live", name, ending)
         self._of_batch = OfLive()
-        self._rate = Rate()
-        self._points: deque[Point] = deque(maxlen=POINTS_MAX)
         self._lock = threading.Lock()
         self._counts: Counter[tuple[str, str, str]] = Counter()
         self._clusters: set[str] = set()
@@ -69,19 +56,15 @@ class LiveSource:
 
     def observe(self, progress: "LiveProgress") -> None:
         """Note the end of a micro-batch."""
-        seen_ms = now_ms()
         self._of_batch = OfLive(
             batch=progress.batch,
-            batch_time_ms=seen_ms,
+            batch_time_ms=self._note_batch(progress.rows, progress.seconds, progress.lag),
             batch_rows=progress.rows,
             batch_seconds=progress.seconds,
             lag=progress.lag,
             state_rows=progress.entities,
             counts=progress.counts,
         )
-        self._rate.add(progress.rows, progress.seconds)
-        rate = progress.rows / max(progress.seconds, 0.001)
-        self._points.append(Point(seen_ms, rate, progress.seconds, progress.lag))
 
     def found(self, documents: Sequence[bytes]) -> None:
         """Count the findings of a micro-batch, given as rows of the topic of findings."""
@@ -107,19 +90,8 @@ class LiveSource:
             counts = [FindingCount(*key, number) for key, number in self._counts.items()]
             kept = [each for each in self._kept.values() if not each.withdrawn]
         newest = sorted(kept, key=lambda each: -each.to)[:NEWEST]
-        return Status(
-            kind="live",
-            name=self._name,
-            version=brokertwin.__version__,
-            phase=self.pulse.phase,
-            time_ms=now_ms(),
-            started_ms=self.pulse.started_ms,
-            rate=self._rate.value(),
-            answers={},
-            errors={},
-            points=list(self._points),
-            live=msgspec.structs.replace(self._of_batch, findings=counts, newest=newest),
-        )
+        live = msgspec.structs.replace(self._of_batch, findings=counts, newest=newest)
+        return self._status({}, {}, live=live)
 
 
 def _bounded(known: set[str], value: str) -> str:

@@ -146,7 +146,7 @@ def _of_all(status: Status) -> Iterator[tuple[str, Labelled]]:
     yield "brokertwin_info", {(status.kind, status.name, status.version): 1}
     yield "brokertwin_ready", _one(status.phase is Phase.RUNNING)
     yield "brokertwin_start_time_seconds", _one(status.started_ms / 1000)
-    yield "brokertwin_answers_total", _by(status.answers)
+    yield "brokertwin_answers_total", _by(status.responses)
     yield (
         "brokertwin_errors_total",
         {

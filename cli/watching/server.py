@@ -24,6 +24,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 import msgspec
 from prometheus_client import make_wsgi_app
 
+from brokertwin.cli.options import PORTS
 from brokertwin.cli.watching.metrics import registry
 from brokertwin.cli.watching.status import Phase
 from brokertwin.errors import UserError
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 OPTION = "--http-listen"
-PORTS = range(2**16)
 SLOW_S = 10.0
 """Timeout of an idle connection."""
 
@@ -79,7 +79,7 @@ def app(source: "StatusSource") -> "WSGIApplication":
         "/readyz": lambda: _health(source.pulse.phase is Phase.RUNNING, source.pulse.phase),
     }
 
-    def answer(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+    def respond(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         path, method = environ["PATH_INFO"], environ["REQUEST_METHOD"]
         if method not in ("GET", "HEAD"):
             reply = ("405 Method Not Allowed", TEXT, b"GET and HEAD only\n")
@@ -96,7 +96,7 @@ def app(source: "StatusSource") -> "WSGIApplication":
         start_response(status, [*headers, ("Content-Length", str(len(body)))])
         return [] if method == "HEAD" else [body]
 
-    return answer
+    return respond
 
 
 def _health(is_well: bool, word: str) -> Reply:
@@ -120,6 +120,19 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 class _ServerV6(_Server):
     address_family = socket.AF_INET6
+
+
+@contextmanager
+def status_page(
+    source: "StatusSource", http_listen: str | None, report: Callable[[str], None]
+) -> Iterator[None]:
+    """Serve a status at the address of `--http-listen`, if given; `report` gets the URL."""
+    if http_listen is None:
+        yield
+        return
+    with served(app(source), f"{OPTION} {http_listen}", *listen_address(http_listen)) as url:
+        report(f"status page at {url}")
+        yield
 
 
 @contextmanager

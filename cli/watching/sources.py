@@ -14,7 +14,7 @@ import brokertwin
 from brokertwin.cli.watching.rates import Rate
 from brokertwin.cli.watching.status import (
     POINTS_MAX,
-    AnswerTimes,
+    ApiTimes,
     OfChecks,
     OfGateway,
     OfJob,
@@ -98,6 +98,46 @@ class StatusSource(Protocol):
         """Return the document."""
 
 
+class StatusBase:
+    """Common part of the sources: phase, rate and points.
+
+    Args:
+        kind: `job`, `live` or `gateway`.
+        name: as in `Status`.
+        ending: set to stop the process.
+    """
+
+    def __init__(self, kind: str, name: str, ending: threading.Event | None = None) -> None:
+        self.pulse = Pulse(ending)
+        self._kind, self._name = kind, name
+        self._rate = Rate()
+        self._points: deque[Point] = deque(maxlen=POINTS_MAX)
+
+    def _note_batch(self, count: int, seconds: float, lag: int) -> int:
+        """Note a micro-batch that ends now; returns this time in ms since 1970."""
+        seen_ms = now_ms()
+        self._rate.add(count, seconds)
+        self._points.append(Point(seen_ms, count / max(seconds, 0.001), seconds, lag))
+        return seen_ms
+
+    def _status(
+        self, responses: dict[str, int], errors: dict[str, dict[str, int]], **parts: Any
+    ) -> Status:
+        return Status(
+            kind=self._kind,
+            name=self._name,
+            version=brokertwin.__version__,
+            phase=self.pulse.phase,
+            time_ms=now_ms(),
+            started_ms=self.pulse.started_ms,
+            rate=self._rate.value(),
+            responses=responses,
+            errors=errors,
+            points=list(self._points),
+            **parts,
+        )
+
+
 class StateReader:
     """Count the contents of a state on request, but not more often than the load allows.
 
@@ -140,22 +180,18 @@ class StateReader:
 Counts = TypeVar("Counts", OfSnapshots, OfChecks)
 
 
-class JobSource:
+class JobSource(StatusBase):
     """Status of a job; `observe` is called for each micro-batch, `pulse` in each loop.
 
     Args:
         name: the prefix of its topics.
-        checkpoint: its checkpoint directory.
         ending: set to stop the job.
     """
 
     def __init__(self, name: str, checkpoint: Path, ending: threading.Event | None = None) -> None:
-        self._name = name
-        self.pulse = Pulse(ending)
+        super().__init__("job", name, ending)
         self._progress: QueryProgress | None = None
         self._seen_ms = -1
-        self._rate = Rate()
-        self._points: deque[Point] = deque(maxlen=POINTS_MAX)
         self._snapshots = OfSnapshots()
         self._checks = OfChecks()
         self._state = StateReader(
@@ -165,10 +201,8 @@ class JobSource:
 
     def observe(self, progress: "QueryProgress") -> None:
         """Note the end of a micro-batch."""
-        self._progress, self._seen_ms = progress, now_ms()
-        self._rate.add(progress.events, progress.seconds)
-        rate = progress.events / max(progress.seconds, 0.001)
-        self._points.append(Point(self._seen_ms, rate, progress.seconds, progress.lag))
+        self._progress = progress
+        self._seen_ms = self._note_batch(progress.events, progress.seconds, progress.lag)
 
     def snapshot(self, taken: "Published", seconds: float) -> None:
         """Note a snapshot; a rejected one is only counted."""
@@ -201,17 +235,9 @@ class JobSource:
         """Return the document."""
         progress = self._progress
         state, state_time_ms, failure = self._state.newest() if progress else NO_STATE
-        return Status(
-            kind="job",
-            name=self._name,
-            version=brokertwin.__version__,
-            phase=self.pulse.phase,
-            time_ms=now_ms(),
-            started_ms=self.pulse.started_ms,
-            rate=self._rate.value(),
-            answers=progress.tallies.answers if progress else {},
-            errors=progress.tallies.errors if progress else {},
-            points=list(self._points),
+        return self._status(
+            progress.tallies.answers if progress else {},
+            progress.tallies.errors if progress else {},
             job=_of_job(progress, self._seen_ms, self._snapshots, self._checks),
             state=state,
             state_time_ms=state_time_ms,
@@ -245,26 +271,21 @@ def _of_job(
     )
 
 
-class GatewaySource:
+class GatewaySource(StatusBase):
     """Status of a gateway; `sample` runs in its event loop, the rest in callers' threads.
 
     Args:
-        gateway: the gateway.
-        engine: its engine.
         columns: returns the state, in the event loop; None if it is in another process.
     """
 
     def __init__(
         self, gateway: "Gateway", engine: "BrokerEngine", columns: Columns | None = None
     ) -> None:
+        super().__init__("gateway", engine.cluster)
         self._gateway = gateway
-        self._cluster = engine.cluster
         self._engine_name = "local" if columns is not None else "spark"
         self._columns = columns
         self._loop = asyncio.get_running_loop()
-        self.pulse = Pulse()
-        self._rate = Rate()
-        self._points: deque[Point] = deque(maxlen=POINTS_MAX)
         self._state = StateReader(self._cells)
 
     async def sample(self) -> None:
@@ -272,10 +293,10 @@ class GatewaySource:
         before = 0
         while True:
             self.pulse.beat()
-            answers = sum(self._gateway.traffic.responses.values())
-            self._rate.add(answers - before, SAMPLE_S)
-            self._points.append(Point(now_ms(), (answers - before) / SAMPLE_S))
-            before = answers
+            responses = sum(self._gateway.traffic.responses.values())
+            self._rate.add(responses - before, SAMPLE_S)
+            self._points.append(Point(now_ms(), (responses - before) / SAMPLE_S))
+            before = responses
             await asyncio.sleep(SAMPLE_S)
 
     def status(self) -> Status:
@@ -283,17 +304,9 @@ class GatewaySource:
         traffic = self._gateway.traffic
         is_read = self._columns is not None and self.pulse.phase is Phase.RUNNING
         state, state_time_ms, failure = self._state.newest() if is_read else NO_STATE
-        return Status(
-            kind="gateway",
-            name=self._cluster,
-            version=brokertwin.__version__,
-            phase=self.pulse.phase,
-            time_ms=now_ms(),
-            started_ms=self.pulse.started_ms,
-            rate=self._rate.value(),
-            answers=traffic.responses_by_name,
-            errors=traffic.errors_by_name,
-            points=list(self._points),
+        return self._status(
+            traffic.responses_by_name,
+            traffic.errors_by_name,
             gateway=self._of_gateway(),
             state=state,
             state_time_ms=state_time_ms,
@@ -305,7 +318,7 @@ class GatewaySource:
         assert self._columns is not None
         found = asyncio.run_coroutine_threadsafe(self._columns(), self._loop)
         try:
-            return {self._cluster: found.result(LOOP_TIMEOUT_S)}
+            return {self._name: found.result(LOOP_TIMEOUT_S)}
         except TimeoutError:
             raise UserError("The gateway is too busy to return its state.") from None
 
@@ -321,7 +334,7 @@ class GatewaySource:
             },
             stopped=gateway.stopped,
             times={
-                api: AnswerTimes(list(BOUNDS_S), list(times.classes), times.sum_s)
+                api: ApiTimes(list(BOUNDS_S), list(times.classes), times.sum_s)
                 for api, times in gateway.traffic.times_by_name.items()
             },
         )

@@ -98,7 +98,7 @@ class OfJob(msgspec.Struct, frozen=True):
     checks: OfChecks = OfChecks()
 
 
-class AnswerTimes(msgspec.Struct, frozen=True):
+class ApiTimes(msgspec.Struct, frozen=True):
     """Response times of an API.
 
     Attributes:
@@ -117,7 +117,6 @@ class OfGateway(msgspec.Struct, frozen=True):
 
     Attributes:
         engine: `local` or `spark`.
-        connections: open connections.
         waiting: open connections with a pending request.
         failed_authentications: since the gateway's start.
         brokers: advertised address of each broker.
@@ -131,7 +130,7 @@ class OfGateway(msgspec.Struct, frozen=True):
     failed_authentications: int = 0
     brokers: dict[int, str] = {}
     stopped: list[int] = []
-    times: dict[str, AnswerTimes] = {}
+    times: dict[str, ApiTimes] = {}
 
 
 class LiveFinding(msgspec.Struct, frozen=True):
@@ -139,7 +138,6 @@ class LiveFinding(msgspec.Struct, frozen=True):
 
     Attributes:
         id: a later document with the same id replaces it.
-        cluster: its cluster.
         severity: `error`, `warning`, `info`.
         kind: `offset-back`.
         subject: `group billing`.
@@ -203,12 +201,10 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         kind: `job`, `live` or `gateway`.
         name: the prefix of a job or a live audit, or the gateway's cluster.
-        version: of brokertwin.
-        phase: current phase.
         time_ms: current time, in ms since 1970.
         started_ms: start time.
         rate: recent events or responses per second (`rates.py`).
-        answers: responses by API, since the start.
+        responses: count by API, since the start.
         errors: by API and error, since the start; a response can have several.
         points: the last points, oldest first.
         job: set for a job.
@@ -226,7 +222,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     time_ms: int
     started_ms: int
     rate: float
-    answers: dict[str, int]
+    responses: dict[str, int] = msgspec.field(name="answers")
     errors: dict[str, dict[str, int]]
     points: list[Point]
     job: OfJob | None = None

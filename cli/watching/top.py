@@ -90,8 +90,8 @@ def _looks(where: str, once: bool, interval: float) -> "Iterator[tuple[bytes, St
 
 def _fetched(url: str, where: str) -> bytes:
     try:
-        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
-            body: bytes = answer.read()
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as response:
+            body: bytes = response.read()
             return body
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", None) or error
@@ -102,12 +102,7 @@ def _fetched(url: str, where: str) -> bytes:
 
 
 def screen(status: "Status", before: "Status | None" = None) -> RenderableType:
-    """Format a document for the terminal.
-
-    Args:
-        status: the document.
-        before: the previous document, to show growth.
-    """
+    """Format a document for the terminal; `before` is the previous one, to show growth."""
     parts = [_figures(status), *_traffic(status, before), *_state(status), *_live_parts(status)]
     return Group(_head(status), *(each for part in parts for each in ("", part)))
 
@@ -156,12 +151,12 @@ def _figures(status: "Status") -> Table:
 
 
 def _traffic(status: "Status", before: "Status | None") -> Iterator[RenderableType]:
-    answers = _single(status.answers)
+    responses = _single(status.responses)
     errors = _errors(status)
     was = before if before is not None and before.started_ms == status.started_ms else None
-    former = _single(was.answers) if was else None
+    former = _single(was.responses) if was else None
     if status.live is None:
-        yield _counts(("API", "responses"), answers, former)
+        yield _counts(("API", "responses"), responses, former)
     if errors:
         yield _counts(("API", "error", "count"), errors, _errors(was) if was else None)
     if status.job is not None and status.job.dead_letters:

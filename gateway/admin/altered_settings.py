@@ -31,10 +31,9 @@ class AlteredSettings:
     """Forwards changes of broker settings.
 
     Args:
-        engine: processes the requests.
         stores_of: returns the stores to validate.
         passwords: keeps passwords of stores.
-        heed: called after passwords have changed.
+        on_change: called after passwords have changed.
     """
 
     def __init__(
@@ -42,9 +41,9 @@ class AlteredSettings:
         engine: BrokerEngine,
         stores_of: StoresOf,
         passwords: StorePasswords,
-        heed: Callable[[], None],
+        on_change: Callable[[], None],
     ) -> None:
-        self._heed = heed
+        self._on_change = on_change
         self._engine = engine
         self._stores_of = stores_of
         self._passwords = passwords
@@ -71,7 +70,7 @@ class AlteredSettings:
             and _is_done(submitted, own)
         ):
             self._passwords.put(request.broker, secrets)
-            self._heed()
+            self._on_change()
         return submitted
 
     def _then(self, broker: int, resource: Body, api_key: int) -> tuple[dict[str, str], Secrets]:
@@ -79,7 +78,7 @@ class AlteredSettings:
         then: dict[str, str] = {}
         secrets: Secrets = dict.fromkeys(self._passwords.of(broker))
         if api_key == ALTER:
-            then, secrets = dict(self._engine.changed_settings(broker)), {}
+            then, secrets = dict(self._engine.known(broker).changed(broker)), {}
         for each in resource["configs"]:
             name, value = each["name"], each["value"]
             if each.get("configOperation", ConfigOperation.SET) == ConfigOperation.DELETE:
@@ -92,7 +91,7 @@ class AlteredSettings:
         return then, secrets
 
     def _fault(self, broker: int, then: Mapping[str, str], secrets: Secrets) -> str | None:
-        changed, known = self._engine.changed_settings(broker), self._passwords.of(broker)
+        changed, known = self._engine.known(broker).changed(broker), self._passwords.of(broker)
         texts = {name: text for name, text in {**known, **secrets}.items() if text is not None}
         now, wanted = (changed, known), (then, texts)
         faults = (stores.fault(broker, now, wanted) for stores in self._stores_of(broker))

@@ -47,7 +47,7 @@ FEATURES = {
 
 SASL_APIS = frozenset({SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key})
 ITS_OWN = frozenset(key for key, api in KAFKA_APIS.items() if api.handler is Decider.EDGE)
-"""APIs that the gateway answers itself, in all versions of Kafka."""
+"""APIs that the gateway responds to itself, in all versions of Kafka."""
 
 UNKNOWN_VERSION = -1
 
@@ -56,7 +56,7 @@ PROBE_HEADER: Body = {
     "requestApiVersion": 0,
     "clientId": "probe",
 }
-"""The header of a request that every broker answers at once."""
+"""The header of a request that has an immediate response from every broker."""
 
 
 def response_frame(

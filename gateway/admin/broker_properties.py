@@ -23,7 +23,6 @@ class BrokerProperties:
 
     Args:
         values: texts by name.
-        listener: listener name.
     """
 
     def __init__(self, values: Mapping[str, str], listener: str) -> None:

@@ -50,7 +50,6 @@ class Control:
     """Serves a control socket.
 
     Args:
-        engine: processes the requests.
         path: path of the socket; `open` creates it, `close` deletes it.
     """
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from brokertwin.gateway.bounded_rates import RateLimit, RequestLimit
-from brokertwin.gateway.engine.engine import Body
+from brokertwin.gateway.protocol.codec import Body
 from brokertwin.state.cell.edge_settings import EdgeSettings
 from brokertwin.state.cluster import broker_configs, client_quotas, quota_rates
 from brokertwin.state.cluster.client_quotas import REQUEST_PERCENTAGE
@@ -27,7 +27,7 @@ JOB_MACHINE = 0
 
 
 class KnownSettings(NamedTuple):
-    """Settings in a machine's metadata table, and those given at the start."""
+    """Settings in a machine's metadata table, and those given at the start, without secrets."""
 
     table: Table
     machine: int
@@ -63,6 +63,10 @@ class KnownSettings(NamedTuple):
     def codec(self, broker: int, configs: Mapping[str, str]) -> TopicCodec | None:
         """Return the codec that a topic's configs require, or None for `producer`."""
         return codecs.of_topic(configs, self.of(broker))
+
+
+UNKNOWN_SETTINGS = KnownSettings(Table(), JOB_MACHINE, BrokerSettings())
+"""Stand-in for the settings of a job that has not reported them."""
 
 
 class JobSettings(NamedTuple):

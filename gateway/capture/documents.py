@@ -21,8 +21,7 @@ import structlog
 
 from brokertwin.gateway.admin import client_metrics
 from brokertwin.gateway.protocol.codec import Body
-from brokertwin.gateway.protocol.frames import MINIMAL_HEADER_BYTES, decode_request, decode_response
-from brokertwin.gateway.protocol.primitives import NUMBERS, FrameReader
+from brokertwin.gateway.protocol.frames import MINIMAL_HEADER, decode_request, decode_response
 from brokertwin.gateway.records import records
 from brokertwin.state.access.redaction import redact_exchange
 from brokertwin.state.core.events import Kind
@@ -43,13 +42,12 @@ class CapturedExchange:
     Attributes:
         time: arrival of the request, in ms since 1970.
         started: the same by the event loop's clock, in s.
-        connection: name of the connection.
         principal: principal of the client; None if unknown.
         api_key, version, correlation_id: from the header; `api_key` is NOT_AN_API without one.
         header: as in the request log; None if it is not legible.
         request: body as received, without record sets.
-        response: body of the response, or None; see `is_answered`.
-        is_answered: whether the response is known; True for acks 0, which has none.
+        response: body of the response, or None; see `is_complete`.
+        is_complete: whether the response is known; True for acks 0, which has none.
         reasons: why something could not be decoded.
         sizes: frame sizes in bytes by field name, if one could not be decoded.
         fault: faults that a proxy has injected.
@@ -65,7 +63,7 @@ class CapturedExchange:
     header: Body | None = None
     request: Body | None = None
     response: Body | None = None
-    is_answered: bool = False
+    is_complete: bool = False
     reasons: list[str] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
     fault: str | None = None
@@ -104,12 +102,9 @@ class CapturedExchange:
 
     def _header_alone(self, frame: bytes, reason: str) -> None:
         self.not_read("request", len(frame), reason)
-        if len(frame) < MINIMAL_HEADER_BYTES:
+        if len(frame) < MINIMAL_HEADER.size:
             return
-        reader = FrameReader(frame)
-        self.api_key = reader.number(NUMBERS["int16"])
-        self.version = reader.number(NUMBERS["int16"])
-        self.correlation_id = reader.number(NUMBERS["int32"])
+        self.api_key, self.version, self.correlation_id = MINIMAL_HEADER.unpack_from(frame)
         self.header = {
             "requestApiKey": self.api_key,
             "requestApiVersion": self.version,
@@ -125,7 +120,7 @@ class CapturedExchange:
             return
         try:
             _, self.response = _decode_response(self.api_key, self.version, frame)
-            self.is_answered = True
+            self.is_complete = True
         except MalformedError as error:
             self.not_read("response", len(frame), str(error))
         except Exception as error:  # noqa: BLE001 (a fault must not stop the traffic)
@@ -155,7 +150,7 @@ class CapturedExchange:
         if self.header is not None:
             document["requestHeader"] = self.header
         document["request"] = request
-        if self.is_answered:
+        if self.is_complete:
             document["response"] = response
         document["connection"] = self.connection
         document["responseTime"] = 0.0 if self.is_one_way else duration_ms
@@ -195,7 +190,7 @@ def fault(what: str, error: Exception) -> str:
 
 
 def _decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Body]:
-    """Decode a response; a refused ApiVersions version is answered in version 0."""
+    """Decode a response; the response to a refused ApiVersions version has version 0."""
     try:
         return decode_response(api_key, version, frame)
     except MalformedError:

@@ -28,7 +28,6 @@ class Recorder:
     """Writes documents to a sink. Created and used in an event loop.
 
     Args:
-        sink: target of the documents.
         on_trouble: called in the event loop when the first document is lost.
         waiting_bytes: size of the queue.
         patience_s: how long traffic waits for room.
@@ -104,7 +103,7 @@ class Recorder:
         self._call_soon(self.lose, reason)
 
     async def close(self) -> None:
-        """Write the queue and end. What the sink does not accept within 90 s is lost."""
+        """Write the queue and end. Documents that the sink does not accept within 90 s are lost."""
         with self._changed:
             self._is_closing = True
             self._changed.notify()

@@ -43,7 +43,6 @@ class RelayTarget:
     """A real broker.
 
     Attributes:
-        address: its address.
         node_id: its id; None until a response has named it.
     """
 
@@ -97,10 +96,7 @@ class Relay:
     """Connects a client with a broker until one of them disconnects.
 
     Args:
-        cluster: the proxy.
-        target: the broker.
         name: name of the connection in documents and in the log.
-        client, broker: the two connections.
     """
 
     def __init__(
@@ -200,7 +196,7 @@ class Relay:
         traits = api_of_key(exchange.api_key).traits
         self._is_bound = self._is_bound or Trait.BINDS_CONNECTION in traits
         if exchange.is_one_way:
-            exchange.is_answered = True
+            exchange.is_complete = True
             await self._record(exchange)
         else:
             self._waiting.append(exchange)

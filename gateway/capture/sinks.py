@@ -41,7 +41,7 @@ class CaptureSink(Protocol):
         """Make documents visible to readers, after a pause. Raises SinkError."""
 
     def close(self) -> None:
-        """Write what is left. Raises SinkError."""
+        """Write the rest. Raises SinkError."""
 
 
 class FileSink:
@@ -100,8 +100,6 @@ class TopicSink:
     """A Kafka topic: rows with a header `id`, all in one partition.
 
     Args:
-        client: connection properties.
-        topic: topic name.
         on_lost: called with a reason for each document that Kafka did not accept.
     """
 

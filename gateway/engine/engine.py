@@ -9,18 +9,18 @@ import asyncio
 import os
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
 
 import msgspec
 
-from brokertwin.gateway.bounded_rates import RateLimit, RequestLimit
+from brokertwin.gateway.admin.known_settings import KnownSettings
+from brokertwin.gateway.bounded_rates import RequestLimit
 from brokertwin.state.configs.codecs import TopicCodec
 from brokertwin.state.core.events import REQUEST, Event, Kind, LogMark, RequestHeader
 from brokertwin.state.core.murmur2 import partition_of
 from brokertwin.state.core.records import LogCleaned
-from brokertwin.state.core.settings import BrokerSettings
 
 NONCE_BYTES = 16
 NONCES_DRAWN = 256
@@ -85,7 +85,7 @@ class ResponseRow(msgspec.Struct, rename="camel"):
         return EngineResponse(self.response, self.error, self.closes_connection, self.mute_ms)
 
 
-HeedBroker = Callable[[int, bool], None]
+OnBroker = Callable[[int, bool], None]
 """Called when a broker has stopped (True) or runs (False); may be repeated."""
 
 
@@ -94,8 +94,8 @@ class BrokerEngine(Protocol):
 
     cluster: str
     brokers: list[int]
-    heed_broker: HeedBroker
-    heed_settings: Callable[[], None]
+    on_broker: OnBroker
+    on_settings: Callable[[], None]
     """Called after broker settings have changed."""
 
     users_file: Path | None
@@ -134,14 +134,8 @@ class BrokerEngine(Protocol):
     def known_features(self) -> list[Body] | None:
         """Return the finalized features with levels, or None if they require a request."""
 
-    def settings_of(self, broker: int) -> BrokerSettings:
-        """Return a broker's current settings, without secrets."""
-
-    def changed_settings(self, broker: int) -> Mapping[str, str]:
-        """Return the settings that were altered since a broker's start."""
-
-    def connection_limit(self, broker: int, host: str) -> RateLimit | None:
-        """Return the connection rate limit of an address at a broker, if any."""
+    def known(self, broker: int) -> KnownSettings:
+        """Return the current settings, as a broker knows them."""
 
     def request_limit(
         self, broker: int, principal: str, client_id: str | None
@@ -152,10 +146,7 @@ class BrokerEngine(Protocol):
         """Return the codec that a topic of a Produce request requires, or None for `producer`."""
 
     def put(self, data: bytes) -> str | asyncio.Future[str]:
-        """Store the bytes of a batch; return their locator, or what has it or OSError later.
-
-        Raises OSError.
-        """
+        """Store the bytes of a batch; return their locator, or a future with it. Raises OSError."""
 
     async def get(self, locator: str) -> bytes | None:
         """Return the bytes at a locator, or None if they are lost."""
@@ -168,7 +159,6 @@ class EventWriter:
     """Creates events: with an id, a time, and a nonce from which ids are derived.
 
     Args:
-        cluster: name of the cluster.
         responses_partitions: number of partitions of the topic `responses`.
         clock: time of events; default: this machine's clock.
 
@@ -253,7 +243,7 @@ class EventWriter:
         return Event(self._next_id(), self._cluster, broker, self._clock(), kind, **fields)
 
 
-def heed_nothing(*_: object) -> None:
+def ignore(*_: object) -> None:
     """Default callback of an engine without a gateway."""
 
 

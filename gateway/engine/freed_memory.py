@@ -41,13 +41,9 @@ class FreedMemory:
         self._batches, self._last = 0, -EVERY_S
 
     async def give_back(self, batches: int) -> bool:
-        """Return freed memory if enough batches were deleted since the last time.
+        """Return freed memory if enough of all `batches` were deleted since the last time.
 
-        Args:
-            batches: how many logs have deleted until now.
-
-        Returns:
-            Whether memory was returned.
+        The result is whether it was returned.
         """
         now, deleted = self._clock(), batches - self._batches
         if self._trim is None or deleted < BATCHES_LEAST or now - self._last < EVERY_S:

@@ -43,7 +43,6 @@ class Journal:
 
     Args:
         path: the file; created if missing.
-        disk: file system operations.
         compacted_from: minimum size in bytes of a compaction.
 
     Attributes:
@@ -186,8 +185,6 @@ class Compaction:
 
     Args:
         journal: the journal at the moment of the snapshot.
-        disk: file system operations.
-        path: path of the new file.
     """
 
     def __init__(self, journal: Journal, disk: Disk, path: Path) -> None:

@@ -58,20 +58,21 @@ class _SnapshotLine(msgspec.Struct, omit_defaults=True):
 
 
 _decoder = msgspec.json.Decoder(_SnapshotLine)
+_encode = msgspec.json.encode
 
 
 def documents(snapshot: EngineSnapshot) -> Iterator[bytes]:
     """Yield the lines of a snapshot."""
     lines = len(snapshot.columns) + len(snapshot.kept) + len(snapshot.sealed) + 1
-    yield _document(_SnapshotLine(snapshot=_Head(STATE_VERSION, snapshot.events, lines)))
+    yield _encode(_SnapshotLine(snapshot=_Head(STATE_VERSION, snapshot.events, lines)))
     for name, column in snapshot.columns.items():
         packed = base64.b64encode(zlib.compress(column, COMPRESSION_LEVEL))
-        yield _document(_SnapshotLine(table=(name, packed.decode())))
+        yield _encode(_SnapshotLine(table=(name, packed.decode())))
     for of_log in snapshot.kept:
-        yield _document(_SnapshotLine(kept=of_log))
+        yield _encode(_SnapshotLine(kept=of_log))
     for key, batches in snapshot.sealed.items():
-        yield _document(_SnapshotLine(sealed=(key, batches)))
-    yield msgspec.json.encode({"settings": msgspec.to_builtins(snapshot.settings)})
+        yield _encode(_SnapshotLine(sealed=(key, batches)))
+    yield _encode({"settings": msgspec.to_builtins(snapshot.settings)})
 
 
 def read(first: bytes, following: Callable[[], bytes | None]) -> EngineSnapshot:
@@ -109,10 +110,6 @@ def read(first: bytes, following: Callable[[], bytes | None]) -> EngineSnapshot:
         reason = found if isinstance(found, str) else "has no settings"
         raise UserError(f"The snapshot in the journal {reason}.", _DAMAGED)
     return EngineSnapshot(head.events, found, kept, sealed, settings)
-
-
-def _document(line: _SnapshotLine) -> bytes:
-    return msgspec.json.encode(line)
 
 
 def _column(packed: str) -> bytes:

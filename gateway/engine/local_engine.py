@@ -6,14 +6,14 @@ order, after a snapshot if there is one.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import msgspec
 import structlog
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.admin.known_settings import KnownSettings
-from brokertwin.gateway.bounded_rates import RateLimit, RequestLimit
+from brokertwin.gateway.bounded_rates import RequestLimit
 from brokertwin.gateway.engine import journal_snapshot
 from brokertwin.gateway.engine.engine import (
     NOT_KEPT,
@@ -22,9 +22,9 @@ from brokertwin.gateway.engine.engine import (
     EdgeRequest,
     EngineResponse,
     EventWriter,
-    HeedBroker,
+    OnBroker,
     ResponseRow,
-    heed_nothing,
+    ignore,
     now_ms,
 )
 from brokertwin.gateway.engine.freed_memory import FreedMemory, malloc_trim
@@ -66,17 +66,14 @@ class LocalEngine:
     """A cluster in this process.
 
     Args:
-        cluster: name of the cluster.
-        brokers: ids of its brokers.
-        settings: broker settings.
         journal: where events are stored, beside a directory of batches; None: in memory only.
         clock: time of events and deadlines.
         may_intervene: whether `intervene` is allowed.
 
     Attributes:
-        heed_broker: called when brokers stop or start, after `start`.
-        heed_settings: called after broker settings have changed.
-        heed_line: called with each line that a broker logs (`brokertwin.trace.…`).
+        on_broker: called when brokers stop or start, after `start`.
+        on_settings: called after broker settings have changed.
+        on_line: called with each line that a broker logs (`brokertwin.trace.…`).
         users_file: file of SCRAM users, if no client authenticates with them.
 
     Raises:
@@ -94,9 +91,9 @@ class LocalEngine:
     ) -> None:
         self.cluster = cluster
         self.brokers = brokers
-        self.heed_broker: HeedBroker = heed_nothing
-        self.heed_settings: Callable[[], None] = heed_nothing
-        self.heed_line: Callable[[str], None] = heed_nothing
+        self.on_broker: OnBroker = ignore
+        self.on_settings: Callable[[], None] = ignore
+        self.on_line: Callable[[str], None] = ignore
         self._settings = CellSettings(
             name=cluster,
             cluster=cluster,
@@ -116,7 +113,7 @@ class LocalEngine:
         self._cell = Cell(self._settings, make_rows=LocalRows)
         self._clock = clock
         self._events = EventWriter(cluster, clock=clock)
-        self._waiting: dict[str, asyncio.Future[EngineResponse]] = {}
+        self._pending: dict[str, asyncio.Future[EngineResponse]] = {}
         self._kept = KeptBatches(self._store)
         self._freed = FreedMemory(malloc_trim())
         self._segments: dict[SegmentKey, list[Body]] = {}
@@ -255,7 +252,7 @@ class LocalEngine:
         self._segments.update(snapshot.sealed)
         self._deadline = self._cell.meta.outstanding
         for broker in network.stopped(self._cell.tables.cluster):
-            self.heed_broker(broker, True)
+            self.on_broker(broker, True)
         return snapshot.settings
 
     async def close(self) -> None:
@@ -265,7 +262,7 @@ class LocalEngine:
         if self._cleaner is not None:
             self._cleaner.cancel()
             await asyncio.wait([self._cleaner])
-        for future in list(self._waiting.values()):
+        for future in list(self._pending.values()):
             future.cancel()
         if self._persistence is not None:
             await self._persistence.close()
@@ -292,10 +289,10 @@ class LocalEngine:
     def _take(self, event: Event, is_kept: bool) -> asyncio.Future[EngineResponse]:
         assert self._loop is not None, "start() comes first"
         future: asyncio.Future[EngineResponse] = self._loop.create_future()
-        self._waiting[event.id] = future
+        self._pending[event.id] = future
         rows = self._handle(event, is_kept)
         if rows is None:
-            del self._waiting[event.id]
+            del self._pending[event.id]
             future.set_result(
                 EngineResponse(
                     None, {"reason": NOT_KEPT, "detail": "the journal cannot be written"}
@@ -304,7 +301,7 @@ class LocalEngine:
             return future
         self._dispatch(rows)
         if not future.done():
-            future.add_done_callback(lambda _: self._waiting.pop(event.id, None))
+            future.add_done_callback(lambda _: self._pending.pop(event.id, None))
         return future
 
     def _handle(self, event: Event, is_kept: bool) -> list[Output] | None:
@@ -334,7 +331,7 @@ class LocalEngine:
                 self._schedule(row.deadline)
             elif row.topic == outputs.RESPONSES and row.id.startswith(outputs.BROKER_CHANGES):
                 change = self._change_decoder.decode(row.value or b"")
-                self.heed_broker(change.broker, change.is_stopped)
+                self.on_broker(change.broker, change.is_stopped)
             elif row.topic == outputs.RESPONSES:
                 self._complete(
                     row.id, self._response_decoder.decode(row.value or b"").to_response()
@@ -345,15 +342,15 @@ class LocalEngine:
 
     def _follow(self, row: LocalRecord) -> None:
         if isinstance(row.record, ConfigChanged):
-            self.heed_settings()
+            self.on_settings()
         elif isinstance(row.record, LineLogged):
             if self._loop is not None:  # not while the journal is read
-                self.heed_line(row.record.line)
+                self.on_line(row.record.line)
         else:
             self._kept.follow(row.machine, row.record)
 
     def _complete(self, event_id: str, outcome: EngineResponse) -> None:
-        future = self._waiting.pop(event_id, None)
+        future = self._pending.pop(event_id, None)
         if future is not None and not future.done():
             future.set_result(outcome)
 
@@ -409,21 +406,10 @@ class LocalEngine:
             if level > 0
         ]
 
-    def _known(self, broker: int) -> KnownSettings:
+    def known(self, broker: int) -> KnownSettings:
+        """Return the current settings, as a broker knows them."""
         table, given = self._cell.tables.metadata, self._settings.broker_settings
         return KnownSettings(table, broker, given)
-
-    def settings_of(self, broker: int) -> BrokerSettings:
-        """Return a broker's current settings, without secrets."""
-        return self._known(broker).of(broker)
-
-    def changed_settings(self, broker: int) -> Mapping[str, str]:
-        """Return the settings that were altered since a broker's start."""
-        return self._known(broker).changed(broker)
-
-    def connection_limit(self, broker: int, host: str) -> RateLimit | None:
-        """Return the connection rate limit of an address at a broker, if any."""
-        return self._known(broker).connection_limit(broker, host)
 
     def request_limit(
         self, broker: int, principal: str, client_id: str | None
@@ -431,7 +417,7 @@ class LocalEngine:
         """Return the request time quota of a client, if any."""
         if not self._cell.broker(broker).has_quotas:
             return None
-        return self._known(broker).request_limit(broker, principal, client_id)
+        return self.known(broker).request_limit(broker, principal, client_id)
 
     def codec_of(self, broker: int, topic: Body) -> TopicCodec | None:
         """Return the codec that a topic requires, by name or id, or None for `producer`."""

@@ -13,6 +13,7 @@ state of the device is unknown, so all changes are rejected until a restart.
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ import structlog
 
 from brokertwin.gateway.engine import journal_snapshot
 from brokertwin.gateway.engine.disk import DISK, Disk, sync_all
-from brokertwin.gateway.engine.journal import COMPACTED_FROM_BYTES, Compaction, Journal
+from brokertwin.gateway.engine.journal import COMPACTED_FROM_BYTES, Journal
 from brokertwin.gateway.engine.journal_snapshot import EngineSnapshot
 from brokertwin.gateway.records.batch_store import BatchStore, FileBatchStore
 
@@ -67,11 +68,7 @@ class Persistence:
         self._compacting: asyncio.Task[None] | None = None
 
     def begin(self, snapshot: Callable[[], EngineSnapshot]) -> None:
-        """Start syncing and compacting in the running event loop.
-
-        Args:
-            snapshot: returns the current state of the engine.
-        """
+        """Start syncing and compacting in the running event loop."""
         self._snapshot = snapshot
         self._look_after()
 
@@ -124,7 +121,8 @@ class Persistence:
         before = self.journal.size
         compaction = self.journal.compaction()
         try:
-            await asyncio.to_thread(_write, compaction, self._snapshot())
+            documents = journal_snapshot.documents(self._snapshot())
+            await asyncio.to_thread(compaction.write, documents)
             compaction.finish()
         except OSError as error:
             _log.error("cannot compact the journal", error=str(error))
@@ -155,14 +153,7 @@ class Persistence:
             self._syncing.cancel()
             await asyncio.wait([self._syncing])
         if self._fsync_ms is not None and not self.journal.is_broken:
-            handles = [*self.store.unsynced(), *self.journal.unsynced()]
-            try:
-                sync_all(self._disk, handles)
-            except OSError as error:
-                self._broke(error)
+            with suppress(OSError):
+                self._sync_now([*self.store.unsynced(), *self.journal.unsynced()])
         self.store.close()
         self.journal.close()
-
-
-def _write(compaction: Compaction, snapshot: EngineSnapshot) -> None:
-    compaction.write(journal_snapshot.documents(snapshot))

@@ -42,8 +42,6 @@ class ResponseReader(threading.Thread):
     """Delivers rows written to a partition of `responses` after `open`.
 
     Args:
-        client: connection properties.
-        prefix: prefix of the job's topics.
         partition: partition to read.
         incarnation: prefix of the ids of this gateway's events.
         cluster: cluster whose broker changes are delivered.
@@ -59,7 +57,7 @@ class ResponseReader(threading.Thread):
         cluster: str,
         deliver: Callable[[list[Found]], None],
     ) -> None:
-        super().__init__(name="answers", daemon=True)
+        super().__init__(name="responses", daemon=True)
         self._client = client
         self._topic = full_name(prefix, outputs.RESPONSES)
         self._partition = partition

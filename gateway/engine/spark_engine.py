@@ -21,17 +21,17 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from brokertwin.errors import UserError
 from brokertwin.gateway.admin import known_settings
 from brokertwin.gateway.admin.api_versions import PROBE_HEADER
-from brokertwin.gateway.admin.known_settings import JobSettings
-from brokertwin.gateway.bounded_rates import RateLimit, RequestLimit
+from brokertwin.gateway.admin.known_settings import UNKNOWN_SETTINGS, JobSettings, KnownSettings
+from brokertwin.gateway.bounded_rates import RequestLimit
 from brokertwin.gateway.engine.cell_watch import CellWatch
 from brokertwin.gateway.engine.engine import (
     Body,
     EdgeRequest,
     EngineResponse,
     EventWriter,
-    HeedBroker,
     NoResponseError,
-    heed_nothing,
+    OnBroker,
+    ignore,
 )
 from brokertwin.gateway.engine.response_reader import Found, ResponseReader
 from brokertwin.gateway.records.data_topic import DataTopic
@@ -45,7 +45,6 @@ from brokertwin.state.configs.codecs import TopicCodec
 from brokertwin.state.core.events import EVENT_BYTES_MAX, Event, Kind, Reason, document_of
 from brokertwin.state.core.kafka_apis import UNKNOWN, Trait, api_of_key
 from brokertwin.state.core.outputs import BrokerChange
-from brokertwin.state.core.settings import BrokerSettings
 
 RESPONSE_TIMEOUT_S = 60.0
 """Time without responses after which pending requests fail."""
@@ -77,7 +76,7 @@ MISPLACED = frozenset(
 """Reasons of a job with another placement, as after `snapshot reshard`."""
 
 
-class _Waiting(NamedTuple):
+class _PendingEvent(NamedTuple):
     """A pending request."""
 
     cell: str
@@ -86,30 +85,28 @@ class _Waiting(NamedTuple):
     size: int
 
 
-class _Held(NamedTuple):
+class _QueuedEvent(NamedTuple):
     """A queued request, not written yet."""
 
     event_id: str
     document: bytes
-    waiting: _Waiting
+    pending: _PendingEvent
 
 
 class SparkEngine:
     """A cluster of a running job.
 
     Args:
-        client: connection properties.
-        prefix: prefix of the job's topics.
         placed: the cluster, from the topic `placement`.
         data: store of record batches.
         segments: sealed segments of logs.
-        answer_timeout_s: time without responses after which requests fail.
+        response_timeout_s: time without responses after which requests fail.
         in_flight_max: maximum number of pending requests.
         in_flight_bytes_max: maximum size of their events.
 
     Attributes:
-        heed_broker: called when brokers stop or start, after `start`.
-        heed_settings: called when broker settings may have changed.
+        on_broker: called when brokers stop or start, after `start`.
+        on_settings: called when broker settings may have changed.
     """
 
     def __init__(
@@ -119,26 +116,26 @@ class SparkEngine:
         placed: Placement,
         data: DataTopic,
         segments: SealedSegments,
-        answer_timeout_s: float = RESPONSE_TIMEOUT_S,
+        response_timeout_s: float = RESPONSE_TIMEOUT_S,
         in_flight_max: int = IN_FLIGHT_MAX,
         in_flight_bytes_max: int = IN_FLIGHT_BYTES_MAX,
     ) -> None:
         self.cluster = placed.cluster
         self.brokers = placed.brokers
-        self.heed_broker: HeedBroker = heed_nothing
-        self.heed_settings: Callable[[], None] = heed_nothing
+        self.on_broker: OnBroker = ignore
+        self.on_settings: Callable[[], None] = ignore
         self._placed = placed
         self._data = data
         self._segments = segments
-        self._response_timeout_s = answer_timeout_s
+        self._response_timeout_s = response_timeout_s
         self._in_flight_max = in_flight_max
         self._in_flight_bytes_max = in_flight_bytes_max
         self._in_flight_bytes = 0
-        self._held: deque[_Held] = deque()
+        self._queued: deque[_QueuedEvent] = deque()
         self._requests = full_name(prefix, REQUESTS)
         self._configuration = {
             **writer_configuration(client),
-            "message.timeout.ms": int(answer_timeout_s * 1000),
+            "message.timeout.ms": int(response_timeout_s * 1000),
         }
         self._producer = Producer(self._configuration)
         self._events = EventWriter(placed.cluster, placed.responses_partitions)
@@ -150,8 +147,8 @@ class SparkEngine:
             placed.cluster,
             self._deliver,
         )
-        self._watches = {cell: CellWatch(answer_timeout_s) for cell in placed.cells}
-        self._waiting: dict[str, _Waiting] = {}
+        self._watches = {cell: CellWatch(response_timeout_s) for cell in placed.cells}
+        self._pending: dict[str, _PendingEvent] = {}
         self._job_settings: JobSettings | None = None
         self._query_id = ""
         self._queried_at = -SETTINGS_S
@@ -181,8 +178,8 @@ class SparkEngine:
         self._is_closed = True
         if self._watching is not None:
             self._watching.cancel()
-        for waiting in [*self._waiting.values(), *(held.waiting for held in self._held)]:
-            waiting.future.cancel()
+        for pending in [*self._pending.values(), *(queued.pending for queued in self._queued)]:
+            pending.future.cancel()
         await self._data.close()
         await asyncio.to_thread(self._producer.flush, KAFKA_TIMEOUT_S)
         if self._reader.is_alive():
@@ -231,9 +228,9 @@ class SparkEngine:
             future.set_result(EngineResponse(None, {"reason": Reason.TOO_LARGE, "detail": detail}))
             return future
         cell = self._placed.cell_of(event.broker)
-        waiting = _Waiting(cell, event.broker, future, len(document))
-        self._held.append(_Held(event.id, document, waiting))
-        self._write_held()
+        pending = _PendingEvent(cell, event.broker, future, len(document))
+        self._queued.append(_QueuedEvent(event.id, document, pending))
+        self._write_queued()
         return future
 
     users_file: Path | None = None
@@ -241,29 +238,29 @@ class SparkEngine:
     @property
     def throttle_ms(self) -> int:
         """Return the throttle time: 0 below half of the maximum of pending requests."""
-        rows = len(self._waiting) / self._in_flight_max
+        rows = len(self._pending) / self._in_flight_max
         full = max(rows, self._in_flight_bytes / self._in_flight_bytes_max)
         return round(max(2 * min(full, 1) - 1, 0) * THROTTLE_MAX_MS)
 
-    def _write_held(self) -> None:
+    def _write_queued(self) -> None:
         """Write queued requests in order while there is room."""
         while (
-            self._held
-            and len(self._waiting) < self._in_flight_max
+            self._queued
+            and len(self._pending) < self._in_flight_max
             and self._in_flight_bytes < self._in_flight_bytes_max
         ):
-            event_id, document, waiting = self._held.popleft()
-            if waiting.future.done():
+            event_id, document, pending = self._queued.popleft()
+            if pending.future.done():
                 continue
-            self._waiting[event_id] = waiting
-            self._in_flight_bytes += waiting.size
-            waiting.future.add_done_callback(partial(self._forget, event_id))
-            self._write(waiting.cell, event_id, document)
+            self._pending[event_id] = pending
+            self._in_flight_bytes += pending.size
+            pending.future.add_done_callback(partial(self._forget, event_id))
+            self._write(pending.cell, event_id, document)
 
     def _forget(self, event_id: str, _future: asyncio.Future[EngineResponse]) -> None:
         """Remove a completed request and write queued ones."""
-        self._in_flight_bytes -= self._waiting.pop(event_id).size
-        self._write_held()
+        self._in_flight_bytes -= self._pending.pop(event_id).size
+        self._write_queued()
 
     def _write(self, cell: str, event_id: str, document: bytes, has_response: bool = True) -> None:
         assert self._loop is not None
@@ -294,8 +291,8 @@ class SparkEngine:
             self._not_written(event_id, reason_of(error))
 
     def _not_written(self, event_id: str, why: str) -> None:
-        if event_id in self._waiting:
-            _fail(self._waiting[event_id].future, f"Kafka does not take the request: {why}")
+        if event_id in self._pending:
+            _fail(self._pending[event_id].future, f"Kafka does not take the request: {why}")
 
     def _deliver(self, found: list[Found]) -> None:
         """Pass responses to the event loop; called in the reader's thread."""
@@ -307,7 +304,7 @@ class SparkEngine:
         """Complete pending requests; ignore repeated rows."""
         for each in found:
             if isinstance(each, BrokerChange):
-                self.heed_broker(each.broker, each.is_stopped)
+                self.on_broker(each.broker, each.is_stopped)
                 continue
             event_id, outcome = each
             if event_id == self._query_id:
@@ -316,12 +313,12 @@ class SparkEngine:
                 continue
             for watch in self._watches.values():
                 watch.responded(event_id)
-            waiting = self._waiting.get(event_id)
-            if waiting is not None and not waiting.future.done():
-                waiting.future.set_result(outcome)
+            pending = self._pending.get(event_id)
+            if pending is not None and not pending.future.done():
+                pending.future.set_result(outcome)
                 reason = (outcome.error or {}).get("reason")
                 if reason == Reason.BROKER_STOPPED:
-                    self.heed_broker(waiting.broker, True)
+                    self.on_broker(pending.broker, True)
                 elif reason in MISPLACED:
                     self._log_misplaced(outcome.error or {})
 
@@ -347,13 +344,13 @@ class SparkEngine:
             watch.forget()
             self._reader.begin_again()
             why = f"the job has not responded for {self._response_timeout_s:g} s; does it run?"
-            held = [each.waiting for each in self._held]
-            every = [*self._waiting.values(), *held]
-            waiting = [each.future for each in every if each.cell == cell]
-            _log.error(why, cell=cell, requests=len(waiting))
-            for future in waiting:
+            queued = [each.pending for each in self._queued]
+            every = [*self._pending.values(), *queued]
+            pending = [each.future for each in every if each.cell == cell]
+            _log.error(why, cell=cell, requests=len(pending))
+            for future in pending:
                 _fail(future, why)
-        elif watch.wants_probe(now) and any(each.cell == cell for each in self._waiting.values()):
+        elif watch.wants_probe(now) and any(each.cell == cell for each in self._pending.values()):
             broker = next(each for each in self.brokers if self._placed.cell_of(each) == cell)
             probe = self._events.request(_probe(broker))
             self._write(cell, probe.id, document_of(probe))
@@ -382,25 +379,11 @@ class SparkEngine:
         except (msgspec.MsgspecError, UserError) as error:
             _log.error("invalid settings", error=str(error))
             return
-        self.heed_settings()
+        self.on_settings()
 
-    def settings_of(self, broker: int) -> BrokerSettings:
-        """Return a broker's current settings, without secrets."""
-        return (
-            BrokerSettings() if self._job_settings is None else self._job_settings.known.of(broker)
-        )
-
-    def changed_settings(self, broker: int) -> Mapping[str, str]:
-        """Return the settings that were altered since a broker's start."""
-        return {} if self._job_settings is None else self._job_settings.known.changed(broker)
-
-    def connection_limit(self, broker: int, host: str) -> RateLimit | None:
-        """Return the connection rate limit of an address at a broker, if any."""
-        return (
-            None
-            if self._job_settings is None
-            else self._job_settings.known.connection_limit(broker, host)
-        )
+    def known(self, _broker: int) -> KnownSettings:
+        """Return the current settings; the defaults before the job has reported them."""
+        return UNKNOWN_SETTINGS if self._job_settings is None else self._job_settings.known
 
     def request_limit(
         self, broker: int, principal: str, client_id: str | None

@@ -124,7 +124,6 @@ class Fault:
     """A fault that is in force; also a context manager.
 
     Args:
-        spec: the fault as given.
         number: its id in its `FaultSet`.
 
     Attributes:

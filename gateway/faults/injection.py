@@ -100,10 +100,7 @@ class FaultSet:
     ) -> "InjectedFaults | None":
         """Select the faults of a request and count them; None if there is none.
 
-        Args:
-            request: header and body; record sets are not read.
-            broker: id of its broker; None if unknown.
-            knowledge: facts about the cluster.
+        `broker` is the id of its broker, None if unknown. Record sets are not read.
         """
         if not self.faults:
             return None

@@ -8,42 +8,14 @@ When writing, missing fields get their default. As in Kafka, unknown tags and by
 message are ignored. The functions are generated on first use (`reading.py`, `writing.py`).
 """
 
-from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
-from brokertwin.gateway.protocol.primitives import FrameReader
 from brokertwin.gateway.protocol.reading import Read, reader_of
 from brokertwin.gateway.protocol.schema import MESSAGES, MessageSchema
 from brokertwin.gateway.protocol.writing import Write, writer_of
 
 Body = dict[str, Any]
-
-
-class Codec(NamedTuple):
-    """Reads and writes one type.
-
-    `read` raises MalformedError, `write` NotEncodableError.
-    """
-
-    read: Callable[[FrameReader], Body]
-    write: Write
-
-
-def message_codec(name: str, version: int) -> Codec:
-    """Return the codec of a message.
-
-    Raises:
-        KeyError: unknown message or version.
-    """
-    function = message_reader(name, version)
-
-    def read(reader: FrameReader) -> Body:
-        body: Body
-        body, reader.position = function(reader.data, reader.position)
-        return body
-
-    return Codec(read, message_writer(name, version))
 
 
 @lru_cache(maxsize=2048)

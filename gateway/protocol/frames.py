@@ -21,8 +21,8 @@ CORRELATION_BYTES = 4
 SIZE_BYTES = 4
 """Size of the field before each frame."""
 
-_MINIMAL_HEADER = struct.Struct(">hhi")
-MINIMAL_HEADER_BYTES = _MINIMAL_HEADER.size
+MINIMAL_HEADER = struct.Struct(">hhi")
+MINIMAL_HEADER_BYTES = MINIMAL_HEADER.size
 """API key, version and correlation id."""
 
 
@@ -102,9 +102,9 @@ def decode_request(frame: bytes) -> RequestFrame:
     """
     if len(frame) < MINIMAL_HEADER_BYTES:
         raise FrameReader(frame).truncated(MINIMAL_HEADER_BYTES)
-    api_key, version, correlation_id = _MINIMAL_HEADER.unpack_from(frame)
+    api_key, version, correlation_id = MINIMAL_HEADER.unpack_from(frame)
     try:
-        name, read_header, read_body = _asking(api_key, version)
+        name, read_header, read_body = _request_readers(api_key, version)
     except KeyError:
         raise UnsupportedError(api_key, version, correlation_id) from None
     header, at = read_header(frame, 0)
@@ -113,7 +113,7 @@ def decode_request(frame: bytes) -> RequestFrame:
 
 
 @lru_cache(maxsize=1024)
-def _asking(api_key: int, version: int) -> tuple[str, Read, Read]:
+def _request_readers(api_key: int, version: int) -> tuple[str, Read, Read]:
     """Return an API's name, and the readers of request header and body. Raises KeyError."""
     form = _form(api_key, version)
     header = message_reader("RequestHeader", form.request_header)
@@ -160,14 +160,14 @@ def encode_sized_response(api_key: int, version: int, correlation_id: int, body:
 def _append_response(
     out: bytearray, api_key: int, version: int, correlation_id: int, body: Body
 ) -> None:
-    no_tags, write_body = _answering(api_key, version)
+    no_tags, write_body = _response_writer(api_key, version)
     out += correlation_id.to_bytes(CORRELATION_BYTES, "big", signed=True)
     out += no_tags
     write_body(out, body)
 
 
 @lru_cache(maxsize=1024)
-def _answering(api_key: int, version: int) -> tuple[bytes, Write]:
+def _response_writer(api_key: int, version: int) -> tuple[bytes, Write]:
     """Return what follows the correlation id in a response header, and the body's writer."""
     form = _form(api_key, version)
     return b"\0" if form.response_header else b"", message_writer(form.response, version)

@@ -5,25 +5,11 @@ Source: `ByteBufferAccessor`, `MessageGenerator` in Kafka; KIP-482 (compact type
 
 import base64
 import binascii
-import struct
-from typing import Any
 
 from brokertwin.state.core.wire.primitives import MalformedError
 
 UVARINT_BYTES_MAX = 5
 UUID_BYTES = 16
-
-_FORMATS = {
-    "int8": ">b",
-    "int16": ">h",
-    "uint16": ">H",
-    "int32": ">i",
-    "uint32": ">I",
-    "int64": ">q",
-    "float64": ">d",
-}
-NUMBERS = {name: struct.Struct(text) for name, text in _FORMATS.items()}
-"""Number types of the protocol, big-endian."""
 
 
 class NotEncodableError(ValueError):
@@ -46,25 +32,6 @@ class FrameReader:
     def remaining(self) -> int:
         """Number of unread bytes."""
         return len(self.data) - self.position
-
-    def number(self, form: struct.Struct) -> Any:
-        """Read a number."""
-        position = self.position
-        try:
-            value = form.unpack_from(self.data, position)[0]
-        except struct.error:
-            raise self.truncated(form.size) from None
-        self.position = position + form.size
-        return value
-
-    def take(self, size: int) -> bytes:
-        """Read `size` bytes."""
-        end = self.position + size
-        if size < 0 or end > len(self.data):
-            raise self.truncated(size)
-        taken = self.data[self.position : end]
-        self.position = end
-        return taken
 
     def uvarint(self) -> int:
         """Read an unsigned varint of at most 32 bits."""

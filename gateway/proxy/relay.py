@@ -126,7 +126,7 @@ class FaultRelay(Relay):
         slot = _Slot(exchange, injection, plan)
         if plan.forwarded is None:
             exchange.response = plan.respond(None)
-            exchange.is_answered = exchange.response is not None
+            exchange.is_complete = exchange.response is not None
             self._put(slot)
             slot.frame.set_result(self._encoded(exchange))
             if exchange.response is None:

@@ -117,7 +117,6 @@ class FileBatchStore:
     Args:
         directory: created if missing.
         file_bytes: size of a full file.
-        disk: file system operations.
 
     Raises:
         OSError: the directory or a file in it cannot be created.

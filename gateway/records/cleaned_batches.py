@@ -8,6 +8,8 @@ timestamp, marked by a flag, and timestamp deltas count from it.
 import struct
 from typing import Any, NamedTuple
 
+import msgspec
+
 from brokertwin.gateway.protocol.primitives import write_uvarint
 from brokertwin.gateway.records import compression, records
 from brokertwin.gateway.records.records import (
@@ -121,12 +123,7 @@ def header_of(data: bytes, before: StoredBatch, first_timestamp: int) -> dict[st
     """
     header = records.batch_headers(data)[0] | {"baseTimestamp": first_timestamp}
     if before.end_marker is not None and header["recordCount"]:
-        marker = before.end_marker
-        header["endMarker"] = {
-            "isCommit": marker.is_commit,
-            "coordinatorEpoch": marker.coordinator_epoch,
-            "isAppendTime": marker.is_append_time,
-        }
+        header["endMarker"] = msgspec.to_builtins(before.end_marker)
     return header
 
 

@@ -38,8 +38,6 @@ class DataTopic:
     """Stores the bytes of batches in Kafka, for one event loop.
 
     Args:
-        client: connection properties.
-        prefix: prefix of the job's topics.
         cache_bytes: size of the cache of recently written and read rows.
     """
 

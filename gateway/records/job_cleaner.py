@@ -71,8 +71,6 @@ class JobCleaner:
     """Cleans the compacted logs of a job's clusters, in rounds.
 
     Args:
-        client: connection properties.
-        prefix: prefix of the job's topics.
         given: settings with which the brokers were started.
         is_ended: whether a running pass should be abandoned.
         clock: time of passes.

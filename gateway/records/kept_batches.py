@@ -33,9 +33,6 @@ LogKey = tuple[int, str, int]
 class KeptBatches:
     """The batches of all logs.
 
-    Args:
-        store: receives references.
-
     Attributes:
         appended: locators appended since the caller last cleared it.
         dropped: number of batches that logs have dropped.

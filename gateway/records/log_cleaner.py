@@ -180,11 +180,6 @@ def _between(headers: list[StoredBatch], offset: int, end: int) -> list[StoredBa
     return [each for each in headers if each.last_offset >= offset and each.base_offset < end]
 
 
-def no_sealed(_topic_id: str, _partition: int, _base_offset: int) -> list[Body] | None:
-    """Stand-in for logs without sealed segments."""
-    return None
-
-
 class OnePass:
     """A pass over one log.
 
@@ -210,7 +205,7 @@ class OnePass:
         store: Bytes,
         due: CleaningPass,
         now: int,
-        sealed: Sealed = no_sealed,
+        sealed: Sealed,
         moved_max: int = 0,
     ) -> None:
         self._tables = tables

@@ -42,8 +42,6 @@ class SealedSegments:
     """Reads `segments` for one cluster and one event loop.
 
     Args:
-        client: connection properties.
-        prefix: prefix of the job's topics.
         cluster: cluster of the segments.
         wait_s: how long to wait for a missing row.
     """

@@ -82,8 +82,6 @@ class RowReader:
     """Reads rows of a topic by position, for one event loop.
 
     Args:
-        client: connection properties.
-        topic: full topic name.
         cache_bytes: size of the cache.
         timeout_s: timeout of a read.
     """

@@ -175,9 +175,6 @@ class Credentials:
     An unknown user gets a derived entry, always the same, so that neither the response nor its
     timing reveals which users exist. No password matches it.
 
-    Args:
-        path: the file.
-
     Raises:
         UserError: as `read`, or the file is empty.
     """
@@ -186,7 +183,7 @@ class Credentials:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._version = self._file_version()
+        self._version = secret_files.stamp(self._path)
         self._use(read(path))
         if not self._entries:
             raise UserError(
@@ -217,16 +214,9 @@ class Credentials:
         write(self._path, credentials)
         self._refresh()
 
-    def _file_version(self) -> tuple[int, int, int] | None:
-        try:
-            now = self._path.stat()
-        except OSError:
-            return None
-        return now.st_mtime_ns, now.st_size, now.st_ino
-
     def _refresh(self) -> None:
         """Reload a changed file; if that fails, keep the old entries."""
-        version = self._file_version()
+        version = secret_files.stamp(self._path)
         if version == self._version:
             return
         self._version = version

@@ -81,11 +81,7 @@ class SaslStep(NamedTuple):
 class Authentication:
     """Authentication of a connection that has nothing to prove.
 
-    Args:
-        principal: principal of the client, such as `User:alice`.
-
     Attributes:
-        principal: principal of the client.
         is_complete: whether it is authenticated; until then `receive` gets every frame.
         is_by_token: whether it was authenticated with a delegation token.
     """
@@ -150,11 +146,9 @@ class SaslAuthentication(Authentication):
     """SASL authentication of one connection.
 
     Args:
-        settings: settings of the listener.
         clock: monotonic seconds.
         features: finalized features for ApiVersions before authentication.
         tokens: delegation tokens that SCRAM accepts.
-        broker: broker of the connection.
     """
 
     def __init__(

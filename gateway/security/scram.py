@@ -60,7 +60,7 @@ class LoginError(Exception):
     """Authentication failed, or the client violates the mechanism's protocol.
 
     Attributes:
-        told: error message for the client, or None for a generic one. It has nothing the client
+        detail: error message for the client, or None for a generic one. It has nothing the client
             sent.
     """
 
@@ -155,7 +155,6 @@ class Challenge:
     """The server's challenge, and the verification of the client's proof.
 
     Args:
-        first: the client's first message.
         credential: verifier of the user's password.
         nonce: the server's part of the nonce; random by default.
     """

@@ -1,9 +1,9 @@
 """DescribeUserScramCredentials and AlterUserScramCredentials (keys 50, 51).
 
-The gateway answers both itself, so no secret reaches a topic. A change is in the credentials file
+The gateway responds itself, so no secret reaches a topic. A change is in the credentials file
 before its response, and applies to the next connection of every gateway with that file. Without
-such a file no client authenticates with these users, which are then stored beside the journal or in
-memory. The engine checks DESCRIBE or ALTER on the cluster (`31 CLUSTER_AUTHORIZATION_FAILED`).
+such a file no client authenticates with these users, which are then stored beside the journal or
+in memory. The engine checks DESCRIBE or ALTER on the cluster (`31 CLUSTER_AUTHORIZATION_FAILED`).
 
 Errors for each user, in this order, deletions first; the first error counts:
 

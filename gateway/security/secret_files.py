@@ -1,4 +1,4 @@
-"""Files with secrets: replaced atomically, readable for their owner only."""
+"""Files with secrets: replaced atomically, readable for their owner only; and their changes."""
 
 import os
 import tempfile
@@ -18,3 +18,12 @@ def replace(path: Path, data: bytes) -> None:
     except OSError:
         Path(name).unlink()
         raise
+
+
+def stamp(file: Path | None) -> tuple[int, int, int] | None:
+    """Return a value that changes with the file; None without a file."""
+    try:
+        found = file.stat() if file is not None else None
+    except (OSError, ValueError):  # ValueError: not a path
+        return None
+    return None if found is None else (found.st_mtime_ns, found.st_ino, found.st_size)

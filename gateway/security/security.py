@@ -179,7 +179,7 @@ class Unnamed(Authentication):
         return SaslStep(None, f"no rule of {principals.SETTING} applies to the certificate's name")
 
 
-def settings_heeded(protocol: SecurityProtocol) -> frozenset[str]:
+def settings_used(protocol: SecurityProtocol) -> frozenset[str]:
     """Return the settings with an effect, also under the listener's prefix."""
     names = (tls.SETTINGS if protocol.has_tls else frozenset()) | (
         _SASL_SETTINGS if protocol.has_sasl else frozenset()

@@ -32,7 +32,7 @@ class StorePasswords:
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
         self._texts: _Texts = {}
-        self._seen = self._stamp()
+        self._seen = secret_files.stamp(self._file)
         if self._seen is not None:
             self._texts = self._read()
 
@@ -56,10 +56,10 @@ class StorePasswords:
             secret_files.replace(self._file, msgspec.json.encode(self._texts) + b"\n")
         except OSError as error:
             _log.error("cannot store passwords", file=str(self._file), reason=error.strerror)
-        self._seen = self._stamp()
+        self._seen = secret_files.stamp(self._file)
 
     def _refresh(self) -> None:
-        stamp = self._stamp()
+        stamp = secret_files.stamp(self._file)
         if stamp in (self._seen, None):
             return
         self._seen = stamp
@@ -76,10 +76,3 @@ class StorePasswords:
             raise UserError(f"Cannot read {self._file}: {error.strerror}.") from None
         except msgspec.MsgspecError:
             raise UserError(f"{self._file} is not a file of store passwords.") from None
-
-    def _stamp(self) -> tuple[int, int, int] | None:
-        try:
-            found = self._file.stat() if self._file is not None else None
-        except OSError:
-            return None
-        return None if found is None else (found.st_mtime_ns, found.st_ino, found.st_size)

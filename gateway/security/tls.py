@@ -9,14 +9,13 @@ import ssl
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import structlog
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.admin.broker_properties import BrokerProperties
-from brokertwin.gateway.security import cipher_suites, key_stores, store_checks
+from brokertwin.gateway.security import cipher_suites, key_stores, secret_files, store_checks
 from brokertwin.gateway.security.key_stores import KeyStore
 
 SETTINGS = frozenset(
@@ -168,14 +167,10 @@ class Tls:
     """TLS by a broker's settings, with the current certificates of its files.
 
     Args:
-        properties: settings of the broker.
         clock: monotonic seconds.
 
     Raises:
         UserError: as `server_context`.
-
-    Attributes:
-        properties: settings of the broker.
     """
 
     def __init__(
@@ -211,15 +206,7 @@ class Tls:
         return self._context
 
     def _stamps(self) -> list[tuple[int, int, int] | None]:
-        return [_stamp(file) for file in self._files]
-
-
-def _stamp(file: Path) -> tuple[int, int, int] | None:
-    """Return a value that changes with the file; None without a file."""
-    with suppress(OSError, ValueError):  # ValueError: not a path
-        found = file.stat()
-        return found.st_mtime_ns, found.st_ino, found.st_size
-    return None
+        return [secret_files.stamp(file) for file in self._files]
 
 
 class TlsHandshake(asyncio.Protocol):
@@ -227,7 +214,6 @@ class TlsHandshake(asyncio.Protocol):
 
     Args:
         connection: protocol after the handshake.
-        context: server context.
         time_max_s: time limit of the handshake.
         on_end: called at the end, with whether the handshake succeeded.
     """

@@ -25,6 +25,7 @@ from brokertwin.errors import UserError
 from brokertwin.gateway.admin.broker_properties import BrokerProperties
 from brokertwin.gateway.security import oauthbearer, tls
 from brokertwin.gateway.security.oauthbearer import MECHANISM
+from brokertwin.gateway.security.secret_files import stamp
 
 ENDPOINT = "sasl.oauthbearer.jwks.endpoint.url"
 REFRESH = "sasl.oauthbearer.jwks.endpoint.refresh.ms"
@@ -73,7 +74,6 @@ class KeyFile:
 
     Args:
         url: its URL in the settings.
-        path: its path.
 
     Raises:
         UserError: the file is missing or no JWKS.
@@ -83,13 +83,13 @@ class KeyFile:
         self._url = url
         self._path = path
         self._keys = self._read()
-        self._changed_ns = self._modified_ns()
+        self._stamp = stamp(path)
 
     def newest(self) -> Keys:
         """Return the current keys; an invalid file keeps the old ones."""
-        changed_ns = self._modified_ns()
-        if changed_ns != self._changed_ns:
-            self._changed_ns = changed_ns
+        now = stamp(self._path)
+        if now != self._stamp:
+            self._stamp = now
             try:
                 self._keys = self._read()
             except UserError as error:
@@ -108,12 +108,6 @@ class KeyFile:
             ) from None
         except msgspec.DecodeError:
             raise _no_jwks(self._url) from None
-
-    def _modified_ns(self) -> int | None:
-        try:
-            return self._path.stat().st_mtime_ns
-        except OSError:
-            return None
 
 
 class FetchedKeys:

@@ -18,7 +18,6 @@ from structlog.testing import capture_logs
 
 from brokertwin.errors import UserError
 from brokertwin.gateway import connection_quotas
-from brokertwin.gateway.connection_quotas import ConnectionQuotas
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.limits import GatewayLimits
 from brokertwin.gateway.records import compression, records
@@ -198,8 +197,8 @@ def test_address_is_forgotten_with_its_last_connection() -> None:
     with running_gateway() as running:
         check_alive(running)
         wait_until(lambda: running.gateway.connections == 0)
-        counted: ConnectionQuotas = running.gateway._arrivals
-        assert (counted.count, dict(counted._doors[1].by_host)) == (0, {})
+        door = running.gateway._arrivals._doors[1]
+        assert (door.count, dict(door.by_host)) == (0, {})
 
 
 def test_idle_connections_take_little_memory_and_do_not_delay_others(gateway: Running) -> None:

@@ -150,7 +150,7 @@ class Ports:
     def __init__(self, opens: dict[str, Exception], ends: int | None = None) -> None:
         self.tried: list[tuple[int, str]] = []
         self.opens, self.ends = opens, ends
-        engine = SimpleNamespace(settings_of=lambda _: None, changed_settings=lambda _: {})
+        engine = SimpleNamespace()
         passwords = StorePasswords(None)
         ports = self._open, lambda *_: None
         self.added = AddedListeners(cast(BrokerEngine, engine), GatewaySecurity(), passwords, ports)

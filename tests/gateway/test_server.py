@@ -197,8 +197,8 @@ def test_disconnected_client_has_no_long_poll_left(gateway: Running) -> None:
         wanted = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000}
         body = {"minBytes": 1, "topics": [{"topic": "left", "partitions": [wanted]}]}
         client.send("FETCH", 12, {**body, "maxWaitMs": 600_000, "sessionEpoch": -1})
-        wait_until(lambda: len(gateway.engine._waiting) == 1)
-    wait_until(lambda: len(gateway.engine._waiting) == 0)
+        wait_until(lambda: len(gateway.engine._pending) == 1)
+    wait_until(lambda: len(gateway.engine._pending) == 0)
 
 
 def test_requests_of_a_disconnected_client_are_handled(gateway: Running) -> None:
@@ -209,7 +209,7 @@ def test_requests_of_a_disconnected_client_are_handled(gateway: Running) -> None
             client.send("PRODUCE", 9, produce_body("orphaned", batch(b"%d" % number), acks=0))
     with gateway.client() as other:
         wait_until(lambda: other.list_offset("orphaned", -1)["offset"] == 100)
-    assert len(gateway.engine._waiting) == 0
+    assert len(gateway.engine._pending) == 0
 
 
 class SlowEngine(LocalEngine):

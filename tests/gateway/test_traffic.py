@@ -81,7 +81,7 @@ def test_running_gateway_shows_its_clients_and_its_state() -> None:
         assert (found.kind, found.phase, found.name) == ("gateway", Phase.RUNNING, "tested")
         assert (found.gateway.engine, found.gateway.connections) == ("local", 1)
         assert found.gateway.brokers.keys() == {1, 2}
-        assert found.answers == {"METADATA": 1, "API_VERSIONS": 1, "CREATE_TOPICS": 1}
+        assert found.responses == {"METADATA": 1, "API_VERSIONS": 1, "CREATE_TOPICS": 1}
         assert found.errors == {"METADATA": {"UNKNOWN_TOPIC_OR_PARTITION": 1}}
         assert found.state is not None
         assert found.state.partitions == 3

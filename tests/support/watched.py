@@ -6,7 +6,7 @@ import msgspec
 
 from brokertwin.cli.watching.sources import Pulse
 from brokertwin.cli.watching.status import (
-    AnswerTimes,
+    ApiTimes,
     FindingCount,
     LiveFinding,
     OfChecks,
@@ -46,7 +46,7 @@ JOB = Status(
     time_ms=NOW_MS,
     started_ms=STARTED_MS,
     rate=1234.5,
-    answers={"FETCH": 5000, "PRODUCE": 70},
+    responses={"FETCH": 5000, "PRODUCE": 70},
     errors={"FETCH": {"FETCH_SESSION_ID_NOT_FOUND": 4}, "PRODUCE": {"INVALID_PRODUCER_EPOCH": 1}},
     points=[Point(STARTED_MS + 1000 * n, 100.0 * n, 0.5 + n / 100, 3 * n) for n in range(30)],
     job=OfJob(
@@ -74,7 +74,7 @@ GATEWAY = Status(
     time_ms=NOW_MS,
     started_ms=STARTED_MS,
     rate=12.0,
-    answers={"METADATA": 7},
+    responses={"METADATA": 7},
     errors={},
     points=[],
     gateway=OfGateway(
@@ -84,7 +84,7 @@ GATEWAY = Status(
         failed_authentications=6,
         brokers={1: "localhost:9092", 2: "localhost:9093"},
         stopped=[2],
-        times={"METADATA": AnswerTimes([0.001, 0.01], [4, 2, 1], 0.25)},
+        times={"METADATA": ApiTimes([0.001, 0.01], [4, 2, 1], 0.25)},
     ),
 )
 
@@ -96,7 +96,7 @@ LIVE = Status(
     time_ms=NOW_MS,
     started_ms=STARTED_MS,
     rate=2310.0,
-    answers={},
+    responses={},
     errors={},
     points=[Point(STARTED_MS + 10_000 * n, 2000 + 10 * n, 3 + n / 10, 7 * n) for n in range(6)],
     live=OfLive(

@@ -13,6 +13,7 @@ from confluent_kafka import TopicPartition
 from rich.console import Console
 from typer.testing import CliRunner
 
+from brokertwin.cli import output
 from brokertwin.cli.job import gc
 from brokertwin.cli.main import app
 from brokertwin.errors import UserError
@@ -51,10 +52,11 @@ def test_a_time_that_is_none_or_too_short_is_refused(text: str) -> None:
 
 def test_a_terminal_shows_how_far_a_topic_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = io.StringIO()
-    monkeypatch.setattr(gc, "err", Console(file=shown, force_terminal=True, width=100))
-    with gc._Bars() as bars:
+    monkeypatch.setattr(output, "err", Console(file=shown, force_terminal=True, width=100))
+    with output.progress_bars() as bars:
+        observe = gc._observer(bars)
         for left in (8, 4, 0):
-            bars.show("demo.requests", left)
+            observe("demo.requests", left)
     assert "demo.requests" in shown.getvalue()
     assert "100%" in shown.getvalue()
 

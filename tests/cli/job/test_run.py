@@ -208,7 +208,7 @@ def test_requests_refused_at_the_edge_and_in_the_job(commands: Commands) -> None
     assert "stdin:2" in out
     assert "internal kind from outside" in out
 
-    wait_until(lambda: document_at(port).answers == {"API_VERSIONS": 2})
+    wait_until(lambda: document_at(port).responses == {"API_VERSIONS": 2})
     code, out, _ = commands.call("top", f"127.0.0.1:{port}", "--once")
     assert (code, "API_VERSIONS" in out) == (0, True)
     started.send_signal(signal.SIGINT)

@@ -158,7 +158,7 @@ def test_json_without_compare_has_the_responses(empty_directory: Path) -> None:
     assert document["answers"][0].keys() == {"id", "api", "version", "response"}
 
 
-def test_masks_and_choices_are_printed_with_the_answers_they_touch(empty_directory: Path) -> None:
+def test_masks_and_choices_are_printed_with_the_responses_they_touch(empty_directory: Path) -> None:
     done = replay(PRODUCER, "--compare", cwd=empty_directory)
     assert "not compared: host in 6 answers, port in 6 answers" in done.stdout
     assert "taken over: producer ids in 1 answers" in done.stdout

@@ -69,7 +69,7 @@ def test_response_times_are_a_histogram_whose_classes_add_up() -> None:
 def test_before_the_first_micro_batch_there_are_no_numbers_of_one(phase: Phase) -> None:
     early = Status(
         kind="job", name="shop", version="1", phase=phase, time_ms=2, started_ms=1, rate=0.0,
-        answers={}, errors={}, points=[], job=OfJob(),
+        responses={}, errors={}, points=[], job=OfJob(),
     )  # fmt: skip
     found = samples(registry(lambda: early))
     assert found["brokertwin_ready", ()] == 0

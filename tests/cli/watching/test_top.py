@@ -53,7 +53,7 @@ def test_live_audit_is_shown_with_its_newest_findings_in_eighty_columns() -> Non
 
 
 def test_top_shows_growth_since_the_last_refresh() -> None:
-    later = msgspec.structs.replace(JOB, answers={"FETCH": 5250, "PRODUCE": 70, "METADATA": 1})
+    later = msgspec.structs.replace(JOB, responses={"FETCH": 5250, "PRODUCE": 70, "METADATA": 1})
     text = text_of(later, JOB)
     assert "+250" in text
     assert "+0" in text
@@ -62,7 +62,7 @@ def test_top_shows_growth_since_the_last_refresh() -> None:
 
 
 def test_long_lists_end_with_how_many_more_there_are() -> None:
-    many = msgspec.structs.replace(JOB, answers={f"API_{n}": n for n in range(40)})
+    many = msgspec.structs.replace(JOB, responses={f"API_{n}": n for n in range(40)})
     text = text_of(many)
     assert f"… {40 - top.ROWS_MAX} more" in text
     assert "API_39" in text

@@ -125,7 +125,7 @@ def test_record_set_of_a_fetch_response_is_shown_as_headers() -> None:
 def test_produce_with_acks_0_has_a_null_response() -> None:
     one_way = exchange(produce(0, None), None)
     assert one_way.is_one_way
-    one_way.is_answered = True
+    one_way.is_complete = True
     found = json.loads(one_way.document(9.0, True, None))
     assert found["response"] is None
     assert found["responseTime"] == 0

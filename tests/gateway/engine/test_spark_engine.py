@@ -130,7 +130,7 @@ def events_of(made: HandDrivenJob) -> list[dict[str, Any]]:
 
 @contextmanager
 def impatient(made: HandDrivenJob, **options: Any) -> Iterator[Running]:
-    with serving(engine_of(made, answer_timeout_s=PATIENCE_S, **options)) as running:
+    with serving(engine_of(made, response_timeout_s=PATIENCE_S, **options)) as running:
         yield running
 
 
@@ -210,7 +210,7 @@ def test_requests_to_a_stopped_job_time_out(
             assert time.monotonic() - started >= PATIENCE_S
         hand_driven.start()
         wait_until(partial(is_responding, running), "things go on when the job does")
-        assert not running.engine._waiting
+        assert not running.engine._pending
         hand_driven.stop()
     reason = "the job has not responded for 2 s; does it run?"
     closed = [log["reason"] for log in logs if log["event"] == "connection closed"]
@@ -229,7 +229,7 @@ def test_request_pending_in_a_cell_waits_as_long_as_the_job_runs(
         client.topic("quiet")
         client.send("FETCH", 12, fetch_that_waits("quiet"))
         time.sleep(2.5 * PATIENCE_S)
-        assert len(running.engine._waiting) == 1
+        assert len(running.engine._pending) == 1
         hand_driven.stop()
         assert client.is_closed()
         seconds = time.monotonic() - started
@@ -248,14 +248,14 @@ def test_request_without_queue_space_is_written_later(
         clients = [running.client() for _ in range(5)]
         for client in clients:
             client.send("METADATA", 9, {"topics": []})
-        wait_until(lambda: len(running.engine._held) == 5 - rows)
-        assert len(running.engine._waiting) == rows
+        wait_until(lambda: len(running.engine._queued) == 5 - rows)
+        assert len(running.engine._pending) == rows
         assert running.engine.throttle_ms == THROTTLE_MAX_MS
         hand_driven.start()
         responses = [decode_response(METADATA, 9, client.receive())[1] for client in clients]
         assert all(response["brokers"] for response in responses)
         assert max(response["throttleTimeMs"] for response in responses) > 0
-        wait_until(lambda: not running.engine._waiting)
+        wait_until(lambda: not running.engine._pending)
         assert (running.engine.throttle_ms, running.engine._in_flight_bytes) == (0, 0)
         assert clients[0].call("METADATA", 9, {"topics": []})["throttleTimeMs"] == 0
         for client in clients:
@@ -271,8 +271,8 @@ def test_requests_without_queue_space_time_out_with_the_others(
         for client in clients:
             client.send("METADATA", 9, {"topics": []})
         assert all(client.is_closed() for client in clients)
-        assert not running.engine._waiting
-        assert all(each.waiting.future.done() for each in running.engine._held)
+        assert not running.engine._pending
+        assert all(each.pending.future.done() for each in running.engine._queued)
 
 
 def test_silent_reader_is_started_again(
@@ -299,7 +299,7 @@ def test_silent_reader_is_started_again(
 
 
 def wait_until_waiting(running: Running, count: int) -> None:
-    wait_until(lambda: len(running.engine._waiting) >= count)
+    wait_until(lambda: len(running.engine._pending) >= count)
 
 
 @pytest.mark.parametrize(
@@ -353,7 +353,7 @@ def test_event_that_kafka_refuses_closes_its_connection(
             with running.client() as client:
                 client.send("METADATA", 9, {"topics": []})
                 assert client.is_closed()
-        assert not running.engine._waiting
+        assert not running.engine._pending
     closed = [log["reason"] for log in logs if log["event"] == "connection closed"]
     assert closed == ["Kafka does not take the request: Local: Unknown partition"] * 2
 
@@ -481,16 +481,16 @@ def test_settings_of_the_edge_follow_the_job(
 
                 def is_known(engine: SparkEngine = engine, client: Client = client) -> bool:
                     metadata(client)
-                    return bool(engine.changed_settings(1))
+                    return bool(engine.known(1).changed(1))
 
                 wait_until(is_known)
-                limit = engine.connection_limit(1, HOST)
+                limit = engine.known(1).connection_limit(1, HOST)
                 assert limit is not None and limit.per_second == 1000
-                assert engine.connection_limit(1, "10.0.0.1") is None
+                assert engine.known(1).connection_limit(1, "10.0.0.1") is None
                 share = engine.request_limit(1, "User:a", "tester")
                 assert share is not None and share.rate.per_second == 5000
                 assert engine.request_limit(1, "User:a", "other") is None
-                assert engine.changed_settings(1) == {"max.connections": "500"}
+                assert engine.known(1).changed(1) == {"max.connections": "500"}
                 assert client.produce("packed", batch(b"a" * 500))["errorCode"] == 0
                 assert client.produce("plain", batch(b"a" * 500))["errorCode"] == 0
         with second.client() as client:

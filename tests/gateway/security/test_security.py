@@ -434,7 +434,7 @@ def test_settings_of_the_listener_have_precedence(tmp_path: Path) -> None:
     assert secured.sasl is not None
     assert secured.sasl.mechanisms == ("PLAIN", "SCRAM-SHA-512")
     assert secured.sasl.lifetimes_ms == {"PLAIN": 1000, "SCRAM-SHA-512": 3000}
-    names = security.settings_heeded(SASL_SSL)
+    names = security.settings_used(SASL_SSL)
     assert {*given} - names == {"listener.name.other.connections.max.reauth.ms"}
 
 

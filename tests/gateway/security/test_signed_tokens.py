@@ -12,7 +12,7 @@ import pytest
 
 from brokertwin.gateway.admin.broker_properties import BrokerProperties
 from brokertwin.gateway.security.oauthbearer import RefusedTokenError
-from brokertwin.gateway.security.security import GatewaySecurity, settings_heeded
+from brokertwin.gateway.security.security import GatewaySecurity, settings_used
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from brokertwin.gateway.security.signed_tokens import (
     AUDIENCE,
@@ -78,9 +78,7 @@ def test_setting_prefixed_with_listener_and_mechanism_has_precedence(
     assert is_taken(made, token(iss="https://right", aud="kafka"))
     assert not is_taken(made, token(iss="https://wrong", aud="kafka"))
     assert not is_taken(made, token(iss="https://right"))
-    assert {f"{prefix}{ISSUER}", f"{prefix}{AUDIENCE}"} <= settings_heeded(
-        SecurityProtocol.SASL_SSL
-    )
+    assert {f"{prefix}{ISSUER}", f"{prefix}{AUDIENCE}"} <= settings_used(SecurityProtocol.SASL_SSL)
 
 
 @pytest.mark.parametrize(
