@@ -9,7 +9,7 @@ from random import Random
 
 from brokertwin.simulation.reach import Reach
 from brokertwin.state.cell.delivery import DeliveryOrder, Step
-from brokertwin.state.core.decision import FollowedPartition, ReplicaAnswer, Sent
+from brokertwin.state.core.decision import FollowedPartition, ReplicaResponse, Sent
 from brokertwin.state.core.records import Record
 
 
@@ -61,7 +61,7 @@ class Counted:
 
 def _count(messages: Sequence[Sent], reached: Counter[Reach]) -> None:
     for message in messages:
-        if type(message) is ReplicaAnswer:
+        if type(message) is ReplicaResponse:
             reached[Reach.PART] += sum(map(_is_part, message.partitions))
 
 

@@ -8,10 +8,10 @@ from bytewax.dataflow import Dataflow
 from confluent_kafka import OFFSET_BEGINNING
 from last_five import Batch, decide, read
 
-Asked = tuple[str, tuple[str, str, Batch]]
+KeyedBatch = tuple[str, tuple[str, str, Batch]]
 
 
-def asked(message: Any) -> Asked | None:
+def keyed_batch(message: Any) -> KeyedBatch | None:
     """A Produce, under the key of its producer's state."""
     found = read(message.value)
     if found is None:
@@ -31,7 +31,7 @@ def flow(bootstrap: str, requests: str, answers: str) -> Dataflow:
     """What Bytewax runs."""
     made = Dataflow("last_five")
     source = KafkaSource([bootstrap], [requests], starting_offset=OFFSET_BEGINNING)
-    produced = op.filter_map("asked", op.input("requests", made, source), asked)
+    produced = op.filter_map("keyed_batch", op.input("requests", made, source), keyed_batch)
     answered = op.map("row", op.stateful_map("answer", produced, answer), lambda pair: pair[1])
     op.output("answers", answered, KafkaSink([bootstrap], answers))
     return made

@@ -21,10 +21,10 @@ from pyflink.datastream.state import ValueStateDescriptor
 
 PARALLELISM = 2
 CHECKPOINT_MS = 5_000
-Asked = tuple[str, str, int, int]
+KeyedBatch = tuple[str, str, int, int]
 
 
-def asked(value: str) -> list[Asked]:
+def keyed_batches(value: str) -> list[KeyedBatch]:
     """A Produce as key, id and first and last sequence; nothing for other requests."""
     found = read(value)
     if found is None:
@@ -41,7 +41,7 @@ class Check(KeyedProcessFunction):
         described = ValueStateDescriptor("batches", Types.PICKLED_BYTE_ARRAY())
         self._state = runtime_context.get_state(described)
 
-    def process_element(self, value: Asked, _context: Any) -> Any:
+    def process_element(self, value: KeyedBatch, _context: Any) -> Any:
         """The answer to a batch."""
         _, event_id, first, delta = value
         kept, answered = decide(self._state.value(), event_id, Batch(delta, 0, first))
@@ -84,7 +84,7 @@ def main(bootstrap: str, requests: str, answers: str, directory: str, jar: str) 
     )
     named = Types.TUPLE([Types.STRING(), Types.STRING(), Types.INT(), Types.INT()])
     rows = environment.from_source(source, WatermarkStrategy.no_watermarks(), "requests")
-    rows = rows.flat_map(asked, output_type=named).key_by(lambda row: row[0])
+    rows = rows.flat_map(keyed_batches, output_type=named).key_by(lambda row: row[0])
     rows.process(Check(), output_type=Types.STRING()).sink_to(sink)
     environment.execute("last five batches")
 

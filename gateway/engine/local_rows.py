@@ -12,7 +12,7 @@ import msgspec
 from brokertwin.gateway.engine.engine import EngineResponse
 from brokertwin.state.cell.output_rows import Rows
 from brokertwin.state.core import outputs
-from brokertwin.state.core.decision import Asked
+from brokertwin.state.core.decision import AnyRequest
 from brokertwin.state.core.outputs import Output
 from brokertwin.state.core.records import (
     BatchAppended,
@@ -68,7 +68,7 @@ class LocalRows(Rows):
 
     def response(
         self,
-        source: Asked,
+        source: AnyRequest,
         now: int,
         response: Body | dict[str, Any] | None,
         closes_connection: bool = False,

@@ -37,7 +37,7 @@ from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import kafka_apis, pending
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import (
-    Asked,
+    AnyRequest,
     Condition,
     Decision,
     Message,
@@ -284,7 +284,9 @@ def _show(broker: Broker, state: DelayedShareFetch, place: TopicPartitionId, err
     state.shown.append(Shown(place[0], share_reads.error_response(broker, place, error)))
 
 
-def _try(broker: Broker, request: Asked, state: DelayedShareFetch, looks: bool = True) -> Decision:
+def _try(
+    broker: Broker, request: AnyRequest, state: DelayedShareFetch, looks: bool = True
+) -> Decision:
     """Respond if there are enough records and no pending writes, or wait.
 
     Then pending requests for the same partitions are checked again, even before share coordinators
@@ -314,7 +316,7 @@ def _wait(broker: Broker, state: DelayedShareFetch) -> Decision:
     return Decision(condition=Condition(deadline, logs, msgspec.msgpack.encode(state)))
 
 
-def _respond(broker: Broker, request: Asked, state: DelayedShareFetch) -> Decision:
+def _respond(broker: Broker, request: AnyRequest, state: DelayedShareFetch) -> Decision:
     """Build the response with the session's partitions and all results."""
     read, shown = state.read, state.shown
     if state.is_lost:
@@ -364,7 +366,7 @@ def _in_order(
     return {place: by_place[place] for place in ordered}
 
 
-def _throttle_ms(broker: Broker, request: Asked, state: DelayedShareFetch) -> int:
+def _throttle_ms(broker: Broker, request: AnyRequest, state: DelayedShareFetch) -> int:
     """Return the throttle time of a consumer above its quota, in ms."""
     limit = quota_rates.fetch_limit(broker, request.principal, request.header.client_id)
     if limit is None:

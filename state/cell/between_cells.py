@@ -40,8 +40,8 @@ from brokertwin.state.core.decision import (
     HandOver,
     LeaderAndIsr,
     Message,
-    ReplicaAnswer,
     ReplicaFetch,
+    ReplicaResponse,
     Sent,
 )
 from brokertwin.state.core.events import Choices, Event, Kind
@@ -53,9 +53,9 @@ from brokertwin.state.replication import network
 
 _json = msgspec.json.Encoder()
 
-_COPIES: dict[Kind, type[ReplicaFetch | ReplicaAnswer]] = {
+_COPIES: dict[Kind, type[ReplicaFetch | ReplicaResponse]] = {
     Kind.REPLICA_FETCH: ReplicaFetch,
-    Kind.REPLICA_ANSWER: ReplicaAnswer,
+    Kind.REPLICA_RESPONSE: ReplicaResponse,
 }
 
 
@@ -193,7 +193,7 @@ class Outward:
     def send(self, messages: Sequence[Sent]) -> None:
         """Add messages of a machine to any machine."""
         for message in messages:
-            if isinstance(message, ReplicaFetch | ReplicaAnswer) and self._is_cut(message):
+            if isinstance(message, ReplicaFetch | ReplicaResponse) and self._is_cut(message):
                 continue
             if message.receiver not in (CONTROLLER, *self._settings.brokers):
                 continue  # it has registered, but the cluster does not serve it
@@ -204,7 +204,7 @@ class Outward:
                     cell_of(self._settings, message.receiver), *_event_content(message)
                 )
 
-    def _is_cut(self, copy: ReplicaFetch | ReplicaAnswer) -> bool:
+    def _is_cut(self, copy: ReplicaFetch | ReplicaResponse) -> bool:
         """Whether a broker of this cell is cut off from others."""
         return network.is_cut(self._table, copy.sender, copy.sender)
 
@@ -224,7 +224,7 @@ class Outward:
     def reply(self, message: Message, response: Body) -> None:
         """Send a reply to a machine of another cell."""
         content = ReplyEvent(_message_event(message), msgspec.Raw(_json.encode(response)))
-        self._send_event(cell_of(self._settings, message.sender), Kind.ANSWER, content)
+        self._send_event(cell_of(self._settings, message.sender), Kind.REPLY, content)
 
     def forward(self, request: Event) -> None:
         """Forward a client's request to the controller, whose cell responds to the client."""
@@ -235,16 +235,16 @@ class Outward:
         """Deliver the content of an event of another cell; return a reply instead."""
         content: Any
         if event.kind is Kind.METADATA:
-            content = msgspec.json.decode(event.told, type=MetadataEvent)
+            content = msgspec.json.decode(event.content, type=MetadataEvent)
             there = network.missed_by(self._table, content.record, self._settings.brokers_here)
             self._inner.publish(content.record, there)
         elif event.kind is Kind.MESSAGE:
-            content = msgspec.json.decode(event.told, type=MessageEvent)
+            content = msgspec.json.decode(event.content, type=MessageEvent)
             self._inner.send([_message(content)])
         elif event.kind in _COPIES:
-            self._inner.send([msgspec.json.decode(event.told, type=_COPIES[event.kind])])
+            self._inner.send([msgspec.json.decode(event.content, type=_COPIES[event.kind])])
         else:
-            content = msgspec.json.decode(event.told, type=ReplyEvent)
+            content = msgspec.json.decode(event.content, type=ReplyEvent)
             response_type = BUILT[content.message.api_key].response_type
             assert response_type is not None, content.message.api_key
             return _message(content.message), msgspec.json.decode(
@@ -262,7 +262,7 @@ class Outward:
             nonce=cause.nonce if cause is not None else "",
             choices=Choices(topic_ids=topic_ids) if topic_ids else None,
             of=self.cause,
-            told=msgspec.Raw(_json.encode(content)),
+            content=msgspec.Raw(_json.encode(content)),
         )
         self._leave(cell, kind, event, number)
 
@@ -290,12 +290,12 @@ class Outward:
 
 def registration(event: Event) -> RegistrationEvent:
     """Return the content of a `registration` event."""
-    return msgspec.json.decode(event.told, type=RegistrationEvent)
+    return msgspec.json.decode(event.content, type=RegistrationEvent)
 
 
 def broker_cut_off(event: Event) -> int:
     """Return the broker of a `cut-off` event."""
-    return msgspec.json.decode(event.told, type=CutOffEvent).broker
+    return msgspec.json.decode(event.content, type=CutOffEvent).broker
 
 
 def _event_content(sent: Sent) -> tuple[Kind, msgspec.Struct]:

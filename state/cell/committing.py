@@ -38,7 +38,7 @@ from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import pending
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import (
-    Asked,
+    AnyRequest,
     Decision,
     Message,
     PendingRequest,
@@ -128,7 +128,7 @@ def suspend(
     broker: Broker,
     written: WrittenRecords,
     decision: Decision,
-    request: Asked | None,
+    request: AnyRequest | None,
     reply_to: Message | None,
 ) -> None:
     """Suspend the rest of a decision until its records are committed.
@@ -171,7 +171,7 @@ def suspend(
     )
 
 
-def _synced(request: Asked, records: list[Record]) -> list[Synced]:
+def _synced(request: AnyRequest, records: list[Record]) -> list[Synced]:
     """Return the group of a SyncGroup with assignments."""
     if not BUILT[request.header.request_api_key].completes_syncs:
         return []
@@ -179,7 +179,7 @@ def _synced(request: Asked, records: list[Record]) -> list[Synced]:
     return [Synced(each.group_id, each.metadata.generation) for each in groups]
 
 
-def _refusals(broker: Broker, request: Asked | None, late: list[Message]) -> list[Prepared]:
+def _refusals(broker: Broker, request: AnyRequest | None, late: list[Message]) -> list[Prepared]:
     """Return the response of a request that continues with messages, if they are not sent."""
     if request is None or not any(each.awaited_by == request.event_id for each in late):
         return []
@@ -194,7 +194,7 @@ def is_sent_when_committed(message: Message) -> bool:
 
 
 def earlier(
-    broker: Broker, response: Body, request: Asked | None, reply_to: Message | None
+    broker: Broker, response: Body, request: AnyRequest | None, reply_to: Message | None
 ) -> list[Required]:
     """Return the earlier writes that a response without records waits for."""
     body: Body | None
@@ -224,7 +224,7 @@ def _leads(broker: Broker, place: Place) -> bool:
     return partition is not None and partition.leader == broker.id
 
 
-def refuse(broker: Broker, decision: Decision, request: Asked | None, error: Error) -> None:
+def refuse(broker: Broker, decision: Decision, request: AnyRequest | None, error: Error) -> None:
     """Change a decision whose records are refused: only error responses remain."""
     api = BUILT[request.header.request_api_key] if request is not None else None
     if decision.response is not None:
@@ -338,7 +338,7 @@ def _beside(table: Table, name: str, state: Committing) -> str:
     return next(each for each in numbers if pending.get(table, each) is None)
 
 
-def _client(request: Asked) -> PendingRequest:
+def _client(request: AnyRequest) -> PendingRequest:
     """Return the pending request whose response is in `Committing`."""
     return PendingRequest(
         event_id=request.event_id,
@@ -364,7 +364,7 @@ def _prepare_resumed(broker: Broker, resumed: Resumed) -> Prepared | None:
     return _prepare(broker, waited, resumed.response)
 
 
-def _prepare(broker: Broker, request: Asked, response: Body) -> Prepared:
+def _prepare(broker: Broker, request: AnyRequest, response: Body) -> Prepared:
     api, version = BUILT[request.header.request_api_key], request.header.request_api_version
     errors = (Error.REQUEST_TIMED_OUT, Error.NOT_LEADER_OR_FOLLOWER)
     others = [_uncommitted(broker, api, response, each) for each in errors]

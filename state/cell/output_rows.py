@@ -6,7 +6,7 @@ import msgspec
 
 from brokertwin.state.core import outputs
 from brokertwin.state.core.dead_letters import dead_letter, error_document
-from brokertwin.state.core.decision import Asked
+from brokertwin.state.core.decision import AnyRequest
 from brokertwin.state.core.events import Event, Reason, Refusal, RequestHeader
 from brokertwin.state.core.outputs import Output, Position, SegmentKey
 from brokertwin.state.core.records import Record, RecordEntry
@@ -98,7 +98,7 @@ class Rows:
 
     def response(
         self,
-        source: Asked,
+        source: AnyRequest,
         now: int,
         response: Body | dict[str, Any] | None,
         closes_connection: bool = False,
@@ -123,7 +123,7 @@ class Rows:
             raise self._too_large(value)
         self.rows.append(Output(outputs.RESPONSES, source.reply_to, None, value, source.event_id))
 
-    def done(self, event: Event, now: int, told: msgspec.Struct | None = None) -> None:
+    def done(self, event: Event, now: int, content: msgspec.Struct | None = None) -> None:
         """Add the response to an event that is not a request.
 
         Raises EventRefusedError if it is too large.
@@ -134,7 +134,7 @@ class Rows:
             "broker": event.broker,
             "kind": event.kind,
             "responseTime": now,
-            "response": told or {},
+            "response": content or {},
         }
         value = _json.encode(document)
         if len(value) > self._bytes_max:
@@ -153,7 +153,7 @@ class Rows:
             row_id = f"{outputs.BROKER_CHANGES}{cause}/{partition}"
             self.rows.append(Output(outputs.RESPONSES, partition, None, value, row_id))
 
-    def error(self, source: Asked, refusal: Refusal) -> None:
+    def error(self, source: AnyRequest, refusal: Refusal) -> None:
         """Add the error response to a request that has become a dead letter."""
         document = {
             "id": source.event_id,

@@ -32,7 +32,7 @@ from brokertwin.state.core import pending
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import (
     CONTROLLER,
-    Asked,
+    AnyRequest,
     Condition,
     Decision,
     Message,
@@ -71,7 +71,7 @@ class Resuming(MetadataReading):
 
     # Suspend
 
-    def _carry_out(self, machine: int, source: Asked, api: Api, decision: Decision) -> None:
+    def _carry_out(self, machine: int, source: AnyRequest, api: Api, decision: Decision) -> None:
         """Carry out a decision on a client's request: respond, or suspend it."""
         condition, records = decision.condition, decision.records
         if condition is not None:
@@ -102,7 +102,7 @@ class Resuming(MetadataReading):
         self._send(machine, decision)
         return self._awaits_earlier(machine, decision, reply_to=reply_to)
 
-    def _suspend(self, source: Asked, api: Api, condition: Condition) -> None:
+    def _suspend(self, source: AnyRequest, api: Api, condition: Condition) -> None:
         is_held = source.is_held if isinstance(source, PendingRequest) else self._is_held()
         request = PendingRequest(
             event_id=source.event_id,
@@ -123,7 +123,7 @@ class Resuming(MetadataReading):
         self,
         machine: int,
         decision: Decision,
-        request: Asked | None = None,
+        request: AnyRequest | None = None,
         reply_to: Message | None = None,
     ) -> bool:
         """Apply the records; return whether the rest is suspended until they are committed."""
@@ -152,7 +152,7 @@ class Resuming(MetadataReading):
         self,
         machine: int,
         decision: Decision,
-        request: Asked | None = None,
+        request: AnyRequest | None = None,
         reply_to: Message | None = None,
     ) -> bool:
         """Suspend a response without records if it depends on uncommitted earlier writes."""

@@ -35,8 +35,8 @@ from brokertwin.state.core.decision import (
     HandOver,
     LeaderAndIsr,
     Message,
-    ReplicaAnswer,
     ReplicaFetch,
+    ReplicaResponse,
     Request,
 )
 from brokertwin.state.core.events import (
@@ -364,7 +364,7 @@ class CellLoop(Resuming):
                 self._copy(step)
         raise EventRefusedError(Reason.STEP_LIMIT, f"the event caused more than {STEPS_MAX} steps")
 
-    def _copy(self, step: ReplicaFetch | ReplicaAnswer) -> None:
+    def _copy(self, step: ReplicaFetch | ReplicaResponse) -> None:
         """Deliver a follower's fetch to its leader, or the response; then it fetches again."""
         is_cut = network.is_cut(self._tables.cluster, step.sender, step.receiver)
         if is_cut or step.receiver not in self._settings.brokers:

@@ -98,7 +98,7 @@ class FollowedPartition(msgspec.Struct, array_like=True):
     size_in_bytes: int = 0
 
 
-class ReplicaAnswer(msgspec.Struct):
+class ReplicaResponse(msgspec.Struct):
     """A leader's response to its follower's fetch."""
 
     sender: int
@@ -131,7 +131,7 @@ class LeaderAndIsr(msgspec.Struct):
     partitions: list[CommandedPartition]
 
 
-Sent = Message | ReplicaFetch | ReplicaAnswer | HandOver | LeaderAndIsr
+Sent = Message | ReplicaFetch | ReplicaResponse | HandOver | LeaderAndIsr
 """What one machine of a cluster sends to another."""
 
 
@@ -211,7 +211,7 @@ class Decision(msgspec.Struct, gc=False):
     closes_connection: bool = False
     mute_ms: int = 0
     resumed: list[Resumed] = []
-    copies: list[Message | ReplicaFetch | ReplicaAnswer] = []
+    copies: list[Message | ReplicaFetch | ReplicaResponse] = []
     woken: list[str] = []
 
 
@@ -244,5 +244,5 @@ class Request(msgspec.Struct, gc=False):
         return self.header.request_api_version
 
 
-Asked = Request | PendingRequest
+AnyRequest = Request | PendingRequest
 """A request that gets a response: a new one, or a pending one."""

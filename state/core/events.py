@@ -86,9 +86,9 @@ class Kind(StrEnum):
     FORWARD = "forward"
     METADATA = "metadata"
     MESSAGE = "message"
-    ANSWER = "answer"
+    REPLY = "answer"
     REPLICA_FETCH = "replica-fetch"
-    REPLICA_ANSWER = "replica-answer"
+    REPLICA_RESPONSE = "replica-answer"
     REGISTRATION = "registration"
     CUT_OFF = "cut-off"
     ISOLATE_BROKER = "isolate-broker"
@@ -118,8 +118,8 @@ INTERVENTIONS = ABOUT_BROKERS | {Kind.MOVE_LEADER, Kind.DROP_SESSIONS, Kind.EXPI
 
 BETWEEN_CELLS = frozenset(
     {
-        *(Kind.FORWARD, Kind.METADATA, Kind.MESSAGE, Kind.ANSWER),
-        *(Kind.REPLICA_FETCH, Kind.REPLICA_ANSWER),
+        *(Kind.FORWARD, Kind.METADATA, Kind.MESSAGE, Kind.REPLY),
+        *(Kind.REPLICA_FETCH, Kind.REPLICA_RESPONSE),
         *(Kind.REGISTRATION, Kind.CUT_OFF),
     }
 )
@@ -226,7 +226,7 @@ class Event(msgspec.Struct, rename="camel", omit_defaults=True, forbid_unknown_f
     """From another cell: its name; `incarnation` and `sequence` number its events."""
     incarnation: Int64 = 0
     sequence: Int64 = 0
-    told: msgspec.Raw = msgspec.Raw(b"null")
+    content: msgspec.Raw = msgspec.field(default=msgspec.Raw(b"null"), name="told")
     """From another cell: the content, by kind."""
 
 

@@ -32,9 +32,9 @@ from brokertwin.state.core.decision import (
     Decision,
     FollowedPartition,
     Message,
-    ReplicaAnswer,
     ReplicaFetch,
     ReplicaFetchPartition,
+    ReplicaResponse,
 )
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import (
@@ -356,7 +356,7 @@ def log_grown(broker: Broker, places: Iterable[Place]) -> Decision:
                     replica.last_caught_up = broker.event_time
                 response = reading.read_for_follower(broker, log, replica, offset, epoch, room)
                 responses.setdefault(each, []).append(response)
-    copies = [ReplicaAnswer(broker.id, each, found) for each, found in responses.items()]
+    copies = [ReplicaResponse(broker.id, each, found) for each, found in responses.items()]
     for found in responses.values():
         throttles.count(broker, Side.LEADER, found)
     return Decision(records=records, copies=list(copies))
@@ -386,7 +386,7 @@ def handle_fetch(broker: Broker, fetch: ReplicaFetch) -> Decision:
         note_fetch(broker, place, fetch.sender, offset, requested.log_start_offset, decision)
         replica.has_pending_fetch = room is None
     if responses:
-        decision.copies.append(ReplicaAnswer(broker.id, fetch.sender, responses))
+        decision.copies.append(ReplicaResponse(broker.id, fetch.sender, responses))
         throttles.count(broker, Side.LEADER, responses)
     return decision
 
@@ -436,7 +436,7 @@ def expansion(
     return []
 
 
-def handle_fetch_response(broker: Broker, response: ReplicaAnswer) -> Decision:
+def handle_fetch_response(broker: Broker, response: ReplicaResponse) -> Decision:
     """Handle a leader's response on a follower."""
     records: list[Record] = []
     handled = []
@@ -476,7 +476,7 @@ def release_throttled(broker: Broker, side: str) -> Decision:
     return log_grown(broker, places) if side == Side.LEADER else fetches(broker, places)
 
 
-def next_fetches(broker: Broker, response: ReplicaAnswer) -> Decision:
+def next_fetches(broker: Broker, response: ReplicaResponse) -> Decision:
     """Next fetches of a follower that has handled a response.
 
     With `brokertwin.fetch.by.backoff` they follow after `replica.fetch.backoff.ms`.
@@ -530,7 +530,7 @@ def prompt_followers(broker: Broker, follower_id: int, places: Iterable[Place]) 
         for place in places
         if (partition := partition_of(broker, place)) is not None
     ]
-    return Decision(copies=[ReplicaAnswer(broker.id, follower_id, unsolicited)])
+    return Decision(copies=[ReplicaResponse(broker.id, follower_id, unsolicited)])
 
 
 def high_watermark_raise(

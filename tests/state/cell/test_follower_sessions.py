@@ -5,7 +5,7 @@ from typing import Any
 from brokertwin.sinks import state_rows
 from brokertwin.sinks.state_rows import ItemKind, Row
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.decision import FollowedPartition, ReplicaAnswer, ReplicaFetch
+from brokertwin.state.core.decision import FollowedPartition, ReplicaFetch, ReplicaResponse
 from brokertwin.state.fetch.fetch_session import EVICTION_MS
 from brokertwin.state.replication import copying
 from tests.support.machine import CLUSTER, Bench, header
@@ -61,7 +61,7 @@ def test_epoch_advances_with_each_request_and_only_changed_partitions_are_named(
     follower = Broker(2, bench.cell.tables, bench.settings, bench.now)
     known = follower.topic_by_name("test")
     assert known is not None
-    response = ReplicaAnswer(1, 2, [FollowedPartition(known.topic_id, 2, 1, 0)])
+    response = ReplicaResponse(1, 2, [FollowedPartition(known.topic_id, 2, 1, 0)])
     (request,) = copying.next_fetches(follower, response).copies
     assert isinstance(request, ReplicaFetch)
     assert [(each.partition, each.fetch_offset) for each in request.partitions] == [(2, 1)]

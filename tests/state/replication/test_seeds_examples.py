@@ -4,7 +4,7 @@ import pytest
 
 from brokertwin.state.cell.apply import apply
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.decision import Decision, ReplicaAnswer, ReplicaFetch
+from brokertwin.state.core.decision import Decision, ReplicaFetch, ReplicaResponse
 from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Batch, BatchAppended
 from brokertwin.state.replication import copying
@@ -42,24 +42,24 @@ class Steps:
         batch = Batch(self.leader[0], 0, size_in_bytes=45, partition_leader_epoch=0)
         self._write(1, Decision(records=[BatchAppended(*self._place, batch)]))
 
-    def fetch(self) -> ReplicaAnswer | None:
+    def fetch(self) -> ReplicaResponse | None:
         """Fetch; the leader's response, or None if the fetch is pending."""
         (request,) = self._write(2, copying.fetches(self._brokers[2], [self._place]))
         assert isinstance(request, ReplicaFetch)
         return self._response(copying.handle_fetch(self._brokers[1], request))
 
-    def wake(self) -> ReplicaAnswer | None:
+    def wake(self) -> ReplicaResponse | None:
         """Complete a pending fetch, if there is something to send."""
         return self._response(copying.log_grown(self._brokers[1], [self._place]))
 
-    def take(self, response: ReplicaAnswer | None) -> None:
+    def take(self, response: ReplicaResponse | None) -> None:
         """The follower handles the response."""
         assert response is not None
         self._write(2, copying.handle_fetch_response(self._brokers[2], response))
 
-    def _response(self, decision: Decision) -> ReplicaAnswer | None:
+    def _response(self, decision: Decision) -> ReplicaResponse | None:
         for sent in self._write(1, decision):
-            assert isinstance(sent, ReplicaAnswer)
+            assert isinstance(sent, ReplicaResponse)
             return sent
         return None
 
@@ -69,7 +69,7 @@ class Steps:
         return list(decision.copies)
 
 
-def content(response: ReplicaAnswer | None) -> tuple[list[int], int]:
+def content(response: ReplicaResponse | None) -> tuple[list[int], int]:
     """Offsets in a response, and its high watermark."""
     assert response is not None
     (partition,) = response.partitions
