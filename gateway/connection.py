@@ -6,11 +6,9 @@ reason in the log, and no other.
 """
 
 import asyncio
-import types
 from collections import deque
-from collections.abc import Awaitable, Coroutine, Generator, Sequence
-from functools import partial
-from typing import Any, NamedTuple, cast
+from collections.abc import Awaitable, Sequence
+from typing import NamedTuple, cast
 
 import structlog
 
@@ -103,8 +101,8 @@ class BrokerConnection(asyncio.Protocol):
         self._input = FrameBuffer()
         self._frames = self._input.frames
         self._is_full = False
-        self._is_made = self._is_serving = False
         self._host, self._port = "", 0
+        self._frame_there: asyncio.Future[None] | None = None
         self._progress = asyncio.Event()
         self._writable = asyncio.Event()
         self._produced: deque[_Produced] = deque()
@@ -133,7 +131,7 @@ class BrokerConnection(asyncio.Protocol):
             )
         self._writable.set()
         self.last_active = self._loop.time()
-        self._is_made = True
+        self._task = self._loop.create_task(self._serve())
         self._transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -169,10 +167,15 @@ class BrokerConnection(asyncio.Protocol):
         if self._failure is not None or self._is_aborted:
             return
         self._cut(data)
-        if not self._is_serving and (self._frames or self._failure is not None):
-            self._task = _begun(self._loop, self._serve())
+        if self._frames or self._failure is not None:
+            self._wake()
         if self._is_full:
             self._transport.pause_reading()
+
+    def _wake(self) -> None:
+        """Wake the task that waits for a frame."""
+        if self._frame_there is not None and not self._frame_there.done():
+            self._frame_there.set_result(None)
 
     def _cut(self, data: bytes = b"") -> None:
         """Take complete frames out of the received bytes, only one before authentication."""
@@ -187,7 +190,7 @@ class BrokerConnection(asyncio.Protocol):
 
     def close(self, reason: str) -> None:
         """Close the connection and log the reason."""
-        if self._is_made and not self._transport.is_closing():
+        if self._task is not None and not self._transport.is_closing():
             self._log.warning("connection closed", reason=reason)
             self._frames.clear()
             self._transport.close()
@@ -202,7 +205,7 @@ class BrokerConnection(asyncio.Protocol):
             before: time by the event loop's clock.
             for_how_long: text for the log.
         """
-        if not self._is_made:
+        if self._task is None:
             return
         unsent, self._unsent_bytes = self._unsent_bytes, self._transport.get_write_buffer_size()
         if self._unsent_bytes < unsent:
@@ -218,7 +221,7 @@ class BrokerConnection(asyncio.Protocol):
     def abort(self) -> None:
         """Close without flushing."""
         self._is_aborted = True
-        if self._is_made:
+        if self._task is not None:
             self._transport.abort()
 
     async def finished(self) -> None:
@@ -231,10 +234,8 @@ class BrokerConnection(asyncio.Protocol):
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _serve(self) -> None:
-        """Serve the frames that are there, and those that arrive meanwhile."""
-        self._is_serving = True
         try:
-            while self._frames:
+            while await self._has_work():
                 frame = self._take_frame()
                 self.is_busy = True
                 if self._muted_until:
@@ -244,14 +245,9 @@ class BrokerConnection(asyncio.Protocol):
                 self.last_active = self._loop.time()
                 if self._frames:
                     await asyncio.sleep(0)  # let other connections run
-            if self._is_lost:
-                self._report_end()
-            elif self._failure is not None:
-                raise self._failure
+            self._report_end()
         except Exception as error:  # noqa: BLE001 (a fault ends its connection, not the gateway)
             self._end(error)
-        finally:
-            self._is_serving = False
 
     async def _unmuted(self) -> None:
         """Wait for the end of the client's throttle time (KIP-219)."""
@@ -262,8 +258,18 @@ class BrokerConnection(asyncio.Protocol):
     def _end(self, error: Exception) -> None:
         if not isinstance(error, MalformedError | ClosedError | NoResponseError):
             self._log.error("fault", error=f"{type(error).__name__}: {error}", exc_info=error)
-        self._failure = error
         self.close(str(error))
+
+    async def _has_work(self) -> bool:
+        """Wait for a frame; return False at the end."""
+        while not self._frames:
+            if self._is_lost:
+                return False
+            if self._failure is not None:
+                raise self._failure
+            self._frame_there = self._loop.create_future()
+            await self._frame_there
+        return True
 
     def _take_frame(self) -> bytes:
         frame = self._frames.popleft()
@@ -552,41 +558,6 @@ class BrokerConnection(asyncio.Protocol):
             return
         self._transport.write(frame)
         self.last_active = self._loop.time()
-
-
-def _begun(
-    loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, None]
-) -> asyncio.Task[None] | None:
-    """Run a coroutine until it waits for something; the rest, if any, becomes a task.
-
-    A task for each request would cost more than most requests. Before the task begins there is no
-    current one, as `asyncio.timeout` needs it.
-    """
-    try:
-        waited = coroutine.send(None)
-    except StopIteration:
-        return None
-    return loop.create_task(_rest(coroutine, waited))
-
-
-async def _rest(coroutine: Coroutine[Any, Any, None], waited: object) -> None:
-    await _resumed(coroutine, waited)
-
-
-@types.coroutine
-def _resumed(coroutine: Coroutine[Any, Any, None], waited: object) -> Generator[Any, Any, None]:
-    """Wait for what a coroutine waits for, and continue it, until its end."""
-    while True:
-        try:
-            sent = yield waited
-        except BaseException as error:  # noqa: BLE001 (it is the coroutine's)
-            step = partial(coroutine.throw, error)
-        else:
-            step = partial(coroutine.send, sent)
-        try:
-            waited = step()
-        except StopIteration:
-            return
 
 
 def _take_note(future: asyncio.Future[EngineResponse]) -> None:
