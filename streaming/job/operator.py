@@ -34,7 +34,18 @@ if TYPE_CHECKING:
 
 INPUT_COLUMNS = ("partition", "offset", "timestamp", "key", "value")
 GROUP_COLUMN = "cell"
-OUTPUT_SCHEMA = "topic STRING, partition INT, key BINARY, value BINARY, id STRING"
+OUTPUT_COLUMNS = {
+    "topic": "STRING",
+    "partition": "INT",
+    "key": "BINARY",
+    "value": "BINARY",
+    "id": "STRING",
+}
+OUTPUT_SCHEMA = ", ".join(f"{name} ARRAY<{kind}>" for name, kind in OUTPUT_COLUMNS.items())
+"""Many output rows are one row of arrays between Python and Spark. Otherwise Spark would copy each
+of them several times.
+"""
+
 STATE_SCHEMA = ", ".join(["version INT", *(f"{name} BINARY" for name in state_columns())])
 NO_PARTITION = -1
 """In an output row: partition by key."""
@@ -203,7 +214,7 @@ def _stray_refusal(event: OperatorEvent, cluster: str, clusters: set[str]) -> Re
 
 
 def frames_of(outputs: Iterable[Output], counts: Counts) -> "Iterator[pd.DataFrame]":
-    """Yield output rows as pandas frames of OUTPUT_SCHEMA.
+    """Yield output rows as pandas frames of OUTPUT_SCHEMA, each with one row.
 
     Counts the rows by topic and for `tallies`.
     """
@@ -228,13 +239,12 @@ def _counted_frame(rows: list[Output], counts: Counts) -> "pd.DataFrame":
         counts[name] = counts.get(name, 0) + number
         if topic in tallies.TOPICS:
             tallies.count(topic, [row.value for row in rows if row.topic == topic], counts)
+    numbers = [NO_PARTITION if number is None else number for number in partitions]
+    columns = (topics, numbers, keys, values, ids)
     return pd.DataFrame(
         {
-            "topic": topics,
-            "partition": [NO_PARTITION if number is None else number for number in partitions],
-            "key": keys,
-            "value": values,
-            "id": ids,
+            name: pd.Series([list(column)], dtype=object)
+            for name, column in zip(OUTPUT_COLUMNS, columns, strict=True)
         },
         copy=False,
     )

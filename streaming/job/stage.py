@@ -45,13 +45,15 @@ def decided(
         "key",
         "value",
     )
-    return keyed.groupBy(operator.GROUP_COLUMN).applyInPandasWithState(
+    many = keyed.groupBy(operator.GROUP_COLUMN).applyInPandasWithState(
         operator.group_function(dict(cells), count),
         outputStructType=operator.OUTPUT_SCHEMA,
         stateStructType=operator.STATE_SCHEMA,
         outputMode="append",
         timeoutConf=GroupStateTimeout.NoTimeout,
     )
+    rows = f.explode(f.arrays_zip(*operator.OUTPUT_COLUMNS)).alias("row")
+    return many.select(rows).select("row.*")
 
 
 def _grouping_key(cells: Mapping[int, CellSettings]) -> "Column":

@@ -72,7 +72,8 @@ def call(key: int, chunks: list[list[Row]], state: State | None = None) -> list[
     found = []
     for frame in function((key,), frames(chunks), state or State()):
         assert list(frame.columns) == ["topic", "partition", "key", "value", "id"]
-        for topic, partition, *rest in frame.itertuples(index=False, name=None):
+        (packed,) = frame.itertuples(index=False, name=None)
+        for topic, partition, *rest in zip(*packed, strict=True):
             chosen = None if partition == operator.NO_PARTITION else partition
             found.append(Output(topic, chosen, *rest))
     return found
@@ -256,7 +257,7 @@ def test_large_outputs_are_emitted_in_parts(monkeypatch: pytest.MonkeyPatch) -> 
     rows = [Output("responses", 0, None, b"x" * 60, str(n)) for n in range(5)]
     counts: measures.Counts = {}
     parts = list(operator.frames_of(rows, counts))
-    assert [len(part) for part in parts] == [2, 2, 1]
+    assert [len(part["id"][0]) for part in parts] == [2, 2, 1]
     assert counts == {"responses": 5}
 
 
@@ -271,7 +272,8 @@ def test_rows_are_counted_by_topic() -> None:
         Output("records", 0, b"k", response, "5"),
     ]
     counts: measures.Counts = {}
-    assert sum(map(len, operator.frames_of(rows, counts))) == len(rows)
+    (frame,) = operator.frames_of(rows, counts)
+    assert frame["id"][0] == ["1", "2", "3", "4", "5"]
     assert counts == {
         "records": 2,
         "responses": 1,
