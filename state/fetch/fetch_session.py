@@ -59,7 +59,7 @@ FINAL_EPOCH = -1
 EPOCH_MAX = 2**31 - 1
 
 EVICTION_MS = 120_000
-"""Sessions idle or older than this may be evicted (not configurable in Kafka)."""
+"""How long a session is idle, or how old it is, before it can be evicted. Kafka has no setting."""
 
 NO_REPLICA = -1
 

@@ -54,7 +54,8 @@ class FetchSession(msgspec.Struct):
 
     `size` is the number of partitions, `cached_size` that at the last touch, -1 before. As in
     Kafka, a touch decides if the session can be evicted. `isolation_level` is that of the last
-    request. A follower's session `is_polling`: it is in use without requests.
+    request. A follower sends no request here if nothing has changed, so its session (`is_polling`)
+    never counts as idle.
     """
 
     session_id: int

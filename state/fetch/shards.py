@@ -1,7 +1,7 @@
 """Shards of a broker's fetch session cache.
 
 Source: seed 000; `FetchSessionCache`, `FetchSessionCacheShard` in Kafka. The cache has eight
-shards, each with an eighth of the slots and ids, which new sessions use in turn. The seed's cache
+shards, each with an eighth of the slots and ids. New sessions go to them in turn. The seed's cache
 has one shard (`brokertwin.fetch.session.cache.shards=1`): no session is rejected while there is
 room anywhere.
 

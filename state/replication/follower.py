@@ -17,7 +17,7 @@ follower fetches at its log end and sends the leader epoch of its last record.
     75 UNKNOWN_LEADER_EPOCH, others
 
 If the leader's epoch is unknown to the follower, it truncates to the end of its greatest lower
-epoch and fetches again, until both agree (`Truncation.is_complete`).
+epoch and fetches again. The next response repeats this until both agree.
 """
 
 from typing import NamedTuple
@@ -91,7 +91,7 @@ def out_of_range(log: Log, leaders_start: int, leaders_end: int) -> list[Record]
 def is_in_sync(log: Log, response: FollowedPartition) -> bool:
     """True if a follower has all committed records after this response.
 
-    If the response truncates its log: all of the leader's records. Kafka calls the rest its lag.
+    After an error, or a response that truncates its log, it must have the leader's whole log.
     """
     is_read = response.error == Error.NONE and response.diverging_epoch < 0
     return log.log_end_offset >= (response.high_watermark if is_read else response.log_end_offset)

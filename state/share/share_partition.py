@@ -345,8 +345,8 @@ class SharePartition(msgspec.Struct):
     def complete_write(self, batches: Sequence[StateBatch], is_written: bool, now: int) -> bool:
         """Complete or undo the changes of a write to the share coordinator.
 
-        A change by an expired lock stays in any case. Its records may have been acquired and
-        changed again, so they are left to the response of the later write. Returns True if the
+        A change that the end of a lock has made is not undone. Its records may have been acquired
+        and changed again, so they are left to the response of the later write. Returns True if the
         start offset has advanced.
         """
         for first, last, record in self._records_with_change(batches):

@@ -6,8 +6,8 @@ records and markers.
 An end writes two records: Prepare*, which decides the outcome and completes the request, and
 Complete* after all markers are written. Without partitions both are written at once. If
 `__transaction_state` has followers, a write is pending until they have replicated it
-(`state/cell/committing.py`). Meanwhile the id is busy, and requests fail: 51
-CONCURRENT_TRANSACTIONS.
+(`state/cell/committing.py`). Until then `is_busy` is true, and requests fail: 51
+CONCURRENT_TRANSACTIONS. A prepared transaction is refused separately, in `TRANSITIONS`.
 """
 
 from typing import NamedTuple
