@@ -13,6 +13,7 @@ from brokertwin.cli.output import say_at, show_error, warn
 from brokertwin.errors import UserError
 from brokertwin.sinks import checks
 from brokertwin.streaming.checkpoint import snapshots
+from brokertwin.streaming.checkpoint.snapshot_times import parse_every
 from brokertwin.streaming.checkpoint.state_reader import committed_batch
 from brokertwin.streaming.checks import batch_checks
 from brokertwin.streaming.checks.batch_checks import SNAPSHOT, STATE, Policy, Standing
@@ -49,7 +50,7 @@ class Checks:
         self._settings, self._watched = settings, watched
         self._standing = Standing(Policy(settings.check_policy), stop)
         every = settings.check_every
-        self._every = snapshots.parse_every(every) if every else None
+        self._every = parse_every(every) if every else None
         self._suite = checks.suite_named("--check-every", settings.check_suite) if every else None
         kinds = dict.fromkeys(each.strip() for each in settings.check_on.split(","))
         if self._suite is not None and (len(kinds) > 1 or STATE in kinds):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from brokertwin.cli.watching.live_source import LiveSource
     from brokertwin.settings import Settings
-    from brokertwin.streaming.checkpoint.snapshots import Every
+    from brokertwin.streaming.checkpoint.snapshot_times import Every
     from brokertwin.streaming.live.query import LiveQuery
     from brokertwin.streaming.live.runner import LiveProgress
 
@@ -121,7 +121,7 @@ def command(
     """
     from brokertwin.kafka_io.kafka_clients import client_properties
     from brokertwin.recordings.formats.pipeline import zone_of
-    from brokertwin.streaming.checkpoint.snapshots import parse_every
+    from brokertwin.streaming.checkpoint.snapshot_times import parse_every
     from brokertwin.streaming.job.session import check_start, spark_session
     from brokertwin.streaming.live import runner
     from brokertwin.streaming.live.query import LiveQuery

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -20,6 +20,7 @@ from brokertwin.sinks.snapshot_store import Judge, Keep, Published, SnapshotCont
 from brokertwin.sinks.stored_states import Cells
 from brokertwin.state.cell.cell import STATE_VERSION
 from brokertwin.streaming.checkpoint import checkpoint_log, facts
+from brokertwin.streaming.checkpoint.snapshot_times import DueSnapshot, Every
 from brokertwin.streaming.checkpoint.state_reader import committed_batch, read_cells
 from brokertwin.streaming.job.clock import now_ms
 
@@ -93,51 +94,6 @@ def _spark_files(checkpoint: Path, batch: int) -> dict[str, bytes]:
     except OSError as error:
         raise UserError(f"Cannot read the checkpoint {checkpoint}: {error}.") from None
     return {CONFIGURATION: json.dumps(configuration, indent=2).encode(), **files}
-
-
-class Every(NamedTuple):
-    """An interval, in micro-batches or seconds."""
-
-    batches: int | None = None
-    seconds: float | None = None
-
-
-def parse_every(text: str) -> Every:
-    """Parse `100 batches`, `90 seconds`, `5 minutes`, `1 hour`.
-
-    See `settings.SNAPSHOT_EVERY`.
-    """
-    number, unit = text.split()
-    if unit.startswith("batch"):
-        return Every(batches=int(number))
-    seconds = {"second": 1, "minute": 60, "hour": 3600}[unit.rstrip("s")]
-    return Every(seconds=int(number) * seconds)
-
-
-class DueSnapshot:
-    """When the next snapshot or check is due; only after a new micro-batch.
-
-    Args:
-        every: the interval.
-        batch: the newest committed micro-batch at the start.
-        now: monotonic time in seconds.
-    """
-
-    def __init__(self, every: Every, batch: int, now: float) -> None:
-        self._every = every
-        self.taken(batch, now)
-
-    def taken(self, batch: int, now: float) -> None:
-        """Record a snapshot or an attempt."""
-        self._batch, self._at = batch, now
-
-    def is_due(self, batch: int, now: float) -> bool:
-        """Whether one is due after the commit of a batch."""
-        if batch <= self._batch:
-            return False
-        if self._every.batches is not None:
-            return batch - self._batch >= self._every.batches
-        return self._every.seconds is not None and now - self._at >= self._every.seconds
 
 
 LOOK_S = 0.1

@@ -15,7 +15,7 @@ from brokertwin.errors import UserError
 from brokertwin.kafka_io import topics
 from brokertwin.kafka_io.topic_reader import read_all
 from brokertwin.streaming.checkpoint import checkpoint_log, facts, torn_logs
-from brokertwin.streaming.checkpoint.snapshots import DueSnapshot, Every
+from brokertwin.streaming.checkpoint.snapshot_times import DueSnapshot, Every
 from brokertwin.streaming.job import measures
 from brokertwin.streaming.job.runner import QueryFailed, finish
 from brokertwin.streaming.job.session import stop_query

@@ -9,7 +9,7 @@ from brokertwin.errors import UserError
 from brokertwin.settings import load
 from brokertwin.sinks.snapshot_store import Published
 from brokertwin.streaming.checkpoint import snapshots
-from brokertwin.streaming.checkpoint.snapshots import DueSnapshot, Every, parse_every
+from brokertwin.streaming.checkpoint.snapshot_times import DueSnapshot, Every, parse_every
 from tests.support.patience import PATIENCE_S
 from tests.support.snapshots import written
 

@@ -1,0 +1,48 @@
+"""When the next snapshot or check of a running query is due."""
+
+from typing import NamedTuple
+
+
+class Every(NamedTuple):
+    """An interval, in micro-batches or seconds."""
+
+    batches: int | None = None
+    seconds: float | None = None
+
+
+def parse_every(text: str) -> Every:
+    """Parse `100 batches`, `90 seconds`, `5 minutes`, `1 hour`.
+
+    See `settings.SNAPSHOT_EVERY`.
+    """
+    number, unit = text.split()
+    if unit.startswith("batch"):
+        return Every(batches=int(number))
+    seconds = {"second": 1, "minute": 60, "hour": 3600}[unit.rstrip("s")]
+    return Every(seconds=int(number) * seconds)
+
+
+class DueSnapshot:
+    """When the next snapshot or check is due; only after a new micro-batch.
+
+    Args:
+        every: the interval.
+        batch: the newest committed micro-batch at the start.
+        now: monotonic time in seconds.
+    """
+
+    def __init__(self, every: Every, batch: int, now: float) -> None:
+        self._every = every
+        self.taken(batch, now)
+
+    def taken(self, batch: int, now: float) -> None:
+        """Record a snapshot or an attempt."""
+        self._batch, self._at = batch, now
+
+    def is_due(self, batch: int, now: float) -> bool:
+        """Whether one is due after the commit of a batch."""
+        if batch <= self._batch:
+            return False
+        if self._every.batches is not None:
+            return batch - self._batch >= self._every.batches
+        return self._every.seconds is not None and now - self._at >= self._every.seconds
