@@ -161,8 +161,7 @@ def main() -> None:
     if given.compare and measured_with != versions():
         parser.error(f"{TABLE.name} is of {measured_with}, this is {versions()}; use --write first")
     counts = count(given.kind)
-    if given.write:
-        floors |= count_floors(given.kind)
+    floors |= count_floors(kind for kind in given.kind if given.write or kind not in floors)
     print(f"{'event':12}{'instructions':>14}{'stored':>10}{'change':>9}{'x floor':>9}")
     for kind, found in counts.items():
         known, times = before.get(kind, found), found / floors[kind]

@@ -120,8 +120,9 @@ class RecordEffects:
         Earlier ones are dropped. If replication is traced, all count as watched.
         """
         changed, watches = self.changed_logs, self._tables.pending
-        for watched, log in list(changed.items()):
-            del changed[watched]
+        while changed:
+            watched = next(iter(changed))
+            log = changed.pop(watched)
             if self._is_traced or watch_key(watched) in watches:
                 return watched, log
         return None

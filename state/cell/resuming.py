@@ -89,9 +89,9 @@ class Resuming(MetadataReading):
             return
         if not self._is_alone and self._awaits_earlier(machine, decision, source):
             return
-        response: Any = decision.response
-        if response is not None:
-            response = shown(response, source.header.request_api_version)
+        response: Body | dict[str, Any] | None = decision.response
+        if decision.response is not None:
+            response = shown(decision.response, source.header.request_api_version)
         closes, mute_ms = decision.closes_connection, decision.mute_ms
         self._rows.response(source, self._now, response, closes, mute_ms)
 
@@ -194,7 +194,7 @@ class Resuming(MetadataReading):
     # Resume
 
     def resume(self, event_id: str, cause: Cause) -> None:
-        """Continue what is pending; without effect if it is no longer pending."""
+        """Continue a pending request or write; without effect if it has ended."""
         taken = pending.take(self._tables.pending, event_id)
         if isinstance(taken, PendingCommit):
             error = cause.error if isinstance(cause, CommitEnded) else Error.REQUEST_TIMED_OUT
@@ -214,7 +214,7 @@ class Resuming(MetadataReading):
             self._carry_out(taken.broker, taken, api, decision)
 
     def drop(self, event_id: str) -> None:
-        """End what is pending at a broker that stops; the client's connection is closed."""
+        """End a pending request or write at a broker that stops; the client is disconnected."""
         taken = pending.take(self._tables.pending, event_id)
         if isinstance(taken, PendingRequest):
             self._rows.response(taken, self._now, None, closes_connection=True)
@@ -242,7 +242,7 @@ class Resuming(MetadataReading):
             self._carry_on(commit.broker, decision)
 
     def _wake(self, watched: str, log: str) -> None:
-        """Resume what is pending on a log, or on its session, if its condition is met."""
+        """Resume the requests and writes on a log or a session whose conditions are met."""
         unblocked: Counter[str] = Counter()
         for event_id in pending.watchers(self._tables.pending, watched):
             watcher = pending.get(self._tables.pending, event_id)

@@ -3,7 +3,7 @@
 Source: `GroupMetadataManager`, `ModernGroup` in Kafka; KIP-848.
 """
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Collection
 from typing import Any, Generic
 
@@ -16,7 +16,7 @@ from brokertwin.state.groups.consumer_group import JOIN_EPOCH, Rejection
 from brokertwin.state.groups.groups import Modern
 
 
-class ModernGroupCoordinator(Generic[Modern]):
+class ModernGroupCoordinator(ABC, Generic[Modern]):
     """A group at its coordinator, for one request or timer.
 
     Attributes:
