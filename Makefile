@@ -35,7 +35,7 @@ interpreters: ## the quick tests of the core and the gateway on Python 3.11, 3.1
 	@for version in 3.11 3.12 3.13; do \
 		python$$version -c 'import ensurepip, venv' 2>/dev/null || { echo "python$$version: not present"; continue; }; \
 		echo "python$$version" && python$$version -m venv build/python$$version || exit 1; \
-		build/python$$version/bin/pip install -q --disable-pip-version-check -c constraints.txt \
+		build/python$$version/bin/pip install -q --disable-pip-version-check -c .ci/constraints.txt \
 			hypothesis packaging pytest pytest-timeout pytest-xdist pyyaml -e '.[keystores,oauth]' || exit 1; \
 		build/python$$version/bin/pytest -q -n auto -m "not ($(LIVE))" tests/state tests/clients tests/gateway || exit 1; \
 	done
@@ -70,17 +70,17 @@ fuzz: $(VENV)/.installed ## a million inputs that nobody has written, for whatev
 fuzz-guided: $(VENV)/.installed build/atheris/.installed ## the same by Atheris, which goes on from inputs that reached new code
 	@PYTHONPATH=build/atheris $(BIN)/python -m tests.fuzz.guided
 
-lock: $(VENV)/.installed ## requirements.lock: the tested set with the hashes of its files
+lock: $(VENV)/.installed ## .ci/requirements.lock: the tested set with the hashes of its files
 	@$(BIN)/python -m tests.lock_file
 
 audit: $(TOOLS)/.installed ## are faults known of a package of the tested set? what cannot be asked is one, too
-	@$(TOOLS)/bin/pip-audit --strict --progress-spinner off --disable-pip --no-deps -r requirements.lock
+	@$(TOOLS)/bin/pip-audit --strict --progress-spinner off --disable-pip --no-deps -r .ci/requirements.lock
 
 release: $(VENV)/.installed $(TOOLS)/.installed ## the wheel, the lock file, an SBOM (CycloneDX) and checksums, in dist
 	@rm -rf dist && mkdir dist
 	@$(BIN)/python -m pip wheel -q --no-deps -w dist .
-	@cp requirements.lock dist/
-	@$(TOOLS)/bin/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml --of JSON \
+	@cp .ci/requirements.lock dist/
+	@$(TOOLS)/bin/cyclonedx-py requirements .ci/requirements.lock --pyproject pyproject.toml --of JSON \
 		--output-reproducible -o dist/brokertwin.cdx.json
 	@cd dist && sha256sum * > SHA256SUMS && cat SHA256SUMS
 
@@ -99,7 +99,7 @@ first-hour: $(VENV)/.installed ## a stranger's first hour, typed in a fresh clon
 error-pages: $(VENV)/.installed ## docs/errors, made of the table in recordings/rules
 	@$(BIN)/python -m tests.error_pages
 
-generate: $(VENV)/.installed ## state/core/wire/generated, made of Kafka's message schemas
+generate: $(VENV)/.installed ## brokertwin/protocol/generated, made of Kafka's message schemas
 	@$(BIN)/python -m tests.wire
 
 lint: $(VENV)/.installed ## ruff: rules and format
@@ -114,7 +114,7 @@ types: $(VENV)/.installed ## mypy --strict over the packages
 	@$(BIN)/mypy -p brokertwin
 
 site: $(VENV)/.installed ## the documents as a site, in build/site
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -f .ci/mkdocs.yml
 	@echo "build/site/index.html"
 
 clean: ## remove the virtual environment, the jars, caches and everything built
@@ -129,10 +129,10 @@ python:
 	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	|| { echo "$(PYTHON_NEEDED)" >&2; exit 1; }
 
-$(VENV)/.installed: pyproject.toml constraints.txt | python
+$(VENV)/.installed: pyproject.toml .ci/constraints.txt | python
 	@test -x $(BIN)/python || { echo "setup 1 of 3: a virtual environment in $(VENV), of $(PYTHON)"; $(PYTHON) -m venv $(VENV); }
-	@echo "setup 2 of 3: the packages of constraints.txt, some hundred MB; pip says which"
-	@$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@echo "setup 2 of 3: the packages of .ci/constraints.txt, some hundred MB; pip says which"
+	@$(BIN)/python -m pip install --disable-pip-version-check -c .ci/constraints.txt -e '.[dev]'
 	@touch $@
 
 $(VENV)/.jars: $(VENV)/.installed

@@ -34,8 +34,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from gateway_load import FETCH, METADATA, Load
 
-from brokertwin.gateway.records import records
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.protocol import record_batches as records
 from brokertwin.settings import default_home
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -28,16 +28,16 @@ from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.engine.engine import EdgeRequest
 from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.gateway.listeners import GatewayListener
-from brokertwin.gateway.protocol.frames import (
+from brokertwin.gateway.security.security import GatewaySecurity
+from brokertwin.gateway.security.security_protocol import SecurityProtocol
+from brokertwin.gateway.server import Gateway
+from brokertwin.protocol.frames import (
     RequestFrame,
     decode_request,
     decode_response,
     encode_request,
     encode_sized_response,
 )
-from brokertwin.gateway.security.security import GatewaySecurity
-from brokertwin.gateway.security.security_protocol import SecurityProtocol
-from brokertwin.gateway.server import Gateway
 from brokertwin.state.core.outputs import Position
 from brokertwin.state.core.settings import BrokerSettings
 

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from crc32c import crc32c
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from brokertwin.gateway.protocol.frames import (
+from brokertwin.protocol.frames import (
     RequestFrame,
     decode_response,
     encode_request,

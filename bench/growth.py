@@ -35,6 +35,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from brokertwin.protocol.batch_headers import Batch
 from brokertwin.state.cell.apply import apply
 from brokertwin.state.cell.cell import COMMIT_EVENTS_MAX, Cell
 from brokertwin.state.core.group_records import (
@@ -44,7 +45,6 @@ from brokertwin.state.core.group_records import (
 )
 from brokertwin.state.core.outputs import DEAD_LETTERS, RESPONSES, Output, Position
 from brokertwin.state.core.records import (
-    Batch,
     BatchAppended,
     OffsetCommitted,
     TopicCreated,

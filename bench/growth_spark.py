@@ -27,8 +27,8 @@ from spark_time import spark_time
 from brokertwin.kafka_io import topics
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.kafka_io.topic_reader import read_all, without_repeats
-from brokertwin.kafka_io.topic_writer import NewRow, write_all
 from brokertwin.settings import Settings, default_home, load
+from brokertwin.sinks.topic_writer import NewRow, write_all
 from brokertwin.state.core.murmur2 import partition_of
 from brokertwin.state.core.outputs import RESPONSES
 from brokertwin.state.core.settings import BrokerSettings

@@ -52,8 +52,8 @@ from brokertwin.kafka_io.topic_reader import (
     read_all,
     without_repeats,
 )
-from brokertwin.kafka_io.topic_writer import NewRow, write_all
 from brokertwin.settings import Settings, default_home, load
+from brokertwin.sinks.topic_writer import NewRow, write_all
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core.murmur2 import partition_of
 from brokertwin.state.core.outputs import RESPONSES, Position

@@ -24,8 +24,8 @@ from brokertwin.gateway import edge_fields
 from brokertwin.gateway.engine.engine import EdgeRequest
 from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.gateway.engine.persistence import AT_ONCE, JournalOptions
+from brokertwin.protocol.kafka_apis import KAFKA_APIS
 from brokertwin.state.configs.broker_config import parse
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
 
 KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 NEVER_BYTES = 1 << 60

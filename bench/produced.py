@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from brokertwin.kafka_io import topics
-from brokertwin.kafka_io.topic_writer import NewRow, write_all
+from brokertwin.sinks.topic_writer import NewRow, write_all
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core.murmur2 import partition_of
 from brokertwin.state.core.outputs import RESPONSES, Position

@@ -19,3 +19,6 @@ its gaps. A room imports those on the floors below it (`tests/test_imports.py` h
     logs    configs    access
     core
 """
+
+if __name__ != "brokertwin.state":
+    raise ImportError(f"import brokertwin.state: as {__name__!r} its modules would exist twice")

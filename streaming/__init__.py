@@ -11,3 +11,6 @@ job         `brokertwin run`: the query, its session and its measures
 checkpoint  reading, writing and restoring checkpoints; snapshots
 checks      data checks of topics and states
 """
+
+if __name__ != "brokertwin.streaming":
+    raise ImportError(f"import brokertwin.streaming: as {__name__!r} its modules would exist twice")

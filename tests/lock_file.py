@@ -1,7 +1,8 @@
-"""`python -m tests.lock_file`: write requirements.lock, the tested set with the files' hashes.
+"""`python -m tests.lock_file`: write .ci/requirements.lock, the tested set with the files' hashes.
 
-What pip would install of `.[all]` with constraints.txt on the machine that it runs on, Linux with
-CPython 3.11: `pip install --require-hashes -r requirements.lock` takes those files and no others.
+What pip would install of `.[all]` with .ci/constraints.txt on the machine that it runs on, Linux
+with CPython 3.11: `pip install --require-hashes -r .ci/requirements.lock` takes those files and no
+others.
 """
 
 import json
@@ -12,10 +13,10 @@ from pathlib import Path
 
 from tests.support.sources import ROOT
 
-LOCK = ROOT / "requirements.lock"
+LOCK = ROOT / ".ci/requirements.lock"
 HEAD = """\
 # Of brokertwin[all], for Linux on x86-64 with CPython 3.11; written by `make lock`.
-# pip install --require-hashes -r requirements.lock
+# pip install --require-hashes -r .ci/requirements.lock
 """
 
 
@@ -36,7 +37,7 @@ def main() -> None:
     """Ask pip, and write."""
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory, "report.json")
-        wanted = ["-c", str(ROOT / "constraints.txt"), f"{ROOT}[all]"]
+        wanted = ["-c", str(ROOT / ".ci/constraints.txt"), f"{ROOT}[all]"]
         send = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed"]
         subprocess.run([*send, "--quiet", "--report", str(report), *wanted], check=True)
         LOCK.write_text(text(json.loads(report.read_text(encoding="utf-8"))), encoding="utf-8")

@@ -36,7 +36,7 @@ PAGES = {name_of(page): page for page in DOCUMENTS if commands(page)}
 
 IN_A_CLONE = {
     *("docs/explain.md", "docs/audit.md", "docs/query.md", "docs/clients.md"),
-    *("README.md", "CONTRIBUTING.md", "examples/README.md"),
+    *("README.md", "docs/CONTRIBUTING.md", "examples/README.md"),
     "checkpoints.example/README.md",
     *("docs/tutorials/audit-a-request-log.md", "docs/tutorials/run-the-job.md"),
 }
@@ -44,10 +44,10 @@ IN_A_CLONE = {
 
 OF_A_CLONE = (
     *("examples", "tests", "docker", "bench", "brokertwin", "state", "checkpoints.example"),
-    *("Makefile", "pyproject.toml", "constraints.txt"),
+    *("Makefile", "pyproject.toml", ".ci/constraints.txt"),
 )
 WITHOUT_KAFKA = {
-    *("CONTRIBUTING.md", "docs/audit.md", "docs/explain.md", "docs/systems/observer.md"),
+    *("docs/CONTRIBUTING.md", "docs/audit.md", "docs/explain.md", "docs/systems/observer.md"),
     "checkpoints.example/README.md",
     "docs/watching.md",
     "docs/query.md",
@@ -93,7 +93,7 @@ NOT_TYPED = {
     "make demo": Elsewhere("its test types it", "tests/cli/test_demo.py", "make demo"),
     **{
         command.text: Elsewhere("it takes minutes to hours", "Makefile", command.text.split()[1])
-        for command in commands(ROOT / "CONTRIBUTING.md")
+        for command in commands(ROOT / "docs/CONTRIBUTING.md")
         if command.text.startswith("make ")
     },
     "make first-hour": Elsewhere("half an hour", "tests/first_hour.py", "first-hour"),

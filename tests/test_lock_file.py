@@ -1,4 +1,4 @@
-"""requirements.lock has all tested packages, each with a hash."""
+""".ci/requirements.lock has all tested packages, each with a hash."""
 
 import re
 import tomllib
@@ -27,7 +27,7 @@ def test_every_line_has_a_version_and_a_hash() -> None:
 
 
 def test_it_has_the_versions_that_are_tested() -> None:
-    tested = pinned((ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines())
+    tested = pinned((ROOT / ".ci/constraints.txt").read_text(encoding="utf-8").splitlines())
     locked = pinned(LOCKED)
     assert {name: version for name, version in locked.items() if tested.get(name) != version} == {}
 

@@ -15,11 +15,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[2]
-FROM_ELSEWHERE = {
-    "README.md": "index.md",
-    "CHANGELOG.md": "changelog.md",
-    "CONTRIBUTING.md": "contributing.md",
-}
+FROM_ELSEWHERE = {"README.md": "index.md"}
 """A page of the repository to its name in the site."""
 
 FOLDERS = {"Tutorials": "tutorials", "Errors": "errors", "Systems": "systems"}

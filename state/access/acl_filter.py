@@ -5,6 +5,7 @@ Sources: `ResourcePatternFilter`, `AccessControlEntryFilter` in Kafka; KIP-140, 
 
 from enum import IntEnum
 
+from brokertwin.protocol.generated.shared import AclFilter
 from brokertwin.state.access.authorizer import (
     WILDCARD,
     Acl,
@@ -14,7 +15,6 @@ from brokertwin.state.access.authorizer import (
     Permission,
     ResourceType,
 )
-from brokertwin.state.core.wire.generated.shared import AclFilter
 
 
 def is_malformed(wanted: AclFilter) -> bool:

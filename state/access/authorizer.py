@@ -25,8 +25,8 @@ from functools import lru_cache
 
 import msgspec
 
+from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.core.records import AccessControlEntryAdded, AccessControlEntryRemoved
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.core.tables import Table
 

@@ -23,10 +23,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.additions import TokenEdge
+from brokertwin.protocol.errors import Error
 from brokertwin.state.core.records import DelegationTokenRemoved, DelegationTokenWritten
 from brokertwin.state.core.tables import Table, escape
-from brokertwin.state.core.wire.additions import TokenEdge
 
 USER_TYPE = "User"
 LONG_MAX = 2**63 - 1

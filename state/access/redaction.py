@@ -25,10 +25,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from brokertwin.state.configs.config_keys import Type
-from brokertwin.state.configs.kafka_settings import KAFKA_SETTINGS
-from brokertwin.state.configs.topic_configs import TOPIC_CONFIGS
-from brokertwin.state.core.kafka_apis import (
+from brokertwin.protocol.kafka_apis import (
     ALTER_CONFIGS,
     ALTER_USER_SCRAM_CREDENTIALS,
     CREATE_DELEGATION_TOKEN,
@@ -45,6 +42,9 @@ from brokertwin.state.core.kafka_apis import (
     STREAMS_GROUP_DESCRIBE,
     STREAMS_GROUP_HEARTBEAT,
 )
+from brokertwin.state.configs.config_keys import Type
+from brokertwin.state.configs.kafka_settings import KAFKA_SETTINGS
+from brokertwin.state.configs.topic_configs import TOPIC_CONFIGS
 
 Body = dict[str, Any]
 

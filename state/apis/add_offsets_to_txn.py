@@ -10,17 +10,17 @@ Source: KIP-98; `KafkaApis.handleAddOffsetsToTxnRequest` in Kafka 4.3.1.
 Below version 2, 47 INVALID_PRODUCER_EPOCH replaces 90 PRODUCER_FENCED.
 """
 
-from brokertwin.state.access.authorizer import Operation, ResourceType
-from brokertwin.state.cluster.coordinators import GROUP_TOPIC, partition_for
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.add_offsets_to_txn import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
 )
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.cluster.coordinators import GROUP_TOPIC, partition_for
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.transactions import transaction_coordinator
 from brokertwin.state.transactions.transactions import ProducerIdAndEpoch
 

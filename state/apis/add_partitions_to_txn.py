@@ -35,21 +35,9 @@ Not implemented: 14 COORDINATOR_LOAD_IN_PROGRESS, because `__transaction_state` 
 from collections.abc import Set
 from typing import NamedTuple
 
-from brokertwin.state.access.authorizer import Operation, ResourceType
-from brokertwin.state.cluster.image import INTERNAL_TOPICS
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.java_hashes import (
-    JavaMap,
-    hash_map_order,
-    java_hash,
-    partition_hash,
-    scala_order,
-)
-from brokertwin.state.core.wire.generated.add_partitions_to_txn import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -57,6 +45,18 @@ from brokertwin.state.core.wire.generated.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
+)
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.cluster.image import INTERNAL_TOPICS
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.java_hashes import (
+    JavaMap,
+    hash_map_order,
+    java_hash,
+    partition_hash,
+    scala_order,
 )
 from brokertwin.state.transactions import transaction_coordinator, transactions
 from brokertwin.state.transactions.transaction_coordinator import CoordinatorResult

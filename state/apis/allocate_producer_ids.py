@@ -15,17 +15,17 @@ With `brokertwin.zk.producer.id.blocks` the request reads or writes the document
 (`state/eras/zookeeper_producer_ids.py`); 95 INVALID_UPDATE_VERSION is a version conflict.
 """
 
-from brokertwin.state.access.authorizer import Operation
-from brokertwin.state.cluster.machines import Broker, Controller
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Message, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.records import ProducerIdBlockAllocated, ProducerIdBlockReceived
-from brokertwin.state.core.wire.generated.allocate_producer_ids import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster.machines import Broker, Controller
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Message, Request
+from brokertwin.state.core.records import ProducerIdBlockAllocated, ProducerIdBlockReceived
 from brokertwin.state.eras import zookeeper_producer_ids
 from brokertwin.state.transactions import producer_id_manager, producer_ids
 

@@ -18,23 +18,23 @@ import ipaddress
 from collections.abc import Iterable
 from typing import TypeVar
 
-from brokertwin.state.access.authorizer import Operation
-from brokertwin.state.cluster import client_quotas
-from brokertwin.state.cluster.client_quotas import CLIENT_ID, CONSUMER_BYTE_RATE, IP, USER, Entity
-from brokertwin.state.cluster.machines import Controller
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.java_hashes import JavaMap, java_hash
-from brokertwin.state.core.records import ClientQuotaAltered, Record
-from brokertwin.state.core.schema import Float64
-from brokertwin.state.core.wire.generated.alter_client_quotas import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.bodies import Float64
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     AlterClientQuotasResponseEntryData,
 )
-from brokertwin.state.core.wire.generated.shared import EntityData
+from brokertwin.protocol.generated.shared import EntityData
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster import client_quotas
+from brokertwin.state.cluster.client_quotas import CLIENT_ID, CONSUMER_BYTE_RATE, IP, USER, Entity
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.java_hashes import JavaMap, java_hash
+from brokertwin.state.core.records import ClientQuotaAltered, Record
 
 V = TypeVar("V")
 Values = dict[str, Float64 | None]

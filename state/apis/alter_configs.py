@@ -6,14 +6,14 @@ IncrementalAlterConfigs. A request that repeats a resource gets a response here;
 none.
 """
 
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.generated.alter_configs import AlterConfigsRequest
 from brokertwin.state.apis.incremental_alter_configs import decision
 from brokertwin.state.cluster import config_changes
 from brokertwin.state.cluster.config_changes import ChangedResource, ConfigEdit, ConfigOperation
 from brokertwin.state.cluster.machines import Controller
-from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.wire.generated.alter_configs import AlterConfigsRequest
 
 
 def handle(controller: Controller, request: Request) -> Decision:

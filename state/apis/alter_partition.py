@@ -10,16 +10,10 @@ handles the response in `state/replication/in_sync.py`. The errors of the whole 
 Version 2 lists the new in-sync set without the epochs of its members.
 """
 
-from brokertwin.state.access.authorizer import Operation
-from brokertwin.state.cluster.image import Partition, altered
-from brokertwin.state.cluster.machines import Controller
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.records import PartitionAltered
-from brokertwin.state.core.schema import Uuid
-from brokertwin.state.core.wire.generated.alter_partition import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionRequestPartitionData,
     AlterPartitionResponse,
@@ -27,6 +21,12 @@ from brokertwin.state.core.wire.generated.alter_partition import (
     AlterPartitionResponseTopicData,
     BrokerState,
 )
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster.image import Partition, altered
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.records import PartitionAltered
 from brokertwin.state.replication import elections, in_sync, isr_controller
 from brokertwin.state.replication.elections import ElectionRules, TargetState
 from brokertwin.state.replication.isr_controller import NO_BROKER_EPOCH

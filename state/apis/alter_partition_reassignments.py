@@ -25,22 +25,22 @@ the last of them to the in-sync set finishes the reassignment.
 
 from typing import NamedTuple
 
-from brokertwin.state.access.authorizer import Operation, needs
-from brokertwin.state.cluster import topics
-from brokertwin.state.cluster.image import Partition, Topic
-from brokertwin.state.cluster.machines import Controller
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.records import PartitionAltered
-from brokertwin.state.core.wire.generated.alter_partition_reassignments import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartition,
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
+from brokertwin.state.access.authorizer import Operation, needs
+from brokertwin.state.cluster import topics
+from brokertwin.state.cluster.image import Partition, Topic
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.records import PartitionAltered
 from brokertwin.state.replication import elections, reassignments
 from brokertwin.state.replication.elections import Election, ElectionRules, TargetState
 

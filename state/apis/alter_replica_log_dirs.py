@@ -16,19 +16,19 @@ The move takes effect at once; Kafka copies the log and lets it catch up. If a p
 for two directories, the last one applies.
 """
 
-from brokertwin.state.access.authorizer import Operation
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.records import LogPlaced
-from brokertwin.state.core.wire.generated.alter_replica_log_dirs import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.records import LogPlaced
 from brokertwin.state.replication import directories, disk
 
 FILE_NAME_MAX = 255

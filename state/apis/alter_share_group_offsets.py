@@ -24,25 +24,25 @@ partitions' errors. If `__share_group_state` does not exist, it is created first
 
 import msgspec
 
-from brokertwin.state.access.authorizer import Operation
-from brokertwin.state.apis import earlier_writes, uncommitted
-from brokertwin.state.cluster import internal_topics
-from brokertwin.state.cluster.coordinators import SHARE_TOPIC
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Message, PendingRequest, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import ZERO_UUID, Uuid
-from brokertwin.state.core.tables import decode_item
-from brokertwin.state.core.wire.generated.alter_share_group_offsets import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.bodies import ZERO_UUID, Uuid
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,
     AlterShareGroupOffsetsResponsePartition,
     AlterShareGroupOffsetsResponseTopic,
 )
-from brokertwin.state.core.wire.generated.create_topics import CreateTopicsResponse
-from brokertwin.state.core.wire.generated.shared import ShareGroupStateResponse
+from brokertwin.protocol.generated.create_topics import CreateTopicsResponse
+from brokertwin.protocol.generated.shared import ShareGroupStateResponse
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.apis import earlier_writes, uncommitted
+from brokertwin.state.cluster import internal_topics
+from brokertwin.state.cluster.coordinators import SHARE_TOPIC
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Message, PendingRequest, Request
+from brokertwin.state.core.tables import decode_item
 from brokertwin.state.groups import share_offsets, share_states
 from brokertwin.state.groups.consumer_group import Rejection
 from brokertwin.state.groups.share_group import ShareGroup

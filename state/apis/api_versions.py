@@ -13,22 +13,22 @@ Sources: `ApiKeys`, `ApiVersionsRequest`, `ApiVersionManager` in Kafka; KIP-35, 
 
 import re
 
-from brokertwin.state.cluster import features, metadata_log
-from brokertwin.state.cluster.machines import Machine
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import CONTROLLER, Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.kafka_apis import API_VERSIONS, KAFKA_APIS
-from brokertwin.state.core.settings import BrokerSettings
-from brokertwin.state.core.tables import Table
-from brokertwin.state.core.wire.generated.api_versions import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from brokertwin.protocol.kafka_apis import API_VERSIONS, KAFKA_APIS
+from brokertwin.state.cluster import features, metadata_log
+from brokertwin.state.cluster.machines import Machine
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import CONTROLLER, Decision, Request
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.state.core.tables import Table
 
 _FIRST, _LAST = 0, 4
 

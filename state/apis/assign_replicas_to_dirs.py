@@ -14,16 +14,10 @@ Directories that are unknown to the controller or marked as failed are recorded,
 go offline and leave the in-sync set.
 """
 
-from brokertwin.state.access.authorizer import Operation
-from brokertwin.state.cluster.image import Partition
-from brokertwin.state.cluster.machines import Controller
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.records import ReplicasAssigned
-from brokertwin.state.core.schema import Uuid
-from brokertwin.state.core.wire.generated.assign_replicas_to_dirs import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsRequestTopicData,
     AssignReplicasToDirsResponse,
@@ -31,6 +25,12 @@ from brokertwin.state.core.wire.generated.assign_replicas_to_dirs import (
     AssignReplicasToDirsResponsePartitionData,
     AssignReplicasToDirsResponseTopicData,
 )
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster.image import Partition
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.records import ReplicasAssigned
 from brokertwin.state.replication import directories, elections
 
 

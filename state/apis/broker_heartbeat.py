@@ -13,16 +13,16 @@ Log directories that the broker reports as failed go offline with their replicas
 from the broker's settings.
 """
 
-from brokertwin.state.access.authorizer import Operation
-from brokertwin.state.cluster.machines import Controller
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.broker_heartbeat import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.broker_heartbeat import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
 )
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.replication import directories, network, registrations
 from brokertwin.state.replication.registrations import BrokerControlState
 

@@ -30,22 +30,22 @@ Clients receive the endpoint of the listener that they use (`Machine.endpoint`).
 
 import base64
 
-from brokertwin.state.access.authorizer import Operation
-from brokertwin.state.apis.metadata import cluster_id
-from brokertwin.state.cluster import features
-from brokertwin.state.cluster.machines import Controller
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.records import BrokerRegistered
-from brokertwin.state.core.schema import Uuid
-from brokertwin.state.core.wire.generated.broker_registration import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationRequestListener,
     BrokerRegistrationResponse,
     Feature,
 )
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.apis.metadata import cluster_id
+from brokertwin.state.cluster import features
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.records import BrokerRegistered
 from brokertwin.state.replication import elections, registrations
 
 _RESERVED_DIRS_BELOW = 100

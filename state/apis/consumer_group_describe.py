@@ -7,12 +7,8 @@ assignment of a member includes partitions that it has yet to revoke. Partitions
 are omitted.
 """
 
-from brokertwin.state.cluster import features
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.wire.generated.consumer_group_describe import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.generated.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     ConsumerGroupDescribeResponseAssignment,
@@ -20,6 +16,10 @@ from brokertwin.state.core.wire.generated.consumer_group_describe import (
     ConsumerGroupDescribeResponseMember,
     ConsumerGroupDescribeResponseTopicPartitions,
 )
+from brokertwin.state.cluster import features
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.groups import describing, subscriptions, target_assignment
 from brokertwin.state.groups.assignments import Target, in_hash_order
 from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember

@@ -28,21 +28,21 @@ has changed, if the member joins, or if the heartbeat is a full request.
 
 from functools import partial
 
-from brokertwin.state.access.authorizer import Operation, ResourceType
-from brokertwin.state.apis import earlier_writes
-from brokertwin.state.cluster import coordinators, features, group_configs
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Uuid
-from brokertwin.state.core.wire.generated.consumer_group_heartbeat import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     ConsumerGroupHeartbeatResponseAssignment,
     ConsumerGroupHeartbeatTopicPartitions,
 )
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.apis import earlier_writes
+from brokertwin.state.cluster import coordinators, features, group_configs
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.groups import consumer_coordinator, group_rules, target_assignment
 from brokertwin.state.groups.assignments import in_hash_order
 from brokertwin.state.groups.consumer_coordinator import (

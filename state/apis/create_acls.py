@@ -19,6 +19,15 @@ ACL ids are derived from the event's nonce.
 Sources: `AclApis`, `CreateAclsRequest`, `AclControlManager` in Kafka; KIP-140, KIP-290, KIP-801.
 """
 
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.create_acls import (
+    AclCreation,
+    AclCreationResult,
+    CreateAclsRequest,
+    CreateAclsResponse,
+)
 from brokertwin.state.access import authorizer
 from brokertwin.state.access.acl_filter import is_known
 from brokertwin.state.access.authorizer import (
@@ -33,18 +42,9 @@ from brokertwin.state.access.authorizer import (
 )
 from brokertwin.state.cluster import topics
 from brokertwin.state.cluster.machines import Controller
-from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import AccessControlEntryAdded, Record
-from brokertwin.state.core.schema import Uuid
-from brokertwin.state.core.wire.generated.create_acls import (
-    AclCreation,
-    AclCreationResult,
-    CreateAclsRequest,
-    CreateAclsResponse,
-)
 
 NO_AUTHORIZER = "No Authorizer is configured."
 

@@ -17,19 +17,19 @@ Sources: `KafkaApis.handleCreateTokenRequest`, `DelegationTokenControlManager` i
 KIP-373; responses of 4.3.1.
 """
 
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
 from brokertwin.state.access import delegation_tokens
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.access.delegation_tokens import NO_TIME, USER_TYPE, later
 from brokertwin.state.cluster.machines import Controller
-from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import DelegationTokenWritten
-from brokertwin.state.core.wire.generated.create_delegation_token import (
-    CreateDelegationTokenRequest,
-    CreateDelegationTokenResponse,
-)
 
 
 def handle(controller: Controller, request: Request) -> Decision:

@@ -16,21 +16,21 @@ Sources: `ControllerApis`, `ReplicationControlManager` in Kafka; KIP-195.
 
 from collections import Counter
 
-from brokertwin.state.access.authorizer import Operation
-from brokertwin.state.cluster import topics
-from brokertwin.state.cluster.machines import Controller
-from brokertwin.state.cluster.mutation_quota import EXCEEDED, MutationQuota
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.records import PartitionsAdded
-from brokertwin.state.core.wire.generated.create_partitions import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster import topics
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.cluster.mutation_quota import EXCEEDED, MutationQuota
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.records import PartitionsAdded
 
 
 def _handle(controller: Controller, request: Request) -> Decision:

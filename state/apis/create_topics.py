@@ -32,24 +32,24 @@ from collections import Counter
 from collections.abc import Sequence, Set
 from typing import NamedTuple
 
-from brokertwin.state.access.authorizer import Operation
-from brokertwin.state.cluster import topics
-from brokertwin.state.cluster.coordinators import SHARE_TOPIC
-from brokertwin.state.cluster.machines import Broker, Controller
-from brokertwin.state.cluster.mutation_quota import EXCEEDED, MutationQuota
-from brokertwin.state.configs import topic_configs
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Message, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.records import TopicCreated
-from brokertwin.state.core.wire.generated.create_topics import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster import topics
+from brokertwin.state.cluster.coordinators import SHARE_TOPIC
+from brokertwin.state.cluster.machines import Broker, Controller
+from brokertwin.state.cluster.mutation_quota import EXCEEDED, MutationQuota
+from brokertwin.state.configs import topic_configs
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Message, Request
+from brokertwin.state.core.records import TopicCreated
 from brokertwin.state.groups import share_states, streams_topics
 
 BY_DEFAULT = -1

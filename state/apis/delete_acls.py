@@ -13,23 +13,23 @@ unordered; here they are sorted.
 Sources: `AclApis`, `DeleteAclsRequest`, `AclControlManager` in Kafka; KIP-140, KIP-290.
 """
 
-from brokertwin.state.access import acl_filter, authorizer
-from brokertwin.state.access.authorizer import Acl, Operation, Pattern, needs
-from brokertwin.state.apis.create_acls import NO_AUTHORIZER
-from brokertwin.state.cluster.machines import Controller
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.records import AccessControlEntryRemoved
-from brokertwin.state.core.schema import Uuid
-from brokertwin.state.core.wire.generated.delete_acls import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.delete_acls import (
     DeleteAclsFilterResult,
     DeleteAclsMatchingAcl,
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
-from brokertwin.state.core.wire.generated.shared import AclFilter
+from brokertwin.protocol.generated.shared import AclFilter
+from brokertwin.state.access import acl_filter, authorizer
+from brokertwin.state.access.authorizer import Acl, Operation, Pattern, needs
+from brokertwin.state.apis.create_acls import NO_AUTHORIZER
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.records import AccessControlEntryRemoved
 
 
 def _handle(controller: Controller, request: Request) -> Decision:

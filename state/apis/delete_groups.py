@@ -25,11 +25,17 @@ from collections.abc import Collection
 
 import msgspec
 
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.cluster import coordinators
 from brokertwin.state.cluster.machines import Broker, Machine
-from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import (
     Decision,
@@ -37,14 +43,8 @@ from brokertwin.state.core.decision import (
     PendingRequest,
     Request,
 )
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import OffsetDeleted, Record
 from brokertwin.state.core.tables import decode_item
-from brokertwin.state.core.wire.generated.delete_groups import (
-    DeletableGroupResult,
-    DeleteGroupsRequest,
-    DeleteGroupsResponse,
-)
 from brokertwin.state.eras import zookeeper_offsets
 from brokertwin.state.groups import committed_offsets, groups, share_offsets, share_states
 from brokertwin.state.groups.kinds import kind_of

@@ -26,23 +26,24 @@ request. While the request waits:
 
 import msgspec
 
-from brokertwin.state.access.authorizer import Operation
-from brokertwin.state.cluster.image import INTERNAL_TOPICS, Topic
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.configs.topic_configs import value_of
-from brokertwin.state.core import kafka_apis, pending
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Condition, Decision, PendingRequest, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.records import LogStartMoved, Record
-from brokertwin.state.core.schema import Uuid
-from brokertwin.state.core.tables import decode_item
-from brokertwin.state.core.wire.generated.delete_records import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster.image import INTERNAL_TOPICS, Topic
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.configs.topic_configs import value_of
+from brokertwin.state.core import pending
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Condition, Decision, PendingRequest, Request
+from brokertwin.state.core.records import LogStartMoved, Record
+from brokertwin.state.core.tables import decode_item
 from brokertwin.state.logs import producer_expiry
 from brokertwin.state.replication import copying
 

@@ -12,22 +12,22 @@ whole request are those of AlterShareGroupOffsets, with DELETE in place of READ 
 
 import msgspec
 
-from brokertwin.state.access.authorizer import Operation
-from brokertwin.state.apis import earlier_writes, uncommitted
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Message, PendingRequest, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.java_hashes import hash_map_order, uuid_hash
-from brokertwin.state.core.schema import Uuid
-from brokertwin.state.core.tables import decode_item
-from brokertwin.state.core.wire.generated.delete_share_group_offsets import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsResponse,
     DeleteShareGroupOffsetsResponseTopic,
 )
-from brokertwin.state.core.wire.generated.shared import ShareGroupStateResponse
+from brokertwin.protocol.generated.shared import ShareGroupStateResponse
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.apis import earlier_writes, uncommitted
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Message, PendingRequest, Request
+from brokertwin.state.core.java_hashes import hash_map_order, uuid_hash
+from brokertwin.state.core.tables import decode_item
 from brokertwin.state.groups import share_offsets, share_states
 from brokertwin.state.groups.consumer_group import Rejection
 from brokertwin.state.groups.share_group import ShareGroup

@@ -7,22 +7,22 @@ Source: `ShareCoordinatorShard.deleteState`, `KafkaApis.handleDeleteShareGroupSt
 Kafka; KIP-932.
 """
 
-from brokertwin.state.access.authorizer import Operation
-from brokertwin.state.apis import earlier_writes, uncommitted
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.records import Record
-from brokertwin.state.core.share_records import ShareStateWritten
-from brokertwin.state.core.wire.generated.delete_share_group_state import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.generated.delete_share_group_state import (
     DeleteShareGroupStateRequest,
 )
-from brokertwin.state.core.wire.generated.shared import (
+from brokertwin.protocol.generated.shared import (
     ShareGroupStatePartitionResult,
     ShareGroupStateResponse,
     ShareGroupStateResult,
 )
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.apis import earlier_writes, uncommitted
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.records import Record
+from brokertwin.state.core.share_records import ShareStateWritten
 from brokertwin.state.share import state_store
 
 

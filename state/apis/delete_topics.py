@@ -21,21 +21,21 @@ Sources: `ControllerApis`, `DeleteTopicsRequest` in Kafka; KIP-4, KIP-516.
 
 from collections import Counter
 
-from brokertwin.state.access.authorizer import Operation
-from brokertwin.state.cluster.machines import Controller
-from brokertwin.state.cluster.mutation_quota import EXCEEDED, MutationQuota
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.records import Record, TopicRemoved
-from brokertwin.state.core.schema import ZERO_UUID, Uuid
-from brokertwin.state.core.wire.generated.delete_topics import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.bodies import ZERO_UUID, Uuid
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.cluster.mutation_quota import EXCEEDED, MutationQuota
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.records import Record, TopicRemoved
 from brokertwin.state.groups import committed_offsets
 
 _MESSAGES = {

@@ -14,19 +14,19 @@ Sources: `AclApis`, `DescribeAclsRequest`, `DescribeAclsResponse` in Kafka; KIP-
 
 from itertools import groupby
 
-from brokertwin.state.access import acl_filter, authorizer
-from brokertwin.state.access.authorizer import Operation, needs
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.describe_acls import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.describe_acls import (
     AclDescription,
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-from brokertwin.state.core.wire.generated.shared import AclFilter
+from brokertwin.protocol.generated.shared import AclFilter
+from brokertwin.state.access import acl_filter, authorizer
+from brokertwin.state.access.authorizer import Operation, needs
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
 
 
 def _handle(broker: Broker, request: Request) -> Decision:

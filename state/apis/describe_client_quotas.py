@@ -8,22 +8,22 @@ KIP-546.
     an unknown entity type                 35 UNSUPPORTED_VERSION with a message
 """
 
-from brokertwin.state.access.authorizer import Operation
-from brokertwin.state.cluster import client_quotas
-from brokertwin.state.cluster.client_quotas import CLIENT_ID, IP, USER, Entity
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.describe_client_quotas import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
     DescribeClientQuotasResponseEntryData,
     ValueData,
 )
-from brokertwin.state.core.wire.generated.shared import EntityData
+from brokertwin.protocol.generated.shared import EntityData
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster import client_quotas
+from brokertwin.state.cluster.client_quotas import CLIENT_ID, IP, USER, Entity
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
 
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
 """Match types: an entity by name, the default entity, any entity."""

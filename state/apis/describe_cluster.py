@@ -8,20 +8,20 @@ are placeholders that the gateway replaces, like in Metadata.
 KIPs: 700, 919 (endpoint types, v1), 1073 (fenced brokers, v2).
 """
 
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
 from brokertwin.state.apis.metadata import (
     cluster_id,
     cluster_operations,
 )
 from brokertwin.state.cluster.machines import Broker, Endpoint
-from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.describe_cluster import (
-    DescribeClusterBroker,
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-)
 
 BROKERS = 1
 CONTROLLERS = 2

@@ -11,18 +11,9 @@ KIPs: 226 (synonyms, sources), 569 (types and documentation, v3). Settings that 
 The gateway describes broker loggers; without it such a request goes to the dead letters.
 """
 
-from brokertwin.state.access.authorizer import Operation, ResourceType
-from brokertwin.state.cluster import given_configs, group_configs
-from brokertwin.state.cluster.config_changes import is_broker_id
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.cluster.topics import name_error
-from brokertwin.state.configs import shown_configs
-from brokertwin.state.configs.shown_configs import DescribedSetting
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api, NotBuilt
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.describe_configs import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
@@ -30,6 +21,15 @@ from brokertwin.state.core.wire.generated.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.cluster import given_configs, group_configs
+from brokertwin.state.cluster.config_changes import is_broker_id
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.cluster.topics import name_error
+from brokertwin.state.configs import shown_configs
+from brokertwin.state.configs.shown_configs import DescribedSetting
+from brokertwin.state.core.api import Api, NotBuilt
+from brokertwin.state.core.decision import Decision, Request
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 NOT_BUILT = {BROKER_LOGGER: "broker loggers"}

@@ -18,20 +18,20 @@ Sources: `KafkaApis.handleDescribeTokensRequest`, `DelegationTokenManager.filter
 KIP-48, KIP-373.
 """
 
-from brokertwin.state.access import delegation_tokens
-from brokertwin.state.access.authorizer import Operation, ResourceType
-from brokertwin.state.access.delegation_tokens import Token
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.wire.generated.describe_delegation_token import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.generated.describe_delegation_token import (
     DescribedDelegationToken,
     DescribedDelegationTokenRenewer,
     DescribeDelegationTokenOwner,
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
+from brokertwin.state.access import delegation_tokens
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.access.delegation_tokens import Token
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
 
 
 def handle(broker: Broker, request: Request) -> Decision:

@@ -11,19 +11,19 @@ Only stable groups have metadata and a protocol. Denied groups come first, the o
 of their partitions of `__consumer_offsets`.
 """
 
-from brokertwin.state.access.authorizer import Operation, ResourceType
-from brokertwin.state.cluster import coordinators
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.describe_groups import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.describe_groups import (
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
     DescribeGroupsResponseDescribedGroup,
 )
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.cluster import coordinators
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
 

@@ -13,19 +13,19 @@ directory. `state/replication/disk.py` assigns logs to directories.
 
 from collections.abc import Iterator
 
-from brokertwin.state.access.authorizer import Operation
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.describe_log_dirs import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.logs import rolling
 from brokertwin.state.logs.log import Log
 

@@ -15,21 +15,21 @@ offset of its open transaction; -1 means none.
 
 from typing import NamedTuple
 
-from brokertwin.state.access.authorizer import Operation
-from brokertwin.state.cluster import topics
-from brokertwin.state.cluster.image import Topic
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.describe_producers import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
     ProducerState,
     TopicResponse,
 )
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster import topics
+from brokertwin.state.cluster.image import Topic
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.logs import producer as producers
 
 

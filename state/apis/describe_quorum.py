@@ -15,14 +15,9 @@ settings define it.
 
 import msgspec
 
-from brokertwin.state.access.authorizer import Operation
-from brokertwin.state.cluster import metadata_log, topics
-from brokertwin.state.cluster.machines import Controller, placeholder
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.describe_quorum import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumRequestTopicData,
     DescribeQuorumResponse,
@@ -32,6 +27,11 @@ from brokertwin.state.core.wire.generated.describe_quorum import (
     DescribeQuorumResponseTopicData,
     Node,
 )
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster import metadata_log, topics
+from brokertwin.state.cluster.machines import Controller, placeholder
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
 
 TOPIC = "__cluster_metadata"
 EPOCH = 1

@@ -24,20 +24,11 @@ partition, Kafka retries for 30 seconds before it responds.
 
 import msgspec
 
-from brokertwin.state.access.authorizer import Operation, ResourceType
-from brokertwin.state.apis.list_offsets import API as LIST_OFFSETS
-from brokertwin.state.apis.list_offsets import CONSUMER, LATEST
-from brokertwin.state.cluster import coordinators, features, internal_topics
-from brokertwin.state.cluster.coordinators import SHARE_TOPIC
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Message, PendingRequest, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import ZERO_UUID, Uuid
-from brokertwin.state.core.tables import decode_item
-from brokertwin.state.core.wire.generated.create_topics import CreateTopicsResponse
-from brokertwin.state.core.wire.generated.describe_share_group_offsets import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.bodies import ZERO_UUID, Uuid
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.create_topics import CreateTopicsResponse
+from brokertwin.protocol.generated.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
     DescribeShareGroupOffsetsResponse,
@@ -45,22 +36,31 @@ from brokertwin.state.core.wire.generated.describe_share_group_offsets import (
     DescribeShareGroupOffsetsResponsePartition,
     DescribeShareGroupOffsetsResponseTopic,
 )
-from brokertwin.state.core.wire.generated.list_offsets import (
+from brokertwin.protocol.generated.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from brokertwin.state.core.wire.generated.read_share_group_state_summary import (
+from brokertwin.protocol.generated.read_share_group_state_summary import (
     ReadShareGroupStateSummaryResponse,
     ReadShareGroupStateSummaryResponsePartitionResult,
 )
-from brokertwin.state.core.wire.generated.shared import (
+from brokertwin.protocol.generated.shared import (
     ReadShareGroupStateRequest,
     ReadStateData,
     ReadStatePartition,
 )
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.apis.list_offsets import API as LIST_OFFSETS
+from brokertwin.state.apis.list_offsets import CONSUMER, LATEST
+from brokertwin.state.cluster import coordinators, features, internal_topics
+from brokertwin.state.cluster.coordinators import SHARE_TOPIC
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Message, PendingRequest, Request
+from brokertwin.state.core.tables import decode_item
 from brokertwin.state.groups import groups, share_states
 from brokertwin.state.groups.share_group import ShareGroup
 from brokertwin.state.groups.share_offsets import ERROR_MESSAGES, wait_for_coordinators

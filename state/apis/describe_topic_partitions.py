@@ -13,21 +13,21 @@ Unlike in Metadata, a partition without a leader, or whose leader lacks the clie
 no error.
 """
 
-from brokertwin.state.access.authorizer import Operation, ResourceType
-from brokertwin.state.cluster import topics
-from brokertwin.state.cluster.image import INTERNAL_TOPICS, Partition, Topic
-from brokertwin.state.cluster.machines import NO_LEADER, Broker, Reached
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.describe_topic_partitions import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.cluster import topics
+from brokertwin.state.cluster.image import INTERNAL_TOPICS, Partition, Topic
+from brokertwin.state.cluster.machines import NO_LEADER, Broker, Reached
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
 
 PARTITIONS_MAX = 2000
 """`max.request.partition.size.limit`: the maximum of a response."""

@@ -12,18 +12,18 @@ Topics that the client may not DESCRIBE are omitted. While a transaction ends, i
 those whose end marker is pending.
 """
 
-from brokertwin.state.access.authorizer import Operation, ResourceType
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.describe_transactions import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     DescribeTransactionsResponseTopicData,
     DescribeTransactionsResponseTransactionState,
 )
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.transactions import transaction_coordinator
 
 

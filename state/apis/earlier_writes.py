@@ -24,9 +24,9 @@ Source: `CoordinatorRuntime.CoordinatorContext.append` in Kafka; compared with a
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from brokertwin.protocol.errors import Error
 from brokertwin.state.apis.uncommitted import ACCEPTED, RESULTS_OF_GROUPS, RESULTS_OF_STATES
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.errors import Error
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.classic_group import ClassicGroup
 from brokertwin.state.groups.consumer_group import ConsumerGroup

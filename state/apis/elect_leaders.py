@@ -17,21 +17,21 @@ If the list of topics is null, every topic is included; partitions that need no 
 from the response.
 """
 
-from brokertwin.state.access.authorizer import Operation, needs
-from brokertwin.state.cluster.image import Partition
-from brokertwin.state.cluster.machines import Controller
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.records import PartitionAltered
-from brokertwin.state.core.wire.generated.elect_leaders import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersRequestTopicPartitions,
     ElectLeadersResponse,
     ElectLeadersResponsePartitionResult,
     ReplicaElectionResult,
 )
+from brokertwin.state.access.authorizer import Operation, needs
+from brokertwin.state.cluster.image import Partition
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.records import PartitionAltered
 from brokertwin.state.replication import elections
 from brokertwin.state.replication.elections import NO_LEADER, Election, ElectionRules, TargetState
 

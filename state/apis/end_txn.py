@@ -19,13 +19,13 @@ An abort without a transaction then succeeds, too. If the epoch is exhausted, th
 new id. That may need a new block of ids: `14 COORDINATOR_LOAD_IN_PROGRESS`.
 """
 
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.end_txn import EndTxnRequest, EndTxnResponse
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.end_txn import EndTxnRequest, EndTxnResponse
 from brokertwin.state.transactions import transaction_coordinator
 from brokertwin.state.transactions.transactions import (
     EPOCH_BUMPS,

@@ -16,18 +16,18 @@ digest.
 Sources: `KafkaApis.handleExpireTokenRequest`, `DelegationTokenControlManager` in Kafka; KIP-48.
 """
 
-from brokertwin.state.access.delegation_tokens import TokenRefusal, later
-from brokertwin.state.apis.renew_delegation_token import requested_token
-from brokertwin.state.cluster.machines import Controller
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.records import DelegationTokenRemoved
-from brokertwin.state.core.wire.generated.expire_delegation_token import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.expire_delegation_token import (
     ExpireDelegationTokenRequest,
     ExpireDelegationTokenResponse,
 )
+from brokertwin.state.access.delegation_tokens import TokenRefusal, later
+from brokertwin.state.apis.renew_delegation_token import requested_token
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.records import DelegationTokenRemoved
 
 
 def handle(controller: Controller, request: Request) -> Decision:

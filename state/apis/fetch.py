@@ -39,24 +39,24 @@ from itertools import compress, starmap
 
 import msgspec
 
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.bodies import ZERO_UUID, Uuid
+from brokertwin.protocol.errors import NONE, Error
+from brokertwin.protocol.generated.fetch import (
+    FetchRequest,
+    FetchResponse,
+)
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster import quota_rates
 from brokertwin.state.cluster.client_quotas import QuotaLimit
 from brokertwin.state.cluster.image import Topic
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Condition, Decision, PendingRequest, Request
-from brokertwin.state.core.errors import NONE, Error
 from brokertwin.state.core.events import RequestHeader
 from brokertwin.state.core.records import Record
-from brokertwin.state.core.schema import ZERO_UUID, Uuid
 from brokertwin.state.core.settings import UNLIMITED
 from brokertwin.state.core.tables import decode_item
-from brokertwin.state.core.wire.generated.fetch import (
-    FetchRequest,
-    FetchResponse,
-)
 from brokertwin.state.eras import session_lines
 from brokertwin.state.fetch import fetch_bodies, fetch_errors, places, reading, response_size
 from brokertwin.state.fetch.fetch_bodies import FetchResponseById, FetchResponseTopicById

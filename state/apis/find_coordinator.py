@@ -19,6 +19,13 @@ import re
 from enum import IntEnum
 from typing import NamedTuple
 
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster import internal_topics, topics
 from brokertwin.state.cluster.coordinators import (
@@ -28,15 +35,8 @@ from brokertwin.state.cluster.coordinators import (
     coordinator_of,
 )
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.find_coordinator import (
-    Coordinator,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
 
 _BATCHES_SINCE = 4
 _SHARE_SINCE = 6

@@ -14,18 +14,18 @@ ApiVersions does not list this API, but the broker responds to it all the same.
 Source: `ClientMetricsManager.processGetTelemetrySubscriptionRequest` in Kafka; KIP-714.
 """
 
-from brokertwin.state.cluster import client_instances
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.cluster.topics import derive_uuid
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import ZERO_UUID
-from brokertwin.state.core.wire.generated.get_telemetry_subscriptions import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.bodies import ZERO_UUID
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
 )
+from brokertwin.state.cluster import client_instances
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.cluster.topics import derive_uuid
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
 
 ZSTD, LZ4, GZIP, SNAPPY = 4, 3, 1, 2
 ACCEPTED = (ZSTD, LZ4, GZIP, SNAPPY)

@@ -16,13 +16,13 @@ Source: KIP-345; `GroupMetadataManager.classicGroupHeartbeat` in Kafka. In this 
 Members of the classic protocol may be in a consumer group (`state/groups/classic_members.py`).
 """
 
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import NONE, Error
+from brokertwin.protocol.generated.heartbeat import HeartbeatRequest, HeartbeatResponse
 from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import NONE, Error
-from brokertwin.state.core.wire.generated.heartbeat import HeartbeatRequest, HeartbeatResponse
 from brokertwin.state.groups import classic_members, group_rules, groups
 from brokertwin.state.groups.classic_coordinator import expect_heartbeat
 from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState

@@ -4,20 +4,20 @@ Resources are topics, brokers, groups and client metrics; the gateway handles br
 on the controller; `state/cluster/config_changes.py` has the rules. KIP-339.
 """
 
-from brokertwin.state.cluster import config_changes
-from brokertwin.state.cluster.config_changes import ChangedResource, ConfigEdit, ConfigOutcome
-from brokertwin.state.cluster.machines import Controller
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.records import Record
-from brokertwin.state.core.wire.generated.incremental_alter_configs import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.generated.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
-from brokertwin.state.core.wire.generated.shared import (
+from brokertwin.protocol.generated.shared import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
+from brokertwin.state.cluster import config_changes
+from brokertwin.state.cluster.config_changes import ChangedResource, ConfigEdit, ConfigOutcome
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.records import Record
 
 NOT_BUILT = {8: "broker loggers"}
 

@@ -44,18 +44,18 @@ replaces the assigned one, but does not influence whether an id is assigned. Bef
 
 import msgspec
 
-from brokertwin.state.access.authorizer import Operation, ResourceType
-from brokertwin.state.apis import uncommitted
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Condition, Decision, PendingRequest, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.tables import decode_item
-from brokertwin.state.core.wire.generated.init_producer_id import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.apis import uncommitted
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Condition, Decision, PendingRequest, Request
+from brokertwin.state.core.tables import decode_item
 from brokertwin.state.transactions import (
     producer_id_manager,
     producer_ids,

@@ -13,25 +13,25 @@ Kafka; KIP-932. For each partition, in this order:
 The group coordinator that sent the request assigns the partitions after the response.
 """
 
-from brokertwin.state.access.authorizer import Operation
-from brokertwin.state.apis import earlier_writes, uncommitted
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.records import Record
-from brokertwin.state.core.schema import Uuid
-from brokertwin.state.core.share_records import ShareStateWritten
-from brokertwin.state.core.wire.generated.initialize_share_group_state import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.initialize_share_group_state import (
     InitializeShareGroupStateRequest,
     InitializeShareGroupStateRequestPartitionData,
 )
-from brokertwin.state.core.wire.generated.shared import (
+from brokertwin.protocol.generated.shared import (
     ShareGroupStatePartitionResult,
     ShareGroupStateResponse,
     ShareGroupStateResult,
 )
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.apis import earlier_writes, uncommitted
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.records import Record
+from brokertwin.state.core.share_records import ShareStateWritten
 from brokertwin.state.groups import share_group_coordinator
 from brokertwin.state.share import state_store
 from brokertwin.state.share.state_store import NO_EPOCH, ShareStateError

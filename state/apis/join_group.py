@@ -29,16 +29,16 @@ import uuid
 from collections.abc import Callable
 from functools import partial
 
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.join_group import JoinGroupRequest, JoinGroupResponse
+from brokertwin.protocol.generated.sync_group import SyncGroupResponse
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.apis import earlier_writes
 from brokertwin.state.cluster import coordinators
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.join_group import JoinGroupRequest, JoinGroupResponse
-from brokertwin.state.core.wire.generated.sync_group import SyncGroupResponse
 from brokertwin.state.groups import (
     classic_members,
     group_rules,

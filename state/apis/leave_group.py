@@ -16,18 +16,18 @@ An administrator removes a static member by its instance id, with member id "". 
 request names one member and the response has one error.
 """
 
-from brokertwin.state.apis import earlier_writes, uncommitted
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.leave_group import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     MemberIdentity,
     MemberResponse,
 )
+from brokertwin.state.apis import earlier_writes, uncommitted
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.groups import group_rules, groups
 from brokertwin.state.groups.classic_coordinator import ClassicGroupCoordinator
 from brokertwin.state.groups.consumer_coordinator import ConsumerGroupCoordinator

@@ -14,18 +14,18 @@ Without DESCRIBE_CONFIGS on the cluster it returns 31 CLUSTER_AUTHORIZATION_FAIL
 returns 35 UNSUPPORTED_VERSION. Kafka lists a type in the order of a hash map; here it is sorted.
 """
 
-from brokertwin.state.access.authorizer import Operation
-from brokertwin.state.cluster import given_configs, group_configs
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.list_config_resources import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster import given_configs, group_configs
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 IN_ORDER = (GROUP, CLIENT_METRICS, BROKER_LOGGER, BROKER, TOPIC)

@@ -5,16 +5,16 @@ KIP-848. Without DESCRIBE on the cluster, the list has only groups that the clie
 States and types are case-insensitive; an unknown one matches nothing.
 """
 
-from brokertwin.state.access.authorizer import Operation, ResourceType
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.wire.generated.list_groups import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.generated.list_groups import (
     ListedGroup,
     ListGroupsRequest,
     ListGroupsResponse,
 )
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.kinds import kind_of
 

@@ -45,19 +45,13 @@ Not implemented: magic 0 and magic 1; remote storage, and so waiting for it (`ti
 
 from collections import Counter
 
-from brokertwin.state.access.authorizer import Operation
-from brokertwin.state.cluster.image import NO_EPOCH, Topic
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.configs.topic_configs import value_of
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.additions import Within
+from brokertwin.protocol.bodies import (
     ZERO_UUID,
 )
-from brokertwin.state.core.wire.additions import Within
-from brokertwin.state.core.wire.generated.list_offsets import (
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -65,6 +59,12 @@ from brokertwin.state.core.wire.generated.list_offsets import (
     ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster.image import NO_EPOCH, Topic
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.configs.topic_configs import value_of
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.logs import timestamp_index
 from brokertwin.state.logs.log import ISOLATION_LEVELS, Log
 from brokertwin.state.logs.timestamp_index import TimestampedPart, TimestampMatch

@@ -8,19 +8,19 @@ without a reassignment.
 
 from collections.abc import Iterable
 
-from brokertwin.state.access.authorizer import Operation, needs
-from brokertwin.state.cluster.image import Topic
-from brokertwin.state.cluster.machines import Controller
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.list_partition_reassignments import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
+from brokertwin.state.access.authorizer import Operation, needs
+from brokertwin.state.cluster.image import Topic
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.replication import reassignments
 
 

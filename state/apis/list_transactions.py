@@ -12,18 +12,18 @@ invalid one returns 128 INVALID_REGULAR_EXPRESSION and nothing else.
 
 from collections.abc import Iterable
 
-from brokertwin.state.access.authorizer import Operation, ResourceType
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.records import TransactionMetadata
-from brokertwin.state.core.wire.generated.list_transactions import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
     ListTransactionsResponseTransactionState,
 )
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.records import TransactionMetadata
 from brokertwin.state.groups import topic_regexes
 from brokertwin.state.transactions import transactional_ids
 from brokertwin.state.transactions.transactions import TransactionState

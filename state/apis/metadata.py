@@ -32,16 +32,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from brokertwin.state.access.authorizer import CLUSTER_NAME, Operation, ResourceType
-from brokertwin.state.cluster import internal_topics, topics
-from brokertwin.state.cluster.image import INTERNAL_TOPICS, Partition, Topic
-from brokertwin.state.cluster.machines import NO_LEADER, Broker, Reached
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import ZERO_UUID
-from brokertwin.state.core.wire.generated.metadata import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.bodies import ZERO_UUID
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
@@ -49,6 +43,12 @@ from brokertwin.state.core.wire.generated.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from brokertwin.state.access.authorizer import CLUSTER_NAME, Operation, ResourceType
+from brokertwin.state.cluster import internal_topics, topics
+from brokertwin.state.cluster.image import INTERNAL_TOPICS, Partition, Topic
+from brokertwin.state.cluster.machines import NO_LEADER, Broker, Reached
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
 
 _IDS_SINCE = 12
 _OFFLINE_NAMED_SINCE = 1

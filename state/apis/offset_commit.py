@@ -48,12 +48,24 @@ from collections.abc import Iterable
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.errors import NONE, Error
+from brokertwin.protocol.generated.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from brokertwin.protocol.generated.shared import (
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.cluster import coordinators, internal_topics
 from brokertwin.state.cluster.image import Topic
 from brokertwin.state.cluster.machines import Broker, Machine
-from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import (
     Decision,
@@ -61,20 +73,8 @@ from brokertwin.state.core.decision import (
     PendingRequest,
     Request,
 )
-from brokertwin.state.core.errors import NONE, Error
 from brokertwin.state.core.records import OffsetCommitted, OffsetDeleted, Record
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.tables import decode_item
-from brokertwin.state.core.wire.generated.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
-from brokertwin.state.core.wire.generated.shared import (
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
 from brokertwin.state.eras import zookeeper_offsets
 from brokertwin.state.groups import classic_coordinator, groups
 from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState

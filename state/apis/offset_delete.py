@@ -30,21 +30,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokertwin.state.access.authorizer import Operation
-from brokertwin.state.apis import earlier_writes, uncommitted
-from brokertwin.state.cluster.machines import Broker, Machine
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import (
-    Decision,
-    Message,
-    PendingRequest,
-    Request,
-)
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.records import OffsetDeleted, Record
-from brokertwin.state.core.tables import decode_item
-from brokertwin.state.core.wire.generated.offset_delete import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
@@ -52,6 +40,18 @@ from brokertwin.state.core.wire.generated.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.apis import earlier_writes, uncommitted
+from brokertwin.state.cluster.machines import Broker, Machine
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import (
+    Decision,
+    Message,
+    PendingRequest,
+    Request,
+)
+from brokertwin.state.core.records import OffsetDeleted, Record
+from brokertwin.state.core.tables import decode_item
 from brokertwin.state.eras import zookeeper_offsets
 from brokertwin.state.groups import committed_offsets, group_rules, groups
 from brokertwin.state.groups.kinds import kind_of

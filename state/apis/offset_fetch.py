@@ -49,19 +49,10 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import UNSET
 
-from brokertwin.state.access.authorizer import Operation, ResourceType
-from brokertwin.state.apis import earlier_writes
-from brokertwin.state.cluster import internal_topics
-from brokertwin.state.cluster.machines import Broker, Machine
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Condition, Decision, Message, PendingRequest, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.records import OFFSETS, OffsetCommitted, OffsetDeleted
-from brokertwin.state.core.schema import ZERO_UUID
-from brokertwin.state.core.settings import BrokerSettings
-from brokertwin.state.core.tables import Table, decode_item
-from brokertwin.state.core.wire.generated.offset_fetch import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.bodies import ZERO_UUID
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
@@ -70,6 +61,15 @@ from brokertwin.state.core.wire.generated.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.apis import earlier_writes
+from brokertwin.state.cluster import internal_topics
+from brokertwin.state.cluster.machines import Broker, Machine
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Condition, Decision, Message, PendingRequest, Request
+from brokertwin.state.core.records import OFFSETS, OffsetCommitted, OffsetDeleted
+from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.state.core.tables import Table, decode_item
 from brokertwin.state.eras import zookeeper_offsets
 from brokertwin.state.groups import committed_offsets, groups
 from brokertwin.state.groups.committed_offsets import Offset

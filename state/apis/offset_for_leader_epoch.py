@@ -11,13 +11,9 @@ the next one. For a future epoch, or none (-1), epoch and offset are both -1.
 
 from collections.abc import Set
 
-from brokertwin.state.access.authorizer import Operation
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.offset_for_leader_epoch import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderEpochResponseEpochEndOffset,
@@ -25,6 +21,10 @@ from brokertwin.state.core.wire.generated.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
     OffsetForLeaderTopicResult,
 )
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.logs.log import end_of_epoch
 
 

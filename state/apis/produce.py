@@ -30,22 +30,13 @@ from collections.abc import Iterator
 
 import msgspec
 
-from brokertwin.state.access.authorizer import Operation, ResourceType
-from brokertwin.state.cluster import quota_rates
-from brokertwin.state.cluster.image import INTERNAL_TOPICS, Topic, leader_of
-from brokertwin.state.cluster.log_tails import PartitionTail, tail_of
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Condition, Decision, Message, PendingRequest, Request
-from brokertwin.state.core.errors import NONE, Error
-from brokertwin.state.core.events import Choices
-from brokertwin.state.core.records import UNKNOWN_CODEC, BatchAppended, Record
-from brokertwin.state.core.schema import Uuid
-from brokertwin.state.core.tables import decode_item
-from brokertwin.state.core.wire.additions import RefusedRecords
-from brokertwin.state.core.wire.generated.add_partitions_to_txn import AddPartitionsToTxnResponse
-from brokertwin.state.core.wire.generated.produce import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.additions import RefusedRecords
+from brokertwin.protocol.batch_headers import UNKNOWN_CODEC
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.errors import NONE, Error
+from brokertwin.protocol.generated.add_partitions_to_txn import AddPartitionsToTxnResponse
+from brokertwin.protocol.generated.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -53,6 +44,19 @@ from brokertwin.state.core.wire.generated.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.cluster import quota_rates
+from brokertwin.state.cluster.image import INTERNAL_TOPICS, Topic, leader_of
+from brokertwin.state.cluster.log_tails import PartitionTail, tail_of
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Condition, Decision, Message, PendingRequest, Request
+from brokertwin.state.core.events import Choices
+from brokertwin.state.core.records import (
+    BatchAppended,
+    Record,
+)
+from brokertwin.state.core.tables import decode_item
 from brokertwin.state.logs import producer as producers
 from brokertwin.state.logs import record_validation
 from brokertwin.state.logs.log import Log

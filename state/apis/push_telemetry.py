@@ -19,19 +19,19 @@ push is rejected once. Source: `ClientMetricsManager.processPushTelemetryRequest
 `ClientTelemetryUtils.decompress` in Kafka; KIP-714.
 """
 
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.bodies import ZERO_UUID
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.push_telemetry import (
+    PushTelemetryRequest,
+    PushTelemetryResponse,
+)
 from brokertwin.state.apis.get_telemetry_subscriptions import ACCEPTED
 from brokertwin.state.cluster import client_instances
 from brokertwin.state.cluster.client_instances import ClientInstance
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import ZERO_UUID
-from brokertwin.state.core.wire.generated.push_telemetry import (
-    PushTelemetryRequest,
-    PushTelemetryResponse,
-)
 
 ONE_UUID = "AAAAAAAAAAAAAAAAAAAAAQ"
 RESERVED = (ZERO_UUID, ONE_UUID)

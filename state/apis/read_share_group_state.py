@@ -16,20 +16,20 @@ A new leader epoch is stored, which fences later writes of earlier leaders.
 
 import msgspec
 
-from brokertwin.state.access.authorizer import Operation
-from brokertwin.state.apis import earlier_writes, uncommitted
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.records import Record
-from brokertwin.state.core.share_records import ShareSnapshot, ShareUpdate
-from brokertwin.state.core.wire.generated.read_share_group_state import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.generated.read_share_group_state import (
     ReadShareGroupStateResponse,
     ReadShareGroupStateResponsePartitionResult,
     ReadStateResult,
 )
-from brokertwin.state.core.wire.generated.shared import ReadShareGroupStateRequest, StateBatch
+from brokertwin.protocol.generated.shared import ReadShareGroupStateRequest, StateBatch
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.apis import earlier_writes, uncommitted
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.records import Record
+from brokertwin.state.core.share_records import ShareSnapshot, ShareUpdate
 from brokertwin.state.share import result_order, share_partitions, state_store
 from brokertwin.state.share.state_store import NO_EPOCH
 

@@ -5,18 +5,18 @@ Source: `ShareCoordinatorService.readStateSummary`, `ShareCoordinatorShard.readS
 partition are those of DeleteShareGroupState. An uninitialized state has the start offset -1.
 """
 
-from brokertwin.state.access.authorizer import Operation
-from brokertwin.state.apis import earlier_writes, uncommitted
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.wire.generated.read_share_group_state_summary import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.generated.read_share_group_state_summary import (
     ReadShareGroupStateSummaryResponse,
     ReadShareGroupStateSummaryResponsePartitionResult,
     ReadStateSummaryResult,
 )
-from brokertwin.state.core.wire.generated.shared import ReadShareGroupStateRequest
+from brokertwin.protocol.generated.shared import ReadShareGroupStateRequest
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.apis import earlier_writes, uncommitted
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.share import result_order, state_store
 from brokertwin.state.share.state_store import NO_OFFSET, UNKNOWN, ShareKey
 

@@ -14,18 +14,18 @@ lifetime. The gateway keeps the request's HMAC and sends its digest in `edge.dig
 Sources: `KafkaApis.handleRenewTokenRequest`, `DelegationTokenControlManager` in Kafka; KIP-48.
 """
 
-from brokertwin.state.access import delegation_tokens
-from brokertwin.state.access.delegation_tokens import Token, TokenRefusal
-from brokertwin.state.cluster.machines import Controller
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.additions import TokenEdge
-from brokertwin.state.core.wire.generated.renew_delegation_token import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.additions import TokenEdge
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.renew_delegation_token import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
 )
+from brokertwin.state.access import delegation_tokens
+from brokertwin.state.access.delegation_tokens import Token, TokenRefusal
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
 
 
 def handle(controller: Controller, request: Request) -> Decision:

@@ -16,24 +16,24 @@ coordinators. Epoch -1 then closes the session, which releases the member's reco
 
 import msgspec
 
-from brokertwin.state.apis import share_fetch
-from brokertwin.state.apis.share_requests import denied_names, request_error
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Condition, Decision, Message, PendingRequest, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.tables import decode_item
-from brokertwin.state.core.wire.generated.share_acknowledge import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.share_acknowledge import (
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
     ShareAcknowledgeResponsePartitionData,
     ShareAcknowledgeTopicResponse,
 )
-from brokertwin.state.core.wire.generated.shared import (
+from brokertwin.protocol.generated.shared import (
     ShareGroupStateResponse,
     ShareLeaderIdAndEpoch,
 )
+from brokertwin.state.apis import share_fetch
+from brokertwin.state.apis.share_requests import denied_names, request_error
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Condition, Decision, Message, PendingRequest, Request
+from brokertwin.state.core.tables import decode_item
 from brokertwin.state.share import acknowledgements, share_partitions, share_sessions
 from brokertwin.state.share.acknowledgements import AcknowledgementResult
 from brokertwin.state.share.share_sessions import FINAL_EPOCH, FIRST_EPOCH

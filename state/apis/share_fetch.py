@@ -30,11 +30,24 @@ Kafka, it keeps the records acquired for it until their lock expires.
 
 import msgspec
 
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.read_share_group_state import ReadShareGroupStateResponse
+from brokertwin.protocol.generated.share_fetch import (
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+    ShareFetchResponsePartitionData,
+)
+from brokertwin.protocol.generated.shared import (
+    ReadShareGroupStateRequest,
+    ShareGroupStateResponse,
+)
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.apis.share_requests import denied_names, request_error
 from brokertwin.state.cluster import quota_rates
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis, pending
+from brokertwin.state.core import pending
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import (
     AnyRequest,
@@ -45,19 +58,7 @@ from brokertwin.state.core.decision import (
     Request,
     Resumed,
 )
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.tables import decode_item
-from brokertwin.state.core.wire.generated.read_share_group_state import ReadShareGroupStateResponse
-from brokertwin.state.core.wire.generated.share_fetch import (
-    ShareFetchableTopicResponse,
-    ShareFetchRequest,
-    ShareFetchResponse,
-    ShareFetchResponsePartitionData,
-)
-from brokertwin.state.core.wire.generated.shared import (
-    ReadShareGroupStateRequest,
-    ShareGroupStateResponse,
-)
 from brokertwin.state.share import (
     acknowledgements,
     response_size,

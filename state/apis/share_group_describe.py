@@ -5,12 +5,8 @@ Source: `GroupMetadataManager.shareGroupDescribe`, `ShareGroup.asDescribedGroup`
 and their order. Partitions of deleted topics are omitted.
 """
 
-from brokertwin.state.cluster import features
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.wire.generated.share_group_describe import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.generated.share_group_describe import (
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,
     ShareGroupDescribeResponseAssignment,
@@ -18,6 +14,10 @@ from brokertwin.state.core.wire.generated.share_group_describe import (
     ShareGroupDescribeResponseMember,
     ShareGroupDescribeResponseTopicPartitions,
 )
+from brokertwin.state.cluster import features
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.groups import describing, share_offsets
 from brokertwin.state.groups.describing import DescribeSpec
 from brokertwin.state.groups.share_group import ShareGroup, ShareGroupMember

@@ -19,21 +19,21 @@ Member epoch 0 joins, epoch -1 leaves (`state/groups/share_group_coordinator.py`
 the assignment if it has changed, or if the member joins or names topics.
 """
 
-from brokertwin.state.access.authorizer import Operation, ResourceType
-from brokertwin.state.apis import earlier_writes
-from brokertwin.state.apis.share_requests import MEMBER_ID_CHARACTERS_MAX
-from brokertwin.state.cluster import coordinators, features, group_configs
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.share_group_heartbeat import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
     ShareGroupHeartbeatResponseAssignment,
     ShareGroupHeartbeatResponseTopicPartitions,
 )
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.apis import earlier_writes
+from brokertwin.state.apis.share_requests import MEMBER_ID_CHARACTERS_MAX
+from brokertwin.state.cluster import coordinators, features, group_configs
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.groups import group_rules, share_group_coordinator
 from brokertwin.state.groups.assignments import Target, as_sets
 from brokertwin.state.groups.consumer_group import JOIN_EPOCH, LEAVE_EPOCH, Rejection

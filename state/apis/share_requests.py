@@ -3,13 +3,13 @@
 Source: `KafkaApis.handleShareFetchRequest`, `handleShareAcknowledgeRequest` in Kafka; KIP-932.
 """
 
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.share_acknowledge import ShareAcknowledgeRequest
+from brokertwin.protocol.generated.share_fetch import ShareFetchRequest
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster import features
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.share_acknowledge import ShareAcknowledgeRequest
-from brokertwin.state.core.wire.generated.share_fetch import ShareFetchRequest
 
 MEMBER_ID_CHARACTERS_MAX = 36
 

@@ -5,20 +5,20 @@ Source: `StreamsGroupHeartbeatRequest.json`, `StreamsGroupHeartbeatResponse.json
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from brokertwin.state.core import streams_records
-from brokertwin.state.core.java_hashes import hash_order
-from brokertwin.state.core.streams_records import StreamsTopology, Tasks
-from brokertwin.state.core.wire.generated.shared import (
+from brokertwin.protocol.generated.shared import (
     StreamsEndpoint,
     StreamsTaskIds,
     StreamsTopicInfo,
 )
-from brokertwin.state.core.wire.generated.streams_group_heartbeat import (
+from brokertwin.protocol.generated.streams_group_heartbeat import (
     EndpointToPartitions,
     StreamsGroupHeartbeatRequestSubtopology,
     StreamsGroupHeartbeatRequestTopology,
     TopicPartition,
 )
+from brokertwin.state.core import streams_records
+from brokertwin.state.core.java_hashes import hash_order
+from brokertwin.state.core.streams_records import StreamsTopology, Tasks
 from brokertwin.state.groups.streams_endpoints import EndpointPartitions, Partitions
 
 

@@ -6,16 +6,9 @@ and their order. After a heartbeat has found all topics, internal topics have th
 partition counts; until then those of the first member's topology.
 """
 
-from brokertwin.state.apis.streams_bodies import endpoint_response, sorted_tasks
-from brokertwin.state.cluster import features
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis, streams_records
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.java_hashes import hash_order
-from brokertwin.state.core.streams_records import TargetTasks
-from brokertwin.state.core.wire.generated.shared import StreamsKeyValue, StreamsTopicInfo
-from brokertwin.state.core.wire.generated.streams_group_describe import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.generated.shared import StreamsKeyValue, StreamsTopicInfo
+from brokertwin.protocol.generated.streams_group_describe import (
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
     StreamsGroupDescribeResponseAssignment,
@@ -24,6 +17,14 @@ from brokertwin.state.core.wire.generated.streams_group_describe import (
     StreamsGroupDescribeResponseSubtopology,
     StreamsGroupDescribeResponseTopology,
 )
+from brokertwin.state.apis.streams_bodies import endpoint_response, sorted_tasks
+from brokertwin.state.cluster import features
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import streams_records
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.java_hashes import hash_order
+from brokertwin.state.core.streams_records import TargetTasks
 from brokertwin.state.groups import describing, streams_live
 from brokertwin.state.groups.describing import DescribeSpec
 from brokertwin.state.groups.streams_group import StreamsGroup, StreamsMember

@@ -32,23 +32,23 @@ STREAMS_TOPOLOGY_FENCED.
 
 from msgspec import structs
 
-from brokertwin.state.access.authorizer import Operation, ResourceType
-from brokertwin.state.apis import earlier_writes, streams_bodies
-from brokertwin.state.cluster import coordinators, features, group_configs, topics
-from brokertwin.state.cluster.image import INTERNAL_TOPICS
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.streams_records import TargetTasks
-from brokertwin.state.core.wire.generated.shared import StreamsKeyValue
-from brokertwin.state.core.wire.generated.streams_group_heartbeat import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.shared import StreamsKeyValue
+from brokertwin.protocol.generated.streams_group_heartbeat import (
     Status,
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatRequestTopology,
     StreamsGroupHeartbeatResponse,
 )
+from brokertwin.state.access.authorizer import Operation, ResourceType
+from brokertwin.state.apis import earlier_writes, streams_bodies
+from brokertwin.state.cluster import coordinators, features, group_configs, topics
+from brokertwin.state.cluster.image import INTERNAL_TOPICS
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.streams_records import TargetTasks
 from brokertwin.state.groups import (
     group_rules,
     streams_coordinator,

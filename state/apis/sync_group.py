@@ -20,13 +20,13 @@ rebalance, members wait for the leader's request. In a consumer group no request
 (`state/groups/classic_members.py`).
 """
 
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.sync_group import SyncGroupRequest, SyncGroupResponse
 from brokertwin.state.apis import earlier_writes
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.sync_group import SyncGroupRequest, SyncGroupResponse
 from brokertwin.state.groups import classic_members, group_rules, groups
 from brokertwin.state.groups.classic_coordinator import ClassicGroupCoordinator
 from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState

@@ -41,36 +41,36 @@ created (`groups.create_unwritten`), like in Kafka.
 
 import msgspec
 
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.batch_headers import Batch
+from brokertwin.protocol.bodies import ZERO_UUID, Body, Uuid
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.add_partitions_to_txn import AddPartitionsToTxnResponse
+from brokertwin.protocol.generated.shared import (
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from brokertwin.protocol.generated.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.apis.offset_commit import CommitResponses, is_too_large
 from brokertwin.state.cluster import coordinators
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Condition, Decision, Message, PendingRequest, Request
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import (
-    Batch,
     OffsetCommitted,
     ProducerNoted,
     Record,
     TransactionalOffset,
     TransactionalOffsetsWritten,
 )
-from brokertwin.state.core.schema import ZERO_UUID, Body, Uuid
 from brokertwin.state.core.tables import decode_item
-from brokertwin.state.core.wire.generated.add_partitions_to_txn import AddPartitionsToTxnResponse
-from brokertwin.state.core.wire.generated.shared import (
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
-from brokertwin.state.core.wire.generated.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-    TxnOffsetCommitResponse,
-)
 from brokertwin.state.eras import zookeeper_offsets
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.group_rules import OffsetCommitCheck

@@ -20,8 +20,8 @@ from typing import Any
 
 import msgspec
 
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Body
+from brokertwin.protocol.bodies import Body
+from brokertwin.protocol.errors import Error
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.groups.share_offsets import ERROR_MESSAGES
 from brokertwin.state.share import state_store

@@ -7,17 +7,17 @@ leaves the in-sync sets but keeps its assignments. A live broker is ignored unti
 again.
 """
 
-from brokertwin.state.access.authorizer import Operation, needs
-from brokertwin.state.cluster.machines import Controller
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.records import BrokerUnregistered
-from brokertwin.state.core.wire.generated.unregister_broker import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.unregister_broker import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
+from brokertwin.state.access.authorizer import Operation, needs
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.records import BrokerUnregistered
 from brokertwin.state.replication import elections, registrations
 
 

@@ -16,21 +16,21 @@ level of a duplicate feature counts. Checks, in this order:
 Version 0 has upgrades only; like in Kafka, even its `allowDowngrade` does not lower a level.
 """
 
-from brokertwin.state.access.authorizer import Operation, needs
-from brokertwin.state.cluster import features
-from brokertwin.state.cluster.machines import Controller
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.java_hashes import hash_order
-from brokertwin.state.core.records import FeatureLevelChanged, Record
-from brokertwin.state.core.wire.generated.update_features import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from brokertwin.state.access.authorizer import Operation, needs
+from brokertwin.state.cluster import features
+from brokertwin.state.cluster.machines import Controller
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.java_hashes import hash_order
+from brokertwin.state.core.records import FeatureLevelChanged, Record
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 

@@ -6,23 +6,23 @@ Errors of a partition and their order are those of ReadShareGroupState. After th
 old state epoch returns 124 FENCED_STATE_EPOCH. The request does not change either epoch.
 """
 
-from brokertwin.state.access.authorizer import Operation
-from brokertwin.state.apis import earlier_writes, uncommitted
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.records import Record
-from brokertwin.state.core.share_records import ShareSnapshot, ShareStateBatch, ShareUpdate
-from brokertwin.state.core.wire.generated.shared import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.generated.shared import (
     ShareGroupStatePartitionResult,
     ShareGroupStateResponse,
     ShareGroupStateResult,
 )
-from brokertwin.state.core.wire.generated.write_share_group_state import (
+from brokertwin.protocol.generated.write_share_group_state import (
     WriteShareGroupStateRequest,
     WriteShareGroupStateRequestPartitionData,
 )
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.apis import earlier_writes, uncommitted
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.records import Record
+from brokertwin.state.core.share_records import ShareSnapshot, ShareStateBatch, ShareUpdate
 from brokertwin.state.share import result_order, share_partitions, state_store
 from brokertwin.state.share.state_batches import combined
 

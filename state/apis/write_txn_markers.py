@@ -1,7 +1,7 @@
 """WriteTxnMarkers (key 27, versions 1 to 2): end transactions.
 
 Source: KIP-98, KIP-890, KIP-1228; `KafkaApis.handleWriteTxnMarkersRequest` in Kafka. A transaction
-coordinator sends it. Each marker becomes a control batch (`state/logs/control_batches.py`) at the
+coordinator sends it. Each marker becomes a control batch (`protocol/control_batches.py`) at the
 end of each partition that it names.
 
     neither ALTER nor CLUSTER_ACTION on the cluster    31 CLUSTER_AUTHORIZATION_FAILED
@@ -18,18 +18,11 @@ producer. If a partition has followers, the response waits for them (`state/cell
 
 import msgspec
 
-from brokertwin.state.access.authorizer import Operation
-from brokertwin.state.apis import uncommitted
-from brokertwin.state.cluster.coordinators import GROUP_TOPIC
-from brokertwin.state.cluster.image import Topic
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.records import Batch, BatchAppended, EndMarker, ProducerNoted, Record
-from brokertwin.state.core.schema import Uuid
-from brokertwin.state.core.wire.generated.write_txn_markers import (
+from brokertwin.protocol import control_batches, kafka_apis
+from brokertwin.protocol.batch_headers import Batch, EndMarker
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -37,7 +30,18 @@ from brokertwin.state.core.wire.generated.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from brokertwin.state.logs import control_batches
+from brokertwin.state.access.authorizer import Operation
+from brokertwin.state.apis import uncommitted
+from brokertwin.state.cluster.coordinators import GROUP_TOPIC
+from brokertwin.state.cluster.image import Topic
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.api import Api
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.records import (
+    BatchAppended,
+    ProducerNoted,
+    Record,
+)
 from brokertwin.state.logs import producer as producers
 from brokertwin.state.logs.log import Log
 from brokertwin.state.logs.producer import ProducerStateEntry

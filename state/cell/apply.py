@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.access import authorizer, delegation_tokens
 from brokertwin.state.cell import leaders, loading
 from brokertwin.state.cluster import (
@@ -78,7 +79,6 @@ from brokertwin.state.core.records import (
     TransactionMarkersWritten,
     TransactionMetadataWritten,
 )
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.share_records import ShareStateWritten
 from brokertwin.state.core.streams_records import (
     StreamsGroupCurrentMemberAssignmentWritten,

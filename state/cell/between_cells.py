@@ -32,6 +32,7 @@ from typing import Any
 
 import msgspec
 
+from brokertwin.protocol.bodies import Body
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.cell.delivery import DeliveryOrder, Step, arrives
 from brokertwin.state.cell.output_rows import Rows
@@ -46,7 +47,6 @@ from brokertwin.state.core.decision import (
 )
 from brokertwin.state.core.events import Choices, Event, Kind
 from brokertwin.state.core.records import Record
-from brokertwin.state.core.schema import Body
 from brokertwin.state.core.settings import CellSettings
 from brokertwin.state.core.tables import Table
 from brokertwin.state.replication import network

@@ -2,9 +2,9 @@
 
 from typing import Any, Final, NamedTuple
 
+from brokertwin.protocol.bodies import Body
+from brokertwin.protocol.errors import Error
 from brokertwin.state.core.decision import Message
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Body
 
 
 class Replied(NamedTuple):

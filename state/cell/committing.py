@@ -29,6 +29,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from brokertwin.protocol.bodies import Body, render
+from brokertwin.protocol.errors import Error
 from brokertwin.state.apis import uncommitted
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.apis.uncommitted import coordinator_error
@@ -45,14 +47,12 @@ from brokertwin.state.core.decision import (
     Request,
     Resumed,
 )
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.group_records import GroupMetadataWritten
 from brokertwin.state.core.pending import LateMessage, PendingCommit
 from brokertwin.state.core.records import (
     Record,
     TransactionMetadataWritten,
 )
-from brokertwin.state.core.schema import Body, render
 from brokertwin.state.core.tables import Table, decode_item
 from brokertwin.state.groups import classic_coordinator
 from brokertwin.state.groups.group_rows import GROUP_RECORD_TYPES

@@ -7,6 +7,7 @@ the loop can resume the requests pending on them.
 
 from typing import Any, get_args
 
+from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.cell.apply import APPLIERS, METADATA_RECORDS, apply
 from brokertwin.state.cell.output_rows import Rows
 from brokertwin.state.cluster import image
@@ -23,7 +24,6 @@ from brokertwin.state.core.records import (
     Record,
     TopicRemoved,
 )
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.settings import CellSettings
 from brokertwin.state.core.tables import CellTables
 from brokertwin.state.fetch import fetch_session

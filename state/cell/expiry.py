@@ -45,6 +45,7 @@ Source: `LogManager.cleanupLogs`, `ProducerStateManager.removeExpiredProducers`,
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from brokertwin.protocol.errors import Error
 from brokertwin.state.access import delegation_tokens
 from brokertwin.state.cluster import (
     client_instances,
@@ -55,7 +56,6 @@ from brokertwin.state.cluster import (
 )
 from brokertwin.state.cluster.image import Topic
 from brokertwin.state.cluster.machines import Broker, Controller
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import LogStartMoved, ProducersExpired, Record
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.groups import groups, offset_expiry

@@ -20,10 +20,10 @@ from collections.abc import Iterable
 
 import msgspec
 
+from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.cluster.image import Partition, Topic
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import ReplicaFetch, ReplicaFetchPartition
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.fetch.fetch_session import (
     TOPIC_ID_VERSION,
     NewSession,

@@ -20,13 +20,13 @@ old one among the replicas. Otherwise the old leader becomes a follower with an 
 Only a `move-leader` event moves a leader, and only with `CellSettings.may_intervene`.
 """
 
+from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.cell import loading
 from brokertwin.state.cluster import image
 from brokertwin.state.cluster.machines import Broker, Controller
 from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.events import Move, Reason, Refusal
 from brokertwin.state.core.records import PartitionAltered, PartitionChanged, PartitionTaken
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.tables import CellTables
 from brokertwin.state.logs import log, producer
 from brokertwin.state.replication.copying import Place

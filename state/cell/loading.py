@@ -10,6 +10,7 @@ Source: `CoordinatorLoaderImpl`, `GroupMetadataManager.onLoaded`, `onUnloaded`,
 
 from collections.abc import Callable
 
+from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.cluster import image
 from brokertwin.state.cluster.coordinators import (
     GROUP_TOPIC,
@@ -23,7 +24,6 @@ from brokertwin.state.core.records import (
     PartitionUnloaded,
     Record,
 )
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.tables import CellTables
 from brokertwin.state.groups import committed_offsets
 from brokertwin.state.logs.log import Log, batches_from, log_key

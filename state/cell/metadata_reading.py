@@ -6,6 +6,8 @@ then everything that depends on it.
 Source: `BrokerMetadataPublisher`, `ReplicaManager.applyDelta` in Kafka.
 """
 
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.errors import Error
 from brokertwin.state.cell import follower_sessions, handover
 from brokertwin.state.cell.broker_changes import BrokerChanges
 from brokertwin.state.cell.causes import CommitEnded
@@ -14,7 +16,6 @@ from brokertwin.state.cluster.image import Topic
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import pending
 from brokertwin.state.core.decision import Decision
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.pending import PendingCommit
 from brokertwin.state.core.records import (
     BrokerRegistered,
@@ -28,7 +29,6 @@ from brokertwin.state.core.records import (
     TopicCreated,
     TopicRemoved,
 )
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.groups import committed_offsets, kinds, share_states
 from brokertwin.state.logs import log as logs
 from brokertwin.state.replication import checkpoints, copying, directories, disk, throttles

@@ -4,13 +4,13 @@ from typing import Any
 
 import msgspec
 
+from brokertwin.protocol.bodies import Body, Uuid, render
 from brokertwin.state.core import outputs
 from brokertwin.state.core.dead_letters import dead_letter, error_document
 from brokertwin.state.core.decision import AnyRequest
 from brokertwin.state.core.events import Event, Reason, Refusal, RequestHeader
 from brokertwin.state.core.outputs import Output, Position, SegmentKey
 from brokertwin.state.core.records import Record, RecordEntry
-from brokertwin.state.core.schema import Body, Uuid, render
 from brokertwin.state.core.settings import CellSettings
 from brokertwin.state.groups import group_rows
 from brokertwin.state.logs import log as logs

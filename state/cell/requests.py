@@ -1,11 +1,11 @@
 """The API of a request, requests of machines themselves, and refusals of events."""
 
+from brokertwin.protocol.kafka_apis import UNKNOWN, Trait, api_of_key
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.cell.output_rows import EventRefusedError
 from brokertwin.state.core.api import Api, NotBuilt
 from brokertwin.state.core.decision import Message, Request
 from brokertwin.state.core.events import Choices, Event, Reason, Refusal, RequestHeader
-from brokertwin.state.core.kafka_apis import UNKNOWN, Trait, api_of_key
 
 
 def api_of(header: RequestHeader) -> Api:

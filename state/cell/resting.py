@@ -6,9 +6,9 @@ leaves them out, and so does a snapshot that replaces a journal.
 
 from collections.abc import Mapping
 
+from brokertwin.protocol.kafka_apis import api_of_key
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core import pending
-from brokertwin.state.core.kafka_apis import api_of_key
 
 
 def columns_at_rest(cell: Cell) -> Mapping[str, bytes]:

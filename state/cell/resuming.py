@@ -17,6 +17,8 @@ from abc import abstractmethod
 from collections import Counter
 from typing import Any
 
+from brokertwin.protocol.bodies import Body, render, shown
+from brokertwin.protocol.errors import Error
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.cell import committing
 from brokertwin.state.cell.causes import (
@@ -38,10 +40,8 @@ from brokertwin.state.core.decision import (
     Message,
     PendingRequest,
 )
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.pending import Pending, PendingCommit
 from brokertwin.state.core.records import Record
-from brokertwin.state.core.schema import Body, render, shown
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.eras import replication_lines
 from brokertwin.state.replication import internal_logs

@@ -6,6 +6,7 @@
 `delivery.py` delivers messages, and `metadata_reading.py` reads metadata records at a broker.
 """
 
+from brokertwin.protocol.bodies import Body
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.cell import (
     between_cells,
@@ -54,7 +55,6 @@ from brokertwin.state.core.records import (
     PartitionAltered,
     Record,
 )
-from brokertwin.state.core.schema import Body
 from brokertwin.state.core.settings import CellSettings
 from brokertwin.state.core.tables import CellTables
 from brokertwin.state.eras import leader_and_isr

@@ -23,17 +23,17 @@ from typing import NamedTuple
 
 import msgspec
 
+from brokertwin.protocol.additions import ClientSoftware
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.crc32c import crc32c
 from brokertwin.state.cluster import given_configs
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.configs import client_metrics
 from brokertwin.state.core.check import Violations
-from brokertwin.state.core.crc32c import crc32c
 from brokertwin.state.core.decision import Request
 from brokertwin.state.core.java_hashes import JavaMap, hash_order, java_hash, uuid_hash
 from brokertwin.state.core.records import Record
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.tables import Table, escape, unescape
-from brokertwin.state.core.wire.additions import ClientSoftware
 
 INSTANCES_MAX = 16_384
 EXPIRY_MS_LEAST = 60_000

@@ -24,9 +24,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from brokertwin.protocol.bodies import Float64
 from brokertwin.state.cluster.image import machine_prefix
 from brokertwin.state.core.records import ClientQuotaAltered
-from brokertwin.state.core.schema import Float64
 from brokertwin.state.core.tables import Table, escape
 
 USER, CLIENT_ID, IP = "user", "client-id", "ip"

@@ -24,6 +24,8 @@ from enum import IntEnum
 from itertools import compress
 from typing import NamedTuple
 
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.primitives import STRING_BYTES_MAX
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster import broker_configs, given_configs, group_configs, topics
 from brokertwin.state.cluster.image import Topic
@@ -35,9 +37,7 @@ from brokertwin.state.configs.kafka_settings import KAFKA_SETTINGS
 from brokertwin.state.configs.topic_configs import MIN_IN_SYNC
 from brokertwin.state.core.api import NotBuilt
 from brokertwin.state.core.decision import Request
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import ConfigChanged, PartitionAltered
-from brokertwin.state.core.wire.primitives import STRING_BYTES_MAX
 
 TOPIC = 2
 BROKER = 4

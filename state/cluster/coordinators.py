@@ -7,13 +7,13 @@ is the coordinator.
 
 from collections.abc import Iterable
 
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.errors import NONE, Error
 from brokertwin.state.cluster import image
 from brokertwin.state.cluster.machines import Machine
 from brokertwin.state.core import pending
 from brokertwin.state.core.bounded_cache import bounded_cache
-from brokertwin.state.core.errors import NONE, Error
 from brokertwin.state.core.java_hashes import hash_map_order, java_hash
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.tables import KEYS_KEPT, CellTables
 
 GROUP_TOPIC = "__consumer_offsets"

@@ -7,6 +7,8 @@ Source: `MetadataImage`, `TopicsImage`, `PartitionRegistration` in Kafka.
 
 import msgspec
 
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.generated.shared import LeaderIdAndEpoch
 from brokertwin.state.core.records import (
     BrokerRegistered,
     BrokerRegistrationChanged,
@@ -19,9 +21,7 @@ from brokertwin.state.core.records import (
     TopicCreated,
     TopicRemoved,
 )
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.tables import Table, cached_key
-from brokertwin.state.core.wire.generated.shared import LeaderIdAndEpoch
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 

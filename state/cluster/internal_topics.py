@@ -7,16 +7,16 @@ it is at most the number of brokers, so that one broker works with Kafka's defau
 Source: `DefaultAutoTopicCreationManager` in Kafka.
 """
 
-from brokertwin.state.cluster.coordinators import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
-from brokertwin.state.cluster.machines import Machine
-from brokertwin.state.configs.kafka_settings import KAFKA_SETTINGS
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.decision import CONTROLLER, Message
-from brokertwin.state.core.wire.generated.create_topics import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.generated.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from brokertwin.state.cluster.coordinators import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
+from brokertwin.state.cluster.machines import Machine
+from brokertwin.state.configs.kafka_settings import KAFKA_SETTINGS
+from brokertwin.state.core.decision import CONTROLLER, Message
 
 _PREFIXES = {
     GROUP_TOPIC: "offsets.topic",

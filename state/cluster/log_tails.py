@@ -1,8 +1,8 @@
 """The ends of a machine's logs, with the rules of their topics."""
 
+from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.cluster import image, retention_limits
 from brokertwin.state.cluster.topic_rules import TopicRules
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.tables import CellTables
 from brokertwin.state.logs.log import UNSEALED, Log, log_key
 from brokertwin.state.logs.log_tail import LogTail

@@ -7,6 +7,8 @@ them; only `apply` (`state/cell/apply.py`) writes durable state.
 from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.errors import NONE, Error
 from brokertwin.state.access import authorizer
 from brokertwin.state.access.authorizer import CLUSTER_NAME, Client, Operation, ResourceType
 from brokertwin.state.cluster import (
@@ -23,8 +25,6 @@ from brokertwin.state.cluster.topic_rules import TopicRules
 from brokertwin.state.configs import listeners, log_dirs
 from brokertwin.state.configs.topic_configs import MIN_IN_SYNC, value_of
 from brokertwin.state.core.decision import CONTROLLER, Request
-from brokertwin.state.core.errors import NONE, Error
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
 from brokertwin.state.core.tables import CellTables
 from brokertwin.state.logs import log

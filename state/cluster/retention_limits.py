@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import msgspec
 
+from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.cluster import broker_configs, image
 from brokertwin.state.cluster.image import INTERNAL_TOPICS, Topic
 from brokertwin.state.configs.topic_configs import value_of
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.core.tables import CellTables, Table
 from brokertwin.state.logs.cleaner import CleaningRules

@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from typing import TypeVar
 
+from brokertwin.protocol.bodies import ZERO_UUID, Uuid
 from brokertwin.state.cluster.coordinators import partition_for
 from brokertwin.state.cluster.machines import Usable
-from brokertwin.state.core.schema import ZERO_UUID, Uuid
 
 NAME_LENGTH_MAX = 249
 

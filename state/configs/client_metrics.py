@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
+from brokertwin.protocol.errors import Error
 from brokertwin.state.configs.config_keys import INT, LIST, ConfigKey, InvalidConfigError, parse
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.java_hashes import hash_order
 
 INTERVAL = "interval.ms"

@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
+from brokertwin.protocol.bodies import Body, Uuid
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.kafka_apis import Decider, KafkaApi
 from brokertwin.state.core.decision import Decision, Message, PendingRequest, Request
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.kafka_apis import Decider, KafkaApi
-from brokertwin.state.core.schema import Body, Uuid
 from brokertwin.state.core.settings import BrokerSettings
 
 
@@ -23,7 +23,7 @@ class Api(msgspec.Struct, frozen=True):
     """An API and the handlers of its requests.
 
     Attributes:
-        kafka: the facts that do not need this code (`state/core/kafka_apis.py`).
+        kafka: the facts that do not need this code (`brokertwin/protocol/kafka_apis.py`).
         request_type: the request's body.
         handle: decides on a request: `handle(machine, request)`, on a broker or the controller.
         ready: whether a pending request can complete before its deadline: `ready(broker,

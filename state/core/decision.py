@@ -7,15 +7,15 @@ from typing import Any
 
 import msgspec
 
+from brokertwin.protocol.batch_headers import Batch
+from brokertwin.protocol.bodies import Body, Uuid
 from brokertwin.state.core.events import Choices, RequestHeader
 from brokertwin.state.core.records import (
-    Batch,
     PartitionAltered,
     PartitionChanged,
     PartitionTaken,
     Record,
 )
-from brokertwin.state.core.schema import Body, Uuid
 
 CONTROLLER = -1
 """The controller's place among the machines of a cell; brokers have their ids, 0 and up."""

@@ -13,8 +13,8 @@ from typing import Any, Final, final
 
 import msgspec
 
-from brokertwin.state.core.schema import Int16, Int32, Int64, Uuid
-from brokertwin.state.core.wire.primitives import STRING_BYTES_MAX
+from brokertwin.protocol.bodies import Int16, Int32, Int64, Uuid
+from brokertwin.protocol.primitives import STRING_BYTES_MAX
 
 EVENT_BYTES_MAX = 8 * 1024 * 1024
 """A longer document is refused. Requests of Kafka clients without records are much smaller."""

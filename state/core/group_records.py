@@ -6,7 +6,7 @@ written, `state/cell/apply.py` applies them.
 
 import msgspec
 
-from brokertwin.state.core.schema import Uuid
+from brokertwin.protocol.bodies import Uuid
 
 
 class GroupMember(msgspec.Struct, rename="camel"):

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import msgspec
 
-from brokertwin.state.core.schema import Uuid
+from brokertwin.protocol.bodies import Uuid
 
 REQUESTS = "requests"
 RESPONSES = "responses"

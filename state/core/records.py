@@ -8,10 +8,14 @@ empty gives the same durable state. Records of the controller are Kafka's metada
 coordinators.
 """
 
-from typing import Annotated
-
 import msgspec
 
+from brokertwin.protocol.batch_headers import Batch
+from brokertwin.protocol.bodies import (
+    ZERO_UUID,
+    Float64,
+    Uuid,
+)
 from brokertwin.state.core.group_records import (
     ConsumerGroupRecord,
     GroupMetadataWritten,
@@ -23,78 +27,8 @@ from brokertwin.state.core.group_records import (
     ShareGroupTargetAssignmentMemberWritten,
     ShareGroupTargetAssignmentMetadataWritten,
 )
-from brokertwin.state.core.schema import (
-    ZERO_UUID,
-    Body,
-    Float64,
-    Int8,
-    Int16,
-    Int32,
-    Int64,
-    Uuid,
-    tagged,
-)
 from brokertwin.state.core.share_records import ShareStateWritten
 from brokertwin.state.core.streams_records import StreamsRecord
-
-Size = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
-"""A count or a number of bytes."""
-
-
-class EndMarker(Body):
-    """The record of a transaction's control batch (`EndTransactionMarker`).
-
-    `is_append_time`: whether the batch's declared timestamp type is LogAppendTime.
-    """
-
-    is_commit: bool
-    coordinator_epoch: Int32
-    is_append_time: bool = False
-
-
-UNKNOWN_CODEC = "unknown"
-"""The compression type of a batch with an unknown codec."""
-
-
-class Batch(Body):
-    """The header of a v2 record batch, without its records.
-
-    Times are ms since 1970, sizes are bytes.
-
-    Attributes:
-        locator: position of the bytes in the data topic, if they are there.
-        end_marker: content of a control batch without bytes (`logs/control_batches.py`).
-        written: records of a coordinator in an internal topic, as msgpack bytes.
-        greatest_delta: relative offset of the first record with the greatest timestamp, from the
-            gateway if the header does not show it.
-        has_append_time: its topic has LogAppendTime; None also in batches of former programs.
-    """
-
-    base_offset: Int64
-    last_offset_delta: Int32
-    producer_id: Int64 = -1
-    producer_epoch: Int16 = -1
-    base_sequence: Int32 = -1
-    partition_leader_epoch: Int32 = -1
-    base_timestamp: Int64 = -1
-    max_timestamp: Int64 = -1
-    size_in_bytes: Size = 0
-    record_count: Size = 0
-    magic: Int8 = 2
-    compression_type: str = "none"
-    is_transactional: bool = False
-    is_control: bool = False
-    crc: Int64 = 0
-    locator: Annotated[str | None, tagged(0)] = None
-    end_marker: Annotated[EndMarker | None, tagged(0)] = None
-    written: Annotated[bytes | None, tagged(0)] = None
-    greatest_delta: Annotated[Int32 | None, tagged(0)] = None
-    has_append_time: Annotated[bool | None, tagged(0)] = None
-
-    @property
-    def last_offset(self) -> int:
-        """The offset of the batch's last record."""
-        return self.base_offset + self.last_offset_delta
 
 
 class TopicCreated(msgspec.Struct, tag=True, rename="camel"):

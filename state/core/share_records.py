@@ -6,7 +6,7 @@ writes only the changes, the record has these, too.
 
 import msgspec
 
-from brokertwin.state.core.schema import Uuid
+from brokertwin.protocol.bodies import Uuid
 
 
 class ShareStateBatch(msgspec.Struct, array_like=True, frozen=True):

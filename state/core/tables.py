@@ -12,10 +12,10 @@ from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
+from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.core import layers
 from brokertwin.state.core.bounded_cache import bounded_cache
 from brokertwin.state.core.layers import Base, DamagedError, Items, ReadBase, is_layered
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.settings import BrokerSettings
 
 Item = TypeVar("Item", bound=msgspec.Struct)

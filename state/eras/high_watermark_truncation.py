@@ -7,10 +7,10 @@ records.
 
 from collections.abc import Iterable
 
+from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import Decision
 from brokertwin.state.core.records import LogTruncated, Record
-from brokertwin.state.core.schema import Uuid
 
 
 def is_enabled(broker: Broker) -> bool:

@@ -16,11 +16,11 @@ The model has one controller that is never replaced: its epoch is `CONTROLLER_EP
 
 from typing import NamedTuple
 
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.errors import Error
 from brokertwin.state.cluster.machines import Broker, Controller
 from brokertwin.state.core.decision import CONTROLLER, CommandedPartition, LeaderAndIsr
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import PartitionAltered, Record
-from brokertwin.state.core.schema import Uuid
 
 CONTROLLER_EPOCH = 1
 

@@ -20,20 +20,20 @@ from collections.abc import Iterable
 
 import msgspec
 
-from brokertwin.state.cluster import coordinators
-from brokertwin.state.cluster.machines import Broker, Machine
-from brokertwin.state.core.decision import CONTROLLER, Condition, Decision, Message
-from brokertwin.state.core.errors import NONE, Error
-from brokertwin.state.core.records import Record
-from brokertwin.state.core.schema import Body
-from brokertwin.state.core.wire.generated.delete_groups import (
+from brokertwin.protocol.bodies import Body
+from brokertwin.protocol.errors import NONE, Error
+from brokertwin.protocol.generated.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsResponse,
 )
-from brokertwin.state.core.wire.generated.offset_delete import (
+from brokertwin.protocol.generated.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
 )
+from brokertwin.state.cluster import coordinators
+from brokertwin.state.cluster.machines import Broker, Machine
+from brokertwin.state.core.decision import CONTROLLER, Condition, Decision, Message
+from brokertwin.state.core.records import Record
 from brokertwin.state.groups import committed_offsets
 
 

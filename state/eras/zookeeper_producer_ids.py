@@ -25,13 +25,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from brokertwin.protocol.additions import ConditionalWrite, VersionedDocument
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.allocate_producer_ids import AllocateProducerIdsResponse
 from brokertwin.state.cluster.machines import Machine
 from brokertwin.state.core.decision import Decision
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import ProducerIdBlockWritten
 from brokertwin.state.core.tables import Table
-from brokertwin.state.core.wire.additions import ConditionalWrite, VersionedDocument
-from brokertwin.state.core.wire.generated.allocate_producer_ids import AllocateProducerIdsResponse
 
 PATH = "/latest_producer_id_block"
 BLOCK_SIZE = 1000

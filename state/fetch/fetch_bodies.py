@@ -3,15 +3,15 @@
 Bodies have no record bytes: a response has batch headers, or the sealed part of a log.
 """
 
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import (
+from brokertwin.protocol.bodies import (
     ZERO_UUID,
     Body,
     Int16,
     Int32,
     Uuid,
 )
-from brokertwin.state.core.wire.generated.fetch import (
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,

@@ -6,10 +6,10 @@ Source: `FetchRequest.optionalEpoch`, `FetchResponse.matchingTopic`, `ReplicaMan
 
 from collections.abc import Sequence
 
+from brokertwin.protocol.bodies import ZERO_UUID
+from brokertwin.protocol.errors import NONE, Error
 from brokertwin.state.cluster.image import NO_EPOCH, Partition, Topic
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.errors import NONE, Error
-from brokertwin.state.core.schema import ZERO_UUID
 from brokertwin.state.fetch.fetch_session import TOPIC_ID_VERSION
 from brokertwin.state.fetch.session_items import FetchPartition
 

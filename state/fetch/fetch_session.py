@@ -32,7 +32,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 from brokertwin.state.core.tables import Table
 from brokertwin.state.fetch import places, shards
 from brokertwin.state.fetch.fetch_session_counts import count_eviction
@@ -80,7 +80,7 @@ class ContextKind(StrEnum):
 
 
 INCREMENTAL: Final = ContextKind.INCREMENTAL
-"""A global name for hot paths, like `NONE` in `state/core/errors.py`."""
+"""A global name for hot paths, like `NONE` in `brokertwin/protocol/errors.py`."""
 
 
 class FetchContext(msgspec.Struct, array_like=True):

@@ -9,9 +9,9 @@ from operator import attrgetter
 
 import msgspec
 
+from brokertwin.protocol.bodies import ZERO_UUID, Uuid
 from brokertwin.state.cluster import image
 from brokertwin.state.cluster.image import Topic
-from brokertwin.state.core.schema import ZERO_UUID, Uuid
 from brokertwin.state.core.tables import Table
 from brokertwin.state.fetch.session_items import (
     Active,

@@ -9,16 +9,16 @@ Responses are built only for partitions that are shown, because most in a sessio
 import msgspec
 from msgspec.structs import astuple
 
-from brokertwin.state.cluster.image import Partition, leader_of
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.errors import NONE, Error
-from brokertwin.state.core.schema import ZERO_UUID
-from brokertwin.state.core.wire.additions import FetchedBatch, SealedRead
-from brokertwin.state.core.wire.generated.fetch import (
+from brokertwin.protocol.additions import FetchedBatch, SealedRead
+from brokertwin.protocol.bodies import ZERO_UUID
+from brokertwin.protocol.errors import NONE, Error
+from brokertwin.protocol.generated.fetch import (
     AbortedTransaction,
     FetchResponseEpochEndOffset,
     FetchResponsePartitionData,
 )
+from brokertwin.state.cluster.image import Partition, leader_of
+from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.fetch import fetch_errors
 from brokertwin.state.fetch.fetch_session import CONSUMER, NO_REPLICA, SessionResponse
 from brokertwin.state.fetch.places import NO_NOTES, FetchPlace

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 
 from msgspec import UNSET
 
-from brokertwin.state.core.wire.generated.fetch import (
+from brokertwin.protocol.generated.fetch import (
     FetchableTopicResponse,
     FetchResponsePartitionData,
 )
-from brokertwin.state.core.wire.primitives import unsigned_varint
+from brokertwin.protocol.primitives import unsigned_varint
 from brokertwin.state.fetch.fetch_session import TOPIC_ID_VERSION
 
 FLEXIBLE_SINCE = 12

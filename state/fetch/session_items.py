@@ -11,7 +11,7 @@ Shards of the cache are in `shards.py`, counts of evictions in `fetch_session_co
 
 import msgspec
 
-from brokertwin.state.core.schema import ZERO_UUID, Uuid
+from brokertwin.protocol.bodies import ZERO_UUID, Uuid
 from brokertwin.state.core.tables import cached_key
 
 

@@ -8,8 +8,8 @@ partitions move (`state/core/java_hashes.py`).
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.core.java_hashes import JavaMap, hash_map_order, own_hash, uuid_hash
-from brokertwin.state.core.schema import Uuid
 
 Target = dict[Uuid, list[int]]
 """Partitions by topic id, both in Kafka's order."""

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from brokertwin.protocol.kafka_apis import JOIN_GROUP, SYNC_GROUP
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, leads
 from brokertwin.state.core import pending
 from brokertwin.state.core.check import ALL, Touched, Violations, by_kind, machine_of
-from brokertwin.state.core.kafka_apis import JOIN_GROUP, SYNC_GROUP
 from brokertwin.state.core.tables import CellTables, escape
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.classic_group import ClassicGroup

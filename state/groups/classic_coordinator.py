@@ -11,17 +11,17 @@ members), KIP-394 (member ids).
 Timers: join (rebalance timeout or initial delay), sync, and a heartbeat timer for each member.
 """
 
+from brokertwin.protocol.bodies import Body
+from brokertwin.protocol.errors import NONE, Error
+from brokertwin.protocol.generated.sync_group import SyncGroupResponse
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, has_followers
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import pending
 from brokertwin.state.core.decision import Condition, Decision, Resumed
-from brokertwin.state.core.errors import NONE, Error
 from brokertwin.state.core.group_records import GroupMetadataWritten
 from brokertwin.state.core.records import (
     Record,
 )
-from brokertwin.state.core.schema import Body
-from brokertwin.state.core.wire.generated.sync_group import SyncGroupResponse
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.classic_group import (
     NO_TIME,

@@ -18,7 +18,7 @@ from enum import StrEnum
 
 import msgspec
 
-from brokertwin.state.core.errors import NONE, Error
+from brokertwin.protocol.errors import NONE, Error
 from brokertwin.state.core.java_hashes import hash_order
 from brokertwin.state.groups import consumer_protocol
 

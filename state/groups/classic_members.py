@@ -15,12 +15,12 @@ sync.
 import base64
 from typing import NamedTuple
 
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.join_group import JoinGroupResponse
+from brokertwin.protocol.generated.sync_group import SyncGroupResponse
+from brokertwin.protocol.primitives import MalformedError
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.group_records import ClassicMemberMetadata
-from brokertwin.state.core.wire.generated.join_group import JoinGroupResponse
-from brokertwin.state.core.wire.generated.sync_group import SyncGroupResponse
-from brokertwin.state.core.wire.primitives import MalformedError
 from brokertwin.state.groups import consumer_protocol, conversion, groups
 from brokertwin.state.groups.assignments import Target
 from brokertwin.state.groups.classic_group import CONSUMER, JoinParameters

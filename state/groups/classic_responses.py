@@ -4,12 +4,12 @@ A join is completed when the last member has joined or a timer expires, a sync w
 assignment arrives. So handlers of other requests build these responses, too.
 """
 
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.join_group import (
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.join_group import (
     JoinGroupResponse,
     JoinGroupResponseMember,
 )
-from brokertwin.state.core.wire.generated.sync_group import SyncGroupResponse
+from brokertwin.protocol.generated.sync_group import SyncGroupResponse
 from brokertwin.state.groups.classic_group import ClassicGroup, ClassicMember
 
 NULL_PROTOCOL_SINCE = 7

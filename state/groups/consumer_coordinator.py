@@ -22,10 +22,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from brokertwin.protocol.errors import Error
 from brokertwin.state.cluster import group_configs
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import Resumed
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.group_records import (
     ClassicMemberMetadata,
     ConsumerGroupMetadataWritten,

@@ -17,11 +17,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.errors import Error
 from brokertwin.state.core.decision import Resumed
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.group_records import ClassicMemberMetadata, ResolvedRegularExpression
 from brokertwin.state.core.java_hashes import CAPACITY, JavaMap, java_hash, timeline_order
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.groups.assignments import Assigned, Target
 from brokertwin.state.groups.classic_group import CONSUMER
 

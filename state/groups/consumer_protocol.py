@@ -7,12 +7,12 @@ reads them if classic members are in a consumer group. A newer version is read a
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from brokertwin.state.core.wire.generated.consumer_protocol import (
+from brokertwin.protocol.generated.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     ConsumerProtocolTopicPartition,
 )
-from brokertwin.state.core.wire.primitives import Reader
+from brokertwin.protocol.primitives import Reader
 
 NEWEST = 3
 """The newest version of both. Version 1 adds owned partitions, 2 a generation, 3 a rack."""

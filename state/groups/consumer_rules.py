@@ -7,8 +7,8 @@ KIP-1251 (commits in the epoch of an assignment).
 
 from collections import Counter
 
+from brokertwin.protocol.errors import Error
 from brokertwin.state.core.check import Violations
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Record
 from brokertwin.state.groups import groups, modern_rules, subscriptions
 from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember

@@ -14,10 +14,10 @@ import base64
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.primitives import MalformedError
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.group_records import ClassicMemberMetadata
-from brokertwin.state.core.wire.primitives import MalformedError
 from brokertwin.state.groups import consumer_protocol, target_assignment
 from brokertwin.state.groups.assignments import Target, in_hash_order
 from brokertwin.state.groups.classic_group import (

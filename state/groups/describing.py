@@ -18,11 +18,11 @@ Order of the response: denied groups, groups with an empty id, then the others b
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from brokertwin.protocol.errors import Error
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster import coordinators
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import Request
-from brokertwin.state.core.errors import Error
 from brokertwin.state.groups import groups
 
 

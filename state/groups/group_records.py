@@ -11,24 +11,24 @@ from typing import Any, NamedTuple, TypeVar
 
 from msgspec.structs import astuple
 
-from brokertwin.state.core.schema import Uuid
-from brokertwin.state.core.wire.generated.consumer_group_rows import (
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.generated.consumer_group_rows import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMemberMetadataValue,
     ConsumerGroupMetadataKey,
 )
-from brokertwin.state.core.wire.generated.group_rows import GroupMetadataKey, GroupMetadataValue
-from brokertwin.state.core.wire.generated.offset_rows import OffsetCommitValue
-from brokertwin.state.core.wire.generated.share_group_rows import (
+from brokertwin.protocol.generated.group_rows import GroupMetadataKey, GroupMetadataValue
+from brokertwin.protocol.generated.offset_rows import OffsetCommitValue
+from brokertwin.protocol.generated.share_group_rows import (
     ShareGroupCurrentMemberAssignmentKey,
     ShareGroupCurrentMemberAssignmentValue,
     ShareGroupMemberMetadataKey,
     ShareGroupMemberMetadataValue,
     ShareGroupMetadataKey,
 )
-from brokertwin.state.core.wire.generated.streams_group_rows import (
+from brokertwin.protocol.generated.streams_group_rows import (
     StreamsGroupCurrentMemberAssignmentKey,
     StreamsGroupCurrentMemberAssignmentValue,
     StreamsGroupMemberMetadataKey,
@@ -37,9 +37,9 @@ from brokertwin.state.core.wire.generated.streams_group_rows import (
     StreamsGroupTopologyKey,
     StreamsGroupTopologyValue,
 )
-from brokertwin.state.core.wire.primitives import MalformedError, Reader
-from brokertwin.state.core.wire.rows import Row as Value
-from brokertwin.state.core.wire.rows import RowKey, kind_of
+from brokertwin.protocol.primitives import MalformedError, Reader
+from brokertwin.protocol.rows import Row as Value
+from brokertwin.protocol.rows import RowKey, kind_of
 from brokertwin.state.groups import offset_records
 from brokertwin.state.groups.classic_group import CONSUMER
 from brokertwin.state.groups.consumer_protocol import assignment_of

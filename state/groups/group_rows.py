@@ -1,13 +1,22 @@
 """Encodes the records of groups as rows of `__consumer_offsets`.
 
 Source: `GroupCoordinatorRecordHelpers` in Kafka 4.3's group-coordinator. The bytes are those of
-`core/wire/generated`. A null value is a tombstone. `group_records` reads rows of real brokers.
+`protocol/generated`. A null value is a tombstone. `group_records` reads rows of real brokers.
 """
 
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.generated import consumer_group_rows as consumer
+from brokertwin.protocol.generated import share_group_rows as share
+from brokertwin.protocol.generated.group_rows import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+)
+from brokertwin.protocol.rows import Encoded, Row
 from brokertwin.state.core.group_records import (
     ClassicMemberMetadata,
     ConsumerGroupCurrentMemberAssignmentWritten,
@@ -29,15 +38,6 @@ from brokertwin.state.core.group_records import (
     StatePartitions,
 )
 from brokertwin.state.core.records import OffsetCommitted, OffsetDeleted, Record
-from brokertwin.state.core.schema import Uuid
-from brokertwin.state.core.wire.generated import consumer_group_rows as consumer
-from brokertwin.state.core.wire.generated import share_group_rows as share
-from brokertwin.state.core.wire.generated.group_rows import (
-    GroupMetadataKey,
-    GroupMetadataValue,
-    MemberMetadata,
-)
-from brokertwin.state.core.wire.rows import Encoded, Row
 from brokertwin.state.groups import offset_records, streams_rows
 from brokertwin.state.groups.row_encoders import Encoder, alike, of_epoch, of_field
 

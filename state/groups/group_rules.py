@@ -8,15 +8,15 @@ from collections import Counter
 
 import msgspec
 
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.errors import NONE, Error
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster import coordinators, topics
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.check import Violations
 from brokertwin.state.core.decision import Request
-from brokertwin.state.core.errors import NONE, Error
 from brokertwin.state.core.group_records import GroupRemoved
 from brokertwin.state.core.records import Record
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.classic_group import (
     CONSUMER,

@@ -6,8 +6,8 @@ topic by topic, from the most to the least loaded subscriber, until a round move
 rounds. Topics with many partitions for few subscribers come first.
 """
 
+from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.core.java_hashes import uuid_order
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.groups.assignments import GroupSpec, Target, TargetCopy
 
 ROUNDS_MAX = 16

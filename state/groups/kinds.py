@@ -7,10 +7,10 @@ add a kind, add its struct to `groups.Group` and a row to `KINDS`.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from brokertwin.protocol.errors import Error
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.check import Violations
 from brokertwin.state.core.decision import Decision, Resumed
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import OffsetDeleted, Record
 from brokertwin.state.groups import (
     classic_coordinator,

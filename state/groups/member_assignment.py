@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.core.java_hashes import JavaMap, own_hash, uuid_hash
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.groups.assignments import Assigned, Target, in_hash_order
 from brokertwin.state.groups.consumer_group import ConsumerMember, ConsumerMemberState
 

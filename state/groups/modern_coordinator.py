@@ -7,9 +7,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection
 from typing import Any, Generic
 
+from brokertwin.protocol.errors import Error
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import Resumed
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Record
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.consumer_group import JOIN_EPOCH, Rejection

@@ -7,10 +7,10 @@ KIP-848.
 from collections.abc import Callable
 from typing import Any
 
+from brokertwin.protocol.errors import Error
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.check import Violations
 from brokertwin.state.core.decision import Decision
-from brokertwin.state.core.errors import Error
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.consumer_coordinator import ConsumerGroupCoordinator
 from brokertwin.state.groups.consumer_group import ConsumerGroup

@@ -22,8 +22,8 @@ because their progress is not stored as offsets.
 
 from collections.abc import Iterator
 
+from brokertwin.protocol.errors import Error
 from brokertwin.state.cluster.machines import Broker, Controller, Machine
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import OffsetDeleted, Record
 from brokertwin.state.groups import committed_offsets, groups
 from brokertwin.state.groups.committed_offsets import Offset

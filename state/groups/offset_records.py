@@ -6,10 +6,10 @@ retention, else version 4; Kafka before 4.0 wrote version 3. A null value is a t
 
 import msgspec
 
+from brokertwin.protocol.generated.offset_rows import OffsetCommitKey, OffsetCommitValue
+from brokertwin.protocol.rows import kind_of
 from brokertwin.state.core.bounded_cache import bounded_cache
 from brokertwin.state.core.records import OffsetCommitted, OffsetDeleted
-from brokertwin.state.core.wire.generated.offset_rows import OffsetCommitKey, OffsetCommitValue
-from brokertwin.state.core.wire.rows import kind_of
 
 VALUE_VERSION = 4
 VALUE_VERSION_WITH_EXPIRY = 1

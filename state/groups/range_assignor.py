@@ -5,8 +5,8 @@ others by member id. Each gets partitions / subscribers, and the first ones get 
 member that rejoins at the same position gets the same range.
 """
 
+from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.core.java_hashes import JavaMap, uuid_hash
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.groups.assignments import GroupSpec, Target
 
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from brokertwin.state.core.wire.rows import Row, RowKey
+from brokertwin.protocol.rows import Row, RowKey
 
 T = TypeVar("T")
 

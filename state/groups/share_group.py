@@ -11,10 +11,10 @@ from enum import StrEnum
 
 import msgspec
 
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.errors import Error
 from brokertwin.state.core.group_records import StatePartitions
 from brokertwin.state.core.java_hashes import JavaMap, java_hash, timeline_order
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.groups.assignments import Target
 from brokertwin.state.groups.consumer_group import FIRST_EPOCH, NO_EPOCH
 

@@ -21,10 +21,15 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+)
+from brokertwin.protocol.generated.shared import ShareGroupStateResponse
 from brokertwin.state.cluster import group_configs
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import Decision, Message
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.group_records import (
     ShareGroupMetadataWritten,
     ShareGroupStatePartitionMetadataWritten,
@@ -34,11 +39,6 @@ from brokertwin.state.core.group_records import (
     StatePartitions,
 )
 from brokertwin.state.core.java_hashes import JavaMap, java_hash
-from brokertwin.state.core.schema import Uuid
-from brokertwin.state.core.wire.generated.initialize_share_group_state import (
-    InitializeShareGroupStateRequest,
-)
-from brokertwin.state.core.wire.generated.shared import ShareGroupStateResponse
 from brokertwin.state.groups import groups, simple_assignor, target_assignment
 from brokertwin.state.groups.assignments import GroupSpec, Subscriber, Target, as_sets
 from brokertwin.state.groups.consumer_group import JOIN_EPOCH, Rejection

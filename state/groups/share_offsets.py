@@ -7,14 +7,14 @@ Source: `GroupMetadataManager.alterShareGroupOffsets`, `sharePartitionsEligibleF
 
 import msgspec
 
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.shared import ShareGroupStateResponse
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster import features
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import Condition, Decision, Message, Request
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Record
-from brokertwin.state.core.schema import Uuid
-from brokertwin.state.core.wire.generated.shared import ShareGroupStateResponse
 from brokertwin.state.groups import group_rules, groups, share_states
 from brokertwin.state.groups.consumer_group import Rejection
 from brokertwin.state.groups.modern_coordinator import other_kind

@@ -6,8 +6,8 @@ has no committed offsets. Commits and offset deletions fail: 69 GROUP_ID_NOT_FOU
 
 from collections import Counter
 
+from brokertwin.protocol.errors import Error
 from brokertwin.state.core.check import Violations
-from brokertwin.state.core.errors import Error
 from brokertwin.state.groups import groups, modern_rules
 from brokertwin.state.groups.group_rules import OffsetCommitCheck
 from brokertwin.state.groups.share_group import ShareGroup

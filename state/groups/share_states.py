@@ -7,10 +7,21 @@ Source: `GroupMetadataManager.buildInitializeShareGroupStateRequest`,
 Kafka; KIP-932.
 """
 
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.generated.delete_share_group_state import (
+    DeleteShareGroupStateRequest,
+    DeleteShareGroupStateRequestPartitionData,
+    DeleteStateData,
+)
+from brokertwin.protocol.generated.initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+    InitializeShareGroupStateRequestPartitionData,
+    InitializeStateData,
+)
 from brokertwin.state.cluster import coordinators, internal_topics
 from brokertwin.state.cluster.coordinators import SHARE_TOPIC
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.decision import Message
 from brokertwin.state.core.group_records import (
     ShareGroupStatePartitionMetadataWritten,
@@ -18,17 +29,6 @@ from brokertwin.state.core.group_records import (
     StatePartitions,
 )
 from brokertwin.state.core.records import Record
-from brokertwin.state.core.schema import Uuid
-from brokertwin.state.core.wire.generated.delete_share_group_state import (
-    DeleteShareGroupStateRequest,
-    DeleteShareGroupStateRequestPartitionData,
-    DeleteStateData,
-)
-from brokertwin.state.core.wire.generated.initialize_share_group_state import (
-    InitializeShareGroupStateRequest,
-    InitializeShareGroupStateRequestPartitionData,
-    InitializeStateData,
-)
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.share_group import ShareGroup
 

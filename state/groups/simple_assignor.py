@@ -9,8 +9,8 @@ With different subscriptions, this is done for each topic and its subscribers.
 import math
 from collections.abc import Callable, Iterable
 
+from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.core.java_hashes import CAPACITY, JavaMap, own_hash, uuid_hash
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.groups.assignments import GroupSpec, Target, TargetCopy
 
 SIMPLE = "simple"

@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from brokertwin.protocol.errors import Error
 from brokertwin.state.cluster import group_configs
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.group_records import GroupRemoved
 from brokertwin.state.core.java_hashes import JavaMap, java_hash
 from brokertwin.state.core.streams_records import (

@@ -6,7 +6,7 @@ Source: `EndpointToPartitionsManager`, `StreamsGroup.buildEndpointToPartitions` 
 from collections.abc import Collection
 from typing import NamedTuple
 
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 from brokertwin.state.core.java_hashes import hash_map_order, hash_order, own_hash
 from brokertwin.state.core.streams_records import Endpoint
 from brokertwin.state.groups.consumer_group import Rejection

@@ -12,7 +12,7 @@ from enum import IntEnum, StrEnum
 
 import msgspec
 
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 from brokertwin.state.core.java_hashes import hash_order, timeline_order
 from brokertwin.state.core.streams_records import (
     Endpoint,

@@ -1,5 +1,7 @@
 """Encodes the records of streams groups as rows of `__consumer_offsets`."""
 
+from brokertwin.protocol.generated import streams_group_rows as streams
+from brokertwin.protocol.rows import Row
 from brokertwin.state.core.streams_records import (
     StreamsGroupCurrentMemberAssignmentWritten,
     StreamsGroupMemberMetadataWritten,
@@ -12,8 +14,6 @@ from brokertwin.state.core.streams_records import (
     TasksWithEpochs,
     TopicInfo,
 )
-from brokertwin.state.core.wire.generated import streams_group_rows as streams
-from brokertwin.state.core.wire.rows import Row
 from brokertwin.state.groups.row_encoders import Encoder, alike, of_epoch
 
 

@@ -6,10 +6,10 @@ Source: `StreamsGroup.validateOffsetCommit`, `.createAssignmentEpochValidator`,
 
 from collections import Counter
 
+from brokertwin.protocol.errors import Error
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.check import Violations
 from brokertwin.state.core.decision import Decision
-from brokertwin.state.core.errors import Error
 from brokertwin.state.groups import groups, modern_rules
 from brokertwin.state.groups.consumer_rules import EPOCHS_SINCE
 from brokertwin.state.groups.group_rules import OffsetCommitCheck

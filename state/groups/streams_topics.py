@@ -11,16 +11,16 @@ from typing import Protocol
 
 import msgspec
 
-from brokertwin.state.cluster import group_configs
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.decision import CONTROLLER, Decision, Message
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.create_topics import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from brokertwin.state.cluster import group_configs
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.decision import CONTROLLER, Decision, Message
 from brokertwin.state.groups import groups, streams_live
 from brokertwin.state.groups.streams_group import StreamsGroup
 from brokertwin.state.groups.streams_live import FailedTopic, LiveStreams

@@ -7,9 +7,9 @@ Source: `TargetAssignmentBuilder`, `GroupSpecImpl`, `ConsumerGroup.subscriptionT
 import hashlib
 from collections.abc import Callable, Iterable
 
+from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.java_hashes import JavaMap, java_hash
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.groups import range_assignor, subscriptions, uniform_assignor
 from brokertwin.state.groups.assignments import RANGE, UNIFORM, GroupSpec, Subscriber, Target
 from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember

@@ -22,7 +22,7 @@ from enum import IntEnum
 
 import msgspec
 
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 from brokertwin.state.core.java_hashes import hash_order
 from brokertwin.state.core.streams_records import StreamsTopology, Subtopology, TopicInfo
 from brokertwin.state.groups.consumer_group import Rejection

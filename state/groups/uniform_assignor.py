@@ -6,8 +6,8 @@ more. Balance has priority over stickiness: a member keeps its partitions up to 
 `heterogeneous_assignor.py` handles different subscriptions.
 """
 
+from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.core.java_hashes import CAPACITY, JavaMap, uuid_hash
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.groups import heterogeneous_assignor
 from brokertwin.state.groups.assignments import GroupSpec, Target, TargetCopy
 

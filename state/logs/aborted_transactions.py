@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from brokertwin.state.core.schema import Uuid
+from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.core.tables import Table
 from brokertwin.state.logs.chunked import ChunkedList, Span
 

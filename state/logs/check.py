@@ -4,9 +4,9 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TypeVar
 
+from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.core.bounded_cache import bounded_cache
 from brokertwin.state.core.check import ALL, KEYS_KNOWN, Touched, Violations, by_kind
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.tables import Table
 from brokertwin.state.logs.chunked import CHUNK_ENTRIES, Span
 from brokertwin.state.logs.log import (

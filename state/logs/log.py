@@ -21,8 +21,8 @@ from typing import TypeVar
 
 import msgspec
 
-from brokertwin.state.core.records import Batch, EndMarker
-from brokertwin.state.core.schema import Uuid
+from brokertwin.protocol.batch_headers import Batch, EndMarker
+from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.core.tables import Table, cached_key
 from brokertwin.state.logs.aborted_transactions import (
     AbortedIndex,

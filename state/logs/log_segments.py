@@ -17,7 +17,7 @@ from zlib import crc32
 
 import msgspec
 
-from brokertwin.state.core.schema import Uuid
+from brokertwin.protocol.bodies import Uuid
 
 OFFSETS_MAX = 2**31 - 1
 """Greatest offset range of a segment."""

@@ -8,7 +8,7 @@ changes a log otherwise than by an append (`state/cell/apply.py`). Handlers read
 
 from msgspec.structs import astuple
 
-from brokertwin.state.core.records import Batch
+from brokertwin.protocol.batch_headers import Batch
 from brokertwin.state.core.tables import Table
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs import log_transactions, producer, rolling

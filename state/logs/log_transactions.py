@@ -7,7 +7,7 @@ index of aborted transactions (`aborted_transactions.py`).
 
 import msgspec
 
-from brokertwin.state.core.records import Batch
+from brokertwin.protocol.batch_headers import Batch
 from brokertwin.state.logs.aborted_transactions import AbortedTxn
 
 NO_OFFSET = -1

@@ -44,9 +44,13 @@ from collections.abc import Iterator
 
 import msgspec
 
-from brokertwin.state.core.errors import NONE, Error
-from brokertwin.state.core.records import Batch, ProducerNoted, ProducersExpired
-from brokertwin.state.core.schema import Uuid
+from brokertwin.protocol.batch_headers import Batch
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.errors import NONE, Error
+from brokertwin.state.core.records import (
+    ProducerNoted,
+    ProducersExpired,
+)
 from brokertwin.state.core.tables import Table, cached_key
 
 BATCHES_KEPT = 5

@@ -7,8 +7,8 @@ times of the checks.
 
 from collections.abc import Iterator
 
+from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.core.records import ProducersExpired
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.tables import Table
 from brokertwin.state.logs import producer as producers
 from brokertwin.state.logs.producer import ProducerStateEntry

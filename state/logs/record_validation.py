@@ -14,9 +14,9 @@ If a batch has records of both kinds, the error is 32 INVALID_TIMESTAMP. Records
 
 import msgspec
 
-from brokertwin.state.core.errors import NONE, Error
-from brokertwin.state.core.records import Batch
-from brokertwin.state.core.wire.additions import RecordsSummary
+from brokertwin.protocol.additions import RecordsSummary
+from brokertwin.protocol.batch_headers import Batch
+from brokertwin.protocol.errors import NONE, Error
 
 NO_TIMESTAMP = -1
 

@@ -8,7 +8,7 @@ of the sealed segments, the rest of the index, and the producers.
 
 from collections.abc import Mapping
 
-from brokertwin.state.core.schema import Uuid
+from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.core.tables import CellTables
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs import producer

@@ -6,7 +6,7 @@ and transactions are read again from the indexed batches. A log that would have 
 its sealed part is restarted.
 """
 
-from brokertwin.state.core.schema import Uuid
+from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.core.tables import CellTables, Table
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs import log_transactions, producer

@@ -14,20 +14,20 @@ partition of the append:
 import msgspec
 from msgspec import UNSET
 
-from brokertwin.state.cluster.image import leader_of
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import pending
-from brokertwin.state.core.decision import Condition, Decision, PendingRequest
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Uuid
-from brokertwin.state.core.tables import decode_item
-from brokertwin.state.core.wire.generated.produce import (
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.produce import (
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceData,
     TopicProduceResponse,
 )
-from brokertwin.state.core.wire.generated.shared import LeaderIdAndEpoch
+from brokertwin.protocol.generated.shared import LeaderIdAndEpoch
+from brokertwin.state.cluster.image import leader_of
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import pending
+from brokertwin.state.core.decision import Condition, Decision, PendingRequest
+from brokertwin.state.core.tables import decode_item
 from brokertwin.state.replication import copying
 from brokertwin.state.replication.copying import Place
 

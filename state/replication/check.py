@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from functools import lru_cache
 
+from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.cluster import image
 from brokertwin.state.cluster.image import Partition, Topic
 from brokertwin.state.core import pending
 from brokertwin.state.core.check import ALL, KEYS_KNOWN, Touched, Violations, by_kind
 from brokertwin.state.core.decision import CONTROLLER
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.tables import CellTables
 from brokertwin.state.logs.log import Log, batches_from, log_key
 from brokertwin.state.replication.leader import Leadership

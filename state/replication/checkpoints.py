@@ -17,6 +17,7 @@ A partition with one replica has neither: its leader commits everything.
 
 import msgspec
 
+from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.cluster import image
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.records import (
@@ -29,7 +30,6 @@ from brokertwin.state.core.records import (
     Record,
     TopicCreated,
 )
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.logs.log import Log
 
 _MOVES = (HighWatermarkMoved, LogTruncated, LogStartedAnew, LogStartMoved, LogTaken, PartitionTaken)

@@ -24,9 +24,17 @@ A follower that needs batches sealed by its leader (`Log.segments`) takes over t
 
 from collections.abc import Collection, Iterable
 
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionRequestPartitionData,
+    AlterPartitionRequestTopicData,
+    BrokerState,
+)
 from brokertwin.state.cluster.image import Partition, Topic
 from brokertwin.state.cluster.machines import Broker, Machine
-from brokertwin.state.core import kafka_apis, pending
+from brokertwin.state.core import pending
 from brokertwin.state.core.decision import (
     CONTROLLER,
     Decision,
@@ -36,7 +44,6 @@ from brokertwin.state.core.decision import (
     ReplicaFetchPartition,
     ReplicaResponse,
 )
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import (
     HighWatermarkMoved,
     PartitionAltered,
@@ -44,12 +51,6 @@ from brokertwin.state.core.records import (
     ReplicasAssigned,
 )
 from brokertwin.state.core.settings import UNLIMITED
-from brokertwin.state.core.wire.generated.alter_partition import (
-    AlterPartitionRequest,
-    AlterPartitionRequestPartitionData,
-    AlterPartitionRequestTopicData,
-    BrokerState,
-)
 from brokertwin.state.eras import high_watermark_truncation, replication_lines
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs.log import Log

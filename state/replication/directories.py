@@ -19,21 +19,21 @@ ids, which clients never see.
 
 from collections.abc import Callable, Iterable, Iterator
 
-from brokertwin.state.cluster import failed_dirs, topics
-from brokertwin.state.cluster.image import Partition, is_dir_online
-from brokertwin.state.cluster.machines import Broker, Controller
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.decision import CONTROLLER, Message
-from brokertwin.state.core.records import BrokerRegistrationChanged, LogPlaced, Record
-from brokertwin.state.core.schema import Uuid
-from brokertwin.state.core.settings import CellSettings
-from brokertwin.state.core.wire.generated.assign_replicas_to_dirs import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.generated.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsRequestDirectoryData,
     AssignReplicasToDirsRequestPartitionData,
     AssignReplicasToDirsRequestTopicData,
 )
-from brokertwin.state.core.wire.generated.broker_heartbeat import BrokerHeartbeatRequest
+from brokertwin.protocol.generated.broker_heartbeat import BrokerHeartbeatRequest
+from brokertwin.state.cluster import failed_dirs, topics
+from brokertwin.state.cluster.image import Partition, is_dir_online
+from brokertwin.state.cluster.machines import Broker, Controller
+from brokertwin.state.core.decision import CONTROLLER, Message
+from brokertwin.state.core.records import BrokerRegistrationChanged, LogPlaced, Record
+from brokertwin.state.core.settings import CellSettings
 from brokertwin.state.logs.log import Log
 from brokertwin.state.replication import disk, elections
 from brokertwin.state.replication.registrations import BrokerControlState

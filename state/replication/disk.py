@@ -19,9 +19,9 @@ from collections import Counter
 
 import msgspec
 
+from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.records import LogPlaced
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.logs import checkpoint_files
 from brokertwin.state.logs.checkpoint_files import Epochs, Offsets
 from brokertwin.state.logs.log import Log

@@ -33,12 +33,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.cluster.image import Partition, Topic, machine_prefix
 from brokertwin.state.cluster.machines import Controller
 from brokertwin.state.core import pending
 from brokertwin.state.core.decision import Decision
 from brokertwin.state.core.records import PartitionAltered
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.replication import eligible, reassignments
 from brokertwin.state.replication.isr_controller import RECOVERING
 

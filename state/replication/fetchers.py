@@ -11,10 +11,10 @@ partitions in one request (`copying.fetches`).
 
 from collections.abc import Collection
 
+from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.java_hashes import java_hash
 from brokertwin.state.core.records import Record
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.eras import replication_lines
 
 NO_LEADER = -1

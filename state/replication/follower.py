@@ -22,8 +22,8 @@ epoch and fetches again. The next response repeats this until both agree.
 
 from typing import NamedTuple
 
+from brokertwin.protocol.errors import Error
 from brokertwin.state.core.decision import FollowedPartition, ReplicaFetchPartition
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import (
     BatchAppended,
     HighWatermarkMoved,

@@ -8,13 +8,13 @@ controller responds; one that failed for now is sent again by the same timer. Me
 first counts as the response.
 """
 
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.decision import CONTROLLER, Decision, Message
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.alter_partition import (
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.alter_partition import (
     AlterPartitionResponse,
     AlterPartitionResponsePartitionData,
 )
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.decision import CONTROLLER, Decision, Message
 from brokertwin.state.replication import copying, leader
 from brokertwin.state.replication.copying import Place
 from brokertwin.state.replication.leader import AlterPartitionOutcome

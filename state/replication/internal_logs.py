@@ -24,6 +24,9 @@ from typing import NamedTuple, get_args
 
 import msgspec
 
+from brokertwin.protocol.batch_headers import Batch
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.errors import Error
 from brokertwin.state.cluster.coordinators import (
     GROUP_TOPIC,
     SHARE_TOPIC,
@@ -32,7 +35,6 @@ from brokertwin.state.cluster.coordinators import (
     partition_for,
 )
 from brokertwin.state.cluster.machines import Broker, Machine
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.group_records import (
     ConsumerGroupRecord,
     GroupMetadataWritten,
@@ -45,7 +47,6 @@ from brokertwin.state.core.group_records import (
     ShareGroupTargetAssignmentMetadataWritten,
 )
 from brokertwin.state.core.records import (
-    Batch,
     BatchAppended,
     OffsetCommitted,
     OffsetDeleted,
@@ -56,7 +57,6 @@ from brokertwin.state.core.records import (
     TransactionalOffsetsWritten,
     TransactionMetadataWritten,
 )
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.share_records import ShareStateWritten
 from brokertwin.state.core.streams_records import OF_STREAMS
 from brokertwin.state.logs.log import StoredBatch

@@ -20,12 +20,12 @@ set is accepted and changes nothing.
 
 from collections.abc import Callable
 
-from brokertwin.state.cluster.image import Partition
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.alter_partition import (
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.alter_partition import (
     AlterPartitionRequestPartitionData,
     BrokerState,
 )
+from brokertwin.state.cluster.image import Partition
 
 NO_BROKER_EPOCH = -1
 """Broker epoch that is not checked."""

@@ -26,7 +26,7 @@ from enum import Enum
 
 import msgspec
 
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 
 UNKNOWN = -1
 """Log end offset of a replica that has not fetched from this leader yet."""

@@ -4,10 +4,10 @@ Source: `ReplicaManager.readFromLog`, `Partition.readRecords` in Kafka. `copying
 protocol.
 """
 
+from brokertwin.protocol.errors import Error
 from brokertwin.state.cluster.image import Partition
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import FollowedPartition, ReplicaFetchPartition
-from brokertwin.state.core.errors import Error
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs import taking
 from brokertwin.state.logs.log import Log

@@ -32,11 +32,11 @@ from functools import lru_cache
 
 import msgspec
 
+from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.cluster.quota_rates import QuotaRate, QuotaWindows
 from brokertwin.state.core import pending
 from brokertwin.state.core.decision import FollowedPartition
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.settings import UNLIMITED
 
 THROTTLE_TIMER = "replica-throttle"

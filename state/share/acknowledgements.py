@@ -21,10 +21,10 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.shared import AcknowledgementBatch, ShareFetchTopic
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import Message
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.shared import AcknowledgementBatch, ShareFetchTopic
 from brokertwin.state.share import share_partitions
 from brokertwin.state.share.share_partition import REJECT, RENEW, AcknowledgedRecords, ShareStatus
 from brokertwin.state.share.share_sessions import TopicPartitionId

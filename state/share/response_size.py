@@ -7,9 +7,9 @@ ShareFetch in Kafka, versions 1 and 2.
 
 from collections.abc import Iterable
 
-from brokertwin.state.core.schema import Uuid
-from brokertwin.state.core.wire.generated.share_fetch import ShareFetchResponsePartitionData
-from brokertwin.state.core.wire.primitives import unsigned_varint
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.generated.share_fetch import ShareFetchResponsePartitionData
+from brokertwin.protocol.primitives import unsigned_varint
 
 TAGS, NULL = 1, 1
 RESPONSE = 4 + 4 + 2 + NULL + 4 + 1 + TAGS

@@ -7,6 +7,7 @@ Source: `ShareCoordinatorService`, `DefaultStatePersister`, `KafkaApis.processSh
 from collections.abc import Mapping
 from typing import Protocol, TypeVar
 
+from brokertwin.protocol.bodies import Int32, Uuid
 from brokertwin.state.core.java_hashes import (
     hash_map_order,
     own_hash,
@@ -14,7 +15,6 @@ from brokertwin.state.core.java_hashes import (
     scala_order,
     uuid_hash,
 )
-from brokertwin.state.core.schema import Int32, Uuid
 
 
 class _OfTopic(Protocol):

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Uuid
-from brokertwin.state.core.wire.generated.shared import StateBatch
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.shared import StateBatch
 from brokertwin.state.share.in_flight import (
     NO_LOCK,
     TERMINAL,

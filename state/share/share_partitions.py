@@ -16,28 +16,29 @@ Source: `SharePartitionManager`, `SharePartition.maybeInitialize` in Kafka; KIP-
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from brokertwin.state.cluster import coordinators, group_configs, internal_topics
-from brokertwin.state.cluster.coordinators import SHARE_TOPIC
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis, pending
-from brokertwin.state.core.decision import Decision, Message
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.records import Record
-from brokertwin.state.core.schema import Uuid
-from brokertwin.state.core.tables import CellTables, escape, unescape
-from brokertwin.state.core.wire.generated.read_share_group_state import ReadShareGroupStateResponse
-from brokertwin.state.core.wire.generated.shared import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.read_share_group_state import ReadShareGroupStateResponse
+from brokertwin.protocol.generated.shared import (
     ReadShareGroupStateRequest,
     ReadStateData,
     ReadStatePartition,
     ShareGroupStateResponse,
     StateBatch,
 )
-from brokertwin.state.core.wire.generated.write_share_group_state import (
+from brokertwin.protocol.generated.write_share_group_state import (
     WriteShareGroupStateRequest,
     WriteShareGroupStateRequestPartitionData,
     WriteStateData,
 )
+from brokertwin.state.cluster import coordinators, group_configs, internal_topics
+from brokertwin.state.cluster.coordinators import SHARE_TOPIC
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core import pending
+from brokertwin.state.core.decision import Decision, Message
+from brokertwin.state.core.records import Record
+from brokertwin.state.core.tables import CellTables, escape, unescape
 from brokertwin.state.logs import timestamp_index
 from brokertwin.state.share import share_sessions, state_store
 from brokertwin.state.share.share_partition import ShareLimits, SharePartition, ShareStatus

@@ -6,15 +6,15 @@ completes if they have `min_bytes`, if one of them cannot be read, or after its 
 
 import msgspec
 
-from brokertwin.state.cluster import group_configs
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.additions import SealedRead
-from brokertwin.state.core.wire.generated.share_fetch import (
+from brokertwin.protocol.additions import SealedRead
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.share_fetch import (
     AcquiredRecords,
     ShareFetchResponsePartitionData,
 )
-from brokertwin.state.core.wire.generated.shared import ShareLeaderIdAndEpoch
+from brokertwin.protocol.generated.shared import ShareLeaderIdAndEpoch
+from brokertwin.state.cluster import group_configs
+from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs.aborted_transactions import TransactionOffsets, offsets_in
 from brokertwin.state.logs.log import Log

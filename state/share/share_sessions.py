@@ -17,10 +17,10 @@ Source: `ShareSessionCache`, `ShareSession`, `CachedSharePartition`,
 
 import msgspec
 
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.errors import Error
 from brokertwin.state.cluster import group_configs
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.tables import escape, unescape
 
 KIND = "share-session"

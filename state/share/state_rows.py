@@ -2,18 +2,18 @@
 
 Source: `ShareCoordinatorRecordHelpers` in Kafka 4.3's share-coordinator. A snapshot has the whole
 state, and an update the changes since. A null snapshot is a tombstone.
-`state/observed/share_progress.py` reads rows of real brokers.
+`brokertwin/offsets/share_progress.py` reads rows of real brokers.
 """
 
-from brokertwin.state.core.share_records import ShareSnapshot, ShareStateBatch, ShareStateWritten
-from brokertwin.state.core.wire.generated.share_state_rows import (
+from brokertwin.protocol.generated.share_state_rows import (
     ShareRowBatch,
     ShareSnapshotKey,
     ShareSnapshotValue,
     ShareUpdateKey,
     ShareUpdateValue,
 )
-from brokertwin.state.core.wire.rows import Encoded
+from brokertwin.protocol.rows import Encoded
+from brokertwin.state.core.share_records import ShareSnapshot, ShareStateBatch, ShareStateWritten
 
 
 def encode(record: ShareStateWritten, timestamp: int) -> Encoded:

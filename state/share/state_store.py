@@ -9,6 +9,8 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.errors import Error
 from brokertwin.state.cluster import broker_configs
 from brokertwin.state.cluster.coordinators import (
     SHARE_TOPIC,
@@ -16,8 +18,6 @@ from brokertwin.state.cluster.coordinators import (
     coordinator_of,
 )
 from brokertwin.state.cluster.machines import Broker, Machine
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import Uuid
 from brokertwin.state.core.share_records import ShareSnapshot, ShareStateWritten, ShareUpdate
 from brokertwin.state.core.tables import CellTables, Table, escape, unescape
 from brokertwin.state.share.state_batches import combined

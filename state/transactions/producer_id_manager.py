@@ -8,13 +8,13 @@ Source: KIP-730; `RPCProducerIdManager` in Kafka.
 
 from typing import NamedTuple
 
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.additions import ConditionalWrite
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.allocate_producer_ids import AllocateProducerIdsRequest
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
 from brokertwin.state.core.decision import CONTROLLER, Message
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import ProducerIdIssued, Record
-from brokertwin.state.core.wire.additions import ConditionalWrite
-from brokertwin.state.core.wire.generated.allocate_producer_ids import AllocateProducerIdsRequest
 from brokertwin.state.eras import zookeeper_producer_ids
 from brokertwin.state.transactions import producer_ids
 

@@ -12,11 +12,12 @@ CONCURRENT_TRANSACTIONS. A prepared transaction is refused separately, in `TRANS
 
 from typing import NamedTuple
 
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
 from brokertwin.state.cluster.coordinators import transaction_error
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis, pending
+from brokertwin.state.core import pending
 from brokertwin.state.core.decision import Decision, Message
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import Record, TransactionalIdExpired, TransactionMetadata
 from brokertwin.state.transactions import (
     producer_id_manager,

@@ -13,18 +13,18 @@ Source: KIP-98, KIP-890; `TransactionMarkerChannelManager`,
 Deleted topics need no marker.
 """
 
-from brokertwin.state.cluster.coordinators import TRANSACTION_TOPIC, partition_for
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.decision import Decision, Message
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.records import TransactionMarkersWritten, TransactionMetadata
-from brokertwin.state.core.wire.generated.write_txn_markers import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from brokertwin.state.cluster.coordinators import TRANSACTION_TOPIC, partition_for
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.decision import Decision, Message
+from brokertwin.state.core.records import TransactionMarkersWritten, TransactionMetadata
 from brokertwin.state.transactions import transactional_ids, transactions
 from brokertwin.state.transactions.transactions import (
     PREPARED,

@@ -4,6 +4,12 @@ Source: `TransactionLog` in Kafka 4.3's transaction-coordinator. A value has ver
 if the feature `transaction.version` is 0. A null value is a tombstone.
 """
 
+from brokertwin.protocol.generated.transaction_rows import (
+    PartitionsSchema,
+    TransactionLogKey,
+    TransactionLogValue,
+)
+from brokertwin.protocol.rows import Encoded
 from brokertwin.state.core.java_hashes import hash_map_order, hash_order, partition_hash
 from brokertwin.state.core.records import (
     Record,
@@ -11,12 +17,6 @@ from brokertwin.state.core.records import (
     TransactionMetadata,
     TransactionMetadataWritten,
 )
-from brokertwin.state.core.wire.generated.transaction_rows import (
-    PartitionsSchema,
-    TransactionLogKey,
-    TransactionLogValue,
-)
-from brokertwin.state.core.wire.rows import Encoded
 from brokertwin.state.transactions.transactions import TransactionState
 
 _STATUS = {state: number for number, state in enumerate(TransactionState)}

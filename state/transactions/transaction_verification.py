@@ -29,20 +29,20 @@ A verification (`producer.Verification`) is forgotten after the first batch or m
 
 import msgspec
 
-from brokertwin.state.cluster.coordinators import TRANSACTION_TOPIC, coordinator_of
-from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.decision import Message
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.records import Batch
-from brokertwin.state.core.schema import Uuid
-from brokertwin.state.core.tables import Table, cached_key
-from brokertwin.state.core.wire.generated.add_partitions_to_txn import (
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.batch_headers import Batch
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from brokertwin.state.cluster.coordinators import TRANSACTION_TOPIC, coordinator_of
+from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.decision import Message
+from brokertwin.state.core.tables import Table, cached_key
 from brokertwin.state.logs.producer import Verification
 
 KNOWS_ABORTABLE_SINCE = 11

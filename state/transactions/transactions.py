@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 from brokertwin.state.core.records import TransactionMetadata
 
 EXHAUSTED_EPOCH = 32766

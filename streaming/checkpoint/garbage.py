@@ -15,8 +15,8 @@ from typing import NamedTuple
 import msgspec
 
 from brokertwin.kafka_io.locators import Locator
+from brokertwin.protocol.batch_headers import Batch
 from brokertwin.state.core.outputs import SegmentKey
-from brokertwin.state.core.records import Batch
 from brokertwin.state.core.tables import CellTables
 from brokertwin.state.logs import log as logs
 

@@ -12,10 +12,10 @@ from brokertwin.kafka_io import placement
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.kafka_io.placement import Placement
 from brokertwin.kafka_io.topic_reader import read_all
-from brokertwin.sinks.stored_states import Cells
 from brokertwin.state.cell.resharding import resharded
 from brokertwin.state.core.events import Event, Kind, decode_event
 from brokertwin.streaming.checkpoint.facts import JobFacts
+from brokertwin.tables.stored_states import Cells
 from brokertwin.wording import counted
 
 DRAIN = "Stop the gateways, let `brokertwin run --available-now` end, take a snapshot of that."

@@ -18,7 +18,6 @@ from brokertwin.kafka_io.placement import cluster_of
 from brokertwin.kafka_io.topics import REQUESTS, full_name
 from brokertwin.sinks import snapshot_store
 from brokertwin.sinks.snapshot_store import SnapshotManifest
-from brokertwin.sinks.stored_states import in_this_version
 from brokertwin.state.cell.cell import STATE_VERSION, state_columns
 from brokertwin.state.core.tables import CellTables, columns_of_tables
 from brokertwin.streaming.checkpoint import facts, garbage, resharding, store_writer
@@ -26,6 +25,7 @@ from brokertwin.streaming.checkpoint.facts import JobFacts
 from brokertwin.streaming.checkpoint.snapshots import CONFIGURATION
 from brokertwin.streaming.checkpoint.store_files import NotReadable
 from brokertwin.streaming.job.clock import now_ms
+from brokertwin.tables.stored_states import in_this_version
 
 Columns = Mapping[str, bytes]
 Cells = dict[str, dict[str, bytes]]

@@ -17,12 +17,12 @@ from brokertwin.kafka_io.placement import cluster_of
 from brokertwin.sinks import offsets_snapshot, snapshot_store
 from brokertwin.sinks.offsets_snapshot import SnapshotRow
 from brokertwin.sinks.snapshot_store import Judge, Keep, Published, SnapshotContent
-from brokertwin.sinks.stored_states import Cells
 from brokertwin.state.cell.cell import STATE_VERSION
 from brokertwin.streaming.checkpoint import checkpoint_log, facts
 from brokertwin.streaming.checkpoint.snapshot_times import DueSnapshot, Every
 from brokertwin.streaming.checkpoint.state_reader import committed_batch, read_cells
 from brokertwin.streaming.job.clock import now_ms
+from brokertwin.tables.stored_states import Cells
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from brokertwin.errors import UserError
-from brokertwin.sinks.stored_states import Cells, Stored, in_this_version
 from brokertwin.state.cell.cell import STATE_VERSION, Meta, state_columns
 from brokertwin.state.core.pending import NO_DEADLINE
 from brokertwin.streaming.checkpoint import checkpoint_log, facts, spark_state, store_files
 from brokertwin.streaming.checkpoint.facts import JobFacts
+from brokertwin.tables.stored_states import Cells, Stored, in_this_version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,18 +10,19 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from brokertwin.sinks import checks, offsets_snapshot, suites
+from brokertwin.sinks import offsets_snapshot
 from brokertwin.streaming.checkpoint import checkpoint_log
 from brokertwin.streaming.checkpoint.snapshots import offsets_of
 from brokertwin.streaming.checkpoint.state_reader import committed_batch, read_cells
-from brokertwin.streaming.checks import checked_state
+from brokertwin.streaming.checks import checked_state, suites
+from brokertwin.streaming.checks import snapshot_checks as checks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from brokertwin.sinks.checks import Checked
-    from brokertwin.sinks.suites import Document
     from brokertwin.streaming.checks.checked_rows import Flat
+    from brokertwin.streaming.checks.snapshot_checks import Checked
+    from brokertwin.streaming.checks.suites import Document
 
 
 SNAPSHOT = "snapshot"

@@ -1,6 +1,6 @@
 """Flat rows of the state topics of a live audit for data checks, with columns that compare values.
 
-`sinks/suites.py` has the expectations, and docs/checks.md explains the columns.
+`streaming/checks/suites.py` has the expectations, and docs/checks.md explains the columns.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,7 +1,7 @@
 """Flat rows of a job's topics for data checks.
 
 Repeats (same id and value, because Spark's sink is at-least-once) are dropped first, as by every
-reader. A row with a known id and another value stays and is a finding. `sinks/suites.py` lists the
+reader. A row with a known id and another value stays and is a finding. `suites.py` lists the
 columns, and docs/checks.md explains them.
 """
 

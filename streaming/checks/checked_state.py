@@ -1,6 +1,6 @@
 """Flat rows of a job's state for data checks, with columns that compare its items.
 
-A state is given as the columns of its cells. `sinks/suites.py` lists the columns of each kind, and
+A state is given as the columns of its cells. `suites.py` lists the columns of each kind, and
 docs/checks.md explains them.
 """
 
@@ -11,9 +11,7 @@ from typing import Any, NamedTuple
 
 from brokertwin.kafka_io.placement import cluster_of
 from brokertwin.kafka_io.topic_reader import TopicRow as TopicRow
-from brokertwin.sinks import state_rows
 from brokertwin.sinks.offsets_snapshot import SnapshotRow
-from brokertwin.sinks.state_rows import Columns, ItemKind, Row
 from brokertwin.state.cluster.image import machine_prefix
 from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.tables import Table
@@ -21,6 +19,8 @@ from brokertwin.state.groups import offset_records
 from brokertwin.state.logs.producer import sequence_after
 from brokertwin.state.transactions.producer_ids import INT64_MAX, NextBlock, ProducerIds
 from brokertwin.streaming.checks.checked_rows import Flat, distinct
+from brokertwin.tables import state_rows
+from brokertwin.tables.state_rows import Columns, ItemKind, Row
 
 Cells = Mapping[str, Columns]
 

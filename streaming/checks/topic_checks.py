@@ -74,7 +74,7 @@ class TopicRows:
         self._newest = 0
 
     def look(self) -> dict[str, list[Flat]]:
-        """Return the new rows by kind, with the columns of `sinks/suites.py`.
+        """Return the new rows by kind, with the columns of `streaming/checks/suites.py`.
 
         A request is returned when it arrives, is answered, or becomes overdue.
         """

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from brokertwin.kafka_io.placement import Placement
+from brokertwin.protocol.bodies import Int32, Int64
 from brokertwin.recordings.formats.documents import clusters_own, is_controllers
 from brokertwin.recordings.formats.order import ArrivalOrder
 from brokertwin.state.apis.registry import BUILT
@@ -30,7 +31,6 @@ from brokertwin.state.core.events import (
     decode_event,
     refusal_of,
 )
-from brokertwin.state.core.schema import Int32, Int64
 from brokertwin.wording import counted
 
 NONCE_BYTES = 16

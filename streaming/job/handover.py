@@ -16,7 +16,6 @@ from confluent_kafka import TopicPartition
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.kafka_io.placement import Placement
 from brokertwin.kafka_io.topic_reader import consumer, first_and_end, partitions_of, read_all
-from brokertwin.kafka_io.topic_writer import NewRow
 from brokertwin.kafka_io.topics import full_name
 from brokertwin.recordings.replay import report
 from brokertwin.recordings.replay.comparison import CompareVerdict, ModelResponse, decode_response
@@ -24,6 +23,7 @@ from brokertwin.recordings.replay.plan import ReplayPlan, plan
 from brokertwin.recordings.replay.recording import Exchange, Recording
 from brokertwin.recordings.replay.report import Compared
 from brokertwin.recordings.replay.schedule import Events
+from brokertwin.sinks.topic_writer import NewRow
 from brokertwin.state.configs import broker_config
 from brokertwin.state.core import outputs
 from brokertwin.state.core.events import Kind, Reason, Refusal

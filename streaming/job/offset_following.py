@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from brokertwin.errors import UserError
-from brokertwin.kafka_io.group_offsets import TOPIC, cluster_id
 from brokertwin.kafka_io.kafka_clients import ClientProperties, check_reachable
 from brokertwin.kafka_io.topics import admin_client, existing
-from brokertwin.sinks.offset_history import OffsetHistoryStore
-from brokertwin.state.observed.offset_history import CoordinatorRow
+from brokertwin.offsets.group_offsets import TOPIC, cluster_id
+from brokertwin.offsets.history import CoordinatorRow
+from brokertwin.offsets.store import OffsetHistoryStore
 from brokertwin.streaming.job.session import stop_query
 
 if TYPE_CHECKING:

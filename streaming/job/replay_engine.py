@@ -104,8 +104,8 @@ def with_cell(job: "StreamingJob", cell: CellSettings) -> "StreamingJob":
 
 def produce(job: "StreamingJob", cluster: str, documents: Sequence[bytes]) -> None:
     """Write the events in order. Raises UserError if Kafka rejects them."""
-    from brokertwin.kafka_io.topic_writer import NewRow, write_all
     from brokertwin.kafka_io.topics import REQUESTS, full_name
+    from brokertwin.sinks.topic_writer import NewRow, write_all
 
     rows = (NewRow(cluster, document, 0) for document in documents)
     write_all(job.client, full_name(job.settings.prefix, REQUESTS), rows)

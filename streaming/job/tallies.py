@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from brokertwin.protocol.errors import error_name
+from brokertwin.protocol.kafka_apis import KAFKA_APIS
 from brokertwin.state.core import outputs
-from brokertwin.state.core.errors import error_name
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
 
 Counts = dict[str, int]
 

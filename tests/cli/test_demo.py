@@ -11,7 +11,7 @@ import pytest
 
 from brokertwin.cli.demo import CLUSTER
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.protocol.kafka_apis import KAFKA_APIS
 from tests.support.console import brokertwin
 
 ROOT = Path(__file__).resolve().parent.parent.parent

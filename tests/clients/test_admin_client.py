@@ -8,8 +8,8 @@ from brokertwin.clients.admin_client import LeaderRequest, PendingDeletion
 from brokertwin.clients.backoff import retry_backoff
 from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionInfo
 from brokertwin.clients.partitions import Node, TopicPartition
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.delete_records import (
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,

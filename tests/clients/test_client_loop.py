@@ -12,7 +12,7 @@ from brokertwin.clients.network import Connect
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_client import ProducerClient
 from brokertwin.clients.producer_events import RecordAcked, RecordFailed
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 from tests.support.bench_network import BenchNetwork, World
 
 TOPIC = "orders"

@@ -13,15 +13,15 @@ from brokertwin.clients.consumer_events import CommitFailed, ConsumerFailed, Par
 from brokertwin.clients.consumer_requests import offset_fetch
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.subscription_state import SubscriptionState
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.find_coordinator import (
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.find_coordinator import (
     Coordinator,
     FindCoordinatorResponse,
 )
-from brokertwin.state.core.wire.generated.heartbeat import HeartbeatResponse
-from brokertwin.state.core.wire.generated.join_group import JoinGroupResponse
-from brokertwin.state.core.wire.generated.offset_commit import OffsetCommitResponse
-from brokertwin.state.core.wire.generated.shared import (
+from brokertwin.protocol.generated.heartbeat import HeartbeatResponse
+from brokertwin.protocol.generated.join_group import JoinGroupResponse
+from brokertwin.protocol.generated.offset_commit import OffsetCommitResponse
+from brokertwin.protocol.generated.shared import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )

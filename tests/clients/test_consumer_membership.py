@@ -21,8 +21,8 @@ from brokertwin.clients.consumer_events import (
 )
 from brokertwin.clients.consumer_membership import ConsumerMembership, MembershipPhase
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.offset_fetch import (
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,

@@ -13,9 +13,9 @@ from brokertwin.clients.fetch_session import (
     ResponseCheck,
 )
 from brokertwin.clients.partitions import TopicIdPartition, TopicPartition
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import ZERO_UUID
-from brokertwin.state.core.wire.generated.fetch import (
+from brokertwin.protocol.bodies import ZERO_UUID
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.fetch import (
     FetchableTopicResponse,
     FetchResponse,
     FetchResponsePartitionData,

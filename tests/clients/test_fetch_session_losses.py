@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from brokertwin.clients.fetch_session import PartitionData, ResponseCheck
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.protocol.bodies import ZERO_UUID
 from brokertwin.state.fetch.fetch_session import EVICTION_MS
 from brokertwin.state.fetch.shards import SHARDS
 from brokertwin.state.logs.log import Log, log_key

@@ -4,7 +4,7 @@ from typing import Any
 
 from brokertwin.clients.fetch_session import INITIAL, PartitionData
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 from tests.support.fetching import FetchClient, cache, session
 from tests.support.machine import Bench, header
 

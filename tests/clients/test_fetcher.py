@@ -6,13 +6,13 @@ from brokertwin.clients.fetcher import Fetcher, FetchSettings, OffsetReset, Pend
 from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionInfo
 from brokertwin.clients.partitions import Node, TopicPartition
 from brokertwin.clients.subscription_state import SubscriptionState
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.fetch import (
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.fetch import (
     FetchableTopicResponse,
     FetchResponse,
     FetchResponsePartitionData,
 )
-from brokertwin.state.core.wire.generated.list_offsets import (
+from brokertwin.protocol.generated.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,

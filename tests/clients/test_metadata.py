@@ -14,9 +14,9 @@ from brokertwin.clients.metadata import (
     VersionAdvanced,
 )
 from brokertwin.clients.partitions import Node, TopicPartition
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import ZERO_UUID
-from brokertwin.state.core.wire.generated.metadata import (
+from brokertwin.protocol.bodies import ZERO_UUID
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,

@@ -11,8 +11,8 @@ from brokertwin.clients.metadata_wait import (
     WaitFor,
 )
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.metadata import (
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,

@@ -11,8 +11,8 @@ from brokertwin.clients.network import (
     SendMetadata,
 )
 from brokertwin.clients.node_connections import UNLIMITED_MS, NodeConnections
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.metadata import MetadataResponse, MetadataResponseBroker
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.metadata import MetadataResponse, MetadataResponseBroker
 
 LATEST = 13
 FOREVER = UNLIMITED_MS

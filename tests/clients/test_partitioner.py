@@ -12,7 +12,7 @@ from brokertwin.clients.partitioner import Partitioner
 from brokertwin.clients.partitions import Node, TopicPartition
 from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.clients.producer_events import RecordAcked, RecordFailed
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 from tests.support.bench_network import World
 
 TOPIC = "orders"

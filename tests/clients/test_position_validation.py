@@ -10,20 +10,20 @@ from brokertwin.clients.metadata import Metadata, RequestAndVersion
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.position_validation import PositionValidator, ValidationRequest
 from brokertwin.clients.subscription_state import SubscriptionState
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.fetch import (
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.fetch import (
     FetchableTopicResponse,
     FetchResponse,
     FetchResponsePartitionData,
 )
-from brokertwin.state.core.wire.generated.metadata import (
+from brokertwin.protocol.generated.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from brokertwin.state.core.wire.generated.offset_for_leader_epoch import (
+from brokertwin.protocol.generated.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderEpochResponseEpochEndOffset,
     OffsetForLeaderTopicResult,

@@ -8,8 +8,8 @@ from brokertwin.clients.fetcher import Fetcher, FetchSettings, Records
 from brokertwin.clients.metadata_snapshot import MetadataSnapshot, PartitionInfo
 from brokertwin.clients.partitions import Node, TopicPartition
 from brokertwin.clients.subscription_state import SubscriptionState
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.fetch import (
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.fetch import (
     FetchableTopicResponse,
     FetchResponse,
     FetchResponsePartitionData,

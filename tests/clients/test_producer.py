@@ -5,15 +5,15 @@ import pytest
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.producer_events import ConnectionStalled, MetadataWanted, RecordFailed
 from brokertwin.clients.transaction_manager import IdState
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.init_producer_id import InitProducerIdResponse
-from brokertwin.state.core.wire.generated.produce import (
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.init_producer_id import InitProducerIdResponse
+from brokertwin.protocol.generated.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
-from brokertwin.state.core.wire.generated.shared import LeaderIdAndEpoch
+from brokertwin.protocol.generated.shared import LeaderIdAndEpoch
 from brokertwin.state.logs.producer import SEQUENCE_MAX
 from tests.support.producers import PRODUCER_ID, A, B, OnWire, ProducerBench, snapshot
 

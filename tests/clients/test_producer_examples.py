@@ -4,8 +4,8 @@ from brokertwin.clients.accumulator import Accumulator
 from brokertwin.clients.producer_batch import NO_ID, IdAndEpoch, PendingRecord, ProducerBatch
 from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.clients.transaction_manager import EPOCH_MAX, IdState, Retry
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.init_producer_id import InitProducerIdResponse
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.init_producer_id import InitProducerIdResponse
 from tests.support.producers import PRODUCER_ID, A, B, OnWire, ProducerBench
 
 OUT_OF_ORDER = Error.OUT_OF_ORDER_SEQUENCE_NUMBER

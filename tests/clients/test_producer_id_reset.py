@@ -6,8 +6,8 @@ Source: seed 002, step 2 of the client's sending process.
 from typing import Any
 
 from brokertwin.clients.producer_config import ProducerConfig
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.init_producer_id import InitProducerIdResponse
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.init_producer_id import InitProducerIdResponse
 from tests.support.network import Network, Schedule, Step
 from tests.support.producers import A, B, ProducerBench
 

@@ -17,14 +17,14 @@ from brokertwin.clients.share_fetcher import (
     ShareSettings,
 )
 from brokertwin.clients.share_session import AcknowledgeType, batches_of
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.share_acknowledge import (
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.share_acknowledge import (
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
     ShareAcknowledgeResponsePartitionData,
     ShareAcknowledgeTopicResponse,
 )
-from brokertwin.state.core.wire.generated.share_fetch import (
+from brokertwin.protocol.generated.share_fetch import (
     AcquiredRecords,
     ShareFetchableTopicResponse,
     ShareFetchRequest,

@@ -9,7 +9,7 @@ from brokertwin.clients.consumer_config import ConsumerConfig, GroupProtocol
 from brokertwin.clients.consumer_events import ConsumerFailed
 from brokertwin.clients.fetcher import FetchSettings
 from brokertwin.clients.partitions import Node, TopicPartition
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 from tests.support.bench_network import FIRST_PORT, World
 
 AGE_MS = 300_000

@@ -8,7 +8,7 @@ import pytest
 from brokertwin.clients.fetch_session import INITIAL, FetchMetadata, PartitionData
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.traced import TracedSession, metadata_text
-from brokertwin.state.core.wire.generated.fetch import FetchResponse
+from brokertwin.protocol.generated.fetch import FetchResponse
 from tests.support.fetching import FetchClient
 from tests.support.machine import START, Bench, header
 

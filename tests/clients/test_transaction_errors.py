@@ -11,25 +11,25 @@ from brokertwin.clients.transactions import (
     TransactionManagerState,
     TransactionRequest,
 )
-from brokertwin.state.core.errors import RETRIABLE, Error
-from brokertwin.state.core.schema import Body
-from brokertwin.state.core.wire.generated.add_offsets_to_txn import AddOffsetsToTxnResponse
-from brokertwin.state.core.wire.generated.add_partitions_to_txn import (
+from brokertwin.protocol.bodies import Body
+from brokertwin.protocol.errors import RETRIABLE, Error
+from brokertwin.protocol.generated.add_offsets_to_txn import AddOffsetsToTxnResponse
+from brokertwin.protocol.generated.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
 )
-from brokertwin.state.core.wire.generated.end_txn import EndTxnResponse
-from brokertwin.state.core.wire.generated.find_coordinator import (
+from brokertwin.protocol.generated.end_txn import EndTxnResponse
+from brokertwin.protocol.generated.find_coordinator import (
     Coordinator,
     FindCoordinatorResponse,
 )
-from brokertwin.state.core.wire.generated.init_producer_id import InitProducerIdResponse
-from brokertwin.state.core.wire.generated.shared import (
+from brokertwin.protocol.generated.init_producer_id import InitProducerIdResponse
+from brokertwin.protocol.generated.shared import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from brokertwin.state.core.wire.generated.txn_offset_commit import TxnOffsetCommitResponse
+from brokertwin.protocol.generated.txn_offset_commit import TxnOffsetCommitResponse
 
 State = TransactionManagerState
 ORDERS = TopicPartition("orders", 0)

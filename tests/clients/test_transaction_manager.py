@@ -15,7 +15,7 @@ from brokertwin.clients.transaction_manager import (
     Retry,
     TransactionManager,
 )
-from brokertwin.state.core.errors import RETRIABLE, Error
+from brokertwin.protocol.errors import RETRIABLE, Error
 
 A = TopicPartition("orders", 0)
 OUT_OF_ORDER = Error.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -22,7 +22,7 @@ from brokertwin.clients.transactions import (
     TransactionManagerState,
     WrongStateError,
 )
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 from tests.support.bench_network import World, records_of
 from tests.support.examples import examples
 

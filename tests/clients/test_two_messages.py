@@ -16,7 +16,7 @@ from brokertwin.clients.metadata_wait import MetadataKnown, MetadataWait, WaitFo
 from brokertwin.clients.network import Connect, NetworkClient, Poll, SendMetadata
 from brokertwin.clients.node_connections import UNLIMITED_MS
 from brokertwin.clients.partitions import Node, TopicPartition
-from brokertwin.state.core.wire.generated.metadata import MetadataResponse
+from brokertwin.protocol.generated.metadata import MetadataResponse
 from tests.support.machine import Bench, header
 
 V1, LATEST = 1, 13

@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from brokertwin.gateway.edge_fields import Address
-from brokertwin.gateway.protocol.frames import decode_response, encode_response
-from brokertwin.gateway.protocol.schema import API_NAMES, MESSAGES
+from brokertwin.protocol.frames import decode_response, encode_response
+from brokertwin.protocol.schemas import API_NAMES, MESSAGES
 from brokertwin.testing.exam.examination import ExamOptions, examine
 from brokertwin.testing.exam.model import Do, ExamSubject, Scenario, selected
 from brokertwin.testing.exam.site import look

@@ -18,8 +18,8 @@ import msgspec
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.kafka_io.jars import KAFKA_VERSION
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.protocol.errors import Error
 from brokertwin.settings import default_home
-from brokertwin.state.core.errors import Error
 from brokertwin.testing.exam import model
 from brokertwin.testing.exam.examination import ExamOptions, play_all
 from brokertwin.testing.exam.model import ExamSubject, Observation, Scenario

@@ -14,14 +14,14 @@ from crc32c import crc32c
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.admin.api_versions import SERVED
-from brokertwin.gateway.protocol.frames import RequestFrame, decode_request, encode_request
-from brokertwin.gateway.records import records
 from brokertwin.kafka_io import properties
 from brokertwin.kafka_io.placement import Placement
+from brokertwin.protocol import record_batches as records
+from brokertwin.protocol.frames import RequestFrame, decode_request, encode_request
+from brokertwin.protocol.primitives import MalformedError
 from brokertwin.recordings.formats.documents import Document
 from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.recordings.formats.readers import FormatReader, Origin
-from brokertwin.sinks import stored_states
 from brokertwin.state.cell.cell import STATE_VERSION, Cell, state_columns
 from brokertwin.state.configs import broker_config
 from brokertwin.state.configs.broker_config import UnknownSettingError
@@ -30,9 +30,9 @@ from brokertwin.state.core import layers, outputs
 from brokertwin.state.core.events import Reason
 from brokertwin.state.core.outputs import Position
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
-from brokertwin.state.core.wire.primitives import MalformedError
 from brokertwin.streaming.checkpoint import state_reader, store_files, store_writer
 from brokertwin.streaming.job.edge import JobEdge
+from brokertwin.tables import stored_states
 from tests.fuzz.mutations import changed, changed_document
 from tests.support.batches import CODECS, batch
 from tests.support.jobs import CAPTURES, capture

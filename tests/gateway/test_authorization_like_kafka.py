@@ -18,10 +18,12 @@ import pytest
 
 from brokertwin.gateway.admin.api_versions import UNNAMED
 from brokertwin.gateway.edge_fields import Address
-from brokertwin.gateway.protocol.primitives import NotEncodableError
 from brokertwin.gateway.security import credentials, scram
 from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.frame_primitives import NotEncodableError
+from brokertwin.protocol.kafka_apis import KAFKA_APIS
 from brokertwin.state.access.authorizer import (
     CLASS_NAME,
     CLUSTER_NAME,
@@ -31,8 +33,6 @@ from brokertwin.state.access.authorizer import (
     Permission,
     ResourceType,
 )
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from tests.support import sasl
 from tests.support.gateways import Client, running_gateway
 from tests.support.goldens import golden, packed, properties_of, real_broker

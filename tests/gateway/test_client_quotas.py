@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from brokertwin.gateway.edge_fields import Address
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 from tests.support.batches import batch
 from tests.support.gateways import Client, produce_body, running_gateway
 from tests.support.goldens import Track

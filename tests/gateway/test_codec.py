@@ -14,8 +14,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kafka.protocol.api_message import ApiMessage
 
-from brokertwin.gateway.protocol.codec import message_reader, message_writer
-from brokertwin.gateway.protocol.frames import (
+from brokertwin.kafka_io import jars
+from brokertwin.protocol.bodies import RenderedPart
+from brokertwin.protocol.codec import message_reader, message_writer
+from brokertwin.protocol.frame_primitives import (
+    FrameReader,
+    NotEncodableError,
+    uuid_bytes,
+    write_uvarint,
+)
+from brokertwin.protocol.frames import (
     RequestFrame,
     UnsupportedError,
     decode_request,
@@ -24,18 +32,10 @@ from brokertwin.gateway.protocol.frames import (
     encode_response,
     encode_sized_response,
 )
-from brokertwin.gateway.protocol.primitives import (
-    FrameReader,
-    NotEncodableError,
-    uuid_bytes,
-    write_uvarint,
-)
-from brokertwin.gateway.protocol.schema import API_NAMES, MESSAGES, parse_versions
-from brokertwin.kafka_io import jars
+from brokertwin.protocol.kafka_apis import KAFKA_APIS
+from brokertwin.protocol.primitives import MalformedError
+from brokertwin.protocol.schemas import API_NAMES, MESSAGES, parse_versions
 from brokertwin.settings import default_home
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
-from brokertwin.state.core.schema import RenderedPart
-from brokertwin.state.core.wire.primitives import MalformedError
 from tests.support.bodies import NOT_FINITE, bodies, full_body
 from tests.support.examples import examples
 from tests.wire import schemas

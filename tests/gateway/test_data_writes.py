@@ -3,8 +3,8 @@
 import asyncio
 
 from brokertwin.gateway.engine.local_engine import LocalEngine
-from brokertwin.gateway.protocol.frames import decode_response
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.frames import decode_response
 from tests.support.batches import batch
 from tests.support.gateways import Client, Running, produce_body, running_gateway
 

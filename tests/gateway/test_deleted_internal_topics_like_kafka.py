@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from brokertwin.gateway.protocol.frames import decode_response
+from brokertwin.protocol.frames import decode_response
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from tests.support.batches import batch
 from tests.support.deleted_topics import NOT_COORDINATOR, Requests, assert_same, errors

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from brokertwin.gateway.admin.api_versions import SERVED
-from brokertwin.gateway.protocol.frames import RequestFrame, decode_request, encode_request
-from brokertwin.gateway.protocol.schema import API_NAMES
+from brokertwin.protocol.frames import RequestFrame, decode_request, encode_request
+from brokertwin.protocol.primitives import MalformedError
+from brokertwin.protocol.schemas import API_NAMES
 from brokertwin.state.core.events import Reason
-from brokertwin.state.core.wire.primitives import MalformedError
 from tests.support.batches import CODECS, batch
 from tests.support.bodies import bodies
 from tests.support.examples import examples

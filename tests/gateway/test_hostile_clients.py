@@ -20,8 +20,9 @@ from brokertwin.errors import UserError
 from brokertwin.gateway import connection_quotas
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.limits import GatewayLimits
-from brokertwin.gateway.records import compression, records
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol import compression
+from brokertwin.protocol import record_batches as records
+from brokertwin.protocol.errors import Error
 from tests.gateway.security.test_security import with_sasl
 from tests.support import sasl
 from tests.support.batches import CODECS, batch

@@ -17,6 +17,7 @@ import pytest
 from kafka.record.memory_records import MemoryRecords
 
 from brokertwin.gateway.records import internal_batches
+from brokertwin.protocol.bodies import ZERO_UUID
 from brokertwin.state.core.records import (
     OffsetCommitted,
     OffsetDeleted,
@@ -24,7 +25,6 @@ from brokertwin.state.core.records import (
     TransactionalOffset,
     TransactionalOffsetsWritten,
 )
-from brokertwin.state.core.schema import ZERO_UUID
 from brokertwin.state.replication import internal_logs
 from brokertwin.state.replication.internal_logs import CleanedRecords
 from tests.support.gateways import Client, Running, running_gateway

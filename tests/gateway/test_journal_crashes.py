@@ -11,12 +11,12 @@ from brokertwin.gateway import edge_fields
 from brokertwin.gateway.engine.engine import EdgeRequest
 from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.gateway.engine.persistence import AT_ONCE, JournalOptions
+from brokertwin.protocol.kafka_apis import KAFKA_APIS
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cell.check import check as check_cell
 from brokertwin.state.cell.resting import columns_at_rest
 from brokertwin.state.configs.broker_config import parse
 from brokertwin.state.core import pending
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from brokertwin.state.core.outputs import Output, Position
 from brokertwin.state.core.tables import columns_of_tables
 from brokertwin.state.logs import log as logs

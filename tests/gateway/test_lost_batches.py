@@ -6,7 +6,7 @@ import pytest
 
 from brokertwin.gateway.engine.engine import Body
 from brokertwin.gateway.engine.local_engine import LocalEngine
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 from brokertwin.state.logs import log as logs
 from tests.support.batches import START, batch
 from tests.support.gateways import Client, Running, running_gateway

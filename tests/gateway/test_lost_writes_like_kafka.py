@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from brokertwin.gateway.protocol.frames import decode_response
+from brokertwin.protocol.frames import decode_response
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
 from tests.support.gateways import KEYS, Client
 from tests.support.goldens import golden, source_of

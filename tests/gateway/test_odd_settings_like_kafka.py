@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from brokertwin.gateway.edge_fields import Address
-from brokertwin.gateway.protocol.frames import decode_response
+from brokertwin.protocol.frames import decode_response
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, partition_for
 from tests.gateway.test_share_sessions_like_kafka import SHARE_FETCH, Members
 from tests.support.gateways import running_gateway

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from brokertwin.gateway.edge_fields import Address
-from brokertwin.gateway.protocol.frames import decode_response
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.frames import decode_response
 from tests.support.gateways import KEYS, Client
 from tests.support.goldens import golden, source_of
 from tests.support.patience import PATIENCE_S, wait_until

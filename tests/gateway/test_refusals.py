@@ -3,12 +3,12 @@
 import pytest
 
 from brokertwin.gateway.admin.api_versions import SERVED
-from brokertwin.gateway.protocol.frames import RequestFrame, decode_response, encode_response
-from brokertwin.gateway.protocol.schema import API_NAMES
 from brokertwin.gateway.refusals import error_of, error_response, has_own_code
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.frames import RequestFrame, decode_response, encode_response
+from brokertwin.protocol.kafka_apis import KAFKA_APIS, Trait
+from brokertwin.protocol.schemas import API_NAMES
 from brokertwin.state.core.events import Reason
-from brokertwin.state.core.kafka_apis import KAFKA_APIS, Trait
 from tests.support.bodies import full_body
 
 VERSIONS = [

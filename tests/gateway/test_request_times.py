@@ -3,8 +3,8 @@
 import pytest
 
 from brokertwin.gateway.bounded_rates import RateLimit, RequestLimit
-from brokertwin.gateway.protocol.frames import RequestFrame
 from brokertwin.gateway.request_times import RequestTimes, Stopwatch
+from brokertwin.protocol.frames import RequestFrame
 from brokertwin.state.cluster.quota_rates import QuotaWindows
 
 PRODUCE, METADATA, WRITE_TXN_MARKERS = 0, 3, 27

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokertwin.gateway.protocol.reading import reader_of
-from brokertwin.gateway.protocol.schema import MessageSchema, message_of
-from brokertwin.gateway.protocol.writing import writer_of
-from brokertwin.state.core.wire import generated
-from brokertwin.state.core.wire.primitives import MalformedError, Reader
-from brokertwin.state.core.wire.rows import Row, RowKey
+from brokertwin.protocol import generated
+from brokertwin.protocol.primitives import MalformedError, Reader
+from brokertwin.protocol.reading import reader_of
+from brokertwin.protocol.rows import Row, RowKey
+from brokertwin.protocol.schemas import MessageSchema, message_of
+from brokertwin.protocol.writing import writer_of
 from tests.support.bodies import bodies_of
 from tests.support.examples import examples
 from tests.wire.methods import snake

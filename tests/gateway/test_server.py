@@ -22,13 +22,13 @@ from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.engine.engine import EdgeRequest, EngineResponse
 from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.gateway.limits import GatewayLimits
-from brokertwin.gateway.protocol.frames import RequestFrame, decode_response, encode_request
 from brokertwin.gateway.server import Gateway
+from brokertwin.protocol.bodies import ZERO_UUID
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.frames import RequestFrame, decode_response, encode_request
+from brokertwin.protocol.kafka_apis import KAFKA_APIS
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.core.api import NotBuilt
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
-from brokertwin.state.core.schema import ZERO_UUID
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.logs.log import CHUNK_BATCHES_MAX, INDEX_CHUNKS_MAX
 from tests.support.batches import START, batch

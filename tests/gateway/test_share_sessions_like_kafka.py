@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from brokertwin.gateway.edge_fields import Address
-from brokertwin.gateway.protocol.frames import decode_response
+from brokertwin.protocol.frames import decode_response
 from tests.gateway.test_cleaner_like_kafka import Side
 from tests.support.gateways import Client, running_gateway
 from tests.support.goldens import golden, source_of

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from brokertwin.gateway.engine.local_engine import LocalEngine
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 from brokertwin.state.logs import log as logs
 from tests.support.batches import batch
 from tests.support.gateways import Running, running_gateway

@@ -5,8 +5,8 @@ import pytest
 from brokertwin.cli.watching.sources import GatewaySource
 from brokertwin.cli.watching.status import Phase, Status
 from brokertwin.gateway.traffic import BOUNDS_S, Traffic, error_paths
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
-from brokertwin.state.core.schema import RenderedPart
+from brokertwin.protocol.bodies import RenderedPart
+from brokertwin.protocol.kafka_apis import KAFKA_APIS
 from tests.support.gateways import Running, running_gateway
 from tests.support.patience import wait_until
 

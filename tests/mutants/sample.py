@@ -22,7 +22,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support.sources import ROOT
+from tests.support.sources import PACKAGES, ROOT, folder_of
 
 PATIENCE_S, SLOWER = 60.0, 10
 """A run of tests is endless above this duration, and this multiple of the unchanged one."""
@@ -51,8 +51,6 @@ OTHERS: dict[type[ast.AST], type[ast.AST]] = {
 }
 
 
-PACKAGES = ("state", "clients", "sinks", "kafka_io", "recordings", "streaming", "gateway")
-PACKAGES += ("tables", "testing", "cli")
 CACHES = shutil.ignore_patterns("__pycache__")
 
 
@@ -135,10 +133,11 @@ def copy_to(directory: Path, broken: str) -> Path:
     package.mkdir()
     for file in (ROOT / "brokertwin").glob("*.py"):
         (package / file.name).symlink_to(file)
-    for name in PACKAGES:
-        (directory / name).symlink_to(package / name)
+    for name in set(PACKAGES) - {"brokertwin"}:
+        if folder_of(name).parent == ROOT:
+            (directory / name).symlink_to(package / name)
         if name != broken:
-            (package / name).symlink_to(ROOT / name)
+            (package / name).symlink_to(folder_of(name))
     for name in ("pyproject.toml", "docs", "examples"):
         (directory / name).symlink_to(ROOT / name)
     (directory / "tests").mkdir()
@@ -148,7 +147,7 @@ def copy_to(directory: Path, broken: str) -> Path:
             shutil.copytree(folder, directory / "tests" / folder.name, ignore=CACHES)
         elif folder.name != "__pycache__":
             (directory / "tests" / folder.name).symlink_to(folder)
-    return Path(shutil.copytree(ROOT / broken, package / broken, ignore=CACHES))
+    return Path(shutil.copytree(folder_of(broken), package / broken, ignore=CACHES))
 
 
 def tests_of(room: str) -> list[str]:
@@ -184,7 +183,7 @@ def _turn_red(tests: str, directory: str, patience_s: float | None) -> bool:
 
 def sample(room: str, count: int, seed: int) -> list[Change]:
     """As many changes of a room as are wanted, the same for the same seed."""
-    files = sorted((ROOT / room).rglob("*.py"))
+    files = sorted(folder_of(room).rglob("*.py"))
     every = [(file, number) for file in files for number in range(count_in(file))]
     drawn = random.Random(seed).sample(every, min(count, len(every)))
     return [change_of(*each) for each in drawn]

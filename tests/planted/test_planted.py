@@ -35,7 +35,7 @@ def test_rule_names_are_unique() -> None:
 
 
 def test_a_rule_whose_text_is_not_there_is_not_broken() -> None:
-    planted = Planted("none", "a rule", "brokertwin.state.core.errors", "no such text", "")
+    planted = Planted("none", "a rule", "brokertwin.protocol.errors", "no such text", "")
     with pytest.raises(NotPlantedError, match="its text is 0 times"):
         broken(planted, text_of(planted))
 

@@ -1,9 +1,9 @@
 """Audit of producer epochs: requests of fenced producers are not acknowledged."""
 
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.end_txn import EndTxnRequest
+from brokertwin.protocol.generated.init_producer_id import InitProducerIdRequest
 from brokertwin.simulation.audit_epochs import EpochAudit
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.end_txn import EndTxnRequest
-from brokertwin.state.core.wire.generated.init_producer_id import InitProducerIdRequest
 
 
 def handed_out(epochs: EpochAudit, client: str, epoch: int) -> None:

@@ -6,23 +6,23 @@ from typing import Any
 import pytest
 
 from brokertwin.clients.consumer_protocol import encode_assignment
-from brokertwin.simulation.audit_groups import GroupAudit
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.consumer_group_heartbeat import (
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
 )
-from brokertwin.state.core.wire.generated.end_txn import EndTxnRequest
-from brokertwin.state.core.wire.generated.offset_commit import (
+from brokertwin.protocol.generated.end_txn import EndTxnRequest
+from brokertwin.protocol.generated.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from brokertwin.state.core.wire.generated.sync_group import SyncGroupRequest
-from brokertwin.state.core.wire.generated.txn_offset_commit import (
+from brokertwin.protocol.generated.sync_group import SyncGroupRequest
+from brokertwin.protocol.generated.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from brokertwin.simulation.audit_groups import GroupAudit
 
 SESSION_MS, TRANSACTION_MS = 100, 400
 

@@ -6,6 +6,8 @@ import msgspec
 
 from brokertwin.clients.client_loop import Send
 from brokertwin.clients.partitions import TopicPartition
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.produce import ProduceRequest
 from brokertwin.simulation.audit_replicas import ReplicaAudit
 from brokertwin.simulation.clock import VirtualClock
 from brokertwin.simulation.closing import LogReader, make_topics
@@ -13,9 +15,7 @@ from brokertwin.simulation.cluster import LocalCluster
 from brokertwin.simulation.edge import SimulatedConnection, SimulatedRequest
 from brokertwin.simulation.plan import EngineKind, RunPlan
 from brokertwin.state.cluster import image
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import Kind
-from brokertwin.state.core.wire.generated.produce import ProduceRequest
 from brokertwin.state.logs.log import move_start
 
 PLAN = RunPlan(

@@ -8,16 +8,16 @@ from brokertwin.clients.client_loop import Send
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.record_audit import RecordAudit, SendOutcome, SentRecord
 from brokertwin.clients.share_session import AcknowledgeType
-from brokertwin.simulation.audit_shares import Shares
-from brokertwin.simulation.edge import SimulatedConnection, SimulatedRequest
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.share_acknowledge import ShareAcknowledgeRequest
-from brokertwin.state.core.wire.generated.share_fetch import ShareFetchRequest
-from brokertwin.state.core.wire.generated.shared import (
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.share_acknowledge import ShareAcknowledgeRequest
+from brokertwin.protocol.generated.share_fetch import ShareFetchRequest
+from brokertwin.protocol.generated.shared import (
     AcknowledgementBatch,
     ShareFetchPartition,
     ShareFetchTopic,
 )
+from brokertwin.simulation.audit_shares import Shares
+from brokertwin.simulation.edge import SimulatedConnection, SimulatedRequest
 
 LOCK_MS, DELIVERIES_MAX = 100, 3
 ACCEPT, RELEASE, REJECT = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT

@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 
 from brokertwin.clients.assignors.group import NO_GENERATION
+from brokertwin.protocol.errors import Error
 from brokertwin.simulation.audit_work import Work, at_least_once, in_steps, once
-from brokertwin.state.core.errors import Error
 
 SESSION_MS = 100
 BEGINS = "second begins sink-0 of connect; first runs it, and was heard of"

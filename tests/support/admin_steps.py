@@ -12,7 +12,7 @@ from kafka import admin as pythons
 from kafka.structs import OffsetAndMetadata
 
 from brokertwin.gateway.edge_fields import Address
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 from tests.support.admin_sides import Act, Call, call
 from tests.support.batches import batch
 from tests.support.gateways import Client, client_at

@@ -40,8 +40,8 @@ from brokertwin.clients.producer_client import ProducerClient
 from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.clients.share_client import ShareClient
 from brokertwin.clients.share_fetcher import ShareSettings
+from brokertwin.protocol.bodies import render
 from brokertwin.simulation.record_names import ends_of
-from brokertwin.state.core.schema import render
 from tests.support.machine import Bench
 
 FIRST_PORT = 9092

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from brokertwin.gateway.protocol.schema import MESSAGES, Field
+from brokertwin.protocol.schemas import MESSAGES, Field
 
 _INTEGERS = {
     "int8": (-(2**7), 2**7 - 1),

@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 
 from brokertwin.gateway.edge_fields import Address
-from brokertwin.gateway.protocol.frames import RequestFrame, encode_request
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.protocol.frames import RequestFrame, encode_request
+from brokertwin.protocol.kafka_apis import KAFKA_APIS
 from brokertwin.testing.exam.connection import ExamConnection
 from brokertwin.testing.exam.examination import PREFIX
 from brokertwin.testing.exam.model import KEYS, Do, Observation, Scenario, Step, selected

@@ -2,7 +2,7 @@
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from brokertwin.kafka_io.group_offsets import NO_COORDINATOR_YET
+from brokertwin.offsets.group_offsets import NO_COORDINATOR_YET
 from tests.support.patience import wait_until
 
 

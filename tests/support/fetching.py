@@ -11,7 +11,7 @@ from brokertwin.clients.fetch_session import (
     ResponseCheck,
 )
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.state.core.wire.generated.fetch import FetchResponse
+from brokertwin.protocol.generated.fetch import FetchResponse
 from brokertwin.state.fetch.fetch_session import SessionCache
 from brokertwin.state.fetch.session_items import FetchSession
 from brokertwin.state.fetch.shards import ShardLayout

@@ -15,12 +15,12 @@ from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.gateway.engine.persistence import JournalOptions
 from brokertwin.gateway.limits import GatewayLimits
-from brokertwin.gateway.protocol.frames import RequestFrame, decode_response, encode_request
 from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.server import Gateway
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.frames import RequestFrame, decode_response, encode_request
+from brokertwin.protocol.kafka_apis import KAFKA_APIS
 from brokertwin.state.configs.broker_config import parse
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from tests.support.patience import PATIENCE_S
 
 HOST = "127.0.0.1"

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from brokertwin.protocol.bodies import ZERO_UUID
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cluster import image
@@ -16,7 +17,6 @@ from brokertwin.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC
 from brokertwin.state.core import outputs
 from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.outputs import Position
-from brokertwin.state.core.schema import ZERO_UUID
 from brokertwin.state.core.settings import CellSettings
 
 CLUSTER = "bench"

@@ -32,7 +32,7 @@ from brokertwin.clients.consumer_events import (
 from brokertwin.clients.consumer_requests import RESPONSES
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.subscription_state import SubscriptionState
-from brokertwin.state.core.schema import render
+from brokertwin.protocol.bodies import render
 from tests.support.machine import Bench
 
 GROUP, TOPIC = "billing", "orders"

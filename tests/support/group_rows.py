@@ -18,8 +18,9 @@ import pytest
 from brokertwin.cli.offsets.offset_sources import client_of
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.engine.local_rows import LocalRows
-from brokertwin.kafka_io import group_offsets, jars
+from brokertwin.kafka_io import jars
 from brokertwin.kafka_io.java import java_executable
+from brokertwin.offsets import group_offsets
 from brokertwin.settings import default_home
 from brokertwin.state.core.records import Record
 from brokertwin.state.groups import group_rows

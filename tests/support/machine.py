@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
+from brokertwin.protocol.kafka_apis import KAFKA_APIS
 from brokertwin.state.cell import check
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core import outputs
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from brokertwin.state.core.outputs import Output, Position
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
 

@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 
 from brokertwin.sinks.snapshot_store import Published
-from brokertwin.sinks.stored_states import Cells
 from brokertwin.state.cell.cell import STATE_VERSION, state_columns
 from brokertwin.streaming.checkpoint import facts, snapshots, state_reader, store_writer
 from brokertwin.streaming.checkpoint.facts import JobFacts
 from brokertwin.streaming.checkpoint.store_writer import StorePlan
+from brokertwin.tables.stored_states import Cells
 from tests.support.machine import Bench
 from tests.support.snapshots import NOON_MS
 

@@ -28,10 +28,10 @@ from brokertwin.clients.producer_events import (
     RecordFailed,
 )
 from brokertwin.clients.sender import SenderRequest
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import render
-from brokertwin.state.core.wire.generated.init_producer_id import InitProducerIdResponse
-from brokertwin.state.core.wire.generated.produce import ProduceRequest, ProduceResponse
+from brokertwin.protocol.bodies import render
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.init_producer_id import InitProducerIdResponse
+from brokertwin.protocol.generated.produce import ProduceRequest, ProduceResponse
 from brokertwin.state.logs import log as logs
 from tests.support.machine import Bench
 from tests.support.standalone_producer import StandaloneProducer

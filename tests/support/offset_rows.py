@@ -3,10 +3,10 @@
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 
+from brokertwin.offsets.history import CoordinatorRow
+from brokertwin.protocol.bodies import ZERO_UUID, Uuid
 from brokertwin.state.core.records import OffsetCommitted
-from brokertwin.state.core.schema import ZERO_UUID, Uuid
 from brokertwin.state.groups import offset_records
-from brokertwin.state.observed.offset_history import CoordinatorRow
 
 HOUR_MS = 3_600_000
 

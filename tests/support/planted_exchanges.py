@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from brokertwin.protocol.errors import Error
 from brokertwin.recordings.audit.finders import findings
 from brokertwin.recordings.audit.finding import AuditFinding
 from brokertwin.recordings.audit.history import History
@@ -14,7 +15,6 @@ from brokertwin.recordings.history.bodies import follower_of
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange
 from brokertwin.recordings.history.recording import ObservedRecording
 from brokertwin.recordings.observed.watching import ObservedReplication
-from brokertwin.state.core.errors import Error
 
 FAR = 1_000_000
 """Records between the end of a log and a planted offset."""

@@ -13,7 +13,7 @@ big-endian:
 import struct
 from collections.abc import Iterable
 
-from brokertwin.state.core.crc32c import crc32c
+from brokertwin.protocol.crc32c import crc32c
 from brokertwin.state.logs.producer import NO_OFFSET, NO_SEQUENCE, ProducerStateEntry
 
 VERSION = 1

@@ -16,12 +16,12 @@ from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.clients.producer_events import Event, RecordAcked, RecordFailed
 from brokertwin.clients.sender import SenderRequest
 from brokertwin.clients.transaction_manager import TransactionManager
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.init_producer_id import (
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
 )
-from brokertwin.state.core.wire.generated.produce import (
+from brokertwin.protocol.generated.produce import (
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from brokertwin.protocol.kafka_apis import KAFKA_APIS
 from brokertwin.recordings.replay import local
 from brokertwin.recordings.replay.choices import choices_of
 from brokertwin.recordings.replay.comparison import Comparer, ComparisonOutcome
@@ -18,7 +19,6 @@ from brokertwin.recordings.replay.report import compare_all
 from brokertwin.recordings.replay.schedule import DeliverySchedule, DeliveryStep, Events
 from brokertwin.recordings.replay.search import LIMITS, SearchLimits
 from brokertwin.state.core.events import RequestHeader
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from brokertwin.state.core.settings import BrokerSettings
 from tests.support.machine import header, produce_body
 

@@ -6,10 +6,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (
+    "protocol",
     "state",
     "clients",
     "sinks",
     "kafka_io",
+    "offsets",
     "recordings",
     "streaming",
     "tables",
@@ -21,9 +23,20 @@ PACKAGES = (
 )
 
 
+def folder_of(name: str) -> Path:
+    """The directory of a room or of a part of one, or another one at the top."""
+    at_the_top = ROOT / name
+    is_room = name.partition("/")[0] in PACKAGES and not at_the_top.exists()
+    return ROOT / "brokertwin" / name if is_room else at_the_top
+
+
 def python_files(*directories: str) -> list[Path]:
-    """Every Python file below the directories, sorted."""
-    files = (file for name in directories for file in (ROOT / name).rglob("*.py"))
+    """Every Python file below the directories, sorted; of `brokertwin` itself, not of its rooms."""
+    files = (
+        file
+        for name in directories
+        for file in folder_of(name).glob("*.py" if name == "brokertwin" else "**/*.py")
+    )
     return sorted(file for file in files if "__pycache__" not in file.parts)
 
 

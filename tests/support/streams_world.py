@@ -23,7 +23,7 @@ from brokertwin.clients.streams.streams_config import Guarantee, StreamsConfig
 from brokertwin.clients.streams.streams_protocol import HostInfo
 from brokertwin.clients.streams.topology import Topology
 from brokertwin.clients.timeline import Timeline
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 from tests.support.bench_network import STEP_MS, BenchNetwork, World, records_of
 
 APPLICATION = "app"

@@ -4,11 +4,11 @@ from typing import Any
 
 import msgspec
 
+from brokertwin.protocol.kafka_apis import KAFKA_APIS
 from brokertwin.recordings.audit.finding import AuditFinding
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.core.events import RequestHeader
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from tests.support.machine import header
 
 START = 1_772_366_400_000

@@ -14,12 +14,15 @@ from msgspec import NODEFAULT, inspect
 
 from brokertwin.kafka_io import topics
 from brokertwin.kafka_io.placement import Placement
+from brokertwin.protocol.batch_headers import Batch
+from brokertwin.protocol.bodies import Int32, Int64
+from brokertwin.protocol.generated.offset_rows import OffsetCommitValue
 from brokertwin.settings import Settings
 from brokertwin.state.core.events import Event, Reason, RequestHeader
 from brokertwin.state.core.outputs import BrokerChange, SegmentKey
-from brokertwin.state.core.records import Batch, RecordEntry
-from brokertwin.state.core.schema import Int32, Int64
-from brokertwin.state.core.wire.generated.offset_rows import OffsetCommitValue
+from brokertwin.state.core.records import (
+    RecordEntry,
+)
 from brokertwin.state.groups.offset_records import OffsetKey
 from tests.support.sources import ROOT
 

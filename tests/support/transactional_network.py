@@ -22,7 +22,7 @@ from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.clients.sender import SenderRequest
 from brokertwin.clients.transaction_rules import FEATURE, NEWEST, rules_of
 from brokertwin.clients.transactions import ProducerTransactions, TransactionManagerState
-from brokertwin.state.core.schema import render
+from brokertwin.protocol.bodies import render
 from tests.support.bench_network import records_of
 from tests.support.network import (
     BROKERS,

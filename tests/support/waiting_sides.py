@@ -9,8 +9,8 @@ clock moves only until our broker is in the recorded state.
 import time
 from collections.abc import Iterator
 
-from brokertwin.gateway.protocol.frames import decode_response
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.protocol.frames import decode_response
+from brokertwin.protocol.kafka_apis import KAFKA_APIS
 from tests.support.classic_walks import WAITING, ClassicWalk
 from tests.support.gateways import Client
 from tests.support.goldens import IS_LIVE

@@ -4,10 +4,9 @@ import pyarrow as pa
 import pytest
 
 from brokertwin.cli.job import state_tables
-from brokertwin.sinks import state_rows
-from brokertwin.sinks.state_rows import ItemKind
-from brokertwin.tables import of_cells, schemas
+from brokertwin.tables import of_cells, schemas, state_rows
 from brokertwin.tables.schemas import BY_NAME, DESCRIPTION, TABLES, TIME
+from brokertwin.tables.state_rows import ItemKind
 from tests.support.machine import CLUSTER, Bench
 from tests.support.sources import ROOT
 from tests.support.state_items import something_of_every_kind

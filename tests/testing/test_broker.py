@@ -10,7 +10,7 @@ from kafka.admin import KafkaAdminClient
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.edge_fields import Address
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 from brokertwin.testing import Fault, KafkaBroker
 from brokertwin.testing.transcript import transcript
 from tests.support.gateways import Client

@@ -7,9 +7,9 @@ import pytest
 from brokertwin.gateway.admin.api_versions import SERVED
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.faults.fault import OF_THE_CONNECTION
-from brokertwin.gateway.protocol.schema import API_NAMES
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.kafka_apis import KAFKA_APIS
+from brokertwin.protocol.schemas import API_NAMES
 from brokertwin.testing import KafkaBroker
 from tests.gateway.test_refusals import codes_in
 from tests.support.batches import batch

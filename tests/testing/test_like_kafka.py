@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from brokertwin.gateway.edge_fields import Address
-from brokertwin.gateway.protocol.frames import decode_response
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.frames import decode_response
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, partition_for
-from brokertwin.state.core.errors import Error
 from brokertwin.testing import KafkaBroker
 from tests.support.batches import batch
 from tests.support.gateways import Client

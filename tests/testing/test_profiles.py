@@ -6,9 +6,9 @@ import pytest
 
 from brokertwin.gateway.admin.releases import release
 from brokertwin.gateway.edge_fields import Address
-from brokertwin.gateway.protocol.frames import decode_response
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.kafka_apis import API_VERSIONS, FETCH, PRODUCE
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.frames import decode_response
+from brokertwin.protocol.kafka_apis import API_VERSIONS, FETCH, PRODUCE
 from brokertwin.testing import KafkaBroker
 from tests.support.gateways import Client
 from tests.support.patience import PATIENCE_S

@@ -8,8 +8,8 @@ import pytest
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.edge_fields import Address
-from brokertwin.gateway.protocol.frames import decode_response
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.frames import decode_response
 from brokertwin.testing import FaultSpec, KafkaBroker
 from tests.support.batches import batch
 from tests.support.gateways import Client, produce_body

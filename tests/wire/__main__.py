@@ -1,4 +1,4 @@
-"""Generates `state/core/wire/generated`: `make generate`."""
+"""Generates `brokertwin/protocol/generated`: `make generate`."""
 
 from tests.wire.structs import write
 

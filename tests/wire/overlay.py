@@ -1,6 +1,6 @@
 """Differences of the model's bodies from Kafka's messages."""
 
-ADDITIONS = "brokertwin.state.core.wire.additions"
+ADDITIONS = "brokertwin.protocol.additions"
 IMPORTS = {
     "brokertwin.state.core.records": ("Batch",),
     ADDITIONS: (

@@ -1,4 +1,4 @@
-"""Reads Kafka's message schemas from its jars into `state/core/wire/schemas.json`.
+"""Reads Kafka's message schemas from its jars into `brokertwin/protocol/schemas.json`.
 
     python -m tests.wire.schemas JARS 4.3.1
 

@@ -1,4 +1,4 @@
-"""Writes the modules of `state/core/wire/generated` from Kafka's schemas.
+"""Writes the modules of `brokertwin/protocol/generated` from Kafka's schemas.
 
 A message becomes a struct, as do the parts of it. `overlay.py` says where the model's bodies
 differ from Kafka's messages. Rows of coordinators also get the functions that read and write them.
@@ -40,15 +40,15 @@ TYPES = {
 NAMES = {
     "typing": ("Annotated", "Any", "ClassVar", "Self"),
     "msgspec": ("UNSET", "UnsetType", "field"),
-    "brokertwin.state.core.schema": (
+    "brokertwin.protocol.bodies": (
         *("ZERO_UUID", "Body", "Float64", "Int8", "Int16", "Int32", "Int64", "CachedBody"),
         *("UInt16", "Uuid", "given", "since", "tagged"),
     ),
-    "brokertwin.state.core.wire.primitives": (
+    "brokertwin.protocol.primitives": (
         *("INT8", "INT16", "INT32", "INT64", "UINT16", "Reader", "put_bytes"),
         *("put_numbers", "put_string", "put_strings", "put_tags", "uuid_bytes"),
     ),
-    "brokertwin.state.core.wire.rows": ("Row", "RowKey", "RowPart", "put_structs"),
+    "brokertwin.protocol.rows": ("Row", "RowKey", "RowPart", "put_structs"),
     **overlay.IMPORTS,
 }
 """Imports of a module if its text has the name."""
@@ -290,7 +290,7 @@ def module(title: str, classes: Iterable[str], others: dict[str, str], own: str)
     for name in sorted(found & others.keys()):
         if others[name] != own:
             foreign[others[name]].append(name)
-    package = "brokertwin.state.core.wire.generated"
+    package = "brokertwin.protocol.generated"
     lines += [_imported(f"{package}.{source}", names) for source, names in sorted(foreign.items())]
     standard = [line for line in lines if line.startswith("from typing")]
     third = [line for line in lines if line.startswith("from msgspec")]

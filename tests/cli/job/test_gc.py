@@ -17,11 +17,11 @@ from brokertwin.cli import output
 from brokertwin.cli.job import gc
 from brokertwin.cli.main import app
 from brokertwin.errors import UserError
-from brokertwin.gateway.records import records
 from brokertwin.gateway.records.data_topic import DataTopic
 from brokertwin.gateway.records.sealed_segments import SealedSegments
 from brokertwin.kafka_io import placement, topics
 from brokertwin.kafka_io.topic_reader import consumer, first_and_end
+from brokertwin.protocol import record_batches as records
 from brokertwin.settings import load
 from brokertwin.state.core import outputs
 from brokertwin.state.core.outputs import SegmentKey

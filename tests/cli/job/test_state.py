@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 from brokertwin import tables
 from brokertwin.cli.main import app
 from brokertwin.kafka_io import topics
-from brokertwin.sinks import state_rows
-from brokertwin.sinks.state_rows import ItemKind
 from brokertwin.state.logs import checkpoint_files
 from brokertwin.streaming.checkpoint import checkpoint_log, facts, spark_state
+from brokertwin.tables import state_rows
+from brokertwin.tables.state_rows import ItemKind
 from tests.support.commands import Commands, kill_tree, lines_of
 from tests.support.jobs import capture
 

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 from tests.support.console import brokertwin
 from tests.support.gateways import Client
 from tests.support.patience import PATIENCE_S

@@ -17,8 +17,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.offsets import moves as offset_moves
 from brokertwin.settings import default_home
-from brokertwin.sinks import offset_moves
 from brokertwin.state.core.outputs import offsets_topic
 from tests.support.commits import commit
 from tests.support.console import brokertwin

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from brokertwin.kafka_io.topic_writer import NewRow, write_all
 from brokertwin.kafka_io.topics import TopicSpec, admin_client, create
+from brokertwin.sinks.topic_writer import NewRow, write_all
 from tests.support.console import brokertwin, called
 from tests.support.jobs import JobBench
 from tests.support.requestlogs import DUMP, SINGLE, dumps_of, logs_of

@@ -10,10 +10,10 @@ import pytest
 
 from brokertwin.cli.options import checked_broker_settings
 from brokertwin.kafka_io import placement
-from brokertwin.kafka_io.topic_writer import NewRow, write_all
 from brokertwin.kafka_io.topics import full_name
 from brokertwin.recordings.replay import local, recording
 from brokertwin.recordings.replay.settings_beside import settings_beside
+from brokertwin.sinks.topic_writer import NewRow, write_all
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.streaming.job.handover import prepare
 from brokertwin.streaming.job.job import placements

@@ -7,10 +7,10 @@ from brokertwin.cli.watching.rates import RATE_WINDOW_S, Rate
 from brokertwin.cli.watching.sources import REST, REST_LEAST_S, JobSource, StateReader
 from brokertwin.cli.watching.status import POINTS_MAX, Phase
 from brokertwin.errors import UserError
-from brokertwin.sinks.stored_states import Cells
 from brokertwin.state.fetch.fetch_session_counts import CacheCounts
 from brokertwin.streaming.job.measures import QueryProgress
 from brokertwin.streaming.job.tallies import Tallies
+from brokertwin.tables.stored_states import Cells
 
 
 class Clock:

@@ -14,7 +14,7 @@ from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.clients.share_fetcher import ShareRecord, ShareSettings
 from brokertwin.clients.share_session import AcknowledgeType
 from brokertwin.gateway.edge_fields import Address
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 from tests.support.batches import START
 from tests.support.console import brokertwin
 from tests.support.gateways import Client, running_gateway

@@ -21,8 +21,8 @@ from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.clients.transactions import ProducerTransactions, TransactionManagerState
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.protocol.errors import Error
 from brokertwin.settings import default_home
-from brokertwin.state.core.errors import Error
 from tests.support.gateways import Client, running_gateway
 from tests.support.patience import PATIENCE_S, wait_until
 from tests.support.socket_records import read_committed

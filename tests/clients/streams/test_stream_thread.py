@@ -10,7 +10,7 @@ from brokertwin.clients.streams.applications import table_join, word_count
 from brokertwin.clients.streams.layout import TaskId
 from brokertwin.clients.streams.stream_thread import ThreadState
 from brokertwin.clients.transactions import TransactionManagerState
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 from tests.support.streams_world import SESSION_MS, StreamsWorld
 from tests.support.topologies import copying
 

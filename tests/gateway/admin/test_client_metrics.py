@@ -8,7 +8,7 @@ import pytest
 from brokertwin.gateway.admin import client_metrics
 from brokertwin.gateway.admin.client_metrics import Software
 from brokertwin.gateway.limits import GatewayLimits
-from brokertwin.gateway.records import compression
+from brokertwin.protocol import compression
 from brokertwin.state.apis.push_telemetry import NOT_READABLE
 
 MOST = 64 * 1024

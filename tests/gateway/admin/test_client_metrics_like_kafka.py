@@ -16,8 +16,8 @@ import snappy
 import zstandard
 
 from brokertwin.gateway.edge_fields import Address
+from brokertwin.protocol.bodies import ZERO_UUID
 from brokertwin.state.core.java_hashes import uuid_hash
-from brokertwin.state.core.schema import ZERO_UUID
 from tests.support.configs import DELETE, METRICS, SET, Change, Real, alter
 from tests.support.gateways import Client, running_gateway
 from tests.support.goldens import golden

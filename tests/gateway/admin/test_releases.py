@@ -4,7 +4,7 @@ import pytest
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.admin.releases import release
-from brokertwin.state.core.kafka_apis import (
+from brokertwin.protocol.kafka_apis import (
     API_VERSIONS,
     CONSUMER_GROUP_HEARTBEAT,
     FETCH,

@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from brokertwin.gateway.capture.documents import CapturedExchange, End
-from brokertwin.gateway.protocol.frames import RequestFrame, encode_request, encode_response
-from brokertwin.gateway.protocol.schema import API_NAMES, MESSAGES
-from brokertwin.gateway.records import records
+from brokertwin.protocol import record_batches as records
+from brokertwin.protocol.frames import RequestFrame, encode_request, encode_response
+from brokertwin.protocol.kafka_apis import KAFKA_APIS
+from brokertwin.protocol.schemas import API_NAMES, MESSAGES
 from brokertwin.state.access.redaction import HIDDEN_BYTES, may_hold_credentials
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from tests.support.batches import batch
 from tests.support.bodies import bodies
 from tests.support.examples import examples

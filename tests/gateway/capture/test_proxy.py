@@ -18,7 +18,7 @@ from brokertwin.gateway.capture import documents, proxy, relay
 from brokertwin.gateway.capture.sinks import SinkError
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.limits import GatewayLimits
-from brokertwin.gateway.protocol.frames import decode_response
+from brokertwin.protocol.frames import decode_response
 from tests.support.batches import batch
 from tests.support.echoes import HOST, Echo, echoing, framed
 from tests.support.examples import examples

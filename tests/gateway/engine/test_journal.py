@@ -20,7 +20,7 @@ from brokertwin.gateway.engine.journal import Compaction, Journal
 from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.gateway.engine.persistence import AT_ONCE, JournalOptions
 from brokertwin.gateway.records.batch_store import BLOCK_BYTES, FileBatchStore
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 from brokertwin.state.core.settings import BrokerSettings
 from tests.support.batches import batch
 from tests.support.crashing_disks import CrashError, CrashingDisk, FullDisk, Lost

@@ -29,18 +29,18 @@ from brokertwin.errors import UserError
 from brokertwin.gateway.engine import response_reader, spark_engine
 from brokertwin.gateway.engine.engine import EdgeRequest, NoResponseError
 from brokertwin.gateway.engine.spark_engine import OTHER_CELLS, THROTTLE_MAX_MS, SparkEngine
-from brokertwin.gateway.protocol.frames import decode_response
 from brokertwin.kafka_io import placement, topics
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.kafka_io.topic_reader import ID_HEADER, TopicRow, consumer, is_end, row_of
-from brokertwin.kafka_io.topic_writer import NewRow, write_all
 from brokertwin.kafka_io.topics import full_name
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.frames import decode_response
+from brokertwin.sinks.topic_writer import NewRow, write_all
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cell.output_rows import EventRefusedError
 from brokertwin.state.core import outputs
 from brokertwin.state.core.api import NotBuilt
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import EVENT_BYTES_MAX, Kind, Reason
 from brokertwin.state.core.outputs import Output, Position
 from brokertwin.streaming.job import job

@@ -10,9 +10,9 @@ from brokertwin.gateway.faults import injection
 from brokertwin.gateway.faults.failures import RequestedFetchPartition
 from brokertwin.gateway.faults.fault import Effect, Fault, FaultSpec
 from brokertwin.gateway.faults.injection import FaultSet, InjectedFaults
-from brokertwin.gateway.protocol.frames import RequestFrame
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.frames import RequestFrame
+from brokertwin.protocol.kafka_apis import KAFKA_APIS
 
 KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 

@@ -14,10 +14,11 @@ from confluent_kafka import Producer
 
 from brokertwin.cli.job import run_cleaning
 from brokertwin.cli.job.run_cleaning import Cleaning
-from brokertwin.gateway.records import log_cleaner, records
+from brokertwin.gateway.records import log_cleaner
 from brokertwin.gateway.records.data_topic import DataTopic
 from brokertwin.gateway.records.job_cleaner import CellState, JobCleaner, JobState
 from brokertwin.kafka_io import topics
+from brokertwin.protocol import record_batches as records
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core.outputs import DEAD_LETTERS, SEGMENTS, Position
 from brokertwin.state.core.tables import CellTables

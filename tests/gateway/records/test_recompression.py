@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brokertwin.gateway.edge_fields import Address
-from brokertwin.gateway.records import compression, recompression, records
-from brokertwin.gateway.records.records import HEADER_BYTES
+from brokertwin.gateway.records import recompression
+from brokertwin.protocol import compression
+from brokertwin.protocol import record_batches as records
+from brokertwin.protocol.record_batches import HEADER_BYTES
 from brokertwin.state.configs.codecs import TopicCodec
 from tests.support.batches import CODECS, batch
 from tests.support.configs import BROKER, SET

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords
 from kafka.record.util import calc_crc32c
 
-from brokertwin.gateway.records import compression, records
-from brokertwin.gateway.records.compression import DecompressionError
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol import compression
+from brokertwin.protocol import record_batches as records
+from brokertwin.protocol.compression import DecompressionError
+from brokertwin.protocol.errors import Error
 from tests.support.batches import CODECS, START, batch
 
 CRC, ATTRIBUTES, LAST_DELTA, MAX_TIMESTAMP, COUNT = 17, 21, 23, 35, 57

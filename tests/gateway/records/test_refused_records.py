@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from brokertwin.gateway.records import records, refused_records
+from brokertwin.gateway.records import refused_records
+from brokertwin.protocol import record_batches as records
 from tests.support import wire
 
 NOW = 1_795_382_530_413

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 from brokertwin.gateway.engine.engine import EdgeRequest
 from brokertwin.gateway.security import denials
 from brokertwin.gateway.security.denials import AGAIN_AFTER_S, CLUSTER, DenialLog, denied
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 
 TOPIC, GROUP = Error.TOPIC_AUTHORIZATION_FAILED, Error.GROUP_AUTHORIZATION_FAILED
 IDS = Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

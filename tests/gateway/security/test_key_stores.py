@@ -19,7 +19,7 @@ from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from brokertwin.gateway.security.store_passwords import StorePasswords
 from brokertwin.gateway.security.tls import LOOKS_EVERY_S, Tls
 from brokertwin.kafka_io.java import java_executable
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 from tests.support.certificates import Authority, Identity, hidden, of_pkcs12
 from tests.support.configs import BROKER, DELETE, SET, alter
 from tests.support.gateways import HOST, Client, running_gateway

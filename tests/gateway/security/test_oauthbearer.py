@@ -17,7 +17,7 @@ from brokertwin.gateway.security.oauthbearer import (
 )
 from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
-from brokertwin.state.core.wire.primitives import MalformedError
+from brokertwin.protocol.primitives import MalformedError
 from tests.support.gateways import running_gateway
 from tests.support.patience import PATIENCE_S
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from brokertwin.protocol.errors import Error
 from brokertwin.recordings.audit import commits, lag, plots
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.history.finding import Severity
-from brokertwin.state.core.errors import Error
 from tests.support.audits import whole
 from tests.support.synthetic_recording import GROUP, TOPIC, SyntheticRecording
 

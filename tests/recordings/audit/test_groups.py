@@ -1,9 +1,9 @@
 """Findings about consumer groups."""
 
+from brokertwin.protocol.errors import Error
 from brokertwin.recordings.audit import groups
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.history.finding import Severity
-from brokertwin.state.core.errors import Error
 from tests.support.audits import whole
 from tests.support.synthetic_recording import GROUP, SyntheticRecording
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from brokertwin.protocol.errors import Error
 from brokertwin.recordings.audit import refusals, replication
 from brokertwin.recordings.audit.finders import findings
 from brokertwin.recordings.audit.reading import read
@@ -15,7 +16,6 @@ from brokertwin.recordings.history.clients import ORDINARY
 from brokertwin.recordings.history.finding import Severity
 from brokertwin.recordings.history.replica_findings import has_all
 from brokertwin.recordings.history.replicas import PartitionReplicas
-from brokertwin.state.core.errors import Error
 from tests.support.audits import CAPTURES, whole
 from tests.support.requestlogs import logs_of
 from tests.support.synthetic_recording import SyntheticRecording

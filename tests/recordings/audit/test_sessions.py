@@ -2,9 +2,9 @@
 
 import pytest
 
+from brokertwin.protocol.errors import Error
 from brokertwin.recordings.audit import sessions
 from brokertwin.recordings.history.finding import Severity
-from brokertwin.state.core.errors import Error
 from tests.support.synthetic_recording import SyntheticRecording
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from brokertwin.protocol.errors import Error
 from brokertwin.recordings.audit import shares
 from brokertwin.recordings.audit.finding import AuditFinding
 from brokertwin.recordings.history.finding import Severity
-from brokertwin.state.core.errors import Error
 from brokertwin.state.share.share_partition import ACCEPT, REJECT, RELEASE
 from tests.support import audits
 from tests.support.share_exchanges import Shares

@@ -1,8 +1,8 @@
 """Findings about transactions that timed out, and producers known by their transactional id."""
 
+from brokertwin.protocol.errors import Error
 from brokertwin.recordings.audit import producers, refusals
 from brokertwin.recordings.explain.transactions import TransactionTimeline
-from brokertwin.state.core.errors import Error
 from tests.support.synthetic_recording import SyntheticRecording
 
 ABORTED = (

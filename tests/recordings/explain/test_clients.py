@@ -3,8 +3,8 @@
 import pytest
 
 from brokertwin.errors import UserError
+from brokertwin.protocol.errors import Error
 from brokertwin.recordings.explain.clients import ClientTimeline
-from brokertwin.state.core.errors import Error
 from tests.support import audits
 from tests.support.synthetic_recording import SyntheticRecording
 

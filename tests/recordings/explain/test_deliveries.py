@@ -1,8 +1,8 @@
 """Timelines of share groups in recordings of real brokers (KIP-932)."""
 
+from brokertwin.protocol.errors import Error
 from brokertwin.recordings.explain.groups import GroupTimeline
 from brokertwin.recordings.explain.story import TimelineEntry
-from brokertwin.state.core.errors import Error
 from tests.support import audits
 from tests.support.share_exchanges import GROUP, Shares
 

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from brokertwin.protocol.errors import error_name
 from brokertwin.recordings.explain import error_pages
-from brokertwin.state.core.errors import error_name
 from tests import error_pages as written
 from tests.support.documents import DOCUMENTS, name_of
 

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from brokertwin.errors import UserError
+from brokertwin.protocol.errors import Error
 from brokertwin.recordings.explain.groups import APIS, GroupTimeline
 from brokertwin.recordings.explain.story import TimelineEntry
 from brokertwin.recordings.replay.recording import Exchange, read
-from brokertwin.state.core.errors import Error
 from tests.support.sources import ROOT
 from tests.support.synthetic_recording import GROUP, exchange
 

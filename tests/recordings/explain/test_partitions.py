@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from brokertwin.errors import UserError
+from brokertwin.protocol.errors import Error
 from brokertwin.recordings.explain.partitions import PartitionTimeline, errors_of, parts_of
 from brokertwin.recordings.explain.story import TimelineEntry
 from brokertwin.recordings.formats.pipeline import FileReading, read_files
 from brokertwin.recordings.observed.watching import Watched, watch
-from brokertwin.state.core.errors import Error
 from tests.support.audits import RECORDINGS
 from tests.support.machine import header
 from tests.support.synthetic_recording import KEYS, START

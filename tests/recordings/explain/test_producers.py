@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from brokertwin.errors import UserError
+from brokertwin.protocol.errors import Error
 from brokertwin.recordings.explain.producers import ProducerTimeline
 from brokertwin.recordings.explain.story import TimelineEntry
 from brokertwin.recordings.replay.recording import Exchange, read
-from brokertwin.state.core.errors import Error
 from brokertwin.state.logs.producer import SEQUENCE_MAX
 from tests.support.machine import header
 from tests.support.sources import ROOT

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from brokertwin.kafka_io.jars import fetch, kafka_jars
+from brokertwin.protocol.errors import Error, error_name
 from brokertwin.recordings.explain.story import TimelineError
 from brokertwin.recordings.history.bodies import errors
 from brokertwin.recordings.replay.recording import read
 from brokertwin.recordings.rules import RULES
 from brokertwin.settings import default_home
-from brokertwin.state.core.errors import Error, error_name
 from tests.support.goldens import golden
 from tests.support.sources import ROOT, name_of, python_files
 

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from brokertwin.errors import UserError
+from brokertwin.protocol.errors import Error
 from brokertwin.recordings.explain.sessions import SessionTimeline
 from brokertwin.recordings.explain.story import TimelineEntry
 from brokertwin.recordings.replay.recording import Exchange, read
-from brokertwin.state.core.errors import Error
 from brokertwin.state.fetch.fetch_session import EPOCH_MAX
 from tests.support.sources import ROOT
 from tests.support.synthetic_recording import exchange

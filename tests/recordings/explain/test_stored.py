@@ -8,9 +8,9 @@ from brokertwin.errors import UserError
 from brokertwin.recordings.explain.stored import SUBJECTS, stored
 from brokertwin.recordings.replay import local, recording
 from brokertwin.recordings.replay.plan import plan
-from brokertwin.sinks.state_rows import Columns
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.tables.state_rows import Columns
 from tests.support.audits import RECORDINGS
 
 NAME = "txn_loop_ck.12"

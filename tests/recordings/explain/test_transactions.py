@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from brokertwin.errors import UserError
+from brokertwin.protocol.errors import Error
 from brokertwin.recordings.explain.transactions import TransactionTimeline
 from brokertwin.recordings.replay.recording import read
-from brokertwin.state.core.errors import Error
 from tests.support.sources import ROOT
 from tests.support.synthetic_recording import PRODUCER, SyntheticRecording
 

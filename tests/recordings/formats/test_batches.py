@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from brokertwin.errors import UserError
+from brokertwin.protocol.batch_headers import Batch
 from brokertwin.recordings.formats import dumps
 from brokertwin.recordings.formats.batches import (
     BatchPartition,
@@ -15,7 +16,6 @@ from brokertwin.recordings.formats.batches import (
     Missing,
     Needs,
 )
-from brokertwin.state.core.records import Batch
 from tests.support.requestlogs import DUMP, REQUEST_LOGS, RUNS, SINGLE, dumps_of, logs_of, read
 
 PRODUCE = 0

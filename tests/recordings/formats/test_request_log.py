@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pytest
 
-from brokertwin.gateway.protocol.codec import message_reader, message_writer
-from brokertwin.gateway.protocol.schema import API_NAMES, MESSAGES
+from brokertwin.protocol.codec import message_reader, message_writer
+from brokertwin.protocol.schemas import API_NAMES, MESSAGES
 from brokertwin.recordings.formats.pipeline import FileReading
 from brokertwin.recordings.formats.request_log import host_of
 from tests.support.requestlogs import RUNS, SINGLE, logs_of, read

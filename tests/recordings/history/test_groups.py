@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from brokertwin.protocol.errors import Error
 from brokertwin.recordings.explain.groups import GroupTimeline
 from brokertwin.recordings.history.exchange import KnownFacts, exchange_of
 from brokertwin.recordings.history.finding import EntityFinding
@@ -9,7 +10,6 @@ from brokertwin.recordings.history.groups import group_of
 from brokertwin.recordings.history.memberships import STORM
 from brokertwin.recordings.history.sessions import WINDOW_MS
 from brokertwin.recordings.replay.recording import Exchange
-from brokertwin.state.core.errors import Error
 from tests.support.synthetic_recording import GROUP, SyntheticRecording
 
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from brokertwin.protocol.bodies import ZERO_UUID
+from brokertwin.protocol.errors import Error
 from brokertwin.recordings.history.brokers import APPLY_MS
 from brokertwin.recordings.history.exchange import (
     MIN_ISR,
@@ -13,8 +15,6 @@ from brokertwin.recordings.history.partition_moments import BUSY_STALE_MS, RACE_
 from brokertwin.recordings.history.replica_findings import CUT, RACE, UNEXPLAINED
 from brokertwin.recordings.history.replicas import UNKNOWN, PartitionReplicas
 from brokertwin.recordings.observed.watching import ObservedReplication
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import ZERO_UUID
 
 TOPIC = "AAAAAAAAAAAAAAAAAAAABw"
 LEADER, CONSUMER, CONTROLLER = 1, -1, 100

@@ -4,11 +4,11 @@ from typing import Any
 
 import msgspec
 
+from brokertwin.protocol.bodies import ZERO_UUID
 from brokertwin.recordings.replay.choices import choices_of
 from brokertwin.recordings.replay.comparison import CompareVerdict
 from brokertwin.recordings.replay.recording import Exchange, Recording
 from brokertwin.state.core.events import Choices, RequestHeader
-from brokertwin.state.core.schema import ZERO_UUID
 from tests.support.races import START, TOPIC, TimedRequest, create, metadata, recorded, replayed
 
 ID_1, ID_2 = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"

@@ -13,6 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from brokertwin.protocol import control_batches
+from brokertwin.protocol.batch_headers import EndMarker
+from brokertwin.protocol.bodies import render
 from brokertwin.recordings.replay.before import ENTRIES
 from brokertwin.recordings.replay.comparison import (
     Comparer,
@@ -27,9 +30,6 @@ from brokertwin.recordings.replay.findings import request_with_findings
 from brokertwin.recordings.replay.masking import MASKED, masked
 from brokertwin.recordings.replay.recording import Exchange, read
 from brokertwin.state.core.events import RequestHeader
-from brokertwin.state.core.records import EndMarker
-from brokertwin.state.core.schema import render
-from brokertwin.state.logs import control_batches
 from tests.support.sources import ROOT
 
 CAPTURES = sorted((ROOT / "tests" / "captures").glob("*.jsonl.gz"))

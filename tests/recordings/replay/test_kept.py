@@ -13,9 +13,9 @@ from brokertwin.recordings.replay.kept import KeptState
 from brokertwin.recordings.replay.plan import ReplayPlan, plan
 from brokertwin.recordings.replay.recording import Exchange, Recording, read
 from brokertwin.recordings.replay.state_diff import changes
-from brokertwin.sinks import state_rows
 from brokertwin.state.cell.cell import STATE_VERSION
 from brokertwin.state.configs.broker_config import parse
+from brokertwin.tables import state_rows
 from tests.support.audits import CAPTURES
 from tests.support.sources import ROOT
 

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from brokertwin.protocol.generated.produce import ProduceResponse
 from brokertwin.recordings.replay import report
 from brokertwin.recordings.replay.comparison import FINE
 from brokertwin.recordings.replay.freedoms import Freedom
@@ -23,7 +24,6 @@ from brokertwin.state.core.group_records import (
     ConsumerGroupRegularExpressionWritten,
 )
 from brokertwin.state.core.records import BatchAppended
-from brokertwin.state.core.wire.generated.produce import ProduceResponse
 from tests.support.faults import (
     CAPTURES,
     Fault,

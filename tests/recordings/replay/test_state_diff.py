@@ -6,10 +6,10 @@ from brokertwin.recordings.replay import local
 from brokertwin.recordings.replay.plan import plan
 from brokertwin.recordings.replay.recording import read
 from brokertwin.recordings.replay.state_diff import changes
-from brokertwin.sinks import state_rows
-from brokertwin.sinks.state_rows import IDENTITY, Columns, ItemKind
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.tables import state_rows
+from brokertwin.tables.state_rows import IDENTITY, Columns, ItemKind
 from tests.support.audits import CAPTURES
 
 

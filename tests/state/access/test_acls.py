@@ -5,13 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from brokertwin.protocol.errors import Error
 from brokertwin.state.access import authorizer
 from brokertwin.state.access.authorizer import CLASS_NAME, Operation, PatternType, ResourceType
 from brokertwin.state.cell.apply import apply
 from brokertwin.state.configs.broker_config import parse
 from brokertwin.state.configs.config_keys import InvalidConfigError
 from brokertwin.state.core import outputs
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import RecordEntry
 from brokertwin.state.core.tables import CellTables
 from tests.support.machine import Bench

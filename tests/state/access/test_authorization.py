@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from brokertwin.protocol.errors import Error
 from brokertwin.state.access.authorizer import CLASS_NAME, Operation, PatternType, ResourceType
-from brokertwin.state.core.errors import Error
 from tests.support.machine import Bench, header, produce_body
 from tests.support.recorded import exchanges, replay
 

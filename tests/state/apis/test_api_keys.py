@@ -1,18 +1,18 @@
-"""API keys and facts about APIs are in one table, `state/core/kafka_apis.py`."""
+"""API keys and facts about APIs are in one table, `brokertwin/protocol/kafka_apis.py`."""
 
 import ast
 from collections.abc import Iterator
 from pathlib import Path
 
 import brokertwin
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
+from brokertwin.protocol.kafka_apis import KAFKA_APIS
 
 ROOT = Path(brokertwin.__file__).parent
 PACKAGES = (
-    *("cli", "clients", "drivers", "gateway", "kafka_io", "recordings", "simulation", "sinks"),
-    *("state", "streaming", "tables", "testing"),
+    *("cli", "clients", "gateway", "kafka_io", "recordings", "simulation", "sinks"),
+    *("state", "streaming", "tables", "testing", "protocol", "offsets"),
 )
-TABLE = ROOT / "state/core/kafka_apis.py"
+TABLE = ROOT / "protocol/kafka_apis.py"
 NAMES = {api.name for api in KAFKA_APIS.values()}
 EQUALITY = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 KEY_FIELDS = {"api_key", "request_api_key", "requestApiKey"}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from brokertwin.protocol.kafka_apis import KAFKA_APIS
 from brokertwin.state.apis.registry import BUILT
-from brokertwin.state.core.kafka_apis import KAFKA_APIS
 from tests.support.machine import Bench
 
 CAPTURES = Path(__file__).parents[2] / "captures"

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from brokertwin.gateway.edge_fields import Address
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 from tests.support import wire
 from tests.support.goldens import WRITTEN_MS, tape
 from tests.support.machine import Bench, header

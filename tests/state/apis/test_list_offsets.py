@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokertwin.state.core.records import Batch
+from brokertwin.protocol.batch_headers import Batch
 from brokertwin.state.core.tables import Table
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs import timestamp_index

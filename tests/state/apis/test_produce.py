@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from brokertwin.protocol.bodies import ZERO_UUID
+from brokertwin.protocol.errors import Error
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import outputs
 from brokertwin.state.core.decision import PendingRequest
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import RequestHeader
-from brokertwin.state.core.schema import ZERO_UUID
 from brokertwin.state.replication import acks
 from tests.support.machine import START, Bench, header
 

@@ -8,8 +8,8 @@ before the first client. When no client has come for long enough, the state equa
 from collections import Counter
 from typing import Any
 
+from brokertwin.protocol.bodies import ZERO_UUID
 from brokertwin.state.cell import check
-from brokertwin.state.core.schema import ZERO_UUID
 from brokertwin.state.core.tables import TABLE_NAMES
 from brokertwin.state.logs.log import Log
 from tests.support.machine import header

@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from brokertwin.protocol import kafka_apis
+from brokertwin.protocol.errors import Error
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.cell import between_cells
 from brokertwin.state.cell.cell import Cell
-from brokertwin.state.core import kafka_apis
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import BETWEEN_CELLS, Kind, Reason
 from brokertwin.state.core.outputs import RECORDS
 from brokertwin.state.core.settings import BrokerSettings, CellSettings

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from brokertwin.protocol.batch_headers import Batch
 from brokertwin.state.cell import run as loop
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core import outputs
 from brokertwin.state.core.events import Reason
 from brokertwin.state.core.layers import DamagedError
 from brokertwin.state.core.outputs import Output, Position
-from brokertwin.state.core.records import Batch
 from brokertwin.state.core.settings import CellSettings
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs.log import Log

@@ -3,17 +3,17 @@
 import msgspec
 import pytest
 
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.init_producer_id import InitProducerIdResponse
+from brokertwin.protocol.generated.join_group import JoinGroupResponse
+from brokertwin.protocol.generated.offset_commit import OffsetCommitResponse
 from brokertwin.state.apis import uncommitted
 from brokertwin.state.cell import committing
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import pending
 from brokertwin.state.core.decision import Decision, PendingRequest, Resumed
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import RequestHeader
 from brokertwin.state.core.pending import PendingCommit
-from brokertwin.state.core.wire.generated.init_producer_id import InitProducerIdResponse
-from brokertwin.state.core.wire.generated.join_group import JoinGroupResponse
-from brokertwin.state.core.wire.generated.offset_commit import OffsetCommitResponse
 from brokertwin.state.replication.internal_logs import Required, WrittenRecords
 from tests.support.coordinators import GROUPS, TRANSACTIONS, Coordinators
 from tests.support.replicas import BROKERS

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from brokertwin.protocol.errors import Error
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, SHARE_TOPIC, TRANSACTION_TOPIC
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import BETWEEN_CELLS
 from brokertwin.state.core.outputs import offsets_topic
 from brokertwin.state.core.settings import CellSettings

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
+from brokertwin.protocol.bodies import Body
 from brokertwin.state.cell.delivery import (
     AtOnce,
     DeliveryOrder,
@@ -14,7 +15,6 @@ from brokertwin.state.cell.delivery import (
 )
 from brokertwin.state.core.decision import CONTROLLER, Message
 from brokertwin.state.core.records import TopicRemoved
-from brokertwin.state.core.schema import Body
 from brokertwin.state.core.tables import Table
 
 BROKERS = [1, 2, 3]

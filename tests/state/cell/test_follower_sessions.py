@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from brokertwin.sinks import state_rows
-from brokertwin.sinks.state_rows import ItemKind, Row
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import FollowedPartition, ReplicaFetch, ReplicaResponse
 from brokertwin.state.fetch.fetch_session import EVICTION_MS
 from brokertwin.state.replication import copying
+from brokertwin.tables import state_rows
+from brokertwin.tables.state_rows import ItemKind, Row
 from tests.support.machine import CLUSTER, Bench, header
 from tests.support.replicas import Replicas
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from brokertwin.protocol.errors import Error
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, TRANSACTION_TOPIC, partition_for
-from brokertwin.state.core.errors import Error
 from brokertwin.state.groups import groups
 from tests.support.consumer_groups import ConsumerBench
 from tests.support.groups import GROUP, GroupBench, check_groups

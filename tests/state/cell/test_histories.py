@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from brokertwin.protocol.errors import Error, error_name
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.cell import effects, run
 from brokertwin.state.cell.apply import apply
@@ -25,7 +26,6 @@ from brokertwin.state.cell.check import check, hold
 from brokertwin.state.cell.delivery import AtOnce, DeliveryOrder, RandomDelivery
 from brokertwin.state.core import outputs
 from brokertwin.state.core.decision import Decision
-from brokertwin.state.core.errors import Error, error_name
 from brokertwin.state.core.events import Reason
 from brokertwin.state.core.outputs import Output, Position
 from brokertwin.state.core.records import Record, RecordEntry

@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from brokertwin.protocol.bodies import Body, Int32
+from brokertwin.protocol.kafka_apis import KafkaApi
 from brokertwin.state.cell import delivery
 from brokertwin.state.cell import run as loop
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Condition, Decision, Message, PendingRequest, Request
-from brokertwin.state.core.kafka_apis import KafkaApi
 from brokertwin.state.core.pending import LateMessage
 from brokertwin.state.core.records import ProducerIdBlockReceived
-from brokertwin.state.core.schema import Body, Int32
 from tests.support.machine import Bench
 
 REQUEST, COUNT = 38, 39

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from brokertwin.protocol.bodies import ZERO_UUID
 from brokertwin.state.cell import check
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cluster import client_instances
 from brokertwin.state.cluster.client_instances import ClientInstance, InstanceCounts
-from brokertwin.state.core.schema import ZERO_UUID
 from tests.support.configs import DELETE, METRICS, SET, Change, alter
 from tests.support.machine import Bench
 from tests.support.recorded import exchanges, replay

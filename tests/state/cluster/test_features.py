@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.protocol.bodies import ZERO_UUID
 from tests.support.machine import Bench
 
 UPGRADE, SAFE, UNSAFE = 1, 2, 3

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from brokertwin.protocol.errors import Error
 from brokertwin.state.cell.apply import apply
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, partition_for
 from brokertwin.state.core import outputs
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import Reason
 from brokertwin.state.core.outputs import Position
 from brokertwin.state.core.records import RecordEntry

@@ -8,13 +8,13 @@ import pytest
 
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
+from brokertwin.protocol.errors import Error
 from brokertwin.settings import default_home
 from brokertwin.state.access.authorizer import CLASS_NAME
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cluster import broker_configs, given_configs
 from brokertwin.state.configs.broker_config import parse
 from brokertwin.state.core.decision import CONTROLLER
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.settings import UNLIMITED
 from tests.support.configs import (
     APPEND,

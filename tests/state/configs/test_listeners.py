@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from brokertwin.protocol.errors import Error
 from brokertwin.state.configs import listeners
 from brokertwin.state.configs.broker_config import parse
 from brokertwin.state.configs.dynamic_configs import layered
-from brokertwin.state.core.errors import Error
 from tests.support.configs import BROKER, DELETE, SET, alter, describe
 from tests.support.machine import Bench
 

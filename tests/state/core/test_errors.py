@@ -1,6 +1,6 @@
 """Kafka's error codes."""
 
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 
 
 def test_codes_have_no_gaps() -> None:

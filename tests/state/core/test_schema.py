@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET, UnsetType
 
-from brokertwin.state.core.schema import (
+from brokertwin.protocol.bodies import (
     Body,
     CachedBody,
     Int16,
@@ -16,7 +16,7 @@ from brokertwin.state.core.schema import (
     since,
     tagged,
 )
-from brokertwin.state.core.schema import given as given_in
+from brokertwin.protocol.bodies import given as given_in
 
 
 class Part(Body):

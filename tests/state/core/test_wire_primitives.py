@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokertwin.state.core.wire.primitives import Reader
+from brokertwin.protocol.primitives import Reader
 
 
 def test_values_are_read_in_order() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from brokertwin.protocol.errors import Error
 from brokertwin.state.cell.check import check
 from brokertwin.state.cell.delivery import AtOnce
 from brokertwin.state.cluster.machines import Broker
@@ -14,7 +15,6 @@ from brokertwin.state.core.decision import (
     LeaderAndIsr,
     Sent,
 )
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import PartitionAltered
 from brokertwin.state.eras import leader_and_isr
 from brokertwin.state.logs.log import batches_from

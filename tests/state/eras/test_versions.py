@@ -3,8 +3,8 @@
 import pytest
 
 from brokertwin.clients.era import Era
+from brokertwin.protocol.errors import Error
 from brokertwin.state.configs.broker_config import ACTED_ON, parse
-from brokertwin.state.core.errors import Error
 from brokertwin.state.eras.versions import SETTINGS, TRACES
 from tests.support.machine import Bench, header
 

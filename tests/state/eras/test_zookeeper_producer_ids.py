@@ -5,14 +5,14 @@ from collections import Counter
 import msgspec
 import pytest
 
+from brokertwin.protocol.additions import VersionedDocument
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.allocate_producer_ids import AllocateProducerIdsResponse
 from brokertwin.state.cell.apply import apply
 from brokertwin.state.cell.cell import Cell
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.records import ProducerIdBlockWritten
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
 from brokertwin.state.core.tables import Table
-from brokertwin.state.core.wire.additions import VersionedDocument
-from brokertwin.state.core.wire.generated.allocate_producer_ids import AllocateProducerIdsResponse
 from brokertwin.state.eras.zookeeper_producer_ids import (
     BLOCK_SIZE,
     INT64_MAX,

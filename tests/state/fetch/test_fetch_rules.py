@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.protocol.bodies import ZERO_UUID
+from brokertwin.protocol.errors import Error
 from brokertwin.state.core.tables import Table
 from brokertwin.state.fetch.fetch_session import (
     TOPIC_ID_VERSION,

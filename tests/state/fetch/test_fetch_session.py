@@ -2,8 +2,8 @@
 
 import msgspec
 
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.protocol.bodies import ZERO_UUID
+from brokertwin.protocol.errors import Error
 from brokertwin.state.core.tables import Table
 from brokertwin.state.fetch.fetch_session import (
     EVICTION_MS,

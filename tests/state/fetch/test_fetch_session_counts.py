@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokertwin.state.core.schema import ZERO_UUID
+from brokertwin.protocol.bodies import ZERO_UUID
 from brokertwin.state.core.tables import Table
 from brokertwin.state.fetch.fetch_session import (
     EVICTION_MS,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 from brokertwin.state.replication.preferred_replica import RACK_AWARE
 from tests.support.machine import Bench, header, produce_body
 from tests.support.replicas import BROKERS, TOPIC, Replicas

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from brokertwin.protocol.bodies import ZERO_UUID
 from brokertwin.state.apis import fetch as fetch_api
 from brokertwin.state.apis.fetch import Fetch
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import Request
 from brokertwin.state.core.outputs import Position
-from brokertwin.state.core.schema import ZERO_UUID
 from brokertwin.state.core.tables import Table
 from brokertwin.state.fetch import places, reading
 from brokertwin.state.fetch.fetch_session import NewSession, SessionCache, is_news

@@ -2,17 +2,17 @@
 
 import pytest
 
-from brokertwin.gateway.protocol.frames import encode_response
-from brokertwin.state.apis.fetch import API
-from brokertwin.state.core.schema import ZERO_UUID, render
-from brokertwin.state.core.wire.generated.fetch import (
+from brokertwin.protocol.bodies import ZERO_UUID, render
+from brokertwin.protocol.frames import encode_response
+from brokertwin.protocol.generated.fetch import (
     AbortedTransaction,
     FetchableTopicResponse,
     FetchResponse,
     FetchResponseEpochEndOffset,
     FetchResponsePartitionData,
 )
-from brokertwin.state.core.wire.generated.shared import LeaderIdAndEpoch
+from brokertwin.protocol.generated.shared import LeaderIdAndEpoch
+from brokertwin.state.apis.fetch import API
 from brokertwin.state.fetch import response_size
 
 FETCH, LENGTH_BYTES, CORRELATION_ID_BYTES = 1, 4, 4

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from brokertwin.protocol.errors import Error
 from brokertwin.state.cell.check import check
-from brokertwin.state.core.errors import Error
 from brokertwin.state.fetch.shards import ShardLayout
 from tests.support.machine import Bench
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from brokertwin.protocol.bodies import ZERO_UUID
 from brokertwin.state.core.records import OffsetCommitted, OffsetDeleted
-from brokertwin.state.core.schema import ZERO_UUID
 from brokertwin.state.core.tables import Table
 from brokertwin.state.groups import committed_offsets, groups
 from brokertwin.state.groups.committed_offsets import (

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokertwin.state.core.wire.primitives import uuid_of
+from brokertwin.protocol.primitives import uuid_of
 from brokertwin.state.groups import group_records
 from brokertwin.state.groups.group_records import (
     AssignmentRow,

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from brokertwin.offsets.history import OffsetHistory
 from brokertwin.state.core.group_records import (
     ConsumerGroupMemberMetadataWritten,
     ConsumerMemberMetadata,
@@ -20,7 +21,6 @@ from brokertwin.state.groups.group_records import (
     OffsetRow,
     OtherRow,
 )
-from brokertwin.state.observed.offset_history import OffsetHistory
 from tests.support.consumer_groups import GROUP, ConsumerBench
 from tests.support.goldens import golden
 from tests.support.group_rows import Read, Row, read_by_kafka

@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from brokertwin.protocol.bodies import ZERO_UUID
+from brokertwin.protocol.generated.offset_rows import OffsetCommitValue
 from brokertwin.state.cell import check
 from brokertwin.state.cluster.coordinators import partition_for
 from brokertwin.state.core import outputs
 from brokertwin.state.core.java_hashes import java_hash
-from brokertwin.state.core.schema import ZERO_UUID
-from brokertwin.state.core.wire.generated.offset_rows import OffsetCommitValue
 from brokertwin.state.groups import offset_records
 from tests.support.machine import Bench
 

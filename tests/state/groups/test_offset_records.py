@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brokertwin.gateway.edge_fields import Address
+from brokertwin.protocol.bodies import ZERO_UUID
+from brokertwin.protocol.generated.offset_rows import OffsetCommitValue as Value
 from brokertwin.state.cluster.topics import is_uuid
 from brokertwin.state.core.records import OffsetCommitted, OffsetDeleted
-from brokertwin.state.core.schema import ZERO_UUID
-from brokertwin.state.core.wire.generated.offset_rows import OffsetCommitValue as Value
 from brokertwin.state.groups import offset_records
 from brokertwin.state.groups.offset_records import OffsetKey
 from tests.support.goldens import golden, source_of

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from brokertwin.protocol.bodies import ZERO_UUID
 from brokertwin.state.apis import offset_commit
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import CONTROLLER, PendingRequest
 from brokertwin.state.core.events import RequestHeader
-from brokertwin.state.core.schema import ZERO_UUID
 from brokertwin.state.groups import committed_offsets, groups
 from tests.support.examples import examples
 from tests.support.machine import START, Bench

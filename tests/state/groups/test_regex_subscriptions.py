@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 from tests.support.consumer_groups import GROUP, Consumer, ConsumerBench, settle
 from tests.support.mixed_groups import Classic
 

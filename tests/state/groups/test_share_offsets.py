@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.share_group import ShareGroup
 from tests.support.machine import Bench, header

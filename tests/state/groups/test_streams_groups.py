@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from brokertwin.protocol.errors import Error
 from brokertwin.state.cell.check import check
 from brokertwin.state.cluster import features
-from brokertwin.state.core.errors import Error
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.streams_group import StreamsGroup
 from tests.support.machine import RefusedError

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 from brokertwin.state.core.streams_records import MemberTasks
 from brokertwin.state.groups.streams_group import StreamsGroup, StreamsMember
 from brokertwin.state.groups.task_assignment import TaskOwners

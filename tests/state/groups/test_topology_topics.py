@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokertwin.state.apis.streams_bodies import topology_of
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.streams_group_heartbeat import (
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequestTopology,
 )
+from brokertwin.state.apis.streams_bodies import topology_of
 from brokertwin.state.groups.consumer_group import Rejection
 from brokertwin.state.groups.topology_topics import (
     ConfiguredTopology,

@@ -7,10 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from brokertwin.protocol.batch_headers import Batch, EndMarker
 from brokertwin.state.cell.apply import apply
 from brokertwin.state.cell.check import check as whole_check
 from brokertwin.state.core.events import LogMark
-from brokertwin.state.core.records import Batch, BatchAppended, EndMarker, LogTruncated
+from brokertwin.state.core.records import (
+    BatchAppended,
+    LogTruncated,
+)
 from brokertwin.state.logs import check as log_check
 from brokertwin.state.logs import cleaner, timestamp_index
 from brokertwin.state.logs import log as log_module

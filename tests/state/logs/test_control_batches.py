@@ -11,8 +11,8 @@ import pytest
 from kafka.record.default_records import DefaultRecordBatch
 from kafka.record.util import calc_crc32c
 
-from brokertwin.state.core.records import Batch, EndMarker
-from brokertwin.state.logs import control_batches
+from brokertwin.protocol import control_batches
+from brokertwin.protocol.batch_headers import Batch, EndMarker
 
 CAPTURES = Path(__file__).parents[2] / "captures"
 CHECKED_FROM = 21

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokertwin.state.core.records import Batch, EndMarker
+from brokertwin.protocol import control_batches
+from brokertwin.protocol.batch_headers import Batch, EndMarker
 from brokertwin.state.core.tables import Table
-from brokertwin.state.logs import control_batches, truncation
 from brokertwin.state.logs import log as logs
+from brokertwin.state.logs import truncation
 from brokertwin.state.logs.aborted_transactions import AbortedIndex, AbortedTxn
 from brokertwin.state.logs.chunked import CHUNK_ENTRIES, Span
 from brokertwin.state.logs.log import INDEX_INTERVAL_BYTES, READ_COMMITTED, Log, log_key

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.records import Batch
+from brokertwin.protocol.batch_headers import Batch
+from brokertwin.protocol.errors import Error
 from brokertwin.state.core.tables import Table
 from brokertwin.state.logs import producer
 from brokertwin.state.logs.producer import (

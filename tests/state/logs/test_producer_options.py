@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 from tests.support.machine import START, Bench, header
 
 DAY = 86_400_000

@@ -5,9 +5,10 @@ Worked examples 12 to 13 concern the idempotent producer, 18 to 19 transactions.
 
 import pytest
 
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.records import Batch, EndMarker
-from brokertwin.state.logs import control_batches, producer
+from brokertwin.protocol import control_batches
+from brokertwin.protocol.batch_headers import Batch, EndMarker
+from brokertwin.protocol.errors import Error
+from brokertwin.state.logs import producer
 from brokertwin.state.logs.producer import (
     KAFKA_RULES,
     ProducerStateEntry,

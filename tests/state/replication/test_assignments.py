@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 from tests.support.coordinators import GROUPS, Coordinators
 from tests.support.replicas import BROKERS
 

@@ -6,10 +6,10 @@ from random import Random
 import msgspec
 import pytest
 
+from brokertwin.protocol.batch_headers import Batch
 from brokertwin.state.cell.apply import apply
 from brokertwin.state.cell.check import check
 from brokertwin.state.core.records import (
-    Batch,
     OffsetCommitted,
     PartitionLoaded,
     Record,

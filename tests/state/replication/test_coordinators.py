@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from brokertwin.protocol.errors import Error
 from brokertwin.state.cell.check import check
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.outputs import offsets_topic
 from tests.support.coordinators import (
     GROUPS,

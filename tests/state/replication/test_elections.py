@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from brokertwin.protocol.errors import Error
 from brokertwin.state.cluster.image import Partition
-from brokertwin.state.core.errors import Error
 from brokertwin.state.logs.log import EpochEnd
 from brokertwin.state.replication import elections
 from brokertwin.state.replication.elections import NO_LEADER, Election, ElectionRules, TargetState

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from brokertwin.protocol.errors import Error
 from brokertwin.state.cluster import topics
-from brokertwin.state.core.errors import Error
 from brokertwin.state.replication.eligible import eligible_after, last_known_leader
 from brokertwin.state.replication.isr_controller import RECOVERED, RECOVERING
 from tests.support.machine import CLUSTER, Bench

@@ -2,9 +2,9 @@
 
 import pytest
 
+from brokertwin.protocol.batch_headers import Batch
 from brokertwin.state.core.decision import FollowedPartition
 from brokertwin.state.core.records import (
-    Batch,
     BatchAppended,
     HighWatermarkMoved,
     LogStartedAnew,

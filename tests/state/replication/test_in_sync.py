@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.alter_partition import AlterPartitionResponse
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import pending
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.alter_partition import AlterPartitionResponse
 from brokertwin.state.replication import acks, copying, in_sync
 from tests.support.machine import Bench, header
 from tests.support.replicas import BROKERS, TOPIC, Replicas

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 from brokertwin.state.replication import leader
 from brokertwin.state.replication.leader import AlterPartitionOutcome, Leadership, Replica
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from brokertwin.protocol.errors import Error
 from brokertwin.state.cluster import topics
-from brokertwin.state.core.errors import Error
 from tests.support.machine import CLUSTER, header, produce_body
 from tests.support.replicas import FEATURES, Replicas
 

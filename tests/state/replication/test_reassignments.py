@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from brokertwin.protocol.errors import Error
 from brokertwin.state.cluster.image import Partition
-from brokertwin.state.core.errors import Error
 from brokertwin.state.replication import reassignments
 from tests.support.machine import Bench
 from tests.support.replicas import Replicas

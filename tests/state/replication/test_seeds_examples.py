@@ -2,11 +2,14 @@
 
 import pytest
 
+from brokertwin.protocol.batch_headers import Batch
+from brokertwin.protocol.errors import Error
 from brokertwin.state.cell.apply import apply
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import Decision, ReplicaFetch, ReplicaResponse
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.records import Batch, BatchAppended
+from brokertwin.state.core.records import (
+    BatchAppended,
+)
 from brokertwin.state.replication import copying
 from tests.support.replicas import BROKERS, Replicas
 

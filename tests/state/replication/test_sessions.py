@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from brokertwin.protocol.errors import Error
 from brokertwin.state.cell import overview
 from brokertwin.state.cluster import topics
 from brokertwin.state.core import pending
-from brokertwin.state.core.errors import Error
 from brokertwin.state.replication.copying import IN_SYNC_TIMER
 from brokertwin.state.transactions.transactions import TransactionState
 from tests.support.coordinators import TRANSACTIONS, Coordinators

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokertwin.state.core.errors import Error
-from brokertwin.state.core.wire.generated.shared import StateBatch
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.shared import StateBatch
 from brokertwin.state.share.acquisition import Acquisition
 from brokertwin.state.share.in_flight import TERMINAL, RecordState
 from brokertwin.state.share.share_partition import (

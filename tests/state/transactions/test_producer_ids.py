@@ -6,10 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.allocate_producer_ids import AllocateProducerIdsResponse
+from brokertwin.protocol.generated.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from brokertwin.state.apis import allocate_producer_ids, init_producer_id
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import CONTROLLER, Decision, Request
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import Choices, RequestHeader
 from brokertwin.state.core.records import (
     ProducerIdBlockAllocated,
@@ -18,11 +23,6 @@ from brokertwin.state.core.records import (
 )
 from brokertwin.state.core.settings import CellSettings
 from brokertwin.state.core.tables import CellTables, Table
-from brokertwin.state.core.wire.generated.allocate_producer_ids import AllocateProducerIdsResponse
-from brokertwin.state.core.wire.generated.init_producer_id import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
 from brokertwin.state.transactions import producer_id_manager, producer_ids
 from brokertwin.state.transactions.producer_ids import INT64_MAX
 from tests.support.machine import Bench

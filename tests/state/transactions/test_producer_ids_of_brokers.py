@@ -12,6 +12,11 @@ from hypothesis import given, target
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from brokertwin.protocol.generated.allocate_producer_ids import AllocateProducerIdsResponse
+from brokertwin.protocol.generated.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from brokertwin.state.apis import allocate_producer_ids, init_producer_id
 from brokertwin.state.cell.apply import apply
 from brokertwin.state.cluster.machines import Broker, Controller
@@ -19,11 +24,6 @@ from brokertwin.state.core.decision import CONTROLLER, Decision, Message, Reques
 from brokertwin.state.core.events import Choices, RequestHeader
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
 from brokertwin.state.core.tables import CellTables
-from brokertwin.state.core.wire.generated.allocate_producer_ids import AllocateProducerIdsResponse
-from brokertwin.state.core.wire.generated.init_producer_id import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-)
 from brokertwin.state.eras import zookeeper_producer_ids
 from brokertwin.state.transactions import producer_ids
 from tests.support.machine import Bench

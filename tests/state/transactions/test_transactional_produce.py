@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 from brokertwin.state.transactions import transaction_verification as verifications
 from tests.support.machine import Bench, header
 

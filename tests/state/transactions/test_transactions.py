@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 from brokertwin.state.core.records import TransactionMetadata
 from brokertwin.state.transactions import transactions
 from brokertwin.state.transactions.transactions import (

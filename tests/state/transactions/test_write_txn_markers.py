@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from brokertwin.state.core.errors import Error
-from brokertwin.state.logs.control_batches import SIZE_IN_BYTES
+from brokertwin.protocol.control_batches import SIZE_IN_BYTES
+from brokertwin.protocol.errors import Error
 from tests.support.machine import Bench, header
 
 PRODUCER_ID = 5

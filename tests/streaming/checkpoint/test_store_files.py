@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 import lz4.block
 import pytest
 
-from brokertwin.sinks import stored_states
-from brokertwin.sinks.stored_states import Cells
 from brokertwin.state.cell.cell import STATE_VERSION
 from brokertwin.streaming.checkpoint import (
     checkpoint_log,
@@ -22,6 +20,8 @@ from brokertwin.streaming.checkpoint import (
 )
 from brokertwin.streaming.checkpoint.store_files import NotReadable, changes
 from brokertwin.streaming.job.session import ROCKSDB
+from brokertwin.tables import stored_states
+from brokertwin.tables.stored_states import Cells
 from tests.support.jobs import JobBench, capture
 
 if TYPE_CHECKING:

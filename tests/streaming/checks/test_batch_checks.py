@@ -12,9 +12,11 @@ from brokertwin.cli.watching.metrics import registry
 from brokertwin.cli.watching.sources import JobSource
 from brokertwin.errors import UserError
 from brokertwin.settings import load
-from brokertwin.sinks import checks, snapshot_store, suites
-from brokertwin.sinks.checks import Checked, UnmetExpectation
+from brokertwin.sinks import snapshot_store
+from brokertwin.streaming.checks import snapshot_checks as checks
+from brokertwin.streaming.checks import suites
 from brokertwin.streaming.checks.batch_checks import BatchCheck, Policy, Standing, check_newest
+from brokertwin.streaming.checks.snapshot_checks import Checked, UnmetExpectation
 from tests.support import made_checkpoints
 from tests.support.patience import PATIENCE_S
 

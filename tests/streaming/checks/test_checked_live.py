@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from brokertwin.kafka_io.topic_reader import TopicRow
-from brokertwin.sinks import checks, suites
-from brokertwin.streaming.checks import checked_live
+from brokertwin.streaming.checks import checked_live, suites
+from brokertwin.streaming.checks import snapshot_checks as checks
 from tests.streaming.live.test_operator import audited, lines_of
 from tests.support import audits
 

@@ -5,9 +5,8 @@ from typing import Any
 import msgspec
 
 from brokertwin.kafka_io.topic_reader import TopicRow
-from brokertwin.sinks import suites
 from brokertwin.state.core import outputs
-from brokertwin.streaming.checks import checked_rows
+from brokertwin.streaming.checks import checked_rows, suites
 from brokertwin.streaming.checks.checked_rows import OVERDUE_MS
 from tests.support.machine import START, Bench, header
 from tests.support.state_items import something_of_every_kind

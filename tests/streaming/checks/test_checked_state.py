@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from brokertwin.kafka_io.topic_reader import TopicRow
-from brokertwin.sinks import checks, suites
 from brokertwin.sinks.offsets_snapshot import SnapshotRow
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core.outputs import Position
@@ -19,7 +18,8 @@ from brokertwin.state.groups.consumer_group import ConsumerGroup
 from brokertwin.state.logs.log import Log
 from brokertwin.state.logs.producer import ProducerStateEntry
 from brokertwin.state.transactions.producer_ids import NextBlock, ProducerIds
-from brokertwin.streaming.checks import checked_state
+from brokertwin.streaming.checks import checked_state, suites
+from brokertwin.streaming.checks import snapshot_checks as checks
 from tests.support import histories
 from tests.support.machine import Bench, header
 from tests.support.state_items import something_of_every_kind

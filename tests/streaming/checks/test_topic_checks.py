@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from brokertwin.kafka_io.topic_reader import TopicRow
-from brokertwin.sinks import checks
 from brokertwin.state.core import outputs
+from brokertwin.streaming.checks import snapshot_checks as checks
 from brokertwin.streaming.checks import topic_checks
 from brokertwin.streaming.checks.batch_checks import check_rows
 from brokertwin.streaming.checks.checked_rows import OVERDUE_MS

@@ -10,8 +10,6 @@ import pytest
 from brokertwin.errors import UserError
 from brokertwin.kafka_io.placement import cells_of, cluster_of
 from brokertwin.settings import load
-from brokertwin.sinks import state_rows
-from brokertwin.sinks.state_rows import ItemKind
 from brokertwin.state.cell.between_cells import Count
 from brokertwin.state.core import outputs
 from brokertwin.state.core.events import BETWEEN_CELLS
@@ -21,6 +19,8 @@ from brokertwin.state.logs.log import Log
 from brokertwin.streaming.checkpoint import checkpoint_log, resharding, snapshots, state_reader
 from brokertwin.streaming.checkpoint.restore import RestoreTarget, restore
 from brokertwin.streaming.job import job, runner
+from brokertwin.tables import state_rows
+from brokertwin.tables.state_rows import ItemKind
 from tests.support.jobs import JobBench
 from tests.support.machine import header
 

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from brokertwin.errors import UserError
-from brokertwin.sinks import state_rows
-from brokertwin.sinks.state_rows import ItemKind
 from brokertwin.state.cell.cell import STATE_VERSION
 from brokertwin.state.cell.upgrades import STEPS
 from brokertwin.state.core import outputs
 from brokertwin.streaming.checkpoint import facts, state_reader, store_files
 from brokertwin.streaming.job import runner
+from brokertwin.tables import state_rows
+from brokertwin.tables.state_rows import ItemKind
 from tests.support.example_checkpoint import (
     BUSY,
     FLAGS,

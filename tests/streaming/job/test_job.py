@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from brokertwin.errors import UserError
-from brokertwin.sinks import snapshot_store, state_rows
-from brokertwin.sinks.state_rows import ItemKind
+from brokertwin.sinks import snapshot_store
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core import layers, outputs
 from brokertwin.state.core.murmur2 import partition_of
@@ -18,6 +17,8 @@ from brokertwin.streaming.checkpoint import checkpoint_log, facts, snapshots, st
 from brokertwin.streaming.job import runner
 from brokertwin.streaming.job.clock import now_ms
 from brokertwin.streaming.job.measures import QueryProgress
+from brokertwin.tables import state_rows
+from brokertwin.tables.state_rows import ItemKind
 from tests.support.jobs import JobBench, capture
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from brokertwin.cli.offsets.offset_sources import client_of
 from brokertwin.errors import UserError
-from brokertwin.sinks.offset_history import HistoryError, OffsetHistoryStore
+from brokertwin.offsets.history import CoordinatorRow
+from brokertwin.offsets.store import HistoryError, OffsetHistoryStore
 from brokertwin.state.groups.group_records import ClassicRow, OffsetRow, decode
-from brokertwin.state.observed.offset_history import CoordinatorRow
 from brokertwin.streaming.job import offset_following
 from brokertwin.streaming.job.offset_following import Following
 from tests.faults.processes import stopped

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from brokertwin.protocol.errors import Error
 from brokertwin.state.core import outputs
 from brokertwin.state.core.dead_letters import refused_event
-from brokertwin.state.core.errors import Error
 from brokertwin.state.core.events import Reason, Refusal
 from brokertwin.state.core.outputs import Output, Position
 from brokertwin.streaming.job import tallies

@@ -5,7 +5,7 @@ from typing import Any
 
 from brokertwin.clients.consumer_protocol import encode_assignment
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 from brokertwin.testing.auditor import exchanges
 from brokertwin.testing.auditor.exchanges import GRACE_MS, SeenExchange
 

@@ -7,7 +7,7 @@ import pytest
 
 from brokertwin.clients.consumer_protocol import encode_assignment
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 from brokertwin.testing.auditor.judge import judge, unfinished
 from brokertwin.testing.auditor.workload import (
     MEMBERS,

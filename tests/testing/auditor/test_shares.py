@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from brokertwin.clients.partitions import TopicPartition
-from brokertwin.state.core.errors import Error
+from brokertwin.protocol.errors import Error
 from brokertwin.state.share.share_partition import ACCEPT, GAP, REJECT, RELEASE
 from brokertwin.testing.auditor import exchanges
 from brokertwin.testing.auditor.exchanges import SeenExchange, Violation

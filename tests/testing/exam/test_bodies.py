@@ -2,8 +2,8 @@
 
 import pytest
 
-from brokertwin.gateway.protocol.frames import decode_request
-from brokertwin.gateway.records import records
+from brokertwin.protocol import record_batches as records
+from brokertwin.protocol.frames import decode_request
 from brokertwin.testing.exam import batches
 from brokertwin.testing.exam.bodies import MissingError, World, at_path
 

@@ -6,7 +6,7 @@ from importlib import resources
 
 import pytest
 
-from brokertwin.gateway.protocol.schema import MESSAGES, Field
+from brokertwin.protocol.schemas import MESSAGES, Field
 from brokertwin.testing.exam import model
 from brokertwin.testing.exam.model import (
     Do,

@@ -1,0 +1,467 @@
+"""`brokertwin consume`: read topics as members of a group, with this project's own client."""
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from functools import partial
+from queue import Empty, Full, Queue
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from brokertwin.cli.clients.threads import SessionMs, ThreadTimeline
+from brokertwin.cli.era_options import EraOption, Trace, tracer
+from brokertwin.cli.options import AsJson, Bootstrap, ConfigFile, KafkaConfig, settings_of
+from brokertwin.cli.output import say, show_json
+from brokertwin.errors import UserError
+
+if TYPE_CHECKING:
+    from brokertwin.cli.clients.share_members import ShareMember
+    from brokertwin.clients.consumer_client import ConsumerClient
+    from brokertwin.clients.consumer_config import ConsumerConfig
+    from brokertwin.clients.fetcher import FetchSettings
+    from brokertwin.clients.io.consumer import Consumer
+    from brokertwin.clients.messages import ProducerRecord
+    from brokertwin.clients.partitions import TopicPartition
+    from brokertwin.kafka_io.kafka_clients import ClientProperties
+
+    Member = Consumer | ShareMember
+
+POLL_MS = 200
+PRINTED_S = 0.02
+"""Interval at which a share group member checks whether its records were printed."""
+
+READ_AHEAD = 1_000
+JOIN_S = 40.0
+
+
+class ConsumeProtocol(StrEnum):
+    """Group protocol: classic, KIP-848 (consumer), or KIP-932 (share)."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    SHARE = "share"
+
+
+class Acknowledge(StrEnum):
+    """Acknowledgement of each record by a share group member, after it is printed."""
+
+    ACCEPT = "accept"
+    RELEASE = "release"
+    REJECT = "reject"
+
+
+class Assignor(StrEnum):
+    """Assignors by Kafka's names."""
+
+    RANGE = "range"
+    ROUND_ROBIN = "roundrobin"
+    STICKY = "sticky"
+    COOPERATIVE_STICKY = "cooperative-sticky"
+
+
+DEFAULT_ASSIGNORS = (Assignor.RANGE, Assignor.COOPERATIVE_STICKY)
+Topics = Annotated[
+    list[str] | None, typer.Argument(metavar="TOPIC…", help="Topics to read; or use --include.")
+]
+Include = Annotated[
+    str | None,
+    typer.Option(
+        "--include",
+        metavar="REGEX",
+        help="Read all topics whose full names match, including later ones, instead of TOPIC. With"
+        " --protocol consumer the broker matches, with RE2 syntax.",
+    ),
+]
+GroupId = Annotated[
+    str, typer.Option("--group", "-g", metavar="GROUP", help="Group id (group.id).")
+]
+Members = Annotated[
+    int, typer.Option("--members", min=1, help="Number of members; each runs in its own thread.")
+]
+ProtocolOption = Annotated[
+    ConsumeProtocol,
+    typer.Option(
+        "--protocol",
+        help="group.protocol. classic: a member assigns partitions. consumer: the coordinator does"
+        " (KIP-848, Kafka 4.0 or later). share: members of a share group share the records"
+        " (KIP-932, Kafka 4.2 or later).",
+    ),
+]
+AcknowledgeOption = Annotated[
+    Acknowledge,
+    typer.Option(
+        "--acknowledge",
+        help="With --protocol share: acknowledgement of each printed record. A released record is"
+        " delivered again until the delivery limit.",
+    ),
+]
+RemoteAssignor = Annotated[
+    str | None,
+    typer.Option(
+        "--remote-assignor",
+        metavar="NAME",
+        help="With --protocol consumer: uniform or range (group.remote.assignor).",
+    ),
+]
+Assignors = Annotated[
+    list[Assignor] | None,
+    typer.Option(
+        "--assignor",
+        help="With --protocol classic: partition assignor, most preferred first; repeatable."
+        " Default: range and cooperative-sticky, as in Kafka's consumer.",
+    ),
+]
+FromBeginning = Annotated[
+    bool,
+    typer.Option(
+        "--from-beginning",
+        help="Without committed offsets, start at the first record (auto.offset.reset=earliest).",
+    ),
+]
+Committed = Annotated[
+    bool,
+    typer.Option("--read-committed", help="Skip records of open and aborted transactions."),
+]
+Count = Annotated[
+    int | None,
+    typer.Option("--max-messages", "-n", min=1, metavar="N", help="Stop after N records."),
+]
+Idle = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout",
+        min=0.1,
+        metavar="SECONDS",
+        help="Stop if no record arrived for SECONDS after the group has formed.",
+    ),
+]
+InstanceId = Annotated[
+    str | None,
+    typer.Option(
+        "--instance-id",
+        metavar="ID",
+        help="Static membership (group.instance.id): a member that leaves keeps its partitions for"
+        " the session timeout. Further members get the suffixes -2, -3, …",
+    ),
+]
+Rack = Annotated[
+    str,
+    typer.Option(
+        "--client-rack",
+        metavar="RACK",
+        help="Rack of the members (client.rack), to read from replicas in that rack. Brokers need"
+        " the rack-aware replica.selector.class.",
+    ),
+]
+Threads = Annotated[
+    bool,
+    typer.Option(
+        "--show-threads",
+        help="Print each change of the assignment on standard error, and a chart at the end.",
+    ),
+]
+
+
+def command(
+    group: GroupId,
+    topics: Topics = None,
+    include: Include = None,
+    members: Members = 1,
+    protocol: ProtocolOption = ConsumeProtocol.CLASSIC,
+    assignor: Assignors = None,
+    remote_assignor: RemoteAssignor = None,
+    acknowledge: AcknowledgeOption = Acknowledge.ACCEPT,
+    from_beginning: FromBeginning = False,
+    read_committed: Committed = False,
+    max_messages: Count = None,
+    timeout: Idle = None,
+    instance_id: InstanceId = None,
+    session_timeout_ms: SessionMs = 45_000,
+    client_rack: Rack = "",
+    threads: Threads = False,
+    era: EraOption = None,
+    trace: Trace = False,
+    as_json: AsJson = False,
+    bootstrap: Bootstrap = None,
+    kafka_config: KafkaConfig = None,
+    config: ConfigFile = None,
+) -> None:
+    """Read topics of any Kafka as members of a group; Ctrl-C commits and leaves the group.
+
+    Each record's value is printed as a line; --json prints a document with topic, partition,
+    offset, key, timestamp and headers. Offsets are committed every five seconds, before a
+    rebalance and at the end. In a share group, each record is acknowledged after it is printed.
+    The members are brokertwin's own consumer; other clients can be members of the same group.
+    """
+    from brokertwin.cli.clients.client_access import accessible
+    from brokertwin.clients.assignors.assign import AssignorName
+    from brokertwin.clients.consumer_config import ConsumerConfig, GroupProtocol
+    from brokertwin.clients.eras import of_consumer, of_fetches
+    from brokertwin.clients.fetcher import FetchSettings, OffsetReset
+    from brokertwin.clients.traced import consumer_maker
+
+    _check_wanted(topics, include, protocol)
+    is_shared = protocol is ConsumeProtocol.SHARE
+    _check_assignor(protocol, assignor)
+    unknown_there = (assignor, remote_assignor, include, instance_id, from_beginning)
+    is_former = era is not None or trace
+    _check_shared(is_shared, any(unknown_there) or read_committed or is_former, acknowledge, group)
+    kafka = accessible(settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config))
+    fetches = FetchSettings(
+        auto_offset_reset=OffsetReset.EARLIEST if from_beginning else OffsetReset.LATEST,
+        isolation_level=int(read_committed),
+        client_rack=client_rack,
+    )
+    given = ConsumerConfig(
+        group_id=group,
+        group_instance_id=instance_id,
+        group_protocol=GroupProtocol.CLASSIC if is_shared else GroupProtocol(protocol),
+        group_remote_assignor=remote_assignor,
+        client_rack=client_rack,
+        session_timeout_ms=session_timeout_ms,
+        heartbeat_interval_ms=min(3_000, session_timeout_ms // 3),
+        assignors=tuple(AssignorName(each) for each in assignor or DEFAULT_ASSIGNORS),
+    )
+    settings, fetches = of_consumer(era, given), of_fetches(era, fetches)
+    wanted, client = topics or [], consumer_maker(era, tracer(trace))
+    make: Callable[[int], Member] = partial(
+        _member, kafka, settings, wanted, include, fetches, client
+    )
+    if is_shared:
+        from brokertwin.cli.clients.share_members import ShareMember
+
+        make = partial(ShareMember, kafka, settings, wanted, acknowledge.name)
+    _read(Reading(members, make, threads), max_messages, timeout, as_json)
+
+
+def _read(
+    reading: "Reading", max_messages: int | None, idle_s: float | None, as_json: bool
+) -> None:
+    """Print records until the end. Raises UserError if a member failed."""
+    try:
+        _print(reading, max_messages, idle_s, as_json)
+    except KeyboardInterrupt:
+        say("leaving the group")
+    finally:
+        reading.stop()
+    reading.show()
+
+
+def _check_wanted(topics: list[str] | None, include: str | None, protocol: ConsumeProtocol) -> None:
+    """Check the topics or the pattern. Raises UserError."""
+    if bool(topics) == bool(include):
+        raise UserError(
+            "`brokertwin consume` needs either topics or --include.",
+            "Name topics, or pass a pattern: --include 'orders-.*'.",
+        )
+    if include and protocol is ConsumeProtocol.CLASSIC:
+        try:
+            re.compile(include)
+        except re.error as error:
+            raise UserError(f"Invalid regular expression {include!r}: {error}.") from None
+
+
+def _check_assignor(protocol: ConsumeProtocol, assignor: list[Assignor] | None) -> None:
+    """Check that the protocol has assignors. Raises UserError."""
+    if protocol is ConsumeProtocol.CONSUMER and assignor:
+        raise UserError(
+            "Cannot combine --assignor with --protocol consumer: the broker assigns partitions.",
+            "Pass --remote-assignor uniform or --remote-assignor range instead.",
+        )
+
+
+def _check_shared(is_shared: bool, has_others: bool, acknowledge: Acknowledge, group: str) -> None:
+    """Check options that only some protocols support. Raises UserError."""
+    if is_shared and has_others:
+        raise UserError(
+            "--protocol share does not support assignors, --include, --instance-id,"
+            " --from-beginning, --read-committed, --era and --trace.",
+            "Set share.auto.offset.reset and share.isolation.level of the group instead:"
+            f" kafka-configs.sh --alter --entity-type groups --entity-name {group}"
+            " --add-config NAME=VALUE.",
+        )
+    if not is_shared and acknowledge is not Acknowledge.ACCEPT:
+        raise UserError("--acknowledge requires a share group.", "Add --protocol share.")
+
+
+def _member(
+    kafka: "ClientProperties",
+    settings: "ConsumerConfig",
+    topics: list[str],
+    include: str | None,
+    fetches: "FetchSettings",
+    make: "Callable[..., ConsumerClient]",
+    number: int,
+) -> "Consumer":
+    """Create a member; only the first one has the instance id without a suffix."""
+    import msgspec
+
+    from brokertwin.clients.io.consumer import Consumer
+
+    instance_id = settings.group_instance_id
+    static = f"{instance_id}-{number}" if instance_id and number > 1 else instance_id
+    return Consumer(
+        kafka,
+        msgspec.structs.replace(settings, group_instance_id=static),
+        topics,
+        fetches,
+        client_id=f"brokertwin-{number}",
+        may_create_topics=False,
+        pattern=include,
+        make=make,
+    )
+
+
+class Reading:
+    """Members, each in a thread; `records` is the queue of their records.
+
+    Each record has the function to call after it is printed, or None.
+
+    Attributes:
+        has_begun: set after a member's first assignment, even an empty one.
+        error: why a member failed.
+    """
+
+    def __init__(self, members: int, make: Callable[[int], "Member"], is_shown: bool) -> None:
+        self.records: Queue[tuple[Any, Callable[[Any], None] | None]] = Queue(READ_AHEAD)
+        self.error: str | None = None
+        self._is_over = threading.Event()
+        self.has_begun = threading.Event()
+        self._missing: set[str] = set()
+        names = {number: f"member {number}" for number in range(1, members + 1)}
+        self._timeline = ThreadTimeline(is_shown, names.values())
+        self._threads = [
+            threading.Thread(target=self._member, args=(name, make, number))
+            for number, name in names.items()
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def is_over(self) -> bool:
+        """True if a member failed or the command ends."""
+        return self._is_over.is_set()
+
+    def stop(self) -> None:
+        """Stop all members; each leaves the group."""
+        self._is_over.set()
+        for thread in self._threads:
+            thread.join(JOIN_S)
+
+    def show(self) -> None:
+        """Print the chart if requested. Raises UserError if a member failed."""
+        self._timeline.show()
+        if self.error is not None:
+            raise UserError(self.error)
+
+    def _member(self, name: str, make: Callable[[int], "Member"], number: int) -> None:
+        from brokertwin.cli.clients.share_members import ShareMember
+
+        consumer = make(number)
+        on_printed = consumer.printed if isinstance(consumer, ShareMember) else None
+        try:
+            while not self._is_over.is_set():
+                taken = consumer.poll(POLL_MS)
+                for record in taken:
+                    self._put(record, on_printed)
+                self._look(name, consumer)
+                if on_printed is not None and not taken:
+                    self._is_over.wait(PRINTED_S)
+        except UserError as error:
+            self._end(f"{name} stopped: {error}")
+        finally:
+            self._is_over.set()
+            consumer.close()
+            self._timeline.note(name, [], True)
+
+    def _put(self, record: Any, on_printed: Callable[[Any], None] | None) -> None:
+        while not self._is_over.is_set():
+            try:
+                self.records.put((record, on_printed), timeout=0.2)
+            except Full:
+                continue
+            return
+
+    def _look(self, name: str, consumer: "Member") -> None:
+        from brokertwin.clients.consumer_events import (
+            ConsumerFailed,
+            PartitionsAssigned,
+            ShareAcknowledged,
+            Truncated,
+        )
+        from brokertwin.protocol.errors import error_name
+
+        for event in consumer.events():
+            if isinstance(event, PartitionsAssigned):
+                self.has_begun.set()
+            elif isinstance(event, ConsumerFailed):
+                self._end(f"{name} stopped: {event.error} {error_name(event.error)}.")
+            elif isinstance(event, Truncated):
+                (topic, partition), position, end = event
+                say(f"{topic}-{partition} was truncated to {end}; it had been read to {position}")
+            elif isinstance(event, ShareAcknowledged):
+                (topic, partition), offsets, error = event
+                say(f"{topic}-{partition} {offsets}: acknowledgement failed: {error_name(error)}")
+        if consumer.client.unsupported is not None:
+            self._end(f"The broker supports no known version of {consumer.client.unsupported}.")
+        counts = consumer.partition_counts()
+        self._report_missing(topic for topic, count in counts.items() if not count)
+        assigned = [f"{at.topic}-{at.partition}" for at in consumer.assigned]
+        self._timeline.note(name, assigned, self._is_over.is_set())
+
+    def _report_missing(self, topics: Iterable[str]) -> None:
+        for topic in set(topics) - self._missing:
+            self._missing.add(topic)
+            say(f"topic {topic} does not exist yet; waiting for it")
+
+    def _end(self, error: str) -> None:
+        self.error = error
+        self._is_over.set()
+
+
+def _print(reading: Reading, max_messages: int | None, idle_s: float | None, as_json: bool) -> None:
+    count, heard = 0, 0.0
+    while count != max_messages and not reading.is_over:
+        try:
+            record, on_printed = reading.records.get(timeout=POLL_MS / 1000)
+        except Empty:
+            if not heard and reading.has_begun.is_set():
+                heard = time.monotonic()
+            if heard and idle_s and time.monotonic() - heard >= idle_s:
+                return
+            continue
+        count, heard = count + 1, time.monotonic()
+        if as_json:
+            show_json(document(*record))
+        else:
+            value = record[2].value
+            typer.echo("" if value is None else text(value))
+        if on_printed is not None:
+            on_printed(record)
+
+
+def document(
+    at: "TopicPartition", offset: int, message: "ProducerRecord", delivery_count: int | None = None
+) -> dict[str, Any]:
+    """Return a record as JSON, escaping bytes that are not UTF-8.
+
+    Share groups add the delivery count.
+    """
+    deliveries = {} if delivery_count is None else {"deliveryCount": delivery_count}
+    return deliveries | {
+        "topic": at.topic,
+        "partition": at.partition,
+        "offset": offset,
+        "timestamp": message.timestamp,
+        "key": None if message.key is None else text(message.key),
+        "value": None if message.value is None else text(message.value),
+        "headers": {name: None if v is None else text(v) for name, v in message.headers},
+    }
+
+
+def text(data: bytes) -> str:
+    """Decode bytes as text."""
+    return data.decode(errors="backslashreplace")

@@ -1,0 +1,248 @@
+"""`brokertwin snapshot`: snapshots of a job's state and offsets."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from brokertwin.cli.options import (
+    AsJson,
+    Batch,
+    Bootstrap,
+    Checkpoint,
+    ConfigFile,
+    KafkaConfig,
+    Prefix,
+    Snapshots,
+    StateMaster,
+    group,
+    settings_of,
+)
+from brokertwin.cli.output import out, say, show_fields, show_json, show_table
+from brokertwin.extras import need
+from brokertwin.wording import counted
+
+if TYPE_CHECKING:
+    from brokertwin.settings import Settings
+    from brokertwin.sinks.snapshot_store import SnapshotManifest
+    from brokertwin.streaming.checkpoint.restore import Restored
+
+app = group()
+
+Suite = Annotated[
+    str | None,
+    typer.Option(
+        "--suite",
+        metavar="default|FILE",
+        help="Set the snapshot aside if it fails this suite: the built-in one or your own.",
+    ),
+]
+Name = Annotated[
+    str | None, typer.Argument(metavar="[NAME]", help="Name in `list`; default: the newest.")
+]
+NewCheckpoint = Annotated[
+    Path, typer.Option("--checkpoint", metavar="DIR", help="New checkpoint; missing or empty.")
+]
+Cells = Annotated[
+    int,
+    typer.Option("--cells", metavar="N", min=1, help="Cells per cluster; at most one per broker."),
+]
+ToPrefix = Annotated[
+    str | None,
+    typer.Option(
+        "--to-prefix",
+        metavar="PREFIX",
+        help="Prefix of other topics, which are read from the start; default: the same topics.",
+    ),
+]
+
+
+@app.callback()
+def snapshot_command() -> None:
+    """Take, list, check and restore snapshots of a job: committed offsets and full state.
+
+    Each snapshot is a directory that is written atomically. `brokertwin run --snapshot-every` takes
+    them while the job runs.
+    """
+    need("`brokertwin snapshot`", "pyarrow")
+
+
+@app.command()
+def take(
+    checkpoint: Checkpoint = None,
+    batch: Batch = None,
+    snapshots: Snapshots = None,
+    suite: Suite = None,
+    prefix: Prefix = None,
+    master: StateMaster = "local[1]",
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take a snapshot of a job that is running, stopped or killed, without disturbing it.
+
+    It is read from the checkpoint's files; Spark starts only if they are not enough. Older
+    snapshots are kept. A snapshot that fails --suite is set aside below `rejected/` with the
+    reasons; the exit code is then 3.
+    """
+    from brokertwin.cli.job import run_snapshots
+    from brokertwin.cli.job.check import EXIT_CODES
+    from brokertwin.streaming.checkpoint import snapshots as taking
+    from brokertwin.streaming.checks import snapshot_checks as checks
+    from brokertwin.streaming.job.session import session_when_needed
+
+    settings = settings_of(
+        config, checkpoint=checkpoint, snapshots=snapshots, prefix=prefix, master=master
+    )
+    directory = settings.snapshots_dir
+    run_snapshots.check_directory(directory)
+    judge = checks.gate(checks.suite_named("--suite", suite)) if suite else None
+    with session_when_needed(settings, say) as session:
+        taken = taking.take(settings.checkpoint_dir, directory, batch, session, judge)
+    run_snapshots.show(taken, as_json)
+    if taken.reasons:
+        raise typer.Exit(EXIT_CODES["critical"])
+
+
+@app.command("list")
+def list_command(
+    snapshots: Snapshots = None,
+    prefix: Prefix = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the snapshots, newest last."""
+    from brokertwin.sinks import snapshot_store
+
+    directory = settings_of(config, snapshots=snapshots, prefix=prefix).snapshots_dir
+    found = snapshot_store.list_all(directory)
+    if as_json:
+        for each in found:
+            show_json(_row(each))
+        return
+    if found:
+        rows = [_row(each) for each in found]
+        show_table(list(rows[0]), (list(row.values()) for row in rows))
+    count = counted(len(found), "snapshot")
+    out.print(f"{count} in {directory}", soft_wrap=True, highlight=False)
+
+
+@app.command()
+def show(
+    name: Name = None,
+    snapshots: Snapshots = None,
+    prefix: Prefix = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check a snapshot's files and show its contents."""
+    from brokertwin.sinks import snapshot_store
+
+    directory = settings_of(config, snapshots=snapshots, prefix=prefix).snapshots_dir
+    path = snapshot_store.find(directory, name)
+    found = snapshot_store.verify(path)
+    fields = _row(found) | {
+        "path": str(path),
+        "prefix": found.facts.get("prefix"),
+        "cells": ", ".join(f"{cell} ({size:,} B)" for cell, size in found.cells.items()),
+        "state version": found.state_version,
+        "next events": _places(found.source_offsets),
+        "checked": f"{counted(len(found.files), 'file')}, all as in the manifest",
+    }
+    if as_json:
+        show_json({**fields, "cells": found.cells, "next events": found.source_offsets})
+    else:
+        show_fields(fields)
+
+
+@app.command()
+def restore(
+    checkpoint: NewCheckpoint,
+    name: Name = None,
+    snapshots: Snapshots = None,
+    prefix: Prefix = None,
+    to_prefix: ToPrefix = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Create a new checkpoint from a snapshot; a job started with it continues from there.
+
+    The job reads the events after the snapshot again and repeats its responses with the same ids.
+    Stop the job on the old checkpoint first.
+    """
+    need("`brokertwin snapshot restore`", "xxhash")
+    from brokertwin.sinks import snapshot_store
+    from brokertwin.streaming.checkpoint import restore as restoring
+
+    settings = settings_of(config, snapshots=snapshots, prefix=prefix)
+    path = snapshot_store.find(settings.snapshots_dir, name)
+    wanted = restoring.RestoreTarget(to_prefix, _shuffle_partitions(settings))
+    _show_restored(restoring.restore(path, checkpoint, wanted), checkpoint, as_json)
+
+
+@app.command()
+def reshard(
+    cells: Cells,
+    checkpoint: NewCheckpoint,
+    name: Name = None,
+    snapshots: Snapshots = None,
+    prefix: Prefix = None,
+    bootstrap: Bootstrap = None,
+    kafka_config: KafkaConfig = None,
+    config: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Restore a snapshot with another number of cells for each cluster.
+
+    There must be no events after the snapshot: stop the gateways, let `run --available-now` end,
+    and take the snapshot then. Start the gateways after the job.
+    """
+    need("`brokertwin snapshot reshard`", "xxhash")
+    from brokertwin.kafka_io.kafka_clients import client_properties
+    from brokertwin.kafka_io.topics import REQUESTS, full_name
+    from brokertwin.sinks import snapshot_store
+    from brokertwin.streaming.checkpoint import resharding
+    from brokertwin.streaming.checkpoint import restore as restoring
+
+    given = {"bootstrap": bootstrap, "kafka_config": kafka_config}
+    settings = settings_of(config, snapshots=snapshots, prefix=prefix, **given)
+    path = snapshot_store.find(settings.snapshots_dir, name)
+    found = snapshot_store.manifest(path)
+    topic = full_name(str(found.facts["prefix"]), REQUESTS)
+    ends = resharding.quiet_end(client_properties(settings), topic, found.source_offsets[topic])
+    wanted = restoring.RestoreTarget(None, _shuffle_partitions(settings), cells, ends)
+    _show_restored(restoring.restore(path, checkpoint, wanted), checkpoint, as_json)
+
+
+def _shuffle_partitions(settings: "Settings") -> int | None:
+    """Return the requested number of Spark tasks; None for the default."""
+    is_given = "shuffle_partitions" in settings.model_fields_set
+    return settings.shuffle_partitions if is_given else None
+
+
+def _show_restored(restored: "Restored", checkpoint: Path, as_json: bool) -> None:
+    from brokertwin.streaming.checkpoint.restore import command
+
+    go_on = command(restored.facts, checkpoint)
+    if as_json:
+        name = restored.snapshot.name
+        show_json({"snapshot": name, "checkpoint": checkpoint, "run": go_on})
+        return
+    said = f"{checkpoint} has the state of micro-batch {restored.snapshot.batch}; continue with"
+    for line in (said, go_on):
+        out.print(line, soft_wrap=True, highlight=False)
+
+
+def _row(found: "SnapshotManifest") -> dict[str, Any]:
+    return {
+        "name": found.name,
+        "batch": found.batch,
+        "offsets": found.offsets,
+        "bytes": sum(found.cells.values()),
+    }
+
+
+def _places(source_offsets: dict[str, dict[str, int]]) -> str:
+    return "; ".join(
+        f"{topic} " + " ".join(f"{partition}:{at}" for partition, at in sorted(offsets.items()))
+        for topic, offsets in source_offsets.items()
+    )

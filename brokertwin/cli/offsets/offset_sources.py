@@ -1,0 +1,300 @@
+"""Sources of committed offsets for `brokertwin offsets`: directory, cluster or file."""
+
+import csv
+import gzip
+import sys
+from collections.abc import Collection, Generator, Iterator
+from contextlib import contextmanager
+from datetime import UTC
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from brokertwin.cli.options import settings_of
+from brokertwin.cli.output import progress_bars, warn
+from brokertwin.errors import UserError
+from brokertwin.extras import need
+from brokertwin.wording import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from brokertwin.kafka_io.kafka_clients import ClientProperties
+    from brokertwin.offsets.history import CoordinatorRow, OffsetMove
+    from brokertwin.offsets.pasted import PastedOffsets
+    from brokertwin.state.groups.offset_records import OffsetKey
+
+COLUMNS = ("group", "topic", "partition", "offset")
+"""Columns of a CSV file without header, as `kafka-consumer-groups --from-file` has (KIP-122)."""
+
+WITHOUT_GROUP = COLUMNS[1:]
+"""Columns of a file of one group, as `kafka-consumer-groups --export` can write it (KIP-122)."""
+
+CSV = ".csv"
+STANDARD_INPUT = "-"
+GZIP = b"\x1f\x8b"
+INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
+UNREAD_SHOWN = 3
+
+
+def client_of(bootstrap: str, kafka_config: Path | None) -> "ClientProperties":
+    """Return the properties for a cluster. Raises UserError if the address is invalid."""
+    from brokertwin.kafka_io.kafka_clients import client_properties
+
+    if ":" not in bootstrap:
+        raise UserError(f"Invalid address {bootstrap!r}.", "Pass HOST:PORT: kafka-1:9092.")
+    settings = settings_of(None, bootstrap=bootstrap, kafka_config=kafka_config)
+    return client_properties(settings)
+
+
+class OffsetSource(NamedTuple):
+    """A directory of `offsets import`, a file, or a cluster's address."""
+
+    text: str
+    kafka_config: Path | None = None
+
+    @property
+    def is_csv(self) -> bool:
+        """True for a CSV file, which has no history."""
+        return self.text.endswith(CSV)
+
+    @property
+    def is_pasted(self) -> bool:
+        """True for the output of another tool: a file, or standard input."""
+        return self.text == STANDARD_INPUT or (not self.is_csv and Path(self.text).is_file())
+
+    @property
+    def is_cluster(self) -> bool:
+        """True for an address."""
+        return not (self.is_csv or Path(self.text).exists()) and ":" in self.text
+
+    def client(self) -> "ClientProperties":
+        """Return the properties for the cluster."""
+        return client_of(self.text, self.kafka_config)
+
+    def cluster_id(self) -> str | None:
+        """The cluster whose offsets they are; None for a file, which does not say it."""
+        if self.is_cluster:
+            from brokertwin.offsets import group_offsets
+
+            return group_offsets.cluster_id(self.client())
+        if not Path(self.text).is_dir():
+            return None
+        from brokertwin.offsets.store import OffsetHistoryStore
+
+        facts = OffsetHistoryStore(Path(self.text)).facts()
+        return facts.cluster.partition("/")[0] if facts is not None else None
+
+    def rows(self) -> "Iterator[CoordinatorRow]":
+        """Yield all rows. Raises UserError."""
+        if self.is_csv:
+            raise self._without_history()
+        if self.is_cluster:
+            from brokertwin.offsets import group_offsets
+
+            with progress("reading __consumer_offsets") as observe:
+                yield from group_offsets.rows(self.client(), {}, observe)
+            return
+        if not Path(self.text).exists():
+            raise UserError(
+                f"{self.text} is neither a file, a directory nor an address.",
+                "Pass HOST:PORT, or create a directory with:"
+                " brokertwin offsets import HOST:PORT DIR",
+            )
+        need("Reading a directory of `brokertwin offsets import`", "pyarrow")
+        from brokertwin.offsets.store import OffsetHistoryStore
+
+        yield from OffsetHistoryStore(Path(self.text)).rows()
+
+    def moves(self, until_ms: int | None = None) -> "Iterator[OffsetMove]":
+        """Yield the change that each row of an offset made, up to a time."""
+        from brokertwin.offsets.history import OffsetHistory
+
+        if self.is_pasted:
+            yield from self._pasted_moves(until_ms)
+            return
+        history = OffsetHistory()
+        yield from history.read(
+            row for row in self.rows() if until_ms is None or row.timestamp <= until_ms
+        )
+        warn_of_unread("__consumer_offsets", history.unread)
+
+    def committed(
+        self, groups: Collection[str], until_ms: int | None = None
+    ) -> "dict[OffsetKey, int]":
+        """Return the offsets committed at a time, of these groups or of all."""
+        if self.is_csv:
+            found = dict(_of_csv(Path(self.text), groups))
+        elif self.is_pasted:
+            found = self._pasted(groups, until_ms)
+        else:
+            found = {}
+            for move in self.moves(until_ms):
+                move.note_in(found)
+        lacking = sorted(set(groups) - {key.group for key in found})
+        if lacking:
+            raise UserError(
+                f"{self.text} has no offsets of the groups {', '.join(lacking)}.",
+                f"List all groups with: brokertwin offsets show {self.text}",
+            )
+        return {key: at for key, at in found.items() if not groups or key.group in groups}
+
+    def _pasted_moves(self, until_ms: int | None) -> "Iterator[OffsetMove]":
+        from brokertwin.offsets.pasted import PastedOffsets
+
+        pasted = PastedOffsets()
+        count = yield from self._read_pasted(pasted, until_ms)
+        if not count:
+            raise self._without_history()
+
+    def _pasted(self, groups: Collection[str], until_ms: int | None) -> "dict[OffsetKey, int]":
+        """Return the offsets in the output of another tool."""
+        from brokertwin.offsets.pasted import PastedOffsets
+
+        pasted = PastedOffsets(next(iter(groups)) if len(groups) == 1 else "")
+        found: dict[OffsetKey, int] = {}
+        for move in self._read_pasted(pasted, until_ms):
+            move.note_in(found)
+        if pasted.described and until_ms is not None:
+            raise self._without_history()
+        return found | pasted.described
+
+    def _read_pasted(
+        self, pasted: "PastedOffsets", until_ms: int | None
+    ) -> "Generator[OffsetMove, None, int]":
+        """Yield the changes up to a time; returns the number of all changes."""
+        count = 0
+        for move in pasted.read(_lines(self.text)):
+            count += 1
+            if until_ms is None or pasted.time <= until_ms:
+                yield move
+        self._warn_of_unread(pasted, count > 0)
+        return count
+
+    def _without_history(self) -> UserError:
+        return UserError(
+            f"{self.text} has offsets but no history.",
+            "Pass the address of a cluster, a directory of `brokertwin offsets import`, or the"
+            " output of a tool that prints __consumer_offsets.",
+        )
+
+    def _warn_of_unread(self, pasted: "PastedOffsets", is_read: bool) -> None:
+        """Warn of lines that could not be read. Raises UserError if there is no offset at all."""
+        if pasted.unread:
+            warn(f"{len(pasted.unread)} lines of {self.text} could not be read:")
+        for number, why in list(pasted.unread.items())[:UNREAD_SHOWN]:
+            warn(f"{self.text}:{number}: {why}")
+        if not is_read and not pasted.described:
+            raise UserError(
+                f"{self.text} has no committed offset that can be read.",
+                "It may be a directory of `brokertwin offsets import`, a .csv file, or the output"
+                " of OffsetsMessageFormatter, `kafka-dump-log --offsets-decoder`, `kcat -J`, or"
+                " `kafka-consumer-groups --describe`.",
+            )
+
+
+def _lines(text: str) -> "Iterator[str]":
+    """The lines of a file, compressed or not, or of standard input. Raises UserError."""
+    if text == STANDARD_INPUT:
+        yield from sys.stdin
+        return
+    try:
+        is_compressed = Path(text).read_bytes()[: len(GZIP)] == GZIP
+        opened = gzip.open if is_compressed else open
+        with opened(text, "rt", encoding="utf-8-sig", errors="replace") as lines:
+            yield from lines
+    except OSError as error:
+        raise UserError(f"{text} cannot be read: {error.strerror or error}.") from None
+
+
+def warn_of_unread(topic: str, unread: "Mapping[tuple[int, int], str]") -> None:
+    """Warn about rows of a topic that could not be read."""
+    if unread:
+        warn(f"could not read {counted(len(unread), 'row')} of {topic}:")
+    for (partition, offset), why in list(unread.items())[:UNREAD_SHOWN]:
+        warn(f"partition {partition} offset {offset}: {why}")
+
+
+def _of_csv(file: Path, groups: Collection[str]) -> "Iterator[tuple[OffsetKey, int]]":
+    """Yield the offsets of a file; if it names no group, `groups` has the only one.
+
+    A byte order mark, as spreadsheets write it, is ignored.
+    """
+    seen: set[OffsetKey] = set()
+    try:
+        with file.open(newline="", encoding="utf-8-sig") as lines:
+            for number, row in enumerate(csv.reader(lines), 1):
+                if not row:
+                    continue
+                if len(row) == len(WITHOUT_GROUP) and len(groups) == 1:
+                    row = [*groups, *row]
+                key, offset = _read(file, number, row)
+                if key in seen:
+                    raise UserError(
+                        f"{file}:{number} repeats {','.join(row[:-1])}.",
+                        "Keep one line for each partition.",
+                    )
+                seen.add(key)
+                yield key, offset
+    except OSError as error:
+        raise UserError(f"Cannot read {file}: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise UserError(f"Cannot read {file}: it is not valid UTF-8.") from None
+
+
+def _read(file: Path, number: int, row: list[str]) -> "tuple[OffsetKey, int]":
+    """Parse a line. Raises UserError for values that no cluster can have."""
+    from brokertwin.state.groups.offset_records import OffsetKey
+
+    try:
+        group, topic, *numbers = row
+        partition, offset = map(int, numbers)
+    except ValueError:
+        raise _unread(file, number, row) from None
+    if not (0 <= partition <= INT32_MAX and abs(offset) <= INT64_MAX):
+        raise _unread(file, number, row)
+    return OffsetKey(group, topic, partition), offset
+
+
+def _unread(file: Path, number: int, row: list[str]) -> UserError:
+    said = f"Cannot read {file}:{number}: expected {','.join(COLUMNS)}, found {','.join(row)}."
+    if len(row) == len(WITHOUT_GROUP):
+        return UserError(said, "If the file has no group column, add --group GROUP.")
+    return UserError(said)
+
+
+def write_csv(file: Path, committed: "dict[OffsetKey, int]") -> None:
+    """Write the offsets in the format of Kafka's own tool. Raises UserError."""
+    try:
+        with file.open("w", newline="", encoding="utf-8") as lines:
+            writer = csv.writer(lines, lineterminator="\n")
+            for key in sorted(committed):
+                writer.writerow([key.group, key.topic, key.partition, committed[key]])
+    except OSError as error:
+        raise UserError(f"Cannot write to {file}: {error.strerror}.") from None
+
+
+def ms_of(option: str, text: str | None) -> int | None:
+    """Parse a time to ms since 1970; UTC if it has no zone. Raises UserError."""
+    from brokertwin.recordings.replay.until import ms_of_iso
+
+    if text is None or text == "now":
+        return None
+    found = ms_of_iso(text, UTC)
+    if found is None:
+        raise UserError(
+            f"Invalid time for {option}: {text!r}.", "Pass 2026-03-01T12:00:03, or `now`."
+        )
+    return found
+
+
+@contextmanager
+def progress(title: str) -> "Iterator[Callable[[int], None]]":
+    """Show a progress bar on a terminal; yields a function that takes the remaining count."""
+    with progress_bars() as bar:
+        task = bar.add_task(title, total=None)
+
+        def observe(left: int) -> None:
+            total = bar.tasks[0].total or left
+            bar.update(task, total=total, completed=total - left)
+
+        yield observe

@@ -1,0 +1,355 @@
+"""`brokertwin explain`: why a broker responded as it did, from a recording."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from brokertwin.cli.options import AsJson, BrokerConfig, group, kafka_of
+from brokertwin.cli.output import out, show_json, show_table
+from brokertwin.cli.recordings.sources import (
+    Checkpoint,
+    LiveTopics,
+    Where,
+    source_of,
+    with_source,
+)
+from brokertwin.errors import UserError
+
+if TYPE_CHECKING:
+    from brokertwin.recordings.explain.story import Subject, TimelineEntry
+    from brokertwin.recordings.replay.recording import Exchange, Recording
+    from brokertwin.tables import StoredState
+
+app = group()
+
+Key = Annotated[str, typer.Argument(metavar="ID|NAME", help="Producer id or transactional id.")]
+TransactionalId = Annotated[
+    str, typer.Argument(metavar="ID", help="Transactional id, or the producer id of one.")
+]
+PartitionName = Annotated[
+    str, typer.Argument(metavar="TOPIC-N", help="Topic and partition number.")
+]
+GroupId = Annotated[str, typer.Argument(metavar="GROUP", help="Group id.")]
+ClientId = Annotated[str, typer.Argument(metavar="ID", help="Client id.")]
+SessionId = Annotated[str, typer.Argument(metavar="ID", help="Fetch session id.")]
+Errors = Annotated[
+    bool, typer.Option("--errors", help="Show only refused requests and their causes.")
+]
+Client = Annotated[
+    str | None, typer.Option("--client", metavar="ID", help="Show only this client id's requests.")
+]
+ErrorName = Annotated[
+    str | None,
+    typer.Argument(metavar="CODE|NAME", help="Error code or name: 47, INVALID_PRODUCER_EPOCH."),
+]
+Place = Annotated[
+    str,
+    typer.Argument(metavar="FILE:LINE", help="The exchange, as printed by `replay` and --json."),
+]
+StateAround = Annotated[
+    bool,
+    typer.Option(
+        "--state",
+        help="Also show how the exchange changed the brokers' state, by running the recording"
+        " through the broker model.",
+    ),
+]
+
+
+STYLES = {"head": "bold", "note": "cyan", "refused": "red"}
+
+
+@app.callback()
+def explain_command() -> None:
+    """Explain why a broker responded as it did: a timeline from a recording, with reasons.
+
+    It shows the recorded broker's responses and runs no broker model. Times are in UTC.
+    """
+
+
+class _About(NamedTuple):
+    """A subject of a timeline: the type of its key, the command's help, and the constructor."""
+
+    key: Any
+    help: str
+    timeline: "Callable[[Where, str], Subject]"
+
+
+def _producers(where: Where, key: str) -> "Subject":
+    from brokertwin.recordings.explain.producers import ProducerTimeline
+
+    return ProducerTimeline(_exchanges(where), key)
+
+
+def _transactions(where: Where, key: str) -> "Subject":
+    from brokertwin.recordings.explain.transactions import TransactionTimeline
+
+    return TransactionTimeline(_exchanges(where), key)
+
+
+def _partitions(where: Where, key: str) -> "Subject":
+    from brokertwin.recordings.explain.partitions import PartitionTimeline
+    from brokertwin.recordings.observed.watching import watch
+
+    with source_of(where) as source:
+        return PartitionTimeline(watch(source, where.headers()), key)
+
+
+def _groups(where: Where, key: str) -> "Subject":
+    from brokertwin.recordings.explain.groups import GroupTimeline
+
+    recording = _recording(where, with_logged=True)
+    return GroupTimeline(recording.exchanges, key, recording.logged)
+
+
+def _sessions(where: Where, key: str) -> "Subject":
+    from brokertwin.recordings.explain.sessions import SessionTimeline
+
+    return SessionTimeline(_exchanges(where), key)
+
+
+def _clients(where: Where, key: str) -> "Subject":
+    from brokertwin.recordings.explain.clients import ClientTimeline
+
+    return ClientTimeline(_exchanges(where), key)
+
+
+SUBJECTS = {
+    "client": _About(
+        ClientId,
+        """Explain a client: events of its producers, group members and fetch sessions.
+
+        Start here if you only know the failing service. The end lists its refused requests and the
+        commands that show what other clients did.
+        """,
+        _clients,
+    ),
+    "producer": _About(
+        Key,
+        """Explain a producer: its epochs and their owners, its batches, and why requests failed.
+
+        Each error has the request that caused it, the rule with its source, and advice for the
+        client. The end shows the epoch and the last five batches that the broker knows.
+        """,
+        _producers,
+    ),
+    "transaction": _About(
+        TransactionalId,
+        """Explain a transactional id: contents and outcome of each transaction, and who aborted it.
+
+        The end lists each transaction with its partitions, groups and duration.
+        """,
+        _transactions,
+    ),
+    "partition": _About(
+        PartitionName,
+        """Explain a partition: leaders and epochs, ISR changes, writers, truncations, errors.
+
+        Pass the logs of all brokers and of the controller, because only the controller's log has
+        AlterPartition. The end shows the leader, ISR, log end offsets, high watermark and the last
+        batch of each producer.
+        """,
+        _partitions,
+    ),
+    "group": _About(
+        GroupId,
+        """Explain a consumer group: the cause of each rebalance, offsets that moved back, refusals.
+
+        Successful heartbeats are left out. The end shows the generation and the committed offsets,
+        each with the request that set it.
+        """,
+        _groups,
+    ),
+    "session": _About(
+        SessionId,
+        """Explain a fetch session: the client that opened it, removed partitions, and its end.
+
+        For a session that the broker no longer knows, it shows the client that used it last and
+        the clients that opened sessions since, which may have evicted it.
+        """,
+        _sessions,
+    ),
+}
+"""Command name to its subject."""
+
+
+def _command(name: str, about: _About) -> "Callable[..., None]":
+    def command(
+        key: str,
+        where: Where,
+        errors: Errors = False,
+        client: Client = None,
+        checkpoint: Checkpoint = None,
+        live: LiveTopics = None,
+        as_json: AsJson = False,
+    ) -> None:
+        if live is not None:
+            if checkpoint is not None:
+                raise UserError("Cannot combine --live with --checkpoint.")
+            _refuse_beside("--live", where, errors, client)
+            _show_live(name, key, where, live, as_json)
+        elif checkpoint is not None:
+            _refuse_beside("--checkpoint", where, errors, client)
+            _show_stored(name, key, checkpoint, as_json)
+        else:
+            _show_timeline(about.timeline(where, key), errors, client, as_json)
+
+    command.__annotations__["key"] = about.key
+    command.__doc__ = about.help
+    return with_source(command)
+
+
+for _name, _about in SUBJECTS.items():
+    app.command(_name)(_command(_name, _about))
+
+
+@app.command()
+@with_source
+def line(
+    place: Place,
+    where: Where,
+    state: StateAround = False,
+    broker_config: BrokerConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Explain one exchange: the request, why it was refused, and the request that caused that.
+
+    The explanation is the one in the timeline of its producer, group or session. --state runs the
+    recording through the broker model up to the exchange, as `replay` does, and shows each field of
+    the brokers' state that it changed, before and after.
+    """
+    from brokertwin.recordings.explain.exchange import explained
+
+    if broker_config is not None and not state:
+        raise UserError(
+            "--broker-config has no effect without --state.", "Add --state, or leave it out."
+        )
+    _show_all(explained(_exchanges(where), place), as_json)
+    if state:
+        _show_states(where, place, broker_config, as_json)
+
+
+@app.command()
+def error(name: ErrorName = None, as_json: AsJson = False) -> None:
+    """Explain an error code: its meaning, the rule's source, its cause, and what to do.
+
+    Without a name it lists all errors.
+    """
+    from brokertwin.recordings.explain import error_pages
+
+    codes = [error_pages.code_of(name)] if name is not None else sorted(error_pages.RULES)
+    if as_json:
+        for code in codes:
+            show_json(error_pages.document(code))
+    elif name is None:
+        rows = [(code, error_pages.name_of(code), error_pages.RULES[code].why) for code in codes]
+        show_table(("code", "error", "meaning"), rows)
+    else:
+        out.print(error_pages.text(codes[0]), markup=False, highlight=False)
+
+
+def _show_states(where: Where, place: str, broker_config: Path | None, as_json: bool) -> None:
+    """Print all changes of the brokers' state by an exchange."""
+    from brokertwin.cli.recordings import replay, state_diffs
+    from brokertwin.recordings.replay.state_diff import changes
+    from brokertwin.tables.state_rows import WHOLE
+
+    before, after, without_ends = replay.states_around(where, place, broker_config)
+    found = changes(before, after, WHOLE, without_ends=without_ends)
+    if as_json:
+        for change in found:
+            show_json(change.document)
+    elif found:
+        state_diffs.show_changes(found, (f"before {place}", f"after {place}"))
+    if not found and not as_json:
+        _say(f"{place} did not change the state.")
+
+
+def _refuse_beside(option: str, where: Where, errors: bool, client: str | None) -> None:
+    if not where.is_nowhere():
+        raise UserError(f"Cannot combine {option} with a recording.", "Leave out one of them.")
+    if errors or client is not None:
+        raise UserError(
+            f"Cannot combine {option} with --errors or --client: there are no requests.",
+            "Leave out --errors and --client, or pass a recording.",
+        )
+
+
+def _show_live(subject: str, key: str, where: Where, prefix: str, as_json: bool) -> None:
+    """Print the rows and findings in the topics of a live audit."""
+    from brokertwin.cli.recordings.live_subjects import show_rows
+
+    client = kafka_of(where.settings())
+    _show_all(show_rows(client, prefix, subject, key, as_json), as_json)
+
+
+def _show_stored(subject: str, key: str, checkpoint: Path, as_json: bool) -> None:
+    """Print the state in a checkpoint, as `brokertwin state` does."""
+    from brokertwin.cli.job import state_tables
+    from brokertwin.recordings.explain.stored import stored
+
+    state = _stored_state(checkpoint)
+    for kind, rows in stored(subject, key, state.cells, state.without_ends):
+        if as_json:
+            for row in rows:
+                show_json({"kind": kind.value, **row})
+        elif rows:
+            state_tables.show(kind.value, rows, state.origin)
+    if not as_json:
+        _say("A checkpoint has no timeline. Add --job to read the job's requests.", "dim")
+
+
+def _stored_state(directory: Path) -> "StoredState":
+    """Return the state of a checkpoint, snapshot or `replay --keep` directory."""
+    from brokertwin import tables
+    from brokertwin.streaming.checkpoint import state_reader
+
+    found = tables.stored(directory)
+    if found is not None:
+        return found
+    batch = state_reader.committed_batch(directory)
+    cells = state_reader.read_cells(directory, batch)
+    return tables.StoredState(cells, f"after micro-batch {batch}")
+
+
+def _exchanges(where: Where) -> "list[Exchange]":
+    """Return the recorded exchanges in order."""
+    return _recording(where).exchanges
+
+
+def _recording(where: Where, with_logged: bool = False) -> "Recording":
+    """Return the recording; lines about groups in server.log are enough if `with_logged`."""
+    from brokertwin.recordings.formats.documents import Texts
+    from brokertwin.recordings.replay import recording
+
+    with source_of(where, Texts.ALL) as source:
+        return recording.read_from(source, where.headers(), with_logged)
+
+
+def _show_timeline(found: "Subject", errors: bool, client: str | None, as_json: bool) -> None:
+    """Print the selected entries and the final state."""
+    shown = [
+        each
+        for each in found.story()
+        if (each.refused or each.notes or not errors) and client in (None, each.client)
+    ]
+    _show_all(shown, as_json)
+    if not as_json:
+        for line in found.ending():
+            _say(line, "bold")
+
+
+def _show_all(entries: "list[TimelineEntry]", as_json: bool) -> None:
+    explained: set[int] = set()
+    for entry in entries:
+        if as_json:
+            show_json(entry.document())
+        else:
+            for shade, text in entry.lines(explained):
+                _say(text, STYLES.get(shade, ""))
+
+
+def _say(line: str, style: str = "") -> None:
+    out.print(line, style=style or None, markup=False, highlight=False, soft_wrap=True)

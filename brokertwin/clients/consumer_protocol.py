@@ -1,0 +1,105 @@
+"""Subscriptions and assignments as the members of a classic group exchange them.
+
+Source: `ConsumerProtocol`, the user data of `StickyAssignor` (versions 0 and 1) and of
+`CooperativeStickyAssignor` in Kafka. A newer version is read as version 3.
+"""
+
+from collections.abc import Iterable
+
+from brokertwin.clients.assignors.group import NO_GENERATION, Subscription
+from brokertwin.clients.partitions import TopicPartition, grouped
+from brokertwin.protocol.generated.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    ConsumerProtocolTopicPartition,
+)
+from brokertwin.protocol.primitives import INT32, Reader
+from brokertwin.state.groups.consumer_protocol import NEWEST
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> list[ConsumerProtocolTopicPartition]:
+    return [ConsumerProtocolTopicPartition(*each) for each in grouped(partitions).items()]
+
+
+def _each(topics: Iterable[ConsumerProtocolTopicPartition]) -> list[TopicPartition]:
+    return [TopicPartition(each.topic, at) for each in topics for at in each.partitions]
+
+
+def encode_subscription(subscription: Subscription) -> bytes:
+    """A subscription with topics and owned partitions in order, as Java's consumer sends it."""
+    return ConsumerProtocolSubscription(
+        topics=sorted(subscription.topics),
+        user_data=subscription.user_data,
+        owned_partitions=_by_topic(sorted(subscription.owned)),
+        generation_id=NO_GENERATION
+        if subscription.generation_id is None
+        else subscription.generation_id,
+        rack_id=subscription.rack_id,
+    ).encoded(NEWEST)
+
+
+def decode_subscription(data: bytes, group_instance_id: str | None = None) -> Subscription:
+    """The subscription of a member. Raises ValueError for other bytes."""
+    found = ConsumerProtocolSubscription.parsed(data)
+    return Subscription(
+        topics=tuple(found.topics),
+        user_data=found.user_data,
+        owned=tuple(_each(found.owned_partitions)),
+        generation_id=found.generation_id if found.generation_id >= 0 else None,
+        rack_id=found.rack_id or None,
+        group_instance_id=group_instance_id,
+    )
+
+
+def encode_assignment(
+    partitions: Iterable[TopicPartition], user_data: bytes | None = None
+) -> bytes:
+    """An assignment; Kafka's own assignors of consumers add no user data."""
+    return ConsumerProtocolAssignment(_by_topic(partitions), user_data).encoded(NEWEST)
+
+
+def decode_assignment(data: bytes) -> list[TopicPartition]:
+    """The partitions of an assignment; none for empty bytes. Raises ValueError for other bytes."""
+    if not data:
+        return []
+    return _each(ConsumerProtocolAssignment.parsed(data).assigned_partitions)
+
+
+def assignment_user_data(data: bytes) -> bytes | None:
+    """The user data of an assignment. Raises ValueError for other bytes."""
+    return ConsumerProtocolAssignment.parsed(data).user_data if data else None
+
+
+def encode_previous_assignment(partitions: Iterable[TopicPartition], generation: int) -> bytes:
+    """The user data that `sticky` adds to a subscription."""
+    topics = _by_topic(partitions)
+    out = bytearray(INT32(len(topics)))
+    for each in topics:
+        each.write(out, 0, False)
+    return bytes(out + INT32(generation))
+
+
+def decode_previous_assignment(data: bytes) -> tuple[list[TopicPartition], int | None]:
+    """The partitions and generation that `sticky` added; None from a client without generations.
+
+    Other bytes count as no partitions, of generation -1.
+    """
+    try:
+        reader = Reader(data)
+        partitions = _each(reader.array(lambda: ConsumerProtocolTopicPartition.read(reader, 0)))
+        return partitions, reader.int32() if reader.has_more else None
+    except ValueError:
+        return [], NO_GENERATION
+
+
+def encode_generation(generation: int) -> bytes:
+    """The user data that `cooperative-sticky` adds to a subscription."""
+    return INT32(generation)
+
+
+def decode_generation(data: bytes) -> int:
+    """The generation that `cooperative-sticky` added; -1 for other bytes."""
+    try:
+        return Reader(data).int32()
+    except ValueError:
+        return NO_GENERATION

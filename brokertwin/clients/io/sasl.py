@@ -1,0 +1,129 @@
+"""SASL authentication of a client, step by step.
+
+PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512; kafka-python computes SCRAM. Names and passwords are used as
+UTF-8 bytes, as in Kafka's clients. Not done: GSSAPI, OAUTHBEARER.
+
+Source: `SaslClientAuthenticator`, `ScramSaslClient`, `PlainSaslClient` in Kafka; KIP-43, KIP-84,
+KIP-152 (frames with headers), KIP-368 (session lifetime).
+"""
+
+from base64 import b64decode
+from collections.abc import Generator, Mapping
+from typing import Any, NamedTuple
+
+from kafka.net.sasl.scram import ScramClient
+
+from brokertwin.errors import UserError
+from brokertwin.gateway.security.scram import ITERATIONS_MIN, MECHANISMS
+from brokertwin.kafka_io.kafka_clients import parse_jaas
+from brokertwin.protocol.errors import Error, error_name
+
+PLAIN = "PLAIN"
+SUPPORTED = (PLAIN, *MECHANISMS)
+HANDSHAKE_VERSION, AUTHENTICATE_VERSION = 1, 2
+
+
+class SaslAuthenticationError(UserError):
+    """The broker rejects the client, or cannot prove its identity; not retriable."""
+
+
+class SaslLogin(NamedTuple):
+    """Credentials of a client."""
+
+    mechanism: str
+    username: str
+    password: str
+
+    def __repr__(self) -> str:
+        """Hide the password."""
+        return f"Login({self.mechanism}, {self.username})"
+
+
+class SaslRequest(NamedTuple):
+    """A request of an authentication."""
+
+    api: str
+    version: int
+    body: dict[str, Any]
+
+
+Exchange = Generator[SaslRequest, Mapping[str, Any], int]
+"""Yields requests and receives response bodies; returns the session time in ms.
+
+0 means unlimited.
+"""
+
+
+def login_of(properties: Mapping[str, str]) -> SaslLogin:
+    """Read `sasl.mechanism` and `sasl.jaas.config`. Raises UserError."""
+    mechanism = properties.get("sasl.mechanism", "GSSAPI").upper()
+    if mechanism not in SUPPORTED:
+        raise UserError(
+            f"Unsupported sasl.mechanism {mechanism}; supported are {', '.join(SUPPORTED)}.",
+            "Set sasl.mechanism in the file of --kafka-config.",
+        )
+    options = parse_jaas(properties.get("sasl.jaas.config", ""))
+    missing = [name for name in ("username", "password") if not options.get(name)]
+    if missing:
+        raise UserError(
+            f"sasl.jaas.config has no {' and no '.join(missing)}.",
+            "Set sasl.jaas.config in the file of --kafka-config.",
+        )
+    return SaslLogin(mechanism, options["username"], options["password"])
+
+
+def exchange(login: SaslLogin) -> Exchange:
+    """Run one authentication. Raises SaslAuthenticationError."""
+    response = yield SaslRequest(
+        "SASL_HANDSHAKE", HANDSHAKE_VERSION, {"mechanism": login.mechanism}
+    )
+    if response["errorCode"] not in (Error.NONE, Error.UNSUPPORTED_SASL_MECHANISM):
+        code = response["errorCode"]
+        raise SaslAuthenticationError(f"The broker refused SASL: {code} {error_name(code)}.")
+    if response["errorCode"]:
+        enabled = ", ".join(sorted(response["mechanisms"])) or "none"
+        raise SaslAuthenticationError(
+            f"The broker does not support {login.mechanism}; it supports: {enabled}."
+        )
+    if login.mechanism == PLAIN:
+        response = yield _authenticate(f"\0{login.username}\0{login.password}".encode())
+        _token(login, response)
+        return int(response["sessionLifetimeMs"])
+    scram = ScramClient(_escaped(login.username), login.password, login.mechanism)
+    first = _token(login, (yield _authenticate(scram.first_message())))
+    try:
+        _check_iterations(first)
+        scram.process_server_first_message(first)
+        response = yield _authenticate(scram.final_message())
+        scram.process_server_final_message(_token(login, response))
+    except (ValueError, KeyError) as error:
+        raise SaslAuthenticationError(
+            f"The broker could not prove that it knows the user {login.username}: {error}."
+        ) from None
+    return int(response["sessionLifetimeMs"])
+
+
+def _authenticate(message: bytes) -> SaslRequest:
+    return SaslRequest("SASL_AUTHENTICATE", AUTHENTICATE_VERSION, {"authBytes": message})
+
+
+def _token(login: SaslLogin, response: Mapping[str, Any]) -> bytes:
+    """Return the mechanism's message. Raises SaslAuthenticationError."""
+    if response["errorCode"]:
+        reason = response["errorMessage"] or error_name(response["errorCode"])
+        raise SaslAuthenticationError(
+            f"The broker rejected the login of {login.username}: {reason.rstrip('.')}.",
+            "Check user, password and sasl.mechanism.",
+        )
+    return b64decode(response["authBytes"])
+
+
+def _escaped(name: str) -> str:
+    return name.replace("=", "=3D").replace(",", "=2C")
+
+
+def _check_iterations(message: bytes) -> None:
+    """Reject few iterations: they would make the password easy to guess."""
+    count = int(dict(part.split(b"=", 1) for part in message.split(b","))[b"i"])
+    if count < ITERATIONS_MIN:
+        raise ValueError(f"{count} iterations, but at least {ITERATIONS_MIN} are required")

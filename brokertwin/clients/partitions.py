@@ -1,0 +1,44 @@
+"""Topic partitions and nodes, shared by the client machines.
+
+Source: `TopicPartition`, `TopicIdPartition`, `Node` in Kafka.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple, TypeVar
+
+from brokertwin.protocol.bodies import Uuid
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+
+class TopicPartition(NamedTuple):
+    """A partition by topic name."""
+
+    topic: str
+    partition: int
+
+
+class TopicIdPartition(NamedTuple):
+    """A partition by topic id (zero if unknown) and name."""
+
+    topic_id: Uuid
+    topic: str
+    partition: int
+
+
+class Node(NamedTuple):
+    """A broker and its address; bootstrap addresses have negative ids."""
+
+    id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+def grouped(pairs: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
+    """Collect the second elements of pairs by the first, for example partitions by topic."""
+    found: dict[Key, list[Value]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found

@@ -1,0 +1,56 @@
+"""Finalized feature levels that the gateway adds to ApiVersions responses.
+
+A local engine provides them. A job is queried after an UpdateFeatures through this gateway; until
+then the initial levels of a cluster apply.
+"""
+
+import structlog
+
+from brokertwin.gateway.engine.engine import Body, BrokerEngine, EdgeRequest, NoResponseError
+from brokertwin.protocol.kafka_apis import API_VERSIONS, UPDATE_FEATURES
+
+_VERSION = 4
+_SOFTWARE = {"clientSoftwareName": "brokertwin-gateway", "clientSoftwareVersion": "1"}
+
+_log = structlog.get_logger("brokertwin.gateway")
+
+
+class Features:
+    """Known features of an engine's cluster.
+
+    Attributes:
+        finalized: features with levels in the form of ApiVersions; None if unknown.
+    """
+
+    def __init__(self, engine: BrokerEngine) -> None:
+        self._engine = engine
+        self.finalized: list[Body] | None = None
+
+    def begin(self) -> None:
+        """Load the features of a started engine."""
+        self.finalized = self._engine.known_features()
+
+    def epoch(self) -> int:
+        """Return the offset of the last metadata record; 0 if the engine is a job."""
+        return self._engine.features_epoch()
+
+    async def learn(self) -> None:
+        """Query the engine again."""
+        self.finalized = self._engine.known_features() or await self._query()
+
+    async def note_response(self, api_key: int, response: Body) -> None:
+        """Query the engine again after a request that has changed features."""
+        if api_key == UPDATE_FEATURES.key and response["errorCode"] == 0:
+            await self.learn()
+
+    async def _query(self) -> list[Body] | None:
+        header: Body = {"requestApiKey": API_VERSIONS.key, "requestApiVersion": _VERSION}
+        header |= {"correlationId": 0, "clientId": _SOFTWARE["clientSoftwareName"]}
+        broker = self._engine.brokers[0]
+        request = EdgeRequest(broker, "features", "User:ANONYMOUS", "127.0.0.1", header, _SOFTWARE)
+        try:
+            response = await self._engine.submit(request)
+        except NoResponseError as error:
+            _log.warning("feature levels are unknown", error=str(error))
+            return self.finalized
+        return (response.response or {}).get("finalizedFeatures")

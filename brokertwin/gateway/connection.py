@@ -1,0 +1,566 @@
+"""One client's connection: request frames in, responses out, in request order.
+
+As in a broker, a request is processed after the response to the previous one. Only requests with
+`Trait.PIPELINED` are submitted without waiting. An invalid frame closes this connection, with the
+reason in the log, and no other.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Sequence
+from typing import NamedTuple, cast
+
+import structlog
+
+from brokertwin.gateway import edge_fields, refusals
+from brokertwin.gateway.admin import altered_settings, api_versions, broker_loggers, client_metrics
+from brokertwin.gateway.bounded_rates import RequestLimit
+from brokertwin.gateway.context import GatewayContext
+from brokertwin.gateway.edge_fields import PendingResponse, PendingWrite
+from brokertwin.gateway.engine.engine import (
+    Body,
+    EdgeRequest,
+    EngineResponse,
+    NoResponseError,
+)
+from brokertwin.gateway.request_times import Stopwatch
+from brokertwin.gateway.security import delegation_tokens, scram_users
+from brokertwin.gateway.security.denials import RESOURCE_TYPES
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.frame_buffer import FrameBuffer
+from brokertwin.protocol.frame_primitives import NotEncodableError
+from brokertwin.protocol.frames import (
+    SIZE_BYTES,
+    RequestFrame,
+    api_key_of,
+    decode_request,
+    encode_sized_response,
+)
+from brokertwin.protocol.kafka_apis import Trait, api_of_key
+from brokertwin.protocol.primitives import MalformedError
+from brokertwin.state.core.events import Reason
+
+FAREWELL_S = 0.05
+"""Delay before a failed connection is closed.
+
+Some clients (kafka-python) discard an unread response when the connection ends.
+"""
+
+
+OWN_RESPONSES = frozenset(
+    {*scram_users.NEEDED, *altered_settings.APIS, *broker_loggers.APIS, *delegation_tokens.APIS}
+)
+"""APIs to which the gateway responds itself, at least to some requests."""
+
+_log = structlog.get_logger("brokertwin.gateway")
+
+
+class ClosedError(Exception):
+    """The connection must be closed; the message has the reason."""
+
+
+class _Produced(NamedTuple):
+    """A request that was submitted without waiting, and its stopwatch.
+
+    Its batches are kept because the response may name single records.
+    """
+
+    request: RequestFrame
+    future: asyncio.Future[EngineResponse]
+    watch: Stopwatch
+    writes: list[PendingWrite]
+
+
+class BrokerConnection(asyncio.Protocol):
+    """A connection to a logical broker.
+
+    Args:
+        context: objects shared by all connections.
+        broker: id of the logical broker.
+        name: name in events and in the log.
+
+    Attributes:
+        listener: listener of the connection.
+        last_active: time of the last request or response, by the event loop's clock.
+        is_busy: whether a request is pending.
+    """
+
+    def __init__(self, context: GatewayContext, broker: int, name: str) -> None:
+        self.broker = broker
+        self.name = name
+        self.listener = context.listener
+        self.is_busy = False
+        self._is_lost = False
+        self._reports_end = False
+        self._software = client_metrics.Software()
+        self._muted_until = 0.0
+        self._is_aborted = False
+        self._context = context
+        self._loop = asyncio.get_running_loop()
+        self.last_active = self._loop.time()
+        self._input = FrameBuffer()
+        self._frames = self._input.frames
+        self._is_full = False
+        self._host, self._port = "", 0
+        self._frame_there: asyncio.Future[None] | None = None
+        self._progress = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._produced: deque[_Produced] = deque()
+        self._in_turn = asyncio.Lock()
+        self._replies: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._late: asyncio.TimerHandle | None = None
+        self._failure: Exception | None = None
+        self._unsent_bytes = 0
+        self._log = _log.bind(connection=name, broker=broker)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Start serving requests."""
+        self._transport = cast("asyncio.Transport", transport)
+        if self._is_aborted:
+            self._transport.abort()
+            return
+        peer = transport.get_extra_info("peername")
+        self._host, self._port = (str(peer[0]), int(peer[1])) if peer else ("", 0)
+        self._authentication = self.listener.security.authentication(
+            self._transport, self._context.features, self._context.tokens, self.broker
+        )
+        if not self._authentication.is_complete:
+            self._late = self._loop.call_later(
+                self.listener.security.time_max_s, self.close, "not authenticated in time"
+            )
+        self._writable.set()
+        self.last_active = self._loop.time()
+        self._task = self._loop.create_task(self._serve())
+        self._transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Drop pending responses. Requests that were received are still processed."""
+        self._is_lost = True
+        for task in (self._late,) if self._frames else (self._task, self._replies, self._late):
+            if task is not None:
+                task.cancel()
+        self._writable.set()
+        self._context.on_lost(self)
+        if not self._frames:
+            self._report_end()
+
+    def _report_end(self) -> None:
+        """Report the end of the connection to the engine.
+
+        Share sessions and client instances end with it; no other state does.
+        """
+        if self._reports_end:
+            self._reports_end = False
+            self._context.engine.disconnected(self.broker, self.name)
+
+    def pause_writing(self) -> None:
+        """Stop processing because the client reads too slowly."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """Continue after the client has caught up."""
+        self._writable.set()
+
+    def data_received(self, data: bytes) -> None:
+        """Split data into frames; pause reading if enough requests are queued."""
+        if self._failure is not None or self._is_aborted:
+            return
+        self._cut(data)
+        if self._frames or self._failure is not None:
+            self._wake()
+        if self._is_full:
+            self._transport.pause_reading()
+
+    def _wake(self) -> None:
+        """Wake the task that waits for a frame."""
+        if self._frame_there is not None and not self._frame_there.done():
+            self._frame_there.set_result(None)
+
+    def _cut(self, data: bytes = b"") -> None:
+        """Take complete frames out of the received bytes, only one before authentication."""
+        limits, authentication = self._context.limits, self._authentication
+        most = authentication.frame_bytes_max or limits.frame_bytes
+        ahead = limits.requests_ahead if authentication.is_complete else 1
+        self._input.receive(data, ahead, most)
+        self._is_full = len(self._frames) >= ahead
+        size = self._input.wrong_size
+        if size is not None:
+            self._failure = ClosedError(f"invalid frame size {size}; the limit is {most}")
+
+    def close(self, reason: str) -> None:
+        """Close the connection and log the reason."""
+        if self._task is not None and not self._transport.is_closing():
+            self._log.warning("connection closed", reason=reason)
+            self._frames.clear()
+            self._transport.close()
+
+    def end_if_idle(self, before: float, for_how_long: str) -> None:
+        """Close the connection if it is idle; called periodically.
+
+        A client that waits for a response is not idle. A client that does not read its response is,
+        because otherwise the connection and its buffered data would stay forever.
+
+        Args:
+            before: time by the event loop's clock.
+            for_how_long: text for the log.
+        """
+        if self._task is None:
+            return
+        unsent, self._unsent_bytes = self._unsent_bytes, self._transport.get_write_buffer_size()
+        if self._unsent_bytes < unsent:
+            self.last_active = self._loop.time()
+        if self.last_active >= before:
+            return
+        if self._unsent_bytes:
+            self._log.warning("connection closed", reason=f"idle for {for_how_long}")
+            self.abort()
+        elif not self.is_busy:
+            self.close(f"idle for {for_how_long}")
+
+    def abort(self) -> None:
+        """Close without flushing."""
+        self._is_aborted = True
+        if self._task is not None:
+            self._transport.abort()
+
+    async def finished(self) -> None:
+        """Cancel the tasks of this connection after reporting its end."""
+        self._report_end()
+        produced = [each.future for each in self._produced]
+        tasks = [task for task in (self._task, self._replies, *produced) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _serve(self) -> None:
+        try:
+            while await self._has_work():
+                frame = self._take_frame()
+                self.is_busy = True
+                if self._muted_until:
+                    await self._unmuted()
+                await self._handle(frame)
+                self.is_busy = bool(self._produced)
+                self.last_active = self._loop.time()
+                if self._frames:
+                    await asyncio.sleep(0)  # let other connections run
+            self._report_end()
+        except Exception as error:  # noqa: BLE001 (a fault ends its connection, not the gateway)
+            self._end(error)
+
+    async def _unmuted(self) -> None:
+        """Wait for the end of the client's throttle time (KIP-219)."""
+        await self._produced_done()
+        await asyncio.sleep(self._muted_until - self._loop.time())
+        self._muted_until = 0.0
+
+    def _end(self, error: Exception) -> None:
+        if not isinstance(error, MalformedError | ClosedError | NoResponseError):
+            self._log.error("fault", error=f"{type(error).__name__}: {error}", exc_info=error)
+        self.close(str(error))
+
+    async def _has_work(self) -> bool:
+        """Wait for a frame; return False at the end."""
+        while not self._frames:
+            if self._is_lost:
+                return False
+            if self._failure is not None:
+                raise self._failure
+            self._frame_there = self._loop.create_future()
+            await self._frame_there
+        return True
+
+    def _take_frame(self) -> bytes:
+        frame = self._frames.popleft()
+        if self._is_full:
+            self._is_full = False
+            if self._failure is None:
+                self._cut()
+            if not self._is_full:
+                self._transport.resume_reading()
+        return frame
+
+    async def _handle(self, frame: bytes) -> None:
+        api_key = api_key_of(frame)
+        traits = api_of_key(api_key).traits
+        if Trait.ANY_VERSION in traits:
+            self._software = client_metrics.software_of(frame) or self._software
+        if self._authentication.takes(frame):
+            await self._authenticate(frame)
+            return
+        if Trait.ANY_VERSION in traits:
+            await self._produced_done()
+            self._write(
+                api_versions.response_frame(frame, self._context.features, self._context.release)[0]
+            )
+            self._context.traffic.count(api_key, None, 0)
+            await self._writable.wait()
+            return
+        watch = Stopwatch(self._loop.time())
+        request = decode_request(frame)
+        own = self._own_response(request, watch) if api_key in OWN_RESPONSES else None
+        if own is not None:
+            await self._produced_done(watch)
+            await self._reply(request, await own, watch)
+            await self._writable.wait()
+            return
+        self._check_served(request)
+        if Trait.HAS_RECORDS in traits:
+            request.body["requestSizeInBytes"] = len(frame)
+            await self._produce(request, watch)
+            return
+        if Trait.PIPELINED in traits:
+            future = self._context.engine.submit(self._edge_request(request))
+            await self._reply_in_turn(_Produced(request, future, watch, []))
+            return
+        if self._replies is not None:
+            await self._produced_done(watch)
+        future = self._context.engine.submit(self._edge_request(request))
+        if future.done():
+            outcome = future.result()
+        else:
+            watch.stop(self._loop.time())
+            outcome = await future
+        await self._reply(request, outcome, watch)
+        if not self._writable.is_set():
+            await self._writable.wait()
+
+    def _own_response(
+        self, request: RequestFrame, watch: Stopwatch
+    ) -> Awaitable[EngineResponse] | None:
+        """Return what responds to a request of `OWN_RESPONSES` in place of the engine."""
+        api_key = request.api_key
+        if api_key in scram_users.NEEDED:
+            return self._about_users(request)
+        if api_key in delegation_tokens.APIS:
+            is_allowed = self.listener.security.allows_token_requests(self._authentication)
+            return self._context.tokens.respond(self._edge_request(request), is_allowed)
+        self._check_served(request)
+        if api_key in altered_settings.APIS or broker_loggers.names_loggers(api_key, request.body):
+            return self._about_settings(request, watch)
+        return None
+
+    def _check_served(self, request: RequestFrame) -> None:
+        """Reject what ApiVersions does not list. Raises ClosedError."""
+        if not api_versions.is_served(request.api_key, request.version, self._context.release):
+            name = request.header["requestApiKeyName"]
+            raise ClosedError(f"unsupported version {request.version} of {name}")
+
+    async def _about_users(self, request: RequestFrame) -> EngineResponse:
+        edge_request = self._edge_request(request)
+        engine, users = self._context.engine, self._context.users
+        return EngineResponse(
+            await scram_users.respond(engine, users, request.api_key, edge_request)
+        )
+
+    async def _about_settings(self, request: RequestFrame, watch: Stopwatch) -> EngineResponse:
+        """Process changes of settings, and loggers."""
+        edge_request = self._edge_request(request)
+        watch.stop(self._loop.time())
+        if request.api_key in altered_settings.APIS:
+            return await self._context.altered.respond(edge_request)
+        return await broker_loggers.respond(self._context.engine, edge_request)
+
+    async def _authenticate(self, frame: bytes) -> None:
+        await self._produced_done()
+        outcome = await self._authentication.receive(frame)
+        if outcome.is_delayed:  # log now: the client may disconnect before the delayed close
+            claimed = self._authentication.claimed
+            self._context.traffic.failed_authentications += 1
+            details = {"host": self._host, **claimed, "reason": outcome.reason}
+            self._log.warning("authentication failed", **details)
+            await asyncio.sleep(self.listener.security.failure_delay_s)
+        if outcome.response is not None:
+            self._write(outcome.response)
+        if outcome.reason is not None:
+            if outcome.response is not None:
+                await asyncio.sleep(FAREWELL_S)
+            raise ClosedError(f"{self._host}: {outcome.reason}")
+        if self._late is not None and self._authentication.is_complete:
+            self._late.cancel()
+        await self._writable.wait()
+
+    def _edge_request(self, request: RequestFrame) -> EdgeRequest:
+        traits = api_of_key(request.api_key).traits
+        if Trait.BINDS_CONNECTION in traits:
+            self._reports_end = True
+        if request.api_key in client_metrics.APIS:
+            most = self._context.limits.telemetry_bytes
+            client_metrics.complete(request.body, self._software, self._port, most)
+        return EdgeRequest(
+            self.broker,
+            self.name,
+            self._authentication.principal,
+            self._host,
+            request.header,
+            request.body,
+            self.listener.known_as if Trait.NAMES_BROKERS in traits else "",
+        )
+
+    async def _produce(self, request: RequestFrame, watch: Stopwatch) -> None:
+        """Submit a Produce request; its response follows earlier ones."""
+        writes = edge_fields.store_batches(
+            self._context.engine, self.broker, request.version, request.body
+        )
+        future: asyncio.Future[EngineResponse]
+        if self._produced or not edge_fields.are_stored(writes):
+            future = self._loop.create_task(self._submit_in_turn(request, watch, writes))
+            future.add_done_callback(_take_note)
+        else:
+            future = self._context.engine.submit(self._edge_request(request))
+        await self._reply_in_turn(_Produced(request, future, watch, writes))
+
+    async def _reply_in_turn(self, produced: _Produced) -> None:
+        """Send the response now if it is ready and next in order, or queue it."""
+        request, future, watch, writes = produced
+        if future.done() and not self._produced:
+            await self._reply(request, future.result(), watch, writes)
+            if not self._writable.is_set():
+                await self._writable.wait()
+            return
+        watch.stop(self._loop.time())
+        self._produced.append(produced)
+        if self._replies is None or self._replies.done():
+            self._replies = self._loop.create_task(self._reply_in_order())
+        while len(self._produced) >= self._context.limits.requests_ahead:
+            self._progress.clear()
+            await self._progress.wait()
+
+    async def _submit_in_turn(
+        self, request: RequestFrame, watch: Stopwatch, writes: list[PendingWrite]
+    ) -> EngineResponse:
+        """Submit requests in the order of arrival, even if their writes end in another order."""
+        async with self._in_turn:  # first come, first served
+            await edge_fields.put_locators(writes)
+            watch.go_on(self._loop.time())
+            future = self._context.engine.submit(self._edge_request(request))
+            watch.stop(self._loop.time())
+        return await future
+
+    async def _reply_in_order(self) -> None:
+        try:
+            while self._produced:
+                request, future, watch, writes = self._produced[0]
+                outcome = await asyncio.shield(future)  # cancelling must not cancel the write
+                await self._reply(request, outcome, watch, writes)
+                self._produced.popleft()
+                self._progress.set()
+                self.is_busy = bool(self._produced)
+                await self._writable.wait()
+        except Exception as error:  # noqa: BLE001 (a fault ends its connection, not the gateway)
+            self._end(error)
+
+    async def _produced_done(self, watch: Stopwatch | None = None) -> None:
+        if self._replies is None or self._replies.done():
+            return
+        if watch is not None:
+            watch.stop(self._loop.time())
+        await asyncio.wait([self._replies])
+        if watch is not None:
+            watch.go_on(self._loop.time())
+
+    async def _reply(
+        self,
+        request: RequestFrame,
+        outcome: EngineResponse,
+        watch: Stopwatch,
+        writes: Sequence[PendingWrite] = (),
+    ) -> None:
+        now = self._loop.time()
+        watch.go_on(now)
+        body, api_key = outcome.response, request.api_key
+        if outcome.error is not None:
+            body = self._refusal(request, outcome.error)
+        errors = self._context.traffic.count(api_key, body, now - watch.came)
+        if errors and body is not None and not RESOURCE_TYPES.keys().isdisjoint(errors):
+            self._context.denials.look(self._edge_request(request), body)
+        if outcome.closes_connection:
+            name = request.header["requestApiKeyName"]
+            raise ClosedError(f"a request without a response: {name}")
+        if body is None:
+            self._mute(outcome.mute_ms)
+            return
+        if outcome.error is None:
+            await self._complete(request, body, writes)
+        limit = self._context.times.limit(self.broker, self._authentication.principal, request)
+        throttle_ms = body.get("throttleTimeMs", 0)
+        if limit is not None:
+            throttle_ms = max(throttle_ms, self._count(limit, watch))
+        if "throttleTimeMs" in body:
+            throttle_ms = max(throttle_ms, self._context.engine.throttle_ms)
+            body["throttleTimeMs"] = throttle_ms
+        self._mute(throttle_ms)
+        self._send(request, body)
+        if limit is not None:
+            self._count(limit, watch)
+
+    async def _complete(
+        self, request: RequestFrame, body: Body, writes: Sequence[PendingWrite]
+    ) -> None:
+        """Fill in the fields that only the gateway knows."""
+        api_key, addresses = request.api_key, self._context.addresses
+        if self.listener.is_added and api_key not in edge_fields.ON_EVERY_LISTENER:
+            addresses = {}
+        pending = PendingResponse(
+            self._context.engine,
+            addresses,
+            request.version,
+            request.body,
+            body,
+            writes,
+            self.listener.security.protocol,
+        )
+        put_bytes = edge_fields.READ_BYTES.get(api_key)
+        if put_bytes is not None:
+            await put_bytes(pending)
+        edge_fields.complete(api_key, pending)
+        await self._context.features.note_response(api_key, body)
+
+    def _refusal(self, request: RequestFrame, why: Body) -> Body:
+        """Return the error response of a dead letter. Raises ClosedError."""
+        if why.get("reason") == Reason.BROKER_STOPPED:
+            raise ClosedError(f"broker {self.broker} is stopped")
+        body = refusals.error_response(request, refusals.error_of(why, request.api_key))
+        if body is None or request.body.get("acks") == 0:
+            raise ClosedError(f"{request.header['requestApiKeyName']}: {why}")
+        return body
+
+    def _count(self, limit: RequestLimit, watch: Stopwatch) -> int:
+        """Record the request time so far; return the throttle time in ms."""
+        return self._context.times.count(self.broker, limit, watch, self._loop.time())
+
+    def _mute(self, throttle_ms: int) -> None:
+        if throttle_ms > 0:
+            self._muted_until = self._loop.time() + throttle_ms / 1000
+
+    def _send(self, request: RequestFrame, body: Body) -> None:
+        """Send a response, or `-1 UNKNOWN_SERVER_ERROR` if it cannot be encoded.
+
+        As in Kafka, the request's changes stay in effect. Raises ClosedError.
+        """
+        sent = request.api_key, request.version, request.header["correlationId"]
+        try:
+            frame = encode_sized_response(*sent, body)
+        except NotEncodableError as error:
+            _log.warning("cannot encode a response", api=sent[0], error=str(error))
+            refusal = refusals.error_response(request, Error.UNKNOWN_SERVER_ERROR)
+            if refusal is None:
+                raise ClosedError(f"cannot encode the response of API {sent[0]}") from error
+            frame = encode_sized_response(*sent, refusal)
+        self._write_sized(frame)
+
+    def _write(self, frame: bytes | bytearray) -> None:
+        self._write_sized(len(frame).to_bytes(SIZE_BYTES, "big") + frame)
+
+    def _write_sized(self, frame: bytes | bytearray) -> None:
+        if self._is_lost:
+            return
+        self._transport.write(frame)
+        self.last_active = self._loop.time()
+
+
+def _take_note(future: asyncio.Future[EngineResponse]) -> None:
+    """Retrieve an exception that no task may await after a disconnect."""
+    if not future.cancelled():
+        future.exception()

@@ -1,0 +1,158 @@
+"""Batches for the log cleaner, and the bytes of a cleaned batch.
+
+Source: `MemoryRecords.filterTo`, `MemoryRecordsBuilder`, `DefaultRecordBatch.writeEmptyHeader` in
+Kafka; KIP-534. A cleaned batch keeps its base and last offset. A delete horizon replaces the base
+timestamp, marked by a flag, and timestamp deltas count from it.
+"""
+
+import struct
+from typing import Any, NamedTuple
+
+import msgspec
+
+from brokertwin.protocol import compression
+from brokertwin.protocol import record_batches as records
+from brokertwin.protocol.frame_primitives import write_uvarint
+from brokertwin.protocol.record_batches import (
+    APPEND_TIME_FLAG,
+    ATTRIBUTES_POSITION,
+    CODEC_MASK,
+    CONTROL_FLAG,
+    HEADER,
+    HEADER_BYTES,
+    LOG_OVERHEAD,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_FLAG,
+    InvalidRecordsError,
+)
+from brokertwin.state.logs.cleaner import CleanedBatch, CleanerBatch, CleanerRecord
+from brokertwin.state.logs.log import StoredBatch
+
+DELETE_HORIZON_FLAG = 0x40
+_INT16 = struct.Struct(">h")
+_INT64 = struct.Struct(">q")
+_BASE_TIMESTAMP_POSITION = 27
+
+
+class RawRecord(NamedTuple):
+    """A record: offset, timestamp in ms, and its bytes from the key on."""
+
+    offset: int
+    timestamp: int
+    rest: bytes
+    key: bytes | None
+    has_value: bool
+
+
+def seen(data: bytes, header: StoredBatch) -> tuple[CleanerBatch, list[RawRecord]]:
+    """Decode a batch, with its bytes as in a Fetch response.
+
+    Raises:
+        DecompressionError, InvalidRecordsError: as `records.records_of`.
+    """
+    (attributes,) = _INT16.unpack_from(data, ATTRIBUTES_POSITION)
+    (base_timestamp,) = _INT64.unpack_from(data, _BASE_TIMESTAMP_POSITION)
+    found = _raw_records(data, header, attributes, base_timestamp)
+    horizon = base_timestamp if attributes & DELETE_HORIZON_FLAG else None
+    of_records = [CleanerRecord(each.offset, each.key, each.has_value) for each in found]
+    return CleanerBatch(header, of_records, horizon), found
+
+
+def _raw_records(
+    data: bytes, header: StoredBatch, attributes: int, base_timestamp: int
+) -> list[RawRecord]:
+    count = HEADER.unpack_from(data)[-1]
+    plain = compression.decompress(
+        records.codec_name(attributes & CODEC_MASK), bytes(data[HEADER_BYTES:])
+    )
+    found, end = [], 0
+    for _ in range(count):
+        try:
+            size, start = records.varint(plain, end)
+            end = start + size
+            timestamp_delta, at = records.varint(plain, start + 1)
+            offset_delta, at = records.varint(plain, at)
+            key_size, key_at = records.varint(plain, at)
+            value_size, _ = records.varint(plain, key_at + max(key_size, 0))
+        except IndexError:
+            raise InvalidRecordsError("the records end too early") from None
+        key = plain[key_at : key_at + key_size] if key_size >= 0 else None
+        timestamp = base_timestamp + timestamp_delta
+        if attributes & APPEND_TIME_FLAG:
+            timestamp = header.max_timestamp
+        found.append(
+            RawRecord(
+                header.base_offset + offset_delta, timestamp, plain[at:end], key, value_size >= 0
+            )
+        )
+    return found
+
+
+def left_of(
+    data: bytes, header: StoredBatch, found: list[RawRecord], outcome: CleanedBatch
+) -> bytes:
+    """Return the bytes of a batch that keeps some of its records or its header."""
+    assert outcome.places is not None, "the batch is not deleted"
+    kept = [found[place] for place in outcome.places]
+    (attributes,) = _INT16.unpack_from(data, ATTRIBUTES_POSITION)
+    attributes &= ~DELETE_HORIZON_FLAG
+    if not kept:
+        flags = attributes & (APPEND_TIME_FLAG | TRANSACTIONAL_FLAG | CONTROL_FLAG)
+        return _batch(header, flags, NO_TIMESTAMP, header.max_timestamp, 0, b"")
+    base_timestamp, newest = kept[0].timestamp, max(each.timestamp for each in kept)
+    if outcome.delete_horizon is not None:
+        attributes |= DELETE_HORIZON_FLAG
+        base_timestamp = outcome.delete_horizon
+    if attributes & APPEND_TIME_FLAG:
+        newest = header.max_timestamp
+    plain = bytearray()
+    for each in kept:
+        body = bytearray(b"\0")
+        write_varint(body, each.timestamp - base_timestamp)
+        write_varint(body, each.offset - header.base_offset)
+        body += each.rest
+        write_varint(plain, len(body))
+        plain += body
+    packed = compression.compress(records.codec_name(attributes & CODEC_MASK), bytes(plain), None)
+    return _batch(header, attributes, base_timestamp, newest, len(kept), packed)
+
+
+def header_of(data: bytes, before: StoredBatch, first_timestamp: int) -> dict[str, Any]:
+    """Return the header of a cleaned batch, as in events.
+
+    Its base timestamp is that of its first record, even if the bytes have a delete horizon there.
+    """
+    header = records.batch_headers(data)[0] | {"baseTimestamp": first_timestamp}
+    if before.end_marker is not None and header["recordCount"]:
+        header["endMarker"] = msgspec.to_builtins(before.end_marker)
+    return header
+
+
+def _batch(
+    header: StoredBatch, attributes: int, base: int, newest: int, count: int, packed: bytes
+) -> bytes:
+    batch = bytearray(
+        HEADER.pack(
+            header.base_offset,
+            HEADER_BYTES + len(packed) - LOG_OVERHEAD,
+            header.partition_leader_epoch,
+            header.magic,
+            0,
+            attributes,
+            header.last_offset_delta,
+            base,
+            newest,
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            count,
+        )
+    )
+    batch += packed
+    records.set_crc(batch)
+    return bytes(batch)
+
+
+def write_varint(out: bytearray, number: int) -> None:
+    """Append a zigzag varint."""
+    write_uvarint(out, number << 1 if number >= 0 else (-number << 1) - 1)

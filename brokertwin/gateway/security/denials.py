@@ -1,0 +1,108 @@
+"""A log of denied requests.
+
+Each response with an authorization error is logged as `denied` at level `info`, like Kafka's
+authorizer (`kafka.authorizer.logger`): principal, host, API, error and resources. Repeated denials
+are logged once a minute with their count. As in Kafka, resources that a response omits (topics
+hidden from Metadata) are not logged.
+
+Source: `StandardAuthorizerData.logAuditMessage` in Kafka.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import structlog
+
+from brokertwin.gateway.engine.engine import Body, EdgeRequest
+from brokertwin.protocol.errors import Error, error_name
+
+RESOURCE_TYPES = {
+    Error.TOPIC_AUTHORIZATION_FAILED: "Topic",
+    Error.GROUP_AUTHORIZATION_FAILED: "Group",
+    Error.CLUSTER_AUTHORIZATION_FAILED: "Cluster",
+    Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "TransactionalId",
+    Error.DELEGATION_TOKEN_AUTHORIZATION_FAILED: "User",
+}
+"""Resource type of each authorization error, as in Kafka's ACLs."""
+
+AGAIN_AFTER_S = 60.0
+"""How long a repeated denial is counted and not logged."""
+
+KEPT = 1_000
+"""Maximum of remembered denials; the oldest is evicted."""
+
+CLUSTER = "kafka-cluster"
+_OF_REQUESTS = ("groupId", "transactionalId", "key")
+_OF_RESPONSES = (
+    *("name", "topicName", "topic", "resourceName", *_OF_REQUESTS),
+    *("topicId", "principalName"),
+)
+
+_log = structlog.get_logger("brokertwin.gateway")
+
+
+class DenialLog:
+    """Logs denials, each at most once a minute.
+
+    Args:
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._known: dict[tuple[str, ...], tuple[float, int]] = {}
+
+    def look(self, request: EdgeRequest, response: Body) -> None:
+        """Log the denials in a response."""
+        found: dict[Error, dict[str, None]] = {}
+        for error, name in denied(request.body, response):
+            found.setdefault(error, {})[name] = None
+        for error, names in found.items():
+            self._log_denial(request, error, sorted(names))
+
+    def _log_denial(self, request: EdgeRequest, error: Error, names: list[str]) -> None:
+        api = str(request.header["requestApiKeyName"])
+        key = (request.principal, request.host, api, error_name(error), *names)
+        now = self._clock()
+        since, count = self._known.pop(key, (now - AGAIN_AFTER_S, 0))
+        if now - since < AGAIN_AFTER_S:
+            self._known[key] = (since, count + 1)
+            return
+        self._known[key] = (now, 0)
+        if len(self._known) > KEPT:
+            del self._known[next(iter(self._known))]
+        again = {"times": count + 1} if count else {}
+        _log.info(
+            "denied",
+            principal=request.principal,
+            host=request.host,
+            api=api,
+            error=error_name(error),
+            resource=f"{RESOURCE_TYPES[error]}:{','.join(names)}",
+            **again,
+        )
+
+
+def denied(request: Body, response: Body) -> Iterator[tuple[Error, str]]:
+    """Yield each authorization error of a response with the name of its resource."""
+    return _denied(response, _name(request, _OF_REQUESTS, ""))
+
+
+def _denied(within: Any, name: str) -> Iterator[tuple[Error, str]]:
+    if isinstance(within, list):
+        for each in within:
+            yield from _denied(each, name)
+    elif isinstance(within, dict):
+        name = _name(within, _OF_RESPONSES, name)
+        error = within.get("errorCode")
+        if error in RESOURCE_TYPES:
+            is_cluster = error == Error.CLUSTER_AUTHORIZATION_FAILED
+            yield Error(error), CLUSTER if is_cluster else name
+        for below in within.values():
+            if isinstance(below, list | dict):
+                yield from _denied(below, name)
+
+
+def _name(within: Body, fields: tuple[str, ...], otherwise: str) -> str:
+    return next((str(within[each]) for each in fields if within.get(each)), otherwise)

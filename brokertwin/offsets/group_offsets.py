@@ -1,0 +1,327 @@
+"""Committed offsets of a real cluster: `__consumer_offsets`, and the admin API."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError as KafkaPythonError
+
+from brokertwin.errors import UserError
+from brokertwin.kafka_io.kafka_clients import ClientProperties, check_reachable
+from brokertwin.kafka_io.topic_reader import (
+    consumer,
+    first_and_end,
+    is_end,
+    read_all,
+    when_there,
+)
+from brokertwin.kafka_io.topics import KAFKA_TIMEOUT_S, admin_client, existing, login_error
+from brokertwin.offsets.history import CoordinatorRow
+from brokertwin.offsets.plan import ClusterOffsets, OffsetStep
+from brokertwin.state.groups.offset_records import OffsetKey
+
+TOPIC = "__consumer_offsets"
+SHARE_TOPIC = "__share_group_state"
+"""Topic of share groups' positions (KIP-932)."""
+
+POLL_S = 1.0
+NOTHING_COMMITTED = -1001
+"""librdkafka's OFFSET_INVALID."""
+
+FOR_URLS = str.maketrans("+/", "-_")
+SHARE, STREAMS, EMPTY = "share", "streams", "Empty"
+"""Group types and a state, as in ListGroups."""
+
+EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+NEWEST = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
+
+NO_COORDINATOR_YET = frozenset(
+    {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+    }
+)
+
+NO_RESPONSE = frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT})
+
+Place = tuple[str, int]
+
+
+def cluster_id(client: ClientProperties) -> str:
+    """Return the id of the cluster. Raises UserError."""
+    check_reachable(client.bootstrap)
+    admin = admin_client(client)  # keep a reference: its futures fail after it is deleted
+    try:
+        described = admin.describe_cluster(request_timeout=KAFKA_TIMEOUT_S).result()
+    except KafkaException as error:
+        raise _refused(client, error) from None
+    return str(described.cluster_id)
+
+
+def rows(
+    client: ClientProperties,
+    first: Mapping[int, int],
+    observe: Callable[[int], None] = lambda _: None,
+    topic: str = TOPIC,
+) -> Iterator[CoordinatorRow]:
+    """Yield the rows of `__consumer_offsets`, without aborted transactions.
+
+    Args:
+        client: connection properties.
+        first: first offsets of partitions that are not read from the beginning.
+        observe: called with the number of offsets to read, first in total, then remaining.
+        topic: another topic with such rows, like a job's `offsets.<cluster>`, or `SHARE_TOPIC`.
+
+    Raises:
+        UserError: the topic does not exist, or the cluster does not respond.
+    """
+    if topic not in existing(admin_client(client), client):
+        raise UserError(
+            f"Kafka at {client.bootstrap} has no topic {topic}, because no group has joined yet.",
+            "Check the address; Kafka creates the topic when the first group joins.",
+        )
+    for row in read_all(client, topic, first, observe):
+        if row.key is not None:
+            yield CoordinatorRow(row.partition, row.offset, row.timestamp, row.key, row.value)
+
+
+def found(client: ClientProperties, keys: Iterable[OffsetKey]) -> ClusterOffsets:
+    """Return a cluster's facts about groups and partitions. Raises UserError."""
+    wanted = list(keys)
+    check_reachable(client.bootstrap)
+    admin = admin_client(client)
+    there = existing(admin, client)
+    places = {
+        (key.topic, key.partition) for key in wanted if key.partition < there.get(key.topic, 0)
+    }
+    groups: dict[str, list[OffsetKey]] = {}
+    sharing: set[str] = set()
+    for key in wanted:
+        groups.setdefault(key.group, []).append(key)
+    try:
+        logs = _logs(admin, places)
+        committed: dict[OffsetKey, int] = {}
+        for keys in groups.values():
+            committed |= _committed(client, keys)
+        with_members = {group for group in groups if _has_members(admin, group)}
+    except KafkaException as error:
+        raise _refused(client, error) from None
+    for group, (kind, state) in _kinds(client, groups.keys() - with_members).items():
+        if kind == SHARE:
+            sharing.add(group)
+        elif kind == STREAMS and state != EMPTY:
+            with_members.add(group)
+    return ClusterOffsets(logs, committed, frozenset(with_members), frozenset(sharing))
+
+
+def logs(client: ClientProperties, places: Iterable[Place]) -> dict[Place, tuple[int, int]]:
+    """Return start and end offsets of the existing partitions. Raises UserError."""
+    check_reachable(client.bootstrap)
+    admin = admin_client(client)
+    there = existing(admin, client)
+    wanted = {(topic, number) for topic, number in places if number < there.get(topic, 0)}
+    try:
+        return _logs(admin, wanted)
+    except KafkaException as error:
+        raise _refused(client, error) from None
+
+
+def at_timestamps(client: ClientProperties, wanted: Mapping[Place, int]) -> dict[Place, int]:
+    """Return the first offset at or after a time for each partition, or its end offset.
+
+    Args:
+        client: connection properties.
+        wanted: topic and partition to ms since 1970.
+    """
+    admin = admin_client(client)
+    try:
+        at = _listed(admin, {p: OffsetSpec.for_timestamp(at) for p, at in wanted.items()})
+        without = {place: LATEST for place, offset in at.items() if offset < 0}
+        return at | _listed(admin, without)
+    except KafkaException as error:
+        raise _refused(client, error) from None
+
+
+def timestamps(client: ClientProperties, wanted: Mapping[Place, int]) -> dict[Place, int]:
+    """Return the timestamp of the first record at or after each offset, in ms since 1970.
+
+    Without such a record, it is a millisecond after the newest one. Omits missing or empty
+    partitions, and offsets beyond the log end. Raises UserError.
+    """
+    check_reachable(client.bootstrap)
+    admin = admin_client(client)
+    there = existing(admin, client)
+    known: dict[Place, int] = {}
+    try:
+        with closing(consumer(client)) as reader:
+            for place, offset in wanted.items():
+                topic, partition = place
+                if partition >= there.get(topic, 0):
+                    continue
+                first, end = first_and_end(reader, TopicPartition(topic, partition))
+                if offset > end:
+                    continue
+                at = TopicPartition(*place, max(offset, first))
+                found_at = _timestamp_at(reader, at) if offset < end else None
+                if found_at is None:
+                    newest = _list_offsets(admin, {place: NEWEST})[place].timestamp
+                    found_at = newest + 1 if newest >= 0 else None
+                known |= {} if found_at is None else {place: found_at}
+    except KafkaException as error:
+        raise _refused(client, error) from None
+    return known
+
+
+def write(
+    client: ClientProperties, group: str, steps: Sequence[OffsetStep]
+) -> dict[OffsetKey, str]:
+    """Commit offsets of a group without members, and verify them.
+
+    Returns:
+        Errors by key; empty if all offsets are as written.
+    """
+    admin = admin_client(client)
+    given = [
+        TopicPartition(step.key.topic, step.key.partition, step.wanted)
+        for step in steps
+        if step.wanted is not None
+    ]
+    wrong: dict[OffsetKey, str] = {}
+    try:
+        futures = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, given)])
+        for partition in _only(futures).topic_partitions:
+            if partition.error is not None:
+                key = OffsetKey(group, partition.topic, partition.partition)
+                wrong[key] = partition.error.str()
+        committed = _committed(client, [step.key for step in steps])
+    except KafkaException as error:
+        return {step.key: error.args[0].str() for step in steps}
+    for step in steps:
+        there = committed.get(step.key)
+        if there != step.wanted:
+            wrong.setdefault(step.key, f"read back as {there}, not {step.wanted}")
+    return wrong
+
+
+def topic_names(client: ClientProperties) -> dict[str, str]:
+    """Return topic ids in Kafka's alphabet to names, of all topics.
+
+    librdkafka formats a Uuid in standard base64, Kafka in base64url. Raises UserError.
+    """
+    admin = admin_client(client)
+    try:
+        described = admin.describe_topics(TopicCollection([*existing(admin, client)]))
+        found = {name: future.result(KAFKA_TIMEOUT_S) for name, future in described.items()}
+    except KafkaException as error:
+        raise _refused(client, error) from None
+    return {str(each.topic_id).translate(FOR_URLS): name for name, each in found.items()}
+
+
+def ends(client: ClientProperties, places: Iterable[Place]) -> dict[Place, int]:
+    """Return the end offsets of partitions. Raises UserError as `topic_names`."""
+    try:
+        return _listed(admin_client(client), dict.fromkeys(places, LATEST))
+    except KafkaException as error:
+        raise _refused(client, error) from None
+
+
+def _only(futures: Mapping[Any, Any]) -> Any:
+    (future,) = futures.values()
+    return future.result(KAFKA_TIMEOUT_S)
+
+
+def _logs(admin: AdminClient, places: Collection[Place]) -> dict[Place, tuple[int, int]]:
+    """Return start and end offsets of partitions."""
+    starts = _listed(admin, dict.fromkeys(places, EARLIEST))
+    ends = _listed(admin, dict.fromkeys(places, LATEST))
+    return {place: (starts[place], ends[place]) for place in places}
+
+
+def _listed(admin: AdminClient, wanted: Mapping[Place, OffsetSpec]) -> dict[Place, int]:
+    return {place: listed.offset for place, listed in _list_offsets(admin, wanted).items()}
+
+
+def _list_offsets(admin: AdminClient, wanted: Mapping[Place, OffsetSpec]) -> dict[Place, Any]:
+    """Return offset and timestamp from ListOffsets for each partition."""
+    if not wanted:
+        return {}
+    futures = admin.list_offsets({TopicPartition(*place): spec for place, spec in wanted.items()})
+    return {
+        (partition.topic, partition.partition): future.result(KAFKA_TIMEOUT_S)
+        for partition, future in futures.items()
+    }
+
+
+def _committed(client: ClientProperties, keys: Sequence[OffsetKey]) -> dict[OffsetKey, int]:
+    """Return the committed offsets of one group.
+
+    Uses a consumer, which waits for the coordinator: the admin client crashes if the cluster has no
+    `__consumer_offsets` yet (confluent-kafka 2.16).
+    """
+    partitions = [TopicPartition(key.topic, key.partition) for key in keys]
+    with closing(consumer(client, {"group.id": keys[0].group})) as reader:
+        futures = when_there(
+            lambda: reader.committed(partitions, KAFKA_TIMEOUT_S), NO_COORDINATOR_YET
+        )
+    return {
+        key: partition.offset
+        for key, partition in zip(keys, futures, strict=True)
+        if partition.offset != NOTHING_COMMITTED
+    }
+
+
+def _has_members(admin: AdminClient, group: str) -> bool:
+    try:
+        return bool(_only(admin.describe_consumer_groups([group])).members)
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+            return False
+        raise
+
+
+def _kinds(client: ClientProperties, groups: Collection[str]) -> dict[str, tuple[str, str]]:
+    """Return type and state of the existing groups.
+
+    Uses kafka-python: confluent-kafka's admin client reports share and streams groups as missing.
+    Brokers before Kafka 4.0 have neither, and return no type. If kafka-python cannot log in, or a
+    broker is down, nothing is known; writes to such a group then fail.
+    """
+    try:
+        with closing(KafkaAdminClient(**client.for_kafka_python())) as admin:
+            listed = admin.list_groups()
+    except KafkaPythonError:
+        return {}
+    return {
+        each["group_id"]: (each.get("group_type", ""), each.get("group_state", ""))
+        for each in listed
+        if each["group_id"] in groups
+    }
+
+
+def _timestamp_at(reader: Consumer, partition: TopicPartition) -> int | None:
+    reader.assign([partition])
+    while True:
+        for message in reader.consume(1, POLL_S):
+            return None if is_end(message) else int(message.timestamp()[1])
+
+
+def _refused(client: ClientProperties, error: KafkaException) -> UserError:
+    login_failure = login_error(client) if error.args[0].code() in NO_RESPONSE else None
+    if login_failure is not None:
+        return UserError(f"Kafka at {client.bootstrap} did not respond: {login_failure}.")
+    return UserError(
+        f"Kafka at {client.bootstrap} refused the request: {error.args[0].str()}.",
+        "The user needs Describe on the cluster and its groups, and Read on __consumer_offsets.",
+    )

@@ -1,0 +1,300 @@
+"""Committed offsets in the output of other tools: pasted, or in a file.
+
+    OffsetsMessageFormatter        lines of kafka-console-consumer, text or JSON
+    kafka-dump-log                 with --offsets-decoder, of Kafka 1 to 4
+    kcat -J                        messages of __consumer_offsets
+    kafka-consumer-groups          with --describe: offsets without a history
+
+Lines are parsed independently, so other lines are ignored. Line numbers replace log offsets, which
+most of these outputs lack.
+
+Source: OffsetsMessageFormatter, DumpLogSegments, GroupMetadataManager.formatRecordKeyAndValue,
+OffsetAndMetadata.toString and ConsumerGroupCommand in Kafka 0.10 to 4.3; kcat's json.c.
+"""
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from brokertwin.offsets.history import CoordinatorRow, OffsetMove
+from brokertwin.protocol.generated.offset_rows import OffsetCommitValue
+from brokertwin.state.groups import offset_records
+from brokertwin.state.groups.offset_records import NO_TIMESTAMP, OffsetKey
+
+NOT_SHOWN = "not in this output"
+"""Cause of a commit; only the cluster's own group rows contain it."""
+
+DECODER = json.JSONDecoder()
+LONGEST = 1_000_000
+"""Maximum length of a document in characters; group metadata can be long."""
+
+UNENDED = "Unterminated string"
+CUT = "the JSON document is cut"
+
+CONSUMER_OFFSETS = "__consumer_offsets"
+NO_EPOCH = -1
+OF_OFFSETS = {0, 1}
+"""Key versions of offsets in `__consumer_offsets`."""
+
+LOST = "\ufffd"
+"""kcat's replacement of invalid UTF-8."""
+
+FORMATTED = re.compile(r"\[(?P<group>.*),(?P<topic>[\w.-]+),(?P<partition>\d+)\]::(?P<value>.*)")
+VALUE = re.compile(
+    r"(?:OffsetAndMetadata)?\(offset=(?P<offset>-?\d+),"
+    r" leaderEpoch=Optional\w*(?:\[(?P<epoch>\d+)\]|\.empty), metadata=(?P<metadata>.*?),"
+    r" commitTimestamp(?:Ms)?=(?P<commit>-?\d+), .*"
+)
+OLD_VALUE = re.compile(
+    r"\[?Offset(?:And)?Metadata\[(?P<offset>-?\d+),(?P<metadata>.*?)\]?,"
+    r"CommitTime (?P<commit>-?\d+),ExpirationTime .*"
+)
+"""`OffsetAndMetadata.toString` since Kafka 2.0, and before."""
+
+TOMBSTONES = {"NULL", "null", "<DELETE>", ""}
+
+DUMPED = re.compile(
+    r"(?:\| ?)?(?:base)?[oO]ffset: (?P<at>\d+) .*?(?:CreateTime|LogAppendTime): (?P<time>-?\d+)"
+    r"(?P<rest>.*)"
+)
+DUMPED_KEY = re.compile(r".*? key: (?P<key>.*?) payload: ?(?P<payload>.*)")
+DECODED_KEY = re.compile(
+    r"offset_commit::group=(?P<group>.*),partition=(?P<topic>[\w.-]+)-(?P<partition>\d+)"
+    r"|offset::(?P<old_group>.*):(?P<old_topic>[\w.-]+):(?P<old_partition>\d+)"
+)
+DECODED_VALUE = re.compile(r"(?:offset=)?(?P<offset>-?\d+)(?:,metadata=(?P<metadata>.*))?")
+DUMPING = re.compile(r"Dumping .*__consumer_offsets-(?P<partition>\d+)/.*")
+BATCH = re.compile(
+    r".* producerId: (?P<producer>-?\d+) .*isTransactional: (?P<transactional>\w+).*"
+)
+MARKER = re.compile(r".* endTxnMarker: (?P<type>COMMIT|ABORT).*")
+
+HEADER = re.compile(r"(GROUP\s+)?TOPIC\s+PARTITION\s+(LEADER-EPOCH\s+)?CURRENT-OFFSET\s.*")
+NO_MEMBERS = re.compile(
+    r"(?:Warning: )?Consumer group '(?P<group>.*)' (?:has no active members|is rebalancing)\."
+)
+NO_OFFSET = "-"
+
+
+class PastedOffsets:
+    """Parses lines and tracks the committed offsets.
+
+    Args:
+        group: group of a table without a column GROUP.
+
+    Attributes:
+        offsets: committed offsets after the lines so far.
+        described: offsets of tables, which have no history.
+        unread: errors by line number.
+        time: time of the last line that has one, in ms since 1970.
+    """
+
+    def __init__(self, group: str = "") -> None:
+        self.offsets: dict[OffsetKey, OffsetCommitValue] = {}
+        self.described: dict[OffsetKey, int] = {}
+        self.unread: dict[int, str] = {}
+        self.time = NO_TIMESTAMP
+        self._group = group
+        self._partition = -1
+        self._columns: list[str] = []
+        self._producer: int | None = None
+        self._begun, self._begun_at = "", 0
+        self._pending: dict[int, list[tuple[CoordinatorRow, OffsetKey, OffsetCommitValue | None]]]
+        self._pending = defaultdict(list)
+
+    def read(self, lines: Iterable[str]) -> Iterator[OffsetMove]:
+        """Yield the change of each line. Commits of aborted transactions are skipped."""
+        for number, line in enumerate(lines, 1):
+            text = line.strip().removeprefix("\ufeff")
+            try:
+                if self._begun or text.startswith("{"):
+                    yield from self._documents(number, text)
+                else:
+                    yield from self._read(number, text)
+            except (ValueError, KeyError, TypeError, AttributeError, msgspec.MsgspecError) as error:
+                self.unread[number] = str(error) or type(error).__name__
+        if self._begun:
+            self.unread[self._begun_at] = CUT
+
+    def _read(self, number: int, text: str) -> Iterator[OffsetMove]:
+        if found := FORMATTED.fullmatch(text):
+            key = OffsetKey(found["group"], found["topic"], int(found["partition"]))
+            value = None if found["value"] in TOMBSTONES else _value(found["value"])
+            yield self._moved(_at(number, value), key, value)
+        elif found := DUMPING.fullmatch(text):
+            self._partition = int(found["partition"])
+        elif found := DUMPED.fullmatch(text):
+            yield from self._dumped(number, text, found)
+        elif HEADER.fullmatch(text):
+            self._columns = text.split()
+        elif found := NO_MEMBERS.fullmatch(text):
+            self._group, self._columns = found["group"], []
+        elif not text:
+            self._columns = []
+        elif self._columns:
+            self._described(text.split())
+
+    def _moved(
+        self, row: CoordinatorRow, key: OffsetKey, value: OffsetCommitValue | None
+    ) -> OffsetMove:
+        self.time = row.timestamp if row.timestamp != NO_TIMESTAMP else self.time
+        before = self.offsets.pop(key, None)
+        if value is not None:
+            self.offsets[key] = value
+        return OffsetMove(row, key, before, value, NOT_SHOWN)
+
+    # JSON
+
+    def _documents(self, number: int, text: str) -> Iterator[OffsetMove]:
+        """Parse a line of JSON: several documents without a space, one, or a part of one."""
+        if text.startswith('{"') and self._begun.count("\n") == 1:
+            self.unread[self._begun_at], self._begun = CUT, ""  # a new document begins
+        if not self._begun:
+            self._begun_at = number
+        self._begun += f"{text}\n"
+        while self._begun.startswith("{"):
+            try:
+                document, end = DECODER.raw_decode(self._begun)
+            except json.JSONDecodeError as error:
+                is_cut = error.pos >= len(self._begun.rstrip()) or error.msg.startswith(UNENDED)
+                if not is_cut or len(self._begun) > LONGEST:
+                    self._begun = ""
+                    raise
+                return
+            self._begun = self._begun[end:].lstrip()
+            yield from self._document(number, document)
+        self._begun = ""
+
+    def _document(self, number: int, document: Any) -> Iterator[OffsetMove]:
+        key = document.get("key")
+        if isinstance(key, dict):
+            decoded = _json_offset(key, document.get("value"))
+            if decoded is not None:
+                yield self._moved(_at(number, decoded[1]), *decoded)
+        elif isinstance(key, str) and document.get("topic") == CONSUMER_OFFSETS:
+            yield from self._of_kcat(document)
+
+    def _of_kcat(self, document: Any) -> Iterator[OffsetMove]:
+        if LOST in document["key"]:
+            raise ValueError("kcat -J has lost bytes of the key: it prints them as U+FFFD")
+        key = offset_records.decode_key(document["key"].encode())
+        if key is not None:
+            time = document.get("ts", NO_TIMESTAMP)
+            row = CoordinatorRow(document["partition"], document["offset"], time, b"", None)
+            yield self._moved(row, key, _value_of_kcat(document.get("payload"), time))
+
+    # kafka-dump-log
+
+    def _dumped(self, number: int, text: str, found: re.Match[str]) -> Iterator[OffsetMove]:
+        """Parse a line of a batch, a record, or a transaction marker."""
+        if batch := BATCH.fullmatch(text):
+            is_transactional = batch["transactional"] == "true"
+            self._producer = int(batch["producer"]) if is_transactional else None
+        elif marker := MARKER.fullmatch(text):
+            held = self._pending.pop(self._producer if self._producer is not None else -1, [])
+            yield from (self._moved(*each) for each in held if marker["type"] == "COMMIT")
+        elif record := DUMPED_KEY.fullmatch(found["rest"]):
+            decoded = _dumped_offset(record["key"], record["payload"], int(found["time"]))
+            if decoded is None:
+                return
+            row = CoordinatorRow(self._partition, int(found["at"]), int(found["time"]), b"", None)
+            if self._producer is None:
+                yield self._moved(row, *decoded)
+            else:
+                self._pending[self._producer].append((row, *decoded))
+
+    # kafka-consumer-groups --describe
+
+    def _described(self, parts: list[str]) -> None:
+        """Parse a row of a table; group names can contain spaces."""
+        extra = len(parts) - len(self._columns)
+        if extra < 0:
+            raise ValueError("the row has fewer fields than the table has columns")
+        row = dict(
+            zip(self._columns, [" ".join(parts[: extra + 1]), *parts[extra + 1 :]], strict=True)
+        )
+        group = row.get("GROUP", self._group)
+        if not group:
+            raise ValueError("the table has no column GROUP: --group names the group")
+        if row["CURRENT-OFFSET"] != NO_OFFSET:
+            key = OffsetKey(group, row["TOPIC"], int(row["PARTITION"]))
+            self.described[key] = int(row["CURRENT-OFFSET"])
+
+
+def _at(number: int, value: OffsetCommitValue | None) -> CoordinatorRow:
+    """Return the position of a line without a log offset."""
+    time = value.commit_timestamp if value is not None else NO_TIMESTAMP
+    return CoordinatorRow(-1, number, time, b"", None)
+
+
+def _value(text: str) -> OffsetCommitValue:
+    found = VALUE.fullmatch(text) or OLD_VALUE.fullmatch(text)
+    if found is None:
+        raise ValueError(f"not an offset as Kafka prints it: {text}")
+    named = found.groupdict()
+    epoch, metadata = named.get("epoch"), named["metadata"]
+    return OffsetCommitValue(
+        int(named["offset"]),
+        int(epoch) if epoch is not None else NO_EPOCH,
+        "" if metadata == "NO_METADATA" else metadata,
+        int(named["commit"]),
+    )
+
+
+def _json_offset(key: Any, value: Any) -> tuple[OffsetKey, OffsetCommitValue | None] | None:
+    """Parse key and value as Kafka 4 prints them; None for other keys."""
+    if int(key.get("type", key.get("version", -1))) not in OF_OFFSETS:
+        return None
+    of = key["data"]
+    made = OffsetKey(of["group"], of["topic"], of["partition"])
+    if value is None or value.get("data") is None:
+        return made, None
+    decoded = value["data"]
+    return made, OffsetCommitValue(
+        decoded["offset"],
+        decoded.get("leaderEpoch", NO_EPOCH),
+        decoded.get("metadata") or "",
+        decoded.get("commitTimestamp", decoded.get("timestamp", NO_TIMESTAMP)),
+    )
+
+
+def _dumped_offset(
+    key: str, payload: str, time: int
+) -> tuple[OffsetKey, OffsetCommitValue | None] | None:
+    """Parse a record of kafka-dump-log; None for other keys."""
+    if key.startswith("{"):
+        value = msgspec.json.decode(payload) if payload.startswith("{") else None
+        return _json_offset(msgspec.json.decode(key), value)
+    found = DECODED_KEY.fullmatch(key)
+    if found is None:
+        return None
+    made = OffsetKey(
+        found["group"] or found["old_group"],
+        found["topic"] or found["old_topic"],
+        int(found["partition"] or found["old_partition"]),
+    )
+    if payload in TOMBSTONES:
+        return made, None
+    value = DECODED_VALUE.fullmatch(payload)
+    if value is None:
+        raise ValueError(f"not an offset as kafka-dump-log prints it: {payload}")
+    return made, OffsetCommitValue(int(value["offset"]), NO_EPOCH, value["metadata"] or "", time)
+
+
+def _value_of_kcat(payload: str | None, time: int) -> OffsetCommitValue | None:
+    """Decode a value; damaged time and metadata are ignored, a damaged offset is an error."""
+    if payload is None:
+        return None
+    if LOST not in payload:
+        return offset_records.decode_value(payload.encode())
+    whole = payload.partition(LOST)[0].encode()
+    if len(whole) < 10:
+        raise ValueError("kcat -J has lost bytes of the offset: it prints them as U+FFFD")
+    version, offset = int.from_bytes(whole[:2]), int.from_bytes(whole[2:10], signed=True)
+    has_epoch = version >= 3 and len(whole) >= 14
+    epoch = int.from_bytes(whole[10:14], signed=True) if has_epoch else NO_EPOCH
+    return OffsetCommitValue(offset, epoch, "", time)

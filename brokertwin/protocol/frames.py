@@ -1,0 +1,183 @@
+"""Frames: header and body of a request or a response, after a size field.
+
+A request header has version 2 if the body is flexible, else 1 (KIP-482); a response header 1 or 0.
+ApiVersions responses always have header version 0, so that a client of any version can read them
+(KIP-511).
+"""
+
+import struct
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from brokertwin.protocol.codec import Body, message_reader, message_writer
+from brokertwin.protocol.frame_primitives import FrameReader
+from brokertwin.protocol.kafka_apis import API_VERSIONS, KAFKA_APIS
+from brokertwin.protocol.primitives import MalformedError
+from brokertwin.protocol.reading import Read
+from brokertwin.protocol.schemas import API_NAMES, MESSAGES
+from brokertwin.protocol.writing import Write
+
+CORRELATION_BYTES = 4
+SIZE_BYTES = 4
+"""Size of the field before each frame."""
+
+MINIMAL_HEADER = struct.Struct(">hhi")
+MINIMAL_HEADER_BYTES = MINIMAL_HEADER.size
+"""API key, version and correlation id."""
+
+
+class RequestFrame(NamedTuple):
+    """A request: `header` as in the request log, and the body."""
+
+    header: dict[str, Any]
+    body: Body
+
+    @property
+    def api_key(self) -> int:
+        """Key of the API."""
+        key: int = self.header["requestApiKey"]
+        return key
+
+    @property
+    def version(self) -> int:
+        """Version of the API."""
+        version: int = self.header["requestApiVersion"]
+        return version
+
+
+class UnsupportedError(MalformedError):
+    """A request with an unknown API or version and a legible header.
+
+    Attributes:
+        api_key, version, correlation_id: from the header.
+    """
+
+    def __init__(self, api_key: int, version: int, correlation_id: int) -> None:
+        name = KAFKA_APIS[api_key].name if api_key in KAFKA_APIS else f"API key {api_key}"
+        super().__init__(f"{name} version {version} is not supported")
+        self.api_key = api_key
+        self.version = version
+        self.correlation_id = correlation_id
+
+
+def api_key_of(frame: bytes) -> int:
+    """Return the API key at the beginning of a frame; -1 if it is too short."""
+    return int.from_bytes(frame[:2], "big", signed=True) if len(frame) > 1 else -1
+
+
+class _Form(NamedTuple):
+    """Names and header versions of an API's messages in one version."""
+
+    name: str
+    request_header: int
+    request: str
+    response_header: int
+    response: str
+    version: int
+
+
+@lru_cache(maxsize=1024)
+def _form(api_key: int, version: int) -> _Form:
+    """Look up an API's messages. Raises KeyError for an unknown API or version."""
+    name = API_NAMES[api_key]
+    request, response = f"{name}Request", f"{name}Response"
+    if version not in MESSAGES[request].versions:
+        raise KeyError(f"{name} has no version {version}")
+    return _Form(
+        KAFKA_APIS[api_key].name,
+        _request_header(name, version),
+        request,
+        _response_header(name, api_key, version),
+        response,
+        version,
+    )
+
+
+def decode_request(frame: bytes) -> RequestFrame:
+    """Decode the request in a frame.
+
+    Raises:
+        UnsupportedError: unknown API or version.
+        MalformedError: the bytes are no request.
+    """
+    if len(frame) < MINIMAL_HEADER_BYTES:
+        raise FrameReader(frame).truncated(MINIMAL_HEADER_BYTES)
+    api_key, version, correlation_id = MINIMAL_HEADER.unpack_from(frame)
+    try:
+        name, read_header, read_body = _request_readers(api_key, version)
+    except KeyError:
+        raise UnsupportedError(api_key, version, correlation_id) from None
+    header, at = read_header(frame, 0)
+    header["requestApiKeyName"] = name
+    return RequestFrame(header, read_body(frame, at)[0])
+
+
+@lru_cache(maxsize=1024)
+def _request_readers(api_key: int, version: int) -> tuple[str, Read, Read]:
+    """Return an API's name, and the readers of request header and body. Raises KeyError."""
+    form = _form(api_key, version)
+    header = message_reader("RequestHeader", form.request_header)
+    return form.name, header, message_reader(form.request, version)
+
+
+def encode_request(request: RequestFrame) -> bytes:
+    """Encode a request's frame. Raises NotEncodableError, KeyError as `_form`."""
+    form = _form(request.api_key, request.version)
+    out = bytearray()
+    message_writer("RequestHeader", form.request_header)(out, request.header)
+    message_writer(form.request, form.version)(out, request.body)
+    return bytes(out)
+
+
+def decode_response(api_key: int, version: int, frame: bytes) -> tuple[int, Body]:
+    """Decode correlation id and body of a response. Raises MalformedError."""
+    correlation_id, body, _ = read_response(api_key, version, frame)
+    return correlation_id, body
+
+
+def read_response(api_key: int, version: int, frame: bytes) -> tuple[int, Body, int]:
+    """Decode a response, and return where its body ends, too. Raises MalformedError."""
+    form = _form(api_key, version)
+    header, at = message_reader("ResponseHeader", form.response_header)(frame, 0)
+    return header["correlationId"], *message_reader(form.response, version)(frame, at)
+
+
+def encode_response(api_key: int, version: int, correlation_id: int, body: Body) -> bytearray:
+    """Encode a response's frame. Raises NotEncodableError."""
+    out = bytearray()
+    _append_response(out, api_key, version, correlation_id, body)
+    return out
+
+
+def encode_sized_response(api_key: int, version: int, correlation_id: int, body: Body) -> bytearray:
+    """Encode a response's frame after its size, without copying a large one."""
+    out = bytearray(SIZE_BYTES)
+    _append_response(out, api_key, version, correlation_id, body)
+    out[:SIZE_BYTES] = (len(out) - SIZE_BYTES).to_bytes(SIZE_BYTES, "big")
+    return out
+
+
+def _append_response(
+    out: bytearray, api_key: int, version: int, correlation_id: int, body: Body
+) -> None:
+    no_tags, write_body = _response_writer(api_key, version)
+    out += correlation_id.to_bytes(CORRELATION_BYTES, "big", signed=True)
+    out += no_tags
+    write_body(out, body)
+
+
+@lru_cache(maxsize=1024)
+def _response_writer(api_key: int, version: int) -> tuple[bytes, Write]:
+    """Return what follows the correlation id in a response header, and the body's writer."""
+    form = _form(api_key, version)
+    return b"\0" if form.response_header else b"", message_writer(form.response, version)
+
+
+def _request_header(name: str, version: int) -> int:
+    return 2 if version in MESSAGES[f"{name}Request"].flexible else 1
+
+
+def _response_header(name: str, api_key: int, version: int) -> int:
+    if api_key == API_VERSIONS.key:
+        return 0
+    return 1 if version in MESSAGES[f"{name}Response"].flexible else 0

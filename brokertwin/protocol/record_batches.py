@@ -1,0 +1,466 @@
+"""Record sets: validation of Produce data, and batch headers for events.
+
+Source: `ByteBufferLogInputStream`, `DefaultRecordBatch`, `DefaultRecord`, `LogValidator` in Kafka;
+KIP-98 (magic 2). Bytes are stored as received, without a producer's append time flag. Base offset,
+leader epoch and, with log append time, flag and maximum timestamp are set when a batch is read.
+"""
+
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+from typing import Any, NamedTuple
+
+import msgspec
+from crc32c import crc32c
+
+from brokertwin.protocol import compression, control_batches
+from brokertwin.protocol.batch_headers import UNKNOWN_CODEC, Batch
+from brokertwin.protocol.compression import DecompressionError
+from brokertwin.protocol.errors import Error
+
+LOG_OVERHEAD = 12
+"""Base offset and size field; the size does not include them."""
+
+MAGIC_END = 17
+LEGACY_OVERHEAD = 14
+"""Minimum size field of a batch of any magic."""
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+HEADER_BYTES = HEADER.size
+CRC_POSITION = 17
+CHECKED_FROM = 21
+"""The CRC covers the bytes from the attributes on."""
+
+ATTRIBUTES_POSITION = 21
+FLAGS_POSITION = 22
+"""The second byte of the attributes has all flags and the codec."""
+
+MAX_TIMESTAMP_POSITION = 35
+CODEC_MASK = 0x07
+APPEND_TIME_FLAG = 0x08
+TRANSACTIONAL_FLAG = 0x10
+CONTROL_FLAG = 0x20
+MAGIC = 2
+NO_TIMESTAMP = -1
+_CODECS = [*compression.NAMES, *[UNKNOWN_CODEC] * (CODEC_MASK + 1 - len(compression.NAMES))]
+RECORDS_MAX = 1_000_000
+"""Maximum of records in a batch. A million records of 7 bytes each compress to 725 bytes."""
+
+BATCHES_READ_MAX = 2
+"""A valid Produce request has one batch; a second one proves the request invalid."""
+
+_SIZE = struct.Struct(">i")
+_CRC = struct.Struct(">I")
+_INT8 = struct.Struct(">b")
+_INT16 = struct.Struct(">h")
+_INT64 = struct.Struct(">q")
+_BASE_OFFSET = struct.Struct(">q")
+_LEADER_EPOCH = struct.Struct(">i")
+LEADER_EPOCH_POSITION = 12
+
+
+class RecordSet(NamedTuple):
+    """Record set of one partition of a Produce request.
+
+    `batches` are headers as in events. `error` is `recordsError` for the state machine, or 0.
+    `data` is the only batch, if there is one. `seen` is further information on its records
+    (`recordsSeen`), or None.
+    """
+
+    size_in_bytes: int
+    batches: list[dict[str, Any]]
+    error: int
+    data: bytes | None
+    seen: dict[str, Any] | None = None
+
+
+class RecordDeltas(NamedTuple):
+    """Deltas of a record's offset and timestamp (ms) in its batch.
+
+    `key_size` and `value_size` are in bytes, negative for null.
+    """
+
+    offset_delta: int
+    timestamp_delta: int
+    key_size: int
+    value_size: int
+
+
+class Columns(NamedTuple):
+    """`RecordDeltas` of all records of a batch, as columns."""
+
+    offset_deltas: list[int]
+    timestamp_deltas: list[int]
+    key_sizes: list[int]
+    value_sizes: list[int]
+
+
+NO_RECORDS = Columns([], [], [], [])
+
+
+class _CorruptError(ValueError):
+    """The bytes are no batch."""
+
+
+class InvalidRecordsError(ValueError):
+    """The records of a batch cannot be decoded."""
+
+
+def parse(data: bytes | None) -> RecordSet:
+    """Parse and validate batches. Never raises."""
+    data = data or b""
+    try:
+        whole = [(0, len(data))]  # mostly, the data are one batch
+        spans = whole if _is_batch(data) else list(islice(_spans(data), BATCHES_READ_MAX))
+    except _CorruptError:
+        return RecordSet(len(data), _first_odd(data), Error.CORRUPT_MESSAGE, None)
+    batches = [_header(data, start, end) for start, end in spans]
+    if len(spans) != 1 or batches[0]["magic"] != MAGIC:
+        return RecordSet(len(data), batches, Error.NONE, None)
+    start, end = spans[0]
+    batch = data[start:end]
+    error, records = _check(batch, batches[0])
+    if not records.offset_deltas:
+        return RecordSet(len(data), batches, error, batch)
+    greatest = max(records.timestamp_deltas)
+    if has_append_time_flag(batch):
+        seen = _seen(batch, batches[0], records)
+        return RecordSet(len(data), batches, error, _with_create_time(batch, batches[0]), seen)
+    batch = _with_true_timestamp(batch, batches[0], greatest)
+    if batches[0]["baseTimestamp"] != batches[0]["maxTimestamp"]:
+        batches[0]["greatestDelta"] = records.timestamp_deltas.index(greatest)
+    return RecordSet(len(data), batches, error, batch, _seen(batch, batches[0], records))
+
+
+def _seen(batch: bytes, header: dict[str, Any], records: Columns) -> dict[str, Any] | None:
+    """Return the `RecordsSeen` for the state machine, or None."""
+    seen: dict[str, Any] = {}
+    has_append_time = has_append_time_flag(batch)
+    base, greatest = header["baseTimestamp"], header["maxTimestamp"]
+    if has_append_time:
+        seen["hasAppendTime"] = True
+        base = least = greatest
+    else:
+        least = base + min(records.timestamp_deltas)
+        if least == NO_TIMESTAMP:
+            times = (base + delta for delta in records.timestamp_deltas)
+            least = min((time for time in times if time != NO_TIMESTAMP), default=NO_TIMESTAMP)
+    if least != header["baseTimestamp"] and -(2**63) <= least < 2**63:
+        seen["leastTimestamp"] = least
+    if min(records.key_sizes) < 0:
+        seen["hasKeyless"] = True
+        if max(records.key_sizes) < 0:
+            return seen
+        times_of_keyed = [
+            greatest if has_append_time else base + delta
+            for delta, size in zip(records.timestamp_deltas, records.key_sizes, strict=True)
+            if size >= 0
+        ]
+        known = [time for time in times_of_keyed if time != NO_TIMESTAMP]
+        if known and -(2**63) <= min(known) <= max(known) < 2**63:
+            seen["keyedTimestamps"] = [min(known), max(known)]
+    return seen or None
+
+
+def has_append_time_flag(batch: bytes) -> bool:
+    """True if the attributes of a batch have the log append time flag."""
+    return bool(batch[FLAGS_POSITION] & APPEND_TIME_FLAG)
+
+
+def _first_odd(data: bytes) -> list[dict[str, Any]]:
+    """Return the legible part of a first batch with an unknown magic."""
+    if len(data) < MAGIC_END or data[MAGIC_END - 1] <= MAGIC:
+        return []
+    if _SIZE.unpack_from(data, 8)[0] < LEGACY_OVERHEAD:
+        return []
+    return [{**_header(data, 0, len(data)), "magic": _INT8.unpack_from(data, MAGIC_END - 1)[0]}]
+
+
+def batch_headers(data: bytes) -> list[dict[str, Any]]:
+    """Return the headers of all complete batches, unchecked, up to invalid bytes."""
+    headers = []
+    with suppress(_CorruptError):
+        for start, end in _spans(data):
+            headers.append(_header(data, start, end))
+    return headers
+
+
+def _is_batch(data: bytes) -> bool:
+    """True if the data are exactly one batch of magic 2, according to its size."""
+    if len(data) < HEADER_BYTES or data[MAGIC_END - 1] != MAGIC:
+        return False
+    size: int = _SIZE.unpack_from(data, 8)[0]
+    return size + LOG_OVERHEAD == len(data)
+
+
+def _spans(data: bytes) -> Iterator[tuple[int, int]]:
+    """Yield the span of each complete batch; skip an incomplete last one."""
+    position = 0
+    while True:
+        remaining = len(data) - position
+        if remaining < LOG_OVERHEAD:
+            return
+        (size,) = _SIZE.unpack_from(data, position + 8)
+        if size < LEGACY_OVERHEAD:
+            raise _CorruptError
+        if remaining < MAGIC_END:
+            return
+        magic = data[position + MAGIC_END - 1]
+        if magic > MAGIC:
+            raise _CorruptError
+        end = position + LOG_OVERHEAD + size
+        if end > len(data):
+            return
+        yield position, end
+        position = end
+
+
+def _header(data: bytes, start: int, end: int) -> dict[str, Any]:
+    """Return a batch header as in events; only the legible part of an older magic."""
+    magic = data[start + MAGIC_END - 1]
+    if magic != MAGIC or end - start < HEADER_BYTES:
+        (base_offset,) = _BASE_OFFSET.unpack_from(data, start)
+        return {
+            "baseOffset": base_offset,
+            "lastOffsetDelta": 0,
+            "magic": magic,
+            "sizeInBytes": end - start,
+        }
+    (
+        base_offset,
+        _size,
+        leader_epoch,
+        magic,
+        crc,
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
+    ) = HEADER.unpack_from(data, start)
+    codec = attributes & CODEC_MASK
+    return {
+        "baseOffset": base_offset,
+        "lastOffsetDelta": last_offset_delta,
+        "producerId": producer_id,
+        "producerEpoch": producer_epoch,
+        "baseSequence": base_sequence,
+        "partitionLeaderEpoch": leader_epoch,
+        "baseTimestamp": base_timestamp,
+        "maxTimestamp": max_timestamp,
+        "sizeInBytes": end - start,
+        "recordCount": max(count, 0),
+        "magic": magic,
+        "compressionType": _CODECS[codec],
+        "isTransactional": bool(attributes & TRANSACTIONAL_FLAG),
+        "isControl": bool(attributes & CONTROL_FLAG),
+        "crc": crc,
+    }
+
+
+def codec_name(codec: int) -> str:
+    """Return the codec's name; `none` for an unknown number."""
+    return compression.NAMES[codec] if codec < len(compression.NAMES) else "none"
+
+
+def _check(batch: bytes, header: dict[str, Any]) -> tuple[Error, Columns]:
+    """Validate a batch of magic 2; return an error and its records."""
+    if len(batch) < HEADER_BYTES:
+        return Error.CORRUPT_MESSAGE, NO_RECORDS
+    if crc32c(memoryview(batch)[CHECKED_FROM:]) != header["crc"]:
+        return Error.CORRUPT_MESSAGE, NO_RECORDS
+    if header["compressionType"] == UNKNOWN_CODEC:
+        return Error.UNKNOWN_SERVER_ERROR, NO_RECORDS
+    if header["recordCount"] != header["lastOffsetDelta"] + 1 or header["isControl"]:
+        return Error.NONE, NO_RECORDS  # the state machine validates the header
+    try:
+        records = _columns_of(batch)
+    except DecompressionError:
+        return Error.UNKNOWN_SERVER_ERROR, NO_RECORDS
+    except InvalidRecordsError:
+        return Error.INVALID_RECORD, NO_RECORDS
+    if header["compressionType"] != "none":
+        deltas = records.offset_deltas
+        if deltas != list(range(len(deltas))):
+            return Error.INVALID_RECORD, NO_RECORDS
+    return Error.NONE, records
+
+
+def _with_true_timestamp(batch: bytes, header: dict[str, Any], delta: int) -> bytes:
+    """Set the maximum timestamp to that of the records, like Kafka."""
+    greatest = header["baseTimestamp"] + delta
+    if greatest == header["maxTimestamp"] or not -(2**63) <= greatest < 2**63:
+        return batch
+    patched = bytearray(batch)
+    _INT64.pack_into(patched, MAX_TIMESTAMP_POSITION, greatest)
+    header["maxTimestamp"] = greatest
+    header["crc"] = set_crc(patched)
+    return bytes(patched)
+
+
+def _with_create_time(batch: bytes, header: dict[str, Any]) -> bytes:
+    """Clear the append time flag, which only topics with create time accept."""
+    patched = bytearray(batch)
+    patched[FLAGS_POSITION] &= ~APPEND_TIME_FLAG
+    header["crc"] = set_crc(patched)
+    return bytes(patched)
+
+
+def set_crc(batch: bytearray) -> int:
+    """Set the CRC of a batch and return it."""
+    crc = crc32c(bytes(memoryview(batch)[CHECKED_FROM:]))
+    _CRC.pack_into(batch, CRC_POSITION, crc)
+    return crc
+
+
+def records_of(batch: bytes) -> list[RecordDeltas]:
+    """Return the records of a batch of magic 2, in order.
+
+    Raises:
+        DecompressionError: they cannot be decompressed.
+        InvalidRecordsError: they cannot be decoded, or their number differs from the header.
+    """
+    return list(map(RecordDeltas._make, zip(*_columns_of(batch), strict=True)))
+
+
+def _columns_of(batch: bytes) -> Columns:
+    """Same as `records_of`, without an object for each record."""
+    (count,) = _SIZE.unpack_from(batch, HEADER_BYTES - 4)
+    if count > RECORDS_MAX:
+        raise InvalidRecordsError(f"{count} records; at most {RECORDS_MAX} are accepted")
+    data, begin = batch, HEADER_BYTES
+    codec = batch[FLAGS_POSITION] & CODEC_MASK
+    if codec:
+        data, begin = compression.decompress(codec_name(codec), batch[HEADER_BYTES:]), 0
+    if count > len(data) - begin:
+        raise InvalidRecordsError(f"{count} records in {len(data) - begin} bytes")
+    columns = Columns([], [], [], [])
+    try:
+        position = _decode(data, begin, count, columns)
+    except IndexError:
+        raise InvalidRecordsError("the records end too early") from None
+    if position != len(data):
+        raise InvalidRecordsError(f"{len(data) - position} bytes after the last record")
+    return columns
+
+
+def _decode(data: bytes, begin: int, count: int, columns: Columns) -> int:
+    """Append records from `begin` on to the columns; return the end. Raises IndexError.
+
+    Numbers of one byte are decoded inline because function calls would take most of the time.
+    """
+    offset_deltas, timestamp_deltas, key_sizes, value_sizes = columns
+    end = begin
+    for _ in range(count):
+        size, position = varint(data, end)
+        end = position + size
+        if size < 0 or end > len(data):
+            raise InvalidRecordsError(f"a record of {size} bytes")
+        byte = data[position + 1]  # after the attributes
+        if byte < 0x80:
+            timestamp_deltas.append((byte >> 1) ^ -(byte & 1))
+            position += 2
+        else:
+            delta, position = varint(data, position + 1)
+            timestamp_deltas.append(delta)
+        byte = data[position]
+        if byte < 0x80:
+            offset_deltas.append((byte >> 1) ^ -(byte & 1))
+            position += 1
+        else:
+            delta, position = varint(data, position)
+            offset_deltas.append(delta)
+        if data[position] == 1:  # -1: no key
+            key_size = -1
+            position += 1
+        else:
+            key_size, position = varint(data, position)
+        key_sizes.append(key_size)
+        value_size, position = varint(data, position + key_size if key_size > 0 else position)
+        value_sizes.append(value_size)
+        if value_size > 0:
+            position += value_size
+        position = _after_headers(data, position, size) if data[position] else position + 1
+        if position != end:
+            raise InvalidRecordsError(f"a record that ends at byte {position} instead of {end}")
+    return end
+
+
+def _after_headers(data: bytes, position: int, size: int) -> int:
+    """Return the end of a record's headers. Raises IndexError at the end of data."""
+    headers, position = varint(data, position)
+    if not 0 <= headers <= size:
+        raise InvalidRecordsError(f"{headers} headers")
+    for _ in range(headers):
+        length, position = varint(data, position)
+        if length < 0:
+            raise InvalidRecordsError("a header without key")
+        length, position = varint(data, position + length)
+        position += max(length, 0)
+    return position
+
+
+def varint(data: bytes, position: int) -> tuple[int, int]:
+    """Decode a zigzag varint; return it and the next position. Raises IndexError."""
+    byte = data[position]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    value, shift = byte & 0x7F, 7
+    while True:
+        position += 1
+        byte = data[position]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position + 1
+        shift += 7
+        if shift > 63:
+            raise InvalidRecordsError("a varint of more than 10 bytes")
+
+
+def as_stored(data: bytes, header: dict[str, Any]) -> bytearray:
+    """Return a batch's bytes as in a Fetch response, with its offsets in the log.
+
+    Args:
+        data: bytes as received.
+        header: batch in the Fetch response. With log append time, the CRC is recomputed. Batches
+            of former programs have it if their maximum timestamp is not that of the bytes.
+    """
+    batch = bytearray(data)
+    _BASE_OFFSET.pack_into(batch, 0, header["baseOffset"])
+    _LEADER_EPOCH.pack_into(batch, LEADER_EPOCH_POSITION, header["partitionLeaderEpoch"])
+    (max_timestamp,) = _INT64.unpack_from(batch, MAX_TIMESTAMP_POSITION)
+    if header.get("hasAppendTime") or max_timestamp != header["maxTimestamp"]:
+        (attributes,) = _INT16.unpack_from(batch, ATTRIBUTES_POSITION)
+        _INT16.pack_into(batch, ATTRIBUTES_POSITION, attributes | APPEND_TIME_FLAG)
+        _INT64.pack_into(batch, MAX_TIMESTAMP_POSITION, header["maxTimestamp"])
+        set_crc(batch)
+    return batch
+
+
+def end_marker(header: dict[str, Any]) -> bytes:
+    """Encode a batch that ends a transaction."""
+    return control_batches.to_bytes(msgspec.convert(header, Batch))
+
+
+def last_offset_delta(data: bytes) -> int:
+    """Return the difference of a batch's last and first offset."""
+    return int(HEADER.unpack_from(data)[6])
+
+
+def timestamps_of(data: bytes, base_offset: int) -> list[tuple[int, int]]:
+    """Return offset and timestamp of each record of a batch at `base_offset`.
+
+    Raises:
+        DecompressionError, InvalidRecordsError: as `records_of`.
+    """
+    base_timestamp, max_timestamp = HEADER.unpack_from(data)[7:9]
+    if has_append_time_flag(data):
+        return [(base_offset + each.offset_delta, max_timestamp) for each in records_of(data)]
+    return [
+        (base_offset + record.offset_delta, base_timestamp + record.timestamp_delta)
+        for record in records_of(data)
+    ]

@@ -1,0 +1,127 @@
+"""The message schemas of a broker's APIs, from `brokertwin/protocol/schemas.json`.
+
+`MESSAGES["ProduceRequest"]` and `MESSAGES["ProduceResponse"]`; `API_NAMES[0]` is `Produce`.
+"""
+
+import json
+from importlib import resources
+from typing import Any, NamedTuple
+
+VERSION_MAX = 2**15 - 1
+
+
+class Versions(NamedTuple):
+    """An inclusive range of versions; empty if `first` is above `last`."""
+
+    first: int
+    last: int
+
+    def __contains__(self, version: object) -> bool:
+        return isinstance(version, int) and self.first <= version <= self.last
+
+
+NO_VERSIONS = Versions(1, 0)
+
+
+class Field(NamedTuple):
+    """A field of a message or struct.
+
+    `type` is Kafka's name of a primitive, or `struct`; for an array it is the element's type.
+    `default` is a JSON value; None for a struct means the defaults of its fields.
+    """
+
+    name: str
+    type: str
+    is_array: bool
+    versions: Versions
+    nullable: Versions
+    tag: int | None
+    default: Any
+    fields: tuple["Field", ...]
+    flexible: Versions | None
+
+
+class MessageSchema(NamedTuple):
+    """A request, a response or a header."""
+
+    name: str
+    api_key: int
+    versions: Versions
+    flexible: Versions
+    fields: tuple[Field, ...]
+
+
+def parse_versions(text: str) -> Versions:
+    """Parse `3-13`, `9+`, `4` or `none`."""
+    if text == "none":
+        return NO_VERSIONS
+    if text.endswith("+"):
+        return Versions(int(text[:-1]), VERSION_MAX)
+    first, _, last = text.partition("-")
+    return Versions(int(first), int(last or first))
+
+
+def message_of(name: str, found: dict[str, Any]) -> MessageSchema:
+    """A message by its entry in the data file."""
+    return MessageSchema(
+        name=name,
+        api_key=found.get("apiKey", -1),
+        versions=parse_versions(found["versions"]),
+        flexible=parse_versions(found["flexible"]),
+        fields=tuple(_field(field) for field in found["fields"]),
+    )
+
+
+def _field(found: dict[str, Any]) -> Field:
+    is_array = found["type"].startswith("[]")
+    fields = tuple(_field(part) for part in found.get("fields", ()))
+    kind = "struct" if fields else found["type"].removeprefix("[]")
+    flexible = found.get("flexibleVersions")
+    return Field(
+        name=found["name"],
+        type=kind,
+        is_array=is_array,
+        versions=parse_versions(found["versions"]),
+        nullable=parse_versions(found.get("nullableVersions", "none")),
+        tag=found.get("tag"),
+        default=_default(kind, is_array, found.get("default")),
+        fields=fields,
+        flexible=None if flexible is None else parse_versions(flexible),
+    )
+
+
+def _default(kind: str, is_array: bool, given: Any) -> Any:
+    if given == "null":
+        return None
+    if is_array:
+        return []
+    if kind == "struct":
+        return {}
+    if kind == "bool":
+        return str(given).lower() == "true"
+    if kind == "string":
+        return given or ""
+    if kind in {"bytes", "records"}:
+        return ""
+    if kind == "uuid":
+        return "AAAAAAAAAAAAAAAAAAAAAA"
+    if kind == "float64":
+        return float(given or 0)
+    return int(given, 0) if isinstance(given, str) and given else (given or 0)
+
+
+def _load() -> dict[str, MessageSchema]:
+    file = resources.files("brokertwin.protocol") / "schemas.json"
+    document = json.loads(file.read_text(encoding="utf-8"))
+    return {name: message_of(name, found) for name, found in document["messages"].items()}
+
+
+MESSAGES: dict[str, MessageSchema] = _load()
+"""Message name to schema."""
+
+API_NAMES: dict[int, str] = {
+    message.api_key: name.removesuffix("Request")
+    for name, message in MESSAGES.items()
+    if message.api_key >= 0 and name.endswith("Request")
+}
+"""API key to the prefix of its message names."""

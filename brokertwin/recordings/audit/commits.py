@@ -1,0 +1,35 @@
+"""Findings about committed offsets: those that go back, and commits that came too late."""
+
+from collections.abc import Iterator
+
+from brokertwin.protocol.errors import error_name
+from brokertwin.recordings.audit.finding import (
+    AuditFinding,
+    causers_of,
+    clients_of,
+    counted,
+    grouped,
+)
+from brokertwin.recordings.audit.history import EntityHistory
+from brokertwin.recordings.history.groups import GROUPS
+from brokertwin.recordings.history.words import sentence, times
+
+
+def back(history: EntityHistory) -> Iterator[AuditFinding]:
+    """Groups whose committed offsets went back."""
+    for found in grouped(history.found(GROUPS, "offset-back")):
+        count, first = times(len(found)), found[0].said
+        said = f"{causers_of(found)} committed {count} less than before; first: {first}"
+        yield AuditFinding.of(found, sentence(said))
+
+
+def stale(history: EntityHistory) -> Iterator[AuditFinding]:
+    """Commits with an old generation, epoch or member, by group and error."""
+    refused = history.found(GROUPS, "commit-refused")
+    for found in grouped(refused, lambda each: (each.subject, each.code)):
+        said = f"{counted(len(found), 'commit')} of {clients_of(found)} refused"
+        error = error_name(found[0].code)
+        yield AuditFinding.of(found, f"{said}: {error}. What was not committed is read again.")
+
+
+FINDERS = (back, stale)

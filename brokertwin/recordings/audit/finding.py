@@ -1,0 +1,158 @@
+"""A finding of the audit: its severity, and the lines of the recording that show it."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from brokertwin.protocol.errors import Error, error_name
+from brokertwin.recordings.history.finding import EntityFinding, Severity
+from brokertwin.recordings.history.words import names_of
+from brokertwin.recordings.rules import Rule
+
+
+class Evidence(NamedTuple):
+    """A line that shows a finding.
+
+    Attributes:
+        place: file and line, as `replay` and `explain line` name it.
+        time: when the request arrived, in ms since 1970.
+        client: client id of the request; "" if it is not known.
+        said: the content of the line in a few words.
+        by: the clients whose requests caused it, as far as the recording shows them.
+    """
+
+    place: str
+    time: float
+    client: str
+    said: str = ""
+    by: tuple[str, ...] = ()
+
+    @classmethod
+    def shown_by(cls, found: EntityFinding) -> "Evidence":
+        """The evidence of a machine's finding."""
+        line, by = found.line, tuple(dict.fromkeys(found.by))
+        return cls(line.place, line.time, _client_of(found), found.said, by)
+
+
+class AuditFinding(NamedTuple):
+    """A problem of a subject: a producer, a group, the sessions of a client, a partition.
+
+    Attributes:
+        kind: `offset-back`.
+        severity: how bad it is.
+        subject: `group billing`.
+        what: a sentence.
+        rule: Kafka's rule, its source, and advice.
+        evidence: the lines, in the order of their responses.
+        code: the error code; 0 if it is not about an error.
+        often: number of occurrences, if it is not the number of lines.
+    """
+
+    kind: str
+    severity: Severity
+    subject: str
+    what: str
+    rule: Rule
+    evidence: Sequence[Evidence]
+    code: int = Error.NONE
+    often: int | None = None
+
+    @classmethod
+    def of(
+        cls, found: Sequence[EntityFinding], what: str, subject: str = "", often: int | None = None
+    ) -> "AuditFinding":
+        """Sum up machines' findings of one kind.
+
+        Args:
+            found: at least one.
+            what: a sentence.
+            subject: if it is not that of the machines.
+            often: number of occurrences, if it is not the number of findings.
+        """
+        first = found[0]
+        return cls(
+            first.kind,
+            max(each.severity for each in found),
+            subject or first.subject,
+            what,
+            first.advice,
+            [Evidence.shown_by(each) for each in found],
+            first.code,
+            often,
+        )
+
+    @property
+    def total(self) -> int:
+        """Number of occurrences."""
+        return len(self.evidence) if self.often is None else self.often
+
+    @property
+    def begin(self) -> float:
+        """Time of the first evidence, in ms since 1970."""
+        return min(each.time for each in self.evidence)
+
+    @property
+    def end(self) -> float:
+        """Time of the last evidence, in ms since 1970."""
+        return max(each.time for each in self.evidence)
+
+    @property
+    def clients(self) -> list[str]:
+        """Clients that are affected, the most frequent first."""
+        return [name for name, _ in Counter(e.client for e in self.evidence).most_common() if name]
+
+    @property
+    def by(self) -> list[str]:
+        """Clients that caused it, the most frequent first."""
+        return [name for name, _ in Counter(n for e in self.evidence for n in e.by).most_common()]
+
+    def document(self, shown: int) -> dict[str, Any]:
+        """The finding as JSON, with at most `shown` lines of evidence."""
+        return {
+            "severity": self.severity.label,
+            "kind": self.kind,
+            "subject": self.subject,
+            "error": error_name(self.code) if self.code else None,
+            "count": self.total,
+            "from": self.begin,
+            "to": self.end,
+            "clients": self.clients,
+            "by": self.by,
+            "what": self.what,
+            "rule": self.rule.why,
+            "source": self.rule.source,
+            "do": self.rule.do,
+            "evidence": [each._asdict() for each in self.evidence[:shown]],
+            "evidenceLeftOut": max(0, len(self.evidence) - shown),
+        }
+
+
+def grouped(
+    found: Iterable[EntityFinding],
+    by: Callable[[EntityFinding], Hashable] = lambda each: each.subject,
+) -> Collection[list[EntityFinding]]:
+    """Machines' findings by subject, or by another key."""
+    groups: dict[Hashable, list[EntityFinding]] = defaultdict(list)
+    for each in found:
+        groups[by(each)].append(each)
+    return groups.values()
+
+
+def _client_of(found: EntityFinding) -> str:
+    return str(found.facts.get("client", found.line.name))
+
+
+def clients_of(found: Iterable[EntityFinding]) -> str:
+    """List the clients of machines' findings: `clients a and b`."""
+    return names_of(map(_client_of, found))
+
+
+def causers_of(found: Iterable[EntityFinding]) -> str:
+    """List the clients that caused machines' findings; empty if none is known."""
+    names = [name for each in found for name in each.by]
+    return names_of(names) if names else ""
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """`1 batch`, `7 batches`."""
+    return f"{count} {one if count == 1 else many or one + 's'}"

@@ -1,0 +1,157 @@
+"""The timeline of a client id: its part in the timelines of its producers, groups and sessions.
+
+Other requests are listed only if they were refused.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from brokertwin.protocol.errors import Error, error_name
+from brokertwin.recordings.explain import groups
+from brokertwin.recordings.explain.groups import GroupTimeline
+from brokertwin.recordings.explain.producers import ProducerTimeline
+from brokertwin.recordings.explain.sessions import SessionTimeline
+from brokertwin.recordings.explain.story import TimelineEntry, TimelineError, absent
+from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.exchange import exchange_of
+from brokertwin.recordings.history.recording import observed_recording
+from brokertwin.recordings.history.sessions import NONE
+from brokertwin.recordings.history.words import moment
+from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.wording import counted
+
+OF_SESSIONS = frozenset({Error.FETCH_SESSION_ID_NOT_FOUND, Error.INVALID_FETCH_SESSION_EPOCH})
+
+
+class ClientTimeline:
+    """The requests of a client id in a recording.
+
+    Attributes:
+        producers: the transactional ids, or producer ids, that it used.
+        groups: the groups that it named.
+
+    Raises:
+        UserError: the recording has no such client.
+    """
+
+    def __init__(self, exchanges: Sequence[Exchange], key: str) -> None:
+        self._exchanges = exchanges
+        self._recording = observed_recording(exchanges)
+        self._own = sorted(
+            (each for each in exchanges if each.header.client_id == key), key=lambda each: each.end
+        )
+        if not self._own:
+            raise absent("client", key, sorted({each.header.client_id or "" for each in exchanges}))
+        self.key = key
+        self.producers = list(dict.fromkeys(p for each in self._own for p in producers_of(each)))
+        self.groups = list(dict.fromkeys(g for each in self._own for g in groups_of(each)))
+
+    def story(self) -> list[TimelineEntry]:
+        """One entry for each request that is part of a timeline, or was refused."""
+        entries: dict[str, TimelineEntry] = {}
+        for entry in self._of_timelines():
+            if entry.client == self.key:
+                entries[entry.id] = (
+                    _joined(entries[entry.id], entry) if entry.id in entries else entry
+                )
+        for each in self._own:
+            codes = dict.fromkeys(bodies.errors(each.response)) if each.id not in entries else {}
+            if codes or (each.is_text and each.id not in entries):
+                entries[each.id] = TimelineEntry.at(
+                    exchange_of(each).line, "", [], [TimelineError(code) for code in codes]
+                )
+            if each.is_text:
+                entries[each.id] = _timed(entries[each.id], each)
+        return [entries[each.id] for each in self._own if each.id in entries]
+
+    def ending(self) -> list[str]:
+        """Counts of requests and refusals, and the commands for the timelines."""
+        first, last = min(each.time for each in self._own), max(each.end for each in self._own)
+        ways = len({each.connection for each in self._own})
+        codes = Counter(
+            code for each in self._own for code in dict.fromkeys(bodies.errors(each.response))
+        )
+        refused = ", ".join(f"{error_name(code)} {n}" for code, n in codes.most_common())
+        has_responses = any(each.is_recorded for each in self._own)
+        nothing = "nothing was refused" if has_responses else "the log has no responses"
+        requests = f"{counted(len(self._own), 'request')} over {counted(ways, 'connection')}"
+        lines = [
+            f"client {self.key}: {requests}, {moment(first)} to {moment(last)}",
+            f"refused: {refused}" if refused else nothing,
+        ]
+        lines += [f"explain producer {each} tells its whole story" for each in self.producers]
+        lines += [f"explain group {each} tells its whole story" for each in self.groups]
+        if any(each.is_text for each in self._own):
+            lines += _latencies(self._own)
+        return lines
+
+    def _of_timelines(self) -> Iterator[TimelineEntry]:
+        """The entries of its producers, its groups and its lost sessions."""
+        for key in self.producers:
+            yield from ProducerTimeline(self._recording, key).story()
+        for key in self.groups:
+            yield from GroupTimeline(self._recording, key).story()
+        lost = dict.fromkeys(
+            each.body().get("sessionId", NONE)
+            for each in self._own
+            if each.api == "FETCH" and OF_SESSIONS.intersection(bodies.errors(each.response))
+        )
+        for session in lost:
+            if session != NONE:
+                yield from SessionTimeline(self._recording, str(session)).story()
+
+
+def _timed(entry: TimelineEntry, exchange: Exchange) -> TimelineEntry:
+    """The entry with the response of a client's log: its time, and its error."""
+    where = f"broker {exchange.broker}" if exchange.broker >= 0 else "a broker"
+    said = f"response of {where} after {exchange.latency_ms:.6g} ms"
+    if not exchange.is_recorded:
+        said = f"no response of {where} in the log"
+    error = (exchange.response or {}).get("errorMessage") or ""
+    parts = (entry.said, said, error if error != "NONE" else "")
+    return entry._replace(said="; ".join(filter(None, parts)))
+
+
+def _latencies(exchanges: Sequence[Exchange]) -> list[str]:
+    """Number of requests in a client's log and times of responses, by API."""
+    lines = []
+    for api, count in Counter(each.api for each in exchanges).most_common():
+        latencies = sorted(
+            each.latency_ms for each in exchanges if each.api == api and each.is_recorded
+        )
+        line = f"{api}: {counted(count, 'request')}"
+        if latencies:
+            middle = latencies[len(latencies) // 2]
+            line += f", median {middle:.6g} ms, longest {latencies[-1]:.6g} ms"
+        if len(latencies) < count:
+            line += f", {count - len(latencies)} without a response in the log"
+        lines.append(line)
+    return lines
+
+
+def producers_of(exchange: Exchange) -> list[str]:
+    """The keys of the producers of an exchange."""
+    return list(
+        dict.fromkeys(
+            holder.name or str(holder.producer_id)
+            for holder in bodies.holders_of(exchange.api, exchange.body(), exchange.response)
+            if holder.name or holder.producer_id != bodies.NO_PRODUCER
+        )
+    )
+
+
+def groups_of(exchange: Exchange) -> list[str]:
+    """The group of an exchange, if it names one."""
+    group = exchange.body().get("groupId") if exchange.api in groups.APIS else None
+    return [group] if group is not None and exchange.is_recorded else []
+
+
+def _joined(one: TimelineEntry, other: TimelineEntry) -> TimelineEntry:
+    """The entries of one request in two timelines; each error once, with a cause if known."""
+    refused = {each.code: each for each in one.refused}
+    for each in other.refused:
+        if not (each.code in refused and refused[each.code].because):
+            refused[each.code] = each
+    said = one.said if other.said in one.said else "; ".join(filter(None, (one.said, other.said)))
+    notes = list(dict.fromkeys([*one.notes, *other.notes]))
+    return one._replace(said=said, notes=notes, refused=list(refused.values()))

@@ -1,0 +1,126 @@
+"""The page of an error, made of the table of rules; `docs/errors` holds them all.
+
+A page there has an example of a recording of the repository, too (`tests/error_pages.py`).
+"""
+
+import difflib
+from typing import Any
+
+from brokertwin.errors import UserError
+from brokertwin.protocol.errors import RETRIABLE, Error
+from brokertwin.protocol.errors import error_name as name_of
+from brokertwin.recordings.rules import RULES, groups, producers, replicas
+
+__all__ = ["RULES", "code_of", "document", "index", "name_of", "page", "page_of"]
+
+FOLDER = "docs/errors"
+NAMES_SHOWN = 3
+SESSIONS = (
+    *(Error.FETCH_SESSION_ID_NOT_FOUND, Error.INVALID_FETCH_SESSION_EPOCH),
+    Error.FETCH_SESSION_TOPIC_ID_ERROR,
+)
+
+
+def page_of(code: int) -> str:
+    """Return the path of the page of an error."""
+    return f"{FOLDER}/{name_of(code)}.md"
+
+
+def code_of(name: str) -> int:
+    """The code of an error by its code or name.
+
+    Raises:
+        UserError: there is no such error here.
+    """
+    by_name = {name_of(code): code for code in RULES}
+    plain = name.upper().replace("-", "_")
+    found = by_name.get(plain, int(name) if name.lstrip("-").isdecimal() else None)
+    if found in RULES:
+        return int(found)
+    near = difflib.get_close_matches(plain, by_name, NAMES_SHOWN)
+    hint = "List all errors with: brokertwin explain error"
+    raise UserError(
+        f"Unknown error {name}.", f"Did you mean {' or '.join(near)}?" if near else hint
+    )
+
+
+def document(code: int) -> dict[str, Any]:
+    """An error for programs."""
+    return {
+        "code": code,
+        "error": name_of(code),
+        "retriable": code in RETRIABLE,
+        **RULES[code]._asdict(),
+        "page": page_of(code),
+    }
+
+
+def page(code: int, example: str = "") -> str:
+    """The page of an error, as Markdown.
+
+    Args:
+        code: the error's.
+        example: what `explain` says of one in a recording.
+    """
+    rule = RULES[code]
+    file = f"[`{rule.file}`](../../{rule.file})" if rule.file else "never returned by brokertwin"
+    story = _story_of(code)
+    facts = [
+        "Retriable." if code in RETRIABLE else "Not retriable.",
+        f"Timeline: `explain {story}`." if story else "",
+        f"Source: {', '.join(each for each in (rule.source, file) if each)}.",
+    ]
+    parts = [
+        f"# {code} {name_of(code)}",
+        rule.why,
+        f"**Cause.** {rule.who}",
+        f"**Do.** {rule.do}",
+        " ".join(each for each in facts if each),
+    ]
+    if example:
+        parts.append(f"```text\n{example}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+def text(code: int) -> str:
+    """The page of an error as plain text, for a terminal."""
+    rule = RULES[code]
+    facts = {
+        "Retriable": "yes" if code in RETRIABLE else "no",
+        "Source": rule.source,
+        "Cause": rule.who,
+        "What to do": rule.do,
+        "In a recording": _commands_for(code),
+    }
+    lines = [f"{name}: {fact}" for name, fact in facts.items() if fact]
+    return "\n\n".join([f"{code} {name_of(code)}", rule.why, *lines]).replace("`", "")
+
+
+def index() -> str:
+    """The list of all pages, as Markdown."""
+    rows = "".join(f"- [{code} {name_of(code)}]({name_of(code)}.md)\n" for code in sorted(RULES))
+    return (
+        "# Errors\n\nThe meaning and cause of each Kafka error, and what to do.\n\n"
+        "- `brokertwin explain error CODE` prints a page.\n"
+        "- `brokertwin explain line FILE:LINE FILE…` explains an error in a recording.\n"
+        "- A page names the command for the timeline, and has an example if a recording of the"
+        f" repository has one.\n\n## All errors\n\n{rows}"
+    )
+
+
+def _commands_for(code: int) -> str:
+    """Return the command that explains an error."""
+    line = "`brokertwin explain line FILE:LINE FILE…` explains a line with this error"
+    story = _story_of(code)
+    whole = f", `brokertwin explain {story} FILE…` shows the timeline" if story else ""
+    return f"{line}{whole}."
+
+
+def _story_of(code: int) -> str:
+    if code in producers.RULES:
+        return "producer ID"
+    if code in groups.RULES:
+        return "group GROUP"
+    if code in SESSIONS:
+        return "session ID"
+    return "partition TOPIC-N" if code in replicas.RULES else ""

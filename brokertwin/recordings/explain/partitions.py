@@ -1,0 +1,359 @@
+"""The timeline of a partition: leaders, in-sync sets, high watermarks, producers, truncations.
+
+Facts come from the machines of `recordings/history`; those about replication are observed in the
+requests of brokers and of the controller, too.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
+
+from brokertwin.protocol.bodies import ZERO_UUID
+from brokertwin.protocol.errors import Error
+from brokertwin.recordings.explain.producers import cause_of, said_of_batch
+from brokertwin.recordings.explain.story import TimelineEntry, TimelineError, absent
+from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.batches import PRODUCERS as PRODUCERS_IN_PARTITIONS
+from brokertwin.recordings.history.batches import AcknowledgedBatch, ProducerInPartition
+from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, exchanges_of
+from brokertwin.recordings.history.producers import PRODUCERS
+from brokertwin.recordings.history.recording import ObservedRecording
+from brokertwin.recordings.history.replica_findings import (
+    UNEXPLAINED,
+    IsrChange,
+    WatermarkDifference,
+    WatermarkSample,
+)
+from brokertwin.recordings.history.replicas import UNKNOWN, PartitionReplicas
+from brokertwin.recordings.history.words import clock, listed
+from brokertwin.recordings.observed.watching import Watched
+
+APIS = frozenset(
+    {
+        *("PRODUCE", "FETCH", "LIST_OFFSETS", "METADATA", "OFFSET_FOR_LEADER_EPOCH"),
+        *("DELETE_RECORDS", "CREATE_TOPICS", "DELETE_TOPICS", "CREATE_PARTITIONS"),
+        *("DESCRIBE_TOPIC_PARTITIONS", "ALTER_PARTITION", "ALTER_PARTITION_REASSIGNMENTS"),
+        *("ELECT_LEADERS", "ADD_PARTITIONS_TO_TXN", "WRITE_TXN_MARKERS"),
+    }
+)
+"""The APIs that are about partitions' logs and replicas."""
+
+OF_LEADERS = (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH, Error.UNKNOWN_LEADER_EPOCH)
+TOO_FEW = (Error.NOT_ENOUGH_REPLICAS, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+OF_PRODUCERS = (
+    *(Error.OUT_OF_ORDER_SEQUENCE_NUMBER, Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED),
+    Error.DUPLICATE_SEQUENCE_NUMBER,
+)
+
+TOPICS = ("name", "topic", "topicName", "topicId")
+NUMBERS = ("index", "partitionIndex", "partition", "partitionId")
+"""The fields of all APIs that identify a topic, and below it a partition."""
+
+
+class PartitionTimeline:
+    """A partition in a recording.
+
+    Args:
+        watched: the recording, with the requests of brokers.
+        key: topic and number, `orders-0`; the topic id if no response shows the name.
+
+    Raises:
+        UserError: the recording has no such partition.
+    """
+
+    def __init__(self, watched: Watched, key: str) -> None:
+        self.key = key
+        self._watched = watched
+        replication = watched.replication
+        if key not in replication.partitions:
+            raise absent("partition", key, replication.partitions)
+        partition = replication.partitions[key]
+        self.number = partition.partition
+        self.topics = {partition.topic, partition.topic_id, *partition.former_ids} - {ZERO_UUID}
+        self.known: PartitionReplicas = partition.known
+        known = KnownFacts(dict(replication.known.topics))
+        self._recording = ObservedRecording(exchanges_of(watched.recording.exchanges), known=known)
+        self._found = self._recording.at_places(PRODUCERS, PRODUCERS_IN_PARTITIONS)
+        self._samples = [each for each in replication.samples if self._is_mine(each)]
+        self._at = _by_place(self._samples)
+        self._led = _news(self._samples, lambda sample: sample.leader_epoch)
+        isr_samples = [each for each in replication.isr_samples if self._is_mine(each)]
+        self._in_sync = _news(isr_samples, lambda sample: sample.isr)
+        self._changes = _by_place(each for each in replication.isr_changes if self._is_mine(each))
+        self._differences = _by_place(
+            each for each in replication.differences if self._is_mine(each)
+        )
+
+    def story(self) -> list[TimelineEntry]:
+        """One entry for each exchange that changed the partition, wrote to it, or was refused."""
+        seen = sorted(self._watched.replication.exchanges, key=self._when)
+        entries = (
+            self._entry(each)
+            for each in seen
+            if each.line.api in APIS or each.line.place in self._at
+        )
+        return [each for each in entries if each is not None]
+
+    def ending(self) -> list[str]:
+        """Leader, in-sync set, ends and high watermark, and each producer's last batch."""
+        known = self.known
+        ends = {
+            broker: f"{end} or later" if broker == known.led_by and known.end_is_least else str(end)
+            for broker, end in known.log_ends.items()
+        }
+        log_ends = ", ".join(f"broker {broker} {end}" for broker, end in sorted(ends.items()))
+        assumed = " (from a response, or assumed because the in-sync set is not recorded)"
+        is_known = known.high_watermark != UNKNOWN
+        how = assumed if known.is_assumed else " or later" if known.is_least else ""
+        high_watermark = f"{known.high_watermark}{how}" if is_known else "not recorded"
+        led = f"{self.key} is led by broker {known.leader} in epoch {known.leader_epoch}"
+        if known.leader == UNKNOWN:
+            led = f"{self.key} has no leader in epoch {known.leader_epoch}"
+            if known.lost != UNKNOWN:
+                led += f"; broker {known.lost} led it last"
+            elif known.leader_epoch == UNKNOWN:
+                led = f"the recording does not show the leader of {self.key}"
+        lines = [
+            f"{led}; in sync are {listed(known.in_sync)}",
+            f"log ends: {log_ends or 'not recorded'}; high watermark {high_watermark}",
+        ]
+        return lines + [
+            f"producer {each.batch.producer_id} epoch {each.batch.epoch} wrote last sequences"
+            f" {each.batch.first} to {each.batch.last} at offset {each.batch.offset}, by client"
+            f" {each.line.name} at {clock(each.line.time)}"
+            for each in sorted(self._last_batches(), key=lambda each: each.batch.producer_id)
+        ]
+
+    def _last_batches(self) -> Iterator[AcknowledgedBatch]:
+        """The last batch of each producer."""
+        for entity in self._recording.observed(PRODUCERS_IN_PARTITIONS).entities.values():
+            if isinstance(entity, ProducerInPartition) and entity.place == self.key and entity.kept:
+                yield entity.kept[-1]
+
+    def _is_mine(self, each: WatermarkSample | WatermarkDifference | IsrChange) -> bool:
+        return each.topic in self.topics and each.partition == self.number
+
+    def _entry(self, seen: RecordedExchange) -> TimelineEntry | None:
+        line, request, response = seen.line, seen.request, seen.response
+        samples = self._at.get(line.place, [])
+        codes = dict.fromkeys(errors_of(response, self.topics, self.number))
+        sent = bodies.sent(request, response) if line.api == "PRODUCE" else ()
+        batches = [e for e in sent if e.topic in self.topics and e.partition == self.number]
+        refused = [
+            TimelineError(code, self._because(code, seen, request, batches)) for code in codes
+        ]
+        notes = [
+            *self._replicated(line.place),
+            *self._requested(line.place),
+            *self._changed(line.api, request, response, bool(codes)),
+            *self._produced(line.place),
+        ]
+        said = "; ".join(filter(None, [*map(said_of_batch, batches), *_moved(samples)]))
+        if not (said or notes or refused):
+            return None
+        place, time, broker = line.place, int(seen.taken), f"broker {line.broker}"
+        of = place, time, line.client, broker, line.api, line.version
+        return TimelineEntry(*of, said, notes, refused)
+
+    def _when(self, seen: RecordedExchange) -> float:
+        """When an exchange changed the partition, or had its response."""
+        samples = self._at.get(seen.line.place)
+        return samples[0].time if samples else seen.made
+
+    def _replicated(self, place: str) -> Iterator[str]:
+        """New leaders and in-sync sets."""
+        for former, sample in self._led.get(place, []):
+            was = f", before it {_named(former.leader)}" if former is not None else ""
+            yield f"{_named(sample.leader)} leads in epoch {sample.leader_epoch}{was}"
+        for former, sample in self._in_sync.get(place, []):
+            was_in = former.isr if former is not None else sample.isr
+            moved = [f"broker {each} left" for each in sorted(set(was_in) - set(sample.isr))]
+            moved += [f"broker {each} came" for each in sorted(set(sample.isr) - set(was_in))]
+            yield ": ".join(filter(None, [f"in sync are {listed(sample.isr)}", ", ".join(moved)]))
+
+    def _requested(self, place: str) -> Iterator[str]:
+        """Requests of a leader to the controller; high watermarks that differ from the rule."""
+        for change in self._changes.get(place, []):
+            verb = "in" if change.is_added else "out"
+            why = f", against the rule: {change.why}" if change.why else ""
+            yield f"leader {change.leader} wants broker {change.broker} {verb}{why}"
+        for difference in self._differences.get(place, []):
+            if difference.why == UNEXPLAINED:
+                by_rule = f"by the rule it is {difference.derived}"
+                yield f"the high watermark {difference.reported} was reported; {by_rule}"
+
+    def _changed(self, api: str, request: Any, response: Any, bad: bool) -> Iterator[str]:
+        """Other changes of the partition's log in a response."""
+        parts = list(parts_of(response, self.topics, self.number))
+        follower = bodies.follower_of(request)
+        if api in ("FETCH", "OFFSET_FOR_LEADER_EPOCH") and follower >= 0:
+            for part in parts:
+                end = part.get("divergingEpoch") or part
+                if end.get("epoch", end.get("leaderEpoch", UNKNOWN)) >= 0 and "endOffset" in end:
+                    epoch = end.get("epoch", end.get("leaderEpoch"))
+                    yield (
+                        f"broker {follower} has to cut its log: epoch {epoch} ends at"
+                        f" {end['endOffset']}"
+                    )
+        elif api == "DELETE_RECORDS" and not bad:
+            yield from (f"the log begins at {part['lowWatermark']}" for part in parts)
+        elif api in ("CREATE_TOPICS", "DELETE_TOPICS") and not bad:
+            if self._names_the_topic(response):
+                yield f"the topic is {'created' if api == 'CREATE_TOPICS' else 'deleted'}"
+        elif api == "WRITE_TXN_MARKERS" and not bad:
+            for marker in request.get("markers") or ():
+                if any(
+                    topic["name"] in self.topics and self.number in topic["partitionIndexes"]
+                    for topic in marker["topics"]
+                ):
+                    became = "committed" if marker["transactionResult"] else "aborted"
+                    yield f"the transaction of producer {marker['producerId']} is {became}: marker"
+
+    def _names_the_topic(self, response: Any) -> bool:
+        found = (response or {}).get("topics") or (response or {}).get("responses") or ()
+        return any(each.get("name") in self.topics for each in found)
+
+    def _produced(self, place: str) -> Iterator[str]:
+        """The first batches of producers and of their epochs."""
+        for each in self._found.get(place, ()):
+            if each.kind == "producer-began" and each.facts["place"] == self.key:
+                yield each.said
+
+    def _because(
+        self, code: int, seen: RecordedExchange, request: Any, batches: Sequence[bodies.SentBatch]
+    ) -> str:
+        if code in OF_LEADERS:
+            led = self._latest(self._led, seen.made)
+            parts = parts_of(request, self.topics, self.number)
+            requested = next((part.get("currentLeaderEpoch", UNKNOWN) for part in parts), UNKNOWN)
+            return _because_of_leader(code, seen.line.broker, requested, led)
+        if code in TOO_FEW:
+            shown = self._latest(self._in_sync, seen.made)
+            if shown is None:
+                return ""
+            return f"In sync were {listed(shown.isr)} since {clock(shown.time)} ({shown.place})."
+        if code in OF_PRODUCERS:
+            found, topic = self._found.get(seen.line.place, ()), self.key.rpartition("-")[0]
+            refused = [each._replace(topic=topic) for each in batches if each.error == code]
+            return cause_of(refused[0], found) if refused else ""
+        return ""
+
+    def _latest(self, news: "News", time: float) -> WatermarkSample | None:
+        """The last change up to a time."""
+        samples = [sample for found in news.values() for _, sample in found]
+        past = [each for each in samples if each.time <= time]
+        return max(past, key=lambda each: each.time, default=None)
+
+
+def _because_of_leader(code: int, broker: int, requested: int, led: WatermarkSample | None) -> str:
+    """Explain a refusal for the leader or the leader epoch.
+
+    Args:
+        code: the error.
+        broker: the broker.
+        requested: the leader epoch of the request; UNKNOWN if it has none.
+        led: the newest leader that the recording shows by then.
+    """
+    of = f" for epoch {requested}" if requested != UNKNOWN else ""
+    request = f"Broker {broker} was asked{of}"
+    epoch = led.leader_epoch if led is not None else UNKNOWN
+    if code == Error.FENCED_LEADER_EPOCH and epoch <= requested:
+        return (
+            f"{request}, and is in a newer epoch that the recording does not show. The epoch rises"
+            " when a leader is elected, and when the only replica in sync shuts down."
+        )
+    if code == Error.UNKNOWN_LEADER_EPOCH and epoch < requested:
+        return f"{request}, and had not heard of it yet; the recording does not show its leader."
+    if led is None or epoch == UNKNOWN:
+        return ""
+    shown = f"as {led.place} shows first ({clock(led.time)})"
+    if led.leader != broker:
+        return f"{request}; {_named(led.leader)} leads in epoch {epoch}, {shown}."
+    leads = f"{request}; it leads in epoch {epoch}, {shown}"
+    if code == Error.NOT_LEADER_OR_FOLLOWER:
+        return f"{leads}. It had not heard of that yet, or has lost the leadership since."
+    if code == Error.UNKNOWN_LEADER_EPOCH:
+        return f"{leads}, and had not heard of it yet."
+    return f"{leads}."
+
+
+def _named(broker: int) -> str:
+    return f"broker {broker}" if broker != UNKNOWN else "no broker"
+
+
+def _moved(samples: Sequence[WatermarkSample]) -> Iterator[str]:
+    """How far the log and its high watermark are after an exchange."""
+    if samples:
+        ends = [end for end in samples[-1].ends.values() if end != UNKNOWN]
+        if ends:
+            sample = samples[-1]
+            later = " or later" if sample.is_least else ""
+            value = sample.high_watermark
+            hw_later = " or later" if sample.is_hw_least else ""
+            high_watermark = f"{value}{hw_later}" if value != UNKNOWN else "unknown"
+            yield f"the log ends at {max(ends)}{later}, high watermark {high_watermark}"
+
+
+News = dict[str, list[tuple[WatermarkSample | None, WatermarkSample]]]
+"""Line to the samples that it shows, each with the different one before it."""
+
+
+def _news(samples: Sequence[WatermarkSample], what: Callable[[WatermarkSample], object]) -> News:
+    """The samples that differ from the one before, in their order."""
+    found: News = defaultdict(list)
+    former: WatermarkSample | None = None
+    for sample in samples:
+        if former is None or what(former) != what(sample):
+            found[sample.place].append((former, sample))
+        former = sample
+    return dict(found)
+
+
+def _by_place(found: Any) -> dict[str, list[Any]]:
+    by_place: dict[str, list[Any]] = defaultdict(list)
+    for each in found:
+        by_place[each.place].append(each)
+    return dict(by_place)
+
+
+def parts_of(body: Any, topics: Collection[str], number: int) -> Iterator[dict[str, Any]]:
+    """The objects of a body that are about a partition.
+
+    Args:
+        body: a request or a response.
+        topics: what names the topic: its name, its id.
+        number: the partition's.
+    """
+    for each in _objects(body):
+        if any(isinstance(each.get(name), str) and each[name] in topics for name in TOPICS):
+            yield from (part for part in _objects(list(each.values())) if _number(part) == number)
+
+
+def errors_of(body: Any, topics: Collection[str], number: int) -> Iterator[int]:
+    """The errors of a partition, and those of its topic as a whole; not those of nothing."""
+    for each in _objects(body):
+        if any(isinstance(each.get(name), str) and each[name] in topics for name in TOPICS):
+            yield from _codes(each)
+    for part in parts_of(body, topics, number):
+        yield from _codes(part)
+
+
+def _codes(part: dict[str, Any]) -> Iterator[int]:
+    for name, value in part.items():
+        if name.lower().endswith("errorcode") and value:
+            yield value
+
+
+def _number(part: dict[str, Any]) -> int | None:
+    return next((part[name] for name in NUMBERS if isinstance(part.get(name), int)), None)
+
+
+def _objects(body: Any) -> Iterator[dict[str, Any]]:
+    """All objects in a body, at any depth."""
+    if isinstance(body, list):
+        for each in body:
+            yield from _objects(each)
+    elif isinstance(body, dict):
+        yield body
+        for each in body.values():
+            yield from _objects(each)

@@ -1,0 +1,137 @@
+"""A timeline: requests, responses and their causes."""
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from brokertwin.errors import UserError
+from brokertwin.protocol.errors import error_name
+from brokertwin.recordings.explain.error_pages import page_of
+from brokertwin.recordings.history.exchange import RecordedRequest
+from brokertwin.recordings.history.words import clock
+from brokertwin.recordings.rules import RULES, Rule
+
+KNOWN_SHOWN = 8
+"""Number of names that are listed if the requested one does not exist."""
+
+NO_VERSION = -1
+"""API version of an entry that is a line of server.log, not a request."""
+
+NO_RESPONSE = "the log has no response"
+
+
+class Shade(StrEnum):
+    """The kind of a line of a timeline, for its colour."""
+
+    HEAD = "head"
+    PLAIN = "plain"
+    NOTE = "note"
+    REFUSED = "refused"
+
+
+class TimelineLine(NamedTuple):
+    """A line of a timeline."""
+
+    shade: Shade
+    text: str
+
+
+class TimelineError(NamedTuple):
+    """An error and its cause in this recording; "" if the cause is unknown."""
+
+    code: int
+    because: str = ""
+
+    @property
+    def name(self) -> str:
+        """Kafka's name of the error."""
+        return error_name(self.code)
+
+    @property
+    def rule(self) -> Rule | None:
+        """The description of the error."""
+        return RULES.get(self.code)
+
+
+class TimelineEntry(NamedTuple):
+    """An exchange of a timeline; `time` is the arrival of the request, in ms since 1970."""
+
+    id: str
+    time: int
+    client: str
+    connection: str
+    api: str
+    version: int
+    said: str
+    notes: list[str]
+    refused: list[TimelineError]
+
+    @classmethod
+    def at(
+        cls, line: RecordedRequest, said: str, notes: list[str], refused: list[TimelineError]
+    ) -> "TimelineEntry":
+        """The entry of an exchange."""
+        head = line.place, line.time, line.client, line.connection, line.api, line.version
+        return cls(*head, said, notes, refused)
+
+    def lines(self, explained: set[int]) -> Iterator[TimelineLine]:
+        """Lines of text; an error is described at its first entry, if not in `explained`."""
+        what = f"client {self.client}  {self.api} v{self.version}"
+        if self.version == NO_VERSION:
+            what = f"{self.connection}  {self.api}"
+        yield TimelineLine(Shade.HEAD, f"{clock(self.time)}  {what}  {self.id}")
+        if self.said:
+            yield TimelineLine(Shade.PLAIN, f"    {self.said}")
+        yield from (TimelineLine(Shade.NOTE, f"    {note}") for note in self.notes)
+        for refused in self.refused:
+            yield TimelineLine(Shade.REFUSED, f"    refused: {refused.code} {refused.name}")
+            if refused.because:
+                yield TimelineLine(Shade.PLAIN, f"    because  {refused.because}")
+            if refused.rule is not None and refused.code not in explained:
+                explained.add(refused.code)
+                yield TimelineLine(
+                    Shade.PLAIN, f"    rule     {refused.rule.why} [{refused.rule.source}]"
+                )
+                yield TimelineLine(Shade.PLAIN, f"    do       {refused.rule.do}")
+                yield TimelineLine(Shade.PLAIN, f"    page     {page_of(refused.code)}")
+
+    def document(self) -> dict[str, Any]:
+        """The entry as JSON."""
+        made = self._asdict() | {
+            "refused": [
+                {
+                    "code": each.code,
+                    "error": each.name,
+                    "because": each.because,
+                    **(
+                        each.rule._asdict() | {"page": page_of(each.code)}
+                        if each.rule is not None
+                        else {}
+                    ),
+                }
+                for each in self.refused
+            ]
+        }
+        return dict(msgspec.to_builtins(made))
+
+
+class Subject(Protocol):
+    """A producer, a group, a session or another subject in a recording."""
+
+    def story(self) -> list[TimelineEntry]:
+        """One entry for each request of the subject, in the order of their responses."""
+
+    def ending(self) -> list[str]:
+        """The final state of the subject, in lines."""
+
+
+def absent(what: str, key: str, known: Iterable[object], place: str = "recording") -> UserError:
+    """Error for a subject that a recording lacks; `known` are the existing ones."""
+    names = list(map(str, known))
+    listed = ", ".join(names[:KNOWN_SHOWN]) + (", …" if names[KNOWN_SHOWN:] else "")
+    return UserError(
+        f"The {place} has no {what} {key}.",
+        f"It has {listed}." if names else f"It has no {what}.",
+    )

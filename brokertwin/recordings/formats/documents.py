@@ -1,0 +1,211 @@
+"""An exchange as a JSON document in the format of Kafka's request log.
+
+docs/capture.md describes the format, which also has the end of a connection. Other fields of a log
+(`listener`, `isForwarded`, `securityProtocol`, stage times) keep the log's names.
+"""
+
+from collections.abc import Collection, Iterable
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+import msgspec
+
+from brokertwin.protocol.kafka_apis import FETCH, KAFKA_APIS, Trait, api_of_key
+from brokertwin.recordings.formats.coordinator_lines import Logged
+from brokertwin.recordings.formats.lines import SourceLine
+from brokertwin.state.access.redaction import may_hold_credentials, redact_exchange
+from brokertwin.state.core.events import Kind, RequestHeader
+
+REMOVED_APIS = {
+    4: "LEADER_AND_ISR",
+    5: "STOP_REPLICA",
+    6: "UPDATE_METADATA",
+    7: "CONTROLLED_SHUTDOWN",
+}
+"""APIs of brokers with ZooKeeper, which Kafka 4 does not have."""
+
+Fields = dict[str, msgspec.Raw]
+
+NO_RESPONSE = msgspec.Raw(b"")
+METADATA_TOPIC, METADATA_TOPIC_ID = "__cluster_metadata", "AAAAAAAAAAAAAAAAAAAAAQ"
+"""Name and id of the controllers' log in every cluster (KIP-595)."""
+
+_METADATA_LOG = tuple(f'"{name}"'.encode() for name in (METADATA_TOPIC, METADATA_TOPIC_ID))
+
+API_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
+
+NO_API = -1
+NO_REQUEST = RequestHeader(NO_API, 0), msgspec.Raw(b"{}")
+"""Header and body of a closed connection."""
+
+END = "end of a connection"
+OTHER = "another log line"
+"""Reason for lines of unknown kind."""
+
+
+class Document(msgspec.Struct):
+    """An exchange, or the end of a connection.
+
+    Attributes:
+        place: file and line, `broker-1.log:12`.
+        source: the name of the file.
+        time: arrival of the request, in ms since 1970.
+        broker: the broker; None if the line does not name it.
+        is_from_log: from a log; otherwise it was a document already.
+        connection: the connection, unique within the broker if the log has the broker.
+        header: of the request.
+        request: its body, JSON.
+        response: the response body, JSON; NO_RESPONSE if the log has none.
+        rest: all other fields of the document.
+        kind: a request, or a disconnect with only time and connection.
+        label: container, pod, host or file name around the line; may be empty.
+    """
+
+    place: str
+    source: str
+    time: int
+    broker: int | None
+    is_from_log: bool
+    connection: str
+    header: RequestHeader
+    request: msgspec.Raw
+    response: msgspec.Raw
+    rest: Fields
+    kind: Kind = Kind.REQUEST
+    label: str = ""
+
+    @property
+    def is_request(self) -> bool:
+        """Whether it is a request."""
+        return self.kind is Kind.REQUEST
+
+    @property
+    def api(self) -> str:
+        """The name of its API."""
+        return api_name(self.header.request_api_key)
+
+    def encoded(self) -> bytes:
+        """Encode the document as a line of JSON without a terminator."""
+        return compact(self._encoded())
+
+    def _encoded(self) -> bytes:
+        document: dict[str, Any] = {"id": self.place, "broker": self.broker, "time": self.time}
+        if self.broker is None:
+            del document["broker"]
+        if not self.is_request:
+            document["kind"] = self.kind
+            return _encoder.encode(document | {"connection": self.connection})
+        document["requestHeader"] = self.header
+        document["request"] = self.request
+        if bytes(self.response):
+            document["response"] = self.response
+        return _encoder.encode(document | {"connection": self.connection} | self.rest)
+
+
+class Texts(IntEnum):
+    """Text logs that a command accepts besides JSON logs."""
+
+    NONE = 0
+    REQUEST_LOGS = 1
+    """The request log of Kafka before 2.8."""
+    ALL = 2
+    """Also debug logs of clients and brokers, without bodies or responses."""
+
+
+class UnpairedDocuments(NamedTuple):
+    """A line or entry without a document.
+
+    Attributes:
+        line: the line.
+        reason: a short reason, the same for all lines of a kind.
+        detail: the problem of this line.
+        api: the API's name if readable.
+        is_dead: the line is damaged; otherwise it is just not a request.
+        logged: the group event of a coordinator's line.
+    """
+
+    line: SourceLine
+    reason: str
+    detail: str = ""
+    api: str = ""
+    is_dead: bool = True
+    logged: Logged | None = None
+
+
+class UnreadableError(Exception):
+    """An unreadable line; `reason` names its kind, `detail` the problem."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(reason, detail)
+        self.reason = reason
+        self.detail = detail
+
+
+_encoder = msgspec.json.Encoder()
+
+
+def api_name(key: int) -> str:
+    """Return the API name in the request log, or its key if no Kafka up to 4.3.1 has it."""
+    if key == NO_API:
+        return END
+    known = KAFKA_APIS.get(key)
+    return known.name if known is not None else REMOVED_APIS.get(key, str(key))
+
+
+def listener_of(document: Document) -> str:
+    """Return the listener of the request, or an empty text."""
+    listener = document.rest.get("listener")
+    return str(msgspec.json.decode(listener)) if listener is not None else ""
+
+
+def is_controllers(header: RequestHeader, request: bytes) -> bool:
+    """Whether only controllers receive such a request."""
+    key = header.request_api_key
+    if key == FETCH.key:
+        return any(name in request for name in _METADATA_LOG)
+    return Trait.KRAFT_ONLY in api_of_key(key).traits
+
+
+def controllers_listeners(documents: Iterable[Document]) -> set[str]:
+    """The listeners of controllers."""
+    return {
+        listener_of(each) for each in documents if is_controllers(each.header, bytes(each.request))
+    } - {""}
+
+
+def clusters_own(listener: str, is_forwarded: bool, controllers: Collection[str]) -> str:
+    """Return why a request is internal; empty if a client may have sent it."""
+    if is_forwarded:
+        return "a copy that a broker forwarded to the controller, which the machine does itself"
+    if listener in controllers:
+        return f"on listener {listener} of a controller: brokers talk to it in the machine"
+    return ""
+
+
+def compact(document: bytes) -> bytes:
+    """Return JSON on one line without extra spaces."""
+    is_printed = b"\n" in document or b'": ' in document
+    return msgspec.json.format(document, indent=-1) if is_printed else document
+
+
+def raw(value: Any) -> msgspec.Raw:
+    """Encode a value as JSON."""
+    return msgspec.Raw(_encoder.encode(value))
+
+
+def redacted(document: Document) -> Document:
+    """Return the document without credentials."""
+    key = document.header.request_api_key
+    if not may_hold_credentials(key):
+        return document
+    has_response = bool(bytes(document.response))
+    request, response = redact_exchange(
+        key,
+        msgspec.json.decode(document.request),
+        msgspec.json.decode(document.response) if has_response else None,
+    )
+    return msgspec.structs.replace(
+        document,
+        request=raw(request),
+        response=raw(response) if has_response else NO_RESPONSE,
+    )

@@ -1,0 +1,225 @@
+"""From files or topics to documents in arrival order."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, tzinfo
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import msgspec
+
+from brokertwin.errors import UserError
+from brokertwin.protocol.kafka_apis import FETCH, PRODUCE
+from brokertwin.recordings.formats.batches import Completion, Needs
+from brokertwin.recordings.formats.brokers import Brokers
+from brokertwin.recordings.formats.documents import (
+    NO_RESPONSE,
+    Document,
+    Fields,
+    Texts,
+    UnpairedDocuments,
+    redacted,
+)
+from brokertwin.recordings.formats.lines import SourceLine, lines_of, names_of, spooled
+from brokertwin.recordings.formats.order import LAST, ArrivalOrder, OrderTurn, Seen, Sorter
+from brokertwin.recordings.formats.readers import FormatReader, Origin, dead_letter
+from brokertwin.recordings.formats.stamps import is_day_first
+from brokertwin.recordings.formats.summary import Summary
+
+Source = Callable[[Summary], Iterator[Document]]
+"""A source of documents, which counts unreadable ones in a summary."""
+
+CUT_FILE = "the compressed file has no end: it is still written, or was cut"
+REPEATED = "a copy of a line that came before"
+
+TOPIC_ID = re.compile(rb'"topicId":"([^"]{22})"')
+
+
+class FileReading(NamedTuple):
+    """How to read logs.
+
+    Attributes:
+        broker: the broker of the logs; None finds it by content or file name.
+        zone: zone of the JVMs that wrote them.
+        warn: called with warnings about times.
+        texts: accepted text logs.
+    """
+
+    broker: int | None = None
+    zone: tzinfo = UTC
+    warn: Callable[[str], None] = lambda _: None
+    texts: Texts = Texts.NONE
+
+
+def zone_of(name: str) -> tzinfo:
+    """Return a time zone by name.
+
+    Raises:
+        UserError: it does not exist.
+    """
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise UserError(
+            f"Unknown time zone {name}.",
+            "Pass the zone of the JVM that wrote the log, such as Europe/Berlin or UTC.",
+        ) from None
+
+
+def read_files(
+    paths: Sequence[Path],
+    reading: FileReading,
+    summary: Summary,
+    on_bytes: Callable[[int], None] = lambda _: None,
+) -> Iterator[Document]:
+    """Yield the documents of files in line order, without credentials.
+
+    Raises:
+        UserError: a file is unreadable, or its broker is unknown.
+    """
+    seen = Seen()
+    for path, name in zip(paths, names_of(paths), strict=True):
+        with spooled(path) as file:
+            yield from _read_file(file, name, reading, len(paths) > 1, seen, summary, on_bytes)
+
+
+def _read_file(
+    path: Path,
+    name: str,
+    reading: FileReading,
+    is_qualified: bool,
+    seen: Seen,
+    summary: Summary,
+    on_bytes: Callable[[int], None],
+) -> Iterator[Document]:
+    """Yield the documents of one file, without copies."""
+
+    @cache
+    def day_first() -> bool:
+        found = is_day_first(line.text for line in lines_of(path, name))
+        if found is None:
+            reading.warn(
+                f"{name}: dates such as 05/06/2026 are read with the month first, as May 6th."
+                " Nothing in the file shows the order."
+            )
+        return found is True
+
+    origin = Origin(name, reading.zone, is_qualified, reading.texts, day_first)
+
+    def again() -> Iterator[Document]:
+        reader = FormatReader(origin)
+        return read_with(reader, lines_of(path, name), Summary())
+
+    def cut() -> None:
+        summary.leave(UnpairedDocuments(SourceLine(name, 0, b""), CUT_FILE, is_dead=False))
+
+    reader = FormatReader(origin)
+    brokers = Brokers(path, name, again)
+    for document in read_with(reader, lines_of(path, name, on_bytes, cut), summary, seen):
+        if document.broker is None and reading.broker is not None:
+            document.broker = reading.broker
+            brokers.note(document)
+        elif document.broker is None and document.is_from_log:
+            document.broker = brokers.of(document)
+        yield document
+    if reading.broker is not None and brokers.is_of_several():
+        reading.warn(
+            f"{name} seems to have lines of several brokers. All are read as those of broker"
+            f" {reading.broker}: leave out --broker to tell them apart."
+        )
+    for zone in sorted(reader.unknown_zones):
+        reading.warn(
+            f"{name}: the time zone {zone} is not known. Its times are read as {reading.zone};"
+            " pass --time-zone if that is wrong."
+        )
+
+
+def read_lines(
+    lines: Iterable[SourceLine], name: str, reading: FileReading, summary: Summary
+) -> Iterator[Document]:
+    """Yield the documents of topic rows, without credentials."""
+    for document in read_with(FormatReader(Origin(name, reading.zone)), iter(lines), summary):
+        if document.broker is None:
+            document.broker = reading.broker
+        yield document
+
+
+def read_with(
+    reader: FormatReader, lines: Iterator[SourceLine], summary: Summary, seen: Seen | None = None
+) -> Iterator[Document]:
+    """Yield the documents of lines; `seen` removes copies."""
+    for found in reader.read(summary.counted(lines)):
+        if isinstance(found, Document):
+            if seen is not None and found.is_from_log and not seen.is_new(found):
+                summary.leave(UnpairedDocuments(_line_of(found), REPEATED, is_dead=False))
+                continue
+            try:
+                document = redacted(found)
+            except RecursionError as error:
+                summary.leave(dead_letter(_line_of(found), error))
+            else:
+                summary.made(document)
+                yield document
+        else:
+            summary.leave(found)
+
+
+def _line_of(document: Document) -> SourceLine:
+    number = document.place.rpartition(":")[2]
+    return SourceLine(document.source, int(number) if number.isdigit() else 0, b"")
+
+
+def sort(documents: Iterable[Document], sorter: Sorter, summary: Summary) -> Needs:
+    """Add documents to a sorter; returns the data needed to complete them."""
+    arrivals = ArrivalOrder()
+    needs = Needs()
+    topic_ids: set[bytes] = set()
+    for document in documents:
+        needs.add(document)
+        key = document.header.request_api_key
+        if key == FETCH.key:
+            topic_ids.update(TOPIC_ID.findall(document.request))
+        origin = "" if document.is_from_log else document.source
+        connection = origin, document.broker, document.connection
+        number = document.header.correlation_id if document.is_request else LAST
+        time = arrivals.time(connection, document.time, number)
+        turn = OrderTurn(hash(connection), number)
+        sorter.add(time, document.encoded(), key == PRODUCE.key, turn)
+    needs.close()
+    known = {topic_id.encode() for topic_id in needs.names}
+    summary.nameless_topic_ids = len(topic_ids - known)
+    return needs
+
+
+class _Exchange(msgspec.Struct):
+    time: int
+    request: msgspec.Raw
+    response: msgspec.Raw = NO_RESPONSE
+
+
+_exchange_decoder = msgspec.json.Decoder(_Exchange)
+_fields_decoder = msgspec.json.Decoder(Fields)
+_encoder = msgspec.json.Encoder()
+
+
+def in_order(sorter: Sorter, completion: Completion) -> Iterator[bytes]:
+    """Yield documents in arrival order, with known batch headers."""
+    for entry in sorter:
+        if not entry.is_marked:
+            yield entry.document
+            continue
+        produce = _exchange_decoder.decode(entry.document)
+        request = completion.complete(produce.request, produce.response, produce.time)
+        if request is produce.request:
+            yield entry.document
+        else:
+            yield _encoder.encode(_fields_decoder.decode(entry.document) | {"request": request})
+
+
+def completed(document: Document, completion: Completion) -> bytes:
+    """Encode a document, with known batch headers."""
+    if document.header.request_api_key == PRODUCE.key:
+        document.request = completion.complete(document.request, document.response, document.time)
+    return document.encoded()

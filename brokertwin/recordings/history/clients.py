@@ -1,0 +1,143 @@
+"""Clients: requests, refusals that no other machine reports, and sessions opened in a minute."""
+
+from collections.abc import Iterator
+
+from msgspec import field
+
+from brokertwin.protocol.errors import RETRIABLE, Error
+from brokertwin.protocol.kafka_apis import KAFKA_APIS
+from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.batches import OF_SEQUENCES, TOO_FEW
+from brokertwin.recordings.history.bodies import MARKERS, PRODUCER_APIS
+from brokertwin.recordings.history.entity import EntityKey, EntityKind, ObservedEntity
+from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, RecordedRequest
+from brokertwin.recordings.history.finding import EntityFinding, Severity
+from brokertwin.recordings.history.group_offsets import STALE
+from brokertwin.recordings.history.memberships import MEMBER_APIS, REFUSED
+from brokertwin.recordings.history.producers import FENCING
+from brokertwin.recordings.history.sessions import CHURN, NONE, SESSION_CODES, WINDOW_MS, opened_by
+from brokertwin.recordings.history.shares import SESSION_ERRORS, SHARE_APIS
+
+MANY = 10
+"""Sessions opened by a client within `WINDOW_MS` from which on it churns."""
+
+OPENINGS_MAX = 2_000
+"""Maximum number of openings of a client that are kept."""
+
+CONNECTIONS_MAX = 1_000
+"""Maximum number of connections of a client that are kept."""
+
+ORDINARY = frozenset({Error.MEMBER_ID_REQUIRED, Error.REBALANCE_IN_PROGRESS})
+"""Errors of members in the course of every rebalance."""
+
+RECOVERED = RETRIABLE | {Error.GROUP_ID_NOT_FOUND, Error.TOPIC_ALREADY_EXISTS}
+"""Errors from which clients recover by themselves."""
+
+SEVERE = frozenset(
+    {
+        *(Error.UNKNOWN_SERVER_ERROR, Error.CORRUPT_MESSAGE, Error.KAFKA_STORAGE_ERROR),
+        *(Error.TOPIC_AUTHORIZATION_FAILED, Error.GROUP_AUTHORIZATION_FAILED),
+        *(Error.CLUSTER_AUTHORIZATION_FAILED, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+    }
+)
+"""Errors from which no client recovers, and those of data that may be broken."""
+
+OF_PRODUCERS = frozenset({*FENCING, *OF_SEQUENCES})
+REPORTED_ELSEWHERE = {
+    **dict.fromkeys(PRODUCER_APIS - {MARKERS}, OF_PRODUCERS),
+    "FETCH": SESSION_CODES,
+    **dict.fromkeys(MEMBER_APIS, REFUSED | ORDINARY),
+    "OFFSET_COMMIT": STALE,
+    "TXN_OFFSET_COMMIT": STALE | OF_PRODUCERS,
+    **dict.fromkeys(SHARE_APIS, SESSION_ERRORS | {Error.INVALID_RECORD_STATE}),
+    "PRODUCE": OF_PRODUCERS.union(TOO_FEW),
+}
+"""API to the errors that other machines report."""
+
+
+class ObservedClient(ObservedEntity, kw_only=True):
+    """A client id.
+
+    Attributes:
+        name: client id; `?` for requests without one.
+        requests: number of requests.
+        refused: number of responses with an error.
+        connections: connections, the newest last.
+        opened: fetch sessions opened within the last minute, in the order of the responses.
+        reported: places of those that are evidence already.
+    """
+
+    name: str
+    requests: int = 0
+    refused: int = 0
+    connections: dict[str, int] = field(default_factory=dict)
+    opened: list[RecordedRequest] = field(default_factory=list)
+    reported: list[str] = field(default_factory=list)
+
+    def part_of(self, exchange: RecordedExchange, known: KnownFacts) -> RecordedExchange:
+        """Return the errors of an exchange, and the session that it opened."""
+        codes = list(dict.fromkeys(bodies.errors(exchange.response)))
+        opened = opened_by(exchange) if exchange.line.api == "FETCH" else NONE
+        return RecordedExchange(exchange.line, {"opened": opened}, {"codes": codes})
+
+    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
+        """Count an exchange, and report its errors."""
+        line = exchange.line
+        self.requests += 1
+        self.refused += bool(exchange.response["codes"])
+        self.connections.pop(line.connection, None)
+        self.connections[line.connection] = line.end
+        while len(self.connections) > CONNECTIONS_MAX:
+            del self.connections[next(iter(self.connections))]
+        for code in exchange.response["codes"]:
+            if code not in REPORTED_ELSEWHERE.get(line.api, ()):
+                severity = severity_of(code)
+                yield EntityFinding(
+                    kind="refused",
+                    severity=min(severity, Severity.INFO) if line.is_own else severity,
+                    subject=f"client {self.name}",
+                    line=line,
+                    part=str(code),
+                    code=code,
+                )
+        if exchange.request["opened"] != NONE and not line.is_own:
+            yield from self._opened(line)
+
+    def _opened(self, line: RecordedRequest) -> Iterator[EntityFinding]:
+        """Report openings in a minute with many; `most` is their number."""
+        self.opened = [each for each in self.opened if each.end >= line.end - WINDOW_MS]
+        self.opened = [*self.opened, line][-OPENINGS_MAX:]
+        kept = {each.place for each in self.opened}
+        self.reported = [each for each in self.reported if each in kept]
+        if len(self.opened) < MANY:
+            return
+        for each in self.opened:
+            if each.place not in self.reported:
+                self.reported.append(each.place)
+                yield EntityFinding(
+                    kind="session-churn",
+                    severity=Severity.WARNING,
+                    subject=f"client {self.name}",
+                    line=each,
+                    rule=CHURN,
+                    facts={"most": len(self.opened)},
+                )
+
+
+def severity_of(code: int) -> Severity:
+    """The severity of an error that says nothing about an entity."""
+    if code in SEVERE:
+        return Severity.ERROR
+    return Severity.INFO if code in RECOVERED else Severity.WARNING
+
+
+def _clients_of(exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityKey]:
+    yield EntityKey("client", exchange.line.name)
+
+
+CLIENTS = EntityKind(
+    "client",
+    frozenset(api.name for api in KAFKA_APIS.values()),
+    _clients_of,
+    lambda key: ObservedClient(name=key.id),
+)

@@ -1,0 +1,365 @@
+"""Epochs of a producer, its transactions, and the aborts that markers show."""
+
+from bisect import bisect_right, insort
+from collections.abc import Iterator
+from typing import ClassVar
+
+import msgspec
+from msgspec import field
+
+from brokertwin.protocol.errors import Error
+from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.bodies import MARKERS, NO_PRODUCER, PRODUCER_APIS, Holder
+from brokertwin.recordings.history.entity import ObservedEntity
+from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, RecordedRequest
+from brokertwin.recordings.history.finding import EntityFinding, Severity
+from brokertwin.recordings.history.markers import (
+    GRACE_MS,
+    ObservedAbort,
+    StartedTransaction,
+    TransactionRequests,
+    coordinator_of,
+    is_taken,
+)
+from brokertwin.recordings.history.transactions import OpenTransaction
+from brokertwin.recordings.rules import Rule
+
+IDS_MAX = 20
+"""Maximum number of producer ids of a transactional id that are kept."""
+
+LINES_MAX = 200
+"""Maximum number of epochs, aborts, users and time-outs of a producer that are kept."""
+
+BACK = Rule(
+    "The epochs of a producer id only grow.",
+    "KIP-98, KIP-360; TransactionMetadata",
+    "The coordinator has lost records that it had written: look at __transaction_state and its"
+    " replicas.",
+)
+
+
+class GivenEpoch(msgspec.Struct, frozen=True):
+    """An epoch that a response gave to a client.
+
+    `former` is the epoch in the request; -1 for a new producer.
+    """
+
+    producer_id: int
+    epoch: int
+    line: RecordedRequest
+    former: int = -1
+
+    @property
+    def is_init(self) -> bool:
+        """Whether an InitProducerId gave it."""
+        return self.line.api == "INIT_PRODUCER_ID"
+
+
+class ProducerUse(msgspec.Struct, frozen=True):
+    """The first successful request of a client with a producer id and an epoch."""
+
+    producer_id: int
+    epoch: int
+    line: RecordedRequest
+
+
+class ProducerEpochs(ObservedEntity, kw_only=True):
+    """A transactional id with all its producer ids, or a producer id without transactional id.
+
+    Attributes:
+        name: the transactional id; "" if it has none.
+        id: the producer id of one without transactional id; -1 if requests do not show it.
+        given: epochs that responses gave, in the order of the responses.
+        uses: first requests of clients with each epoch.
+        first: producer id to the first request that shows it.
+        timeouts: when which transaction.timeout.ms was requested.
+        requests: producer id to its requests that began, ended or aborted transactions.
+        aborts: aborted transactions, in their order.
+        written: connection to when its last Produces succeeded.
+        fencing: InitProducerIds that had to wait for the abort of an open transaction.
+        markers: WriteTxnMarkers whose aborts are not noted yet.
+        transaction: the transaction that is open; None if none is known to be.
+        transactions: number of transactions so far.
+        has_forgotten: whether a use was dropped because there were too many.
+    """
+
+    LOOKAHEAD_MS: ClassVar[int] = GRACE_MS
+
+    name: str
+    id: int = NO_PRODUCER
+    given: list[GivenEpoch] = field(default_factory=list)
+    uses: list[ProducerUse] = field(default_factory=list)
+    first: dict[int, RecordedRequest] = field(default_factory=dict)
+    timeouts: list[tuple[int, int]] = field(default_factory=list)
+    requests: dict[int, TransactionRequests] = field(default_factory=dict)
+    aborts: list[ObservedAbort] = field(default_factory=list)
+    written: dict[str, list[int]] = field(default_factory=dict)
+    fencing: list[RecordedRequest] = field(default_factory=list)
+    markers: list[RecordedExchange] = field(default_factory=list)
+    transaction: OpenTransaction | None = None
+    transactions: int = 0
+    has_forgotten: bool = False
+
+    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
+        """Note the facts of an exchange in its turn."""
+        line, body = exchange.line, exchange.request
+        if line.api == MARKERS:
+            self.markers.append(exchange)
+            return
+        is_init = line.api == "INIT_PRODUCER_ID"
+        if is_init and body.get("transactionalId") and body.get("transactionTimeoutMs") is not None:
+            self.timeouts.append((line.time, body["transactionTimeoutMs"]))
+        if is_init and exchange.code == Error.CONCURRENT_TRANSACTIONS:
+            self.fencing.append(line)
+        if (is_init or line.api == "END_TXN") and not exchange.code:
+            yield from self._give(exchange)
+        for holder in self._holders(exchange, known):
+            if holder.name:
+                self.first.setdefault(holder.producer_id, line)
+                if holder.epoch >= 0 and not bodies.errors(exchange.response):
+                    self._use(holder, line)
+            self._note(exchange, holder)
+        self._bound()
+
+    def _give(self, exchange: RecordedExchange) -> Iterator[EntityFinding]:
+        """Note the epoch of a response; an epoch never goes back."""
+        line, response = exchange.line, exchange.response
+        producer_id, epoch = (
+            response.get("producerId", NO_PRODUCER),
+            response.get("producerEpoch", -1),
+        )
+        if producer_id == NO_PRODUCER or epoch < 0:
+            return
+        new = GivenEpoch(producer_id, epoch, line, exchange.request.get("producerEpoch", -1))
+        before = [each for each in self.given if each.producer_id == producer_id]
+        higher = [e for e in before if e.epoch > epoch and e.line.end <= line.time]
+        if higher:
+            said = f"epoch {epoch} after {higher[0].epoch} ({higher[0].line.words})"
+            yield EntityFinding(
+                kind="epoch-back",
+                severity=Severity.ERROR,
+                subject=f"producer {producer_id}",
+                line=line,
+                said=said,
+                rule=BACK,
+            )
+        said = ""
+        if before and before[-1].epoch < epoch:
+            said = f"bumped epoch {before[-1].epoch} of producer {producer_id} to {epoch}"
+        yield EntityFinding(
+            kind="epoch-given",
+            severity=Severity.NOTE,
+            subject=f"producer {self.name or producer_id}",
+            line=line,
+            said=said,
+            facts={"producer": producer_id, "epoch": epoch},
+        )
+        self.given.append(new)
+        if self.name:
+            self.first.setdefault(producer_id, line)
+
+    def _holders(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Holder]:
+        """The producers of a request, by transactional id if it has nothing else."""
+        line, body = exchange.line, exchange.request
+        found = bodies.holders(line.api, body)
+        name = body.get("transactionalId")
+        if line.api == "PRODUCE" and not found and name:
+            found = [self.holder(line)]
+        if line.api == "INIT_PRODUCER_ID" and name:
+            found = [Holder(i, -1, name) for i in dict.fromkeys(e.producer_id for e in self.given)]
+        yield from (e for e in found if e.producer_id != NO_PRODUCER and self.is_own(e, known))
+
+    def is_own(self, holder: Holder, known: KnownFacts) -> bool:
+        """Return whether a request's producer is this one."""
+        if self.name:
+            return self.name in (holder.name, known.producers.get(holder.producer_id))
+        return not holder.name and holder.producer_id == self.id
+
+    def _use(self, holder: Holder, line: RecordedRequest) -> None:
+        new = ProducerUse(holder.producer_id, holder.epoch, line)
+        if not any(
+            (each.producer_id, each.epoch, each.line.process)
+            == (new.producer_id, new.epoch, line.process)
+            for each in self.uses
+        ):
+            self.uses.append(new)
+
+    def _note(self, exchange: RecordedExchange, holder: Holder) -> None:
+        """Note whether a request began or ended a transaction, or requested its abort."""
+        requests = self.requests.setdefault(holder.producer_id, TransactionRequests())
+        line, body, code = exchange.line, exchange.request, exchange.code
+        is_init, name = line.api == "INIT_PRODUCER_ID", body.get("transactionalId")
+        if line.api == "END_TXN" and not code:
+            requests.ended.append(line)
+            if not body.get("committed"):
+                insort(requests.aborting, line, key=lambda each: each.time)
+        elif is_init and code in (Error.NONE, Error.CONCURRENT_TRANSACTIONS):
+            insort(requests.aborting, line, key=lambda each: each.time)
+            if not code:
+                requests.ended.append(line)
+        elif not is_init and line.api in PRODUCER_APIS and is_taken(exchange, holder):
+            if requests.is_first(holder.epoch):
+                requests.begun.append(StartedTransaction(line, holder.epoch))
+            if line.api == "PRODUCE" and name:
+                self.written.setdefault(line.connection, []).append(line.end)
+
+    def _bound(self) -> None:
+        self.has_forgotten = self.has_forgotten or len(self.uses) > LINES_MAX
+        for found in (self.given, self.uses, self.timeouts, self.aborts, self.fencing):
+            del found[:-LINES_MAX]
+        for by_key in (self.first, self.requests):
+            while len(by_key) > IDS_MAX:
+                del by_key[next(iter(by_key))]
+        while len(self.written) > LINES_MAX:
+            del self.written[next(iter(self.written))]
+        for ends in self.written.values():
+            del ends[:-IDS_MAX]
+        for requests in self.requests.values():
+            requests.bound(LINES_MAX)
+
+    def holder(self, line: RecordedRequest) -> Holder:
+        """The producer of a request that has a transactional id and no batch headers.
+
+        Its epoch is the one that the same client had when a Produce of the connection succeeded
+        last, raised by its own requests since then; -1 if that is not recorded.
+        """
+        known = [each for each in self.given if each.line.end <= line.end]
+        if not known:
+            return self._used_by(line)
+        own = [each for each in known if each.line.process == line.process]
+        of_connection = self.written.get(line.connection, [])
+        written = bisect_right(of_connection, line.time)
+        last = of_connection[written - 1] if written else -1
+        first = sum(each.line.end <= last for each in own)
+        if not first and sum(each.former < 0 for each in own) > 1:
+            own = []  # several producers of one client id: the request may be of any
+        newest = known[-1].producer_id
+        if not own:
+            used = self._used_by(line)
+            return used if used.producer_id == newest else Holder(newest, -1, self.name)
+        held = own[max(first - 1, 0)]
+        for each in own[max(first, 1) :]:
+            if each.former == held.epoch:
+                held = each
+        return Holder(held.producer_id, held.epoch, self.name)
+
+    def _used_by(self, line: RecordedRequest) -> Holder:
+        """The producer that earlier requests of a transactional id name.
+
+        The epoch is that of the client's own requests if all of them have the same.
+        """
+        own = [e for e in self.uses if e.line.process == line.process and e.line.end <= line.end]
+        if len(own) == 1 and not self.has_forgotten:
+            return Holder(own[0].producer_id, own[0].epoch, self.name)
+        ids = [number for number, first in self.first.items() if first.end <= line.end]
+        return Holder(ids[0] if len(ids) == 1 else NO_PRODUCER, -1, self.name)
+
+    def _resolve(self, exchange: RecordedExchange, known: KnownFacts) -> None:
+        """Note the aborts of a WriteTxnMarkers."""
+        line = exchange.line
+        self.markers.remove(exchange)
+        for marker in exchange.request.get("markers") or ():
+            producer_id, epoch = marker["producerId"], marker["producerEpoch"]
+            if not self.is_own(Holder(producer_id, epoch, None), known):
+                continue
+            requests = self.requests.setdefault(producer_id, TransactionRequests())
+            is_known = any((e.producer_id, e.epoch) == (producer_id, epoch) for e in self.aborts)
+            if not marker["transactionResult"] and not is_known:
+                self.aborts.append(self._abort(producer_id, epoch, line, known))
+            requests.mark(line)
+        self._bound()
+
+    def _abort(
+        self, producer_id: int, epoch: int, marker: RecordedRequest, known: KnownFacts
+    ) -> ObservedAbort:
+        requests, coordinator = self.requests[producer_id], coordinator_of(marker)
+        began = requests.open_at(marker.time)
+        since = began.line.time if began is not None else 0
+        last = requests.last_aborting(marker.end)
+        requested = last if last is not None and last.time >= since else None
+        requested = marker if coordinator is None else requested
+        timeout_ms = self._timeout_at(since) if began is not None else None
+        is_timeout = (
+            coordinator is not None
+            and requested is None
+            and began is not None
+            and known.is_covered(coordinator, since, marker.end + GRACE_MS)
+            and marker.time - since >= (timeout_ms or 0)
+        )
+        return ObservedAbort(
+            producer_id, epoch, marker, coordinator, began, timeout_ms, requested, is_timeout
+        )
+
+    def _timeout_at(self, time: int) -> int | None:
+        before = [timeout for at, timeout in self.timeouts if at <= time]
+        return before[-1] if before else None
+
+    def _owner(self, abort: ObservedAbort) -> RecordedRequest | None:
+        """A request of the client whose transaction was aborted; None if not recorded."""
+        epoch = abort.began.epoch if abort.began is not None else -1
+        wanted = abort.producer_id, epoch
+        found = [e.line for e in self.given if (e.producer_id, e.epoch) == wanted]
+        uses = [e.line for e in self.uses if (e.producer_id, e.epoch) == wanted]
+        return next((each for each in (*found, *uses) if not each.is_own), None)
+
+    def newer(self, holder: Holder, line: RecordedRequest) -> list[GivenEpoch]:
+        """The epochs above a refused producer's that were given before its refusal."""
+        found = [
+            each
+            for each in self.given
+            if each.producer_id == holder.producer_id
+            and each.epoch > holder.epoch
+            and each.line.end <= line.end
+        ]
+        if holder.epoch < 0:
+            found = [each for each in found if each.line.process != line.process]
+        timed_out = self.timed_out(holder, line)
+        if timed_out is None:
+            return found
+        return [  # the client's own recovery after the time-out did not cause it
+            each
+            for each in found
+            if each.line.time < timed_out.marker.time or each.line.process != line.process
+        ]
+
+    def timed_out(self, holder: Holder, line: RecordedRequest) -> ObservedAbort | None:
+        """The time-out of a transaction of this epoch before a request; None if there is none."""
+        return next(
+            (
+                each
+                for each in self.aborts
+                if each.producer_id == holder.producer_id
+                and each.is_timeout
+                and each.began is not None
+                and each.began.epoch == holder.epoch < each.epoch
+                and each.marker.time <= line.end
+            ),
+            None,
+        )
+
+    def overdue(self, holder: Holder, line: RecordedRequest) -> tuple[int, int] | None:
+        """How long the transaction was open at a request, and its limit, in ms; None if within."""
+        requests = self.requests.get(holder.producer_id, TransactionRequests())
+        begun, timeout_ms = requests.open_at(line.time), self._timeout_at(line.time)
+        if begun is None or begun.epoch != holder.epoch or timeout_ms is None:
+            return None
+        open_ms = line.time - begun.line.time
+        return (open_ms, timeout_ms) if open_ms > timeout_ms else None
+
+    def _client_of(self, holder: Holder, line: RecordedRequest) -> str:
+        """The client for which a broker sent a request; "" if not recorded."""
+        given = [
+            each
+            for each in self.given
+            if each.producer_id == holder.producer_id and each.epoch <= holder.epoch
+        ]
+        return given[-1].line.name if given else ""
+
+    def given_before(self, producer_id: int, line: RecordedRequest) -> GivenEpoch | None:
+        """The last epoch of a producer id that was given before the response to a request."""
+        found = [
+            each
+            for each in self.given
+            if each.producer_id == producer_id and each.line.order < line.order
+        ]
+        return found[-1] if found else None

@@ -1,0 +1,274 @@
+"""Replication of a partition: leader, in-sync replicas, log end offsets, high watermark.
+
+    Fetch of a follower        its LEO; a new leader epoch
+    Fetch responses            the leader's HW, compared with the computed one
+    Produce responses          the leader's LEO
+    AlterPartition             the ISR; a requested ISR affects the HW at once
+    Metadata responses         replicas, leaders, the ISR
+    errors with currentLeader  a new leader
+    BrokerHeartbeat            brokers that the controller removes from the ISR (`brokers`)
+
+An exchange has two moments: a broker thread takes the request, and the response is made. Moments
+are handled in the order of their times.
+
+Source: `Partition`, `ReplicaManager.fetchMessages`, `FetchManager` in Kafka.
+"""
+
+from bisect import insort
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec import field
+
+from brokertwin.protocol.bodies import ZERO_UUID, Body, Uuid
+from brokertwin.protocol.generated.alter_partition import AlterPartitionRequest
+from brokertwin.protocol.generated.fetch import FetchRequest
+from brokertwin.protocol.generated.produce import ProduceRequest
+from brokertwin.recordings.formats.documents import METADATA_TOPIC_ID
+from brokertwin.recordings.history.bodies import follower_of
+from brokertwin.recordings.history.entity import WAIT_MS, EntityKey, EntityKind, ObservedEntity
+from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange
+from brokertwin.recordings.history.finding import EntityFinding, Severity
+from brokertwin.recordings.history.partition_moments import (
+    ON_REQUEST,
+    ON_RESPONSE,
+    PartitionMoment,
+)
+from brokertwin.recordings.history.replica_findings import OpenDifference
+from brokertwin.recordings.history.replicas import UNKNOWN, PartitionReplicas
+
+MOMENTS_MAX = 2_000
+"""Maximum number of moments of a partition that wait for earlier ones."""
+
+OPEN_DIFFERENCES_MAX = 100
+"""Maximum number of differences of a partition that may be races."""
+
+TOPIC_IDS_MAX = 10
+"""Maximum number of ids of deleted topics with the same name that are kept."""
+
+
+class ExchangeMoment(msgspec.Struct):
+    """One of the two moments of an exchange, in ms since 1970."""
+
+    time: float
+    is_response: bool
+    exchange: RecordedExchange
+
+    @property
+    def order(self) -> tuple[float | int | str | bool, ...]:
+        """Sort key: by time, then by request and line."""
+        return (self.time, *self.exchange.line.order[1:], self.is_response)
+
+
+class ReplicatedPartition(ObservedEntity, kw_only=True):
+    """A partition with its replicas.
+
+    Attributes:
+        topic: name of its topic; its id if no response shows the name.
+        partition: its number.
+        known: its state.
+        topic_id: id of its topic; a topic of the same name with another id is a new one.
+        former_ids: ids of deleted topics of this name.
+        moments: moments that are not handled yet, in order.
+        before: HW before each Fetch that was not pending, by the place of the Fetch.
+        moves: times of the last moves of the HW, in ms since 1970, and its former values.
+        open: differences that may be races.
+        agreed: number of HWs equal to the computed one.
+        adopted: number of HWs adopted because a fact was missing.
+        sampled: number of samples.
+        led_by: the leader in the last sample.
+        last_isr: the in-sync set when it changed last.
+        left: number of times that a broker left the in-sync set.
+        led: number of changes of the leader.
+        begin: from when all logs are recorded, in ms since 1970; the state is that since then.
+    """
+
+    LOOKAHEAD_MS: ClassVar[int] = 2_000
+
+    topic: str
+    partition: int
+    known: PartitionReplicas = field(default_factory=PartitionReplicas)
+    topic_id: Uuid = ZERO_UUID
+    former_ids: list[Uuid] = field(default_factory=list)
+    moments: list[ExchangeMoment] = field(default_factory=list)
+    before: dict[str, int] = field(default_factory=dict)
+    moves: list[tuple[float, int]] = field(default_factory=list)
+    open: list[OpenDifference] = field(default_factory=list)
+    agreed: int = 0
+    adopted: int = 0
+    sampled: int = 0
+    led_by: int = UNKNOWN
+    last_isr: list[int] | None = None
+    left: dict[int, int] = field(default_factory=dict)
+    led: int = 0
+    begin: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """Topic and partition."""
+        return f"{self.topic}-{self.partition}"
+
+    def part_of(self, exchange: RecordedExchange, known: KnownFacts) -> RecordedExchange:
+        """Return the parts of an exchange about this partition."""
+        if not self.topic:
+            return msgspec.structs.replace(exchange, request={}, response={})
+        place = self.topic, self.partition
+        request, response = (
+            next((part for at, part in parts if at == place), {})
+            for parts in (_requested(exchange, known), _responded(exchange, known))
+        )
+        if exchange.line.api == "FETCH":
+            request = {**request, "follower": follower_of(exchange.request)}
+        elif exchange.line.api == "ALTER_PARTITION":
+            request = request and {**request, "brokerId": exchange.request["brokerId"]}
+        return msgspec.structs.replace(exchange, request=request, response=response)
+
+    def expire(self, now: float, known: KnownFacts) -> list[EntityFinding]:
+        """Also report differences that cannot be races."""
+        found = super().expire(now, known)
+        if not self.moments:
+            due = self.due(now - WAIT_MS - self.LOOKAHEAD_MS)
+            found += [each.verdict(known) for each in due]
+        return found
+
+    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
+        """Take the two moments of an exchange."""
+        if not self.topic:
+            yield EntityFinding(
+                kind="unread", severity=Severity.NOTE, subject=exchange.line.api, line=exchange.line
+            )
+            return
+        for is_response, time in enumerate((exchange.taken, exchange.made)):
+            moment = ExchangeMoment(time, bool(is_response), exchange)
+            insort(self.moments, moment, key=lambda each: each.order)
+
+    def judge(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
+        """Handle the moments up to a response."""
+        end = exchange.line.end + self.LOOKAHEAD_MS
+        for moment in [each for each in self.moments if each.time <= exchange.made]:
+            if moment.exchange.line.end <= end:
+                self.moments.remove(moment)
+                yield from self._handle(moment, known)
+        del self.moments[:-MOMENTS_MAX]
+
+    def _handle(self, moment: ExchangeMoment, known: KnownFacts) -> Iterator[EntityFinding]:
+        begin, _ = known.common
+        if moment.exchange.taken < begin:
+            return
+        if begin > self.begin:
+            self.begin, self.known, self.open = begin, PartitionReplicas(), []
+        handlers = ON_RESPONSE if moment.is_response else ON_REQUEST
+        handler = handlers.get(moment.exchange.line.api)
+        if handler is not None and self._is_mine(moment.exchange):
+            at = PartitionMoment(self, moment.time, moment.exchange, known)
+            yield from at.close()
+            yield from at.absent()
+            yield from handler(at)
+            yield from at.settle()
+
+    def _is_mine(self, exchange: RecordedExchange) -> bool:
+        """Return False if an exchange is about a deleted topic of the same name."""
+        named = {each.get("topicId", ZERO_UUID) for each in (exchange.request, exchange.response)}
+        for topic_id in named - {ZERO_UUID, self.topic_id}:
+            if topic_id in self.former_ids:
+                return False
+            if self.topic_id != ZERO_UUID:
+                self.former_ids = [*self.former_ids, self.topic_id][-TOPIC_IDS_MAX:]
+                self.known = PartitionReplicas()
+            self.topic_id = topic_id
+        return True
+
+    def due(self, time: float) -> list[OpenDifference]:
+        """Remove and return the differences that cannot be races any longer."""
+        kept = self.open[-OPEN_DIFFERENCES_MAX:]
+        self.open = [each for each in kept if time <= each.found.time + each.race_ms]
+        return [each for each in kept if each not in self.open]
+
+
+# Bodies
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+REQUESTS: dict[str, type[Body]] = {
+    "PRODUCE": ProduceRequest,
+    "FETCH": FetchRequest,
+    "ALTER_PARTITION": AlterPartitionRequest,
+}
+REQUESTED = {
+    "PRODUCE": ("topicData", "partitionData", "index"),
+    "FETCH": ("topics", "partitions", "partition"),
+    "ALTER_PARTITION": ("topics", "partitions", "partitionIndex"),
+}
+RESPONDED = {
+    "PRODUCE": ("responses", "partitionResponses", "index"),
+    "FETCH": ("responses", "partitions", "partitionIndex"),
+    "METADATA": ("topics", "partitions", "partitionIndex"),
+    "ALTER_PARTITION": ("topics", "partitions", "partitionIndex"),
+    "DESCRIBE_TOPIC_PARTITIONS": ("topics", "partitions", "partitionIndex"),
+}
+"""API to the field names of its topics, their partitions, and the partition number."""
+
+METADATA_APIS = ("METADATA", "DESCRIBE_TOPIC_PARTITIONS")
+
+
+def _requested(
+    exchange: RecordedExchange, known: KnownFacts
+) -> Iterator[tuple[Place, dict[str, Any]]]:
+    """The parts of a request, by partition."""
+    yield from _parts(exchange.request, REQUESTED.get(exchange.line.api), known)
+
+
+def _responded(
+    exchange: RecordedExchange, known: KnownFacts
+) -> Iterator[tuple[Place, dict[str, Any]]]:
+    """The parts of a response, by partition, without metadata that has no topic ids."""
+    names, body = RESPONDED.get(exchange.line.api), exchange.response
+    if exchange.line.api in METADATA_APIS:
+        topics = [
+            topic
+            for topic in body.get("topics") or ()
+            if not topic.get("errorCode") and topic.get("topicId", ZERO_UUID) != ZERO_UUID
+        ]
+        body = {"topics": topics}
+    yield from _parts(body, names, known)
+
+
+def _parts(
+    body: dict[str, Any], names: tuple[str, str, str] | None, known: KnownFacts
+) -> Iterator[tuple[Place, dict[str, Any]]]:
+    if names is None:
+        return
+    topics, partitions, number = names
+    for topic in body.get(topics) or ():
+        if topic.get("topicId") != METADATA_TOPIC_ID:  # it is not a partition of a broker
+            name, of = known.topic(topic), {"topicId": topic.get("topicId", ZERO_UUID)}
+            for part in topic[partitions]:
+                yield (name, part[number]), part | of
+
+
+def _partitions_in(exchange: RecordedExchange, known: KnownFacts) -> Iterable[EntityKey]:
+    """The partitions of an exchange; exchanges with unexpected fields have the key `? API`."""
+    api = exchange.line.api
+    try:
+        if api in REQUESTS:
+            msgspec.convert(exchange.request, REQUESTS[api])
+        places = [
+            place
+            for parts in (_requested(exchange, known), _responded(exchange, known))
+            for place, _ in parts
+        ]
+    except (msgspec.ValidationError, AttributeError, KeyError, TypeError):
+        return [EntityKey("replication", f"? {api}")]
+    return [EntityKey("replication", f"{n} {topic}") for topic, n in dict.fromkeys(places)]
+
+
+def _partition_of(key: EntityKey) -> ReplicatedPartition:
+    partition, _, topic = key.id.partition(" ")
+    if partition == "?":
+        return ReplicatedPartition(topic="", partition=UNKNOWN)
+    return ReplicatedPartition(topic=topic, partition=int(partition))
+
+
+REPLICATION = EntityKind("replication", frozenset(RESPONDED), _partitions_in, _partition_of)

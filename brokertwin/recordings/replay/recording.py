@@ -1,0 +1,358 @@
+"""Reads files of recorded exchanges and merges them into one history.
+
+A line is an exchange: `{"time", "requestHeader", "request", "response", "connection",
+"responseTime", "principal"}`. `time` is the arrival of the request in ms since 1970, `responseTime`
+the ms until its response. `recordings/formats` reads logs of Kafka and Kroxylicious. Files ending
+in `.gz` are compressed. Unreadable lines are counted by reason and skipped. The end of a connection
+is a line of its own.
+
+The history is ordered by `time`, ties by file and line. Requests of a connection are never
+reordered, because Kafka handles them in sequence.
+"""
+
+import heapq
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import msgspec
+
+from brokertwin.protocol.kafka_apis import FETCH, Decider, Trait, api_of_key
+from brokertwin.recordings.formats.batches import Completion, Headers, Needs
+from brokertwin.recordings.formats.coordinator_lines import Logged
+from brokertwin.recordings.formats.documents import (
+    NO_REQUEST,
+    Document,
+    api_name,
+    clusters_own,
+    controllers_listeners,
+)
+from brokertwin.recordings.formats.order import LAST, ArrivalOrder, in_turn
+from brokertwin.recordings.formats.pipeline import FileReading, Source, completed, read_files
+from brokertwin.recordings.formats.summary import Summary, nothing_read
+from brokertwin.state.core.events import Kind, RequestHeader
+
+DEFAULT_READING = FileReading()
+
+THE_BROKER = 1
+"""The default broker id."""
+
+NOTICED_MS = 50
+"""How long a broker may take to notice a closed connection."""
+
+
+class Exchange(msgspec.Struct, frozen=True):
+    """A request and the real broker's response, or the end of a connection.
+
+    Attributes:
+        id: file and line, `orders.jsonl:12`.
+        time: arrival of the request, in ms since 1970.
+        end: last ms at which the broker may have responded.
+        is_recorded: the line has a `response`; null means acks 0.
+        connection: the file's name for it, prefixed with the file if there are several.
+        kind: of its event.
+        is_text: from a text log, which may lack bodies.
+        latency_ms: time until the response.
+        taken: when a thread took the request, in ms since 1970.
+        made: when the response was made.
+        has_waited: the response was made later, in a purgatory.
+        busy_ms: time in the broker's queues, and that for reading the log.
+    """
+
+    id: str
+    time: int
+    end: int
+    broker: int
+    header: RequestHeader
+    request: msgspec.Raw
+    response: Any
+    is_recorded: bool
+    connection: str
+    principal: str
+    host: str = ""
+    kind: Kind = Kind.REQUEST
+    is_text: bool = False
+    latency_ms: float = 0.0
+    taken: float = 0.0
+    made: float = 0.0
+    has_waited: bool = False
+    busy_ms: float = 0.0
+
+    @property
+    def api(self) -> str:
+        """API name in the request log, or the key of an unknown API."""
+        return api_name(self.header.request_api_key)
+
+    def has(self, trait: Trait) -> bool:
+        """Whether the API has a trait."""
+        return trait in api_of_key(self.header.request_api_key).traits
+
+    @property
+    def changes_metadata(self) -> bool:
+        """Whether the controller decides, and brokers read the change afterwards."""
+        api = api_of_key(self.header.request_api_key)
+        return api.handler is Decider.CONTROLLER and not api.only_reads
+
+    @property
+    def version(self) -> int:
+        """The API version of the request."""
+        return self.header.request_api_version
+
+    @property
+    def turn(self) -> int:
+        """Position on its connection: the correlation id."""
+        return self.header.correlation_id if self.kind is Kind.REQUEST else LAST
+
+    def body(self) -> Any:
+        """Decode the request's body."""
+        return msgspec.json.decode(self.request)
+
+
+def id_of(place: str) -> str:
+    """Return the exchange id for a file and line, which may have `.gz`."""
+    return place.replace(".gz:", ":")
+
+
+class Broken(NamedTuple):
+    """An unreadable line and the reason."""
+
+    place: str
+    reason: str
+
+
+class Recording(NamedTuple):
+    """One history: its exchanges in order, and the skipped lines.
+
+    `left_out` counts undamaged lines that are no client requests, by reason. `ends` are closed
+    connections, in order. `logged` are lines about groups in Kafka's server.log.
+    """
+
+    exchanges: list[Exchange]
+    broken: list[Broken]
+    left_out: Mapping[str, int] = MappingProxyType({})
+    ends: Sequence[Exchange] = ()
+    logged: Sequence[Logged] = ()
+    own: Sequence[Exchange] = ()
+
+    @property
+    def events(self) -> list[Exchange]:
+        """Exchanges and closed connections, in order."""
+        return list(heapq.merge(self.exchanges, self.ends, key=lambda each: each.time))
+
+    def with_id_prefix(self, prefix: str) -> "Recording":
+        """Return a copy with a prefix for each exchange id."""
+        if not prefix:
+            return self
+        exchanges, ends = (
+            [msgspec.structs.replace(each, id=f"{prefix}{each.id}") for each in events]
+            for events in (self.exchanges, self.ends)
+        )
+        return self._replace(exchanges=exchanges, ends=ends)
+
+
+class _Line(msgspec.Struct, rename="camel"):
+    """A document; stages of its exchange are in ms, as in Kafka's request log."""
+
+    time: int
+    request_header: RequestHeader
+    request: msgspec.Raw
+    response: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    response_time: float = 0.0
+    connection: str = ""
+    principal: str = "User:ANONYMOUS"
+    broker: int = THE_BROKER
+    host: str = ""
+    listener: str = ""
+    is_forwarded: bool = False
+    is_text: bool = False
+    request_queue_time_ms: float = 0.0
+    local_time_ms: float = 0.0
+    remote_time_ms: float = 0.0
+    response_queue_time_ms: float = 0.0
+    send_time_ms: float = 0.0
+
+
+_decoder = msgspec.json.Decoder(_Line)
+
+
+def read(
+    paths: Sequence[Path], reading: FileReading = DEFAULT_READING, batches: Headers | None = None
+) -> Recording:
+    """Read files into one history.
+
+    Args:
+        paths: captures, Kafka's request logs and Kroxylicious' protocol logs, also mixed.
+        reading: how logs are read.
+        batches: batch headers for Produce requests that lack them.
+
+    Raises:
+        UserError: a file is unreadable, or no line is an exchange.
+    """
+    return read_from(lambda summary: read_files(paths, reading, summary), batches)
+
+
+def read_from(
+    source: Source,
+    batches: Headers | None = None,
+    with_logged: bool = False,
+    with_own: bool = False,
+) -> Recording:
+    """Read documents into one history.
+
+    Args:
+        source: yields the documents and counts unreadable ones in a summary.
+        batches: batch headers for Produce requests that lack them.
+        with_logged: lines about groups in Kafka's server.log are enough.
+        with_own: exchanges of brokers with the controller are enough.
+
+    Raises:
+        NothingRecordedError: the source has no exchange.
+        UserError: the source is unreadable.
+    """
+    broken: list[Broken] = []
+    summary = Summary(
+        on_dead=lambda left: broken.append(Broken(left.line.place, left.detail or left.reason))
+    )
+    documents, needs = [], Needs()
+    for document in source(summary):
+        needs.add(document)
+        documents.append(document)
+    needs.close()
+    found = of_documents(documents, Completion(batches, needs.names))
+    left_out = Counter(found.left_out)
+    for (_, reason), count in summary.left.items():
+        left_out[reason] += count
+    broken += found.broken
+    is_enough = (with_logged and summary.logged) or (with_own and found.own)
+    if not found.exchanges and not is_enough:
+        summary.left.update({("", reason): count for reason, count in found.left_out.items()})
+        raise nothing_read(summary)
+    return Recording(found.exchanges, broken, left_out, found.ends, summary.logged, found.own)
+
+
+def of_documents(
+    documents: Iterable[Document], completion: Completion, listeners: Collection[str] = ()
+) -> Recording:
+    """Build a history from documents, completing Produce requests.
+
+    Args:
+        documents: in any order.
+        completion: completes Produce requests.
+        listeners: known listeners of controllers, beside those that the documents show.
+    """
+    exchanges: list[Exchange] = []
+    of_cluster: list[Exchange] = []
+    broken: list[Broken] = []
+    left_out = Counter[str]()
+    documents = list(documents)
+    controllers = {*listeners, *controllers_listeners(documents)}
+    for document in documents:
+        if not document.is_request:
+            exchanges.append(_end(document))
+            continue
+        try:
+            line = _decoder.decode(completed(document, completion))
+            own = clusters_own(line.listener, line.is_forwarded, controllers)
+            if own:
+                left_out[own] += 1
+                of_cluster.append(_exchange(line, document))
+            else:
+                exchanges.append(_exchange(line, document))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            broken.append(Broken(document.place, str(error)))
+    merged = merge(exchanges)
+    requests = [each for each in merged if each.kind is Kind.REQUEST]
+    ends = [each for each in merged if each.kind is not Kind.REQUEST]
+    return Recording(requests, broken, left_out, ends, own=of_cluster)
+
+
+def _end(document: Document) -> Exchange:
+    header, request = NO_REQUEST
+    return Exchange(
+        id=document.place,
+        time=document.time,
+        end=document.time + NOTICED_MS,
+        broker=document.broker if document.broker is not None else THE_BROKER,
+        header=header,
+        request=request,
+        response=None,
+        is_recorded=True,
+        connection=document.connection,
+        principal="",
+        kind=document.kind,
+    )
+
+
+class _WithResponse(msgspec.Struct):
+    response: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_response_decoder = msgspec.json.Decoder(_WithResponse)
+
+
+def has_response(line: bytes) -> bool:
+    """Whether a line is a document with a recorded response, null included."""
+    try:
+        return _response_decoder.decode(line).response is not msgspec.UNSET
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
+
+
+def merge(exchanges: Sequence[Exchange]) -> list[Exchange]:
+    """Merge the exchanges of several files, given in line order."""
+    arrivals = ArrivalOrder()
+    keyed = [
+        (arrivals.time(exchange.connection, exchange.time, exchange.turn), place, exchange)
+        for place, exchange in enumerate(exchanges)
+    ]
+    keyed.sort(key=lambda entry: entry[:2])
+    return [
+        exchange
+        if exchange.time == time
+        else msgspec.structs.replace(exchange, time=time, end=max(exchange.end, time))
+        for time, _, exchange in in_turn(
+            keyed, lambda each: each[0], lambda each: (each[2].connection, each[2].turn)
+        )
+    ]
+
+
+def _exchange(line: _Line, document: Document) -> Exchange:
+    """Convert a document.
+
+    A log's line has the time when the response was sent; the stages show how long before that a
+    thread took the request, and the response was made.
+
+    Raises:
+        msgspec.ValidationError: the response is invalid.
+    """
+    sent = line.time + math.ceil(line.response_time)
+    taken = sent - line.response_time + line.request_queue_time_ms
+    response = None
+    if not isinstance(line.response, msgspec.UnsetType):
+        response = msgspec.json.decode(line.response)
+    return Exchange(
+        id=document.place,
+        time=line.time,
+        # `time` is in whole ms, the response's time is not: use the next ms
+        end=line.time + int(line.response_time) + 1,
+        broker=line.broker,
+        header=line.request_header,
+        request=line.request,
+        response=response,
+        is_recorded=line.response is not msgspec.UNSET,
+        connection=f"{line.broker}/{line.connection}" if document.is_from_log else line.connection,
+        principal=line.principal,
+        host=line.host,
+        is_text=line.is_text,
+        latency_ms=line.response_time,
+        taken=taken,
+        made=max(taken, sent - line.response_queue_time_ms - line.send_time_ms),
+        has_waited=line.remote_time_ms > 0,
+        busy_ms=line.request_queue_time_ms
+        + (line.local_time_ms if line.request_header.request_api_key == FETCH.key else 0)
+        + line.response_queue_time_ms
+        + line.send_time_ms,
+    )

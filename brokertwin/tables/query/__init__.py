@@ -1,0 +1,1 @@
+"""Checkpoints, snapshots and recordings as tables, and SQL over them."""

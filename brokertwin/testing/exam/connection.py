@@ -1,0 +1,155 @@
+"""A blocking connection for request and response bodies."""
+
+import select
+import socket
+import struct
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from brokertwin.gateway.edge_fields import Address
+from brokertwin.protocol.frames import RequestFrame, encode_request, read_response
+from brokertwin.protocol.primitives import MalformedError
+from brokertwin.testing.exam.bodies import CLIENT_ID
+from brokertwin.testing.exam.model import KEYS
+
+_SIZE = struct.Struct(">i")
+CONNECT_S = 10.0
+FRAME_BYTES_MAX = 100 * 1024 * 1024
+
+
+class BrokerClosedError(Exception):
+    """The broker has closed the connection."""
+
+
+class UndecodableResponseError(Exception):
+    """A response cannot be decoded, or belongs to another request."""
+
+
+class Pending(NamedTuple):
+    """A request without a response."""
+
+    api: str
+    version: int
+    correlation_id: int
+
+
+class ExamConnection:
+    """A connection to a broker.
+
+    Args:
+        address: address of the broker.
+        deadline: returns the end of all reads and writes, in seconds of the monotonic clock.
+
+    Raises:
+        OSError: the broker cannot be reached.
+    """
+
+    def __init__(self, address: Address, deadline: Callable[[], float]) -> None:
+        self._deadline = deadline
+        self._socket = socket.create_connection(address, CONNECT_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._count = 100
+        self.pending: deque[Pending] = deque()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+    def call(self, api: str, version: int, body: Any, is_strict: bool = True) -> Any:
+        """Send a request and return its response. Raises as `receive`."""
+        self.send(api, version, body)
+        return self.receive(is_strict)
+
+    def send(self, api: str, version: int, body: Any, has_response: bool = True) -> None:
+        """Send a request. Raises ClosedError, NotEncodableError."""
+        self._count += 1
+        header = {
+            "requestApiKey": KEYS[api],
+            "requestApiVersion": version,
+            "correlationId": self._count,
+            "clientId": CLIENT_ID,
+        }
+        frame = encode_request(RequestFrame(header, body))
+        self.send_bytes(_SIZE.pack(len(frame)) + frame)
+        if has_response:
+            self.pending.append(Pending(api, version, self._count))
+
+    def send_frame(self, frame: bytes) -> None:
+        """Send bytes after their size."""
+        self.send_bytes(_SIZE.pack(len(frame)) + frame)
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send bytes. Raises ClosedError."""
+        self._limit()
+        try:
+            self._socket.sendall(data)
+        except (ConnectionError, BrokenPipeError):
+            raise BrokerClosedError from None
+
+    def receive(self, is_strict: bool = True) -> Any:
+        """Return the response to the oldest pending request.
+
+        Args:
+            is_strict: reject bytes after the response. Clients ignore them.
+
+        Raises:
+            ClosedError: the broker closed the connection.
+            UnreadableError: the response cannot be decoded or belongs to another request.
+            TimeoutError: the deadline has passed.
+        """
+        request = self.pending.popleft()
+        return decoded(request, self.receive_frame(), is_strict)
+
+    def receive_frame(self) -> bytes:
+        """Return the next frame. Raises ClosedError, TimeoutError, UnreadableError."""
+        (size,) = _SIZE.unpack(self._exactly(_SIZE.size))
+        if not 0 <= size <= FRAME_BYTES_MAX:
+            raise UndecodableResponseError(f"a response of {size} bytes")
+        return self._exactly(size)
+
+    def is_silent(self, for_ms: int) -> bool:
+        """True if nothing can be read for a time."""
+        ready = select.poll()
+        ready.register(self._socket, select.POLLIN)
+        return not ready.poll(for_ms)
+
+    def _exactly(self, size: int) -> bytes:
+        found = bytearray()
+        while len(found) < size:
+            self._limit()
+            try:
+                part = self._socket.recv(size - len(found))
+            except ConnectionError:
+                raise BrokerClosedError from None
+            if not part:
+                raise BrokerClosedError
+            found += part
+        return bytes(found)
+
+    def _limit(self) -> None:
+        left = self._deadline() - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("no response in time")
+        self._socket.settimeout(left)
+
+
+def decoded(request: Pending, frame: bytes, is_strict: bool = True) -> Any:
+    """Return the body of a response. Raises UnreadableError."""
+    try:
+        found, body, end = read_response(KEYS[request.api], request.version, frame)
+    except (MalformedError, IndexError, struct.error) as error:
+        raise UndecodableResponseError(
+            f"{request.api} v{request.version} cannot be read: {error}"
+        ) from None
+    if found != request.correlation_id:
+        raise UndecodableResponseError(
+            f"correlation id {found} in place of {request.correlation_id}"
+        )
+    if is_strict and end != len(frame):
+        rest = len(frame) - end
+        raise UndecodableResponseError(
+            f"{rest} bytes after the {request.api} v{request.version} response"
+        )
+    return body

@@ -1,0 +1,226 @@
+"""Scenarios of the exam: requests, golden responses and the rule that they test.
+
+A scenario is data. `python -m tests.exam.record` writes the files with the responses of a real
+Kafka; the exam only reads them.
+"""
+
+import gzip
+import json
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import msgspec
+
+from brokertwin.protocol.schemas import API_NAMES
+
+FILES = "brokertwin.testing.exam.scenarios"
+SUFFIX = ".json.gz"
+KEYS = {name: key for key, name in API_NAMES.items()}
+"""API names in the form of Kafka's message schemas (`CreateTopics`) to their keys."""
+
+RETRIED = (14, 15, 16)
+"""Codes of requests that a client sends again: the coordinator is loading, absent or elsewhere."""
+
+
+class ExamSeverity(StrEnum):
+    """Severity of a deviation."""
+
+    DATA = "loses data"
+    CLIENTS = "breaks clients"
+    COSMETIC = "cosmetic"
+
+
+class Do(StrEnum):
+    """Action of a step."""
+
+    CALL = "call"
+    """Send a request and receive its response."""
+    SEND = "send"
+    """Send a request; a later step receives the response."""
+    RECEIVE = "receive"
+    """Receive the response to the oldest pending request of the connection."""
+    RAW = "raw"
+    """Send bytes in a frame, or without one."""
+    OUTCOME = "outcome"
+    """Observe whether the broker responds or closes the connection."""
+    SILENT = "silent"
+    """Observe whether the connection has nothing to read for `ms`."""
+    CLOSE = "close"
+    """Close the connection."""
+    TOPIC = "topic"
+    """Create a topic and wait until it is usable."""
+    COORDINATOR = "coordinator"
+    """Wait until this broker coordinates a name."""
+    WAIT = "wait"
+    """Wait for `ms`."""
+
+
+class Until(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Condition that ends the repetition of a request: the value at `path` is one of `values`.
+
+    With `is_not`, it is none of them. If the value is missing, the condition is false. Values may
+    be expressions.
+    """
+
+    path: str
+    values: list[Any]
+    is_not: bool = False
+
+
+class View(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The compared part of a response.
+
+    Attributes:
+        own: lists; only their elements with names of this scenario are compared.
+        only: names of the compared fields; empty: all.
+        without: names of fields that are not compared.
+    """
+
+    own: list[str] = []
+    only: list[str] = []
+    without: list[str] = []
+
+
+class Step(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A step of a scenario.
+
+    Attributes:
+        do: the action.
+        label: description in reports; only steps with a label are compared.
+        on: name of the connection; empty: the default connection.
+        api: name in Kafka's message schemas, like `CreateTopics`.
+        version: version of the API.
+        body: the request, with the expressions of `bodies.py`; RAW: an expression of bytes.
+        retry: error codes; the request is repeated while the response has one of them.
+        until: the request is repeated until this is true.
+        follow: fields of the body that a repeated request copies from the last response.
+        view: the compared part of the response; None: all of it.
+        ms: WAIT, SILENT: duration.
+        name: TOPIC, COORDINATOR: name without the prefix.
+        partitions: TOPIC: number of partitions.
+        replicas: TOPIC: for each partition, numbers of brokers, the leader first.
+        configs: TOPIC: topic configurations.
+        key_type: COORDINATOR: 0 group, 1 transaction.
+        broker: number of the broker to connect to, from 1; 0: the home broker.
+        is_bare: RAW: send the bytes without a size field.
+        has_no_response: SEND: Produce with acks 0.
+    """
+
+    do: Do = Do.CALL
+    label: str = ""
+    on: str = ""
+    api: str = ""
+    version: int = 0
+    body: Any = None
+    retry: list[int] = msgspec.field(default_factory=lambda: list(RETRIED))
+    until: Until | None = None
+    follow: list[str] = []
+    view: View | None = None
+    ms: int = 0
+    name: str = ""
+    partitions: int = 1
+    replicas: list[list[int]] = []
+    configs: dict[str, str] = {}
+    key_type: int = 0
+    broker: int = 0
+    is_bare: bool = False
+    has_no_response: bool = False
+
+
+class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Result of a labelled step: a normalized response, or a value."""
+
+    label: str
+    response: Any = None
+    value: Any = None
+
+
+class Scenario(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Requests, and the responses of Kafka to them.
+
+    Attributes:
+        name: unique in its subject.
+        rule: one sentence.
+        source: the class in Kafka that implements the rule.
+        severity: severity of a deviation; deviations in texts are always cosmetic.
+        steps: steps in order.
+        golden: results of the labelled steps with Kafka 4.3.1.
+        kip: Kafka Improvement Proposal; empty if there is none.
+        brokers: number of brokers that it needs.
+        is_single: it needs a cluster of one broker.
+        settings: broker settings that the golden depends on.
+        features: finalized feature levels that it needs, at least.
+        is_alone: no other scenario runs at the same time.
+        limit_s: time limit.
+    """
+
+    name: str
+    rule: str
+    source: str
+    severity: ExamSeverity
+    steps: list[Step]
+    golden: list[Observation] = []
+    kip: str = ""
+    brokers: int = 1
+    is_single: bool = False
+    settings: dict[str, str] = {}
+    features: dict[str, int] = {}
+    is_alone: bool = False
+    limit_s: int = 20
+
+    @property
+    def needs(self) -> set[tuple[str, int]]:
+        """APIs with versions that the broker must claim."""
+        found = {(each.api, each.version) for each in self.steps if each.api in KEYS}
+        return found - {("ApiVersions", version) for version in range(100)}
+
+
+class ExamSubject(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Scenarios about one subject.
+
+    Attributes:
+        name: the name of its file.
+        title: for reports.
+        kafka: the version that the goldens were recorded with.
+        scenarios: in order.
+    """
+
+    name: str
+    title: str
+    kafka: str
+    scenarios: list[Scenario]
+
+
+@cache
+def subjects() -> tuple[ExamSubject, ...]:
+    """Return all subjects, in the order of their files' names."""
+    folder = resources.files(FILES)
+    files = sorted(each.name for each in folder.iterdir() if each.name.endswith(SUFFIX))
+    return tuple(read(folder.joinpath(name).read_bytes()) for name in files)
+
+
+def read(data: bytes) -> ExamSubject:
+    """Decode the file of a subject. Raises msgspec.ValidationError."""
+    return msgspec.json.decode(gzip.decompress(data), type=ExamSubject)
+
+
+def written(subject: ExamSubject) -> bytes:
+    """Encode the file of a subject; equal subjects have equal bytes."""
+    document = json.dumps(msgspec.to_builtins(subject), separators=(",", ":"))
+    return gzip.compress(document.encode(), mtime=0)
+
+
+def selected(names: Iterable[str] = ()) -> Iterator[tuple[ExamSubject, Scenario]]:
+    """Yield scenarios with their subjects.
+
+    Args:
+        names: subjects, scenarios or beginnings of scenarios' names; none selects all.
+    """
+    wanted = tuple(names)
+    for subject in subjects():
+        for scenario in subject.scenarios:
+            if not wanted or subject.name in wanted or scenario.name.startswith(wanted):
+                yield subject, scenario

@@ -1,7 +1,0 @@
-"""Kafka's messages and records: their structs, and the codec of rows.
-
-`schemas.json` has the facts of Kafka, and `generated` the structs that `make generate` derives from
-them. A request or a response is a `Body` in JSON form. A row of a coordinator is a `Row`, which
-reads and writes its bytes itself (`rows`, `primitives`). `additions` has the fields of bodies that
-Kafka does not have.
-"""

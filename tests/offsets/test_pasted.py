@@ -1,0 +1,194 @@
+"""Committed offsets in the output of other tools."""
+
+import json
+
+import pytest
+
+from brokertwin.offsets.pasted import NOT_SHOWN, PastedOffsets
+from brokertwin.state.core.records import OffsetCommitted
+from brokertwin.state.groups import offset_records
+from brokertwin.state.groups.offset_records import OffsetKey
+
+AT = 1_661_351_768_150
+SCANS = OffsetKey("parcels", "scans", 0)
+TEXT = "leaderEpoch=Optional[2], metadata=, commitTimestamp="
+WITH_METADATA = (
+    "OffsetAndMetadata(offset=6, leaderEpoch=Optional.empty, metadata=a, b), commitTimestamp"
+    f"={AT}, expireTimestamp=Some({AT}))"
+)
+OF_JAVA = (
+    "OffsetAndMetadata(offset=6, leaderEpoch=OptionalInt[2], metadata=, commitTimestampMs"
+    f"={AT}, expireTimestampMs=OptionalLong.empty, recordOffset=3)"
+)
+KEY_OF_4 = 'key: {"type":"1","data":{"group":"parcels","topic":"scans","partition":0}} payload: '
+VALUE_OF_4 = '{"version":"3","data":{"offset":6,"leaderEpoch":2,"metadata":"","commitTimestamp":9}}'
+BATCH = (
+    "baseOffset: {} lastOffset: {} count: 1 baseSequence: 0 lastSequence: 0 producerId: 7"
+    " producerEpoch: 0 partitionLeaderEpoch: 0 isTransactional: true isControl: {} position: 0"
+    f" CreateTime: {AT} size: 121 magic: 2 compresscodec: none crc: 1 isvalid: true"
+)
+RECORD = f"| offset: {{}} CreateTime: {AT} keySize: 24 valueSize: 28 sequence: 0 headerKeys: [] "
+
+
+def read(
+    *lines: str, group: str = ""
+) -> tuple[list[tuple[OffsetKey, int | None, str]], PastedOffsets]:
+    """Return the change of each line: key, position and direction."""
+    pasted = PastedOffsets(group)
+    moves = [
+        (move.key, move.after.offset if move.after else None, move.direction.value)
+        for move in pasted.read(lines)
+    ]
+    return moves, pasted
+
+
+@pytest.mark.parametrize(
+    ("value", "offset"),
+    [
+        (f"OffsetAndMetadata(offset=6, {TEXT}{AT}, expireTimestamp=None)", 6),
+        (WITH_METADATA, 6),
+        (OF_JAVA, 6),
+        (f"[OffsetMetadata[6,NO_METADATA],CommitTime {AT},ExpirationTime {AT + 1}]", 6),
+        ("NULL", None),
+    ],
+    ids=["2.1 to 3.9", "with metadata", "Java", "0.10 to 2.0", "tombstone"],
+)
+def test_lines_of_the_formatter(value: str, offset: int | None) -> None:
+    moves, pasted = read("$ kafka-console-consumer …", f"[a,b [c],scans,0]::{value}")
+    direction = "first" if offset is not None else "gone"
+    assert moves == [(OffsetKey("a,b [c]", "scans", 0), offset, direction)]
+    assert pasted.unread == {}
+
+
+def test_offset_that_goes_back_in_the_formatters_output() -> None:
+    line = "[parcels,scans,0]::OffsetAndMetadata(offset={}, " + TEXT + "{}, expireTimestamp=None)"
+    pasted = PastedOffsets()
+    first, second = pasted.read([line.format(6, AT), line.format(2, AT + 1000)])
+    assert (second.before, second.direction, second.since_ms) == (first.after, "back", 1000)
+    assert second.by == NOT_SHOWN
+    assert second.after is not None
+    assert (second.after.leader_epoch, second.row.offset) == (2, 2)
+
+
+@pytest.mark.parametrize("kind", [1, "1"], ids=["formatter", "dump"])
+def test_json_of_kafka_4(kind: object) -> None:
+    key = {"type": kind, "data": {"group": "parcels", "topic": "scans", "partition": 0}}
+    data = {"offset": 6, "leaderEpoch": 2, "metadata": "", "commitTimestamp": AT}
+    of_group = {"key": {"type": 2, "data": {"group": "parcels"}}, "value": None}
+    moves, pasted = read(
+        json.dumps({"key": key, "value": {"version": 4, "data": data}}),
+        json.dumps(of_group),
+        json.dumps({"key": key, "value": None}),
+        '{"key":{"type":1,"da',
+    )
+    assert moves == [(SCANS, 6, "first"), (SCANS, None, "gone")]
+    assert list(pasted.unread) == [4]
+
+
+@pytest.mark.parametrize("layout", ["joined", "indented", "cut"])
+def test_json_in_other_layouts(layout: str) -> None:
+    """The formatter of Kafka 4.3 writes no line ends; `jq` indents."""
+    key = {"type": 1, "data": {"group": "parcels", "topic": "scans", "partition": 0}}
+    documents = [
+        {"key": key, "value": {"version": 4, "data": {"offset": at, "commitTimestamp": AT}}}
+        for at in (6, 2)
+    ]
+    indent = 2 if layout == "indented" else None
+    texts = [json.dumps(each, indent=indent) for each in documents]
+    if layout == "cut":
+        texts.insert(1, texts[0][:40])
+    text = ("" if layout == "joined" else "\n").join(texts)
+    moves, pasted = read("$ cat", *text.splitlines())
+    assert [offset for _, offset, _ in moves] == [6, 2]
+    assert pasted.unread == ({3: "the JSON document is cut"} if layout == "cut" else {})
+
+
+@pytest.mark.parametrize(
+    ("record", "offset"),
+    [
+        ("key: offset_commit::group=parcels,partition=scans-0 payload: offset=6", 6),
+        ("key: offset_commit::group=parcels,partition=scans-0 payload: offset=6,metadata=x", 6),
+        ("key: offset_commit::group=parcels,partition=scans-0 payload: <DELETE>", None),
+        ("key: offset::parcels:scans:0 payload: 6", 6),
+        (KEY_OF_4 + VALUE_OF_4, 6),
+        (KEY_OF_4 + "<DELETE>", None),
+    ],
+    ids=["2.4 to 3.9", "with metadata", "tombstone", "before 2.4", "4.0", "tombstone of 4.0"],
+)
+def test_records_of_the_log_dump(record: str, offset: int | None) -> None:
+    pasted = PastedOffsets()
+    dumping = "Dumping /var/lib/kafka/__consumer_offsets-12/00000000000000000000.log"
+    group = "key: group_metadata::group=parcels payload: {}"
+    lines = [dumping, "Log starting offset: 0", RECORD.format(4) + group, RECORD.format(5) + record]
+    (move,) = pasted.read(lines)
+    assert (move.key, move.after.offset if move.after else None) == (SCANS, offset)
+    assert (move.row.partition, move.row.offset, move.row.timestamp) == (12, 5, AT)
+
+
+@pytest.mark.parametrize(("ending", "offsets"), [("COMMIT", [6]), ("ABORT", [])])
+def test_commits_of_a_transaction_count_if_it_was_committed(
+    ending: str, offsets: list[int]
+) -> None:
+    moves, _ = read(
+        BATCH.format(0, 0, "false"),
+        RECORD.format(0) + "key: offset_commit::group=parcels,partition=scans-0 payload: offset=6",
+        BATCH.format(1, 1, "true"),
+        RECORD.format(1) + f"endTxnMarker: {ending} coordinatorEpoch: 0",
+    )
+    assert [offset for _, offset, _ in moves] == offsets
+
+
+def of_kcat(offset: int, time: int, topic: str = "__consumer_offsets") -> str:
+    """A message as kcat -J prints it: invalid UTF-8 becomes U+FFFD."""
+    record = OffsetCommitted("parcels", "scans", 0, offset, 2, "", time)
+    key, value = offset_records.committed(record)
+    message = {"topic": topic, "partition": 12, "offset": 5, "tstype": "create", "ts": AT}
+    texts = {"key": key.decode(), "payload": value.decode(errors="replace")}
+    return json.dumps({**message, "broker": 1, **texts})
+
+
+def test_messages_of_kcat() -> None:
+    moves, pasted = read(of_kcat(6, AT), of_kcat(7, 1), of_kcat(8, 1, topic="other"))
+    assert [offset for _, offset, _ in moves] == [6, 7]
+    assert pasted.offsets[SCANS].leader_epoch == 2
+    deleted = json.loads(of_kcat(6, AT)) | {"payload": None}
+    assert read(json.dumps(deleted))[0] == [(SCANS, None, "gone")]
+
+
+def test_offset_that_kcat_has_lost_is_not_guessed() -> None:
+    moves, pasted = read(of_kcat(200, AT))
+    assert moves == []
+    assert "kcat -J has lost bytes of the offset" in pasted.unread[1]
+
+
+HEADER = "TOPIC  PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG  CONSUMER-ID  HOST  CLIENT-ID"
+
+
+def test_tables_of_described_groups() -> None:
+    moves, pasted = read(
+        f"GROUP  {HEADER}",
+        "parcels scans 0 6 9 3 reader-1-5d66 /10.0.0.9 reader-1",
+        "parcels scans 1 - 4 - reader-1-5d66 /10.0.0.9 reader-1",
+        "",
+        "Consumer group 'two words' has no active members.",
+        "",
+        f"GROUP  {HEADER}",
+        "two words scans 0 1 9 8 - - -",
+    )
+    assert moves == []
+    assert pasted.described == {SCANS: 6, OffsetKey("two words", "scans", 0): 1}
+    assert pasted.unread == {}
+
+
+def test_verbose_table_of_kafka_4_has_leader_epochs() -> None:
+    header = HEADER.replace("CURRENT", "LEADER-EPOCH  CURRENT", 1)
+    rows = "parcels scans 0 5 6 9 3 - - -", "parcels scans 1 - 4 4 0 - - -"
+    _, pasted = read(f"GROUP  {header}", *rows)
+    assert pasted.described == {SCANS: 6, OffsetKey("parcels", "scans", 1): 4}
+    assert pasted.unread == {}
+
+
+def test_table_without_groups_needs_one() -> None:
+    row = "scans 0 6 9 3 reader-1-5d66 /10.0.0.9 reader-1"
+    assert read(HEADER, row, group="parcels")[1].described == {SCANS: 6}
+    assert "--group" in read(HEADER, row)[1].unread[2]
