@@ -39,7 +39,8 @@ LAYERS: dict[str, set[str]] = {
         "protocol",
     },
     "testing": {
-        *{"testing", "gateway", "state", "clients", "kafka_io", "recordings", "protocol"},
+        *{"testing", "gateway", "state", "clients", "clients.io", "kafka_io", "recordings"},
+        "protocol",
     },
     "simulation": {"simulation", "clients", "state", "protocol"},
     "cli": {
