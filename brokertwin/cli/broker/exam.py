@@ -2,8 +2,9 @@
 
 import subprocess
 import time
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -114,9 +115,9 @@ def command(
     The exit code is that of the worst new deviation: 0 none, 3 differs in a field, 4 breaks
     clients, 5 loses or duplicates data.
     """
+    from brokertwin.cli.recordings.capture import broker_client
     from brokertwin.clients.io.security import security_of
     from brokertwin.testing.exam.examination import ExamOptions
-    from brokertwin.cli.recordings.capture import broker_client
     from brokertwin.testing.exam.model import selected
     from brokertwin.testing.exam.reports import baseline as read_baseline
     from brokertwin.testing.exam.verdicts import exit_code, new_deviations
@@ -157,8 +158,7 @@ def _examined(
     names = {name for _, scenario in chosen for name in scenario.settings}
     site = look(at, names, choices.patience, security)
     if restart_command is not None:
-        restart = _Restart(restart_command, at, security)
-        site = site._replace(restart=restart)
+        site = site._replace(restart=partial(_restart_by, restart_command, at, security))
     if not is_checked:
         check_is_empty(site, choices.prefix)
     began = time.monotonic()
@@ -172,30 +172,24 @@ def _examined(
     return report_of(broker, results, time.monotonic() - began, claims_of(site))
 
 
-class _Restart(NamedTuple):
-    """Restarts a broker by a shell command; raises UserError if it does not come back."""
+def _restart_by(command: str, at: "Address", security: "ClientSecurity") -> None:
+    """Restart a broker by a shell command. Raises UserError if it does not come back."""
+    from brokertwin.testing.exam.site import look
 
-    command: str
-    at: "Address"
-    security: "ClientSecurity"
-
-    def __call__(self) -> None:
-        from brokertwin.testing.exam.site import look
-
-        done = subprocess.run(self.command, shell=True, capture_output=True, text=True)  # noqa: S602
-        if done.returncode:
-            lines = done.stderr.strip().splitlines() or [""]
-            raise UserError(f"--restart-command ended with {done.returncode}: {lines[-1]}.")
-        limit = time.monotonic() + RESTART_S
-        while True:
-            try:
-                look(self.at, [], security=self.security)
-            except UserError:
-                if time.monotonic() > limit:
-                    raise
-                time.sleep(RESTART_PAUSE_S)
-            else:
-                return
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [""]
+        raise UserError(f"--restart-command ended with {done.returncode}: {lines[-1]}.")
+    limit = time.monotonic() + RESTART_S
+    while True:
+        try:
+            look(at, [], security=security)
+        except UserError:
+            if time.monotonic() > limit:
+                raise
+            time.sleep(RESTART_PAUSE_S)
+        else:
+            return
 
 
 def _read(path: Path) -> bytes:

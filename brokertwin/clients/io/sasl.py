@@ -1,7 +1,7 @@
 """SASL authentication of a client, step by step.
 
-PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER; kafka-python computes SCRAM. Names and passwords
-are used as UTF-8 bytes, as in Kafka's clients. Not done: GSSAPI.
+PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER; kafka-python computes SCRAM. Names and
+passwords are used as UTF-8 bytes, as in Kafka's clients. Not done: GSSAPI.
 
 Source: `SaslClientAuthenticator`, `ScramSaslClient`, `PlainSaslClient` in Kafka; KIP-43, KIP-84,
 KIP-152 (frames with headers), KIP-368 (session lifetime).

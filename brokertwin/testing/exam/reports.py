@@ -284,8 +284,10 @@ def as_card(report: Report) -> str:
     lines = [
         f"# Exam of {report.broker}",
         "",
-        f"Compared with Apache Kafka {report.kafka} in {report.elapsed_s} s. {whole.agrees} of"
-        f" {whole.played} played scenarios agree.",
+        (
+            f"Compared with Apache Kafka {report.kafka} in {report.elapsed_s} s. {whole.agrees} of"
+            f" {whole.played} played scenarios agree."
+        ),
         "",
         "| scenarios | consequence |",
         "|---:|---|",
