@@ -13,8 +13,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from brokertwin.tables.query.reading import (
         Moment,
         StoredState,
@@ -24,6 +22,7 @@ if TYPE_CHECKING:
         of_cells,
         of_checkpoint,
         read,
+        register,
         stored,
     )
 
@@ -39,13 +38,6 @@ __all__ = [
     "register",
     "stored",
 ]
-
-
-def register(session: "SparkSession", push_filters: bool = False) -> None:
-    """Register the data source `brokertwin` in a Spark session, as docs/query.md describes."""
-    from brokertwin.tables.query import spark_source
-
-    spark_source.register(session, push_filters)
 
 
 def __getattr__(name: str) -> Any:

@@ -262,6 +262,13 @@ def read(
     return of_checkpoint(paths[0], moment, session)
 
 
+def register(session: "SparkSession", push_filters: bool = False) -> None:
+    """Register the data source `brokertwin` in a Spark session, as docs/query.md describes."""
+    from brokertwin.tables.query import spark_source
+
+    spark_source.register(session, push_filters)
+
+
 def stored(
     directory: Path, as_of: int | str | datetime | None = None, time_zone: tzinfo = UTC
 ) -> StoredState | None:
