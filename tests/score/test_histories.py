@@ -71,9 +71,7 @@ def test_a_rolled_log_has_the_same_lines(histories: list[History], tmp_path: Pat
     assert by_broker == {each.name: each.read_text() for each in whole.iterdir()}
 
 
-def test_each_accepted_offset_is_a_fact(
-    histories: list[History], tmp_path: Path
-) -> None:
+def test_each_accepted_offset_is_a_fact(histories: list[History], tmp_path: Path) -> None:
     for history in histories[:10]:
         accepted = set()
         for each in exchanges_of(history, tmp_path):
