@@ -16,7 +16,7 @@ from brokertwin.protocol.errors import error_name
 from brokertwin.recordings.audit.finding import AuditFinding, Evidence
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.audit.plots import Plot, plots
-from brokertwin.recordings.history.finding import Severity
+from brokertwin.recordings.history.findings import Severity
 from brokertwin.recordings.history.words import clock, moment
 
 LINES_SHOWN = 50

@@ -8,14 +8,24 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from brokertwin.recordings.audit import groups, producers, sessions
+from brokertwin.recordings.audit import producers, sessions
 from brokertwin.recordings.audit.finding import AuditFinding
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.findings import (
+    LagSeen,
+    Rebalance,
+    SessionEnded,
+    SessionLost,
+    SessionOpened,
+    SessionOutOfTurn,
+    WatermarkSample,
+)
+from brokertwin.recordings.history.groups import GROUPS
 from brokertwin.recordings.history.lag import LAGS
-from brokertwin.recordings.history.replica_findings import WatermarkSample
 from brokertwin.recordings.history.sessions import CACHES
 from brokertwin.recordings.observed.plots import in_sync_chart, offsets_chart, tooltips
+from brokertwin.recordings.sentences import rebalance_cause
 
 SUBJECTS = 6
 """Partitions that are drawn, of each kind of plot."""
@@ -82,8 +92,8 @@ def epochs(history: History) -> list[Row]:
     return [
         {
             "time": each.line.time,
-            "producer": each.subject.removeprefix("producer "),
-            "epoch": each.facts["epoch"],
+            "producer": each.producer.id,
+            "epoch": each.epoch,
             "client": each.line.name,
             "line": each.line.place,
         }
@@ -118,29 +128,31 @@ def session_events(history: History) -> list[Row]:
         {
             "time": each.line.time,
             "client": each.line.name,
-            "what": sessions.EVENTS[each.kind],
-            "session": each.facts["session"],
+            "what": sessions.EVENTS[type(each)],
+            "session": each.session,
             "line": each.line.place,
         }
-        for each in history.found(CACHES, *sessions.EVENTS)
+        for each in history.found(
+            CACHES, SessionOpened, SessionEnded, SessionLost, SessionOutOfTurn
+        )
     ]
 
 
 def rebalances(history: History) -> list[Row]:
     """Each rebalance of a group, once for each who began it."""
     found = []
-    for each in groups.rebalances(history):
-        first = each.lines[0]
+    for each in history.found(GROUPS, Rebalance):
+        causes = [(rebalance_cause(why), getattr(why, "client", "?")) for why in each.causes]
         found += [
             {
-                "time": first.end,
+                "time": each.line.end,
                 "group": each.group,
                 "generation": each.number,
                 "because": what,
                 "client": client,
-                "line": first.place,
+                "line": each.line.place,
             }
-            for what, client in each.causes or [("not recorded", "?")]
+            for what, client in causes or [("not recorded", "?")]
         ]
     return found
 
@@ -150,11 +162,11 @@ def lags(history: History) -> list[Row]:
     return [
         {
             "time": each.line.time,
-            "group": f"{each.facts['topic']}-{each.facts['partition']} of {each.facts['group']}",
-            "lag": each.facts["lag"],
+            "group": f"{each.partition.place} of {each.group}",
+            "lag": each.lag,
             "line": each.line.place,
         }
-        for each in history.found(LAGS, "lag")
+        for each in history.found(LAGS, LagSeen)
     ]
 
 

@@ -14,7 +14,7 @@ import vl_convert
 from brokertwin.recordings.audit import page, plots
 from brokertwin.recordings.audit.finding import AuditFinding, Evidence
 from brokertwin.recordings.audit.history import History
-from brokertwin.recordings.history.finding import Severity
+from brokertwin.recordings.history.findings import Severity
 from tests.support.audits import whole
 from tests.support.synthetic_recording import SyntheticRecording
 
