@@ -39,7 +39,7 @@ from brokertwin.recordings.formats.documents import (
 )
 from brokertwin.recordings.formats.kinds import kind_of
 from brokertwin.recordings.formats.lines import SourceLine
-from brokertwin.recordings.formats.stamps import stamp_of, stamps
+from brokertwin.recordings.formats.stamps import DateOrder, stamp_of, stamps
 from brokertwin.recordings.formats.texts import (
     Around,
     Key,
@@ -81,14 +81,14 @@ class Origin(NamedTuple):
         zone: zone of the JVM that wrote the log.
         is_qualified: connections of captures get the file's name as a prefix.
         texts: accepted text logs.
-        day_first: whether `05/06/2026` is June 5th.
+        date_order: the order of dates such as `05/06/26`.
     """
 
     name: str
     zone: tzinfo = UTC
     is_qualified: bool = False
     texts: Texts = Texts.NONE
-    day_first: Callable[[], bool] = lambda: False
+    date_order: Callable[[], DateOrder] = lambda: DateOrder.MONTH_FIRST
 
 
 class _Captured(msgspec.Struct, rename="camel"):
@@ -139,7 +139,7 @@ class FormatReader:
 
     def __init__(self, source: Origin, pairs: kroxylicious.Pairs | None = None) -> None:
         self._source = source
-        self._clock = LineClock(source.zone, source.day_first)
+        self._clock = LineClock(source.zone, source.date_order)
         self._pairs = pairs if pairs is not None else kroxylicious.Pairs()
         self._open: dict[Key, Open] = {}
         self._pieces: dict[Key, tuple[Around, bytearray]] = {}
