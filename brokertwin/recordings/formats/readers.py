@@ -30,6 +30,7 @@ from brokertwin.recordings.formats.clock import LineClock
 from brokertwin.recordings.formats.documents import (
     NO_REQUEST,
     NO_RESPONSE,
+    NO_TIME,
     OTHER,
     Document,
     Fields,
@@ -58,7 +59,6 @@ NOT_READ = "not legible when it was captured"
 WRAPPED_BYTES_MAX = 32 * EVENT_BYTES_MAX
 """A search result may be one JSON object with many entries."""
 
-NO_TIME = "no time"
 NO_TIME_DETAIL = "around the request there is no date and time such as 2026-11-21 01:22:27,944"
 DOCKER_BYTES_MIN = 16_000
 """Docker cuts lines after 16 KiB."""
@@ -410,7 +410,9 @@ class FormatReader:
         is_log = old is not None and old[0].startswith(request_log.MARK)
         if mark is None or (self._source.texts < Texts.ALL and not is_log):
             return None
-        time = self._time(around, part._replace(head=part.head + part.json[: mark.start()]))
+        is_json = part.json.startswith(b"{") or client_logs.OF_JSON.search(part.json) is not None
+        tail = part.json[mark.end() : mark.end() + TAIL_BYTES] if is_json else b""
+        time = self._time(around, Part(part.head + part.json[: mark.start()], b"", tail))
         if time is None:
             raise UnreadableError(NO_TIME, NO_TIME_DETAIL)
         place = self._placed(around.line)

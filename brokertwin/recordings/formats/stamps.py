@@ -37,8 +37,8 @@ _ZONE = (
 _DATES = (
     rb"(?P<y>\d{4})(?P<sep>[-/.])(?P<mo>\d\d)(?P=sep)(?P<d>\d\d)(?:[ T_]|, )" + _CLOCK,
     rb"(?P<y>\d{4})(?P<sep>)(?P<mo>\d\d)(?P<d>\d\d)" + _COMPACT_CLOCK,
-    rb"(?P<d>\d{1,2})(?P<sep>[-/. ])(?P<mo>\d{1,2}|[A-Za-z]{3})(?P=sep)(?P<y>\d{4}|\d\d)[ :T,@]{1,3}"
-    + _CLOCK,
+    rb"(?P<d>\d{1,2})(?P<sep>[-/. ])(?P<mo>\d{1,2}|[A-Za-z]{3})(?P=sep)(?P<y>\d{4}|\d\d)"
+    rb"[ :T,@]{1,3}" + _CLOCK,
     rb"(?P<sep>)\b(?P<mo>[A-Z][a-z]{2})[a-z]*\.? {1,2}(?P<d>\d{1,2})(?:,? (?P<y>\d{4}))?[ ,@]{1,3}"
     + _CLOCK,
 )
@@ -184,13 +184,13 @@ def order_of_dates(texts: Iterable[bytes], now: datetime | None = None) -> Order
         ((_strangeness(dates, now), order) for dates, order in likely.items()),
         key=lambda each: each[0],
     )
-    ((*shown, _), order), *others = scored
+    (likeliest, order), *others = scored
     first, sep, second, year = (part.decode() for part in next(iter(found)))
     return OrderFound(
         order,
         sep.join((first, second, year)),
-        all([*other] != shown for (*other, _), _ in others),
-        shown[0],
+        all(other[:-1] != likeliest[:-1] for other, _ in others),
+        likeliest[0],
     )
 
 
