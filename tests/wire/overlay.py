@@ -2,7 +2,7 @@
 
 ADDITIONS = "brokertwin.protocol.additions"
 IMPORTS = {
-    "brokertwin.state.core.records": ("Batch",),
+    "brokertwin.protocol.batch_headers": ("Batch",),
     ADDITIONS: (
         *("AlterConfigsEdge", "FetchedBatch", "TokenEdge", "ClientSoftware"),
         *("RecordsSummary", "RefusedRecords", "SealedRead", "Within"),

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from tests.wire import methods, overlay
 
-WIRE = Path(__file__).parents[2] / "state" / "core" / "wire"
+WIRE = Path(__file__).parents[2] / "brokertwin" / "protocol"
 GENERATED = WIRE / "generated"
 COLUMNS = 100
 VERSION_MAX = 2**15 - 1
