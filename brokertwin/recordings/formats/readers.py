@@ -54,11 +54,9 @@ from brokertwin.recordings.formats.texts import (
     start_in,
 )
 from brokertwin.state.core.events import EVENT_BYTES_MAX, Kind, Reason, RequestHeader, refusal_of
+from brokertwin.unpacked import LINE_BYTES_MAX
 
 NOT_READ = "not legible when it was captured"
-WRAPPED_BYTES_MAX = 32 * EVENT_BYTES_MAX
-"""A search result may be one JSON object with many entries."""
-
 NO_TIME_DETAIL = "around the request there is no date and time such as 2026-11-21 01:22:27,944"
 DOCKER_BYTES_MIN = 16_000
 """Docker cuts lines after 16 KiB."""
@@ -174,8 +172,8 @@ class FormatReader:
 
     def _take(self, line: SourceLine) -> Made:
         text = line.text.rstrip(b"\r\n")
-        if len(text) > WRAPPED_BYTES_MAX:
-            raise _too_large(len(text))
+        if len(text) > LINE_BYTES_MAX:
+            raise UnreadableError(Reason.TOO_LARGE, f"more than {LINE_BYTES_MAX} bytes in a line")
         if b"\x1b[" in text:
             text = layouts.COLOURS.sub(b"", text)
         heading = layouts.heading_of(text) if text.startswith(b"==> ") else None
@@ -207,7 +205,7 @@ class FormatReader:
             yield from self._guarded(first.line, self._framed(first, bytes(pieces)))
             first, pieces = around, bytearray()
         pieces += text
-        if is_partial and len(pieces) <= WRAPPED_BYTES_MAX:
+        if is_partial and len(pieces) <= LINE_BYTES_MAX:
             self._pieces[around.key] = first, pieces
         else:
             yield from self._framed(first, bytes(pieces).rstrip(b"\r\n"))
@@ -224,7 +222,7 @@ class FormatReader:
             yield from self._guarded(
                 opened.around.line, self._entry(opened.around, bytes(opened.text))
             )
-        elif len(opened.text) > WRAPPED_BYTES_MAX:
+        elif len(opened.text) > LINE_BYTES_MAX:
             yield abandoned(opened)
         else:
             self._open[around.key] = opened
