@@ -102,6 +102,7 @@ BrokerConfig = Annotated[
         help="Broker settings from a .properties file; --set overrides it.",
     ),
 ]
+Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
 HttpListen = Annotated[
     str | None,
     typer.Option(
@@ -208,6 +209,20 @@ def settings_of(config: Path | None, **flags: object) -> "Settings":
     return settings
 
 
+def check_new(file: Path, force: bool) -> None:
+    """Raise UserError if a file to write exists and --force was not given, or has no folder."""
+    if file.is_dir():
+        raise UserError(f"Cannot write to {file}: it is a folder.", "Pass the name of a file.")
+    if file.exists() and not file.is_file():
+        return  # a pipe or a terminal
+    if file.exists() and not force:
+        raise UserError(f"{file} exists.", "Pass another file, or --force to replace it.")
+    if not file.parent.is_dir():
+        raise UserError(
+            f"Cannot write to {file}: there is no folder {file.parent}.", "Create the folder first."
+        )
+
+
 def kafka_of(settings: "Settings") -> "ClientProperties":
     """Return the properties for Kafka; warns about those without effect. Raises UserError."""
     from brokertwin.cli.output import warn
@@ -217,6 +232,16 @@ def kafka_of(settings: "Settings") -> "ClientProperties":
     for warning in client.warnings():
         warn(warning)
     return client
+
+
+def client_of(address: str, kafka_config: Path | None) -> "ClientProperties":
+    """Return the properties for a cluster. Raises UserError if the address is invalid."""
+    from brokertwin.kafka_io.kafka_clients import client_properties
+
+    if ":" not in address:
+        raise UserError(f"Invalid address {address!r}.", "Pass HOST:PORT: kafka-1:9092.")
+    settings = settings_of(None, bootstrap=address, kafka_config=kafka_config)
+    return client_properties(settings)
 
 
 def selected_cluster(clusters: Collection[str], name: str | None) -> str:
