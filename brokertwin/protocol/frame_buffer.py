@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from brokertwin.protocol.frames import SIZE_BYTES
+from brokertwin.protocol.frames import SIZE_BYTES, api_key_of
 
 
 class FrameBuffer:
@@ -17,6 +17,15 @@ class FrameBuffer:
         self.frames: deque[bytes] = deque()
         self.wrong_size: int | None = None
         self._received = bytearray()
+
+    @property
+    def next_frame(self) -> tuple[int, int]:
+        """API key and size of a frame that has begun; -1 and 0 if they are not there yet."""
+        received = self._received
+        if len(received) < SIZE_BYTES + 2:
+            return -1, 0
+        size = int.from_bytes(received[:SIZE_BYTES], "big", signed=True)
+        return api_key_of(received[SIZE_BYTES : SIZE_BYTES + 2]), size
 
     def receive(self, data: bytes, count_max: int, bytes_max: int) -> None:
         """Add bytes, and take frames of at most `bytes_max` out until there are `count_max`."""
