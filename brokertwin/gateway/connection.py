@@ -28,7 +28,6 @@ from brokertwin.gateway.security import delegation_tokens, scram_users
 from brokertwin.gateway.security.denials import RESOURCE_TYPES
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.frame_buffer import FrameBuffer
-from brokertwin.protocol.frame_primitives import NotEncodableError
 from brokertwin.protocol.frames import (
     SIZE_BYTES,
     RequestFrame,
@@ -37,7 +36,7 @@ from brokertwin.protocol.frames import (
     encode_sized_response,
 )
 from brokertwin.protocol.kafka_apis import Trait, api_of_key
-from brokertwin.protocol.primitives import MalformedError
+from brokertwin.protocol.primitives import MalformedError, NotEncodableError
 from brokertwin.state.core.events import Reason
 
 FAREWELL_S = 0.05

@@ -21,7 +21,7 @@ RETRY = [14, 15, 16]
 CONCURRENT = [14, 15, 16, 51]
 """Also while the markers of the last transaction are written."""
 
-DATA, CLIENTS, COSMETIC = ExamSeverity.DATA, ExamSeverity.CLIENTS, ExamSeverity.COSMETIC
+DATA, CLIENTS = ExamSeverity.DATA, ExamSeverity.CLIENTS
 
 
 class Expr:

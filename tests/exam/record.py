@@ -1,9 +1,9 @@
 """Records the goldens of the exam with real brokers.
 
-    python -m tests.exam.record [SUBJECT…] [--all] [--at HOST:PORT] [--list]
+    python -m tests.exam.record [SUBJECT…] [--all] [--only NAME] [--at HOST:PORT] [--list]
 
-Only scenarios whose requests have changed are played, unless `--all` is given. Each is played
-twice, and must show the same both times.
+Only scenarios whose requests have changed are played, unless `--all` or `--only` is given. Each is
+played twice, and must show the same both times.
 """
 
 import argparse
@@ -59,6 +59,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("subjects", nargs="*")
     parser.add_argument("--all", action="store_true")
+    parser.add_argument("--only", action="append", default=[], help="start of scenario names")
     parser.add_argument("--at", help="a running broker in place of a new one")
     parser.add_argument("--list", action="store_true", help="print each golden's error codes")
     given = parser.parse_args(arguments)
@@ -68,7 +69,9 @@ def main(arguments: Sequence[str]) -> int:
         (draft, scenario)
         for draft in drafts
         for scenario in draft.scenarios
-        if given.all or not is_recorded(scenario, known(draft.name).get(scenario.name))
+        if given.all
+        or scenario.name.startswith(tuple(given.only))
+        or not is_recorded(scenario, known(draft.name).get(scenario.name))
     ]
     goldens: dict[str, list[Observation]] = {}
     failed = 0

@@ -74,6 +74,8 @@ class ClientTimeline:
         refused = ", ".join(f"{error_name(code)} {n}" for code, n in codes.most_common())
         has_responses = any(each.is_recorded for each in self._own)
         nothing = "nothing was refused" if has_responses else "the log has no responses"
+        if any(each.is_text and each.is_recorded and not each.response for each in self._own):
+            nothing = "the log shows no refusal; it does not have the bodies of all responses"
         requests = f"{counted(len(self._own), 'request')} over {counted(ways, 'connection')}"
         lines = [
             f"client {self.key}: {requests}, {moment(first)} to {moment(last)}",

@@ -32,7 +32,7 @@ def clean(site: Site, prefix: str) -> None:
     for address in site.brokers.values():
         deadline = time.monotonic() + CLEANING_S
         with suppress(OSError, BrokerClosedError, UndecodableResponseError):
-            connection = ExamConnection(address, _until(deadline))
+            connection = ExamConnection(address, _until(deadline), site.security)
             try:
                 _Cleaning(connection, site, prefix).run()
             finally:

@@ -236,7 +236,14 @@ def cons_empty_ids(s: Script) -> None:
     g, t = s.group(), s.topic()
     beat(s, "", uuid("m1"), 0, "empty group id", **joining(t))
     beat(s, g, "", 0, "empty member id", **joining(t))
-    beat(s, g, "", 0, "empty member id, v0", version=0, **joining(t))
+    s.call(
+        API,
+        0,
+        {"groupId": g, "memberId": "", "memberEpoch": 0, **joining(t)},
+        "empty member id, v0",
+        until=ASSIGNED,
+        follow=["memberId", "memberEpoch"],
+    )
 
 
 @CONSUMER

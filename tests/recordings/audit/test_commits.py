@@ -3,8 +3,7 @@
 import pytest
 
 from brokertwin.protocol.errors import Error
-from brokertwin.recordings.audit import commits, lag, plots
-from brokertwin.recordings.audit.history import History
+from brokertwin.recordings.audit import commits, lag
 from brokertwin.recordings.history.finding import Severity
 from tests.support.audits import whole
 from tests.support.synthetic_recording import GROUP, TOPIC, SyntheticRecording
@@ -113,7 +112,6 @@ def test_commit_beyond_the_log_end_is_found_if_both_high_watermarks_are_below_it
     (found,) = recording.found(lag.beyond_end)
     assert found.what == "Committed beyond the log end; the lag was -6."
     assert [each.said for each in found.evidence] == ["committed 127, 6 beyond the log end"]
-    assert [row["lag"] for row in plots.lags(History(recording.exchanges))] == [-20, -7]
 
 
 def test_lag_restarts_after_the_high_watermark_goes_back() -> None:
