@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from brokertwin.protocol.frames import SIZE_BYTES, api_key_of
+from brokertwin.protocol.frames import SIZE_BYTES
 
 
 class FrameBuffer:
@@ -25,7 +25,8 @@ class FrameBuffer:
         if len(received) < SIZE_BYTES + 2:
             return -1, 0
         size = int.from_bytes(received[:SIZE_BYTES], "big", signed=True)
-        return api_key_of(received[SIZE_BYTES : SIZE_BYTES + 2]), size
+        key = received[SIZE_BYTES : SIZE_BYTES + 2]
+        return int.from_bytes(key, "big", signed=True), size
 
     def receive(self, data: bytes, count_max: int, bytes_max: int) -> None:
         """Add bytes, and take frames of at most `bytes_max` out until there are `count_max`."""
