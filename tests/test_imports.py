@@ -97,6 +97,7 @@ OURS_AT_THE_TOP = {
     "brokertwin.wording",
     "brokertwin.extras",
     "brokertwin.settings",
+    "brokertwin.unpacked",
     "brokertwin.__version__",
 }
 IMPURE_FUNCTIONS = {"open", "input", "print", "exec", "eval", "__import__"}
