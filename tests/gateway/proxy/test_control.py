@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from brokertwin.cli.watching.server import served
-from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway import http_access
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.proxy.control import app
 from brokertwin.testing import KafkaBroker, KafkaProxy
 from tests.support.batches import batch
