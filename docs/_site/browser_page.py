@@ -72,14 +72,10 @@ def _fetched(cache: Path) -> tuple[Path, list[Path]] | None:
     cache.mkdir(parents=True, exist_ok=True)
     pack = [npm, "pack", PYODIDE, "--silent", "--pack-destination"]
     pyodide = _pinned(cache, PYODIDE, PYODIDE_SHA256, pack)
+    download = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:"]
+    download += ["--platform", PLATFORM, "--python-version", PYTHON]
     wheels = [
-        _pinned(
-            cache,
-            requirement,
-            checksum,
-            [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:"]
-            + ["--platform", PLATFORM, "--python-version", PYTHON, requirement, "-d"],
-        )
+        _pinned(cache, requirement, checksum, [*download, requirement, "-d"])
         for requirement, checksum in WHEELS.items()
     ]
     return pyodide, wheels
