@@ -161,7 +161,9 @@ class RemotePath(_Base):
         inside = len(self.parts) + depth
         return (each for each in found if len(each.parts) == inside and each.match(pattern))
 
-    def open(self, mode: str = "r", encoding: str | None = None) -> IO[Any]:  # type: ignore[override]
+    def open(  # type: ignore[override]
+        self, mode: str = "r", encoding: str | None = None
+    ) -> IO[Any]:
         """As in pathlib, to read or write a whole file."""
         stream = self._fs.open_input_file if "r" in mode else self._fs.open_output_stream
         opened = stream(self._key)
