@@ -9,7 +9,13 @@ from pathlib import Path
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary path for a file that is written atomically; rename it at the end."""
+    """Give a temporary path for a file that is written atomically; rename it at the end.
+
+    A pipe or a device is written directly: renaming would replace it.
+    """
+    if path.exists() and not path.is_file():
+        yield path
+        return
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         yield temporary
@@ -19,6 +25,11 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
         raise
     bring_to_disk(path.parent)
+
+
+def opened_privately(path: str, flags: int) -> int:
+    """Open a file; a new one is for its owner only. An `opener` of `open`."""
+    return os.open(path, flags, 0o600)
 
 
 def bring_to_disk(path: Path) -> None:
