@@ -30,6 +30,7 @@ LAYERS: dict[str, set[str]] = {
     "clients.io": {"clients.io", "state", "clients", "kafka_io", "gateway", "protocol"},
     "tables": {"tables", "state", "kafka_io", "protocol"},
     "recordings": {"recordings", "state", "tables", "sinks", "kafka_io", "protocol"},
+    "page": {"page", "recordings", "state", "protocol"},
     "streaming": {
         *{"streaming", "state", "sinks", "kafka_io", "tables", "offsets", "recordings"},
         "protocol",
@@ -46,7 +47,7 @@ LAYERS: dict[str, set[str]] = {
     "cli": {
         *{"cli", "state", "clients", "clients.io", "sinks", "kafka_io", "gateway", "protocol"},
         *{"recordings", "streaming", "tables", "tables.query", "simulation", "testing"},
-        "offsets",
+        *{"offsets", "page"},
     },
     "brokertwin": {"cli"},  # __main__ alone; importing the package loads nothing
 }
@@ -96,6 +97,7 @@ OURS_AT_THE_TOP = {
     "brokertwin.wording",
     "brokertwin.extras",
     "brokertwin.settings",
+    "brokertwin.unpacked",
     "brokertwin.__version__",
 }
 IMPURE_FUNCTIONS = {"open", "input", "print", "exec", "eval", "__import__"}
