@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from brokertwin.cli.files import writing
 from brokertwin.cli.options import (
     Bootstrap,
     Checkpoint,
@@ -384,9 +385,10 @@ def _places(option: str, texts: list[str] | None, partitions: int) -> dict[int, 
 def _write(directory: Path, name: str, html: str) -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        (directory / f"{name}.html").write_text(html, encoding="utf-8")
     except OSError as error:
         raise UserError(f"Cannot write to {directory}: {error.strerror}.") from None
+    with writing(directory / f"{name}.html") as temporary:
+        temporary.write_text(html, encoding="utf-8")
     say(f"wrote {directory / f'{name}.html'}")
 
 
