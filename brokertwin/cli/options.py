@@ -113,6 +113,23 @@ HttpListen = Annotated[
         " authentication. Port 0: any free port.",
     ),
 ]
+HttpAccessFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--http-access",
+        metavar="FILE",
+        help="TOML file for the HTTP port: token, certificate (PEM) for HTTPS, hosts.",
+    ),
+]
+
+
+class HttpPort(NamedTuple):
+    """Address of an HTTP port, and the file that says who may use it."""
+
+    listen: str | None
+    access: Path | None
+
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
@@ -207,20 +224,6 @@ def settings_of(config: Path | None, **flags: object) -> "Settings":
     settings = load(flags, config).settings
     logs.configure(settings)
     return settings
-
-
-def check_new(file: Path, force: bool) -> None:
-    """Raise UserError if a file to write exists and --force was not given, or has no folder."""
-    if file.is_dir():
-        raise UserError(f"Cannot write to {file}: it is a folder.", "Pass the name of a file.")
-    if file.exists() and not file.is_file():
-        return  # a pipe or a terminal
-    if file.exists() and not force:
-        raise UserError(f"{file} exists.", "Pass another file, or --force to replace it.")
-    if not file.parent.is_dir():
-        raise UserError(
-            f"Cannot write to {file}: there is no folder {file.parent}.", "Create the folder first."
-        )
 
 
 def kafka_of(settings: "Settings") -> "ClientProperties":

@@ -31,7 +31,11 @@ KINDS = {each.__name__ for each in get_args(RECORDS_READ)}
 def rendered(row: Output, versions: Mapping[str, int]) -> tuple[Any, ...] | None:
     """Return a row in one form for both; None if the local engine does not use it."""
     if isinstance(row, LocalResponse):
-        return row.id, row.outcome.document(versions.get(row.id, 0)), row.outcome._replace(response=None)
+        return (
+            row.id,
+            row.outcome.document(versions.get(row.id, 0)),
+            row.outcome._replace(response=None),
+        )
     if isinstance(row, LocalRecord):
         return row.machine, msgspec.to_builtins(row.record)
     if row.topic == outputs.RESPONSES and not row.id.startswith(outputs.BROKER_CHANGES):
