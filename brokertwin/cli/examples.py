@@ -107,6 +107,10 @@ EXAMPLES = {
         "brokertwin offsets clean kafka:9092 my-group",
         "brokertwin offsets clean kafka:9092 my-group --execute",
     ),
+    "offsets verify": ("brokertwin offsets verify backup",),
+    "offsets undo": (
+        "brokertwin offsets undo offsets-before-20261128T221500000000Z.json kafka:9092 --dry-run",
+    ),
     "offsets diff": ("brokertwin offsets diff backup 2026-03-01T12:00 2026-03-01T18:00",),
     "offsets export": (
         "brokertwin offsets export backup --csv offsets.csv",
