@@ -77,6 +77,7 @@ EXAMPLES = {
         "brokertwin audit broker-*.log.gz controller-*.log.gz --html audit.html --fail-on error",
     ),
     "page": ("brokertwin page broker-*.log.gz controller-*.log.gz -o incident.html",),
+    "mcp": ("brokertwin mcp --check",),
     "live": (
         "brokertwin live --topic kafka-requests --bootstrap kafka:9092",
         "brokertwin live --topic shop=shop-requests --topic bank=bank-requests --key entity",

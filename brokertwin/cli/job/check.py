@@ -22,6 +22,7 @@ from brokertwin.cli.options import (
 from brokertwin.cli.output import out, progress_bars, say, show_json
 from brokertwin.errors import UserError
 from brokertwin.extras import need
+from brokertwin.places import place
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
@@ -163,6 +164,7 @@ def command(
     if live is not None:
         _refuse_live(on, source, bool(first or last))
     _refuse(on, source, given is not None, bool(first or last), with_topics)
+    source = source and place(source)
     with _progress() as doing:
         doing("reading")
         if live is not None:
