@@ -20,7 +20,10 @@ PATIENCE_MS = 300_000
 class Files(SimpleHTTPRequestHandler):
     """Serves a folder without a log."""
 
-    extensions_map: ClassVar = {**SimpleHTTPRequestHandler.extensions_map, ".wasm": "application/wasm"}
+    extensions_map: ClassVar = {
+        **SimpleHTTPRequestHandler.extensions_map,
+        ".wasm": "application/wasm",
+    }
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
