@@ -9,7 +9,7 @@ played twice, and must show the same both times.
 import argparse
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,8 +29,12 @@ from tests.exam.subjects import AUTHORS
 from tests.support.kafka_clusters import kafka_cluster
 
 FOLDER = Path(model.__file__).parent / "scenarios"
-SETTINGS = {"auto.create.topics.enable": "true"}
-"""Of the recorded broker, besides those of the embedded broker: Kafka's default."""
+SETTINGS = {
+    "auto.create.topics.enable": "true",
+    "producer.id.expiration.check.interval.ms": "500",
+}
+"""Of the recorded broker, besides those of the embedded broker: Kafka's default, and an interval
+that is seen only with a short producer.id.expiration.ms."""
 
 CLUSTER = 3
 """Brokers of the cluster that scenarios for several brokers are recorded with."""
@@ -75,10 +79,11 @@ def main(arguments: Sequence[str]) -> int:
     ]
     goldens: dict[str, list[Observation]] = {}
     failed = 0
-    for brokers in sorted({scenario.brokers for _, scenario in wanted}):
-        some = [each for each in wanted if each[1].brokers == brokers]
-        with _site(given.at, brokers) as address:
-            found, bad = _played(some, address)
+    kinds = {_kind(scenario): scenario for _, scenario in wanted}
+    for kind, first in sorted(kinds.items()):
+        some = [each for each in wanted if _kind(each[1]) == kind]
+        with _site(given.at, first) as (address, restart):
+            found, bad = _played(some, address, restart)
         goldens |= found
         failed += bad
     for draft in drafts:
@@ -86,33 +91,49 @@ def main(arguments: Sequence[str]) -> int:
     return failed
 
 
+def _kind(scenario: Scenario) -> tuple[int, tuple[tuple[str, str], ...]]:
+    """Return what brokers a scenario is recorded with."""
+    return scenario.brokers, tuple(sorted(scenario.started_with.items()))
+
+
 @contextmanager
-def _site(at: str | None, brokers: int) -> Iterator[Address]:
+def _site(
+    at: str | None, scenario: Scenario
+) -> Iterator[tuple[Address, Callable[[], None] | None]]:
+    """Provide the address of brokers for a scenario, and how to restart the only one."""
     if at is not None:
-        host, _, port = at.rpartition(":")
-        yield Address(host, int(port))
+        yield address_of(at), None
         return
     with tempfile.TemporaryDirectory() as directory:
-        if brokers > 1:
+        if scenario.brokers > 1:
             with kafka_cluster(Path(directory), CLUSTER) as nodes:
-                yield _address(nodes[1][1])
+                yield address_of(nodes[1][1]), None
             return
         broker = EmbeddedKafka(Path(directory), default_home())
+        settings = {**SETTINGS, **scenario.started_with}
+
+        def restart() -> None:
+            broker.stop()
+            broker.start(settings)
+
         try:
-            yield _address(broker.start(SETTINGS))
+            yield address_of(broker.start(settings)), restart
         finally:
             broker.stop()
 
 
-def _address(text: str) -> Address:
+def address_of(text: str) -> Address:
+    """Parse HOST:PORT."""
     host, _, port = text.rpartition(":")
     return Address(host, int(port))
 
 
 def _played(
-    chosen: Sequence[tuple[ExamSubject, Scenario]], address: Address
+    chosen: Sequence[tuple[ExamSubject, Scenario]],
+    address: Address,
+    restart: Callable[[], None] | None,
 ) -> tuple[dict[str, list[Observation]], int]:
-    site = look(address, [])
+    site = look(address, [])._replace(restart=restart)
     goldens: dict[str, list[Observation]] = {}
     bad: set[str] = set()
     for subject, scenario in chosen:
@@ -123,8 +144,8 @@ def _played(
         for subject, scenario, shown in play_all(chosen, site, ExamOptions(patience=3)):
             name = f"{subject.name}/{scenario.name}"
             former = goldens.setdefault(name, shown.observations)
-            if shown.ended:
-                _report(f"ENDED {name}: {shown.ended}")
+            if shown.ended is not None:
+                _report(f"ENDED {name}: {str(shown.ended)[:1000]}")
                 bad.add(name)
             elif former != shown.observations and name not in bad:
                 pairs = zip(former, shown.observations, strict=False)

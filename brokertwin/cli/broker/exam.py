@@ -155,7 +155,7 @@ def _examined(
     from brokertwin.testing.exam.site import look
 
     at = address("HOST:PORT", broker)
-    names = {name for _, scenario in chosen for name in scenario.settings}
+    names = {name for _, scenario in chosen for name in scenario.described_settings}
     site = look(at, names, choices.patience, security)
     if restart_command is not None:
         site = site._replace(restart=partial(_restart_by, restart_command, at, security))

@@ -411,3 +411,66 @@ def idem_init_versions(s: Script) -> None:
         body = {"transactionalId": None, "transactionTimeoutMs": 60_000}
         held = until("errorCode", 0)
         s.call("InitProducerId", version, body, f"v{version}", until=held)
+
+
+EXPIRED_MS = 3500
+EXPIRY = {"started_with": {"producer.id.expiration.ms": "2000"}, "source": "ProducerStateManager"}
+
+
+@IDEMPOTENCE(**EXPIRY)
+def idem_expired_id_goes_on(s: Script) -> None:
+    """A producer whose state has expired may go on with its next sequence number."""
+    t = s.topic()
+    p, e = s.init_pid()
+    s.produce(t, batch(2, p, e, 0), label="0 and 1")
+    s.wait(EXPIRED_MS)
+    s.producers(t, label="expired")
+    s.produce(t, batch(1, p, e, 2), label="2")
+    s.producers(t, label="known again")
+
+
+@IDEMPOTENCE(**EXPIRY)
+def idem_expired_id_repeats(s: Script) -> None:
+    """A batch that is repeated after its producer's state has expired is appended again."""
+    t = s.topic()
+    p, e = s.init_pid()
+    s.produce(t, batch(2, p, e, 0), label="0 and 1")
+    s.wait(EXPIRED_MS)
+    s.produce(t, batch(2, p, e, 0), label="again")
+    s.list_offsets(t, -1, label="end")
+
+
+@IDEMPOTENCE(**EXPIRY)
+def idem_expired_id_leaves_a_gap(s: Script) -> None:
+    """A gap in the sequence numbers is not found after the producer's state has expired."""
+    t = s.topic()
+    p, e = s.init_pid()
+    s.produce(t, batch(2, p, e, 0), label="0 and 1")
+    s.wait(EXPIRED_MS)
+    s.produce(t, batch(1, p, e, 9), label="9")
+    s.produce(t, batch(1, p, e, 11), label="11")
+
+
+@IDEMPOTENCE(**EXPIRY)
+def idem_expired_id_of_open_transaction(s: Script) -> None:
+    """The state of a producer with an open transaction does not expire."""
+    t, x = s.topic(), s.txn_id()
+    p, e = s.init_pid(x)
+    s.add_parts(x, p, e, t)
+    s.produce(t, batch(2, p, e, 0, True), txn=x, label="0 and 1")
+    s.wait(EXPIRED_MS)
+    s.produce(t, batch(2, p, e, 0, True), txn=x, label="a duplicate")
+    s.produce(t, batch(1, p, e, 5, True), txn=x, label="a gap")
+    s.end_txn(x, p, e, True, "commit")
+
+
+@IDEMPOTENCE(**EXPIRY)
+def idem_expired_epoch(s: Script) -> None:
+    """A former epoch is accepted after the state of the producer has expired."""
+    t, x = s.topic(), s.txn_id()
+    p, e = s.init_pid(x)
+    s.init_pid(x)
+    s.produce(t, batch(1, p, e + 1, 0), label="new epoch")
+    s.produce(t, batch(1, p, e, 0), label="former epoch")
+    s.wait(EXPIRED_MS)
+    s.produce(t, batch(1, p, e, 0), label="former epoch after the expiry")

@@ -457,3 +457,65 @@ def share_describe_errors(s: Script) -> None:
     g, h = s.group("g"), s.group("h")
     s.stable(g)
     s.call("ShareGroupDescribe", 1, {"groupIds": [g, h, ""]}, "classic, unknown, empty")
+
+
+def configure(s: Script, group: Any, name: str, value: str, label: str = "") -> None:
+    """Set a configuration of the group and wait until the broker knows it."""
+    change = {"name": name, "configOperation": SET, "value": value}
+    resource = {"resourceType": GROUP_RESOURCE, "resourceName": group, "configs": [change]}
+    s.call("IncrementalAlterConfigs", 1, {"resources": [resource]}, label)
+
+
+LIMITS = {
+    "delivery_count": ("share.delivery.count.limit", "1"),
+    "lock_duration": ("share.record.lock.duration.ms", "1000"),
+    "record_locks": ("share.partition.max.record.locks", "10"),
+}
+
+
+def _limit_of_group(name: str, value: str) -> Callable[[Script], None]:
+    def play(s: Script) -> None:
+        configure(s, s.group(), name, value, "below the broker's minimum")
+
+    return play
+
+
+for _limit, (_setting, _value) in LIMITS.items():
+    SHARE.case(
+        f"share_minimum_of_{_limit}",
+        f"A group's {_setting} below its minimum is refused.",
+        _limit_of_group(_setting, _value),
+    )
+
+
+@SHARE
+def share_delivery_limit_of_two_records(s: Script) -> None:
+    """The limit of deliveries counts for each record: an accepted one does not hold others back."""
+    g, t, m = first(s, 2)
+    acknowledge(s, g, m, 1, t, [(0, 0, RELEASE), (1, 1, ACCEPT)], "release the first one")
+    for count in range(2, 6):
+        fetch(s, g, m, 2 * count - 2, None, f"delivery {count}")
+        acknowledge(s, g, m, 2 * count - 1, t, [(0, 0, RELEASE)], f"release {count}")
+    fetch(s, g, m, 10, None, "archived")
+
+
+@SHARE
+def share_delivery_count_after_closed_sessions(s: Script) -> None:
+    """Records of a closed session are delivered again with a greater count, up to the limit."""
+    g, t, m = first(s, 1)
+    for count in range(2, 6):
+        fetch(s, g, m, -1, None, f"close {count - 1}")
+        fetch(s, g, m, 0, t, f"delivery {count}")
+    fetch(s, g, m, -1, None, "close 5")
+    fetch(s, g, m, 0, t, "archived")
+
+
+@SHARE(limit_s=60)
+def share_lock_expires(s: Script) -> None:
+    """Records that are not acknowledged within the lock duration are delivered again."""
+    g = s.group()
+    configure(s, g, "share.record.lock.duration.ms", "15000")
+    g, t, m = first(s, 1)
+    s.wait(16_000)
+    fetch(s, g, m, 1, None, "delivered again")
+    acknowledge(s, g, m, 2, t, [(0, 0, ACCEPT)], "accept")
