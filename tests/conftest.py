@@ -84,6 +84,7 @@ EVERYDAY = (
     "tests/cli/offsets/test_offsets.py::test_offsets_go_from_one_real_cluster_to_another",
     "tests/test_wheel.py::",
     "tests/cli/watching/test_page_in_browser.py::",
+    "tests/page/test_in_browser.py::",
     "tests/test_site.py::",
 )
 """Tests with real processes that `make test` runs; all others of them need `make test-all`."""

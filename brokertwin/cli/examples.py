@@ -76,6 +76,7 @@ EXAMPLES = {
         "brokertwin audit recording.jsonl.gz",
         "brokertwin audit broker-*.log.gz controller-*.log.gz --html audit.html --fail-on error",
     ),
+    "page": ("brokertwin page broker-*.log.gz controller-*.log.gz -o incident.html",),
     "live": (
         "brokertwin live --topic kafka-requests --bootstrap kafka:9092",
         "brokertwin live --topic shop=shop-requests --topic bank=bank-requests --key entity",

@@ -28,7 +28,7 @@ from brokertwin.protocol.kafka_apis import (
     SHARE_FETCH,
     api_of_key,
 )
-from brokertwin.protocol.record_batches import InvalidRecordsError
+from brokertwin.protocol.primitives import MalformedError
 from brokertwin.state.apis.describe_quorum import LISTENER
 
 MAX_TIMESTAMP = -3
@@ -306,7 +306,7 @@ async def _timestamps(engine: BrokerEngine, batch: Body) -> list[tuple[int, int]
         last_offset = batch["baseOffset"] + batch["lastOffsetDelta"]
     try:
         return records.timestamps_of(data, last_offset - last_delta)
-    except (DecompressionError, InvalidRecordsError) as error:
+    except (DecompressionError, MalformedError) as error:
         _log.error("cannot decode the records of a batch", locator=locator, error=str(error))
         return []
 

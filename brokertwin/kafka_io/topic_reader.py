@@ -147,19 +147,38 @@ def read_all(
             if begun.get(number, 0) < end
         }
         starts = {number: begun.get(number, OFFSET_BEGINNING) for number in ends}
-        reader.assign([TopicPartition(topic, number, at) for number, at in starts.items()])
-        left = {number: end - max(starts[number], 0) for number, end in ends.items()}
-        while ends:
-            observe(sum(left.values()))
-            for message in reader.consume(POLL_MESSAGES, POLL_S):
-                at_end, row = is_end(message), row_of(message)
-                end = ends.get(row.partition, 0)
-                left[row.partition] = max(end - row.offset - 1, 0)
-                if at_end or row.offset >= end - 1:
-                    ends.pop(row.partition, None)
-                if not at_end and row.offset < end:
-                    yield row
-        observe(0)
+        yield from _between(reader, topic, starts, ends, observe)
+
+
+def read_between(
+    client: ClientProperties, topic: str, starts: Mapping[int, int], ends: Mapping[int, int]
+) -> Iterator[TopicRow]:
+    """Yield the rows of partitions from `starts` to `ends` (exclusive)."""
+    with closing(consumer(client)) as reader:
+        left = {number: end for number, end in ends.items() if starts[number] < end}
+        yield from _between(reader, topic, starts, left, lambda _: None)
+
+
+def _between(
+    reader: Consumer,
+    topic: str,
+    starts: Mapping[int, int],
+    ends: dict[int, int],
+    observe: Callable[[int], None],
+) -> Iterator[TopicRow]:
+    reader.assign([TopicPartition(topic, number, starts[number]) for number in ends])
+    left = {number: end - max(starts[number], 0) for number, end in ends.items()}
+    while ends:
+        observe(sum(left.values()))
+        for message in reader.consume(POLL_MESSAGES, POLL_S):
+            at_end, row = is_end(message), row_of(message)
+            end = ends.get(row.partition, 0)
+            left[row.partition] = max(end - row.offset - 1, 0)
+            if at_end or row.offset >= end - 1:
+                ends.pop(row.partition, None)
+            if not at_end and row.offset < end:
+                yield row
+    observe(0)
 
 
 def is_end(message: Message) -> bool:

@@ -4,13 +4,14 @@ A CSV file has the columns of `kafka-consumer-groups --from-file` (KIP-122).
 """
 
 import csv
-import gzip
+import io
 import sys
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
+from brokertwin import unpacked
 from brokertwin.errors import UserError
 from brokertwin.extras import need
 from brokertwin.kafka_io.kafka_clients import ClientProperties
@@ -24,12 +25,21 @@ from brokertwin.wording import counted
 COLUMNS = ("group", "topic", "partition", "offset")
 """Columns of a CSV file without header, as `kafka-consumer-groups --from-file` has (KIP-122)."""
 
+NAMES = {
+    "group": ("group", "group-id", "groupid", "consumer-group", "consumergroup"),
+    "topic": ("topic", "topic-name"),
+    "partition": ("partition", "partition-id"),
+    "offset": ("offset", "current-offset", "committed-offset", "group-offset"),
+}
+"""Names of these columns in files with a header, in lower case."""
+
 WITHOUT_GROUP = COLUMNS[1:]
 """Columns of a file of one group, as `kafka-consumer-groups --export` can write it (KIP-122)."""
 
 CSV = ".csv"
 STANDARD_INPUT = "-"
-GZIP = b"\x1f\x8b"
+PIECE_BYTES = 1024 * 1024
+LINE_BYTES_MAX = 8 * 1024 * 1024
 INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 UNREAD_SHOWN = 3
 
@@ -64,7 +74,9 @@ class OffsetSource(NamedTuple):
     @property
     def is_pasted(self) -> bool:
         """True for the output of another tool: a file, or standard input."""
-        return self.text == STANDARD_INPUT or (not self.is_csv and Path(self.text).is_file())
+        path = Path(self.text)
+        is_file = not self.is_csv and path.exists() and not path.is_dir()
+        return self.text == STANDARD_INPUT or is_file
 
     @property
     def is_cluster(self) -> bool:
@@ -182,23 +194,45 @@ class OffsetSource(NamedTuple):
             raise UserError(
                 f"{self.text} has no committed offset that can be read.",
                 "It may be a directory of `brokertwin offsets import`, a .csv file, or the output"
-                " of OffsetsMessageFormatter, `kafka-dump-log --offsets-decoder`, `kcat -J`, or"
-                " `kafka-consumer-groups --describe`.",
+                " of OffsetsMessageFormatter, `kafka-dump-log --offsets-decoder`, `kcat -J`,"
+                " `kafka-consumer-groups --describe`, rpk, kaf, AKHQ or Burrow.",
             )
 
 
 def _lines(text: str) -> Iterator[str]:
     """The lines of a file, compressed or not, or of standard input. Raises UserError."""
-    if text == STANDARD_INPUT:
-        yield from sys.stdin
-        return
     try:
-        is_compressed = Path(text).read_bytes()[: len(GZIP)] == GZIP
-        opened = gzip.open if is_compressed else open
-        with opened(text, "rt", encoding="utf-8-sig", errors="replace") as lines:
-            yield from lines
-    except OSError as error:
-        raise UserError(f"{text} cannot be read: {error.strerror or error}.") from None
+        with _opened(text) as raw:
+            for _, stream in unpacked.members(raw, lambda: None):
+                for line in _pieces(stream):
+                    yield line.decode("utf-8", "replace")
+    except unpacked.ERRORS as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{text} cannot be read: {reason}.") from None
+
+
+def _opened(text: str) -> AbstractContextManager[io.BufferedReader]:
+    if text == STANDARD_INPUT:
+        return nullcontext(unpacked.buffered(sys.stdin.buffer))
+    return Path(text).open("rb")
+
+
+def _pieces(stream: io.BufferedReader) -> Iterator[bytes]:
+    """Yield lines; the formatter of Kafka 4.3 writes documents without any line end."""
+    held = b""
+    while piece := stream.readline(PIECE_BYTES):
+        held += piece
+        end = held.rfind(b'}{"') + 1 if held.startswith(b"{") else 0
+        if piece.endswith(b"\n"):
+            yield held
+            held = b""
+        elif end:
+            yield held[:end]
+            held = held[end:]
+        elif len(held) > LINE_BYTES_MAX:
+            raise ValueError(f"it has a line of more than {LINE_BYTES_MAX >> 20} MiB")
+    if held:
+        yield held
 
 
 def unread_warnings(topic: str, unread: Mapping[tuple[int, int], str]) -> Iterator[str]:
@@ -212,14 +246,20 @@ def unread_warnings(topic: str, unread: Mapping[tuple[int, int], str]) -> Iterat
 def _of_csv(file: Path, groups: Collection[str]) -> Iterator[tuple[OffsetKey, int]]:
     """Yield the offsets of a file; if it names no group, `groups` has the only one.
 
-    A byte order mark, as spreadsheets write it, is ignored.
+    A line with names may be the first one; then there may be further columns, in any order. A byte
+    order mark, as spreadsheets write it, is ignored.
     """
     seen: set[OffsetKey] = set()
+    chosen: list[int] = []
     try:
         with file.open(newline="", encoding="utf-8-sig") as lines:
             for number, row in enumerate(csv.reader(lines), 1):
                 if not row:
                     continue
+                if number == 1 and (chosen := _chosen(row)):
+                    continue
+                if chosen:
+                    row = [row[at] for at in chosen if at < len(row)]
                 if len(row) == len(WITHOUT_GROUP) and len(groups) == 1:
                     row = [*groups, *row]
                 key, offset = _read(file, number, row)
@@ -234,6 +274,19 @@ def _of_csv(file: Path, groups: Collection[str]) -> Iterator[tuple[OffsetKey, in
         raise UserError(f"Cannot read {file}: {error.strerror}.") from None
     except UnicodeDecodeError:
         raise UserError(f"Cannot read {file}: it is not valid UTF-8.") from None
+
+
+def _chosen(row: list[str]) -> list[int]:
+    """The places of the group, topic, partition and offset in a line of names; else empty."""
+    names = [name.strip().lower().replace("_", "-").replace(" ", "-") for name in row]
+    found = []
+    for column in COLUMNS:
+        place = next((names.index(name) for name in NAMES[column] if name in names), None)
+        if place is not None:
+            found.append(place)
+        elif column != "group":
+            return []
+    return found
 
 
 def _read(file: Path, number: int, row: list[str]) -> tuple[OffsetKey, int]:
@@ -252,6 +305,8 @@ def _unread(file: Path, number: int, row: list[str]) -> UserError:
     said = f"Cannot read {file}:{number}: expected {','.join(COLUMNS)}, found {','.join(row)}."
     if len(row) == len(WITHOUT_GROUP):
         return UserError(said, "If the file has no group column, add --group GROUP.")
+    if len(row) > len(COLUMNS):
+        return UserError(said, f"Begin the file with a line of names: {','.join(COLUMNS)},….")
     return UserError(said)
 
 

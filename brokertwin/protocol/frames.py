@@ -9,13 +9,10 @@ import struct
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from brokertwin.protocol.codec import Body, message_reader, message_writer
-from brokertwin.protocol.frame_primitives import FrameReader
+from brokertwin.protocol.codec import Body, Read, Write, message_reader, message_writer
 from brokertwin.protocol.kafka_apis import API_VERSIONS, KAFKA_APIS
 from brokertwin.protocol.primitives import MalformedError
-from brokertwin.protocol.reading import Read
 from brokertwin.protocol.schemas import API_NAMES, MESSAGES
-from brokertwin.protocol.writing import Write
 
 CORRELATION_BYTES = 4
 SIZE_BYTES = 4
@@ -101,7 +98,7 @@ def decode_request(frame: bytes) -> RequestFrame:
         MalformedError: the bytes are no request.
     """
     if len(frame) < MINIMAL_HEADER_BYTES:
-        raise FrameReader(frame).truncated(MINIMAL_HEADER_BYTES)
+        raise MalformedError(f"a frame of {len(frame)} bytes")
     api_key, version, correlation_id = MINIMAL_HEADER.unpack_from(frame)
     try:
         name, read_header, read_body = _request_readers(api_key, version)

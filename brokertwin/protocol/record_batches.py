@@ -18,6 +18,7 @@ from brokertwin.protocol import compression, control_batches
 from brokertwin.protocol.batch_headers import UNKNOWN_CODEC, Batch
 from brokertwin.protocol.compression import DecompressionError
 from brokertwin.protocol.errors import Error
+from brokertwin.protocol.primitives import MalformedError, read_varint
 
 LOG_OVERHEAD = 12
 """Base offset and size field; the size does not include them."""
@@ -101,10 +102,6 @@ NO_RECORDS = Columns([], [], [], [])
 
 class _CorruptError(ValueError):
     """The bytes are no batch."""
-
-
-class InvalidRecordsError(ValueError):
-    """The records of a batch cannot be decoded."""
 
 
 def parse(data: bytes | None) -> RecordSet:
@@ -281,7 +278,7 @@ def _check(batch: bytes, header: dict[str, Any]) -> tuple[Error, Columns]:
         records = _columns_of(batch)
     except DecompressionError:
         return Error.UNKNOWN_SERVER_ERROR, NO_RECORDS
-    except InvalidRecordsError:
+    except MalformedError:
         return Error.INVALID_RECORD, NO_RECORDS
     if header["compressionType"] != "none":
         deltas = records.offset_deltas
@@ -322,7 +319,7 @@ def records_of(batch: bytes) -> list[RecordDeltas]:
 
     Raises:
         DecompressionError: they cannot be decompressed.
-        InvalidRecordsError: they cannot be decoded, or their number differs from the header.
+        MalformedError: they cannot be decoded, or their number differs from the header.
     """
     return list(map(RecordDeltas._make, zip(*_columns_of(batch), strict=True)))
 
@@ -331,20 +328,20 @@ def _columns_of(batch: bytes) -> Columns:
     """Same as `records_of`, without an object for each record."""
     (count,) = _SIZE.unpack_from(batch, HEADER_BYTES - 4)
     if count > RECORDS_MAX:
-        raise InvalidRecordsError(f"{count} records; at most {RECORDS_MAX} are accepted")
+        raise MalformedError(f"{count} records; at most {RECORDS_MAX} are accepted")
     data, begin = batch, HEADER_BYTES
     codec = batch[FLAGS_POSITION] & CODEC_MASK
     if codec:
         data, begin = compression.decompress(codec_name(codec), batch[HEADER_BYTES:]), 0
     if count > len(data) - begin:
-        raise InvalidRecordsError(f"{count} records in {len(data) - begin} bytes")
+        raise MalformedError(f"{count} records in {len(data) - begin} bytes")
     columns = Columns([], [], [], [])
     try:
         position = _decode(data, begin, count, columns)
     except IndexError:
-        raise InvalidRecordsError("the records end too early") from None
+        raise MalformedError("the records end too early") from None
     if position != len(data):
-        raise InvalidRecordsError(f"{len(data) - position} bytes after the last record")
+        raise MalformedError(f"{len(data) - position} bytes after the last record")
     return columns
 
 
@@ -356,69 +353,52 @@ def _decode(data: bytes, begin: int, count: int, columns: Columns) -> int:
     offset_deltas, timestamp_deltas, key_sizes, value_sizes = columns
     end = begin
     for _ in range(count):
-        size, position = varint(data, end)
+        size, position = read_varint(data, end)
         end = position + size
         if size < 0 or end > len(data):
-            raise InvalidRecordsError(f"a record of {size} bytes")
+            raise MalformedError(f"a record of {size} bytes")
         byte = data[position + 1]  # after the attributes
         if byte < 0x80:
             timestamp_deltas.append((byte >> 1) ^ -(byte & 1))
             position += 2
         else:
-            delta, position = varint(data, position + 1)
+            delta, position = read_varint(data, position + 1)
             timestamp_deltas.append(delta)
         byte = data[position]
         if byte < 0x80:
             offset_deltas.append((byte >> 1) ^ -(byte & 1))
             position += 1
         else:
-            delta, position = varint(data, position)
+            delta, position = read_varint(data, position)
             offset_deltas.append(delta)
         if data[position] == 1:  # -1: no key
             key_size = -1
             position += 1
         else:
-            key_size, position = varint(data, position)
+            key_size, position = read_varint(data, position)
         key_sizes.append(key_size)
-        value_size, position = varint(data, position + key_size if key_size > 0 else position)
+        value_size, position = read_varint(data, position + key_size if key_size > 0 else position)
         value_sizes.append(value_size)
         if value_size > 0:
             position += value_size
         position = _after_headers(data, position, size) if data[position] else position + 1
         if position != end:
-            raise InvalidRecordsError(f"a record that ends at byte {position} instead of {end}")
+            raise MalformedError(f"a record that ends at byte {position} instead of {end}")
     return end
 
 
 def _after_headers(data: bytes, position: int, size: int) -> int:
     """Return the end of a record's headers. Raises IndexError at the end of data."""
-    headers, position = varint(data, position)
+    headers, position = read_varint(data, position)
     if not 0 <= headers <= size:
-        raise InvalidRecordsError(f"{headers} headers")
+        raise MalformedError(f"{headers} headers")
     for _ in range(headers):
-        length, position = varint(data, position)
+        length, position = read_varint(data, position)
         if length < 0:
-            raise InvalidRecordsError("a header without key")
-        length, position = varint(data, position + length)
+            raise MalformedError("a header without key")
+        length, position = read_varint(data, position + length)
         position += max(length, 0)
     return position
-
-
-def varint(data: bytes, position: int) -> tuple[int, int]:
-    """Decode a zigzag varint; return it and the next position. Raises IndexError."""
-    byte = data[position]
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), position + 1
-    value, shift = byte & 0x7F, 7
-    while True:
-        position += 1
-        byte = data[position]
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), position + 1
-        shift += 7
-        if shift > 63:
-            raise InvalidRecordsError("a varint of more than 10 bytes")
 
 
 def as_stored(data: bytes, header: dict[str, Any]) -> bytearray:
@@ -455,7 +435,7 @@ def timestamps_of(data: bytes, base_offset: int) -> list[tuple[int, int]]:
     """Return offset and timestamp of each record of a batch at `base_offset`.
 
     Raises:
-        DecompressionError, InvalidRecordsError: as `records_of`.
+        DecompressionError, MalformedError: as `records_of`.
     """
     base_timestamp, max_timestamp = HEADER.unpack_from(data)[7:9]
     if has_append_time_flag(data):

@@ -9,6 +9,8 @@ Source: org.apache.spark.sql.execution.streaming.OffsetSeqLog and CommitLog (for
 import json
 from pathlib import Path
 
+from brokertwin.errors import UserError
+
 NONE = -1
 """No batch yet."""
 
@@ -68,6 +70,31 @@ def kept(checkpoint: Path) -> range:
     newest = committed(checkpoint)
     found = _batches(checkpoint / "offsets")
     return range(min(found), newest + 1) if found and newest != NONE else range(0)
+
+
+def committed_batch(checkpoint: Path, batch: int | None = None) -> int:
+    """Return the given batch, or the newest committed one.
+
+    Raises:
+        UserError: nothing is committed, or not this batch.
+    """
+    found = kept(checkpoint)
+    if not found:
+        raise no_checkpoint(checkpoint)
+    if batch is not None and batch not in found:
+        raise UserError(
+            f"{checkpoint} has no state of micro-batch {batch}.",
+            f"Pass a micro-batch from {found[0]} to {found[-1]}.",
+        )
+    return found[-1] if batch is None else batch
+
+
+def no_checkpoint(checkpoint: Path) -> UserError:
+    """Return the error for a directory without a committed micro-batch of the right kind."""
+    return UserError(
+        f"{checkpoint} is not a checkpoint with a committed micro-batch.",
+        "Check --checkpoint or --prefix, or run the job first.",
+    )
 
 
 def _newest(directory: Path) -> int:

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 SHIPPED = tuple(
     "brokertwin" + part
-    for part in ("", ".kafka_io", ".recordings", ".sinks", ".state", ".streaming")
+    for part in (
+        *("", ".kafka_io", ".offsets", ".protocol", ".recordings", ".sinks", ".state"),
+        *(".streaming", ".tables"),
+    )
 )
 """Packages that Spark's Python workers import."""
 

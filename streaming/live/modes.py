@@ -2,6 +2,9 @@
 
 from enum import StrEnum
 
+FIXED = "brokertwin-live.json"
+"""File in the checkpoint with the settings that cannot change."""
+
 
 class KeyMode(StrEnum):
     """An entity with named columns, or a bucket of entities in one binary column."""

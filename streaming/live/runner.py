@@ -20,6 +20,7 @@ from brokertwin.streaming.job import measures
 from brokertwin.streaming.job.runner import QueryFailed, finish
 from brokertwin.streaming.job.session import stop_query
 from brokertwin.streaming.live import query as plan
+from brokertwin.streaming.live.modes import FIXED
 from brokertwin.streaming.live.operator import LiveFunctions
 from brokertwin.streaming.live.outputs import Found, LiveOutputs
 from brokertwin.streaming.live.query import FACTS, LiveQuery
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
 POLL_S = 0.2
 STOP_S = 60.0
 """Maximum wait for the running micro-batch when the query is stopped."""
-
-FIXED = "brokertwin-live.json"
-"""File in the checkpoint with the settings that cannot change."""
 
 
 class LiveProgress(msgspec.Struct, frozen=True):

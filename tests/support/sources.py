@@ -13,6 +13,7 @@ PACKAGES = (
     "kafka_io",
     "offsets",
     "recordings",
+    "page",
     "streaming",
     "tables",
     "gateway",

@@ -389,10 +389,13 @@ BASES = {
     "PushTelemetryRequest": "ClientSoftware",
 }
 """Bases that are not `Body`."""
-UNVERSIONED = frozenset({"StreamsAssignmentInfo", "StreamsSubscriptionInfo"})
+UNVERSIONED = frozenset(
+    {"StickyAssignorUserData", "StreamsAssignmentInfo", "StreamsSubscriptionInfo"}
+)
 """Messages whose bytes do not begin with a version as an int16."""
 ROOMS_OF_ROWS = {
     "Connect": "connect_protocol",
+    "StickyAssignorUserData": "consumer_protocol",
     "StreamsAssignmentInfo": "streams_protocol",
     "StreamsSubscriptionInfo": "streams_protocol",
     "OffsetCommit": "offset_rows",

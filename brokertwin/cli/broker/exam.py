@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from brokertwin import unpacked
 from brokertwin.cli.options import ConfigFile, KafkaConfig, address, settings_of
 from brokertwin.cli.output import out, progress_bars, say, show_table, warn
 from brokertwin.errors import UserError
@@ -131,7 +132,7 @@ def command(
         return
     if broker is None:
         raise UserError("The broker is missing.", "Pass HOST:PORT, like localhost:9092.")
-    known = read_baseline(_read(baseline)) if baseline else set()
+    known = read_baseline(unpacked.read(baseline, unpacked.LINE_BYTES_MAX)) if baseline else set()
     notes = notes_of(version) if version else ()
     options = ExamOptions(jobs, patience, notes, prefix, rights, read_only)
     settings = settings_of(config, kafka_config=kafka_config)
@@ -190,13 +191,6 @@ def _restart_by(command: str, at: "Address", security: "ClientSecurity") -> None
             time.sleep(RESTART_PAUSE_S)
         else:
             return
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UserError(f"Cannot read {path}: {error.strerror}.") from None
 
 
 def _show(report: "Report", known: "set[Key]") -> None:

@@ -9,8 +9,8 @@ from base64 import b64decode
 from collections.abc import Iterator
 from typing import Any
 
-from brokertwin.gateway.records.cleaned_batches import write_varint
 from brokertwin.protocol import record_batches as records
+from brokertwin.protocol.primitives import write_varint
 from brokertwin.protocol.record_batches import (
     HEADER,
     HEADER_BYTES,

@@ -24,7 +24,8 @@ from brokertwin.protocol import control_batches
 from brokertwin.protocol import record_batches as records
 from brokertwin.protocol.batch_headers import Batch
 from brokertwin.protocol.compression import DecompressionError
-from brokertwin.protocol.record_batches import NO_TIMESTAMP, InvalidRecordsError
+from brokertwin.protocol.primitives import MalformedError
+from brokertwin.protocol.record_batches import NO_TIMESTAMP
 from brokertwin.state.cluster import broker_configs, image, retention_limits
 from brokertwin.state.core.events import LogMark
 from brokertwin.state.core.records import (
@@ -227,7 +228,7 @@ class OnePass:
         log = self._due.log
         try:
             yield from self._within_one_event()
-        except (_UnreadableBatchError, DecompressionError, InvalidRecordsError) as error:
+        except (_UnreadableBatchError, DecompressionError, MalformedError) as error:
             _log.warning(
                 "cannot clean a log",
                 topic=log.topic,

@@ -38,7 +38,7 @@ class ClientTimeline:
         self._exchanges = exchanges
         self._recording = observed_recording(exchanges)
         self._own = sorted(
-            (each for each in exchanges if each.header.client_id == key), key=lambda each: each.end
+            (each for each in exchanges if each.header.client_id == key), key=lambda each: each.time
         )
         if not self._own:
             raise absent("client", key, sorted({each.header.client_id or "" for each in exchanges}))
@@ -74,6 +74,8 @@ class ClientTimeline:
         refused = ", ".join(f"{error_name(code)} {n}" for code, n in codes.most_common())
         has_responses = any(each.is_recorded for each in self._own)
         nothing = "nothing was refused" if has_responses else "the log has no responses"
+        if any(each.is_text and each.is_recorded and not each.response for each in self._own):
+            nothing = "the log shows no refusal; it does not have the bodies of all responses"
         requests = f"{counted(len(self._own), 'request')} over {counted(ways, 'connection')}"
         lines = [
             f"client {self.key}: {requests}, {moment(first)} to {moment(last)}",

@@ -517,7 +517,6 @@ def _old_fetch(version: int) -> Callable[[Script], None]:
         t = s.topic()
         topics = [{"name": t, "partitionIndexes": [0]}]
         s.call("OffsetFetch", version, {"groupId": s.group("none"), "topics": topics}, "no group")
-        s.call("OffsetFetch", version, {"groupId": "", "topics": topics}, "empty group id")
 
     return play
 

@@ -16,7 +16,9 @@ QUOTAS = Author(
     limit_s=60,
     settings={"quota.window.num": "11", "quota.window.size.seconds": "1"},
 )
-SHOWN = view(throttle=True)
+SHOWN = view(throttle=True, without=["baseOffset"])
+"""A Produce that is repeated until it is throttled may have been appended before."""
+
 ON = {"on": "c", "client": "c"}
 """Connection with the client id of the quota."""
 
@@ -55,7 +57,11 @@ def quota_produce(s: Script) -> None:
     t = s.topic()
     quota(s, "AlterClientQuotas", producer_byte_rate=1500)
     produce(s, t, "above the quota", until=THROTTLED)
-    s.list_offsets(t, -1, label="the records are there", version=7)
+    kept = until("topics.0.partitions.0.offset", 0, is_not=True)
+    wanted = {"name": t, "partitions": [{"partitionIndex": 0, "timestamp": -1}]}
+    shown = view(without=["offset"])
+    body = {"replicaId": -1, "topics": [wanted]}
+    s.call("ListOffsets", 7, body, "the records are there", until=kept, view=shown)
 
 
 @QUOTAS
@@ -167,7 +173,9 @@ def quota_mutations(s: Script) -> None:
     s.call(
         "CreateTopics", 6, body, "above the quota", on="d", client="c", view=shown, until=refused
     )
-    s.metadata([{"name": s.name("a")}, {"name": s.name("b")}], "the first topic alone exists")
+    names = [{"name": s.name("a")}, {"name": s.name("b")}]
+    errors = view(only=["errorCode", "name"], without=["brokers", "partitions"])
+    s.metadata(names, "the first topic alone exists", view=errors)
 
 
 @QUOTAS(kip="KIP-599", source="ControllerMutationQuotaManager")
