@@ -1,9 +1,12 @@
 """Records the goldens of the exam with real brokers.
 
     python -m tests.exam.record [SUBJECT…] [--all] [--only NAME] [--at HOST:PORT] [--list]
+    python -m tests.exam.record --version 4.4 --at HOST:PORT
 
 Only scenarios whose requests have changed are played, unless `--all` or `--only` is given. Each is
-played twice, and must show the same both times.
+played twice, and must show the same both times. With --version, all scenarios are played with a
+running broker of another release, and the goldens that differ are written
+(`testing/exam/versions.py`).
 """
 
 import argparse
@@ -20,11 +23,12 @@ from brokertwin.kafka_io.jars import KAFKA_VERSION
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.protocol.errors import Error
 from brokertwin.settings import default_home
-from brokertwin.testing.exam import model
+from brokertwin.testing.exam import model, versions
 from brokertwin.testing.exam.examination import ExamOptions, play_all
-from brokertwin.testing.exam.model import ExamSubject, Observation, Scenario
+from brokertwin.testing.exam.model import ExamSubject, Observation, Scenario, selected
 from brokertwin.testing.exam.player import codes
 from brokertwin.testing.exam.site import look
+from brokertwin.testing.exam.verdicts import differences
 from tests.exam.subjects import AUTHORS
 from tests.support.kafka_clusters import kafka_cluster
 
@@ -66,7 +70,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--only", action="append", default=[], help="start of scenario names")
     parser.add_argument("--at", help="a running broker in place of a new one")
     parser.add_argument("--list", action="store_true", help="print each golden's error codes")
+    parser.add_argument("--version", metavar="4.4", help="release of the broker at --at")
     given = parser.parse_args(arguments)
+    if given.version:
+        return _record_reference(given.version, address_of(given.at), given.only)
     drafts = [each.subject(KAFKA_VERSION) for each in AUTHORS]
     drafts = [each for each in drafts if not given.subjects or each.name in given.subjects]
     wanted = [
@@ -89,6 +96,27 @@ def main(arguments: Sequence[str]) -> int:
     for draft in drafts:
         _write(draft, goldens, given.list)
     return failed
+
+
+def _record_reference(version: str, address: Address, names: Sequence[str]) -> int:
+    """Write the goldens of another release that differ; returns the number of bad scenarios."""
+    site = look(address, {n for _, each in selected() for n in each.described_settings})
+    chosen = [
+        (subject, each)
+        for subject, each in selected(names)
+        if not site.missing(each) and not site.other_settings(each)
+    ]
+    found, bad = _played(chosen, address, None)
+    path = FOLDER.parent / "references" / f"{version}{model.SUFFIX}"
+    former = versions.read(path.read_bytes()).goldens if names and path.is_file() else {}
+    differing = {
+        scenario.name: found[key]
+        for subject, scenario in chosen
+        if (key := f"{subject.name}/{scenario.name}") in found and differences(scenario, found[key])
+    }
+    path.write_bytes(versions.written(versions.Reference(f"{version}.0", {**former, **differing})))
+    _report(f"{len(differing)} of {len(chosen)} scenarios differ: {', '.join(sorted(differing))}")
+    return bad
 
 
 def _kind(scenario: Scenario) -> tuple[int, tuple[tuple[str, str], ...]]:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.exam.author import DATA, Author, batch, join, until, uuid
+from tests.exam.author import DATA, Author, Expr, batch, join, until, uuid
 from tests.exam.script import Script, produce_body
 
 IDEMPOTENCE = Author(
@@ -414,7 +414,17 @@ def idem_init_versions(s: Script) -> None:
 
 
 EXPIRED_MS = 3500
+NOW_MS = 5000
+"""The time of a scenario is some seconds ago, and the time of the last record counts."""
+
 EXPIRY = {"started_with": {"producer.id.expiration.ms": "2000"}, "source": "ProducerStateManager"}
+
+
+def fresh(
+    number: int, pid: Any, epoch: Any, seq: int, txn: bool = False, after_ms: int = 0
+) -> Expr:
+    """Return a batch of the present time, after a wait."""
+    return batch(number, pid, epoch, seq, txn, at=NOW_MS + after_ms)
 
 
 @IDEMPOTENCE(**EXPIRY)
@@ -422,10 +432,10 @@ def idem_expired_id_goes_on(s: Script) -> None:
     """A producer whose state has expired may go on with its next sequence number."""
     t = s.topic()
     p, e = s.init_pid()
-    s.produce(t, batch(2, p, e, 0), label="0 and 1")
+    s.produce(t, fresh(2, p, e, 0), label="0 and 1")
     s.wait(EXPIRED_MS)
     s.producers(t, label="expired")
-    s.produce(t, batch(1, p, e, 2), label="2")
+    s.produce(t, fresh(1, p, e, 2, after_ms=EXPIRED_MS), label="2")
     s.producers(t, label="known again")
 
 
@@ -434,9 +444,9 @@ def idem_expired_id_repeats(s: Script) -> None:
     """A batch that is repeated after its producer's state has expired is appended again."""
     t = s.topic()
     p, e = s.init_pid()
-    s.produce(t, batch(2, p, e, 0), label="0 and 1")
+    s.produce(t, fresh(2, p, e, 0), label="0 and 1")
     s.wait(EXPIRED_MS)
-    s.produce(t, batch(2, p, e, 0), label="again")
+    s.produce(t, fresh(2, p, e, 0, after_ms=EXPIRED_MS), label="again")
     s.list_offsets(t, -1, label="end")
 
 
@@ -445,10 +455,10 @@ def idem_expired_id_leaves_a_gap(s: Script) -> None:
     """A gap in the sequence numbers is not found after the producer's state has expired."""
     t = s.topic()
     p, e = s.init_pid()
-    s.produce(t, batch(2, p, e, 0), label="0 and 1")
+    s.produce(t, fresh(2, p, e, 0), label="0 and 1")
     s.wait(EXPIRED_MS)
-    s.produce(t, batch(1, p, e, 9), label="9")
-    s.produce(t, batch(1, p, e, 11), label="11")
+    s.produce(t, fresh(1, p, e, 9, after_ms=EXPIRED_MS), label="9")
+    s.produce(t, fresh(1, p, e, 11, after_ms=EXPIRED_MS), label="11")
 
 
 @IDEMPOTENCE(**EXPIRY)
@@ -457,10 +467,10 @@ def idem_expired_id_of_open_transaction(s: Script) -> None:
     t, x = s.topic(), s.txn_id()
     p, e = s.init_pid(x)
     s.add_parts(x, p, e, t)
-    s.produce(t, batch(2, p, e, 0, True), txn=x, label="0 and 1")
+    s.produce(t, fresh(2, p, e, 0, True), txn=x, label="0 and 1")
     s.wait(EXPIRED_MS)
-    s.produce(t, batch(2, p, e, 0, True), txn=x, label="a duplicate")
-    s.produce(t, batch(1, p, e, 5, True), txn=x, label="a gap")
+    s.produce(t, fresh(2, p, e, 0, True, after_ms=EXPIRED_MS), txn=x, label="a duplicate")
+    s.produce(t, fresh(1, p, e, 5, True, after_ms=EXPIRED_MS), txn=x, label="a gap")
     s.end_txn(x, p, e, True, "commit")
 
 
@@ -470,7 +480,7 @@ def idem_expired_epoch(s: Script) -> None:
     t, x = s.topic(), s.txn_id()
     p, e = s.init_pid(x)
     s.init_pid(x)
-    s.produce(t, batch(1, p, e + 1, 0), label="new epoch")
-    s.produce(t, batch(1, p, e, 0), label="former epoch")
+    s.produce(t, fresh(1, p, e + 1, 0), label="new epoch")
+    s.produce(t, fresh(1, p, e, 0), label="former epoch")
     s.wait(EXPIRED_MS)
-    s.produce(t, batch(1, p, e, 0), label="former epoch after the expiry")
+    s.produce(t, fresh(1, p, e, 0, after_ms=EXPIRED_MS), label="former epoch after the expiry")

@@ -98,18 +98,28 @@ def _topic(
     return {"topicId": getattr(topic, "id", topic), "partitions": partitions}
 
 
-def set_config(s: Script, group: Any, name: str, value: str, operation: int = SET) -> None:
+def set_config(
+    s: Script, group: Any, name: str, value: str, operation: int = SET, label: str = ""
+) -> None:
     """Set or unset a configuration of a group."""
     config = {"name": name, "configOperation": operation, "value": value}
     resource = {"resourceType": GROUP_RESOURCE, "resourceName": group, "configs": [config]}
     body = {"resources": [resource], "validateOnly": False}
-    s.call("IncrementalAlterConfigs", 1, body)
+    s.call("IncrementalAlterConfigs", 1, body, label)
+
+
+def wait_config(s: Script, group: Any, name: str, value: str) -> None:
+    """Wait until the broker knows a configuration of a group."""
+    resource = {"resourceType": GROUP_RESOURCE, "resourceName": group, "configurationKeys": [name]}
+    known = until("results.0.configs.0.value", value)
+    s.call("DescribeConfigs", 4, {"resources": [resource]}, until=known)
 
 
 def sharing(s: Script, records: int = 0, parts: int = 1) -> tuple[Any, Any, Any]:
     """Return group, topic and the only member of a group that starts with the first record."""
     g, t, m = s.group(), s.topic("a", parts), uuid("m1")
     set_config(s, g, "share.auto.offset.reset", "earliest")
+    wait_config(s, g, "share.auto.offset.reset", "earliest")
     joined = until("assignment.topicPartitions.0.topicId", None, is_not=True)
     beat(s, g, m, 0, subscribedTopicNames=[t], until=joined)
     for _ in range(records):
@@ -459,13 +469,6 @@ def share_describe_errors(s: Script) -> None:
     s.call("ShareGroupDescribe", 1, {"groupIds": [g, h, ""]}, "classic, unknown, empty")
 
 
-def configure(s: Script, group: Any, name: str, value: str, label: str = "") -> None:
-    """Set a configuration of the group and wait until the broker knows it."""
-    change = {"name": name, "configOperation": SET, "value": value}
-    resource = {"resourceType": GROUP_RESOURCE, "resourceName": group, "configs": [change]}
-    s.call("IncrementalAlterConfigs", 1, {"resources": [resource]}, label)
-
-
 LIMITS = {
     "delivery_count": ("share.delivery.count.limit", "1"),
     "lock_duration": ("share.record.lock.duration.ms", "1000"),
@@ -475,7 +478,7 @@ LIMITS = {
 
 def _limit_of_group(name: str, value: str) -> Callable[[Script], None]:
     def play(s: Script) -> None:
-        configure(s, s.group(), name, value, "below the broker's minimum")
+        set_config(s, s.group(), name, value, label="below the minimum")
 
     return play
 
@@ -514,7 +517,8 @@ def share_delivery_count_after_closed_sessions(s: Script) -> None:
 def share_lock_expires(s: Script) -> None:
     """Records that are not acknowledged within the lock duration are delivered again."""
     g = s.group()
-    configure(s, g, "share.record.lock.duration.ms", "15000")
+    set_config(s, g, "share.record.lock.duration.ms", "15000")
+    wait_config(s, g, "share.record.lock.duration.ms", "15000")
     g, t, m = first(s, 1)
     s.wait(16_000)
     fetch(s, g, m, 1, None, "delivered again")
