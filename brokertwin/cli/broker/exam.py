@@ -10,8 +10,9 @@ import msgspec
 import typer
 
 from brokertwin import unpacked
-from brokertwin.cli.options import ConfigFile, KafkaConfig, address, settings_of
-from brokertwin.cli.output import out, progress_bars, say, show_table, warn
+from brokertwin.cli.files import check_new, writing
+from brokertwin.cli.options import ConfigFile, Force, KafkaConfig, address, settings_of
+from brokertwin.cli.output import out, progress_bars, say, show_table
 from brokertwin.errors import UserError
 from brokertwin.testing.exam.rights import Rights
 from brokertwin.wording import counted
@@ -98,6 +99,7 @@ def command(
     html: Html = None,
     sarif: Sarif = None,
     card: Card = None,
+    force: Force = False,
     rights: RightsOption = Rights.ADMIN,
     read_only: ReadOnly = False,
     prefix: Prefix = "brokertwin-exam-",
@@ -131,6 +133,8 @@ def command(
     if listed:
         show_table(["scenario", "rule"], [(each.name, each.rule) for _, each in chosen])
         return
+    for file in (json, junit, html, sarif, card):
+        check_new(file, force)
     if broker is None:
         raise UserError("The broker is missing.", "Pass HOST:PORT, like localhost:9092.")
     known = read_baseline(unpacked.read(baseline, unpacked.LINE_BYTES_MAX)) if baseline else set()
@@ -254,9 +258,6 @@ def _write(
     for path, data in made:
         if path is None:
             continue
-        try:
-            path.write_bytes(data)
-        except OSError as error:
-            warn(f"cannot write {path}: {error.strerror}")
-        else:
-            say(f"wrote {path}")
+        with writing(path) as temporary:
+            temporary.write_bytes(data)
+        say(f"wrote {path}")
