@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from brokertwin.recordings.audit import (
     commits,
     groups,
+    incidents,
     lag,
     producers,
     refusals,
@@ -18,6 +19,7 @@ from brokertwin.recordings.audit.history import EntityHistory
 Finder = Callable[[EntityHistory], Iterable[AuditFinding]]
 
 FINDERS: tuple[Finder, ...] = (
+    *incidents.FINDERS,
     *producers.FINDERS,
     *sessions.FINDERS,
     *groups.FINDERS,
