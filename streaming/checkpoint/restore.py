@@ -14,11 +14,11 @@ import msgspec
 
 from brokertwin.errors import UserError
 from brokertwin.kafka_io.partitioning import group_keys
-from brokertwin.kafka_io.placement import cluster_of
 from brokertwin.kafka_io.topics import REQUESTS, full_name
 from brokertwin.sinks import snapshot_store
 from brokertwin.sinks.snapshot_store import SnapshotManifest
 from brokertwin.state.cell.cell import STATE_VERSION, state_columns
+from brokertwin.state.core.settings import cluster_of
 from brokertwin.state.core.tables import CellTables, columns_of_tables
 from brokertwin.streaming.checkpoint import facts, garbage, resharding, store_writer
 from brokertwin.streaming.checkpoint.facts import JobFacts

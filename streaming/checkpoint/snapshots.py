@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from brokertwin.errors import UserError
-from brokertwin.kafka_io.placement import cluster_of
 from brokertwin.sinks import offsets_snapshot, snapshot_store
 from brokertwin.sinks.offsets_snapshot import SnapshotRow
 from brokertwin.sinks.snapshot_store import Judge, Keep, Published, SnapshotContent
 from brokertwin.state.cell.cell import STATE_VERSION
+from brokertwin.state.core.settings import cluster_of
 from brokertwin.streaming.checkpoint import checkpoint_log, facts
 from brokertwin.streaming.checkpoint.snapshot_times import DueSnapshot, Every
 from brokertwin.streaming.checkpoint.state_reader import committed_batch, read_cells

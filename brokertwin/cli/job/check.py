@@ -258,11 +258,11 @@ def _snapshot(
 def _topics_of(snapshot: Path, settings: "Settings") -> Part:
     """Return the differences between a snapshot and the topics of its clusters."""
     from brokertwin.kafka_io.kafka_clients import client_properties
-    from brokertwin.kafka_io.placement import cluster_of
     from brokertwin.kafka_io.topic_reader import read_all
     from brokertwin.kafka_io.topics import full_name
     from brokertwin.sinks import offsets_snapshot, snapshot_store
     from brokertwin.state.core.outputs import offsets_topic
+    from brokertwin.state.core.settings import cluster_of
     from brokertwin.streaming.checks import checked_state, suites
     from brokertwin.streaming.checks import snapshot_checks as checks
 
