@@ -11,6 +11,7 @@ from brokertwin.recordings.audit.finding import AuditFinding
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.audit.reading import read
 from brokertwin.recordings.formats.pipeline import FileReading
+from brokertwin.recordings.history.findings import Incident
 from brokertwin.recordings.replay import recording
 from brokertwin.recordings.replay.recording import Exchange
 from tests.support.requestlogs import RUNS, SINGLE, logs_of
@@ -43,6 +44,21 @@ def whole(name: str) -> Audited:
 def _audited(paths: Sequence[Path], name: str) -> Audited:
     history = read(paths, READING.get(name, FileReading())).history
     return Audited(history, findings(history))
+
+
+class Unfolded:
+    """A history whose findings are not folded into incidents, as an entity of `live` has them."""
+
+    incidents: Sequence[Incident] = ()
+
+    def __init__(self, history: History) -> None:
+        self.found = history.unfolded
+
+
+@cache
+def unfolded(name: str) -> list[AuditFinding]:
+    """The findings of a recording without incidents."""
+    return findings(Unfolded(whole(name).history))
 
 
 @cache

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from brokertwin.recordings.audit import (
+    clients,
     commits,
     groups,
     incidents,
@@ -23,6 +24,7 @@ FINDERS: tuple[Finder, ...] = (
     *producers.FINDERS,
     *sessions.FINDERS,
     *groups.FINDERS,
+    *clients.FINDERS,
     *commits.FINDERS,
     *lag.FINDERS,
     *shares.FINDERS,

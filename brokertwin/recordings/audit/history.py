@@ -33,7 +33,9 @@ F = TypeVar("F", bound=Finding)
 class EntityHistory(Protocol):
     """The findings of machines, as most finders need them."""
 
-    incidents: Sequence[Incident]
+    @property
+    def incidents(self) -> Sequence[Incident]:
+        """What happened to brokers, each with the findings that follow from it."""
 
     def found(self, kind: EntityKind, *classes: type[F]) -> Iterator[F]:
         """The findings of these classes that are no part of an incident, in order."""
@@ -87,7 +89,7 @@ class History:
             yield from self.recording.found(kind, *classes)
 
     @cached_property
-    def incidents(self) -> Sequence[Incident]:  # type: ignore[override]
+    def incidents(self) -> Sequence[Incident]:
         """What happened to brokers, each with the findings that follow from it."""
         found = self.unfolded_changes()
         if not found:

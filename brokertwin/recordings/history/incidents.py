@@ -142,7 +142,7 @@ def incidents(
             if key not in found:
                 root = BrokerGone(
                     line=each.line,
-                    severity=Severity.WARNING,
+                    severity=Severity.INFO if absence.is_shutdown else Severity.WARNING,
                     certainty=absence.certainty,
                     client="",
                     broker=broker,

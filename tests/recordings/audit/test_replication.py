@@ -1,7 +1,7 @@
 """Findings about replicas, and errors that no other finder reports."""
 
 import gzip
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -9,15 +9,14 @@ import pytest
 from brokertwin.protocol.errors import Error
 from brokertwin.recordings.audit import refusals, replication
 from brokertwin.recordings.audit.finders import findings
-from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.audit.reading import read
 from brokertwin.recordings.formats.pipeline import FileReading
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.clients import ORDINARY
-from brokertwin.recordings.history.findings import Incident, Severity
+from brokertwin.recordings.history.findings import Severity
 from brokertwin.recordings.history.replica_findings import has_all
 from brokertwin.recordings.history.replicas import PartitionReplicas
-from tests.support.audits import CAPTURES, whole
+from tests.support.audits import CAPTURES, Unfolded, whole
 from tests.support.requestlogs import logs_of
 from tests.support.synthetic_recording import SyntheticRecording
 
@@ -42,15 +41,6 @@ def test_writes_below_min_insync_replicas() -> None:
         ("partition isr-0", 33, ["producer"]),
         ("partition isr-1", 11, ["producer"]),
     ]
-
-
-class Unfolded:
-    """A history whose findings are not folded into incidents."""
-
-    incidents: Sequence[Incident] = ()
-
-    def __init__(self, history: History) -> None:
-        self.found = history.unfolded
 
 
 @pytest.mark.parametrize("run", ["steady", "follower_stop", "leader_kill"])
