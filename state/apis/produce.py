@@ -27,6 +27,7 @@ rejected partitions keep their error.
 """
 
 from collections.abc import Iterator
+from copy import copy
 
 import msgspec
 
@@ -539,7 +540,7 @@ def _refused_records(
 def _accepted(
     broker: Broker, tail: LogTail, produced: PartitionProduceData, takes_append_time: bool
 ) -> AppendResult:
-    batch, log = produced.batches[0], tail.log  # the batch is not shared with other requests
+    batch, log = copy(produced.batches[0]), tail.log  # a request must not change
     offset = batch.base_offset = log.log_end_offset
     batch.partition_leader_epoch = log.leader_epoch
     append_time, batch.has_append_time = -1, takes_append_time or None
