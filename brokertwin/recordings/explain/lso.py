@@ -27,8 +27,8 @@ class LsoTimeline:
         topic, _, number = key.rpartition("-")
         partition = found.entities.get(EntityKey("lag", f"{number} {topic}"))
         if not isinstance(partition, PartitionLag):
-            known = sorted(f"{e.topic}-{e.partition}" for e in found.entities.values())  # type: ignore[attr-defined]
-            raise absent("partition", key, known)
+            ids = sorted(each.id.partition(" ")[::2] for each in found.entities)
+            raise absent("partition", key, [f"{name}-{n}" for n, name in ids])
         self.key = key
         self.stable = partition.stable
         held = recording.found(LAGS, LsoHeldBack)
