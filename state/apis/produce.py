@@ -504,6 +504,8 @@ def _append(
     error = record_validation.check(batch, produced.records_seen, rules.records, broker.now)
     if error is not NONE:
         return _refused_records(broker, topic, log, produced, error, rules.records)
+    if kept > rules.segment_bytes:
+        return _refused(produced, Error.RECORD_LIST_TOO_LARGE)
     if producer_id != producers.NO_PRODUCER_ID:
         verification = None
         if batch.is_transactional:
