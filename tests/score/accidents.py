@@ -317,7 +317,7 @@ def share_records_given_up(cluster: RealCluster) -> None:
 
 @accident(may=BROKER_GONE)
 def clean(cluster: RealCluster) -> None:
-    """Ten minutes with idle and busy clients, compaction, and a restart of each broker."""
+    """Ten minutes with idle and busy clients, compaction, and restarts of brokers 3 and 2."""
     cluster.topic("plain")
     cluster.topic("compacted", cleanup_policy="compact", segment_ms="5000")
     cluster.client("produce", "plain-writer", ["plain", "compacted"], linger_ms=20)
@@ -327,8 +327,8 @@ def clean(cluster: RealCluster) -> None:
     cluster.consumer("plain-b", "plain", ["plain"], isolation_level="read_committed")
     cluster.consumer("idle", "idle", ["compacted"], group_protocol="consumer")
     wait_s(180)
-    for broker in (3, 2, 1):
+    for broker in (3, 2):
         cluster.stop(broker)
         cluster.start(broker)
-        wait_s(60)
+        wait_s(90)
     wait_s(180)
