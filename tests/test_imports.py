@@ -96,6 +96,7 @@ OURS_AT_THE_TOP = {
     "brokertwin.errors",
     "brokertwin.wording",
     "brokertwin.extras",
+    "brokertwin.places",
     "brokertwin.settings",
     "brokertwin.unpacked",
     "brokertwin.__version__",

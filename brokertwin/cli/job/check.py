@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from brokertwin.cli.files import writing
 from brokertwin.cli.options import (
     Bootstrap,
     Checkpoint,
@@ -21,6 +22,7 @@ from brokertwin.cli.options import (
 from brokertwin.cli.output import out, progress_bars, say, show_json
 from brokertwin.errors import UserError
 from brokertwin.extras import need
+from brokertwin.places import place
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
@@ -162,6 +164,7 @@ def command(
     if live is not None:
         _refuse_live(on, source, bool(first or last))
     _refuse(on, source, given is not None, bool(first or last), with_topics)
+    source = source and place(source)
     with _progress() as doing:
         doing("reading")
         if live is not None:
@@ -382,9 +385,10 @@ def _places(option: str, texts: list[str] | None, partitions: int) -> dict[int, 
 def _write(directory: Path, name: str, html: str) -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        (directory / f"{name}.html").write_text(html, encoding="utf-8")
     except OSError as error:
         raise UserError(f"Cannot write to {directory}: {error.strerror}.") from None
+    with writing(directory / f"{name}.html") as temporary:
+        temporary.write_text(html, encoding="utf-8")
     say(f"wrote {directory / f'{name}.html'}")
 
 

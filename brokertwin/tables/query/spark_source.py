@@ -33,6 +33,7 @@ from brokertwin.kafka_io.topic_reader import (
     read_between,
 )
 from brokertwin.kafka_io.topics import full_name
+from brokertwin.places import place
 from brokertwin.sinks import snapshot_store
 from brokertwin.state.core.outputs import offsets_topic
 from brokertwin.state.core.settings import cluster_of
@@ -117,7 +118,7 @@ class BrokertwinSource(DataSource):
 
     @property
     def _path(self) -> Path:
-        return Path(self.options["path"])
+        return place(self.options["path"])
 
     @property
     def _table(self) -> str:
