@@ -37,6 +37,7 @@ ACCIDENTS: dict[str, Accident] = {}
 BROKER_GONE: tuple[Said, ...] = (
     *(("broker-gone", "*"), ("refused", "*"), ("isr-shrunk", "*"), ("leader-changed", "*")),
     *(("session-lost", "*"), ("rebalances", "*")),
+    *(("member-refused", "group *"), ("commit-refused", "group *")),
 )
 """What a broker's absence may cause."""
 
@@ -297,7 +298,7 @@ def denied(cluster: RealCluster) -> None:
         removed.result(PATIENCE_S)
 
 
-@accident(("records-archived", "*"), ("records-redelivered", "*"))
+@accident(("records-redelivered", "*"), may=(("records-archived", "*"),))
 def share_records_given_up(cluster: RealCluster) -> None:
     """A member of a share group releases each record, until the delivery limit is reached."""
     cluster.topic("shared", partitions=1)

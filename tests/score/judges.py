@@ -178,6 +178,8 @@ def _aborted(found: f.CoordinatorAborted, truth: KnownTruth) -> Answer:
 
 
 def _ended(found: f.TransactionEnded, truth: KnownTruth) -> Answer:
+    if not found.number:
+        return U  # it says that none is open
     facts = truth.transactions[found.producer.transactional_id]
     wanted = {"PrepareCommit", "CompleteCommit"} if found.is_committed else ABORTED
     span = found.line.time - truth.tolerance_ms, found.line.end + truth.tolerance_ms
