@@ -113,6 +113,23 @@ HttpListen = Annotated[
         " authentication. Port 0: any free port.",
     ),
 ]
+HttpAccessFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--http-access",
+        metavar="FILE",
+        help="TOML file for the HTTP port: token, certificate (PEM) for HTTPS, hosts.",
+    ),
+]
+
+
+class HttpPort(NamedTuple):
+    """Address of an HTTP port, and the file that says who may use it."""
+
+    listen: str | None
+    access: Path | None
+
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 

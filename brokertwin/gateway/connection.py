@@ -12,7 +12,7 @@ from typing import NamedTuple, cast
 
 import structlog
 
-from brokertwin.gateway import edge_fields, refusals
+from brokertwin.gateway import edge_fields, refusals, slices
 from brokertwin.gateway.admin import altered_settings, api_versions, broker_loggers, client_metrics
 from brokertwin.gateway.bounded_rates import RequestLimit
 from brokertwin.gateway.context import GatewayContext
@@ -184,6 +184,9 @@ class BrokerConnection(asyncio.Protocol):
         self._input.receive(data, ahead, most)
         self._is_full = len(self._frames) >= ahead
         size = self._input.wrong_size
+        api_key, next_size = self._input.next_frame
+        if size is None and next_size > slices.bytes_max(api_key, most):
+            size, most = next_size, slices.bytes_max(api_key, most)
         if size is not None:
             self._failure = ClosedError(f"invalid frame size {size}; the limit is {most}")
 
@@ -297,6 +300,9 @@ class BrokerConnection(asyncio.Protocol):
             await self._writable.wait()
             return
         watch = Stopwatch(self._loop.time())
+        most = slices.bytes_max(api_key, self._context.limits.frame_bytes)
+        if len(frame) > most:
+            raise ClosedError(f"invalid frame size {len(frame)}; the limit is {most}")
         request = decode_request(frame)
         own = self._own_response(request, watch) if api_key in OWN_RESPONSES else None
         if own is not None:
@@ -305,6 +311,11 @@ class BrokerConnection(asyncio.Protocol):
             await self._writable.wait()
             return
         self._check_served(request)
+        if len(frame) > slices.SLICED_BYTES and Trait.HAS_RECORDS not in traits:
+            await self._produced_done(watch)
+            await self._reply(request, await self._in_slices(request), watch, is_large=True)
+            await self._writable.wait()
+            return
         if Trait.HAS_RECORDS in traits:
             request.body["requestSizeInBytes"] = len(frame)
             await self._produce(request, watch)
@@ -324,6 +335,20 @@ class BrokerConnection(asyncio.Protocol):
         await self._reply(request, outcome, watch)
         if not self._writable.is_set():
             await self._writable.wait()
+
+    async def _in_slices(self, request: RequestFrame) -> EngineResponse:
+        """Decide a large request in slices; only one at a time, so that others wait for one."""
+        engine, responses = self._context.engine, list[Body]()
+        if not engine.decides_here or request.api_key not in slices.SLICED:
+            return await engine.submit(self._edge_request(request))
+        async with self._context.large:
+            for body in slices.sliced(request):
+                await asyncio.sleep(0)
+                outcome = await engine.submit(self._edge_request(request._replace(body=body)))
+                if outcome.response is None:
+                    return outcome
+                responses.append(outcome.response)
+        return outcome._replace(response=slices.joined(request, responses))
 
     def _own_response(
         self, request: RequestFrame, watch: Stopwatch
@@ -465,13 +490,19 @@ class BrokerConnection(asyncio.Protocol):
         outcome: EngineResponse,
         watch: Stopwatch,
         writes: Sequence[PendingWrite] = (),
+        is_large: bool = False,
     ) -> None:
+        """Complete and send a response; a large one is walked through in a thread."""
         now = self._loop.time()
         watch.go_on(now)
         body, api_key = outcome.response, request.api_key
         if outcome.error is not None:
             body = self._refusal(request, outcome.error)
-        errors = self._context.traffic.count(api_key, body, now - watch.came)
+        count, took_s = self._context.traffic.count, now - watch.came
+        if is_large:
+            errors = await asyncio.to_thread(count, api_key, body, took_s)
+        else:
+            errors = count(api_key, body, took_s)
         if errors and body is not None and not RESOURCE_TYPES.keys().isdisjoint(errors):
             self._context.denials.look(self._edge_request(request), body)
         if outcome.closes_connection:
@@ -490,7 +521,11 @@ class BrokerConnection(asyncio.Protocol):
             throttle_ms = max(throttle_ms, self._context.engine.throttle_ms)
             body["throttleTimeMs"] = throttle_ms
         self._mute(throttle_ms)
-        self._send(request, body)
+        if is_large:
+            frame = await asyncio.to_thread(self._encode, request, body)
+        else:
+            frame = self._encode(request, body)
+        self._write_sized(frame)
         if limit is not None:
             self._count(limit, watch)
 
@@ -533,21 +568,20 @@ class BrokerConnection(asyncio.Protocol):
         if throttle_ms > 0:
             self._muted_until = self._loop.time() + throttle_ms / 1000
 
-    def _send(self, request: RequestFrame, body: Body) -> None:
-        """Send a response, or `-1 UNKNOWN_SERVER_ERROR` if it cannot be encoded.
+    def _encode(self, request: RequestFrame, body: Body) -> bytes | bytearray:
+        """Encode a response, or `-1 UNKNOWN_SERVER_ERROR` if it cannot be encoded.
 
         As in Kafka, the request's changes stay in effect. Raises ClosedError.
         """
         sent = request.api_key, request.version, request.header["correlationId"]
         try:
-            frame = encode_sized_response(*sent, body)
+            return encode_sized_response(*sent, body)
         except NotEncodableError as error:
             _log.warning("cannot encode a response", api=sent[0], error=str(error))
             refusal = refusals.error_response(request, Error.UNKNOWN_SERVER_ERROR)
             if refusal is None:
                 raise ClosedError(f"cannot encode the response of API {sent[0]}") from error
-            frame = encode_sized_response(*sent, refusal)
-        self._write_sized(frame)
+            return encode_sized_response(*sent, refusal)
 
     def _write(self, frame: bytes | bytearray) -> None:
         self._write_sized(len(frame).to_bytes(SIZE_BYTES, "big") + frame)

@@ -92,6 +92,7 @@ class Gateway:
         self._bound: dict[int, Address] = {}
         self._stopped: set[int] = set()
         self._opens = asyncio.Lock()
+        self._large = asyncio.Lock()
         self._openings: set[asyncio.Task[None]] = set()
         engine.on_broker = self._on_broker
         engine.on_settings = self._on_settings
@@ -169,6 +170,7 @@ class Gateway:
             self._times,
             self._altered,
             self._users,
+            self._large,
             self._release,
         )
 

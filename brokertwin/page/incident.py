@@ -26,10 +26,10 @@ from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.batches import ProducerInPartition
 from brokertwin.recordings.history.entity import EntityKey, ObservedEntity
 from brokertwin.recordings.history.exchange import RecordedExchange
+from brokertwin.recordings.history.findings import WatermarkSample
 from brokertwin.recordings.history.groups import ObservedGroup
 from brokertwin.recordings.history.producers import ObservedProducer
 from brokertwin.recordings.history.recording import KINDS
-from brokertwin.recordings.history.replica_findings import WatermarkSample
 from brokertwin.recordings.history.sessions import ObservedSessionCache
 
 State = dict[str, Any]
@@ -178,13 +178,12 @@ class _Walk:
         for kind in KINDS.values():
             if exchange.line.api not in kind.apis or kind.name not in SAMPLED:
                 continue
-            for key in kind.keys_of(exchange, self._known):
+            for key, part in kind.parts_of(exchange, self._known):
                 entity = self._entities.get(key)
                 if entity is None:
                     entity = self._entities[key] = kind.machine(key)
                 # Exchanges come in the order of their responses, so that none has to wait. The
                 # causes that a machine looks ahead for are in the findings of the whole recording.
-                part = entity.part_of(exchange, self._known)
                 deque(entity.take(part, self._known), maxlen=0)
                 if entity.LOOKAHEAD_MS:
                     deque(entity.judge(part, self._known), maxlen=0)
@@ -309,9 +308,9 @@ def _group(entity: ObservedGroup) -> State:
         state["generation"] = membership.number
     if membership.leader:
         state["leader"] = membership.leader
-    state |= {f"member {name}": line.name for name, line in membership.members.items()}
-    newest = entity.offsets.newest.values()
-    return state | {f"offset {each.place}": each.offset for each in newest}
+    state |= {f"member {name}": each.last.name for name, each in membership.members.items()}
+    state |= {f"offset {each.place}": each.offset for each in entity.offsets.offsets.values()}
+    return state | {f"pending {each.place}": each.offset for each in entity.offsets.pending}
 
 
 def _transaction(entity: ObservedProducer) -> State:

@@ -52,7 +52,7 @@ def test_the_state_at_the_end_has_the_committed_offsets_of_the_recording() -> No
     state = state_at(lane(page, "group"), page["span"] + 1)
     entity = whole(GROUP).history.recording.observed(incident.KINDS["group"])
     (group,) = entity.entities.values()
-    newest = {f"offset {each.place}": each.offset for each in group.offsets.newest.values()}
+    newest = {f"offset {each.place}": each.offset for each in group.offsets.offsets.values()}
     assert newest.items() <= state.items()
 
 

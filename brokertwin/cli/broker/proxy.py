@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from brokertwin.cli.options import ConfigFile, KafkaConfig, settings_of
+from brokertwin.cli.options import ConfigFile, HttpAccessFile, KafkaConfig, settings_of
 from brokertwin.cli.output import say
 from brokertwin.cli.recordings.capture import Advertise, RelayEnds, relay_ends
 from brokertwin.errors import UserError
@@ -17,6 +17,7 @@ from brokertwin.wording import counted
 if TYPE_CHECKING:
     from brokertwin.gateway.capture.sinks import FileSink
     from brokertwin.gateway.faults.fault import FaultSpec
+    from brokertwin.gateway.http_access import HttpAccess
 
 OPTION = "--control"
 
@@ -41,8 +42,8 @@ Control = Annotated[
     typer.Option(
         OPTION,
         metavar="[HOST:]PORT",
-        help="Serve HTTP without authentication to change faults and list requests. 9405 means"
-        " 127.0.0.1:9405. Port 0: any free port.",
+        help="Serve HTTP to change faults and list requests. 9405 means 127.0.0.1:9405. Port 0: any"
+        " free port.",
     ),
 ]
 Out = Annotated[
@@ -60,6 +61,7 @@ def command(
     listen: Listen = "localhost:19092",
     faults: Faults = None,
     control: Control = None,
+    http_access: HttpAccessFile = None,
     out: Out = None,
     advertise: Advertise = None,
     kafka_config: KafkaConfig = None,
@@ -94,6 +96,7 @@ def command(
     """
     from brokertwin.cli.watching.server import listen_address
     from brokertwin.gateway.faults import fault_file
+    from brokertwin.gateway.http_access import HttpAccess
 
     if faults is None and control is None:
         raise UserError(
@@ -103,18 +106,20 @@ def command(
     specs = fault_file.read(faults) if faults is not None else []
     settings = settings_of(config, kafka_config=kafka_config)
     at = listen_address(control, OPTION) if control is not None else None
+    access = HttpAccess.read(http_access)
     ends = relay_ends(listen, broker, advertise, settings)
     sink = None
     if out is not None:
         from brokertwin.gateway.capture.sinks import FileSink
 
         sink = FileSink(out)
-    asyncio.run(_serve(ends, at, specs, sink))
+    asyncio.run(_serve(ends, at, access, specs, sink))
 
 
 async def _serve(
     ends: RelayEnds,
     control: tuple[str, int] | None,
+    access: "HttpAccess",
     specs: "list[FaultSpec]",
     sink: "FileSink | None",
 ) -> None:
@@ -141,7 +146,7 @@ async def _serve(
     with ExitStack() as stack:
         await proxy.start()
         if control is not None:
-            served_at = served(app(faults, documents), f"{OPTION} {control[1]}", *control)
+            served_at = served(app(faults, documents), f"{OPTION} {control[1]}", *control, access)
             say(f"control at {stack.enter_context(served_at)}")
         host, port = proxy.addresses[ends.broker]
         say(f"listening on {host}:{port}, {counted(len(faults.faults), 'fault')}")

@@ -16,7 +16,7 @@ from brokertwin.errors import UserError
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
-    from brokertwin.recordings.history.replica_findings import (
+    from brokertwin.recordings.history.findings import (
         IsrChange,
         WatermarkDifference,
         WatermarkSample,

@@ -15,7 +15,9 @@ from brokertwin.cli.options import (
     AsJson,
     Bootstrap,
     ConfigFile,
+    HttpAccessFile,
     HttpListen,
+    HttpPort,
     KafkaConfig,
     Master,
     settings_of,
@@ -104,6 +106,7 @@ def command(
     available_now: AvailableNow = False,
     time_zone: TimeZone = "UTC",
     http_listen: HttpListen = None,
+    http_access: HttpAccessFile = None,
     master: Master = None,
     spark_conf: SparkConf = None,
     kafka_config: KafkaConfig = None,
@@ -151,8 +154,8 @@ def command(
     )
     how = _How(tables or directory, parse_every(snapshot_every), zone_of(time_zone), as_json)
     check_start(settings)
-    stop = threading.Event()
-    with runner.prepared(query, say), _watched(query, http_listen, stop) as watched:
+    stop, http = threading.Event(), HttpPort(http_listen, http_access)
+    with runner.prepared(query, say), _watched(query, http, stop) as watched:
         session = spark_session(settings, say)
         _stop_on_signals(stop)
         try:
@@ -197,17 +200,15 @@ def _run(
 
 
 @contextmanager
-def _watched(
-    query: "LiveQuery", http_listen: str | None, stop: threading.Event
-) -> "Iterator[LiveSource]":
+def _watched(query: "LiveQuery", http: HttpPort, stop: threading.Event) -> "Iterator[LiveSource]":
     """Yield the status, served over HTTP if there is an address."""
     from brokertwin.cli.watching.live_source import KEPT, LiveSource
     from brokertwin.cli.watching.server import status_page
     from brokertwin.streaming.live.read_back import newest_findings
 
     source = LiveSource(query.prefix, stop)
-    with status_page(source, http_listen, say):
-        if http_listen is not None:
+    with status_page(source, http, say):
+        if http.listen is not None:
             source.earlier(newest_findings(query.client, query.prefix, KEPT))
         yield source
 

@@ -102,6 +102,10 @@ class BrokerEngine(Protocol):
     """File of users that authenticate no client; None: in memory."""
 
     @property
+    def decides_here(self) -> bool:
+        """Whether requests are decided in this process, one after the other."""
+
+    @property
     def throttle_ms(self) -> int:
         """Throttle time for all responses while too many requests are pending."""
 

@@ -125,6 +125,7 @@ class LocalEngine:
         self._change_decoder = msgspec.json.Decoder(outputs.BrokerChange)
         self._response_decoder = msgspec.json.Decoder(ResponseRow)
 
+    decides_here = True
     throttle_ms = 0
     """Always 0, because requests are processed at once."""
 

@@ -234,6 +234,7 @@ class SparkEngine:
         return future
 
     users_file: Path | None = None
+    decides_here = False
 
     @property
     def throttle_ms(self) -> int:

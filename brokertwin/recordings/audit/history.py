@@ -1,22 +1,24 @@
 """A recording with the findings of all machines."""
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from brokertwin.recordings.history.entity import EntityKind
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, exchanges_of
-from brokertwin.recordings.history.finding import EntityFinding
+from brokertwin.recordings.history.findings import Finding
 from brokertwin.recordings.history.recording import ObservedRecording
 from brokertwin.recordings.history.replication import REPLICATION
 from brokertwin.recordings.observed.watching import ObservedReplication
 from brokertwin.recordings.replay.recording import Exchange
 
+F = TypeVar("F", bound=Finding)
+
 
 class EntityHistory(Protocol):
     """The findings of machines, as most finders need them."""
 
-    def found(self, kind: EntityKind, *names: str) -> Iterator[EntityFinding]:
-        """The findings of a kind of entity with these names, in the order of their responses."""
+    def found(self, kind: EntityKind, *classes: type[F]) -> Iterator[F]:
+        """The findings of these classes by a kind of entity, in the order of their responses."""
 
 
 class History:
@@ -54,12 +56,12 @@ class History:
         """The exchanges of some APIs, in the order of their responses."""
         yield from (each for each in self.recording.exchanges if each.line.api in apis)
 
-    def found(self, kind: EntityKind, *names: str) -> Iterator[EntityFinding]:
-        """The findings of a kind of entity with these names, in the order of their responses."""
+    def found(self, kind: EntityKind, *classes: type[F]) -> Iterator[F]:
+        """The findings of these classes by a kind of entity, in the order of their responses."""
         if kind is REPLICATION:
-            yield from self.replication.found(*names)
+            yield from self.replication.found(*classes)
         else:
-            yield from self.recording.found(kind, *names)
+            yield from self.recording.found(kind, *classes)
 
     def named(self, topic: str) -> str:
         """Name of a topic, given its name or id."""

@@ -38,7 +38,7 @@ class ClientTimeline:
         self._exchanges = exchanges
         self._recording = observed_recording(exchanges)
         self._own = sorted(
-            (each for each in exchanges if each.header.client_id == key), key=lambda each: each.end
+            (each for each in exchanges if each.header.client_id == key), key=lambda each: each.time
         )
         if not self._own:
             raise absent("client", key, sorted({each.header.client_id or "" for each in exchanges}))

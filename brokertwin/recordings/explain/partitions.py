@@ -16,17 +16,19 @@ from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.batches import PRODUCERS as PRODUCERS_IN_PARTITIONS
 from brokertwin.recordings.history.batches import AcknowledgedBatch, ProducerInPartition
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, exchanges_of
-from brokertwin.recordings.history.producers import PRODUCERS
-from brokertwin.recordings.history.recording import ObservedRecording
-from brokertwin.recordings.history.replica_findings import (
-    UNEXPLAINED,
+from brokertwin.recordings.history.findings import (
     IsrChange,
+    ProducerBegan,
     WatermarkDifference,
     WatermarkSample,
 )
+from brokertwin.recordings.history.producers import PRODUCERS
+from brokertwin.recordings.history.recording import ObservedRecording
+from brokertwin.recordings.history.replica_findings import UNEXPLAINED
 from brokertwin.recordings.history.replicas import UNKNOWN, PartitionReplicas
 from brokertwin.recordings.history.words import clock, listed
 from brokertwin.recordings.observed.watching import Watched
+from brokertwin.recordings.sentences import said as said_of
 
 APIS = frozenset(
     {
@@ -216,8 +218,9 @@ class PartitionTimeline:
     def _produced(self, place: str) -> Iterator[str]:
         """The first batches of producers and of their epochs."""
         for each in self._found.get(place, ()):
-            if each.kind == "producer-began" and each.facts["place"] == self.key:
-                yield each.said
+            at = each.partition if isinstance(each, ProducerBegan) else None
+            if at is not None and at.place == self.key:
+                yield said_of(each)
 
     def _because(
         self, code: int, seen: RecordedExchange, request: Any, batches: Sequence[bodies.SentBatch]

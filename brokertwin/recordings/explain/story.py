@@ -122,7 +122,7 @@ class Subject(Protocol):
     """A producer, a group, a session or another subject in a recording."""
 
     def story(self) -> list[TimelineEntry]:
-        """One entry for each request of the subject, in the order of their responses."""
+        """One entry for each request of the subject, in the order of their arrival."""
 
     def ending(self) -> list[str]:
         """The final state of the subject, in lines."""

@@ -9,13 +9,13 @@ from brokertwin.protocol.kafka_apis import KAFKA_APIS
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.batches import OF_SEQUENCES, TOO_FEW
 from brokertwin.recordings.history.bodies import MARKERS, PRODUCER_APIS
-from brokertwin.recordings.history.entity import EntityKey, EntityKind, ObservedEntity
+from brokertwin.recordings.history.entity import EntityKey, EntityKind, ObservedEntity, Parts
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, RecordedRequest
-from brokertwin.recordings.history.finding import EntityFinding, Severity
+from brokertwin.recordings.history.findings import Finding, Refused, SessionChurn, Severity
 from brokertwin.recordings.history.group_offsets import STALE
 from brokertwin.recordings.history.memberships import MEMBER_APIS, REFUSED
-from brokertwin.recordings.history.producers import FENCING
-from brokertwin.recordings.history.sessions import CHURN, NONE, SESSION_CODES, WINDOW_MS, opened_by
+from brokertwin.recordings.history.producers import FENCING, REPLACED
+from brokertwin.recordings.history.sessions import NONE, SESSION_CODES, WINDOW_MS, opened_by
 from brokertwin.recordings.history.shares import SESSION_ERRORS, SHARE_APIS
 
 MANY = 10
@@ -42,7 +42,7 @@ SEVERE = frozenset(
 )
 """Errors from which no client recovers, and those of data that may be broken."""
 
-OF_PRODUCERS = frozenset({*FENCING, *OF_SEQUENCES})
+OF_PRODUCERS = frozenset({*FENCING, *OF_SEQUENCES, REPLACED})
 REPORTED_ELSEWHERE = {
     **dict.fromkeys(PRODUCER_APIS - {MARKERS}, OF_PRODUCERS),
     "FETCH": SESSION_CODES,
@@ -74,13 +74,7 @@ class ObservedClient(ObservedEntity, kw_only=True):
     opened: list[RecordedRequest] = field(default_factory=list)
     reported: list[str] = field(default_factory=list)
 
-    def part_of(self, exchange: RecordedExchange, known: KnownFacts) -> RecordedExchange:
-        """Return the errors of an exchange, and the session that it opened."""
-        codes = list(dict.fromkeys(bodies.errors(exchange.response)))
-        opened = opened_by(exchange) if exchange.line.api == "FETCH" else NONE
-        return RecordedExchange(exchange.line, {"opened": opened}, {"codes": codes})
-
-    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
+    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
         """Count an exchange, and report its errors."""
         line = exchange.line
         self.requests += 1
@@ -92,19 +86,13 @@ class ObservedClient(ObservedEntity, kw_only=True):
         for code in exchange.response["codes"]:
             if code not in REPORTED_ELSEWHERE.get(line.api, ()):
                 severity = severity_of(code)
-                yield EntityFinding(
-                    kind="refused",
-                    severity=min(severity, Severity.INFO) if line.is_own else severity,
-                    subject=f"client {self.name}",
-                    line=line,
-                    part=str(code),
-                    code=code,
-                )
+                severity = min(severity, Severity.INFO) if line.is_own else severity
+                yield Refused(line=line, severity=severity, name=self.name, code=code)
         if exchange.request["opened"] != NONE and not line.is_own:
             yield from self._opened(line)
 
-    def _opened(self, line: RecordedRequest) -> Iterator[EntityFinding]:
-        """Report openings in a minute with many; `most` is their number."""
+    def _opened(self, line: RecordedRequest) -> Iterator[Finding]:
+        """Report openings in a minute with many."""
         self.opened = [each for each in self.opened if each.end >= line.end - WINDOW_MS]
         self.opened = [*self.opened, line][-OPENINGS_MAX:]
         kept = {each.place for each in self.opened}
@@ -114,14 +102,8 @@ class ObservedClient(ObservedEntity, kw_only=True):
         for each in self.opened:
             if each.place not in self.reported:
                 self.reported.append(each.place)
-                yield EntityFinding(
-                    kind="session-churn",
-                    severity=Severity.WARNING,
-                    subject=f"client {self.name}",
-                    line=each,
-                    rule=CHURN,
-                    facts={"most": len(self.opened)},
-                )
+                most = len(self.opened)
+                yield SessionChurn(line=each, severity=Severity.WARNING, name=self.name, most=most)
 
 
 def severity_of(code: int) -> Severity:
@@ -131,13 +113,17 @@ def severity_of(code: int) -> Severity:
     return Severity.INFO if code in RECOVERED else Severity.WARNING
 
 
-def _clients_of(exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityKey]:
-    yield EntityKey("client", exchange.line.name)
+def _clients_in(exchange: RecordedExchange, known: KnownFacts) -> Parts:
+    """The client, with the errors of the exchange, and the session that it opened."""
+    codes = list(dict.fromkeys(bodies.errors(exchange.response)))
+    opened = opened_by(exchange) if exchange.line.api == "FETCH" else NONE
+    part = RecordedExchange(exchange.line, {"opened": opened}, {"codes": codes})
+    yield EntityKey("client", exchange.line.name), part
 
 
 CLIENTS = EntityKind(
     "client",
     frozenset(api.name for api in KAFKA_APIS.values()),
-    _clients_of,
+    _clients_in,
     lambda key: ObservedClient(name=key.id),
 )

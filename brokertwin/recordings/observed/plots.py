@@ -6,7 +6,7 @@ from typing import Any
 
 from brokertwin import extras
 from brokertwin.errors import UserError
-from brokertwin.recordings.history.replica_findings import WatermarkSample
+from brokertwin.recordings.history.findings import WatermarkSample
 from brokertwin.recordings.history.replicas import UNKNOWN
 
 WIDTH, HEIGHT, STRIP = 900, 220, 60

@@ -13,7 +13,7 @@ from brokertwin.recordings.audit.reading import read
 from brokertwin.recordings.formats.pipeline import FileReading
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.clients import ORDINARY
-from brokertwin.recordings.history.finding import Severity
+from brokertwin.recordings.history.findings import Severity
 from brokertwin.recordings.history.replica_findings import has_all
 from brokertwin.recordings.history.replicas import PartitionReplicas
 from tests.support.audits import CAPTURES, whole
