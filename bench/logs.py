@@ -78,8 +78,9 @@ class Traffic:
         self._ends = [[0] * PARTITIONS for _ in range(TOPICS)]
         self._sent = [0] * TRANSACTIONAL_IDS
         self._epochs = [0] * TRANSACTIONAL_IDS
-        self._numbers: dict[str, int] = {}
-        self._sessions: dict[str, int] = {}
+        self._clients: dict[tuple[str, int], int] = {}
+        self._numbers: dict[int, int] = {}
+        self._sessions: dict[tuple[str, int], list[int]] = {}
         self._count = 0
 
     def lines(self) -> Iterator[tuple[int, str]]:
@@ -94,9 +95,9 @@ class Traffic:
         self, broker: int, client: str, api: tuple[int, str, int], request: str, response: str
     ) -> tuple[int, str]:
         key, name, version = api
-        mixed = hash_of(client)
-        connection = f"10.0.0.{broker}:9092-10.0.1.{mixed % 250}:{40000 + mixed % 9000}-0-1"
-        number = self._numbers[client] = self._numbers.get(client, 0) + 1
+        index = self._clients.setdefault((client, broker), len(self._clients))
+        number = self._numbers[index] = self._numbers.get(index, 0) + 1
+        connection = f"10.0.0.{broker}:9092-10.0.1.{index % 250}:{40000 + index}-0-{index}"
         self._count += 1
         at = START + timedelta(milliseconds=self._count * 1000 // LINES_A_SECOND)
         stamp = f"{at:%Y-%m-%d %H:%M:%S},{at.microsecond // 1000:03d}"
@@ -195,9 +196,9 @@ class Traffic:
     def _fetch(
         self, broker: int, client: str, replica: int, topic: int, entries: int
     ) -> tuple[int, str]:
-        session = self._sessions.get(client, 0)
         epoch = 12 if replica >= 0 else -1
-        self._sessions[client] = session + 1
+        session, fetches = self._sessions.setdefault((client, broker), [len(self._sessions), 0])
+        self._sessions[client, broker][1] += 1
         asked, given = [], []
         for at in range(entries):
             partition = at % PARTITIONS if entries <= PARTITIONS else at
@@ -217,10 +218,10 @@ class Traffic:
             (1, "FETCH", 17),
             f'{{"replicaState":{{"replicaId":{replica},"replicaEpoch":{epoch}}},'
             '"maxWaitMs":500,"minBytes":1,"maxBytes":10485760,"isolationLevel":1,'
-            f'"sessionId":{1 + hash_of(client)},"sessionEpoch":{session + 1},"topics":'
+            f'"sessionId":{1 + session},"sessionEpoch":{fetches + 1},"topics":'
             f'[{{"topicId":"{topic_id(topic)}","partitions":[{",".join(asked)}]}}],'
             '"forgottenTopicsData":[],"rackId":""}',
-            f'{{"throttleTimeMs":0,"errorCode":0,"sessionId":{1 + hash_of(client)},"responses":'
+            f'{{"throttleTimeMs":0,"errorCode":0,"sessionId":{1 + session},"responses":'
             f'[{{"topicId":"{topic_id(topic)}","partitions":[{",".join(given)}]}}]}}',
         )
 
@@ -266,11 +267,6 @@ class Traffic:
             f'[{{"name":"topic-{topic}","partitions":[{asked}]}}]}}',
             f'{{"throttleTimeMs":0,"topics":[{{"name":"topic-{topic}","partitions":[{given}]}}]}}',
         )
-
-
-def hash_of(text: str) -> int:
-    """A number of a text, the same in each run."""
-    return int.from_bytes(text.encode()[-3:]) % 1_000_003
 
 
 def leader(topic: int, partition: int) -> int:

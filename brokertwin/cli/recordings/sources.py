@@ -6,6 +6,7 @@ A command takes the source as one parameter; the decorator adds the options:
     def command(key: Key, where: Where, as_json: AsJson = False) -> None: ...
 """
 
+import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +31,7 @@ from brokertwin.wording import counted
 if TYPE_CHECKING:
     from brokertwin.recordings.formats.batches import Headers
     from brokertwin.recordings.formats.pipeline import Source
+    from brokertwin.recordings.formats.prefilter import NeededLines
     from brokertwin.settings import Settings
 
 Files = Annotated[
@@ -163,12 +165,15 @@ with_source = with_options("where", _where, OPTIONS)
 
 
 @contextmanager
-def source_of(where: Where, texts: int = 0) -> "Iterator[Source]":
+def source_of(
+    where: Where, texts: int = 0, needed: "NeededLines | None" = None
+) -> "Iterator[Source]":
     """Read the documents of a source, with a progress bar.
 
     Args:
         where: the source.
         texts: which logs with requests as text are read, too, by `Texts`.
+        needed: the lines of files that are needed; None reads all.
 
     Raises:
         UserError: there is no source or more than one, or Kafka does not respond.
@@ -178,7 +183,8 @@ def source_of(where: Where, texts: int = 0) -> "Iterator[Source]":
     from brokertwin.recordings.formats.pipeline import FileReading, read_files, zone_of
 
     where.check()
-    how = FileReading(where.broker, zone_of(where.time_zone), warn, Texts(texts))
+    how = FileReading(where.broker, zone_of(where.time_zone), warn, Texts(texts), needed)
+    gc.disable()  # what is read stays until the end
     with progress_bars() as bar:
         task = bar.add_task("reading", total=size_of(where.files) if where.files else None)
         if where.files:

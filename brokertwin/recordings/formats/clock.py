@@ -41,6 +41,7 @@ class LineClock:
         self.unknown_zones: set[str] = set()
         self._offset_ms: int | None = None
         self._latest = 0
+        self._text, self._text_ms = b"", 0
         self._minute = -1
         self._minute_ms = 0
 
@@ -66,6 +67,27 @@ class LineClock:
             self.unknown_zones.add(best.unknown_zone)
         offset = best.offset_ms if best.offset_ms is not None else self._learn(best, found)
         time = best.local_ms - offset if offset is not None else self._local(best.local_ms)
+        self._latest = max(self._latest, time)
+        return time
+
+    def in_minute(self, minute: bytes, ms: int) -> int | None:
+        """Return the time of a line in Kafka's default layout, as `ms` does.
+
+        Args:
+            minute: `2026-11-21 01:22`.
+            ms: the time in this minute.
+        """
+        if minute != self._text:
+            try:
+                local = datetime.fromisoformat(minute.decode("ascii"))
+            except ValueError:
+                return None
+            self._text = minute
+            self._text_ms = (local - datetime(1970, 1, 1)) // timedelta(milliseconds=1)  # noqa: DTZ001
+        self.unit_ms = 1
+        local_ms = self._text_ms + ms
+        offset = self._offset_ms
+        time = local_ms - offset if offset is not None else self._local(local_ms)
         self._latest = max(self._latest, time)
         return time
 
