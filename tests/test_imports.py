@@ -30,7 +30,7 @@ LAYERS: dict[str, set[str]] = {
     "clients.io": {"clients.io", "state", "clients", "kafka_io", "gateway", "protocol"},
     "tables": {"tables", "state", "kafka_io", "protocol"},
     "recordings": {"recordings", "state", "tables", "sinks", "kafka_io", "protocol"},
-    "page": {"page", "recordings", "state", "protocol"},
+    "page": {"page", "recordings", "tables", "state", "protocol"},
     "streaming": {
         *{"streaming", "state", "sinks", "kafka_io", "tables", "offsets", "recordings"},
         "protocol",
@@ -96,6 +96,7 @@ OURS_AT_THE_TOP = {
     "brokertwin.errors",
     "brokertwin.wording",
     "brokertwin.extras",
+    "brokertwin.places",
     "brokertwin.settings",
     "brokertwin.unpacked",
     "brokertwin.__version__",
@@ -245,6 +246,7 @@ LOADED_BY_NAME = {
     "brokertwin.__main__": "python -m brokertwin",
     "brokertwin.testing.plugin": "entry point pytest11 in pyproject.toml",
     "brokertwin.streaming.job.worker_daemon": "module that Spark starts, named in session.py",
+    "brokertwin.page.browser": "page/assets/worker.js, in the browser",
     "brokertwin.simulation.zookeeper": "used by examples/before_groups.py",
 }
 """Modules without an importer in product code, and who loads them."""

@@ -226,20 +226,6 @@ def settings_of(config: Path | None, **flags: object) -> "Settings":
     return settings
 
 
-def check_new(file: Path, force: bool) -> None:
-    """Raise UserError if a file to write exists and --force was not given, or has no folder."""
-    if file.is_dir():
-        raise UserError(f"Cannot write to {file}: it is a folder.", "Pass the name of a file.")
-    if file.exists() and not file.is_file():
-        return  # a pipe or a terminal
-    if file.exists() and not force:
-        raise UserError(f"{file} exists.", "Pass another file, or --force to replace it.")
-    if not file.parent.is_dir():
-        raise UserError(
-            f"Cannot write to {file}: there is no folder {file.parent}.", "Create the folder first."
-        )
-
-
 def kafka_of(settings: "Settings") -> "ClientProperties":
     """Return the properties for Kafka; warns about those without effect. Raises UserError."""
     from brokertwin.cli.output import warn

@@ -20,10 +20,8 @@ from brokertwin.kafka_io.topics import (
     writer_configuration,
 )
 from brokertwin.state.core.murmur2 import partition_of
+from brokertwin.state.core.settings import CELL_NUMBER
 from brokertwin.wording import counted
-
-_NUMBER = "."
-"""Separator of a cluster's name and a cell's number, with several cells."""
 
 
 class Placement(msgspec.Struct, rename="camel", frozen=True):
@@ -78,12 +76,7 @@ def cells_of(cluster: str, cells: int, brokers: list[int]) -> list[str]:
         )
     if cells == 1:
         return [cluster]
-    return [f"{cluster}{_NUMBER}{number}" for number in range(1, cells + 1)]
-
-
-def cluster_of(cell: str) -> str:
-    """Return the cluster of a cell; cluster names have no dot."""
-    return cell.partition(_NUMBER)[0]
+    return [f"{cluster}{CELL_NUMBER}{number}" for number in range(1, cells + 1)]
 
 
 def write(client: ClientProperties, prefix: str, placements: Iterable[Placement]) -> None:

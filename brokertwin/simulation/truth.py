@@ -396,7 +396,8 @@ class Truth:
             if found is None or int(machine) != _coordinator(cell, TRANSACTION_TOPIC, name):
                 continue
             former = self._transactions.get(name)
-            self._transactions[name] = msgspec.structs.replace(found)
+            held = {topic: [*partitions] for topic, partitions in found.partitions.items()}
+            self._transactions[name] = msgspec.structs.replace(found, partitions=held)
             if former is not None and _same(former, found):
                 continue
             by = self._cause(event.id)

@@ -11,7 +11,6 @@ lz4-java's LZ4BlockOutputStream.
 """
 
 import json
-import shutil
 import struct
 import tempfile
 import zipfile
@@ -216,10 +215,10 @@ def _in_snapshot(
         raise NotReadable("rocksdict, which reads RocksDB files, is not installed") from None
     with tempfile.TemporaryDirectory(prefix="brokertwin-") as scratch:
         directory = Path(scratch)
-        with zipfile.ZipFile(store.snapshot(version)) as archive:
+        with store.snapshot(version).open("rb") as file, zipfile.ZipFile(file) as archive:
             archive.extractall(directory)
         for remote, local in _tables(directory / SNAPSHOT_METADATA):
-            shutil.copyfile(store.directory / "SSTs" / remote, directory / local)
+            (directory / local).write_bytes((store.directory / "SSTs" / remote).read_bytes())
         try:
             with Rdict(
                 str(directory), Options(raw_mode=True), access_type=AccessType.read_only()

@@ -98,8 +98,8 @@ class Access(NamedTuple):
         ).response
 
     def _status_of_job(self, checkpoint: Path | None) -> "dict[str, list[Row]]":
-        from brokertwin.kafka_io.placement import cluster_of
         from brokertwin.state.cell import overview
+        from brokertwin.state.core.settings import cluster_of
         from brokertwin.state.core.tables import CellTables
         from brokertwin.streaming.checkpoint import facts, state_reader
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from brokertwin import unpacked
-from brokertwin.cli.options import ConfigFile, KafkaConfig, address, settings_of
-from brokertwin.cli.output import out, progress_bars, say, show_table, warn
+from brokertwin.cli.files import check_new, writing
+from brokertwin.cli.options import ConfigFile, Force, KafkaConfig, address, settings_of
+from brokertwin.cli.output import out, progress_bars, say, show_table
 from brokertwin.errors import UserError
 from brokertwin.testing.exam.rights import Rights
 from brokertwin.wording import counted
@@ -97,6 +98,7 @@ def command(
     html: Html = None,
     sarif: Sarif = None,
     card: Card = None,
+    force: Force = False,
     rights: RightsOption = Rights.ADMIN,
     read_only: ReadOnly = False,
     prefix: Prefix = "brokertwin-exam-",
@@ -130,6 +132,8 @@ def command(
     if listed:
         show_table(["scenario", "rule"], [(each.name, each.rule) for _, each in chosen])
         return
+    for file in (json, junit, html, sarif, card):
+        check_new(file, force)
     if broker is None:
         raise UserError("The broker is missing.", "Pass HOST:PORT, like localhost:9092.")
     known = read_baseline(unpacked.read(baseline, unpacked.LINE_BYTES_MAX)) if baseline else set()
@@ -248,9 +252,6 @@ def _write(
     for path, data in made:
         if path is None:
             continue
-        try:
-            path.write_bytes(data)
-        except OSError as error:
-            warn(f"cannot write {path}: {error.strerror}")
-        else:
-            say(f"wrote {path}")
+        with writing(path) as temporary:
+            temporary.write_bytes(data)
+        say(f"wrote {path}")

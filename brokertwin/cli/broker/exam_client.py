@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from brokertwin.cli.broker.exam import Yes
+from brokertwin.cli.files import writing
 from brokertwin.cli.options import address
 from brokertwin.cli.output import out, say
 from brokertwin.errors import UserError
@@ -58,6 +60,7 @@ TimeoutS = Annotated[
 def command(
     client: Command,
     broker: Broker = None,
+    yes: Yes = False,
     plans: Plans = 5,
     seed: Seed = 1,
     plan: PlanFile = None,
@@ -98,7 +101,7 @@ def command(
     else:
         seeds = range(seed, seed + plans)
         chosen = {f"seed-{each}": faults_of(each, works) for each in seeds}
-    with _broker(broker) as at:
+    with _broker(broker, yes) as at:
         exam = Exam(at, client, works, count, timeout_s)
         code = _calm(exam)
         if code:
@@ -115,13 +118,21 @@ def command(
 
 
 @contextmanager
-def _broker(given: str | None) -> Iterator[str]:
-    """Provide the address of a broker: the given one, or a gateway in this process."""
+def _broker(given: str | None, is_checked: bool) -> Iterator[str]:
+    """Provide the address of a broker: the given one, or a gateway in this process.
+
+    Raises UserError if the cluster has other topics or groups, unless that was checked.
+    """
     if given is not None:
         from brokertwin.kafka_io.kafka_clients import check_reachable
+        from brokertwin.testing.auditor.exam import PREFIX
+        from brokertwin.testing.exam.examination import check_is_empty
+        from brokertwin.testing.exam.site import look
 
-        address("--broker", given)
+        at = address("--broker", given)
         check_reachable(given, patience_s=0)
+        if not is_checked:
+            check_is_empty(look(at, ()), PREFIX, "Pass --yes to examine a client here: the exam")
         yield given
         return
     from brokertwin.testing import KafkaBroker
@@ -160,5 +171,6 @@ def _keep(exam: "Exam", faults: "list[FaultSpec]", path: Path) -> None:
 
     say(f"shrinking {len(faults)} faults")
     fewer = shrink(faults, lambda some: bool(exam.run(some).violations))
-    path.write_text(fault_file.text_of(fewer), encoding="utf-8")
+    with writing(path) as temporary:
+        temporary.write_text(fault_file.text_of(fewer), encoding="utf-8")
     out.print(f"  {len(fewer)} faults are enough: --plan {path}", highlight=False, soft_wrap=True)

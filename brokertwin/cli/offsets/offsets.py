@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from brokertwin.cli.options import AsJson, Force, KafkaConfig, check_new, client_of, group
+from brokertwin.cli.files import check_new
+from brokertwin.cli.options import AsJson, Force, KafkaConfig, client_of, group
 from brokertwin.cli.output import (
     progress_bars,
     say,
@@ -393,9 +394,8 @@ def export(
             "Add --to HOST:PORT, or leave them out.",
         )
     found, until_ms = _source(source, kafka_config), _ms_of("--at", at)
-    for file in (csv_file, parquet_file):
-        if file is not None:
-            check_new(file, force)
+    check_new(csv_file, force)
+    check_new(parquet_file, force)
     if parquet_file is not None:
         need("`brokertwin offsets export --parquet`", "pyarrow")
         from brokertwin.offsets.store import write_moves

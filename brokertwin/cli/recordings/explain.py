@@ -16,6 +16,7 @@ from brokertwin.cli.recordings.sources import (
     with_source,
 )
 from brokertwin.errors import UserError
+from brokertwin.places import place
 
 if TYPE_CHECKING:
     from brokertwin.recordings.explain.producers import ProducerTimeline
@@ -348,7 +349,7 @@ def _show_stored(subject: str, key: str, checkpoint: Path, as_json: bool) -> Non
     from brokertwin.cli.job import state_tables
     from brokertwin.recordings.explain.stored import stored
 
-    state = _stored_state(checkpoint)
+    state = _stored_state(place(checkpoint))
     for kind, rows in stored(subject, key, state.cells, state.without_ends):
         if as_json:
             for row in rows:

@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from brokertwin.cli.options import BrokerConfig
+from brokertwin.cli.files import check_new, writing
+from brokertwin.cli.options import BrokerConfig, Force
 from brokertwin.cli.output import say, warn
 from brokertwin.cli.recordings.audit import broker_facts
 from brokertwin.cli.recordings.sources import Where, source_of, with_source
-from brokertwin.errors import UserError
-from brokertwin.sinks.files import replacing
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
@@ -22,7 +21,10 @@ Out = Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The HTML
 
 @with_source
 def command(
-    where: Where, out: Out = Path("incident.html"), broker_config: BrokerConfig = None
+    where: Where,
+    out: Out = Path("incident.html"),
+    force: Force = False,
+    broker_config: BrokerConfig = None,
 ) -> None:
     """Write a page that shows recorded traffic over time.
 
@@ -35,6 +37,7 @@ def command(
     from brokertwin.recordings.audit.reading import read_from
     from brokertwin.recordings.formats.documents import Texts
 
+    check_new(out, force)
     with source_of(where, Texts.REQUEST_LOGS) as source:
         done = read_from(source, where.headers(), broker_facts(broker_config))
     for broken in done.broken[:3]:
@@ -52,8 +55,5 @@ def write(out: Path, where: Where, history: "History", found: "list[AuditFinding
     names = [Path(name).name for name in where.names]
     title = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
     text = incident_page(document(history, found, title))
-    try:
-        with replacing(out) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"Cannot write {out}: {error.strerror}.", "Pass -o another file.") from None
+    with writing(out) as temporary:
+        temporary.write_text(text, encoding="utf-8")

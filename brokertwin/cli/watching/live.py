@@ -24,6 +24,7 @@ from brokertwin.cli.options import (
 )
 from brokertwin.cli.output import say, show_json
 from brokertwin.errors import UserError
+from brokertwin.places import place
 from brokertwin.streaming.live.modes import KeyMode
 
 if TYPE_CHECKING:
@@ -134,6 +135,7 @@ def command(
         config,
         bootstrap=bootstrap,
         prefix=prefix,
+        checkpoint=checkpoint,
         trigger=trigger,
         snapshot_every=snapshot_every,
         master=master,
@@ -145,14 +147,14 @@ def command(
         client=client_properties(settings),
         prefix=prefix,
         sources=sources,
-        checkpoint=checkpoint or directory / "checkpoint",
+        checkpoint=place(checkpoint or directory / "checkpoint"),
         mode=key,
         trigger=trigger,
         shuffle_partitions=settings.shuffle_partitions,
         rows_max=settings.max_offsets_per_trigger,
         is_available_now=available_now,
     )
-    how = _How(tables or directory, parse_every(snapshot_every), zone_of(time_zone), as_json)
+    how = _How(place(tables or directory), parse_every(snapshot_every), zone_of(time_zone), as_json)
     check_start(settings)
     stop, http = threading.Event(), HttpPort(http_listen, http_access)
     with runner.prepared(query, say), _watched(query, http, stop) as watched:

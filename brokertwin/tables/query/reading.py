@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from brokertwin.errors import UserError
 from brokertwin.extras import need
+from brokertwin.places import place
 from brokertwin.recordings.replay import kept
 from brokertwin.recordings.replay.until import ms_of_iso
 from brokertwin.streaming.checkpoint import checkpoint_log, facts, state_reader, store_files
@@ -236,7 +237,7 @@ def read(
         UserError: there is no state, or none at that moment.
     """
     sources = [source] if isinstance(source, str | PathLike) else list(source)
-    paths = [Path(each) for each in sources]
+    paths = [place(each) for each in sources]
     if not paths:
         raise UserError("There is no source to read.", SOURCES)
     for path in paths:

@@ -25,7 +25,6 @@ from pyspark.sql.datasource import (
 
 from brokertwin.errors import UserError
 from brokertwin.kafka_io.kafka_clients import ClientProperties
-from brokertwin.kafka_io.placement import cluster_of
 from brokertwin.kafka_io.topic_reader import (
     TopicRow,
     consumer,
@@ -34,8 +33,10 @@ from brokertwin.kafka_io.topic_reader import (
     read_between,
 )
 from brokertwin.kafka_io.topics import full_name
+from brokertwin.places import place
 from brokertwin.sinks import snapshot_store
 from brokertwin.state.core.outputs import offsets_topic
+from brokertwin.state.core.settings import cluster_of
 from brokertwin.state.groups import offset_records
 from brokertwin.streaming.checkpoint import facts, state_reader
 from brokertwin.streaming.live import stored_rows
@@ -117,7 +118,7 @@ class BrokertwinSource(DataSource):
 
     @property
     def _path(self) -> Path:
-        return Path(self.options["path"])
+        return place(self.options["path"])
 
     @property
     def _table(self) -> str:

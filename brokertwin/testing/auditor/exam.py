@@ -51,6 +51,9 @@ ERROR = re.compile("error|exception", re.IGNORECASE)
 ENDED = (0, -signal.SIGTERM, -signal.SIGKILL, 128 + signal.SIGTERM)
 """Exit codes of processes without an error; JVMs and shells exit with 128 + the signal."""
 
+PREFIX = "exam-client-"
+"""Prefix of names in the cluster."""
+
 
 class Verdict(NamedTuple):
     """Outcome of a run.
@@ -95,7 +98,7 @@ class Exam(NamedTuple):
         Raises:
             UserError: the command cannot be started, or the broker does not work.
         """
-        run = f"exam-client-{secrets.token_hex(4)}"
+        run = f"{PREFIX}{secrets.token_hex(4)}"
         names = RunNames(run, f"{run}-output", f"{run}-group", f"{run}-id")
         cluster = ClusterLogs(self.broker, names)
         with cluster, KafkaProxy(self.broker, [*standing_faults(), *faults]) as proxy:
@@ -175,7 +178,7 @@ class _Processes:
         self._lines: dict[str, list[str]] = {}
         self._readers: list[threading.Thread] = []
         self._errors: dict[str, Path] = {}
-        self._directory = tempfile.TemporaryDirectory(prefix="exam-client-")
+        self._directory = tempfile.TemporaryDirectory(prefix=PREFIX)
         self.gave_up: dict[str, str] = {}
 
     def __enter__(self) -> "_Processes":

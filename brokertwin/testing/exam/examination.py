@@ -43,16 +43,18 @@ class ExamOptions(NamedTuple):
     is_read_only: bool = False
 
 
-def check_is_empty(site: Site, prefix: str = PREFIX) -> None:
-    """Raise UserError if a cluster has other topics or groups."""
+ALLOW = "Pass --read-only to create nothing, or --yes to run the exam here: it"
+
+
+def check_is_empty(site: Site, prefix: str = PREFIX, allow: str = ALLOW) -> None:
+    """Raise UserError if a cluster has other topics or groups; `allow` begins the hint."""
     topics = [name for name in site.topics if not name.startswith((prefix, INTERNAL))]
     groups = [name for name in site.groups if not name.startswith(prefix)]
     if topics or groups:
         names = ", ".join([*topics, *groups][:3])
         raise UserError(
             f"The cluster has {len(topics)} topics and {len(groups)} groups already: {names}, ….",
-            f"Pass --yes to run the exam here: it creates only names with the prefix {prefix}, but"
-            " loads the brokers. --read-only creates nothing.",
+            f"{allow} creates only names with the prefix {prefix}, but loads the brokers.",
         )
 
 

@@ -72,8 +72,8 @@ def test_the_example_for_ci_compares_with_a_baseline_and_writes_its_reports(
         address = f"{broker.host}:{broker.port}"
         run(address, "--only", "txn_commit", "--yes", "--json", "exam-baseline.json", code=5)
         run(address, *words[3:], "--only", "txn_commit", "--yes")
-        run(address, *words[3:], "--only", "idem_in", "--yes", code=5)
-    run(*words[2:], "--only", "idem_in", "--yes")
+        run(address, *words[3:], "--only", "idem_in", "--yes", "--force", code=5)
+    run(*words[2:], "--only", "idem_in", "--yes", "--force")
     kept = next(step["with"]["path"] for step in steps if "upload" in step.get("uses", ""))
     assert all((tmp_path / name).is_file() for name in kept.split())
 
