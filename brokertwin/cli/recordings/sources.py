@@ -6,7 +6,6 @@ A command takes the source as one parameter; the decorator adds the options:
     def command(key: Key, where: Where, as_json: AsJson = False) -> None: ...
 """
 
-import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -184,7 +183,6 @@ def source_of(
 
     where.check()
     how = FileReading(where.broker, zone_of(where.time_zone), warn, Texts(texts), needed)
-    gc.disable()  # what is read stays until the end
     with progress_bars() as bar:
         task = bar.add_task("reading", total=size_of(where.files) if where.files else None)
         if where.files:

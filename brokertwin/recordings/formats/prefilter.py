@@ -4,12 +4,13 @@ A question about one group needs few lines of a log. A line is skipped only if a
 
 - it is a whole line in Kafka's default layout, between lines that are complete;
 - it is of an API of which only exchanges that name the subject matter, and it does not name it;
-- a line before showed the broker of its listener and local address.
+- a line before showed the broker of its listener and local address;
+- its correlation id is higher than those before on its connection.
 
 What else a skipped line shows is kept: its arrival, which orders the requests of its connection.
 The lines with the first and the last moment of the log, the last fetch of each follower, and times
-of busy brokers are decoded at the end of the file. If the requests of a connection are not in their
-order, `DisorderedError` is raised, and all lines have to be read.
+of busy brokers are decoded at the end of the file. If a request comes after a skipped one with a
+higher correlation id, `DisorderedError` is raised, and all lines have to be read.
 """
 
 import math
@@ -17,6 +18,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol
 
+from brokertwin.patterns import later
 from brokertwin.protocol.kafka_apis import FETCH
 from brokertwin.recordings.formats.documents import (
     API_KEYS,
@@ -32,11 +34,11 @@ BUSY_MS = 1.0
 
 OF_MEMBERS = (
     *("HEARTBEAT", "CONSUMER_GROUP_HEARTBEAT", "OFFSET_COMMIT", "OFFSET_FETCH"),
-    *("JOIN_GROUP", "SYNC_GROUP", "LEAVE_GROUP", "API_VERSIONS", "LIST_OFFSETS"),
+    *("JOIN_GROUP", "SYNC_GROUP", "LEAVE_GROUP", "LIST_OFFSETS"),
 )
 OF_PRODUCERS = ("END_TXN", "ADD_PARTITIONS_TO_TXN")
 
-_HEAD = re.compile(
+_HEAD = later(
     rb"\[(?P<minute>\d{4}-\d\d-\d\d \d\d:\d\d):(?P<s>\d\d),(?P<f>\d{3})\] [A-Z]{4,5} "
     rb"Completed request:\{(?:\"isForwarded\":false,)?\"requestHeader\":"
     rb"\{\"requestApiKey\":(?P<api>\d+),\"requestApiVersion\":\d+,"
@@ -44,7 +46,7 @@ _HEAD = re.compile(
 )
 _CONNECTION = b'"connection":"'
 _FLOAT = rb"(\d+(?:\.\d+)?(?:E-?\d+)?)"
-_TAIL = re.compile(
+_TAIL = later(
     rb"\"connection\":\"(?P<connection>(?P<local>[^\"\\-]+)-[^\"\\]+)\",\"totalTimeMs\":" + _FLOAT
     + rb",\"requestQueueTimeMs\":" + _FLOAT + rb",\"localTimeMs\":" + _FLOAT
     + rb",\"remoteTimeMs\":[\d.E-]+,\"throttleTimeMs\":\d+,\"responseQueueTimeMs\":" + _FLOAT
@@ -53,8 +55,8 @@ _TAIL = re.compile(
     rb" \(kafka\.request\.logger\)\r?\n?"
 )  # fmt: skip
 _REQUEST = b'"request":{'
-_REPLICA = re.compile(rb"(?:\"replicaState\":\{)?\"replicaId\":(-?\d+)")
-_PLAIN = re.compile(r"[\w.:@+ -]+", re.ASCII)
+_REPLICA = later(rb"(?:\"replicaState\":\{)?\"replicaId\":(-?\d+)")
+_PLAIN = later(r"[\w.:@+ -]+", re.ASCII)
 
 
 class NeededLines(NamedTuple):
@@ -110,6 +112,7 @@ class Prefilter:
         self._skipped = needed.skipped
         self._arrivals = ArrivalOrder()
         self._numbers: dict[str, int] = {}
+        self._skipped_numbers: dict[str, int] = {}
         self._brokers: dict[tuple[bytes, bytes], int] = {}
         self._late: dict[tuple[object, ...], _Late] = {}
         self._arrived: dict[str, _Late] = {}
@@ -143,14 +146,10 @@ class Prefilter:
             self._brokers.setdefault((local, listener), document.broker)
             connection = f"{document.broker}/{connection}"
         number = document.header.correlation_id if document.is_request else LAST
-        if document.is_from_log:
-            self._in_order(connection, number)
-        document.arrival = self._arrivals.time(connection, document.time, number)
-
-    def _in_order(self, connection: str, number: int) -> None:
-        if number <= self._numbers.get(connection, -1):
+        if number <= self._skipped_numbers.get(connection, -1):
             raise DisorderedError(connection)
-        self._numbers[connection] = number
+        self._numbers[connection] = max(number, self._numbers.get(connection, -1))
+        document.arrival = self._arrivals.time(connection, document.time, number)
 
     def _skips(self, line: SourceLine, reader: Reader) -> bool:
         text = line.text
@@ -174,7 +173,9 @@ class Prefilter:
             return False
         time, number = sent - math.ceil(total), int(head["number"])
         connection = f"{broker}/{tail['connection'].decode()}"
-        self._in_order(connection, number)
+        if number <= self._numbers.get(connection, -1):
+            return False
+        self._numbers[connection] = self._skipped_numbers[connection] = number
         arrival = self._arrivals.time(connection, time, number)
         self._keep(("first", broker), _Late(-arrival, line, time, arrival))
         end = max(time + int(total) + 1, arrival)

@@ -8,18 +8,22 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bench.logs import write
 from brokertwin.cli.recordings import explain
-from brokertwin.cli.recordings.explain import Where
+from brokertwin.cli.recordings.sources import Where
 from brokertwin.errors import UserError
 from brokertwin.recordings.explain.clients import groups_of, producers_of
 from brokertwin.recordings.formats import prefilter
 from brokertwin.recordings.formats.lines import SourceLine
+from brokertwin.recordings.formats.pipeline import FileReading, read_files
 from brokertwin.recordings.formats.prefilter import NeededLines, Prefilter
+from brokertwin.recordings.history.exchange import KnownFacts
+from brokertwin.recordings.observed.watching import watch
 from brokertwin.recordings.replay.recording import read as read_history
 from tests.support.requestlogs import RUNS, STOPS, logs_of
 
@@ -147,6 +151,21 @@ def test_skipped_lines_do_not_change_what_is_printed(
                 with all_lines():
                     full = printed(subject, files, key)
                 assert printed(subject, files, key) == full, (subject, key)
+
+
+@pytest.mark.parametrize("run", OF_CLUSTERS)
+def test_what_skipped_lines_show_of_the_cluster_is_kept(tmp_path: Path, run: str) -> None:
+    """The spans of logs, the fetches of followers and busy brokers: facts of no entity."""
+    files = write_files(tmp_path, {name: own[:400] for name, own in texts(run).items()})
+    needed = NeededLines.of(["nobody"], prefilter.OF_MEMBERS)
+
+    def known(of: NeededLines | None) -> KnownFacts:
+        reading = FileReading(needed=of)
+        return watch(lambda summary: read_files(files, reading, summary)).replication.known
+
+    with counted() as skipped:
+        assert msgspec.to_builtins(known(needed)) == msgspec.to_builtins(known(None))
+    assert len(skipped) > 100
 
 
 @pytest.mark.parametrize("subject", SUBJECTS)
