@@ -105,15 +105,15 @@ def _of_producer(where: Where, key: str, timeline: "type[ProducerTimeline]") -> 
 
 def _partitions(where: Where, key: str) -> "Subject":
     from brokertwin.recordings.explain.partitions import PartitionTimeline
-    from brokertwin.recordings.formats.prefilter import OF_MEMBERS
+    from brokertwin.recordings.formats.prefilter import OF_MEMBERS, OF_PRODUCERS
     from brokertwin.recordings.observed.watching import watch
 
     def found(needed: "NeededLines | None") -> "tuple[Subject, set[str]]":
         with source_of(where, needed=needed) as source:
             made = PartitionTimeline(watch(source, where.headers()), key)
-        return made, made.topics
+        return made, made.topics | made.transactional_ids
 
-    return _narrowed(where, key.rpartition("-")[0], OF_MEMBERS, found)
+    return _narrowed(where, key.rpartition("-")[0], (*OF_MEMBERS, *OF_PRODUCERS), found)
 
 
 def _groups(where: Where, key: str) -> "Subject":
@@ -136,14 +136,14 @@ def _sessions(where: Where, key: str) -> "Subject":
 
 def _clients(where: Where, key: str) -> "Subject":
     from brokertwin.recordings.explain.clients import ClientTimeline
-    from brokertwin.recordings.formats.prefilter import OF_MEMBERS
+    from brokertwin.recordings.formats.prefilter import OF_MEMBERS, OF_PRODUCERS
 
     def found(needed: "NeededLines | None") -> "tuple[Subject, set[str]]":
         made = ClientTimeline(_exchanges(where, needed), key)
         everything = {""} if made.lost_sessions else set()
         return made, everything | {*made.producers, *made.groups}
 
-    return _narrowed(where, key, OF_MEMBERS, found)
+    return _narrowed(where, key, (*OF_MEMBERS, *OF_PRODUCERS), found)
 
 
 def _narrowed(

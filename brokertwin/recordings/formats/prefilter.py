@@ -39,21 +39,25 @@ OF_MEMBERS = (
 OF_PRODUCERS = ("END_TXN", "ADD_PARTITIONS_TO_TXN")
 
 _HEAD = later(
-    rb"\[(?P<minute>\d{4}-\d\d-\d\d \d\d:\d\d):(?P<s>\d\d),(?P<f>\d{3})\] [A-Z]{4,5} "
+    rb"\[(\d{4}-\d\d-\d\d \d\d:\d\d):(\d\d),(\d{3})\] [A-Z]{4,5} "
     rb"Completed request:\{(?:\"isForwarded\":false,)?\"requestHeader\":"
-    rb"\{\"requestApiKey\":(?P<api>\d+),\"requestApiVersion\":\d+,"
-    rb"\"correlationId\":(?P<number>\d+),\"clientId\":"
+    rb"\{\"requestApiKey\":(\d+),\"requestApiVersion\":\d+,\"correlationId\":(\d+),"
 )
+"""Minute, second, ms, API key, correlation id."""
+
 _CONNECTION = b'"connection":"'
 _FLOAT = rb"(\d+(?:\.\d+)?(?:E-?\d+)?)"
 _TAIL = later(
-    rb"\"connection\":\"(?P<connection>(?P<local>[^\"\\-]+)-[^\"\\]+)\",\"totalTimeMs\":" + _FLOAT
+    rb"\"connection\":\"(([^\"\\-]+)-[^\"\\]+)\",\"totalTimeMs\":" + _FLOAT
     + rb",\"requestQueueTimeMs\":" + _FLOAT + rb",\"localTimeMs\":" + _FLOAT
     + rb",\"remoteTimeMs\":[\d.E-]+,\"throttleTimeMs\":\d+,\"responseQueueTimeMs\":" + _FLOAT
-    + rb",\"sendTimeMs\":" + _FLOAT
-    + rb",[^\n]{0,500}?\"listener\":\"(?P<listener>[^\"\\]+)\"[^\n]{0,500}\}"
-    rb" \(kafka\.request\.logger\)\r?\n?"
+    + rb",\"sendTimeMs\":" + _FLOAT + rb","
 )  # fmt: skip
+"""Connection, its local address, and times of the stages."""
+
+_LISTENER = b'"listener":"'
+_ENDS = (b"} (kafka.request.logger)\n", b"} (kafka.request.logger)\r\n")
+_FETCH = b"%d" % FETCH.key
 _REQUEST = b'"request":{'
 _REPLICA = later(rb"(?:\"replicaState\":\{)?\"replicaId\":(-?\d+)")
 _PLAIN = later(r"[\w.:@+ -]+", re.ASCII)
@@ -109,7 +113,7 @@ class Prefilter:
 
     def __init__(self, needed: NeededLines) -> None:
         self._names = needed.names
-        self._skipped = needed.skipped
+        self._skipped = {b"%d" % key for key in needed.skipped}
         self._arrivals = ArrivalOrder()
         self._numbers: dict[str, int] = {}
         self._skipped_numbers: dict[str, int] = {}
@@ -154,45 +158,53 @@ class Prefilter:
     def _skips(self, line: SourceLine, reader: Reader) -> bool:
         text = line.text
         head = _HEAD.match(text)
-        if head is None or int(head["api"]) not in self._skipped:
+        if head is None:
             return False
-        if any(name in text for name in self._names):
+        minute, seconds, fraction, api, number_text = head.groups()
+        if api not in self._skipped or not text.endswith(_ENDS):
             return False
-        tail = _TAIL.fullmatch(text, text.rfind(_CONNECTION))
+        for name in self._names:
+            if name in text:
+                return False
+        tail = _TAIL.match(text, text.rfind(_CONNECTION))
         if tail is None or text.find(MARK, head.end()) >= 0 or not reader.is_between_entries:
             return False
-        broker = self._brokers.get((tail["local"], tail["listener"]))
-        is_fetch = int(head["api"]) == FETCH.key
-        if broker is None or (is_fetch and any(name in text for name in METADATA_LOG)):
+        name, local_address, *stages = tail.groups()
+        begin = text.find(_LISTENER, tail.end()) + len(_LISTENER)
+        broker = self._brokers.get((local_address, text[begin : text.find(b'"', begin)]))
+        is_fetch = api == _FETCH
+        if broker is None or (is_fetch and any(each in text for each in METADATA_LOG)):
             return False
-        total, queued, local, answered, sending = map(float, tail.groups()[2:7])
+        total, queued, local, answered, sending = map(float, stages)
         if total > DURATION_MAX_MS:
             return False
-        sent = reader.time_of(head["minute"], int(head["s"]) * 1000 + int(head["f"]))
-        if sent is None:
-            return False
-        time, number = sent - math.ceil(total), int(head["number"])
-        connection = f"{broker}/{tail['connection'].decode()}"
+        connection, number = f"{broker}/{name.decode()}", int(number_text)
         if number <= self._numbers.get(connection, -1):
             return False
+        sent = reader.time_of(minute, int(seconds) * 1000 + int(fraction))
+        if sent is None:
+            return False
         self._numbers[connection] = self._skipped_numbers[connection] = number
+        time = sent - math.ceil(total)
         arrival = self._arrivals.time(connection, time, number)
-        self._keep(("first", broker), _Late(-arrival, line, time, arrival))
-        end = max(time + int(total) + 1, arrival)
-        self._keep(("last", broker), _Late(end, line, time, arrival))
+        self._keep(("first", broker), -arrival, line, time, arrival)
+        self._keep(("last", broker), max(time + int(total) + 1, arrival), line, time, arrival)
         taken = sent - total + queued
         busy = queued + (local if is_fetch else 0) + answered + sending
         if busy > BUSY_MS:
             made = max(taken, sent - answered - sending)
-            self._keep(("busy", broker, int(made // 1000)), _Late(busy, line, time, arrival))
+            self._keep(("busy", broker, int(made // 1000)), busy, line, time, arrival)
         if is_fetch:
             request = text.find(_REQUEST, head.end()) + len(_REQUEST)
             replica = _REPLICA.match(text, request)
             if replica is not None and replica[1] != b"-1":
-                self._keep((replica[1], connection), _Late(taken, line, time, arrival))
+                self._keep((replica[1], connection), taken, line, time, arrival)
         return True
 
-    def _keep(self, key: tuple[object, ...], late: _Late) -> None:
+    def _keep(
+        self, key: tuple[object, ...], value: float, line: SourceLine, time: int, arrival: int
+    ) -> None:
+        """Keep the line with the highest value."""
         former = self._late.get(key)
-        if former is None or former.value < late.value:
-            self._late[key] = late
+        if former is None or former.value < value:
+            self._late[key] = _Late(value, line, time, arrival)
