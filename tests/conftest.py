@@ -199,6 +199,7 @@ def _is_wanted(item: pytest.Item) -> bool:
     return (
         (item.get_closest_marker("browser") is None or browser() is not None)
         and (item.get_closest_marker("node") is None or shutil.which("npm") is not None)
+        and (item.get_closest_marker("promtool") is None or shutil.which("promtool") is not None)
         and _is_in_shard(file, os.environ.get("SHARD", "1/1"))
         and _names_golden(file, os.environ.get("GOLDEN", ""))
     )

@@ -66,6 +66,7 @@ EXAMPLES = {
         "brokertwin explain group billing recording.jsonl.gz --errors",
         "brokertwin explain group billing --live live --bootstrap kafka:9092",
     ),
+    "explain lso": ("brokertwin explain lso payments-0 broker-*.log.gz",),
     "explain session": ("brokertwin explain session 1996149028 recording.jsonl.gz",),
     "explain error": (
         "brokertwin explain error OUT_OF_ORDER_SEQUENCE_NUMBER",

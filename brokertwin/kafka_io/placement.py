@@ -10,7 +10,7 @@ import msgspec
 from confluent_kafka import Producer
 
 from brokertwin.errors import UserError
-from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.kafka_io.kafka_clients import ClientProperties, made
 from brokertwin.kafka_io.topic_reader import ID_HEADER, read_all
 from brokertwin.kafka_io.topics import (
     KAFKA_TIMEOUT_S,
@@ -81,7 +81,7 @@ def cells_of(cluster: str, cells: int, brokers: list[int]) -> list[str]:
 
 def write(client: ClientProperties, prefix: str, placements: Iterable[Placement]) -> None:
     """Write the clusters of a job; return after Kafka has acknowledged them."""
-    producer = Producer(writer_configuration(client))
+    producer = made(Producer, writer_configuration(client))
     for placement in placements:
         producer.produce(
             full_name(prefix, PLACEMENT),

@@ -15,7 +15,7 @@ from confluent_kafka import (
 )
 
 from brokertwin.errors import UserError
-from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.kafka_io.kafka_clients import ClientProperties, made
 from brokertwin.kafka_io.topics import (
     KAFKA_TIMEOUT_S,
     METADATA_POLL_S,
@@ -56,7 +56,8 @@ def consumer(client: ClientProperties, changes: Mapping[str, Any] | None = None)
         client: connection properties.
         changes: further settings by librdkafka's names.
     """
-    return Consumer(
+    return made(
+        Consumer,
         {
             **quiet(client),
             "group.id": "brokertwin-reader",
@@ -64,7 +65,7 @@ def consumer(client: ClientProperties, changes: Mapping[str, Any] | None = None)
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
             **(changes or {}),
-        }
+        },
     )
 
 

@@ -290,8 +290,12 @@ class OffsetHistoryStore:
     def _look(self, must_be_whole: bool = True) -> tuple[list[_File], dict[str, Listed]]:
         """Return the files and their manifest, read between two equal listings.
 
-        Raises HistoryError if a listed file is missing.
+        Raises HistoryError if a listed file is missing, or if there is no directory but a file.
         """
+        if self._directory.exists() and not self._directory.is_dir():
+            raise HistoryError(
+                f"{self._directory} is a file.", "Pass a directory of `brokertwin offsets import`."
+            )
         files = self._files()
         while True:
             listed = self._manifest()

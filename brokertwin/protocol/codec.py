@@ -27,7 +27,9 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hi
 import msgspec
 from msgspec import UNSET
 
+from brokertwin.protocol import bodies
 from brokertwin.protocol.bodies import CachedBody, FieldVersions
+from brokertwin.protocol.generated.renamed import RENAMED
 from brokertwin.protocol.primitives import (
     STRING_BYTES_MAX,
     MalformedError,
@@ -37,7 +39,7 @@ from brokertwin.protocol.primitives import (
     uuid_of,
     write_uvarint,
 )
-from brokertwin.protocol.schemas import API_NAMES, Field, schema_of, snake
+from brokertwin.protocol.schemas import MODELLED_NAMES, Field, schema_of, snake
 
 Body = dict[str, Any]
 Kind = type[msgspec.Struct] | None
@@ -109,28 +111,27 @@ def writer_of(
 
 
 @lru_cache(maxsize=512)
-def request_type(api_key: int) -> type[msgspec.Struct]:
+def request_type(api_key: int) -> type[bodies.Body]:
     """Return the struct of an API's requests. Raises KeyError if the model has none."""
     return _body_type(api_key, "Request")
 
 
 @lru_cache(maxsize=512)
-def response_type(api_key: int) -> type[msgspec.Struct]:
+def response_type(api_key: int) -> type[bodies.Body]:
     """Return the struct of an API's responses. Raises KeyError if the model has none."""
     return _body_type(api_key, "Response")
 
 
-def _body_type(api_key: int, which: str) -> type[msgspec.Struct]:
-    name = API_NAMES[api_key]
-    for module in (snake(name), "shared"):
-        try:
-            found = import_module(f"brokertwin.protocol.generated.{module}")
-        except ModuleNotFoundError:
-            continue
-        kind: type[msgspec.Struct] | None = vars(found).get(name + which)
-        if kind is not None:
-            return kind
-    raise KeyError(f"{name}{which} has no struct")
+def _body_type(api_key: int, which: str) -> type[bodies.Body]:
+    message = MODELLED_NAMES[api_key] + which
+    name = RENAMED.get(message, message)
+    module = "shared" if message in RENAMED else snake(MODELLED_NAMES[api_key])
+    try:
+        found = import_module(f"brokertwin.protocol.generated.{module}")
+    except ModuleNotFoundError:
+        raise KeyError(f"{message} has no struct") from None
+    kind: type[bodies.Body] = vars(found)[name]
+    return kind
 
 
 class _Member(NamedTuple):
@@ -650,9 +651,11 @@ class _Writer:
         if member is None:
             return default
         value = f"{body}.{member.name}"
-        if msgspec.UnsetType not in _types_in(member.hint):
-            return value
-        return f"({default} if {value} is UNSET else {value})"
+        if msgspec.UnsetType in _types_in(member.hint):
+            return f"({default} if {value} is UNSET else {value})"
+        if member.default is None and self._version not in field.nullable:
+            return f"({default} if {value} is None else {value})"
+        return value
 
     def _default(self, field: Field) -> Any:
         if field.default is None and self._version not in field.nullable:

@@ -10,6 +10,7 @@ its bytes follow from its header and its `EndMarker`.
 
 import struct
 
+from brokertwin.protocol.additions import FetchedBatch
 from brokertwin.protocol.batch_headers import Batch, EndMarker
 from brokertwin.protocol.crc32c import crc32c
 
@@ -49,7 +50,7 @@ def end_batch(
     return batch
 
 
-def to_bytes(batch: Batch) -> bytes:
+def to_bytes(batch: Batch | FetchedBatch) -> bytes:
     """Bytes of an end marker's batch."""
     assert batch.end_marker is not None, "not an end marker"
     checked = _checked(batch, batch.end_marker)
@@ -63,7 +64,7 @@ def to_bytes(batch: Batch) -> bytes:
     return prefix + checked
 
 
-def _checked(batch: Batch, marker: EndMarker) -> bytes:
+def _checked(batch: Batch | FetchedBatch, marker: EndMarker) -> bytes:
     """The part that the CRC covers: from the attributes to the end of the record."""
     return _CHECKED.pack(
         _ATTRIBUTES | (_APPEND_TIME if marker.is_append_time else 0),

@@ -132,6 +132,13 @@ API_NAMES: dict[int, str] = {
 }
 """API key to the prefix of its message names."""
 
+MODELLED_NAMES: dict[int, str] = API_NAMES | {
+    message["apiKey"]: name.removesuffix("Request")
+    for name, message in _SCHEMAS["controller"].items()
+    if name.endswith("Request")
+}
+"""The same with the APIs that only brokers send, to a controller."""
+
 
 @cache
 def _row_schemas() -> dict[str, dict[str, Any]]:
@@ -153,6 +160,7 @@ def schema_of(name: str, version: int) -> MessageSchema:
     return found
 
 
+@cache
 def snake(name: str) -> str:
     """Return `topicId` as `topic_id`."""
     return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()

@@ -460,6 +460,25 @@ def _said_of_others(found: f.Finding) -> str:
     return ""
 
 
+def held(found: f.LsoHeldBack) -> str:
+    """Which transaction held back the last stable offset, for how long, and who waits."""
+    seconds = found.held_ms / 1000
+    text = f"the last stable offset stayed at {found.stable} for {seconds:.1f} s"
+    if found.ended is None:
+        text = f"the last stable offset stays at {found.stable}, {seconds:.1f} s so far"
+    text += f", {found.behind} records behind the high watermark"
+    holders = [each for each in found.causes if isinstance(each, f.OpenTransactionOf)]
+    for each in holders:
+        since = f"since {each.began.words}"
+        until = f" until {found.ended.words}" if found.ended is not None else ""
+        text += f": a transaction of {each.producer.name} was open {since}{until}"
+    if not holders:
+        text += "; the recording does not show the transaction"
+    if found.readers:
+        text += f"; waiting for it: {names_of(found.readers)} (isolation.level=read_committed)"
+    return text
+
+
 def _gone(found: f.BrokerGone) -> str:
     how = "shut down" if found.is_shutdown else "was gone"
     since = f"broker {found.broker} {how} after {clock(found.last_sign)}"

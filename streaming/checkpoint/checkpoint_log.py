@@ -11,6 +11,9 @@ from pathlib import Path
 
 from brokertwin.errors import UserError
 
+LIVE = "brokertwin-live.json"
+"""File in a checkpoint of `brokertwin live`, with the settings that are fixed."""
+
 NONE = -1
 """No batch yet."""
 
@@ -91,6 +94,13 @@ def committed_batch(checkpoint: Path, batch: int | None = None) -> int:
 
 def no_checkpoint(checkpoint: Path) -> UserError:
     """Return the error for a directory without a committed micro-batch of the right kind."""
+    if (checkpoint / LIVE).is_file():
+        return UserError(
+            f"{checkpoint} is a checkpoint of `brokertwin live`.",
+            f"Pass that of `brokertwin run`, or: brokertwin query 'from groups' {checkpoint}",
+        )
+    if checkpoint.is_file():
+        return UserError(f"{checkpoint} is a file, not a checkpoint.", "Pass the directory.")
     return UserError(
         f"{checkpoint} is not a checkpoint with a committed micro-batch.",
         "Check --checkpoint or --prefix, or run the job first.",

@@ -5,7 +5,7 @@ same finders from this finding alone, with a stable id. A later document with th
 replaces it: it completes the cause, or withdraws it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -13,7 +13,7 @@ import msgspec
 from brokertwin.recordings import sentences
 from brokertwin.recordings.audit.finders import FINDERS
 from brokertwin.recordings.history.entity import EntityKind
-from brokertwin.recordings.history.findings import Finding, Severity
+from brokertwin.recordings.history.findings import Finding, Incident, Severity
 
 EVIDENCE_MAX = 100
 """Maximum number of evidence lines in a document."""
@@ -28,6 +28,9 @@ class FoundOnly:
     Args:
         findings: by any machines of one cluster, in any order; the last with an id counts.
     """
+
+    incidents: Sequence[Incident] = ()
+    """An entity does not see the others that an incident is made of."""
 
     def __init__(self, findings: Iterable[Finding]) -> None:
         newest = {each.id: each for each in findings}

@@ -2,7 +2,9 @@
 
 from enum import StrEnum
 
-FIXED = "brokertwin-live.json"
+from brokertwin.streaming.checkpoint.checkpoint_log import LIVE
+
+FIXED = LIVE
 """File in the checkpoint with the settings that cannot change."""
 
 

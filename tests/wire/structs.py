@@ -365,12 +365,15 @@ def _api(name: str) -> str:
 def _bodies(messages: dict[str, dict[str, Any]]) -> dict[str, str]:
     family = Family(messages)
     modules: dict[str, dict[str, str]] = defaultdict(dict)
+    renamed: dict[str, str] = {}
     for struct in itertools.chain(*family.structs.values()):
         if struct.key in overlay.NOT_GENERATED:
             continue
         name, text = family.name_of(struct), body(family, struct)
         users = {snake(_api(user)) for user in family.users_of(struct)}
         place = "shared" if len(users) > 1 else users.pop()
+        if struct.path == struct.message and place == "shared":
+            renamed[struct.message] = name
         former = modules[place].setdefault(name, text)
         if former != text:
             raise ValueError(f"{struct.path} is not as another {name}:\n{former}\n{text}")
@@ -381,9 +384,16 @@ def _bodies(messages: dict[str, dict[str, Any]]) -> dict[str, str]:
     if repeated:
         raise ValueError(f"several modules have {repeated}")
     titles = {"shared": "Structs that several messages have."}
+    lines = "".join(f'    "{message}": "{name}",\n' for message, name in renamed.items())
+    title = "Names of the structs in `shared` of messages that have the same fields."
     return {
-        place: module(titles.get(place) or _title(place, classes), classes.values(), places, place)
-        for place, classes in modules.items()
+        "renamed": f"{HEADER.format(title=title)}RENAMED = {{\n{lines}}}\n",
+        **{
+            place: module(
+                titles.get(place) or _title(place, classes), classes.values(), places, place
+            )
+            for place, classes in modules.items()
+        },
     }
 
 

@@ -95,7 +95,7 @@ class Access(NamedTuple):
             return response["response"]
         return self._at_job(
             lambda engine: control.request(engine, api_key, version, body, principal)
-        ).response
+        ).document(version)
 
     def _status_of_job(self, checkpoint: Path | None) -> "dict[str, list[Row]]":
         from brokertwin.state.cell import overview

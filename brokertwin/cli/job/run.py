@@ -289,6 +289,7 @@ def _run(
         gate = run_checks.gate(settings)
         check_start(settings, is_spark_certain=not available_now)
         job = stack.enter_context(runner.prepared(settings, given, say_at))
+        watched.lag = runner.lag_of(job.client, settings).newest
         for warning in job.client.warnings():
             warn(warning)
         say_at(f"checkpoint {settings.checkpoint_dir}, Kafka {job.client.bootstrap}")

@@ -112,9 +112,11 @@ def list_command(
     as_json: AsJson = False,
 ) -> None:
     """List the snapshots, newest last."""
+    from brokertwin.cli.job import run_snapshots
     from brokertwin.sinks import snapshot_store
 
     directory = settings_of(config, snapshots=snapshots, prefix=prefix).snapshots_dir
+    run_snapshots.check_directory(directory)
     found = snapshot_store.list_all(directory)
     if as_json:
         for each in found:

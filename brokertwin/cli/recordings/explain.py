@@ -116,6 +116,13 @@ def _partitions(where: Where, key: str) -> "Subject":
     return _narrowed(where, key.rpartition("-")[0], (*OF_MEMBERS, *OF_PRODUCERS), found)
 
 
+def _stable_offsets(where: Where, key: str) -> "Subject":
+    from brokertwin.recordings.explain.lso import LsoTimeline
+    from brokertwin.recordings.history.recording import observed_recording
+
+    return LsoTimeline(observed_recording(_exchanges(where)), key)
+
+
 def _groups(where: Where, key: str) -> "Subject":
     from brokertwin.recordings.explain.groups import GroupTimeline
     from brokertwin.recordings.formats.prefilter import OF_MEMBERS
@@ -220,6 +227,16 @@ SUBJECTS = {
         each with the request that set it.
         """,
         _groups,
+    ),
+    "lso": _About(
+        PartitionName,
+        """Explain why consumers of committed records stop: the last stable offset of a partition.
+
+        Consumers with isolation.level=read_committed read up to the first record of the oldest open
+        transaction. The end shows that transaction, its client, the records behind it and the
+        consumers that wait.
+        """,
+        _stable_offsets,
     ),
     "session": _About(
         SessionId,

@@ -206,9 +206,11 @@ def _watched(query: "LiveQuery", http: HttpPort, stop: threading.Event) -> "Iter
     """Yield the status, served over HTTP if there is an address."""
     from brokertwin.cli.watching.live_source import KEPT, LiveSource
     from brokertwin.cli.watching.server import status_page
+    from brokertwin.streaming.live import runner
     from brokertwin.streaming.live.read_back import newest_findings
 
     source = LiveSource(query.prefix, stop)
+    source.lag = runner.lag_of(query).newest
     with status_page(source, http, say):
         if http.listen is not None:
             source.earlier(newest_findings(query.client, query.prefix, KEPT))

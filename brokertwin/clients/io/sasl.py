@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 from kafka.net.sasl.scram import ScramClient
 
-from brokertwin.clients.io import tokens
 from brokertwin.errors import UserError
 from brokertwin.gateway.security.oauthbearer import ERROR_SEEN
 from brokertwin.gateway.security.oauthbearer import MECHANISM as OAUTHBEARER
 from brokertwin.gateway.security.scram import ITERATIONS_MIN, MECHANISMS
+from brokertwin.kafka_io import tokens
 from brokertwin.kafka_io.kafka_clients import parse_jaas
 from brokertwin.protocol.errors import Error, error_name
 
@@ -60,7 +60,9 @@ Exchange = Generator[SaslRequest, Mapping[str, Any], int]
 
 def login_of(properties: Mapping[str, str]) -> SaslLogin:
     """Read `sasl.mechanism` and `sasl.jaas.config`. Raises UserError."""
-    mechanism = properties.get("sasl.mechanism", "GSSAPI").upper()
+    mechanism = tokens.mechanism_of(properties)
+    if mechanism == tokens.AWS_MSK_IAM:
+        return SaslLogin(OAUTHBEARER, "the token", "", tokens.source_of(properties, {}))
     if mechanism not in SUPPORTED:
         raise UserError(
             f"Unsupported sasl.mechanism {mechanism}; supported are {', '.join(SUPPORTED)}.",

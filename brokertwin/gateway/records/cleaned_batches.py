@@ -6,12 +6,11 @@ timestamp, marked by a flag, and timestamp deltas count from it.
 """
 
 import struct
-from typing import Any, NamedTuple
-
-import msgspec
+from typing import NamedTuple
 
 from brokertwin.protocol import compression
 from brokertwin.protocol import record_batches as records
+from brokertwin.protocol.batch_headers import Batch
 from brokertwin.protocol.primitives import MalformedError, read_varint, write_varint
 from brokertwin.protocol.record_batches import (
     APPEND_TIME_FLAG,
@@ -116,14 +115,15 @@ def left_of(
     return _batch(header, attributes, base_timestamp, newest, len(kept), packed)
 
 
-def header_of(data: bytes, before: StoredBatch, first_timestamp: int) -> dict[str, Any]:
-    """Return the header of a cleaned batch, as in events.
+def header_of(data: bytes, before: StoredBatch, first_timestamp: int) -> Batch:
+    """Return the header of a cleaned batch.
 
     Its base timestamp is that of its first record, even if the bytes have a delete horizon there.
     """
-    header = records.batch_headers(data)[0] | {"baseTimestamp": first_timestamp}
-    if before.end_marker is not None and header["recordCount"]:
-        header["endMarker"] = msgspec.to_builtins(before.end_marker)
+    header = records.batch_headers(data)[0]
+    header.base_timestamp = first_timestamp
+    if header.record_count:
+        header.end_marker = before.end_marker
     return header
 
 

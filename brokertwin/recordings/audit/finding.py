@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 from brokertwin.protocol.errors import Error, error_name
 from brokertwin.recordings import sentences
 from brokertwin.recordings.history.exchange import RecordedRequest
-from brokertwin.recordings.history.findings import Finding, Rebalance, Severity
+from brokertwin.recordings.history.findings import Certainty, Finding, Rebalance, Severity
 from brokertwin.recordings.history.words import names_of
 from brokertwin.recordings.rules import Rule
 
@@ -55,6 +55,8 @@ class AuditFinding(NamedTuple):
         evidence: the lines, in the order of their responses.
         code: the error code; 0 if it is not about an error.
         often: number of occurrences, if it is not the number of lines.
+        certainty: how the causes are known; the least certain one counts.
+        consequences: of an incident: what followed, by kind and subject.
     """
 
     kind: str
@@ -65,6 +67,8 @@ class AuditFinding(NamedTuple):
     evidence: Sequence[Evidence]
     code: int = Error.NONE
     often: int | None = None
+    certainty: Certainty = Certainty.SEEN
+    consequences: Sequence[dict[str, Any]] = ()
 
     @classmethod
     def of(
@@ -88,6 +92,7 @@ class AuditFinding(NamedTuple):
             [shown for each in found for shown in Evidence.shown_by(each)],
             first.error,
             often,
+            max((each.certainty for each in found), key=list(Certainty).index),
         )
 
     @property
@@ -128,6 +133,8 @@ class AuditFinding(NamedTuple):
             "clients": self.clients,
             "by": self.by,
             "what": self.what,
+            "certainty": self.certainty.value,
+            "consequences": list(self.consequences),
             "rule": self.rule.why,
             "source": self.rule.source,
             "do": self.rule.do,

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 from brokertwin.recordings.audit.finding import AuditFinding, grouped
 from brokertwin.recordings.audit.history import EntityHistory
-from brokertwin.recordings.history.findings import CommitBeyondEnd, LagGrew
+from brokertwin.recordings.history.findings import CommitBeyondEnd, LagGrew, LsoHeldBack
 from brokertwin.recordings.history.lag import LAGS
-from brokertwin.recordings.history.words import names_of
+from brokertwin.recordings.history.words import names_of, sentence
+from brokertwin.recordings.sentences import held
 
 
 def grown(history: EntityHistory) -> Iterator[AuditFinding]:
@@ -26,4 +27,10 @@ def beyond_end(history: EntityHistory) -> Iterator[AuditFinding]:
         yield AuditFinding.of(found, f"{said[0].upper()}{said[1:]}")
 
 
-FINDERS = (grown, beyond_end)
+def held_back(history: EntityHistory) -> Iterator[AuditFinding]:
+    """Open transactions that hold back the last stable offset of a partition."""
+    for found in grouped(history.found(LAGS, LsoHeldBack)):
+        yield AuditFinding.of(found, " ".join(sentence(held(each)) for each in found))
+
+
+FINDERS = (grown, beyond_end, held_back)

@@ -149,6 +149,9 @@ class GroupTimeline:
         """The generation, and whether the group is empty, as the coordinator has them."""
         state = self.entity.membership.state_at(self._known.last, self._known)
         logged = max((each.generation for each in self._logged), default=-1)
+        deleted = self.entity.membership.deleted
+        if deleted is not None and not self.entity.offsets.offsets:
+            return [f"group {self.key} is deleted, by {deleted.words}"]
         if max(state.number, logged) < 0:
             return []
         if logged > state.number or (state.is_empty is False):

@@ -11,7 +11,14 @@ from brokertwin.recordings.history.batches import OF_SEQUENCES, TOO_FEW
 from brokertwin.recordings.history.bodies import MARKERS, PRODUCER_APIS
 from brokertwin.recordings.history.entity import EntityKey, EntityKind, ObservedEntity, Parts
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, RecordedRequest
-from brokertwin.recordings.history.findings import Finding, Refused, SessionChurn, Severity
+from brokertwin.recordings.history.findings import (
+    ClientThrottled,
+    DeprecatedVersion,
+    Finding,
+    Refused,
+    SessionChurn,
+    Severity,
+)
 from brokertwin.recordings.history.group_offsets import STALE
 from brokertwin.recordings.history.memberships import MEMBER_APIS, REFUSED
 from brokertwin.recordings.history.producers import FENCING, REPLACED
@@ -23,6 +30,12 @@ MANY = 10
 
 OPENINGS_MAX = 2_000
 """Maximum number of openings of a client that are kept."""
+
+LONG_MS = 1_000
+"""A wait for quotas from which on throttling is a warning."""
+
+VERSIONS_MAX = 200
+"""Maximum number of deprecated API versions of a client that are kept."""
 
 CONNECTIONS_MAX = 1_000
 """Maximum number of connections of a client that are kept."""
@@ -65,6 +78,8 @@ class ObservedClient(ObservedEntity, kw_only=True):
         connections: connections, the newest last.
         opened: fetch sessions opened within the last minute, in the order of the responses.
         reported: places of those that are evidence already.
+        throttled: the responses that told it to wait; None if there was none.
+        deprecated: API and version to its deprecated requests.
     """
 
     name: str
@@ -73,6 +88,8 @@ class ObservedClient(ObservedEntity, kw_only=True):
     connections: dict[str, int] = field(default_factory=dict)
     opened: list[RecordedRequest] = field(default_factory=list)
     reported: list[str] = field(default_factory=list)
+    throttled: ClientThrottled | None = None
+    deprecated: dict[str, DeprecatedVersion] = field(default_factory=dict)
 
     def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
         """Count an exchange, and report its errors."""
@@ -88,8 +105,49 @@ class ObservedClient(ObservedEntity, kw_only=True):
                 severity = severity_of(code)
                 severity = min(severity, Severity.INFO) if line.is_own else severity
                 yield Refused(line=line, severity=severity, name=self.name, code=code)
-        if exchange.request["opened"] != NONE and not line.is_own:
+        if line.is_own:
+            return
+        if exchange.request["opened"] != NONE:
             yield from self._opened(line)
+        if exchange.response["throttle"] > 0:
+            yield self._throttled(line, exchange.response["throttle"])
+        if exchange.is_deprecated:
+            yield self._deprecated(line)
+
+    def _throttled(self, line: RecordedRequest, wait_ms: int) -> Finding:
+        """Report that the client was told to wait; each response completes one finding."""
+        before = self.throttled
+        longest = max(wait_ms, before.longest_ms if before is not None else 0)
+        apis = [*(before.apis if before is not None else ()), line.api]
+        self.throttled = ClientThrottled(
+            line=line,
+            severity=Severity.WARNING if longest >= LONG_MS else Severity.INFO,
+            name=self.name,
+            since=before.since if before is not None else line,
+            count=(before.count if before is not None else 0) + 1,
+            longest_ms=longest,
+            total_ms=(before.total_ms if before is not None else 0) + wait_ms,
+            apis=tuple(dict.fromkeys(apis)),
+        )
+        return self.throttled
+
+    def _deprecated(self, line: RecordedRequest) -> Finding:
+        """Report a deprecated API version; each request completes one finding."""
+        key = f"{line.api} {line.version}"
+        before = self.deprecated.get(key)
+        found = DeprecatedVersion(
+            line=line,
+            severity=Severity.WARNING,
+            name=self.name,
+            since=before.since if before is not None else line,
+            api=line.api,
+            version=line.version,
+            count=(before.count if before is not None else 0) + 1,
+        )
+        self.deprecated[key] = found
+        while len(self.deprecated) > VERSIONS_MAX:
+            del self.deprecated[next(iter(self.deprecated))]
+        return found
 
     def _opened(self, line: RecordedRequest) -> Iterator[Finding]:
         """Report openings in a minute with many."""
@@ -114,10 +172,14 @@ def severity_of(code: int) -> Severity:
 
 
 def _clients_in(exchange: RecordedExchange, known: KnownFacts) -> Parts:
-    """The client, with the errors of the exchange, and the session that it opened."""
+    """The client, with the errors of the exchange, its throttling, and the session it opened."""
     codes = list(dict.fromkeys(bodies.errors(exchange.response)))
     opened = opened_by(exchange) if exchange.line.api == "FETCH" else NONE
-    part = RecordedExchange(exchange.line, {"opened": opened}, {"codes": codes})
+    throttle = exchange.response.get("throttleTimeMs") or 0
+    response = {"codes": codes, "throttle": throttle}
+    part = RecordedExchange(
+        exchange.line, {"opened": opened}, response, is_deprecated=exchange.is_deprecated
+    )
     yield EntityKey("client", exchange.line.name), part
 
 

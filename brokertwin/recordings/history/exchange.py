@@ -109,7 +109,8 @@ class RecordedExchange(msgspec.Struct, frozen=True):
     lacks the response. `taken` is when a broker's thread took the request, `made` when the response
     was made, in ms since 1970. `has_waited` is True if it was made later, in a purgatory.
     `busy_ms` is the time in the broker's queues, and that for reading the log. `is_internal` is
-    True for requests at a controller, which only replication uses.
+    True for requests at a controller, which only replication uses. `is_deprecated` is whether the
+    broker marks the API version as deprecated (KIP-896).
     """
 
     line: RecordedRequest
@@ -121,6 +122,7 @@ class RecordedExchange(msgspec.Struct, frozen=True):
     has_waited: bool = False
     busy_ms: float = 0.0
     is_internal: bool = False
+    is_deprecated: bool = False
 
     @property
     def code(self) -> int:
@@ -296,7 +298,13 @@ def exchange_of(recorded: Exchange, is_internal: bool = False) -> RecordedExchan
     )
     stages = recorded.taken, recorded.made, recorded.has_waited, recorded.busy_ms
     return RecordedExchange(
-        line, body, recorded.response or {}, recorded.is_recorded, *stages, is_internal
+        line,
+        body,
+        recorded.response or {},
+        recorded.is_recorded,
+        *stages,
+        is_internal,
+        recorded.is_deprecated,
     )
 
 

@@ -174,10 +174,8 @@ class ObservedOffsets(msgspec.Struct):
         """Take a deletion of offsets, or of the group."""
         response = exchange.response
         if exchange.line.api == "DELETE_GROUPS":
-            deleted = {
-                each["groupId"] for each in response.get("results") or () if not each["errorCode"]
-            }
-            for each in list(self.offsets.values()) if self.group in deleted else ():
+            is_deleted = self.group in deleted_by(exchange)
+            for each in list(self.offsets.values()) if is_deleted else ():
                 yield self._vanished(each, exchange.line, Vanishing.GROUP_DELETED)
             return
         for topic in (response.get("topics") or ()) if not exchange.code else ():
@@ -225,6 +223,12 @@ class ObservedOffsets(msgspec.Struct):
                 former=former.offset,
                 former_line=former.line,
             )
+
+
+def deleted_by(exchange: RecordedExchange) -> set[str]:
+    """The groups that a DeleteGroups deleted."""
+    results = exchange.response.get("results") or ()
+    return {each["groupId"] for each in results if not each["errorCode"]}
 
 
 def groups_of(exchange: RecordedExchange, known: KnownFacts) -> list[str]:

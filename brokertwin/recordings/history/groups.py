@@ -18,6 +18,7 @@ from brokertwin.recordings.history.group_offsets import (
     OFFSET_APIS,
     STALE,
     ObservedOffsets,
+    deleted_by,
     groups_of,
     producer_of,
 )
@@ -55,6 +56,9 @@ class ObservedGroup(ObservedEntity, kw_only=True):
                 if not bodies.errors(exchange.response):
                     self.membership.seen(member, -1, exchange.line)
             yield from self.offsets.take(exchange, known)
+            if api == "DELETE_GROUPS" and self.membership.group in deleted_by(exchange):
+                group, clients = self.membership.group, self.membership.clients
+                self.membership = Membership(group, clients=clients, deleted=exchange.line)
         elif exchange.has_response:
             yield from self.membership.refused(exchange)
             yield from self.membership.take(exchange, known.last)

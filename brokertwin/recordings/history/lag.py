@@ -16,6 +16,7 @@ import msgspec
 from msgspec import field
 
 from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.bodies import MARKERS
 from brokertwin.recordings.history.entity import EntityKey, EntityKind, ObservedEntity, Parts
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, RecordedRequest
 from brokertwin.recordings.history.findings import (
@@ -34,6 +35,7 @@ from brokertwin.recordings.history.group_offsets import (
     of_partition,
     places_of,
 )
+from brokertwin.recordings.history.stable_offsets import StableOffset, marked_in, written_in
 
 GROWTH = 1_000
 """Records by which a lag has to grow for a finding."""
@@ -46,6 +48,9 @@ GROUPS_MAX = 100
 
 COMMITS_MAX = 100
 """Maximum number of commits of a group that wait for a high watermark."""
+
+READ_COMMITTED = 1
+"""The isolation level of consumers that read only committed records."""
 
 LATEST = -1
 """The timestamp of ListOffsets for the end of the log."""
@@ -101,6 +106,7 @@ class PartitionLag(ObservedEntity, kw_only=True):
         begun: when the request for the first of them arrived, in ms since 1970.
         newest_sent: when the last response with one was sent, in ms since 1970.
         has_gone_back: whether a high watermark was less than one before it.
+        stable: its last stable offset, and the transactions that hold it back.
     """
 
     topic: str
@@ -110,9 +116,16 @@ class PartitionLag(ObservedEntity, kw_only=True):
     begun: int = 0
     newest_sent: int = 0
     has_gone_back: bool = False
+    stable: StableOffset = field(default_factory=StableOffset)
 
     def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
         """Take a high watermark, a commit, or the end of a transaction in its turn."""
+        if exchange.line.api == "PRODUCE":
+            self.stable.written(exchange)
+            return
+        if "producerIds" in exchange.request:
+            yield from self.stable.marked(exchange, known)
+            return
         if exchange.line.api in ENDING_APIS:
             for name, group in self.groups.items():
                 done = group.offsets.end_transaction(exchange, known)
@@ -127,6 +140,7 @@ class PartitionLag(ObservedEntity, kw_only=True):
             yield from self._committed(name, group, exchange.line, done)
         else:
             yield from self._reported(exchange.line, exchange.response["highWatermark"])
+            yield from self.stable.fetched(exchange, self._at)
 
     def _reported(self, line: RecordedRequest, value: int) -> Iterator[Finding]:
         """Take a high watermark; two responses at once have no order."""
@@ -211,18 +225,25 @@ class PartitionLag(ObservedEntity, kw_only=True):
         return PartitionId(self.topic, self.partition)
 
 
-def _watermarks(
+def _offsets_in(
     exchange: RecordedExchange, known: KnownFacts
-) -> Iterator[tuple[tuple[str, int], int]]:
-    """The high watermarks in a response, by partition."""
+) -> dict[tuple[str, int], RecordedExchange]:
+    """The high watermarks and last stable offsets in a response, by partition."""
     response, is_fetch = exchange.response, exchange.line.api == "FETCH"
     latest = None if is_fetch else _latest(exchange.request, known)
+    reads_committed = is_fetch and exchange.request.get("isolationLevel") == READ_COMMITTED
+    request = {"readsCommitted": bool(reads_committed) and not exchange.line.is_own}
+    found = {}
     for topic in response.get("responses" if is_fetch else "topics") or ():
         for each in topic["partitions"]:
             place = known.topic(topic), each["partitionIndex"]
             value = each.get("highWatermark" if is_fetch else "offset", -1)
             if not each["errorCode"] and value >= 0 and (latest is None or place in latest):
-                yield place, value
+                offsets = {"highWatermark": value}
+                if is_fetch:
+                    offsets["lastStable"] = each.get("lastStableOffset", -1)
+                found[place] = RecordedExchange(exchange.line, request, offsets)
+    return found
 
 
 def _latest(body: Any, known: KnownFacts) -> set[tuple[str, int]]:
@@ -246,10 +267,13 @@ def _partitions_in(exchange: RecordedExchange, known: KnownFacts) -> Parts:
             is_commit = api in COMMIT_APIS
             part = of_partition(exchange, topic, number, known) if is_commit else exchange
             yield EntityKey("lag", f"{number} {topic}"), part
-        return
-    for (topic, number), value in dict(_watermarks(exchange, known)).items():
-        part = RecordedExchange(exchange.line, {}, {"highWatermark": value})
-        yield EntityKey("lag", f"{number} {topic}"), part
+    if api in ("PRODUCE", MARKERS):
+        parts = written_in(exchange, known) if api == "PRODUCE" else marked_in(exchange, known)
+        for (topic, number), part in parts.items():
+            yield EntityKey("lag", f"{number} {topic}"), part
+    elif api in ("FETCH", "LIST_OFFSETS"):
+        for (topic, number), part in _offsets_in(exchange, known).items():
+            yield EntityKey("lag", f"{number} {topic}"), part
 
 
 def _partition_of(key: EntityKey) -> PartitionLag:
@@ -259,7 +283,7 @@ def _partition_of(key: EntityKey) -> PartitionLag:
 
 LAGS = EntityKind(
     "lag",
-    frozenset({"FETCH", "LIST_OFFSETS", *ENDING_APIS, *COMMIT_APIS}),
+    frozenset({"FETCH", "LIST_OFFSETS", "PRODUCE", *ENDING_APIS, *COMMIT_APIS}),
     _partitions_in,
     _partition_of,
 )

@@ -227,6 +227,7 @@ class Membership(msgspec.Struct):
         has_beats: whether heartbeats of classic members are recorded.
         is_whole: whether all members are recorded; classic groups show that by their leader.
         is_empty: whether the last member is known to have left.
+        deleted: the request that deleted the group; None if it was not, or exists again.
     """
 
     group: str
@@ -251,6 +252,7 @@ class Membership(msgspec.Struct):
     has_beats: bool = False
     is_whole: bool = False
     is_empty: bool = False
+    deleted: RecordedRequest | None = None
 
     def index(self, exchange: RecordedExchange) -> None:
         """Note the joins that explain what happened before their responses."""
@@ -352,7 +354,7 @@ class Membership(msgspec.Struct):
 
     def _enter(self, member: str, new: ObservedMember) -> None:
         self.members[member] = new
-        self.is_empty = False
+        self.is_empty, self.deleted = False, None
         for former in (self.gone, self.dropped, self.replaced):
             former.pop(member, None)
 

@@ -1,7 +1,7 @@
 """Deviations from golden responses, with consequences and version notes."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -155,7 +155,8 @@ def _deviations(scenario: Scenario, played: Played) -> list[Deviation]:
         if place >= len(played.observations):
             break
         exchange = played.exchanges[place]
-        for path, expected, got in _differences(golden, played.observations[place], exchange):
+        api = exchange.api if exchange else ""
+        for path, expected, got in _differences(golden, played.observations[place], api):
             found.append(
                 Deviation(
                     golden.label,
@@ -197,12 +198,20 @@ def _ended(scenario: Scenario, ended: Ended) -> Deviation:
     )
 
 
-def _differences(
-    golden: Observation, got: Observation, exchange: Any
-) -> list[tuple[str, Any, Any]]:
+def differences(scenario: Scenario, shown: Sequence[Observation]) -> list[tuple[str, Any, Any]]:
+    """Return path, expected value and value of each difference from the golden."""
+    apis = [step.api for step in scenario.steps if step.label]
+    found = [("observations", len(scenario.golden), len(shown))]
+    found = [] if len(shown) == len(scenario.golden) else found
+    for golden, got, api in zip(scenario.golden, shown, apis, strict=False):
+        found += _differences(golden, got, api)
+    return found
+
+
+def _differences(golden: Observation, got: Observation, api: str) -> list[tuple[str, Any, Any]]:
     if golden.response is None or got.response is None:
         return [] if golden == got else [("outcome", golden.value, got.value)]
-    order = order_of(KEYS[exchange.api])
+    order = order_of(KEYS[api]) if api in KEYS else {}
     outcome = compare(keyed(golden.response, order), keyed(got.response, order))
     return [(each.path, each.expected, each.got) for each in outcome.differences]
 

@@ -89,7 +89,7 @@ def test_a_version_is_judged_with_its_notes(gateway: Running) -> None:
         (["nowhere"], "Invalid value of HOST:PORT: 'nowhere'"),
         (["--only", "nothing"], "No scenario matches --only nothing"),
         ([], "The broker is missing"),
-        (["localhost:1", "--version", "0.8"], "There are no notes on Kafka 0.8"),
+        (["localhost:1", "--version", "0.8"], "Kafka 0.8 is not known"),
         (["localhost:1", "--baseline", "/no/file"], "Cannot read /no/file"),
     ],
 )

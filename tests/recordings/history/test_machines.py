@@ -21,6 +21,7 @@ from brokertwin.recordings.history import (
     replication,
     sessions,
     shares,
+    stable_offsets,
     transactions,
 )
 from brokertwin.recordings.history.entity import (
@@ -39,7 +40,7 @@ from tests.support.sources import imported_modules, name_of, python_files, tree_
 
 MODULES: tuple[ModuleType, ...] = (
     *(batches, clients, entity, group_offsets, lag, memberships, producer_epochs, sessions, shares),
-    *(partition_moments, replication, transactions),
+    *(partition_moments, replication, stable_offsets, transactions),
 )
 STARTS = 6
 LIMIT = 3

@@ -26,7 +26,7 @@ def exchanges_of(recording: str) -> list[RecordedExchange]:
 @pytest.mark.long
 @pytest.mark.parametrize("recording", audits.RECORDINGS)
 def test_findings_are_those_of_audit_for_any_cut_into_micro_batches(recording: str) -> None:
-    wanted = audits.whole(recording).findings
+    wanted = audits.unfolded(recording)
     for seed in range(SEEDS):
         machines = LiveMachines()
         for part in cut(exchanges_of(recording), seed):

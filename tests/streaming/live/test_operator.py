@@ -50,7 +50,7 @@ def kinds(topics: LiveTopics) -> set[tuple[str, str, str | None]]:
 
 def wanted(recording: str) -> set[tuple[str, str, str | None]]:
     """The same of audit."""
-    documents = [each.document(1) for each in audits.whole(recording).findings]
+    documents = [each.document(1) for each in audits.unfolded(recording)]
     return {(each["kind"], each["subject"], each["error"]) for each in documents}
 
 
