@@ -21,7 +21,8 @@ from brokertwin.recordings.explain.clients import groups_of, producers_of
 from brokertwin.recordings.formats import prefilter
 from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.recordings.formats.pipeline import FileReading, read_files
-from brokertwin.recordings.formats.prefilter import NeededLines, Prefilter
+from brokertwin.recordings.formats.prefilter import DisorderedError, NeededLines, Prefilter
+from brokertwin.recordings.formats.summary import Summary
 from brokertwin.recordings.history.exchange import KnownFacts
 from brokertwin.recordings.observed.watching import watch
 from brokertwin.recordings.replay.recording import read as read_history
@@ -187,3 +188,64 @@ def test_names_that_json_may_write_in_another_way_are_not_looked_for() -> None:
     needed = NeededLines.of(["a-1.b"], ())
     assert needed is not None
     assert needed.names == (b'"a-1.b"',)
+
+
+def logged(api: int, number: int, request: str, response: str = "{}") -> str:
+    """A line of a request log."""
+    return (
+        f"[2026-11-28 12:00:00,{number % 1000:03d}] DEBUG Completed request:"
+        '{"isForwarded":false,"requestHeader":'
+        f'{{"requestApiKey":{api},"requestApiVersion":9,"correlationId":{number},"clientId":"c",'
+        f'"requestApiKeyName":"X"}},"request":{request},"response":{response},'
+        '"connection":"b:9092-10.0.0.9:4000-0-1","totalTimeMs":1.0,"requestQueueTimeMs":0.1,'
+        '"localTimeMs":0.1,"remoteTimeMs":0.1,"throttleTimeMs":0,"responseQueueTimeMs":0.1,'
+        '"sendTimeMs":0.1,"principal":"User:a","listener":"L"} (kafka.request.logger)\n'
+    )
+
+
+BEAT = '{"groupId":"other","generationId":1,"memberId":"m"}'
+OWN = '{"groupId":"own","generationId":1,"memberId":"m"}'
+METADATA = '{"topics":[{"errorCode":0,"name":"t","topicId":"topicIdOfTwentyTwoChar"}]}'
+
+
+def read_narrowly(tmp_path: Path, *lines: str) -> tuple[list[str], list[str]]:
+    """The places of the documents that are read, and of the lines that are skipped."""
+    file = tmp_path / "broker-1.log"
+    file.write_text("".join(lines))
+    needed = NeededLines.of(["own"], prefilter.OF_MEMBERS)
+    with counted() as skipped:
+        found = list(read_files([file], FileReading(needed=needed), Summary()))
+    return [each.place for each in found], [line.place for line in skipped]
+
+
+@pytest.mark.parametrize(
+    ("lines", "skipped"),
+    [
+        ([logged(12, 1, BEAT), logged(12, 2, BEAT), logged(12, 3, BEAT)], [2, 3]),
+        ([logged(12, 1, BEAT), logged(12, 2, OWN), logged(12, 3, BEAT)], [3]),
+        ([logged(12, 1, BEAT), logged(3, 2, "{}", METADATA), logged(12, 3, BEAT)], [3]),
+        ([logged(12, 4, BEAT), logged(12, 3, BEAT), logged(12, 5, BEAT)], [3]),
+        ([logged(12, 1, BEAT), logged(12, 2, BEAT).rstrip() + logged(3, 3, "{}", METADATA)], []),
+        ([logged(12, 1, BEAT), logged(12, 2, OWN)[:200] + "\n", logged(12, 3, BEAT)], []),
+        ([logged(12, 1, BEAT), "==> other.log <==\n", logged(12, 3, BEAT)], []),
+        ([logged(12, 1, BEAT), logged(12, 2, BEAT).replace(" (kafka", " x (kafka")], []),
+        ([logged(1, 1, "{}"), logged(1, 2, '{"topics":[{"topic":"__cluster_metadata"}]}')], []),
+    ],
+    ids=[
+        *("all others", "named", "another API", "out of order"),
+        *("two in a line", "after a cut line", "under a heading", "another layout", "controllers"),
+    ],
+)
+def test_a_line_is_skipped_only_if_it_cannot_matter(
+    tmp_path: Path, lines: list[str], skipped: list[int]
+) -> None:
+    found = read_narrowly(tmp_path, *lines)[1]
+    assert found == [f"broker-1.log:{number}" for number in skipped]
+
+
+def test_a_request_after_a_skipped_one_with_a_higher_number_needs_all_lines(
+    tmp_path: Path,
+) -> None:
+    lines = [logged(12, 1, BEAT), logged(12, 5, BEAT), logged(12, 3, OWN)]
+    with pytest.raises(DisorderedError):
+        read_narrowly(tmp_path, *lines)
