@@ -10,6 +10,7 @@ from datetime import datetime, timedelta, tzinfo
 
 from brokertwin.recordings.formats.stamps import DateOrder, Stamp, stamps
 
+_START = datetime(1970, 1, 1)  # noqa: DTZ001
 MINUTE_MS = 60_000
 BACK_MS = 30 * MINUTE_MS
 """A line this much earlier than the previous one means clocks went back."""
@@ -83,7 +84,7 @@ class LineClock:
             except ValueError:
                 return None
             self._text = minute
-            self._text_ms = (local - datetime(1970, 1, 1)) // timedelta(milliseconds=1)  # noqa: DTZ001
+            self._text_ms = (local - _START) // timedelta(milliseconds=1)
         self.unit_ms = 1
         local_ms = self._text_ms + ms
         offset = self._offset_ms
@@ -128,5 +129,5 @@ class LineClock:
 
 def _start(minute: int, zone: tzinfo, fold: int) -> int:
     """The start of a minute; `fold` 1 is the second of two equal ones."""
-    naive = datetime(1970, 1, 1) + timedelta(milliseconds=minute)  # noqa: DTZ001
+    naive = _START + timedelta(milliseconds=minute)
     return round(naive.replace(tzinfo=zone, fold=fold).timestamp() * 1000)
