@@ -509,11 +509,8 @@ class _Reader:
             elements()
 
 
-def _string(value: str) -> bytes:
-    data = value.encode("utf-8")
-    if len(data) > STRING_BYTES_MAX:
-        raise NotEncodableError(f"a string of {len(data)} bytes; {STRING_BYTES_MAX} at most")
-    return data
+def _too_large(size: int) -> NotEncodableError:
+    return NotEncodableError(f"a string of {size} bytes; {STRING_BYTES_MAX} at most")
 
 
 def _bytes(value: str | bytes) -> bytes:
@@ -561,7 +558,7 @@ def _write_tags(out: bytearray, body: Any, tagged: list[_Tagged]) -> None:
 
 _WRITER_NAMES = {
     "UNSET": UNSET,
-    "string": _string,
+    "too_large": _too_large,
     "bytes_of": _bytes,
     "double": _number,
     "null": _null,
@@ -731,8 +728,10 @@ class _Writer:
         """Generate code that writes a string or bytes."""
         code = self._code
         data, size = code.local("data"), code.local("size")
-        code.add(f"{data} = {'string' if kind == 'string' else 'bytes_of'}({value})")
-        code.add(f"{size} = len({data})")
+        encoded = f"{value}.encode()" if kind == "string" else f"bytes_of({value})"
+        code.add(f"{data} = {encoded}", f"{size} = len({data})")
+        if kind == "string":
+            code.add(f"if {size} > {STRING_BYTES_MAX}:", f"    raise too_large({size})")
         self._length(size, ">h" if kind == "string" else ">i", flexible)
         code.add(f"out += {data}")
 

@@ -91,6 +91,9 @@ class Authentication:
         self.is_complete = True
         self.is_by_token = False
 
+    is_plain = True
+    """Whether only frames of `SASL_APIS` are for `receive`."""
+
     @property
     def frame_bytes_max(self) -> int | None:
         """Maximum frame size in the current state; None: the general limit."""
@@ -178,6 +181,8 @@ class SaslAuthentication(Authentication):
         self._proven: tuple[str, str] | None = None
         self._expires: float | None = None
         self._began_again: float | None = None
+
+    is_plain = False
 
     @property
     def frame_bytes_max(self) -> int | None:
