@@ -92,7 +92,10 @@ class Authentication:
         self.is_by_token = False
 
     is_plain = True
-    """Whether only frames of `SASL_APIS` are for `receive`."""
+    """Whether only frames of `SASL_APIS` are for `receive`; a class with its own `takes` decides."""
+
+    def __init_subclass__(cls) -> None:
+        cls.is_plain = cls.takes is Authentication.takes
 
     @property
     def frame_bytes_max(self) -> int | None:
@@ -181,8 +184,6 @@ class SaslAuthentication(Authentication):
         self._proven: tuple[str, str] | None = None
         self._expires: float | None = None
         self._began_again: float | None = None
-
-    is_plain = False
 
     @property
     def frame_bytes_max(self) -> int | None:
