@@ -20,6 +20,9 @@ from brokertwin.state.core.settings import BrokerSettings
 
 Item = TypeVar("Item", bound=msgspec.Struct)
 
+Changes = dict[str, bytes | msgspec.Raw | None]
+"""Encoded items by key; None for a dropped one."""
+
 Params = ParamSpec("Params")
 
 KEYS_KEPT = 8_192
@@ -229,6 +232,36 @@ class Table:
             if key in self._live
         }
 
+    def differences(self) -> "Changes":
+        """Return the items that differ from the last `commit`, encoded; None if dropped."""
+        found: Changes = {}
+        live, items = self._live, self._raw()
+        for key, former in {**self._former, **self._earlier}.items():
+            item = live.get(key)
+            now = _encoder.encode(item) if item is not None else items.get(key)
+            if now != former:
+                found[key] = now
+        return found
+
+    def load(self, items: Mapping[str, bytes]) -> None:
+        """Replace all items; untouched decoded items with the same bytes stay decoded.
+
+        `items` is shared and not changed.
+        """
+        live, before = self._live, self._raw()
+        if items is before and not self._former and not self._earlier:
+            return
+        for key in (*self._former, *self._earlier):
+            live.pop(key, None)
+        if items is not before:
+            for key in [key for key in live if items.get(key) != before.get(key)]:
+                del live[key]
+        self._items, self._is_shared = items, True  # type: ignore[assignment]
+        self._earlier.clear()
+        self._former.clear()
+        self._sorted = None
+        self.derived.clear()
+
     def commit(self, encoded: dict[str, msgspec.Raw]) -> None:
         """Make changes final; `encoded` is the result of `encode_changes`."""
         if encoded:
@@ -271,6 +304,10 @@ class Table:
             self._is_changed = False
             self._items = None  # the base may be another one, which is decoded on demand
         return self._column
+
+    def touched(self) -> list[str]:
+        """Keys touched since the last `commit`."""
+        return [*self._former, *(key for key in self._earlier if key not in self._former)]
 
     def has_changes(self) -> bool:
         """True if an item was touched since the last `commit`."""
@@ -390,6 +427,22 @@ class CellTables:
         self.tails.clear()
         for table in self._touched():
             table.rollback()
+        self._is_followed = False
+
+    def differences(self) -> dict[str, Changes]:
+        """Return by table the items that differ from the last commit, encoded; None if dropped."""
+        found = (
+            (name, table.differences())
+            for name, table in self._tables.items()
+            if table.has_changes()
+        )
+        return {name: changes for name, changes in found if changes}
+
+    def load(self, tables: Mapping[str, Mapping[str, bytes]]) -> None:
+        """Undo the changes since the last commit, and replace all items."""
+        self.tails.clear()
+        for name, table in self._tables.items():
+            table.load(tables.get(name, {}))
         self._is_followed = False
 
     def take_touched(self) -> dict[str, list[str]] | None:
