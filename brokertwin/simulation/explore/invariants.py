@@ -171,6 +171,8 @@ class View:
     def committed_offset(self, group: str, topic: str, partition: int) -> int:
         """A group's committed offset at its coordinator, -1 if there is none."""
         leader = self.serving_leader(coordinators.GROUP_TOPIC, 0)
+        if self._machine.settings.broker_settings.brokertwin_offset_storage == "zookeeper":
+            leader = CONTROLLER
         table = self._machine.tables.groups
         found = committed_offsets.offset(table, leader, group, topic, partition)
         return found.offset if found is not None else -1
@@ -267,24 +269,25 @@ class AcknowledgedRecordsStay(Invariant):
         """Add acknowledged records."""
         if response is None or send.api != "PRODUCE" or send.body.get("acks", -1) == 0:
             return ghost
-        codes = {
-            (topic.name, each.index): each.error_code
+        results = {
+            (topic.name, each.index): each
             for topic in response.responses
             for each in topic.partition_responses
         }
-        added = {
-            (each.topic, each.partition, name)
-            for each in written(send)
-            if codes.get((each.topic, each.partition), Error.NONE) == Error.NONE
-            for name in each.names
-        }
-        return tuple(sorted({*ghost, *added}))
+        added = set(ghost)
+        for each in written(send):
+            result = results.get((each.topic, each.partition))
+            if result is not None and result.error_code == Error.NONE:
+                place = each.topic, each.partition, result.base_offset
+                added.update((*place, name) for name in each.names)
+        return tuple(sorted(added))
 
     def check(self, ghost: Any, view: View) -> str | None:
-        """Look for each record in its leader's log."""
-        for topic, partition, name in ghost:
+        """Look for each record in its leader's log; deleted records may be gone."""
+        for topic, partition, offset, name in ghost:
             leader = view.serving_leader(topic, partition)
-            if leader < 0:
+            log = view.log(leader, topic, partition) if leader >= 0 else None
+            if log is None or offset < log.log_start_offset:
                 continue
             if not any(name in names_of(b.locator) for b in view.batches(leader, topic, partition)):
                 return f"{name} was acknowledged; broker {leader}, the leader, does not have it"

@@ -18,10 +18,10 @@ from brokertwin.state.cell.cell import Cell, Meta
 from brokertwin.state.cell.delivery import MetadataRead, Step
 from brokertwin.state.cell.output_rows import Rows
 from brokertwin.state.configs import broker_config
-from brokertwin.state.core import outputs
+from brokertwin.state.core import outputs, pending
 from brokertwin.state.core.bounded_cache import bounded_cache
 from brokertwin.state.core.decision import CONTROLLER, AnyRequest, Message, Sent
-from brokertwin.state.core.events import Event
+from brokertwin.state.core.events import Event, Kind
 from brokertwin.state.core.outputs import Position
 from brokertwin.state.core.records import Record
 from brokertwin.state.core.settings import CellSettings
@@ -238,12 +238,20 @@ class ForkableCell:
         if released is not None:
             self.held.released.append(released)
         rows = self.cell.handle(event, Position(0, 0))
+        while self._is_due():
+            tick = Event(id="tick", cluster=CLUSTER, time=self.cell.meta.now, kind=Kind.TICK)
+            rows = [*rows, *self.cell.handle(tick, Position(0, 0))]
         letters = [row for row in rows if row.topic == outputs.DEAD_LETTERS]
         if letters or self.cell.tables.commits != self._commits:
             detail = msgspec.json.decode(letters[0].value or b"{}") if letters else {}
             text = f"{detail.get('reason')}: {detail.get('detail')}"
             raise RuntimeError(f"the cell refuses {event.id}: {text}")
         return list(self._answers)
+
+    def _is_due(self) -> bool:
+        """True if a deadline is over without a further event."""
+        earliest = pending.earliest(self.tables.pending)
+        return earliest is not None and earliest[0] <= self.cell.meta.now
 
     def save(self) -> tuple[CellState, Mapping[str, Mapping[str, Any]]]:
         """Return the present state, and the items that differ from the loaded one."""
