@@ -118,15 +118,20 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Between(StrEnum):
-    """Messages between brokers, and to them from the controller.
+    """Kinds of messages between machines that can be steps of their own.
+
+    All others are delivered within the step that causes them. Two messages of one kind between two
+    machines keep their order.
 
     Attributes:
-        AT_ONCE: within the delivery that causes them.
-        ANY_ORDER: each is a delivery of its own; only two of one pair of machines keep their order.
+        METADATA: a broker reads a record of the controller.
+        REQUEST: requests, such as AlterPartition and WriteTxnMarkers; a reply comes at once.
+        REPLICA: fetches of followers, and the responses.
     """
 
-    AT_ONCE = "at once"
-    ANY_ORDER = "any order"
+    METADATA = "metadata"
+    REQUEST = "request"
+    REPLICA = "replica"
 
 
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,6 +147,8 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
             (`state/eras/versions.py`).
         era: a key of `versions.SETTINGS`, for the settings of a former Kafka; "" for 4.3.
         topic_configs: of every topic.
+        between: messages between machines whose order is searched.
+        setup: requests before the search begins.
     """
 
     brokers: int = 1
@@ -152,7 +159,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     settings: Mapping[str, str] = {}
     era: str = ""
     topic_configs: Mapping[str, str] = {}
-    between: Between = Between.AT_ONCE
+    between: frozenset[Between] = frozenset()
     setup: tuple[Send, ...] = ()
 
 

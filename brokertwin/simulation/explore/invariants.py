@@ -15,14 +15,16 @@ ExactlyOnce                 a transaction's offsets and its records agree
 LogsAgree                   replicas agree below their high watermarks
 HighWatermarkStays          a leader's high watermark is not below what it was
 ReadersSeeOneLog            a reader's records are those of the log that it continues to read
-SharedDeliveries            share records: no delivery after an acceptance, at most N of them
+OneOwnerAtATime             the same at any time (KIP-848)
 CellHolds                   the invariants of `state/` (`check(cell)`)
 """
 
 from abc import ABC
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
+
+import msgspec
 
 from brokertwin.protocol.errors import Error
 from brokertwin.simulation.explore.api import Model, Send
@@ -677,6 +679,10 @@ class ReadersSeeOneLog(Invariant):
         for topic in response.responses:
             for each in topic.partitions:
                 key = client, topic.topic, each.partition_index
+                diverging = each.diverging_epoch
+                if isinstance(diverging, msgspec.Struct):
+                    kept = (at for at in read.get(key, ()) if at[0] < diverging.end_offset)  # type: ignore[attr-defined]
+                    read[key] = tuple(kept)
                 for batch in each.batches or ():
                     if not batch.is_control and each.error_code == Error.NONE:
                         at = batch.base_offset, batch.locator or ""
@@ -701,67 +707,52 @@ class ReadersSeeOneLog(Invariant):
         return None
 
 
-class SharedDeliveries(Invariant):
-    """A record of a share group is delivered at most N times, and not after its acceptance.
+class OneOwnerAtATime(Invariant):
+    """No two members of a KIP-848 group have a partition at the same time.
 
-    Args:
-        most: `group.share.delivery.count.limit`.
+    A member has the partitions of its last response with an assignment, until it is fenced. For
+    models without the fault `wait`: a member whose session has expired does not know that.
     """
 
-    source = "KIP-932"
+    source = "KIP-848"
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def sent(self, ghost: Any, client: str, send: Send) -> Any:
+        """Drop the partitions of a member that joins or leaves."""
+        is_new = send.api == "CONSUMER_GROUP_HEARTBEAT" and send.body["memberEpoch"] <= 0
+        return tuple(each for each in ghost if each[0] != client) if is_new else ghost
 
-    def received(self, ghost: Any, _client: str, send: Send, response: Any) -> Any:
-        """Note deliveries and acknowledged acceptances."""
-        if response is None or send.api != "SHARE_FETCH":
+    def received(self, ghost: Any, client: str, send: Send, response: Any) -> Any:
+        """Note an assignment."""
+        if response is None or send.api != "CONSUMER_GROUP_HEARTBEAT":
             return ghost
-        accepted, wrong = set(ghost[0]) if ghost else set(), set(ghost[1]) if ghost else set()
-        for topic in response.responses:
-            for each in topic.partitions:
-                for acquired in each.acquired_records:
-                    for offset in range(acquired.first_offset, acquired.last_offset + 1):
-                        at = each.partition_index, offset
-                        if at in accepted:
-                            wrong.add(f"offset {offset} is delivered after its acceptance")
-                        if acquired.delivery_count > self._most:
-                            wrong.add(f"offset {offset} is delivered {acquired.delivery_count}x")
-        sent = {
-            (each["partitionIndex"], offset)
-            for topic in send.body.get("topics", ())
-            for each in topic["partitions"]
-            for batch in each.get("acknowledgementBatches", ())
-            if batch["acknowledgeTypes"] == [1]
-            for offset in range(batch["firstOffset"], batch["lastOffset"] + 1)
-        }
-        codes = {
-            each.partition_index: each.acknowledge_error_code
-            for topic in response.responses
-            for each in topic.partitions
-        }
-        accepted |= {at for at in sent if codes.get(at[0], Error.NONE) == Error.NONE}
-        return tuple(sorted(accepted)), tuple(sorted(wrong))
+        others = [each for each in ghost if each[0] != client]
+        if response.error_code != Error.NONE:
+            return tuple(others)
+        if response.assignment is None:
+            return ghost
+        own = [
+            (client, partition)
+            for topic in response.assignment.topic_partitions
+            for partition in topic.partitions
+        ]
+        return tuple(sorted([*others, *own]))
 
     def check(self, ghost: Any, _view: View) -> str | None:
-        """Return a wrong delivery."""
-        return ghost[1][0] if ghost and ghost[1] else None
+        """Look for two owners."""
+        owners: dict[int, str] = {}
+        for client, partition in ghost:
+            other = owners.setdefault(partition, client)
+            if other != client:
+                return f"partition {partition} belongs to {other} and {client}"
+        return None
 
 
 class CellHolds(Invariant):
-    """The invariants of the state machine itself."""
+    """The invariants of the state machine itself, while no message is under way."""
 
     source = "the `check.py` of each room in state/"
 
     def check(self, _ghost: Any, view: View) -> str | None:
         """Check the touched items."""
-        found = view.broken()
+        found = view.broken() if not view.waiting else ()
         return found[0] if found else None
-
-
-STANDARD: Mapping[str, tuple[Invariant, ...]] = {
-    "records": (AcknowledgedRecordsStay(), NothingTwice()),
-    "transactions": (TransactionsAsSaid(), NoHangingTransaction(), FencedWritesNothing()),
-    "replicas": (AcknowledgedRecordsStay(), LogsAgree(), HighWatermarkStays()),
-}
-"""Invariants that are often used together."""

@@ -106,8 +106,8 @@ class CollectedRows(Rows):
 class Held:
     """Messages between machines that wait for their delivery; `released` is delivered at once."""
 
-    def __init__(self, between: Between) -> None:
-        self.is_any_order = between is Between.ANY_ORDER
+    def __init__(self, between: frozenset[Between]) -> None:
+        self.between = between
         self.ways: dict[tuple[str, int, int], tuple[Step, ...]] = {}
         self.released: deque[Step] = deque()
         self._metadata: deque[Step] = deque()
@@ -115,18 +115,18 @@ class Held:
     def publish(self, record: Record, brokers: Iterable[int]) -> None:
         """Queue a metadata record for brokers."""
         for broker in brokers:
-            if self.is_any_order:
-                self._hold("metadata", CONTROLLER, broker, MetadataRead(broker, record))
+            if Between.METADATA in self.between:
+                self._hold(Between.METADATA, CONTROLLER, broker, MetadataRead(broker, record))
             else:
                 self._metadata.append(MetadataRead(broker, record))
 
     def send(self, messages: Sequence[Sent]) -> None:
         """Queue messages of a machine."""
         for message in messages:
-            if not self.is_any_order or message.sender == message.receiver:
+            kind = Between.REQUEST if isinstance(message, Message) else Between.REPLICA
+            if kind not in self.between or message.sender == message.receiver:
                 self.released.append(message)
             else:
-                kind = "request" if isinstance(message, Message) else "replica"
                 self._hold(kind, message.sender, message.receiver, message)
 
     def next(self) -> Step | None:
@@ -135,8 +135,8 @@ class Held:
             return self._metadata.popleft()
         return self.released.popleft() if self.released else None
 
-    def _hold(self, kind: str, sender: int, receiver: int, step: Step) -> None:
-        way = kind, sender, receiver
+    def _hold(self, kind: Between, sender: int, receiver: int, step: Step) -> None:
+        way = str(kind), sender, receiver
         self.ways[way] = (*self.ways.get(way, ()), step)
 
     def clear(self) -> None:

@@ -166,7 +166,7 @@ class Explorer:
         model, machine = self.model, self.machine
         state = machine.begin()
         machine.load(state)
-        held, machine.held.is_any_order = machine.held.is_any_order, False
+        between, machine.held.between = machine.held.between, frozenset()
         for send in (*_setup(model), *model.cluster.setup):
             for _ in range(SETUP_TRIES):
                 answers = machine.handle(self._event(send, "setup", f"setup-{send.label}", -1))
@@ -175,7 +175,7 @@ class Explorer:
                     break
             else:
                 raise ModelError(f"the setup request {send.api} returns {sorted(codes)}")
-        machine.held.is_any_order = held
+        machine.held.between = between
         state, _ = machine.save()
         faults = model.faults
         left = (

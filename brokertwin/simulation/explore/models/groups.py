@@ -40,9 +40,22 @@ def static(invariants: tuple[Invariant, ...], name: str, expected: str) -> Model
         + ("; does one partition have two owners?" if expected else "; do offsets go back?"),
         clients=tuple(GroupWorker(each, instance="static") for each in "ab"),
         cluster=Cluster(topics={"input": 1}, groups=("work",)),
-        faults=Faults(waits=1, wait_ms=11_000, late=1),
+        faults=Faults(waits=1, wait_ms=11_000),
         invariants=invariants,
         expected=expected,
+    )
+
+
+def late_commit() -> Model:
+    """A member whose OffsetCommit arrives late: Kafka does not order commits of a generation."""
+    return Model(
+        name="late-commit",
+        about="a late OffsetCommit of the same member and generation",
+        clients=(GroupWorker("a"),),
+        cluster=Cluster(topics={"input": 1}, groups=("work",)),
+        faults=Faults(late=1),
+        invariants=COMMITS,
+        expected="OffsetsGoForward",
     )
 
 
@@ -52,3 +65,4 @@ def models() -> Iterator[Model]:
     yield eager(False)
     yield static(OWNERS, "static-owners", "OneOwner")
     yield static(COMMITS, "static-commits", "")
+    yield late_commit()
