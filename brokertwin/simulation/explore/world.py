@@ -8,6 +8,7 @@ that both find the same states of the brokers.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from enum import StrEnum
 from functools import cache
 from hashlib import blake2b
 from importlib import import_module
@@ -16,9 +17,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokertwin.protocol.bodies import Body, render
+from brokertwin.protocol.bodies import Body
 from brokertwin.protocol.errors import Error
-from brokertwin.protocol.kafka_apis import KAFKA_APIS
+from brokertwin.protocol.kafka_apis import KAFKA_APIS, api_of_key
 from brokertwin.simulation.explore.api import Client, Fault, Model, Send
 from brokertwin.simulation.explore.invariants import Invariant, View
 from brokertwin.simulation.explore.machine import (
@@ -46,6 +47,15 @@ KINDS = {
     Fault.ISOLATE: Kind.ISOLATE_BROKER,
     Fault.SEVER: Kind.SEVER_BROKER,
     Fault.REJOIN: Kind.REJOIN_BROKER,
+}
+
+FAULT_TEXTS = {
+    Fault.STOP: "stops",
+    Fault.KILL: "crashes",
+    Fault.START: "starts",
+    Fault.ISOLATE: "is cut off from other brokers",
+    Fault.SEVER: "is cut off from other brokers and the controller",
+    Fault.REJOIN: "is reached again",
 }
 
 Step = tuple[Any, ...]
@@ -112,9 +122,27 @@ AT = {fault: number for number, fault in enumerate(COUNTED)}
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Exchange(msgspec.Struct):
-    """One side of a message, for traces: who sends what to whom, and what comes back."""
+class Happening(StrEnum):
+    """What a line of a trace is about."""
 
+    CALL = "call"
+    GIVEN_UP = "given up"
+    ARRIVAL = "arrival"
+    RESPONSE = "response"
+    BETWEEN = "between brokers"
+    WAIT = "wait"
+    FAULT = "fault"
+
+
+class Exchange(msgspec.Struct):
+    """A line of a trace: who sends what to whom, and what comes back.
+
+    Attributes:
+        send, body: of a client's request, and its response.
+        wait_ms: the time that passes.
+    """
+
+    kind: Happening
     sender: str
     receiver: str
     text: str
@@ -122,8 +150,12 @@ class Exchange(msgspec.Struct):
     note: str = ""
     send: Send | None = None
     body: Any = None
-    producer_id: int = -1
-    client: str = ""
+    wait_ms: int = 0
+
+    @property
+    def is_pending(self) -> bool:
+        """True if the response to a request comes later."""
+        return self.kind is Happening.CALL and not self.response
 
 
 class Explorer:
@@ -249,7 +281,7 @@ class Explorer:
                         yield ("handle", number)
                 if run.response is not None:
                     yield ("receive", number)
-                if run.waiting.may_be_late and (left[AT[Fault.LATE]] or left[AT[Fault.LOST]]):
+                if run.waiting.may_be_late and self._may_give_up(run, left):
                     yield ("give-up", number)
                 continue
             for at, send in enumerate(client.sends(run.state)):
@@ -263,6 +295,14 @@ class Explorer:
                     yield ("late", number, at)
                 if send.may_be_late and left[AT[Fault.LOST]]:
                     yield ("lost", number, at)
+
+    def _may_give_up(self, run: ClientRun, left: tuple[int, ...]) -> bool:
+        """True if a request without a response may be given up: late, or its response is lost."""
+        if run.response is not None:
+            return left[AT[Fault.LOST]] > 0
+        if self.is_split and not run.waiting_id:
+            return left[AT[Fault.LATE]] > 0
+        return left[AT[Fault.LATE]] + left[AT[Fault.LOST]] > 0
 
     def _fault_steps(self, world: World) -> Iterator[Step]:
         left, table = world.left, self.machine.tables.cluster
@@ -325,13 +365,13 @@ class Explorer:
         world = world._replace(ghosts=ghosts)
         if fate == "late":
             late = Late(number, send, producer_id)
-            self._note(client.name, send, "", "does not arrive yet; the client gives up")
+            self._note(Happening.GIVEN_UP, client.name, send, "is late; the client gives up")
             world = world._replace(
                 late=_with_late(world.late, late), left=_spent(world.left, Fault.LATE)
             )
             return self._received(world, number, run, send, None)
         event_id = self._free_id(client.name)
-        exchange = self._note(client.name, send, "", "", producer_id)
+        exchange = self._note(Happening.CALL, client.name, send)
         answers = self.machine.handle(self._event(send, client.name, event_id, producer_id))
         if fate == "lost":
             own = [each for each in answers if each.event_id == event_id]
@@ -382,7 +422,7 @@ class Explorer:
         late = world.late[at]
         name = self.model.clients[late.client].name
         world = world._replace(late=(*world.late[:at], *world.late[at + 1 :]))
-        exchange = self._note(name, late.send, "", "arrives late", late.producer_id)
+        exchange = self._note(Happening.ARRIVAL, name, late.send, "arrives late")
         event_id = self._free_id(f"{name}~")
         event = self._event(late.send, f"{name}~", event_id, late.producer_id)
         answers = self.machine.handle(event)
@@ -406,15 +446,13 @@ class Explorer:
 
     def _wait(self, world: World) -> World:
         wait_ms = self.model.faults.wait_ms
-        if self.is_traced:
-            self.trace.append(Exchange("", "", f"{wait_ms} ms pass"))
+        self._tell(Happening.WAIT, "", "", f"{wait_ms} ms pass", wait_ms)
         world = world._replace(left=_spent(world.left, Fault.WAIT))
         return self._answer(world, self._tick(self._now + wait_ms))
 
     def _crash(self, world: World, number: int) -> World:
         client, run = self.model.clients[number], world.clients[number]
-        if self.is_traced:
-            self.trace.append(Exchange(client.name, client.name, "crashes and starts again"))
+        self._tell(Happening.FAULT, client.name, client.name, "crashes and starts again")
         late = world.late
         if self.is_split and run.waiting is not None and not run.waiting_id:
             if run.response is None:
@@ -440,15 +478,14 @@ class Explorer:
         is_on_its_way = self.is_split and not run.waiting_id and run.response is None
         left = world.left
         if is_on_its_way:
-            if not left[AT[Fault.LATE]]:
-                return world
             producer_id, _ = self._producer_id(number, run, send)
             late = _with_late(world.late, Late(number, send, producer_id))
             world = world._replace(late=late, left=_spent(left, Fault.LATE))
         else:
             fault = Fault.LOST if left[AT[Fault.LOST]] else Fault.LATE
             world = world._replace(left=_spent(left, fault))
-        self._note(self.model.clients[number].name, send, "", "is given up by the client")
+        name = self.model.clients[number].name
+        self._note(Happening.GIVEN_UP, name, send, "the client gives up waiting")
         return self._received(world, number, run, send, None)
 
     def _split(self, world: World, kind: str, number: int, at: int = 0) -> World:
@@ -466,7 +503,7 @@ class Explorer:
             return self._received(world, number, run, send, run.response[0])
         producer_id, issued = self._producer_id(number, run, send)
         event_id = self._free_id(client.name)
-        exchange = self._note(client.name, send, "", "", producer_id)
+        exchange = self._note(Happening.CALL, client.name, send)
         answers = self.machine.handle(self._event(send, client.name, event_id, producer_id))
         run = run._replace(waiting_id=event_id, issued=issued)
         world = world._replace(clients=_with(world.clients, number, run))
@@ -476,9 +513,9 @@ class Explorer:
         counted = fault not in (Fault.START, Fault.REJOIN)
         if counted:
             world = world._replace(left=_spent(world.left, fault))
-        if self.is_traced:
-            name = f"broker {where[0]}" if fault is not Fault.ELECT else "controller"
-            self.trace.append(Exchange(name, name, f"{fault} {' '.join(map(str, where))}"))
+        name = f"broker {where[0]}" if fault is not Fault.ELECT else "controller"
+        text = FAULT_TEXTS[fault] if fault is not Fault.ELECT else "elects an unclean leader"
+        self._tell(Happening.FAULT, name, name, text)
         if fault is Fault.ELECT:
             return self._elect(world, *where)
         broker = where[0]
@@ -575,15 +612,11 @@ class Explorer:
 
     # Traces and coverage
 
-    def _note(
-        self, name: str, send: Send, response: str, note: str, producer_id: int = -1
-    ) -> Exchange | None:
+    def _note(self, kind: Happening, name: str, send: Send, note: str = "") -> Exchange | None:
         if not self.is_traced:
             return None
         text = send.label or send.api
-        exchange = Exchange(
-            name, f"broker {send.broker}", text, response, note, send, None, producer_id, name
-        )
+        exchange = Exchange(kind, name, f"broker {send.broker}", text, note=note, send=send)
         self.trace.append(exchange)
         return exchange
 
@@ -601,12 +634,20 @@ class Explorer:
             return
         text = response_text(body)
         name = self.model.clients[number].name if number >= 0 else ""
-        if exchange is not None and exchange.send is send and name in ("", exchange.client):
+        if exchange is not None and exchange.send is send and name in ("", exchange.sender):
             exchange.response, exchange.body = text, body
             exchange.note = f"{exchange.note} {note}".strip()
-        else:
-            broker = f"broker {send.broker}"
-            self.trace.append(Exchange(broker, name, f"response to {send.label or send.api}", text))
+            return
+        label = send.label or send.api
+        self.trace.append(
+            Exchange(
+                Happening.RESPONSE, f"broker {send.broker}", name, label, text, "", send, body
+            )
+        )
+
+    def _tell(self, kind: Happening, sender: str, receiver: str, text: str, wait_ms: int = 0) -> None:
+        if self.is_traced:
+            self.trace.append(Exchange(kind, sender, receiver, text, wait_ms=wait_ms))
 
     # Invariants
 
@@ -748,14 +789,12 @@ def _between(way: tuple[str, int, int], step: Any) -> Exchange:
     if isinstance(step, MetadataRead):
         text = f"metadata: {type(step.record).__name__} {_fields(step.record)}"
     elif isinstance(step, Message):
-        from brokertwin.protocol.kafka_apis import api_of_key
-
         text = api_of_key(step.api_key).name
     elif isinstance(step, ReplicaFetch):
         text = "fetch from " + ", ".join(str(each.fetch_offset) for each in step.partitions)
     else:
         text = f"{type(step).__name__} {_replica_text(step)}"
-    return Exchange(names[0], names[1], text)
+    return Exchange(Happening.BETWEEN, names[0], names[1], text)
 
 
 def _replica_text(step: Any) -> str:
@@ -771,8 +810,3 @@ def _fields(record: Any) -> str:
         for name in shown
         if getattr(record, name, None) is not None
     )
-
-
-def rendered(send: Send, body: Any) -> Any:
-    """Return a response in Kafka's JSON."""
-    return render(body, send.version) if isinstance(body, Body) else body
