@@ -19,7 +19,6 @@ OneOwnerAtATime             the same at any time (KIP-848)
 CellHolds                   the invariants of `state/` (`check(cell)`)
 """
 
-from abc import ABC
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
@@ -229,7 +228,7 @@ def written(send: Send) -> Iterator[Written]:
                 )
 
 
-class Invariant(ABC):
+class Invariant:
     """What must hold in every state.
 
     Attributes:
@@ -349,9 +348,7 @@ class TransactionsAsSaid(Invariant):
         found = list(ghost)
         last = next((n for n, each in enumerate(found) if each.client == client), None)
         if send.api == "PRODUCE":
-            names = tuple(
-                n for each in written(send) if each.is_transactional for n in each.names
-            )
+            names = tuple(n for each in written(send) if each.is_transactional for n in each.names)
             if not names:
                 return ghost
             if last is None or found[last].is_ended:
@@ -557,7 +554,7 @@ class OffsetsGoForward(Invariant):
             for topic in response.topics
             for each in topic.partitions
         }
-        highest = dict(((group, topic, at), offset) for group, topic, at, offset in ghost)
+        highest = {(group, topic, at): offset for group, topic, at, offset in ghost}
         for topic in send.body["topics"]:
             for each in topic["partitions"]:
                 place = topic["name"], each["partitionIndex"]
@@ -675,7 +672,7 @@ class ReadersSeeOneLog(Invariant):
         """Append received records to what the reader has."""
         if response is None or send.api != "FETCH":
             return ghost
-        read = {key: names for key, names in ghost}
+        read = dict(ghost)
         for topic in response.responses:
             for each in topic.partitions:
                 key = client, topic.topic, each.partition_index

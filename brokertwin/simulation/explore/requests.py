@@ -75,13 +75,9 @@ def produce(
         "transactionalId": transactional_id,
         "acks": acks,
         "timeoutMs": TIMEOUT_MS,
-        "topicData": [
-            {"name": topic, "partitionData": [{"index": partition, "batches": [batch]}]}
-        ],
+        "topicData": [{"name": topic, "partitionData": [{"index": partition, "batches": [batch]}]}],
     }
-    return Send(
-        api="PRODUCE", version=version, body=body, label=f"Produce {record}", broker=broker
-    )
+    return Send(api="PRODUCE", version=version, body=body, label=f"Produce {record}", broker=broker)
 
 
 def end_txn(

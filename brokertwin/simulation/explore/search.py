@@ -100,7 +100,7 @@ class Node(NamedTuple):
         only: the steps to try; None for all.
     """
 
-    index: int
+    number: int
     fingerprint: int
     world: World
     asleep: frozenset[Step]
@@ -155,7 +155,7 @@ class Expander:
             violation = "" if is_known else explorer.violation(after) or ""
             cell = explorer.cell_fingerprint(after) if self._collects else 0
             yield Child(
-                node.index,
+                node.number,
                 step,
                 fingerprint,
                 None if is_known and not self._has_sleep else after,
@@ -189,7 +189,7 @@ _returned: set[int]
 
 
 def _start_worker(model: Model, options: Options) -> None:
-    global _worker, _returned  # noqa: PLW0603 (the state of a worker process)
+    global _worker, _returned
     _worker = Expander(model, options)
     _worker.explorer.first()
     _worker.counts()
@@ -200,7 +200,7 @@ def _expand(chunk: bytes) -> tuple[bytes, Any, float]:
     """Expand states in a worker process; return their children and the CPU time."""
     before = time.process_time()
     found = []
-    for node in pickle.loads(chunk):  # noqa: S301 (from our own parent process)
+    for node in pickle.loads(chunk):
         for child in _worker.children(node, _returned):
             _returned.add(child.fingerprint)
             found.append(child)
@@ -332,7 +332,7 @@ class Search:
             data, counts, seconds = running.pop(0).result()
             self._count(counts)
             self.result.cpu_seconds += seconds
-            yield pickle.loads(data)  # noqa: S301 (from our own worker)
+            yield pickle.loads(data)
 
     def _count(self, counts: Any) -> None:
         result = self.result
@@ -411,9 +411,7 @@ class Search:
         file = Path(self._options.checkpoint)
         if not file.exists():
             return False
-        identity, known, visited, (here, following, result) = pickle.loads(  # noqa: S301
-            file.read_bytes()
-        )
+        identity, known, visited, (here, following, result) = pickle.loads(file.read_bytes())
         if identity != self._identity():
             raise ValueError(f"{file} is of another model or of other options")
         self._parents, self._steps, self._names, self._asleep = known

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from html import escape
+from typing import NamedTuple
 
 from brokertwin.simulation.explore.api import Model
 from brokertwin.simulation.explore.world import Exchange, Explorer, Happening, Step
@@ -9,18 +10,34 @@ from brokertwin.simulation.explore.world import Exchange, Explorer, Happening, S
 LANE, TOP, ROW = 220, 56, 44
 """Width of a lane, height of the names and of a line of an SVG, in pixels."""
 
-COLUMN = 34
+COLUMN = 38
 """Characters between two lanes of a text."""
 
 
-def traced(model: Model, path: Sequence[Step]) -> list[Exchange]:
+class Story(NamedTuple):
+    """A path to a violation, told.
+
+    Attributes:
+        committed: names of the records that read_committed shows in the end, by partition.
+    """
+
+    model: Model
+    lines: list[Exchange]
+    violation: str
+    committed: dict[tuple[str, int], list[str]]
+
+
+def told(model: Model, path: Sequence[Step], violation: str) -> Story:
     """Take the steps of a path again, and return what happens."""
     explorer = Explorer(model)
     explorer.is_traced = True
     world = explorer.first()
     for step in path:
         world = explorer.take(world, step)
-    return explorer.trace
+    view = explorer.view
+    view.begin(world.cell)
+    committed = {place: view.committed(*place) for place in view.places()}
+    return Story(model, explorer.trace, violation, committed)
 
 
 def lanes(trace: Sequence[Exchange]) -> list[str]:
@@ -29,14 +46,14 @@ def lanes(trace: Sequence[Exchange]) -> list[str]:
     return sorted(found, key=lambda name: (name == "controller", name.startswith("broker "), name))
 
 
-def as_text(trace: Sequence[Exchange], violation: str) -> str:
+def as_text(story: Story) -> str:
     """Return a diagram of lines and arrows."""
-    names = lanes(trace)
+    names = lanes(story.lines)
     ats = {name: 4 + number * COLUMN for number, name in enumerate(names)}
     lines = [_placed({ats[name]: name for name in names})]
-    for number, each in enumerate(trace, 1):
+    for number, each in enumerate(story.lines, 1):
         lines += _rows(each, number, ats)
-    lines.append(f"violated: {violation}")
+    lines.append(f"violated: {story.violation}")
     return "\n".join(lines)
 
 
@@ -62,13 +79,19 @@ def _is_lost(each: Exchange) -> bool:
 
 
 def _arrow(
-    head: str, bars: dict[int, str], start: int, end: int, text: str, note: str, is_lost: bool = False
+    head: str,
+    bars: dict[int, str],
+    start: int,
+    end: int,
+    text: str,
+    note: str,
+    is_lost: bool = False,
 ) -> str:
     low, high = sorted((start, end))
     room = high - low - 1
     text = f" {text} "[: room - 4]
     line = text.center(room - 2, "─")
-    tip = "╳" if is_lost else None
+    tip = "✗" if is_lost else None
     body = f"─{line}{tip or '▶'}" if start < end else f"{tip or '◀'}{line}─"
     return _placed({**bars, 0: head, low + 1: body}) + note
 
@@ -81,14 +104,14 @@ def _placed(parts: dict[int, str]) -> str:
     return line
 
 
-def as_svg(trace: Sequence[Exchange], violation: str) -> str:
+def as_svg(story: Story) -> str:
     """Return an SVG image."""
-    names = lanes(trace)
+    names = lanes(story.lines)
     ats = {name: LANE // 2 + number * LANE for number, name in enumerate(names)}
     width = max(LANE * len(names), LANE * 2)
     rows: list[str] = []
     at = TOP
-    for number, each in enumerate(trace, 1):
+    for number, each in enumerate(story.lines, 1):
         at += ROW
         rows.append(_text(8, at, str(number), "n"))
         if each.kind is Happening.WAIT:
@@ -113,7 +136,7 @@ def as_svg(trace: Sequence[Exchange], violation: str) -> str:
     heads += [
         f'<line class="lane" x1="{x}" y1="36" x2="{x}" y2="{height - 36}"/>' for x in ats.values()
     ]
-    end_text = _text(8, height - 12, f"violated: {violation}", "bad left")
+    end_text = _text(8, height - 12, f"violated: {story.violation}", "bad left")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"'
         f' width="{width}" height="{height}" role="img">\n<style>{_STYLE}</style>\n{_MARKER}\n'
@@ -147,11 +170,12 @@ def _line(start: int, end: int, y: int, kind: Happening) -> str:
     )
 
 
-def as_html(trace: Sequence[Exchange], violation: str, title: str) -> str:
+def as_html(story: Story) -> str:
     """Return a page with the diagram."""
+    title = story.model.name
     return (
         '<!doctype html>\n<html lang="en"><meta charset="utf-8">'
         f"<title>{escape(title)}</title>\n"
         "<style>body{font:15px sans-serif;margin:2em}</style>\n"
-        f"<h1>{escape(title)}</h1>\n<p>{escape(violation)}</p>\n{as_svg(trace, violation)}</html>\n"
+        f"<h1>{escape(title)}</h1>\n<p>{escape(story.model.about)}</p>\n{as_svg(story)}</html>\n"
     )

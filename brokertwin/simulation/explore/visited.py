@@ -62,7 +62,7 @@ class Visited:
         if len(self._runs) >= RUNS_MAX:
             self._close()
         self._on_disk = sum(map(len, self._runs)) + len(values)
-        file = TemporaryFile()
+        file = TemporaryFile()  # noqa: SIM115 (open as long as its map)
         array("Q", sorted(values)).tofile(file)
         file.flush()
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -74,8 +74,10 @@ class Visited:
     def _close(self) -> None:
         for run in self._runs:
             run.release()
-        for each in (*self._maps, *self._files):
-            each.close()
+        for mapped in self._maps:
+            mapped.close()
+        for file in self._files:
+            file.close()
         self._runs, self._maps, self._files = [], [], []
 
 
@@ -98,7 +100,7 @@ class Frontier:
             self._nodes.append(node)
             return
         if self._file is None:
-            self._file = TemporaryFile()
+            self._file = TemporaryFile()  # noqa: SIM115 (open until it is read)  # noqa: SIM115 (open as long as its map)
         pickle.dump(node, self._file, pickle.HIGHEST_PROTOCOL)
 
     def __iter__(self) -> Iterator[Any]:
@@ -112,6 +114,6 @@ class Frontier:
             self._file.seek(0)
             while self._count:
                 self._count -= 1
-                yield pickle.load(self._file)  # noqa: S301 (our own temporary file)
+                yield pickle.load(self._file)
             self._file.close()
             self._file = None

@@ -20,7 +20,7 @@ import msgspec
 from brokertwin.protocol.bodies import Body
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.kafka_apis import KAFKA_APIS, api_of_key
-from brokertwin.simulation.explore.api import Client, Fault, Model, Send
+from brokertwin.simulation.explore.api import Fault, Model, Send
 from brokertwin.simulation.explore.invariants import Invariant, View
 from brokertwin.simulation.explore.machine import (
     CLUSTER,
@@ -228,9 +228,7 @@ class Explorer:
         ]
         return min(found)
 
-    def _fingerprint(
-        self, world: World, number: int, exchange: Sequence[tuple[str, str]]
-    ) -> int:
+    def _fingerprint(self, world: World, number: int, exchange: Sequence[tuple[str, str]]) -> int:
         cell, clients = world.cell, list(world.clients)
         order = list(range(len(clients)))
         for one, other in exchange:
@@ -238,7 +236,7 @@ class Explorer:
             order[a], order[b] = order[b], order[a]
         rest = [
             [clients[at] for at in order],
-            sorted((_encode([*each]) for each in world.late)),
+            sorted(_encode([*each]) for each in world.late),
             world.left,
             world.ghosts,
             cell.waiting,
@@ -276,9 +274,9 @@ class Explorer:
             if left[AT[Fault.CRASH]]:
                 yield ("crash", number)
             if run.waiting is not None:
-                if self.is_split and not run.waiting_id and run.response is None:
-                    if self.machine.serves(run.waiting.broker):
-                        yield ("handle", number)
+                is_sent = self.is_split and not run.waiting_id and run.response is None
+                if is_sent and self.machine.serves(run.waiting.broker):
+                    yield ("handle", number)
                 if run.response is not None:
                     yield ("receive", number)
                 if run.waiting.may_be_late and self._may_give_up(run, left):
@@ -389,15 +387,16 @@ class Explorer:
         """Deliver responses to the clients that wait for them, and take the cell's state."""
         for answer in answers:
             for number, run in enumerate(world.clients):
-                if run.waiting is None or run.waiting_id != answer.event_id:
+                send = run.waiting
+                if send is None or run.waiting_id != answer.event_id:
                     continue
-                body = _body(answer.body, run.waiting)
-                self._answered(exchange, run.waiting, body, number=number)
+                body = _body(answer.body, send)
+                self._answered(exchange, send, body, number=number)
                 if self.is_split:
                     run = run._replace(response=(body,), waiting_id="")
                     world = world._replace(clients=_with(world.clients, number, run))
                 else:
-                    world = self._received(world, number, run, run.waiting, body)
+                    world = self._received(world, number, run, send, body)
                 break
         return world._replace(cell=self.machine.save()[0])
 
@@ -454,10 +453,10 @@ class Explorer:
         client, run = self.model.clients[number], world.clients[number]
         self._tell(Happening.FAULT, client.name, client.name, "crashes and starts again")
         late = world.late
-        if self.is_split and run.waiting is not None and not run.waiting_id:
-            if run.response is None:
-                producer_id, _ = self._producer_id(number, run, run.waiting)
-                late = _with_late(late, Late(number, run.waiting, producer_id))
+        is_sent = self.is_split and not run.waiting_id and run.response is None
+        if run.waiting is not None and is_sent:
+            producer_id, _ = self._producer_id(number, run, run.waiting)
+            late = _with_late(late, Late(number, run.waiting, producer_id))
         ghosts = tuple(
             invariant.crashed(ghost, client.name)
             for invariant, ghost in zip(self._invariants, world.ghosts, strict=True)
@@ -492,9 +491,9 @@ class Explorer:
         """Send, handle or receive as a step of its own."""
         client, run = self.model.clients[number], world.clients[number]
         if kind == "send":
-            send = list(client.sends(run.state))[at]
-            run = run._replace(waiting=send)
-            ghosts = self._sent(world.ghosts, client.name, send)
+            sent = list(client.sends(run.state))[at]
+            run = run._replace(waiting=sent)
+            ghosts = self._sent(world.ghosts, client.name, sent)
             return world._replace(clients=_with(world.clients, number, run), ghosts=ghosts)
         send = run.waiting
         assert send is not None
@@ -558,7 +557,7 @@ class Explorer:
                     self._unread(table, broker, fault, read)
 
     def _unread(self, table: Any, broker: int, fault: Fault, read: MetadataRead) -> None:
-        state = network._network(table)  # noqa: SLF001 (the queue of a broker that is away)
+        state = network._network(table)
         if fault is Fault.SEVER:
             state.unread.setdefault(broker, []).append(read.record)
         else:
@@ -640,12 +639,12 @@ class Explorer:
             return
         label = send.label or send.api
         self.trace.append(
-            Exchange(
-                Happening.RESPONSE, f"broker {send.broker}", name, label, text, "", send, body
-            )
+            Exchange(Happening.RESPONSE, f"broker {send.broker}", name, label, text, "", send, body)
         )
 
-    def _tell(self, kind: Happening, sender: str, receiver: str, text: str, wait_ms: int = 0) -> None:
+    def _tell(
+        self, kind: Happening, sender: str, receiver: str, text: str, wait_ms: int = 0
+    ) -> None:
         if self.is_traced:
             self.trace.append(Exchange(kind, sender, receiver, text, wait_ms=wait_ms))
 
@@ -709,9 +708,7 @@ def _exchanges(model: Model) -> list[tuple[tuple[str, str], ...]]:
     return [tuple(pair for pairs in each for pair in pairs) for each in product(*choices)]
 
 
-def _transpositions(
-    names: Sequence[str], order: Sequence[str]
-) -> tuple[tuple[str, str], ...]:
+def _transpositions(names: Sequence[str], order: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Return exchanges that lead from one order to another."""
     current, found = list(names), []
     for at, wanted in enumerate(order):
@@ -774,9 +771,15 @@ def response_text(body: Any) -> str:
         return "no response"
     codes = sorted(set(error_codes(body)))
     text = ", ".join(f"{code} {Error(code).name}" for code in codes) or "0 NONE"
+    shown = {
+        "producer_id": "producer",
+        "producer_epoch": "epoch",
+        "generation_id": "generation",
+        "member_epoch": "member epoch",
+    }
     parts = [
-        f"{name.replace('_', ' ')} {value}"
-        for name in ("producer_id", "producer_epoch", "generation_id", "member_epoch")
+        f"{word} {value}"
+        for name, word in shown.items()
         if isinstance(value := getattr(body, name, None), int) and value >= 0
     ]
     return ", ".join([text, *parts])
@@ -784,7 +787,6 @@ def response_text(body: Any) -> str:
 
 def _between(way: tuple[str, int, int], step: Any) -> Exchange:
     """Return a message between machines, for a trace."""
-    kind, sender, receiver = way
     names = ["controller" if each == CONTROLLER else f"broker {each}" for each in way[1:]]
     if isinstance(step, MetadataRead):
         text = f"metadata: {type(step.record).__name__} {_fields(step.record)}"
@@ -798,9 +800,13 @@ def _between(way: tuple[str, int, int], step: Any) -> Exchange:
 
 
 def _replica_text(step: Any) -> str:
-    return ", ".join(
-        f"{len(each.batches)} batches, HW {each.high_watermark}" for each in step.partitions
-    ) if hasattr(step, "partitions") and hasattr(step.partitions[0], "batches") else ""
+    return (
+        ", ".join(
+            f"{len(each.batches)} batches, HW {each.high_watermark}" for each in step.partitions
+        )
+        if hasattr(step, "partitions") and hasattr(step.partitions[0], "batches")
+        else ""
+    )
 
 
 def _fields(record: Any) -> str:

@@ -23,9 +23,7 @@ def eager(is_old: bool, waits: int = 1) -> Model:
         about="two members of a classic group commit offsets; "
         + ("ZooKeeper stores them (0.8)" if is_old else "the coordinator checks generations"),
         clients=tuple(GroupWorker(name) for name in "ab"),
-        cluster=Cluster(
-            topics={"input": 1}, groups=("work",), settings=settings
-        ),
+        cluster=Cluster(topics={"input": 1}, groups=("work",), settings=settings),
         faults=Faults(waits=waits, wait_ms=11_000),
         invariants=OWNERS,
         expected="OffsetsGoForward" if is_old else "",

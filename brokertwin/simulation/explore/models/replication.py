@@ -117,12 +117,14 @@ class Reader(Client):
         found = response.responses[0].partitions[0]
         if found.error_code != Error.NONE:
             return state
-        if isinstance(found.diverging_epoch, msgspec.Struct):
+        if found.diverging_epoch is not msgspec.UNSET:
             return ReaderState(found.diverging_epoch.end_offset, found.diverging_epoch.epoch)
         if not found.batches:
             return state
         last = found.batches[-1]
-        return ReaderState(last.base_offset + last.last_offset_delta + 1, last.partition_leader_epoch)
+        return ReaderState(
+            last.base_offset + last.last_offset_delta + 1, last.partition_leader_epoch
+        )
 
 
 def reader(has_epochs: bool) -> Model:
@@ -133,9 +135,7 @@ def reader(has_epochs: bool) -> Model:
         + ("tells its last leader epoch" if has_epochs else "does not know leader epochs"),
         clients=(PlainProducer("p", 3, 2), Reader("c", 2, has_epochs=has_epochs)),
         cluster=Cluster(brokers=2, topics={"orders": 1}),
-        faults=Faults(
-            isolations=1, waits=1, wait_ms=60_000, stops=1, elections=1
-        ),
+        faults=Faults(isolations=1, waits=1, wait_ms=60_000, stops=1, elections=1),
         invariants=(ReadersSeeOneLog(),),
         expected="" if has_epochs else "ReadersSeeOneLog",
     )

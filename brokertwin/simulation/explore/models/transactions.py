@@ -35,9 +35,7 @@ def cluster(version: int, partitions: int = 1, **settings: str) -> Cluster:
     """Return one broker with a level of transaction.version."""
     given = {"brokertwin.transaction.version": str(version)}
     given |= {name.replace("_", "."): value for name, value in settings.items()}
-    return Cluster(
-        topics={"orders": partitions}, transactional_ids=("billing",), settings=given
-    )
+    return Cluster(topics={"orders": partitions}, transactional_ids=("billing",), settings=given)
 
 
 def torn(version: int, ends: tuple[str, ...] = ENDS, late: int = 1, lost: int = 0) -> Model:
@@ -77,9 +75,7 @@ def hanging(version: int, verifies: bool, name: str, expected: str) -> Model:
         + ("verified" if verifies else "not verified")
         + f", transaction.version {version}",
         clients=(client,),
-        cluster=cluster(
-            version, transaction_partition_verification_enable=str(verifies).lower()
-        ),
+        cluster=cluster(version, transaction_partition_verification_enable=str(verifies).lower()),
         faults=Faults(late=1),
         invariants=INVARIANTS,
         expected=expected,
