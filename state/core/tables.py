@@ -103,7 +103,7 @@ class Table:
         self._read_base = read_base
         self._is_changed = False
         self._items: Items | None = None
-        self._is_shared = False
+        self._is_shared = self._is_loaded = False
         self._base: Base | None = None
         self._changed: dict[str, None] = {}
         """Keys that may differ from the base, in the order of their changes."""
@@ -257,6 +257,7 @@ class Table:
             for key in [key for key in live if items.get(key) != before.get(key)]:
                 del live[key]
         self._items, self._is_shared = items, True  # type: ignore[assignment]
+        self._is_loaded = self._is_changed = True
         self._earlier.clear()
         self._former.clear()
         self._sorted = None
@@ -290,6 +291,7 @@ class Table:
 
     def column(self) -> bytes:
         """Return one msgpack map; unchanged tables return the original bytes."""
+        self._settle()
         if self._is_changed or is_layered(self._column):
             self._column = _encoder.encode(self._raw())
             self._is_changed = False
@@ -299,6 +301,7 @@ class Table:
 
     def stored(self) -> bytes:
         """All items as in a state row, in layers if they are large."""
+        self._settle()
         if self._is_changed:
             self._column = layers.stored(self._raw(), self._base, self._changed)
             self._is_changed = False
@@ -315,12 +318,20 @@ class Table:
 
     def copy(self) -> "Table":
         """Return a copy of the last `commit`, sharing the bytes."""
+        self._settle()
         twin = Table(self._column, self._read_base)
         twin._base, twin._changed = self._base, dict(self._changed)
         twin._is_changed = self._is_changed
         twin._items = self._items
         twin._is_shared = self._is_shared = True
         return twin
+
+    def _settle(self) -> None:
+        """Give loaded items the type that is encoded as it is."""
+        if self._is_loaded:
+            self._items = {key: msgspec.Raw(item) for key, item in self._raw().items()}
+            self._is_loaded = self._is_shared = False
+            self._base, self._changed = None, {}
 
     def _remember(self, key: str) -> None:
         """Keep the bytes of an item before its first change since the `commit`."""

@@ -177,7 +177,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         about: one sentence for `explore --list`.
         symmetric: groups of client names that can be exchanged for each other. The clients must
-            be equal but for their names, and the names of equal length.
+            be equal but for their names, and the names long, unusual, and of equal length.
         expected: the name of the invariant that is violated, "" for none; for `--list` and tests.
     """
 

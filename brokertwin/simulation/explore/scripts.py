@@ -116,7 +116,8 @@ class _Writer:
 
     def _label(self, each: Exchange, text: str) -> str:
         label = f"{len(self.called) + 1}: {text}"
-        self.called.append(Called(label, text, tuple(sorted(set(error_codes(each.body))))))
+        codes = {int(code) for code in error_codes(each.body)}
+        self.called.append(Called(label, text, tuple(sorted(codes))))
         return label
 
     def _learn(self, number: int, each: Exchange) -> None:

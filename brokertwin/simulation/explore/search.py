@@ -7,7 +7,8 @@ the brokers (`docs/explore.md` shows how this is checked):
 - Of two deliveries to different brokers that commute, the second order is not tried. This is a
   sleep set (Godefroid 1996): a state remembers which deliveries need not be tried from it. A state
   that is reached again, with a delivery awake that was asleep before, is expanded again for that
-  delivery.
+  delivery. Deliveries commute only if all messages between machines are steps of their own
+  (`Cluster.between`); otherwise a delivery to one broker can change another one at once.
 
 Random walks (`walk`) take the same steps with a random choice.
 """
@@ -15,7 +16,7 @@ Random walks (`walk`) take the same steps with a random choice.
 import pickle
 import time
 from array import array
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from itertools import islice
@@ -26,7 +27,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokertwin.simulation.explore.api import Model
+from brokertwin.simulation.explore.api import Between, Model
 from brokertwin.simulation.explore.visited import FRONTIER_MAX, MEMORY_MAX, Frontier, Visited
 from brokertwin.simulation.explore.world import Explorer, Step, World
 
@@ -34,6 +35,9 @@ CHUNK = 64
 """States that a worker expands at a time."""
 
 NO_PARENT = -1
+OF_ONE_BROKER = frozenset({"PRODUCE", "FETCH"})
+"""APIs that change the items of their broker alone, if all messages are steps of their own."""
+
 AWAKE: frozenset[Step] = frozenset()
 
 
@@ -132,7 +136,8 @@ class Expander:
 
     def __init__(self, model: Model, options: Options) -> None:
         self.explorer = Explorer(model, is_split=options.is_split)
-        self._has_sleep = options.has_sleep and model.cluster.brokers > 1
+        is_apart = model.cluster.between == frozenset(Between)
+        self._has_sleep = options.has_sleep and is_apart
         self._collects = options.collects
         self._world: World | None = None
 
@@ -167,11 +172,12 @@ class Expander:
     def _broker_of(self, step: Step) -> int:
         """Return the broker whose items alone a step changes, or -1."""
         if step[0] == "deliver":
-            return int(step[3])
+            return int(step[3]) if step[1] != Between.REQUEST else -1
         if step[0] == "call" and self._world is not None:
             client = self.explorer.model.clients[step[1]]
             sends = list(client.sends(self._world.clients[step[1]].state))
-            return sends[step[2]].broker
+            send = sends[step[2]]
+            return send.broker if send.api in OF_ONE_BROKER else -1
         return -1
 
     def counts(self) -> tuple[Counter[Any], Counter[Any], Counter[Any]]:
@@ -234,13 +240,15 @@ class Search:
         self._here = Frontier(options.frontier_max)
         self._next = Frontier(options.frontier_max)
         self._bad = NO_PARENT
+        self._pool: ProcessPoolExecutor | None = None
 
     def run(self) -> Result:
         """Search until all states are visited, an invariant is violated, or a bound is reached."""
-        result, options = self.result, self._options
+        options = self._options
         begun, wall = time.process_time(), time.monotonic()
         if not (options.checkpoint and self._resume()):
             self._begin()
+        result = self.result
         ends = wall + options.seconds if options.seconds else None
         try:
             while not result.violation and not result.ended_by:
@@ -256,6 +264,10 @@ class Search:
                 self._level(ends)
         except KeyboardInterrupt:
             result.ended_by = "interrupt"
+        finally:
+            if self._pool is not None:
+                self._pool.shutdown(cancel_futures=True)
+                self._pool = None
         result.frontier = len(self._here) + len(self._next)
         result.cpu_seconds += time.process_time() - begun
         if result.violation:
@@ -275,6 +287,8 @@ class Search:
         self._steps.append(0)
         self._names[()] = 0
         self._here.append(Node(0, fingerprint, first, AWAKE))
+        if self._options.collects:
+            result.cell_states.add(self._expander.explorer.cell_fingerprint(first))
         violation = self._expander.explorer.violation(first)
         if violation:
             result.violation, self._bad = violation, 0
@@ -311,7 +325,7 @@ class Search:
 
     def _children_of_workers(self) -> Iterator[Iterable[Child]]:
         options = self._options
-        if not hasattr(self, "_pool"):
+        if self._pool is None:
             self._pool = ProcessPoolExecutor(
                 options.workers,
                 get_context("fork"),
@@ -319,20 +333,26 @@ class Search:
                 (self._model, options),
             )
         nodes = iter(self._here)
-        running: list[Future[Any]] = []
-        while True:
-            while len(running) < 2 * options.workers:
-                chunk = [self._current(node) for node in islice(nodes, CHUNK)]
-                if not chunk:
-                    break
-                data = pickle.dumps(chunk, pickle.HIGHEST_PROTOCOL)
-                running.append(self._pool.submit(_expand, data))
-            if not running:
-                return
-            data, counts, seconds = running.pop(0).result()
-            self._count(counts)
-            self.result.cpu_seconds += seconds
-            yield pickle.loads(data)
+        running: deque[tuple[Future[Any], list[Node]]] = deque()
+        try:
+            while True:
+                while len(running) < 2 * options.workers:
+                    chunk = [self._current(node) for node in islice(nodes, CHUNK)]
+                    if not chunk:
+                        break
+                    data = pickle.dumps(chunk, pickle.HIGHEST_PROTOCOL)
+                    running.append((self._pool.submit(_expand, data), chunk))
+                if not running:
+                    return
+                data, counts, seconds = running[0][0].result()
+                running.popleft()
+                self._count(counts)
+                self.result.cpu_seconds += seconds
+                yield pickle.loads(data)
+        finally:
+            for _, chunk in running:
+                for node in chunk:
+                    self._here.append(node)
 
     def _count(self, counts: Any) -> None:
         result = self.result

@@ -4,6 +4,7 @@ import mmap
 import pickle
 from array import array
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterator
 from tempfile import TemporaryFile
 from typing import IO, Any
@@ -82,38 +83,44 @@ class Visited:
 
 
 class Frontier:
-    """Nodes to be expanded, in the order of their discovery; on disk beyond `memory_max`."""
+    """Nodes to be expanded, in the order of their discovery; on disk beyond `memory_max`.
+
+    Nodes are added before the first one is taken, or put back while they are taken.
+    """
 
     def __init__(self, memory_max: int = FRONTIER_MAX) -> None:
         self._memory_max = memory_max
-        self._nodes: list[Any] = []
+        self._nodes: deque[Any] = deque()
         self._file: IO[bytes] | None = None
-        self._count = 0
+        self._on_disk = 0
+        self._is_read = False
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._nodes) + self._on_disk
 
     def append(self, node: Any) -> None:
         """Add a node."""
-        self._count += 1
-        if len(self._nodes) < self._memory_max:
+        if len(self._nodes) < self._memory_max or self._is_read:
             self._nodes.append(node)
             return
         if self._file is None:
-            self._file = TemporaryFile()  # noqa: SIM115 (open until it is read)  # noqa: SIM115 (open as long as its map)
+            self._file = TemporaryFile()  # noqa: SIM115 (open until it is read)
         pickle.dump(node, self._file, pickle.HIGHEST_PROTOCOL)
+        self._on_disk += 1
 
     def __iter__(self) -> Iterator[Any]:
         """Return and remove the nodes."""
-        nodes, self._nodes = self._nodes, []
-        nodes.reverse()
-        while nodes:
-            self._count -= 1
-            yield nodes.pop()
-        if self._file is not None:
+        while len(self):
+            yield self._nodes.popleft() if self._nodes else self._read()
+
+    def _read(self) -> Any:
+        assert self._file is not None
+        if not self._is_read:
             self._file.seek(0)
-            while self._count:
-                self._count -= 1
-                yield pickle.load(self._file)
+            self._is_read = True
+        node = pickle.load(self._file)
+        self._on_disk -= 1
+        if not self._on_disk:
             self._file.close()
-            self._file = None
+            self._file, self._is_read = None, False
+        return node

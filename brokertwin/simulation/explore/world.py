@@ -40,6 +40,7 @@ API_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 TRANSACTIONAL_IDS_MAX = 100
 IDS_OF_CLIENT = 50
 SETUP_TRIES = 10
+SYMMETRIC_NAME_MIN = 6
 KINDS = {
     Fault.STOP: Kind.STOP_BROKER,
     Fault.KILL: Kind.KILL_BROKER,
@@ -73,6 +74,7 @@ class ClientRun(NamedTuple):
         waiting: the request that the client waits for.
         waiting_id: its id at the broker; "" while it is on its way there.
         response: a response on its way (split steps only).
+        producer_id: the id that the request gets if it is assigned a new one.
         issued: producer ids issued to this client.
     """
 
@@ -80,6 +82,7 @@ class ClientRun(NamedTuple):
     waiting: Send | None = None
     waiting_id: str = ""
     response: tuple[Any] | None = None
+    producer_id: int = -1
     issued: int = 0
 
 
@@ -176,6 +179,7 @@ class Explorer:
         names = [client.name for client in model.clients]
         if len(set(names)) < len(names):
             raise ModelError("two clients have the same name")
+        self._names = names
         self._numbers = {name: number for number, name in enumerate(names)}
         self._exchanges = _exchanges(model)
         self.machine = ForkableCell(model.cluster, self._exchanges)
@@ -236,7 +240,7 @@ class Explorer:
             order[a], order[b] = order[b], order[a]
         rest = [
             [clients[at] for at in order],
-            sorted(_encode([*each]) for each in world.late),
+            sorted(_encode([self._names[each.client], *each[1:]]) for each in world.late),
             world.left,
             world.ghosts,
             cell.waiting,
@@ -455,8 +459,7 @@ class Explorer:
         late = world.late
         is_sent = self.is_split and not run.waiting_id and run.response is None
         if run.waiting is not None and is_sent:
-            producer_id, _ = self._producer_id(number, run, run.waiting)
-            late = _with_late(late, Late(number, run.waiting, producer_id))
+            late = _with_late(late, Late(number, run.waiting, run.producer_id))
         ghosts = tuple(
             invariant.crashed(ghost, client.name)
             for invariant, ghost in zip(self._invariants, world.ghosts, strict=True)
@@ -477,8 +480,7 @@ class Explorer:
         is_on_its_way = self.is_split and not run.waiting_id and run.response is None
         left = world.left
         if is_on_its_way:
-            producer_id, _ = self._producer_id(number, run, send)
-            late = _with_late(world.late, Late(number, send, producer_id))
+            late = _with_late(world.late, Late(number, send, run.producer_id))
             world = world._replace(late=late, left=_spent(left, Fault.LATE))
         else:
             fault = Fault.LOST if left[AT[Fault.LOST]] else Fault.LATE
@@ -492,7 +494,8 @@ class Explorer:
         client, run = self.model.clients[number], world.clients[number]
         if kind == "send":
             sent = list(client.sends(run.state))[at]
-            run = run._replace(waiting=sent)
+            producer_id, issued = self._producer_id(number, run, sent)
+            run = run._replace(waiting=sent, producer_id=producer_id, issued=issued)
             ghosts = self._sent(world.ghosts, client.name, sent)
             return world._replace(clients=_with(world.clients, number, run), ghosts=ghosts)
         send = run.waiting
@@ -500,11 +503,10 @@ class Explorer:
         if kind == "receive":
             assert run.response is not None
             return self._received(world, number, run, send, run.response[0])
-        producer_id, issued = self._producer_id(number, run, send)
         event_id = self._free_id(client.name)
         exchange = self._note(Happening.CALL, client.name, send)
-        answers = self.machine.handle(self._event(send, client.name, event_id, producer_id))
-        run = run._replace(waiting_id=event_id, issued=issued)
+        answers = self.machine.handle(self._event(send, client.name, event_id, run.producer_id))
+        run = run._replace(waiting_id=event_id)
         world = world._replace(clients=_with(world.clients, number, run))
         return self._answer(world, answers, exchange)
 
@@ -702,8 +704,11 @@ def _exchanges(model: Model) -> list[tuple[tuple[str, str], ...]]:
     """Return all ways to exchange symmetric clients, each as pairs of names; the first is none."""
     choices = []
     for names in model.symmetric:
-        if len({len(name) for name in names}) > 1:
-            raise ModelError(f"the names of {names} have different lengths")
+        if len({len(name) for name in names}) > 1 or len(names[0]) < SYMMETRIC_NAME_MIN:
+            raise ModelError(
+                f"the symmetric names {', '.join(names)} must have equal lengths, of at least"
+                f" {SYMMETRIC_NAME_MIN} characters, because they are exchanged in encoded items"
+            )
         choices.append([_transpositions(names, order) for order in permutations(names)])
     return [tuple(pair for pairs in each for pair in pairs) for each in product(*choices)]
 

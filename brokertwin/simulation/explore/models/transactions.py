@@ -28,6 +28,8 @@ INVARIANTS: tuple[Invariant, ...] = (
     CellHolds(),
 )
 
+RIVALS = ("producer-a", "producer-b")
+
 ENDS = ("commit", "abort", "commit")
 
 
@@ -103,7 +105,7 @@ def zombies(version: int) -> Model:
     """Two producers with one transactional.id."""
     clients = tuple(
         TransactionalProducer(name, "billing", ("commit",), version=version, partitions=(0, 1))
-        for name in ("p", "q")
+        for name in RIVALS
     )
     return Model(
         name=f"two-producers-v{version}",
@@ -112,7 +114,7 @@ def zombies(version: int) -> Model:
         cluster=cluster(version, 2),
         faults=Faults(late=1, waits=1, wait_ms=70_000),
         invariants=INVARIANTS,
-        symmetric=(("p", "q"),),
+        symmetric=(RIVALS,),
     )
 
 
