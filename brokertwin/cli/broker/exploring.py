@@ -82,10 +82,10 @@ class PlayedScript(NamedTuple):
 
 def play(script: "Script", address: "Address") -> PlayedScript:
     """Send a counterexample to a real broker, under names of its own, and delete these."""
+    from brokertwin.simulation.explore.world import error_codes
     from brokertwin.testing.exam.cleaning import clean
     from brokertwin.testing.exam.examination import PREFIX
     from brokertwin.testing.exam.model import Scenario
-    from brokertwin.testing.exam.player import codes
     from brokertwin.testing.exam.player import play as play_scenario
     from brokertwin.testing.exam.site import look
 
@@ -103,7 +103,7 @@ def play(script: "Script", address: "Address") -> PlayedScript:
         if observation.label in script.committed:
             found[observation.label] = ", ".join(_committed(exchange.response)) or "no record"
         else:
-            found[observation.label] = _codes(codes(exchange.response))
+            found[observation.label] = _codes(set(error_codes(exchange.response)))
     steps = [
         PlayedStep(each.text, _codes(set(each.codes)), found.get(each.label))
         for each in script.called
@@ -153,8 +153,9 @@ import json
 import msgspec
 
 from brokertwin.gateway.edge_fields import Address
+from brokertwin.simulation.explore.world import error_codes
 from brokertwin.testing.exam.model import Scenario
-from brokertwin.testing.exam.player import codes, play
+from brokertwin.testing.exam.player import play
 from brokertwin.testing.exam.site import look
 
 SCENARIO = json.loads(r"""{json.dumps(script.scenario)}""")
@@ -168,7 +169,7 @@ def test_{name}(kafka_broker):
 
     assert played.ended == ""
     returned = {{
-        observed.label: sorted(codes(exchange.response))
+        observed.label: sorted(set(error_codes(exchange.response)))
         for observed, exchange in zip(played.observations, played.exchanges, strict=True)
         if observed.label in CODES
     }}
