@@ -36,6 +36,7 @@ from gateway_load import FETCH, METADATA, Load
 
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.protocol import record_batches as records
+from brokertwin.protocol.bodies import render
 from brokertwin.settings import default_home
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -141,7 +142,7 @@ def comparable(load: Load) -> list[dict[str, Any]]:
             answer["topics"][0]["partitions"].sort(key=lambda each: each["partitionIndex"])
         elif api_key == FETCH:
             partition = answer["responses"][0]["partitions"][0]
-            headers = records.batch_headers(partition["records"])
+            headers = [render(each, 0) for each in records.batch_headers(partition["records"])]
             for header in headers:
                 del header["producerId"], header["crc"], header["baseTimestamp"]
                 del header["maxTimestamp"]

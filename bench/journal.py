@@ -24,8 +24,11 @@ from brokertwin.gateway import edge_fields
 from brokertwin.gateway.engine.engine import EdgeRequest
 from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.gateway.engine.persistence import AT_ONCE, JournalOptions
+from brokertwin.protocol.frames import RequestFrame, encode_request, read_request
+from brokertwin.protocol.generated.produce import ProduceRequest
 from brokertwin.protocol.kafka_apis import KAFKA_APIS
 from brokertwin.state.configs.broker_config import parse
+from brokertwin.state.core.events import RequestHeader
 
 KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 NEVER_BYTES = 1 << 60
@@ -45,12 +48,13 @@ def engine_of(path: Path, fsync_ms: int | None, compacted_from: int) -> LocalEng
 async def send(engine: LocalEngine, api: str, version: int, body: dict[str, Any]) -> Any:
     """Send a request and return the response body."""
     header = {"requestApiKey": KEYS[api], "requestApiVersion": version, "correlationId": 1}
-    if api == "PRODUCE":
-        await edge_fields.put_locators(edge_fields.store_batches(engine, 1, version, body))
-    request = EdgeRequest(1, "c", "User:ANONYMOUS", "127.0.0.1", header, body)
+    read = read_request(encode_request(RequestFrame(header, body)), RequestHeader)
+    request = EdgeRequest(1, "c", "User:ANONYMOUS", "127.0.0.1", *read)
+    if isinstance(request.body, ProduceRequest):
+        await edge_fields.put_locators(edge_fields.store_batches(engine, 1, version, request.body))
     answer = await engine.submit(request)
     assert answer.error is None, answer.error
-    return answer.response
+    return answer.document(version)
 
 
 async def prepared(engine: LocalEngine) -> int:

@@ -14,6 +14,7 @@ EXTRA_OF = {
     "duckdb": "query",
     "great_expectations": "checks",
     "jwt": "oauth",
+    "mcp": "mcp",
     "pandas": "spark",
     "py4j": "spark",
     "pyarrow": "offsets",

@@ -13,12 +13,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import (
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    field_validator,
+)
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 import brokertwin
 from brokertwin import brokers as broker_ids
 from brokertwin.errors import UserError
+from brokertwin.places import RemotePath, place
 
 PREFIX = "BROKERTWIN_"
 FILE_NAME = "brokertwin.toml"
@@ -57,6 +64,14 @@ def default_home() -> Path:
     return Path(cache) / "brokertwin"
 
 
+def _place(value: Any, validated: ValidatorFunctionWrapHandler) -> Path:
+    return value if isinstance(value, RemotePath) else place(validated(value))
+
+
+Place = Annotated[Path, WrapValidator(_place)]
+"""A directory that can be in an object store."""
+
+
 class Settings(BaseSettings):
     """All settings with their defaults; immutable."""
 
@@ -88,7 +103,7 @@ class Settings(BaseSettings):
         "1", description="brokers of each cluster: a number, ids such as 1,2,101, or cluster=…"
     )
     cells: int = Field(1, ge=1, description="cells (parallel units of state) in each cluster")
-    checkpoint: Path | None = Field(
+    checkpoint: Place | None = Field(
         None, description="checkpoint directory; unset: <home>/checkpoints/<prefix>"
     )
     master: str = Field("local[*]", description="Spark master URL")
@@ -132,7 +147,7 @@ class Settings(BaseSettings):
         description="write every change of durable state to <prefix>.records;"
         " unset: only if a cluster has several cells",
     )
-    snapshots: Path | None = Field(
+    snapshots: Place | None = Field(
         None, description="snapshot directory; unset: <home>/snapshots/<prefix>"
     )
     snapshot_every: str | None = Field(

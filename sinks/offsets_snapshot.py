@@ -15,6 +15,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from brokertwin import places
 from brokertwin.errors import UserError
 from brokertwin.sinks import files
 from brokertwin.state.groups import committed_offsets
@@ -150,7 +151,8 @@ def verify(path: Path) -> Manifest:
     checksum = files.checksum(data)
     if checksum != manifest.checksum:
         raise _broken(data, f"its SHA-256 is {checksum}, not {manifest.checksum}")
-    described = pq.read_metadata(data)
+    with places.local_copy(data) as file:
+        described = pq.read_metadata(file)
     if not described.schema.to_arrow_schema().equals(SCHEMA):
         raise _broken(data, "its columns are not those of an offsets snapshot")
     if described.num_rows != manifest.row_count:
@@ -164,7 +166,8 @@ def read_rows(path: Path) -> list[SnapshotRow]:
 
     Raises SnapshotError if they differ from the manifest.
     """
-    table = pq.read_table(path.with_name(verify(path).file), schema=SCHEMA)
+    with places.local_copy(path.with_name(verify(path).file)) as file:
+        table = pq.read_table(file, schema=SCHEMA)
     return [SnapshotRow(**row) for row in table.to_pylist()]
 
 

@@ -25,6 +25,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from brokertwin import places
 from brokertwin.errors import UserError
 from brokertwin.sinks import files, offsets_snapshot
 from brokertwin.sinks.offsets_snapshot import SnapshotError, SnapshotRow
@@ -152,17 +153,16 @@ def write(directory: Path, taken: SnapshotContent, judge: Judge | None = None) -
 
 def _write(directory: Path, taken: SnapshotContent, judge: Judge | None) -> Published:
     path = directory / _free_name(directory, taken)
-    fresh = directory / f".{path.name}.new"
-    fresh.mkdir()
-    snapshot = _fill(fresh, path.name, taken)
-    reasons = judge(fresh) if judge is not None else []
-    if reasons:
-        path = directory / REJECTED / path.name
-        path.parent.mkdir(exist_ok=True)
-        (fresh / REASONS).write_bytes(_document(reasons))
-    _bring_to_disk(fresh)
-    fresh.rename(path)
-    files.bring_to_disk(path.parent)
+    with places.new_directory(path, f".{path.name}.new") as fresh:
+        snapshot = _fill(fresh, path.name, taken)
+        reasons = judge(fresh) if judge is not None else []
+        if reasons:
+            path = directory / REJECTED / path.name
+            (fresh / REASONS).write_bytes(_document(reasons))
+        _bring_to_disk(fresh)
+        places.publish(fresh, path, MANIFEST)
+    if not places.is_remote(path):
+        files.bring_to_disk(path.parent)
     return Published(snapshot, path, reasons)
 
 
@@ -267,7 +267,8 @@ def verify(path: Path) -> SnapshotManifest:
 def read_cells(path: Path) -> dict[str, dict[str, bytes]]:
     """Read the columns of each cell, for `Cell(settings, columns)`. Raises SnapshotError."""
     verify(path)
-    rows = pq.read_table(path / STATE).to_pylist()
+    with places.local_copy(path / STATE) as file:
+        rows = pq.read_table(file).to_pylist()
     return {row.pop("cell"): row for row in rows}
 
 
@@ -298,9 +299,13 @@ def _superfluous(paths: list[Path], keep: Keep, now_ms: int) -> list[Path]:
 
 def _remove(place: Path, paths: Iterable[Path]) -> Iterator[str]:
     for path in paths:
-        nameless = place / f".{path.name}.removed"
-        path.rename(nameless)
-        shutil.rmtree(nameless)
+        if places.is_remote(path):
+            (path / MANIFEST).unlink()  # without it, there is no snapshot
+            places.remove_directory(path)
+        else:
+            nameless = place / f".{path.name}.removed"
+            path.rename(nameless)
+            shutil.rmtree(nameless)
         yield path.name
 
 
@@ -333,12 +338,20 @@ def _paths(directory: Path) -> list[Path]:
     if not directory.is_dir():
         return []
     found = [path for path in directory.iterdir() if NAME.fullmatch(path.name)]
+    if places.is_remote(directory):
+        found = [path for path in found if (path / MANIFEST).is_file()]
     return sorted(found, key=lambda path: path.name)
 
 
 @contextmanager
 def _writing(directory: Path) -> Iterator[None]:
-    """Lock a directory for writing; remove what a killed writer has left."""
+    """Lock a directory for writing; remove what a killed writer has left.
+
+    An object store has no locks: a writer there changes no snapshot of another one.
+    """
+    if places.is_remote(directory):
+        yield
+        return
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

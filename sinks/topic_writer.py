@@ -6,7 +6,7 @@ from typing import NamedTuple
 from confluent_kafka import KafkaError, Message, Producer
 
 from brokertwin.errors import UserError
-from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.kafka_io.kafka_clients import ClientProperties, made
 from brokertwin.kafka_io.topic_reader import ID_HEADER
 from brokertwin.kafka_io.topics import writer_configuration
 from brokertwin.wording import counted
@@ -41,7 +41,7 @@ class TopicWriter:
         on_delivered: Callable[[], None],
         on_failed: Callable[[str], None],
     ) -> None:
-        self._producer = Producer(writer_configuration(client))
+        self._producer = made(Producer, writer_configuration(client))
         self._topic = topic
         self._on_delivered = on_delivered
         self._on_failed = on_failed

@@ -84,6 +84,8 @@ EVERYDAY = (
     "tests/cli/offsets/test_offsets.py::test_offsets_go_from_one_real_cluster_to_another",
     "tests/test_wheel.py::",
     "tests/cli/watching/test_page_in_browser.py::",
+    "tests/page/test_in_browser.py::",
+    "tests/test_site.py::",
 )
 """Tests with real processes that `make test` runs; all others of them need `make test-all`."""
 
@@ -197,6 +199,7 @@ def _is_wanted(item: pytest.Item) -> bool:
     return (
         (item.get_closest_marker("browser") is None or browser() is not None)
         and (item.get_closest_marker("node") is None or shutil.which("npm") is not None)
+        and (item.get_closest_marker("promtool") is None or shutil.which("promtool") is not None)
         and _is_in_shard(file, os.environ.get("SHARD", "1/1"))
         and _names_golden(file, os.environ.get("GOLDEN", ""))
     )

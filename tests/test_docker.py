@@ -26,7 +26,7 @@ from tests.support.commits import commit
 from tests.support.environments import environment_with, install
 from tests.support.images import Ignored, context_files, copy_context, steps
 from tests.support.patience import PATIENCE_S, wait_until
-from tests.support.sources import PACKAGES, ROOT
+from tests.support.sources import AT_THE_TOP, PACKAGES, ROOT
 from tests.support.typed_commands import free_port
 
 DOCKERFILE = ROOT / "docker" / "Dockerfile"
@@ -59,8 +59,8 @@ def test_how_the_rules_are_read(path: str, is_left_out: bool) -> None:
 
 
 def test_the_image_gets_every_mapped_package_and_nothing_else() -> None:
-    directories = {name for name in PACKAGES if (ROOT / name).is_dir()}
-    files = {"pyproject.toml", ".ci/constraints.txt"}
+    directories = set(AT_THE_TOP)
+    files = {"pyproject.toml", ".ci"}
     files |= {PYPROJECT["project"]["readme"], *PYPROJECT["project"]["license-files"]}
     assert {path.parts[0] for path in context_files(ROOT, IGNORED)} == directories | files
 

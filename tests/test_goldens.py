@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import uuid
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from tests.support import goldens
 from tests.support.goldens import GoldenError, code_of, golden, packed, tape, unpacked
+from tests.support.sources import ROOT
 
 NAME = "subject/name"
 VALUES = [
@@ -30,6 +32,19 @@ def record(monkeypatch: pytest.MonkeyPatch, *exchanges: tuple[object, object]) -
         with tape(NAME, {"a.b": "1"}) as recording:
             for request, response in exchanges:
                 assert recording.response(request, lambda response=response: response) == response
+
+
+def test_each_track_that_is_named_after_a_test_has_that_test() -> None:
+    files = (ROOT / "tests").rglob("test_*.py")
+    tests = {name for file in files for name in re.findall(r"def (test_\w+)", file.read_text())}
+    tracks = {
+        (path.name, track)
+        for path in goldens.GOLDENS.rglob("*.json.gz")
+        for track in json.loads(gzip.decompress(path.read_bytes())).get("tracks", ())
+        if track.startswith("test_")
+    }
+    assert len(tracks) > 100
+    assert {each for each in tracks if each[1].partition("[")[0] not in tests} == set()
 
 
 def never() -> object:

@@ -40,7 +40,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built; a warning is an error, for mkdocs.yml says `strict`."""
     target = tmp_path_factory.mktemp("site")
     program = Path(sys.executable).parent / "mkdocs"
-    command = [program, "build", "--site-dir", target]
+    command = [program, "build", "-f", ".ci/mkdocs.yml", "--site-dir", target]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "WARNING -" not in done.stderr, done.stderr

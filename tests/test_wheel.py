@@ -18,7 +18,7 @@ import brokertwin
 from brokertwin.extras import EXTRA_OF
 from tests.support.environments import build_wheel, environment_with, install
 from tests.support.patience import PATIENCE_S
-from tests.support.sources import PACKAGES, ROOT, python_files
+from tests.support.sources import AT_THE_TOP, ROOT, python_files
 
 pytestmark = pytest.mark.processes
 
@@ -32,7 +32,7 @@ FETCHING = "downloading kafka_2.13 4.3.1\n"
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel built from a copy of the sources, so that nothing is written into the tree."""
     copy = tmp_path_factory.mktemp("source")
-    for package in PACKAGES:
+    for package in AT_THE_TOP:
         ignore = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / package, copy / package, symlinks=True, ignore=ignore)
     for name in ("pyproject.toml", "LICENSE", "README.md"):
@@ -84,7 +84,7 @@ def test_the_wheel_holds_every_file_of_the_packages(wheel: Path) -> None:
     """Modules, the type marker, and data files, whatever their suffix."""
     with zipfile.ZipFile(wheel) as archive:
         there = set(archive.namelist())
-    files = {file for package in PACKAGES for file in (ROOT / package).rglob("*")}
+    files = {file for package in AT_THE_TOP for file in (ROOT / package).rglob("*")}
     wanted = {
         file.relative_to(ROOT).as_posix()
         for file in files
@@ -166,9 +166,9 @@ print(json.dumps(failed))
     assert json.loads(done.stdout) == {
         "cli.job.run_checks": "pyarrow",
         "cli.job.run_snapshots": "pyarrow",
-        "sinks.checks": "pyarrow",
-        "sinks.offset_history": "pyarrow",
-        "sinks.offset_moves": "pyarrow",
+        "streaming.checks.snapshot_checks": "pyarrow",
+        "offsets.store": "pyarrow",
+        "offsets.moves": "pyarrow",
         "sinks.offsets_snapshot": "pyarrow",
         "sinks.snapshot_store": "pyarrow",
         "streaming.checks.batch_checks": "pyarrow",
@@ -291,7 +291,7 @@ def test_two_editable_clones_each_use_their_own_code(
     code = "import brokertwin.state.cell.cell as cell; print(cell.__file__)"
     module = Path("brokertwin/state/cell/cell.py")
     for clone in clones:
-        for package in PACKAGES:
+        for package in AT_THE_TOP:
             ignore = shutil.ignore_patterns("__pycache__")
             shutil.copytree(ROOT / package, clone / package, symlinks=True, ignore=ignore)
         for name in ("pyproject.toml", "LICENSE", "README.md"):

@@ -66,6 +66,7 @@ EXAMPLES = {
         "brokertwin explain group billing recording.jsonl.gz --errors",
         "brokertwin explain group billing --live live --bootstrap kafka:9092",
     ),
+    "explain lso": ("brokertwin explain lso payments-0 broker-*.log.gz",),
     "explain session": ("brokertwin explain session 1996149028 recording.jsonl.gz",),
     "explain error": (
         "brokertwin explain error OUT_OF_ORDER_SEQUENCE_NUMBER",
@@ -76,6 +77,8 @@ EXAMPLES = {
         "brokertwin audit recording.jsonl.gz",
         "brokertwin audit broker-*.log.gz controller-*.log.gz --html audit.html --fail-on error",
     ),
+    "page": ("brokertwin page broker-*.log.gz controller-*.log.gz -o incident.html",),
+    "mcp": ("brokertwin mcp --check",),
     "live": (
         "brokertwin live --topic kafka-requests --bootstrap kafka:9092",
         "brokertwin live --topic shop=shop-requests --topic bank=bank-requests --key entity",
@@ -104,6 +107,10 @@ EXAMPLES = {
     "offsets clean": (
         "brokertwin offsets clean kafka:9092 my-group",
         "brokertwin offsets clean kafka:9092 my-group --execute",
+    ),
+    "offsets verify": ("brokertwin offsets verify backup",),
+    "offsets undo": (
+        "brokertwin offsets undo offsets-before-20261128T221500000000Z.json kafka:9092 --dry-run",
     ),
     "offsets diff": ("brokertwin offsets diff backup 2026-03-01T12:00 2026-03-01T18:00",),
     "offsets export": (

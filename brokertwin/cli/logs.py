@@ -10,10 +10,13 @@ clients of a gateway can change them at run time (`gateway/admin/broker_loggers.
 
 import logging
 import sys
+import time
 from typing import TYPE_CHECKING, Any, Literal
 
+from brokertwin.cli.visible import visible, visible_json
+
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import Callable, MutableMapping
 
     from structlog import PrintLogger
     from structlog.typing import Processor
@@ -26,6 +29,8 @@ LOGGER = "brokertwin"
 """The parent of all loggers of this project."""
 
 _NAME = "logger_name"
+BURST = 20
+NAMES_MAX = 1000
 
 Level = Literal["info", "warning", "error"]
 
@@ -46,6 +51,7 @@ def configure(settings: "Settings") -> None:
     logging.getLogger(LOGGER).setLevel(_Form.least)
     common: list[Processor] = [
         _drop_below_level,
+        _Flood(),
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.StackInfoRenderer(),
@@ -79,6 +85,40 @@ def _drop_below_level(logger: Any, method: str, event: "Event") -> "Event":
     return event
 
 
+class _Flood:
+    """At most `BURST` equal warnings or errors at once, and one a second after that.
+
+    The next line has the number of those that were left out. Thousands of clients that send
+    garbage would otherwise fill a disk.
+    """
+
+    def __init__(self, clock: "Callable[[], float]" = time.monotonic) -> None:
+        self._clock = clock
+        self._left: dict[str, tuple[float, float, int]] = {}
+
+    def __call__(self, logger: Any, method: str, event: "Event") -> "Event":
+        """Drop an event, or add `left_out`."""
+        import structlog
+
+        if method not in ("warning", "error", "exception"):
+            return event
+        name, now = str(event["event"]), self._clock()
+        free, since, dropped = self._left.get(name, (BURST, now, 0))
+        free = min(free + now - since, BURST)
+        if free < 1:
+            self._left[name] = (free, now, dropped + 1)
+            raise structlog.DropEvent
+        self._left[name] = (free - 1, now, 0)
+        if len(self._left) > NAMES_MAX:
+            self._left.clear()
+        return {**event, "left_out": dropped} if dropped else event
+
+
+def _show_control_characters(_logger: Any, _method: str, event: "Event") -> "Event":
+    """Escape control characters, which clients can put into names."""
+    return {key: visible(each) if isinstance(each, str) else each for key, each in event.items()}
+
+
 def _for_people() -> "list[Processor]":
     """Processors for text lines; tracebacks omit values, which can be secrets."""
     import structlog
@@ -86,6 +126,7 @@ def _for_people() -> "list[Processor]":
     from brokertwin.cli.output import err
 
     return [
+        _show_control_characters,
         structlog.dev.set_exc_info,
         structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S", utc=False),
         structlog.dev.ConsoleRenderer(
@@ -103,8 +144,15 @@ def _for_programs() -> "list[Processor]":
         structlog.dev.set_exc_info,
         structlog.processors.format_exc_info,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.JSONRenderer(ensure_ascii=False),
+        _rendered,
     ]
+
+
+def _rendered(logger: Any, method: str, event: "Event") -> str:
+    import structlog
+
+    renderer = structlog.processors.JSONRenderer(ensure_ascii=False)
+    return visible_json(str(renderer(logger, method, event)))
 
 
 def is_json() -> bool:

@@ -42,6 +42,8 @@ COMMANDS = {
     "replay": "Run recorded requests through the broker model and compare the responses.",
     "explain": "Explain from a recording why a producer was fenced or a group rebalanced.",
     "audit": "Report problems in recorded traffic, with the lines that show them.",
+    "page": "Write a page that shows recorded traffic and its findings over time.",
+    "mcp": "Serve tools over recorded traffic for assistants (Model Context Protocol).",
     "live": "Audit real clusters continuously: a Spark query over topics with their exchanges.",
     "offsets": "Inspect, compare, back up and restore committed offsets of a real cluster.",
     "consume": "Read topics of any Kafka as members of a group, and show the assignment.",
@@ -69,7 +71,7 @@ COMMANDS = {
 """Command name to its summary, in the order of `brokertwin --help`."""
 
 FAMILIES = {
-    "recordings": {"ingest", "report", "replay", "explain", "audit", "capture"},
+    "recordings": {"ingest", "report", "replay", "explain", "audit", "capture", "page", "mcp"},
     "offsets": {"offsets"},
     "job": {"run", "send", "state", "snapshot", "query", "check", "dead-letters", "gc"},
     "clients": {"consume", "produce", "streams", "connect"},

@@ -102,6 +102,7 @@ BrokerConfig = Annotated[
         help="Broker settings from a .properties file; --set overrides it.",
     ),
 ]
+Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
 HttpListen = Annotated[
     str | None,
     typer.Option(
@@ -112,6 +113,23 @@ HttpListen = Annotated[
         " authentication. Port 0: any free port.",
     ),
 ]
+HttpAccessFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--http-access",
+        metavar="FILE",
+        help="TOML file for the HTTP port: token, certificate (PEM) for HTTPS, hosts.",
+    ),
+]
+
+
+class HttpPort(NamedTuple):
+    """Address of an HTTP port, and the file that says who may use it."""
+
+    listen: str | None
+    access: Path | None
+
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
@@ -217,6 +235,16 @@ def kafka_of(settings: "Settings") -> "ClientProperties":
     for warning in client.warnings():
         warn(warning)
     return client
+
+
+def client_of(address: str, kafka_config: Path | None) -> "ClientProperties":
+    """Return the properties for a cluster. Raises UserError if the address is invalid."""
+    from brokertwin.kafka_io.kafka_clients import client_properties
+
+    if ":" not in address:
+        raise UserError(f"Invalid address {address!r}.", "Pass HOST:PORT: kafka-1:9092.")
+    settings = settings_of(None, bootstrap=address, kafka_config=kafka_config)
+    return client_properties(settings)
 
 
 def selected_cluster(clusters: Collection[str], name: str | None) -> str:

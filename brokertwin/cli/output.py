@@ -10,8 +10,10 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from brokertwin.cli import logs, tables
+from brokertwin.cli.visible import visible, visible_json
 from brokertwin.errors import UserError
 
 if TYPE_CHECKING:
@@ -20,10 +22,19 @@ if TYPE_CHECKING:
 PLAIN_WIDTH = 1000
 """Width for output that is not a terminal, large enough that tables are not truncated."""
 
-out = Console()
+
+class _Console(Console):
+    """A console that shows control characters of texts as escapes."""
+
+    def render_str(self, text: str, **given: Any) -> Text:
+        """Render a string with markup."""
+        return super().render_str(visible(text), **given)
+
+
+out = _Console()
 """Standard output: results."""
 
-err = Console(stderr=True)
+err = _Console(stderr=True)
 """Standard error: progress, warnings, errors."""
 
 
@@ -75,7 +86,7 @@ def say_at(text: str) -> None:
 
 def show_json(value: object) -> None:
     """Print a JSON document on one line; other types (paths, times) are strings."""
-    typer.echo(json.dumps(value, default=str, ensure_ascii=False))
+    typer.echo(visible_json(json.dumps(value, default=str, ensure_ascii=False)))
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:

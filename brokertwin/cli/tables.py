@@ -10,6 +10,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from brokertwin.cli.visible import visible
+
 TEXT_WIDTH_MIN = 12
 """Minimum width to which a text column is folded."""
 
@@ -104,7 +106,7 @@ def _made(
     columns: Sequence[str], rows: Iterable[Sequence[object]], whole: Collection[str]
 ) -> tuple[list[list[str]], list[_Column]]:
     """Return the rows as text, and their columns."""
-    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    cells = [["" if cell is None else visible(str(cell)) for cell in row] for row in rows]
     return cells, [
         _Column(name, [row[number] for row in cells], name in whole)
         for number, name in enumerate(columns)

@@ -8,13 +8,17 @@ from collections.abc import Iterable
 
 from brokertwin.clients.assignors.group import NO_GENERATION, Subscription
 from brokertwin.clients.partitions import TopicPartition, grouped
+from brokertwin.protocol import rows
 from brokertwin.protocol.generated.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     ConsumerProtocolTopicPartition,
+    StickyAssignorUserData,
+    TopicAssignment,
 )
-from brokertwin.protocol.primitives import INT32, Reader
 from brokertwin.state.groups.consumer_protocol import NEWEST
+
+GENERATION_BYTES = 4
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> list[ConsumerProtocolTopicPartition]:
@@ -72,11 +76,10 @@ def assignment_user_data(data: bytes) -> bytes | None:
 
 def encode_previous_assignment(partitions: Iterable[TopicPartition], generation: int) -> bytes:
     """The user data that `sticky` adds to a subscription."""
-    topics = _by_topic(partitions)
-    out = bytearray(INT32(len(topics)))
-    for each in topics:
-        each.write(out, 0, False)
-    return bytes(out + INT32(generation))
+    topics = [TopicAssignment(*each) for each in grouped(partitions).items()]
+    out = bytearray()
+    rows.append(out, StickyAssignorUserData(topics, generation), 1)
+    return bytes(out)
 
 
 def decode_previous_assignment(data: bytes) -> tuple[list[TopicPartition], int | None]:
@@ -85,21 +88,26 @@ def decode_previous_assignment(data: bytes) -> tuple[list[TopicPartition], int |
     Other bytes count as no partitions, of generation -1.
     """
     try:
-        reader = Reader(data)
-        partitions = _each(reader.array(lambda: ConsumerProtocolTopicPartition.read(reader, 0)))
-        return partitions, reader.int32() if reader.has_more else None
+        found, end = rows.read(StickyAssignorUserData, data, 0, 0)
+        if end < len(data):
+            found, _ = rows.read(StickyAssignorUserData, data, 0, 1)
     except ValueError:
         return [], NO_GENERATION
+    partitions = [
+        TopicPartition(each.topic, at)
+        for each in found.previous_assignment
+        for at in each.partitions
+    ]
+    return partitions, found.generation if end < len(data) else None
 
 
 def encode_generation(generation: int) -> bytes:
     """The user data that `cooperative-sticky` adds to a subscription."""
-    return INT32(generation)
+    return generation.to_bytes(GENERATION_BYTES, signed=True)
 
 
 def decode_generation(data: bytes) -> int:
     """The generation that `cooperative-sticky` added; -1 for other bytes."""
-    try:
-        return Reader(data).int32()
-    except ValueError:
+    if len(data) < GENERATION_BYTES:
         return NO_GENERATION
+    return int.from_bytes(data[:GENERATION_BYTES], signed=True)

@@ -8,17 +8,19 @@ reason in the log, and no other.
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Sequence
-from typing import NamedTuple, cast
+from copy import copy
+from typing import Any, NamedTuple, cast
 
+import msgspec
 import structlog
 
-from brokertwin.gateway import edge_fields, refusals
+from brokertwin.gateway import edge_fields, refusals, slices
 from brokertwin.gateway.admin import altered_settings, api_versions, broker_loggers, client_metrics
 from brokertwin.gateway.bounded_rates import RequestLimit
 from brokertwin.gateway.context import GatewayContext
 from brokertwin.gateway.edge_fields import PendingResponse, PendingWrite
 from brokertwin.gateway.engine.engine import (
-    Body,
+    AnyBody,
     EdgeRequest,
     EngineResponse,
     NoResponseError,
@@ -26,19 +28,24 @@ from brokertwin.gateway.engine.engine import (
 from brokertwin.gateway.request_times import Stopwatch
 from brokertwin.gateway.security import delegation_tokens, scram_users
 from brokertwin.gateway.security.denials import RESOURCE_TYPES
+from brokertwin.protocol.bodies import Body
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.frame_buffer import FrameBuffer
-from brokertwin.protocol.frame_primitives import NotEncodableError
 from brokertwin.protocol.frames import (
     SIZE_BYTES,
-    RequestFrame,
     api_key_of,
     decode_request,
     encode_sized_response,
+    read_request,
 )
+from brokertwin.protocol.generated.produce import ProduceRequest
+from brokertwin.protocol.generated.update_features import UpdateFeaturesResponse
 from brokertwin.protocol.kafka_apis import Trait, api_of_key
-from brokertwin.protocol.primitives import MalformedError
-from brokertwin.state.core.events import Reason
+from brokertwin.protocol.primitives import MalformedError, NotEncodableError
+from brokertwin.state.core.events import Reason, RequestHeader
+
+THROTTLE = "throttle_time_ms"
+"""Field of most responses."""
 
 FAREWELL_S = 0.05
 """Delay before a failed connection is closed.
@@ -65,7 +72,7 @@ class _Produced(NamedTuple):
     Its batches are kept because the response may name single records.
     """
 
-    request: RequestFrame
+    request: EdgeRequest
     future: asyncio.Future[EngineResponse]
     watch: Stopwatch
     writes: list[PendingWrite]
@@ -185,6 +192,9 @@ class BrokerConnection(asyncio.Protocol):
         self._input.receive(data, ahead, most)
         self._is_full = len(self._frames) >= ahead
         size = self._input.wrong_size
+        api_key, next_size = self._input.next_frame
+        if size is None and next_size > slices.bytes_max(api_key, most):
+            size, most = next_size, slices.bytes_max(api_key, most)
         if size is not None:
             self._failure = ClosedError(f"invalid frame size {size}; the limit is {most}")
 
@@ -298,25 +308,33 @@ class BrokerConnection(asyncio.Protocol):
             await self._writable.wait()
             return
         watch = Stopwatch(self._loop.time())
-        request = decode_request(frame)
-        own = self._own_response(request, watch) if api_key in OWN_RESPONSES else None
+        most = slices.bytes_max(api_key, self._context.limits.frame_bytes)
+        if len(frame) > most:
+            raise ClosedError(f"invalid frame size {len(frame)}; the limit is {most}")
+        own = self._own_response(frame, watch) if api_key in OWN_RESPONSES else None
         if own is not None:
+            request, own_response = own
             await self._produced_done(watch)
-            await self._reply(request, await own, watch)
+            await self._reply(request, await own_response, watch)
             await self._writable.wait()
             return
+        request = self._edge_request(*read_request(frame, RequestHeader))
         self._check_served(request)
+        if len(frame) > slices.SLICED_BYTES and Trait.HAS_RECORDS not in traits:
+            await self._produced_done(watch)
+            await self._reply(request, await self._in_slices(request), watch, is_large=True)
+            await self._writable.wait()
+            return
         if Trait.HAS_RECORDS in traits:
-            request.body["requestSizeInBytes"] = len(frame)
-            await self._produce(request, watch)
+            await self._produce(request, len(frame), watch)
             return
         if Trait.PIPELINED in traits:
-            future = self._context.engine.submit(self._edge_request(request))
+            future = self._context.engine.submit(request)
             await self._reply_in_turn(_Produced(request, future, watch, []))
             return
         if self._replies is not None:
             await self._produced_done(watch)
-        future = self._context.engine.submit(self._edge_request(request))
+        future = self._context.engine.submit(request)
         if future.done():
             outcome = future.result()
         else:
@@ -326,41 +344,48 @@ class BrokerConnection(asyncio.Protocol):
         if not self._writable.is_set():
             await self._writable.wait()
 
+    async def _in_slices(self, request: EdgeRequest) -> EngineResponse:
+        """Decide a large request in slices; only one at a time, so that others wait for one."""
+        engine, responses = self._context.engine, list[dict[str, Any]]()
+        if not engine.decides_here or request.api_key not in slices.SLICED:
+            return (await engine.submit(request)).copied()  # another thread encodes it
+        whole = request.document()
+        async with self._context.large:
+            for body in slices.sliced(whole):
+                await asyncio.sleep(0)
+                outcome = await engine.submit(request._replace(body=body))
+                if outcome.response is None:
+                    return outcome
+                responses.append(outcome.document(request.version))
+        joined = slices.joined(whole, responses)
+        return outcome._replace(response=refusals.to_struct(request.api_key, joined))
+
     def _own_response(
-        self, request: RequestFrame, watch: Stopwatch
-    ) -> Awaitable[EngineResponse] | None:
-        """Return what responds to a request of `OWN_RESPONSES` in place of the engine."""
-        api_key = request.api_key
+        self, frame: bytes, watch: Stopwatch
+    ) -> tuple[EdgeRequest, Awaitable[EngineResponse]] | None:
+        """Return a request of `OWN_RESPONSES`, and what responds to it in place of the engine."""
+        header, body = decode_request(frame)
+        request = self._edge_request(msgspec.convert(header, RequestHeader), body)
+        api_key, engine = request.api_key, self._context.engine
         if api_key in scram_users.NEEDED:
-            return self._about_users(request)
+            return request, scram_users.respond(engine, self._context.users, request)
         if api_key in delegation_tokens.APIS:
             is_allowed = self.listener.security.allows_token_requests(self._authentication)
-            return self._context.tokens.respond(self._edge_request(request), is_allowed)
+            return request, self._context.tokens.respond(request, is_allowed)
         self._check_served(request)
-        if api_key in altered_settings.APIS or broker_loggers.names_loggers(api_key, request.body):
-            return self._about_settings(request, watch)
+        if api_key in altered_settings.APIS:
+            watch.stop(self._loop.time())
+            return request, self._context.altered.respond(request)
+        if broker_loggers.names_loggers(api_key, body):
+            watch.stop(self._loop.time())
+            return request, broker_loggers.respond(engine, request)
         return None
 
-    def _check_served(self, request: RequestFrame) -> None:
+    def _check_served(self, request: EdgeRequest) -> None:
         """Reject what ApiVersions does not list. Raises ClosedError."""
         if not api_versions.is_served(request.api_key, request.version, self._context.release):
-            name = request.header["requestApiKeyName"]
+            name = request.header.request_api_key_name
             raise ClosedError(f"unsupported version {request.version} of {name}")
-
-    async def _about_users(self, request: RequestFrame) -> EngineResponse:
-        edge_request = self._edge_request(request)
-        engine, users = self._context.engine, self._context.users
-        return EngineResponse(
-            await scram_users.respond(engine, users, request.api_key, edge_request)
-        )
-
-    async def _about_settings(self, request: RequestFrame, watch: Stopwatch) -> EngineResponse:
-        """Process changes of settings, and loggers."""
-        edge_request = self._edge_request(request)
-        watch.stop(self._loop.time())
-        if request.api_key in altered_settings.APIS:
-            return await self._context.altered.respond(edge_request)
-        return await broker_loggers.respond(self._context.engine, edge_request)
 
     async def _authenticate(self, frame: bytes) -> None:
         await self._produced_done()
@@ -381,34 +406,37 @@ class BrokerConnection(asyncio.Protocol):
             self._late.cancel()
         await self._writable.wait()
 
-    def _edge_request(self, request: RequestFrame) -> EdgeRequest:
-        traits = api_of_key(request.api_key).traits
+    def _edge_request(self, header: RequestHeader, body: Any) -> EdgeRequest:
+        api_key = header.request_api_key
+        traits = api_of_key(api_key).traits
         if Trait.BINDS_CONNECTION in traits:
             self._reports_end = True
-        if request.api_key in client_metrics.APIS:
+        if api_key in client_metrics.APIS:
             most = self._context.limits.telemetry_bytes
-            client_metrics.complete(request.body, self._software, self._port, most)
+            client_metrics.complete(body, self._software, self._port, most)
         return EdgeRequest(
             self.broker,
             self.name,
             self._authentication.principal,
             self._host,
-            request.header,
-            request.body,
+            header,
+            body,
             self.listener.known_as if Trait.NAMES_BROKERS in traits else "",
         )
 
-    async def _produce(self, request: RequestFrame, watch: Stopwatch) -> None:
+    async def _produce(self, request: EdgeRequest, size: int, watch: Stopwatch) -> None:
         """Submit a Produce request; its response follows earlier ones."""
-        writes = edge_fields.store_batches(
-            self._context.engine, self.broker, request.version, request.body
-        )
+        body = request.body
+        assert isinstance(body, ProduceRequest), "the only API with records in requests"
+        body.request_size_in_bytes = size
+        engine = self._context.engine
+        writes = edge_fields.store_batches(engine, self.broker, request.version, body)
         future: asyncio.Future[EngineResponse]
         if self._produced or not edge_fields.are_stored(writes):
             future = self._loop.create_task(self._submit_in_turn(request, watch, writes))
             future.add_done_callback(_take_note)
         else:
-            future = self._context.engine.submit(self._edge_request(request))
+            future = self._context.engine.submit(request)
         await self._reply_in_turn(_Produced(request, future, watch, writes))
 
     async def _reply_in_turn(self, produced: _Produced) -> None:
@@ -428,13 +456,13 @@ class BrokerConnection(asyncio.Protocol):
             await self._progress.wait()
 
     async def _submit_in_turn(
-        self, request: RequestFrame, watch: Stopwatch, writes: list[PendingWrite]
+        self, request: EdgeRequest, watch: Stopwatch, writes: list[PendingWrite]
     ) -> EngineResponse:
         """Submit requests in the order of arrival, even if their writes end in another order."""
         async with self._in_turn:  # first come, first served
             await edge_fields.put_locators(writes)
             watch.go_on(self._loop.time())
-            future = self._context.engine.submit(self._edge_request(request))
+            future = self._context.engine.submit(request)
             watch.stop(self._loop.time())
         return await future
 
@@ -462,41 +490,57 @@ class BrokerConnection(asyncio.Protocol):
 
     async def _reply(
         self,
-        request: RequestFrame,
+        request: EdgeRequest,
         outcome: EngineResponse,
         watch: Stopwatch,
         writes: Sequence[PendingWrite] = (),
+        is_large: bool = False,
     ) -> None:
+        """Complete and send a response; a large one is walked through in a thread."""
         now = self._loop.time()
         watch.go_on(now)
         body, api_key = outcome.response, request.api_key
         if outcome.error is not None:
             body = self._refusal(request, outcome.error)
-        errors = self._context.traffic.count(api_key, body, now - watch.came)
+        count, took_s = self._context.traffic.count, now - watch.came
+        if is_large:
+            errors = await asyncio.to_thread(count, api_key, body, took_s)
+        else:
+            errors = count(api_key, body, took_s)
         if errors and body is not None and not RESOURCE_TYPES.keys().isdisjoint(errors):
-            self._context.denials.look(self._edge_request(request), body)
+            self._context.denials.look(request, body)
         if outcome.closes_connection:
-            name = request.header["requestApiKeyName"]
-            raise ClosedError(f"a request without a response: {name}")
+            raise ClosedError(
+                f"a request without a response: {request.header.request_api_key_name}"
+            )
         if body is None:
             self._mute(outcome.mute_ms)
             return
-        if outcome.error is None:
+        if outcome.error is None and not isinstance(body, dict):
             await self._complete(request, body, writes)
-        limit = self._context.times.limit(self.broker, self._authentication.principal, request)
-        throttle_ms = body.get("throttleTimeMs", 0)
+        limit = self._context.times.limit(self.broker, request)
+        own_ms = getattr(body, THROTTLE, None)
+        throttle_ms = own_ms or 0
         if limit is not None:
             throttle_ms = max(throttle_ms, self._count(limit, watch))
-        if "throttleTimeMs" in body:
+        if own_ms is not None:
             throttle_ms = max(throttle_ms, self._context.engine.throttle_ms)
+        if own_ms is not None and own_ms != throttle_ms:
+            body = copy(body)
+            setattr(body, THROTTLE, throttle_ms)
+        elif isinstance(body, dict):
             body["throttleTimeMs"] = throttle_ms
         self._mute(throttle_ms)
-        self._send(request, body)
+        if is_large:
+            frame = await asyncio.to_thread(self._encode, request, body)
+        else:
+            frame = self._encode(request, body)
+        self._write_sized(frame)
         if limit is not None:
             self._count(limit, watch)
 
     async def _complete(
-        self, request: RequestFrame, body: Body, writes: Sequence[PendingWrite]
+        self, request: EdgeRequest, body: Body, writes: Sequence[PendingWrite]
     ) -> None:
         """Fill in the fields that only the gateway knows."""
         api_key, addresses = request.api_key, self._context.addresses
@@ -515,16 +559,18 @@ class BrokerConnection(asyncio.Protocol):
         if put_bytes is not None:
             await put_bytes(pending)
         edge_fields.complete(api_key, pending)
-        await self._context.features.note_response(api_key, body)
+        if isinstance(body, UpdateFeaturesResponse):
+            await self._context.features.note_response(body)
 
-    def _refusal(self, request: RequestFrame, why: Body) -> Body:
+    def _refusal(self, request: EdgeRequest, why: dict[str, Any]) -> AnyBody:
         """Return the error response of a dead letter. Raises ClosedError."""
         if why.get("reason") == Reason.BROKER_STOPPED:
             raise ClosedError(f"broker {self.broker} is stopped")
-        body = refusals.error_response(request, refusals.error_of(why, request.api_key))
-        if body is None or request.body.get("acks") == 0:
-            raise ClosedError(f"{request.header['requestApiKeyName']}: {why}")
-        return body
+        error = refusals.error_of(why, request.api_key)
+        body = refusals.error_response(request.document(), error)
+        if body is None or getattr(request.body, "acks", None) == 0:
+            raise ClosedError(f"{request.header.request_api_key_name}: {why}")
+        return refusals.to_struct(request.api_key, body)
 
     def _count(self, limit: RequestLimit, watch: Stopwatch) -> int:
         """Record the request time so far; return the throttle time in ms."""
@@ -534,21 +580,20 @@ class BrokerConnection(asyncio.Protocol):
         if throttle_ms > 0:
             self._muted_until = self._loop.time() + throttle_ms / 1000
 
-    def _send(self, request: RequestFrame, body: Body) -> None:
-        """Send a response, or `-1 UNKNOWN_SERVER_ERROR` if it cannot be encoded.
+    def _encode(self, request: EdgeRequest, body: AnyBody) -> bytes | bytearray:
+        """Encode a response, or `-1 UNKNOWN_SERVER_ERROR` if it cannot be encoded.
 
         As in Kafka, the request's changes stay in effect. Raises ClosedError.
         """
-        sent = request.api_key, request.version, request.header["correlationId"]
+        sent = request.api_key, request.version, request.header.correlation_id
         try:
-            frame = encode_sized_response(*sent, body)
+            return encode_sized_response(*sent, body)
         except NotEncodableError as error:
             _log.warning("cannot encode a response", api=sent[0], error=str(error))
-            refusal = refusals.error_response(request, Error.UNKNOWN_SERVER_ERROR)
+            refusal = refusals.error_response(request.document(), Error.UNKNOWN_SERVER_ERROR)
             if refusal is None:
                 raise ClosedError(f"cannot encode the response of API {sent[0]}") from error
-            frame = encode_sized_response(*sent, refusal)
-        self._write_sized(frame)
+            return encode_sized_response(*sent, refusal)
 
     def _write(self, frame: bytes | bytearray) -> None:
         self._write_sized(len(frame).to_bytes(SIZE_BYTES, "big") + frame)

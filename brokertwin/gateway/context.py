@@ -1,5 +1,6 @@
 """Objects shared by the connections of a listener."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,7 +19,12 @@ from brokertwin.gateway.traffic import Traffic
 
 
 class GatewayContext(NamedTuple):
-    """Shared objects; `on_lost` is called with a connection that has ended."""
+    """Shared objects.
+
+    Attributes:
+        on_lost: called with a connection that has ended.
+        large: held while a large request is decided in slices.
+    """
 
     engine: BrokerEngine
     addresses: Addresses
@@ -32,4 +38,5 @@ class GatewayContext(NamedTuple):
     times: RequestTimes
     altered: AlteredSettings
     users: Users
+    large: asyncio.Lock
     release: Release | None = None

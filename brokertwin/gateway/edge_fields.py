@@ -5,17 +5,51 @@ in Metadata, FindCoordinator and DescribeCluster responses are those of this gat
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar, cast
 
+import msgspec
 import structlog
+from msgspec import UNSET
 
-from brokertwin.gateway.engine.engine import Body, BrokerEngine
+from brokertwin.gateway.engine.engine import BrokerEngine
 from brokertwin.gateway.records import internal_batches, recompression, refused_records
+from brokertwin.protocol import control_batches
 from brokertwin.protocol import record_batches as records
+from brokertwin.protocol.additions import FetchedBatch, RefusedRecords, SealedRead, Within
+from brokertwin.protocol.batch_headers import Batch
 from brokertwin.protocol.bodies import ZERO_UUID
 from brokertwin.protocol.compression import DecompressionError
 from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.describe_cluster import DescribeClusterResponse
+from brokertwin.protocol.generated.describe_configs import (
+    DescribeConfigsResponse,
+    DescribeConfigsSynonym,
+)
+from brokertwin.protocol.generated.describe_quorum import DescribeQuorumResponse
+from brokertwin.protocol.generated.fetch import (
+    FetchRequest,
+    FetchResponse,
+    FetchResponsePartitionData,
+)
+from brokertwin.protocol.generated.find_coordinator import FindCoordinatorResponse
+from brokertwin.protocol.generated.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+)
+from brokertwin.protocol.generated.metadata import MetadataResponse
+from brokertwin.protocol.generated.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from brokertwin.protocol.generated.share_fetch import (
+    ShareFetchResponse,
+    ShareFetchResponsePartitionData,
+)
+from brokertwin.protocol.generated.shared import NodeEndpoint
 from brokertwin.protocol.kafka_apis import (
     DESCRIBE_CLUSTER,
     DESCRIBE_CONFIGS,
@@ -28,7 +62,7 @@ from brokertwin.protocol.kafka_apis import (
     SHARE_FETCH,
     api_of_key,
 )
-from brokertwin.protocol.record_batches import InvalidRecordsError
+from brokertwin.protocol.primitives import MalformedError
 from brokertwin.state.apis.describe_quorum import LISTENER
 
 MAX_TIMESTAMP = -3
@@ -48,52 +82,54 @@ class Address(NamedTuple):
 
 Addresses = dict[int, Address]
 
+T = TypeVar("T", bound=msgspec.Struct)
+
 
 class PendingWrite(NamedTuple):
-    """Batch with its topic and partition in the event body; `locator` is None if it is stored."""
+    """Batch with its topic and partition in the request; `locator` is None if it is stored."""
 
-    topic: Body
-    partition: Body
+    topic: TopicProduceData
+    partition: PartitionProduceData
     data: bytes
     locator: asyncio.Future[str] | None
 
     @property
     def place(self) -> tuple[str, str, int]:
         """Topic name, topic id and partition, as in the request."""
-        name, topic_id = self.topic.get("name", ""), self.topic.get("topicId", ZERO_UUID)
-        return name, topic_id, self.partition["index"]
+        return self.topic.name, self.topic.topic_id, self.partition.index
 
 
 def store_batches(
-    engine: BrokerEngine, broker: int, version: int, body: Body
+    engine: BrokerEngine, broker: int, version: int, request: ProduceRequest
 ) -> list[PendingWrite]:
-    """Replace the bytes in a Produce body by batch headers.
+    """Replace the bytes in a Produce request by batch headers.
 
     Recompresses batches if the engine knows the topic's codec. Returns the writes it has started;
-    `put_locators` completes the body. A partition whose batch was not stored gets `56
+    `put_locators` completes the request. A partition whose batch was not stored gets `56
     KAFKA_STORAGE_ERROR`.
     """
     writes = []
-    for topic in body["topicData"] or ():
+    for topic in request.topic_data or ():
         codec = engine.codec_of(broker, topic)
-        for partition in topic["partitionData"] or ():
-            found = records.parse(partition["records"])
+        for partition in topic.partition_data or ():
+            found = records.parse(cast("bytes | None", partition.records))
             if codec is not None:
                 found = recompression.in_codec(found, codec, version)
-            partition["records"] = None
-            partition["recordsSizeInBytes"] = found.size_in_bytes
-            partition["batches"] = found.batches
+            partition.records = None
+            partition.records_size_in_bytes = found.size_in_bytes
+            partition.batches = found.batches
             if found.error:
-                partition["recordsError"] = int(found.error)
+                partition.records_error = int(found.error)
             elif found.data is not None:
                 locator = _put(engine, partition, found.data)
                 writes.append(PendingWrite(topic, partition, found.data, locator))
-                if found.seen is not None:
-                    partition["recordsSeen"] = found.seen
+                partition.records_seen = found.seen
     return writes
 
 
-def _put(engine: BrokerEngine, partition: Body, data: bytes) -> asyncio.Future[str] | None:
+def _put(
+    engine: BrokerEngine, partition: PartitionProduceData, data: bytes
+) -> asyncio.Future[str] | None:
     """Store a batch; return its locator if that takes time."""
     try:
         locator = engine.put(data)
@@ -102,13 +138,13 @@ def _put(engine: BrokerEngine, partition: Body, data: bytes) -> asyncio.Future[s
         return None
     if not isinstance(locator, str):
         return locator
-    partition["batches"][0]["locator"] = locator
+    partition.batches[0].locator = locator
     return None
 
 
-def _not_stored(partition: Body, failure: OSError) -> None:
+def _not_stored(partition: PartitionProduceData, failure: OSError) -> None:
     _log.error("cannot store a batch", error=str(failure))
-    partition["recordsError"] = int(Error.KAFKA_STORAGE_ERROR)
+    partition.records_error = int(Error.KAFKA_STORAGE_ERROR)
 
 
 def are_stored(writes: list[PendingWrite]) -> bool:
@@ -122,7 +158,7 @@ async def put_locators(writes: list[PendingWrite]) -> None:
         if locator is None:
             continue
         try:
-            partition["batches"][0]["locator"] = await locator
+            partition.batches[0].locator = await locator
         except OSError as failure:
             _not_stored(partition, failure)
 
@@ -137,8 +173,8 @@ class PendingResponse(NamedTuple):
     engine: BrokerEngine
     addresses: Addresses
     version: int
-    request: Body
-    response: Body
+    request: Any
+    response: Any
     writes: Sequence[PendingWrite] = ()
     protocol: str = "PLAINTEXT"
     """Security protocol of the broker's listener."""
@@ -151,68 +187,69 @@ def complete(api_key: int, pending: PendingResponse) -> None:
         completer(pending)
     endpoints_since = api_of_key(api_key).endpoints_since
     if endpoints_since is not None and pending.version >= endpoints_since:
-        is_for_client = pending.request.get("replicaState", {}).get("replicaId", -1) < 0
-        if is_for_client:
+        request = pending.request
+        if not isinstance(request, FetchRequest) or request.replica_state.replica_id < 0:
             _put_endpoints(pending)
 
 
 def _add_refused_records(pending: PendingResponse) -> None:
     """List the records because of which a batch was refused."""
-    for topic in pending.response["responses"]:
-        for partition in topic["partitionResponses"]:
-            why = partition.pop("refusedRecords", None)
-            if why is None:
+    response: ProduceResponse = pending.response
+    for topic in response.responses:
+        for partition in topic.partition_responses:
+            why, partition.refused_records = partition.refused_records, UNSET
+            if not isinstance(why, RefusedRecords):
                 continue
-            place = (topic.get("name", ""), topic.get("topicId", ZERO_UUID), partition["index"])
+            place = (topic.name or "", topic.topic_id or ZERO_UUID, partition.index)
             writes = [each for each in pending.writes if each.place == place]
             if writes:
-                seen = writes[-1].partition.get("recordsSeen", {})
-                why["hasAppendTime"] = seen.get("hasAppendTime", False)
-                refused_records.add_errors(partition, why, writes[-1].data)
+                seen = writes[-1].partition.records_seen
+                has_append_time = seen is not None and seen.has_append_time
+                refused_records.add_errors(partition, why, has_append_time, writes[-1].data)
 
 
 async def _complete_fetch(pending: PendingResponse) -> None:
-    for topic in pending.response["responses"]:
-        for partition in topic["partitions"]:
-            partition["records"] = bytearray()
+    response: FetchResponse | ShareFetchResponse = pending.response
+    for topic in response.responses:
+        for partition in topic.partitions:
+            found: list[bytes | bytearray] = []
             try:
-                if partition.get("sealed"):
-                    partition["batches"] = await _cut(pending.engine, partition)
-                await _put_bytes(pending.engine, partition)
+                async for data in _stored(pending.engine, partition):
+                    found.append(data)  # noqa: PERF401 (what was read before an error counts)
             except _UnreadableBytesError:
-                if not partition["records"]:
-                    partition["errorCode"] = int(Error.KAFKA_STORAGE_ERROR)
+                if not found:
+                    partition.error_code = int(Error.KAFKA_STORAGE_ERROR)
+            partition.records = b"".join(found)
 
 
-async def _cut(engine: BrokerEngine, partition: Body) -> list[Body]:
-    """Select batches of a sealed segment: at least one, up to `maxBytes`."""
-    sealed = partition["sealed"]
-    batches = await _segment(
-        engine, sealed["topicId"], partition["partitionIndex"], sealed["baseOffset"]
-    )
-    taken: list[Body] = []
+async def _cut(engine: BrokerEngine, partition: int, sealed: SealedRead) -> list[Batch]:
+    """Select batches of a sealed segment: at least one, up to `max_bytes`."""
+    taken: list[Batch] = []
     size = 0
-    for batch in batches:
-        last_offset = batch["baseOffset"] + batch["lastOffsetDelta"]
-        if last_offset < sealed["fetchOffset"] or batch["baseOffset"] >= sealed["endOffset"]:
+    for batch in await _segment(engine, sealed.topic_id, partition, sealed.base_offset):
+        if batch.last_offset < sealed.fetch_offset or batch.base_offset >= sealed.end_offset:
             continue
-        if taken and size + batch["sizeInBytes"] > sealed["maxBytes"]:
+        if taken and size + batch.size_in_bytes > sealed.max_bytes:
             break
         taken.append(batch)
-        size += batch["sizeInBytes"]
+        size += batch.size_in_bytes
     return taken
 
 
-async def _put_bytes(engine: BrokerEngine, partition: Body) -> None:
-    """Append the bytes of a partition's batches up to the first unreadable one."""
-    for batch in partition.get("batches") or ():
-        if batch.get("endMarker") and not batch.get("locator"):
-            partition["records"] += records.end_marker(batch)
-        elif batch.get("written"):
-            partition["records"] += internal_batches.to_bytes(batch)
+async def _stored(
+    engine: BrokerEngine, partition: FetchResponsePartitionData | ShareFetchResponsePartitionData
+) -> AsyncIterator[bytes | bytearray]:
+    """Yield the bytes of a partition's batches. Raises _UnreadableBytesError."""
+    batches: Sequence[Batch | FetchedBatch] = partition.batches
+    if partition.sealed:
+        batches = await _cut(engine, partition.partition_index, partition.sealed)
+    for batch in batches:
+        if batch.end_marker and not batch.locator:
+            yield control_batches.to_bytes(batch)
+        elif batch.written:
+            yield internal_batches.to_bytes(batch)
         else:
-            data = await _read(engine, batch.get("locator"))
-            partition["records"] += records.as_stored(data, batch)
+            yield records.as_stored(await _read(engine, batch.locator), batch)
 
 
 async def _read(engine: BrokerEngine, locator: str | None) -> bytes:
@@ -230,7 +267,7 @@ async def _read(engine: BrokerEngine, locator: str | None) -> bytes:
 
 async def _segment(
     engine: BrokerEngine, topic_id: str, partition: int, base_offset: int
-) -> list[Body]:
+) -> list[Batch]:
     """Read a sealed segment. Raises _UnreadableBytesError."""
     place = {"topic_id": topic_id, "partition": partition, "base_offset": base_offset}
     try:
@@ -241,113 +278,127 @@ async def _segment(
     if batches is None:
         _log.error("a sealed log segment is lost", **place)
         raise _UnreadableBytesError
-    return batches
+    return msgspec.convert(batches, list[Batch])
 
 
 async def _complete_list_offsets(pending: PendingResponse) -> None:
+    request: ListOffsetsRequest = pending.request
+    response: ListOffsetsResponse = pending.response
     timestamps = {
-        (topic["name"], partition["partitionIndex"]): partition["timestamp"]
-        for topic in pending.request["topics"]
-        for partition in topic["partitions"]
+        (topic.name, partition.partition_index): partition.timestamp
+        for topic in request.topics
+        for partition in topic.partitions
     }
-    for topic in pending.response["topics"]:
-        for partition in topic["partitions"]:
-            within = partition.pop("within", None)
+    for topic in response.topics:
+        for partition in topic.partitions:
+            within, partition.within = partition.within, None
             if within is not None:
-                index = partition["partitionIndex"]
-                timestamp = timestamps[topic["name"], index]
+                timestamp = timestamps[topic.name, partition.partition_index]
                 try:
                     await _look_inside(pending.engine, partition, within, timestamp)
                 except _UnreadableBytesError:
                     _found_nothing(partition)
-                    partition["errorCode"] = int(Error.KAFKA_STORAGE_ERROR)
+                    partition.error_code = int(Error.KAFKA_STORAGE_ERROR)
 
 
-async def _look_inside(engine: BrokerEngine, partition: Body, within: Body, timestamp: int) -> None:
+async def _look_inside(
+    engine: BrokerEngine, partition: ListOffsetsPartitionResponse, within: Within, timestamp: int
+) -> None:
     """Find the first record with the timestamp among the candidate batches."""
-    place: Body | None = within
+    place: Within | None = within
     while place is not None:
-        wanted = place["maxTimestamp"] if timestamp == MAX_TIMESTAMP else timestamp
-        for batch in await _batches_in(engine, partition["partitionIndex"], place):
+        wanted = place.max_timestamp if timestamp == MAX_TIMESTAMP else timestamp
+        for batch in await _batches_in(engine, partition.partition_index, place):
             for offset, found in await _timestamps(engine, batch):
-                if found >= wanted and place["baseOffset"] <= offset <= place["lastOffset"]:
-                    partition["offset"], partition["timestamp"] = offset, found
+                if found >= wanted and place.base_offset <= offset <= place.last_offset:
+                    partition.offset, partition.timestamp = offset, found
                     return
-        place = place.get("orElse")
+        place = place.or_else
     _found_nothing(partition)
 
 
-def _found_nothing(partition: Body) -> None:
-    partition["offset"] = partition["timestamp"] = partition["leaderEpoch"] = -1
+def _found_nothing(partition: ListOffsetsPartitionResponse) -> None:
+    partition.offset = partition.timestamp = partition.leader_epoch = -1
 
 
-async def _batches_in(engine: BrokerEngine, partition: int, place: Body) -> list[Body]:
+async def _batches_in(
+    engine: BrokerEngine, partition: int, place: Within
+) -> Sequence[Batch | Within]:
     """Return the batches of a sealed segment, or the candidate batch itself.
 
     The base offset of the candidate can be below the searched range.
     """
-    if place.get("isSealed"):
-        return await _segment(engine, place["topicId"], partition, place["segmentOffset"])
+    if place.is_sealed:
+        return await _segment(engine, place.topic_id, partition, place.segment_offset)
     return [place]
 
 
-async def _timestamps(engine: BrokerEngine, batch: Body) -> list[tuple[int, int]]:
+async def _timestamps(engine: BrokerEngine, batch: Batch | Within) -> list[tuple[int, int]]:
     """Return offset and timestamp of each record.
 
     Empty if there are no bytes or they cannot be decoded.
     """
-    locator = batch.get("locator")
+    locator = batch.locator
     if locator is None:
         return []
     data = await _read(engine, locator)
-    last_delta = records.last_offset_delta(data)
-    last_offset = batch.get("lastOffset")
-    if last_offset is None:
-        last_offset = batch["baseOffset"] + batch["lastOffsetDelta"]
     try:
-        return records.timestamps_of(data, last_offset - last_delta)
-    except (DecompressionError, InvalidRecordsError) as error:
+        return records.timestamps_of(data, batch.last_offset - records.last_offset_delta(data))
+    except (DecompressionError, MalformedError) as error:
         _log.error("cannot decode the records of a batch", locator=locator, error=str(error))
         return []
 
 
 def _put_metadata(pending: PendingResponse) -> None:
-    for broker in pending.response["brokers"]:
-        _put_address(pending.addresses, broker, broker["nodeId"])
+    response: MetadataResponse = pending.response
+    response.brokers = [
+        _addressed(pending.addresses, each, each.node_id) for each in response.brokers
+    ]
 
 
 def _put_coordinators(pending: PendingResponse) -> None:
-    response = pending.response
-    for coordinator in response.get("coordinators", (response,)):
-        _put_address(pending.addresses, coordinator, coordinator.get("nodeId", -1))
+    response: FindCoordinatorResponse = pending.response
+    response.coordinators = [
+        _addressed(pending.addresses, each, each.node_id) for each in response.coordinators
+    ]
+    address = pending.addresses.get(response.node_id)
+    if address is not None:
+        response.host, response.port = address
 
 
 def _put_cluster(pending: PendingResponse) -> None:
-    for broker in pending.response["brokers"]:
-        _put_address(pending.addresses, broker, broker["brokerId"])
+    response: DescribeClusterResponse = pending.response
+    response.brokers = [
+        _addressed(pending.addresses, each, each.broker_id) for each in response.brokers
+    ]
 
 
 def _put_quorum(pending: PendingResponse) -> None:
-    for voter in pending.response.get("nodes", ()):
-        for listener in voter["listeners"]:
-            _put_address(pending.addresses, listener, voter["nodeId"])
+    response: DescribeQuorumResponse = pending.response
+    for voter in response.nodes:
+        voter.listeners = [
+            _addressed(pending.addresses, each, voter.node_id) for each in voter.listeners
+        ]
 
 
 def _put_settings(pending: PendingResponse) -> None:
     """Fill in settings that a real broker gets from its place in a cluster."""
-    for result in pending.response["results"]:
-        name = result["resourceName"]
-        is_broker = result["resourceType"] == BROKER_RESOURCE and name.isdecimal()
+    response: DescribeConfigsResponse = pending.response
+    for result in response.results:
+        name = result.resource_name
+        is_broker = result.resource_type == BROKER_RESOURCE and name.isdecimal()
         broker = int(name) if is_broker else -1
         known = _placed(pending, broker) if broker in pending.addresses else {}
-        for config in result.get("configs", ()):  # absent from an error response
-            value = known.get(config["name"])
-            if value is None or config["configSource"] != DEFAULT_CONFIG:
+        for config in result.configs:
+            value = known.get(config.name)
+            if value is None or config.config_source != DEFAULT_CONFIG:
                 continue
-            config["value"], config["configSource"] = value, STATIC_BROKER_CONFIG
-            if pending.request["includeSynonyms"]:
-                given = {"name": config["name"], "value": value, "source": STATIC_BROKER_CONFIG}
-                config["synonyms"].insert(0, given)
+            config.value, config.config_source = value, STATIC_BROKER_CONFIG
+            if pending.request.include_synonyms:
+                first = DescribeConfigsSynonym(
+                    name=config.name, value=value, source=STATIC_BROKER_CONFIG
+                )
+                config.synonyms = [first, *config.synonyms]
 
 
 def _placed(pending: PendingResponse, broker: int) -> dict[str, str]:
@@ -363,30 +414,35 @@ def _placed(pending: PendingResponse, broker: int) -> dict[str, str]:
     }
 
 
-def _put_address(addresses: Addresses, place: Body, broker: int) -> None:
+def _addressed(addresses: Addresses, place: T, broker: int) -> T:
+    """Return a struct with the host and the port of a broker."""
     address = addresses.get(broker)
-    if address is not None:
-        place["host"], place["port"] = address
+    if address is None:
+        return place
+    return msgspec.structs.replace(place, host=address.host, port=address.port)
 
 
 def _put_endpoints(pending: PendingResponse) -> None:
     """Add the addresses of the leaders named in a Produce or Fetch response."""
     leaders = {
-        partition["currentLeader"]["leaderId"]
+        partition.current_leader.leader_id
         for partition in _partitions(pending.response)
-        if "currentLeader" in partition and partition["errorCode"] in _LED_BY_OTHERS
+        if partition.error_code in _LED_BY_OTHERS and partition.current_leader
     }
-    endpoints = []
-    for leader in sorted(leaders & pending.addresses.keys()):
-        host, port = pending.addresses[leader]
-        endpoints.append({"nodeId": leader, "host": host, "port": port, "rack": None})
+    endpoints = [
+        NodeEndpoint(node_id=leader, host=address.host, port=address.port)
+        for leader in sorted(leaders)
+        if (address := pending.addresses.get(leader)) is not None
+    ]
     if endpoints:
-        pending.response["nodeEndpoints"] = endpoints
+        pending.response.node_endpoints = endpoints
 
 
-def _partitions(response: Body) -> Iterator[Body]:
-    for topic in response["responses"]:
-        yield from topic.get("partitionResponses") or topic.get("partitions") or ()
+def _partitions(response: Any) -> Iterator[Any]:
+    for topic in response.responses:
+        yield from (
+            topic.partition_responses if isinstance(response, ProduceResponse) else topic.partitions
+        )
 
 
 READ_BYTES: dict[int, Callable[[PendingResponse], Coroutine[Any, Any, None]]] = {

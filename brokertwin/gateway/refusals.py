@@ -7,7 +7,10 @@ The error code is in the response's own field, or else in each item of the reque
 from collections.abc import Iterable
 from typing import Any
 
-from brokertwin.gateway.engine.engine import NOT_KEPT, Body
+import msgspec
+
+from brokertwin.gateway.engine.engine import NOT_KEPT, AnyBody, Body
+from brokertwin.protocol.codec import response_type
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.frames import RequestFrame
 from brokertwin.protocol.kafka_apis import Trait, api_of_key
@@ -54,6 +57,16 @@ def error_response(request: RequestFrame, error: int) -> Body | None:
     if repeated is None:
         return None
     return items_in_error(listed_items(request.body, repeated) or (), repeated, error)
+
+
+def to_struct(api_key: int, body: Body) -> AnyBody:
+    """Return the struct of a response document, or itself if the model has none."""
+    try:
+        kind = response_type(api_key)
+    except KeyError:
+        return body
+    found: AnyBody = msgspec.convert(body, kind)
+    return found
 
 
 def has_own_code(request: RequestFrame) -> bool:

@@ -15,8 +15,9 @@ Source: `ClientRequestQuotaManager`, `RequestHandlerHelper`, `RequestChannel.Req
 from collections.abc import Callable
 
 from brokertwin.gateway.bounded_rates import BoundedRates, RequestLimit
-from brokertwin.protocol.frames import RequestFrame
-from brokertwin.protocol.kafka_apis import PRODUCE, Trait, api_of_key
+from brokertwin.gateway.engine.engine import EdgeRequest
+from brokertwin.protocol.generated.produce import ProduceRequest
+from brokertwin.protocol.kafka_apis import Trait, api_of_key
 
 PERCENT = 100
 
@@ -64,9 +65,9 @@ class RequestTimes:
         self._limit_of = limit_of
         self._rates = BoundedRates()
 
-    def limit(self, broker: int, principal: str, request: RequestFrame) -> RequestLimit | None:
+    def limit(self, broker: int, request: EdgeRequest) -> RequestLimit | None:
         """Return the quota for a request, or None if there is none or the API is exempt."""
-        found = self._limit_of(broker, principal, request.header["clientId"])
+        found = self._limit_of(broker, request.principal, request.header.client_id)
         return None if found is None or _is_exempt(request) else found
 
     def count(self, broker: int, limit: RequestLimit, watch: Stopwatch, now: float) -> int:
@@ -83,7 +84,7 @@ class RequestTimes:
         return self._rates.wait_ms(broker, limit.shared_by, percent, limit.rate, now_ms)
 
 
-def _is_exempt(request: RequestFrame) -> bool:
-    if request.api_key == PRODUCE.key:
-        return bool(request.body["acks"] == 0)
+def _is_exempt(request: EdgeRequest) -> bool:
+    if isinstance(request.body, ProduceRequest):
+        return request.body.acks == 0
     return Trait.QUOTA_EXEMPT in api_of_key(request.api_key).traits

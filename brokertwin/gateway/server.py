@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import structlog
 
@@ -92,6 +93,7 @@ class Gateway:
         self._bound: dict[int, Address] = {}
         self._stopped: set[int] = set()
         self._opens = asyncio.Lock()
+        self._large = asyncio.Lock()
         self._openings: set[asyncio.Task[None]] = set()
         engine.on_broker = self._on_broker
         engine.on_settings = self._on_settings
@@ -112,6 +114,7 @@ class Gateway:
                 f"Clients cannot connect to the listen address {self._listen.host}.",
                 "Add --advertise HOST:PORT with an address that clients reach.",
             )
+        asyncio.get_running_loop().set_exception_handler(_log_fault)
         await self._engine.start()
         self.features.begin()
         try:
@@ -169,6 +172,7 @@ class Gateway:
             self._times,
             self._altered,
             self._users,
+            self._large,
             self._release,
         )
 
@@ -328,3 +332,12 @@ def _stop_listening(server: asyncio.Server) -> None:
     for listening in server.sockets:
         loop.remove_reader(listening.fileno())
     loop.call_soon(server.close)
+
+
+def _log_fault(loop: asyncio.AbstractEventLoop, fault: dict[str, Any]) -> None:
+    """Log what asyncio reports, such as an accept without a free descriptor, in one line."""
+    error = fault.get("exception")
+    if isinstance(error, OSError):
+        _log.error("network fault", what=fault["message"], error=str(error))
+    else:
+        _log.error("fault", what=fault["message"], error=repr(error), exc_info=error)

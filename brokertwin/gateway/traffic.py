@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from brokertwin.protocol.bodies import RenderedPart
+from brokertwin.protocol.bodies import Body, CachedBody
 from brokertwin.protocol.errors import error_name
 from brokertwin.protocol.kafka_apis import KAFKA_APIS
-from brokertwin.protocol.schemas import API_NAMES, MESSAGES, Field
+from brokertwin.protocol.schemas import API_NAMES, MESSAGES, Field, snake
 
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Upper bounds of the histogram's classes; a last class is unbounded."""
@@ -48,7 +48,7 @@ class Traffic:
         self.times: dict[int, ResponseTimes] = {}
         self.failed_authentications = 0
 
-    def count(self, api_key: int, body: dict[str, Any] | None, seconds: float) -> list[int]:
+    def count(self, api_key: int, body: Body | dict[str, Any] | None, seconds: float) -> list[int]:
         """Count a response and return its errors; `body` is None if the client gets no response."""
         self.responses[api_key] = self.responses.get(api_key, 0) + 1
         times = self.times.get(api_key)
@@ -99,28 +99,25 @@ def _paths(fields: tuple[Field, ...]) -> Iterator[Path]:
         yield from ((field.name, *below) for below in _paths(field.fields))
 
 
-def _codes(body: dict[str, Any], path: Path) -> list[int]:
-    """Return the error codes at a path, without `0 NONE`."""
-    first = body.get(path[0])
-    if isinstance(first, list) and first and isinstance(first[0], RenderedPart):
-        return [code for part in first for code in _codes_once(part, path[1:])]
-    found: list[Any] = [body]
-    for name in path:
-        held, found = found, []
-        for each in held:
-            value = each.get(name)
-            if isinstance(value, list):
-                found += value
-            elif value:
-                found.append(value)
-    return found
+def _codes(body: Any, path: Path) -> list[int]:
+    """Return the error codes at a path, without `0 NONE`.
 
-
-def _codes_once(part: dict[str, Any], path: Path) -> list[int]:
-    """Same as `_codes`, cached for a part that many responses share."""
-    if not isinstance(part, RenderedPart):
-        return _codes(part, path)
-    found: list[int] | None = part.kept.get(path)
-    if found is None:
-        found = part.kept[path] = _codes(part, path)
+    Those of a part that many responses share are kept with it.
+    """
+    found: list[int] = []
+    value = body.get(path[0]) if isinstance(body, dict) else getattr(body, snake(path[0]), None)
+    if not value:
+        return found
+    if not isinstance(value, list):
+        return [value] if len(path) == 1 else _codes(value, path[1:])
+    if len(path) == 1:
+        return [each for each in value if each]
+    for each in value:
+        if not isinstance(each, CachedBody):
+            found += _codes(each, path[1:])
+        else:
+            kept: dict[Any, Any] = vars(each)
+            if path not in kept:
+                kept[path] = _codes(each, path[1:])
+            found += kept[path]
     return found

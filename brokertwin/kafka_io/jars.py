@@ -20,6 +20,8 @@ KAFKA_VERSION = "4.3.1"
 SCALA_VERSION = "2.13"
 LOG4J_VERSION = "2.25.4"  # the dependency of this Kafka
 BINDING = ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSION)
+AWS = "software.amazon"
+AWS_SDK, AWS_SDK_VERSION = f"{AWS}.awssdk", "2.35.4"  # of Hadoop 3.5.0
 DESCRIPTOR = "ivy.xml"
 TAIL_LINES = 15
 FETCHED = re.compile(
@@ -41,6 +43,7 @@ class JarSet:
         revision: version.
         for_spark: whether it runs inside Spark, so jars that PySpark ships are omitted.
         also: further modules, each (organisation, module, revision).
+        is_alone: whether the dependencies of the first module are omitted.
     """
 
     organisation: str
@@ -48,6 +51,7 @@ class JarSet:
     revision: str
     for_spark: bool = False
     also: tuple[tuple[str, str, str], ...] = ()
+    is_alone: bool = False
 
     @property
     def directory(self) -> str:
@@ -69,6 +73,23 @@ def connector_jars() -> JarSet:
     """Spark's Kafka connector in the installed PySpark's version."""
     module = f"spark-sql-kafka-0-10_{SCALA_VERSION}"
     return JarSet("org.apache.spark", module, spark_version(), for_spark=True)
+
+
+def s3_jars() -> JarSet:
+    """Hadoop's S3A in the version of PySpark's Hadoop, without AWS's bundle of 600 MB."""
+    (hadoop,) = (jar.stem for jar in pyspark_jars().glob("hadoop-client-api-*.jar"))
+    return JarSet(
+        "org.apache.hadoop",
+        "hadoop-aws",
+        hadoop.rpartition("-")[2],
+        for_spark=True,
+        also=(
+            *((AWS_SDK, module, AWS_SDK_VERSION) for module in ("s3-transfer-manager", "sts")),
+            (f"{AWS}.s3.analyticsaccelerator", "analyticsaccelerator-s3", "1.3.1"),
+            ("org.wildfly.openssl", "wildfly-openssl", "2.2.5.Final"),
+        ),
+        is_alone=True,
+    )
 
 
 def spark_version() -> str:
@@ -182,10 +203,13 @@ def _descriptor(wanted: JarSet) -> str:
     """Return an Ivy module with the dependencies, without Hadoop, which PySpark has."""
     exclude = '<exclude org="org.apache.hadoop"/>' if wanted.for_spark else ""
     modules = ((wanted.organisation, wanted.module, wanted.revision), *wanted.also)
+    alone = ' transitive="false"' if wanted.is_alone else ""
     dependencies = "".join(
-        f'<dependency org="{organisation}" name="{module}" rev="{revision}" '
-        f'conf="default->default">{exclude}</dependency>'
-        for organisation, module, revision in modules
+        f'<dependency org="{organisation}" name="{module}" rev="{revision}"{is_alone} '
+        f'conf="default->default">{"" if is_alone else exclude}</dependency>'
+        for (organisation, module, revision), is_alone in zip(
+            modules, (alone, *[""] * len(wanted.also)), strict=True
+        )
     )
     return (
         '<ivy-module version="2.0"><info organisation="brokertwin" module="jars"/>'

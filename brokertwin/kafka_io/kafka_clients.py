@@ -13,15 +13,17 @@ import socket
 import ssl
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from brokertwin.errors import UserError
-from brokertwin.kafka_io import properties
+from brokertwin.kafka_io import properties, tokens
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.settings import Settings
+
+T = TypeVar("T")
 
 CONNECTION = re.compile(
     r"bootstrap\.servers|security\.|sasl\.|ssl\.|client\.(id|dns\.lookup)$|socket\.|reconnect\."
@@ -71,10 +73,14 @@ KAFKA_PYTHON_NUMBERS: Mapping[str, str] = {
 CONNECT_S = 3.0
 """Connection timeout, after which a command reports that no broker responds."""
 
+LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 CONNECT_PAUSE_S = 0.2
 PORT = 9092
 PORT_MAX = 65535
 _ADDRESS = re.compile(r"(?P<host>\[[^\]]+\]|[^:]+)(:(?P<port>\d{1,5}))?")
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS = (*PASSWORD_MECHANISMS, tokens.OAUTHBEARER, tokens.AWS_MSK_IAM, "GSSAPI")
 NEEDED_BY_JAVA_ONLY = frozenset({"ssl.keystore.type", "ssl.truststore.type"})
 """Properties without a counterpart that other clients do not need."""
 
@@ -168,7 +174,47 @@ def client_properties(settings: Settings) -> ClientProperties:
         values["bootstrap.servers"] = embedded.bootstrap
     if "sasl.jaas.config" in values:
         parse_jaas(values["sasl.jaas.config"])
+    _check_login(values)
     return ClientProperties(values)
+
+
+def _check_login(values: Mapping[str, str]) -> None:
+    """Raise UserError if no client can log in with these properties."""
+    protocol = values.get("security.protocol", PROTOCOLS[0]).upper()
+    if protocol not in PROTOCOLS:
+        raise UserError(
+            f"Unknown security.protocol {protocol}.", f"Use one of {', '.join(PROTOCOLS)}."
+        )
+    if not protocol.startswith("SASL"):
+        return
+    mechanism = tokens.mechanism_of(values)
+    if mechanism not in MECHANISMS:
+        raise UserError(
+            f"Unsupported sasl.mechanism {mechanism}.",
+            f"Use one of {', '.join(MECHANISMS)}, or a client certificate with SSL.",
+        )
+    login = parse_jaas(values["sasl.jaas.config"]) if "sasl.jaas.config" in values else {}
+    if mechanism in (tokens.OAUTHBEARER, tokens.AWS_MSK_IAM):
+        tokens.source_of(values, login)
+    elif mechanism in PASSWORD_MECHANISMS and not (login.get("username") and login.get("password")):
+        raise UserError(
+            f"sasl.mechanism {mechanism} needs username and password in sasl.jaas.config.",
+            "Set them in the file of --kafka-config.",
+        )
+
+
+def made(kind: Callable[[dict[str, Any]], T], configuration: dict[str, Any]) -> T:
+    """Create a confluent-kafka client. Raises UserError if librdkafka rejects the properties."""
+    from confluent_kafka import KafkaException
+
+    try:
+        return kind(configuration)
+    except (KafkaException, ValueError, TypeError) as error:
+        why = error.args[0].str() if isinstance(error, KafkaException) else str(error)
+        raise UserError(
+            f"Cannot connect to {configuration.get('bootstrap.servers')}: {why.rstrip('.')}.",
+            "Check the properties in the file of --kafka-config.",
+        ) from None
 
 
 def check_reachable(addresses: str, patience_s: float = CONNECT_S) -> None:
@@ -196,10 +242,16 @@ def check_reachable(addresses: str, patience_s: float = CONNECT_S) -> None:
         if time.monotonic() + CONNECT_PAUSE_S >= deadline:
             raise UserError(
                 f"Kafka at {addresses} did not respond: {', '.join(dict.fromkeys(reasons))}.",
-                "Check that it is running and that the address is right. `brokertwin kafka start`"
-                " starts a local broker.",
+                "Check that it is running and that the address is right." + _start_hint(addresses),
             )
         time.sleep(CONNECT_PAUSE_S)
+
+
+def _start_hint(addresses: str) -> str:
+    """Advise to start a broker if an address is one of this machine."""
+    if any(host in LOCAL for host, _ in addresses_of(addresses)):
+        return " `brokertwin kafka start` starts a local broker."
+    return ""
 
 
 def addresses_of(text: str) -> Iterator[tuple[str, int]]:
@@ -306,9 +358,14 @@ def _confluent_stores(given: Mapping[str, str], out: dict[str, Any]) -> set[str]
 
 def _confluent_login(given: Mapping[str, str], out: dict[str, Any]) -> set[str]:
     """Convert the login; return the supported properties."""
-    mechanism = given.get("sasl.mechanism", "GSSAPI").upper()
+    mechanism = tokens.mechanism_of(given)
     login = parse_jaas(given["sasl.jaas.config"]) if "sasl.jaas.config" in given else {}
-    if mechanism == "OAUTHBEARER":
+    if mechanism in (tokens.OAUTHBEARER, tokens.AWS_MSK_IAM) and not login.get("clientId"):
+        names = {}
+        token = tokens.source_of(given, login)
+        out["sasl.mechanisms"] = tokens.OAUTHBEARER
+        out["oauth_cb"] = lambda _: (found := token(), tokens.expires_at(found))
+    elif mechanism == tokens.OAUTHBEARER:
         names = {
             "sasl.oauthbearer.client.id": login.get("clientId"),
             "sasl.oauthbearer.client.secret": login.get("clientSecret"),
@@ -340,13 +397,28 @@ def _kafka_python(given: Mapping[str, str]) -> _Mapped:
         mapped.out["ssl_check_hostname"] = False
     used.add("ssl.endpoint.identification.algorithm")
     used |= _kafka_python_stores(given, mapped.out)
-    if given.get("sasl.mechanism", "GSSAPI").upper() in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
-        login = parse_jaas(given["sasl.jaas.config"]) if "sasl.jaas.config" in given else {}
+    login = parse_jaas(given["sasl.jaas.config"]) if "sasl.jaas.config" in given else {}
+    mechanism = tokens.mechanism_of(given)
+    if mechanism in (tokens.OAUTHBEARER, tokens.AWS_MSK_IAM):
+        mapped.out["sasl_mechanism"] = tokens.OAUTHBEARER
+        mapped.out["sasl_oauth_token_provider"] = _token_provider(tokens.source_of(given, login))
+        used |= {"sasl.jaas.config", tokens.ENDPOINT}
+    elif mechanism in PASSWORD_MECHANISMS:
         mapped.out["sasl_plain_username"] = login.get("username")
         mapped.out["sasl_plain_password"] = login.get("password")
         used.add("sasl.jaas.config")
     mapped.missing = given.keys() - used
     return mapped
+
+
+def _token_provider(source: Callable[[], str]) -> object:
+    from kafka.net.sasl.oauth import AbstractTokenProvider
+
+    class Provider(AbstractTokenProvider):  # type: ignore[misc,unused-ignore]
+        def token(self) -> str:
+            return source()
+
+    return Provider()
 
 
 def _number(name: str, value: str) -> int:

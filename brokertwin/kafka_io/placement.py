@@ -10,7 +10,7 @@ import msgspec
 from confluent_kafka import Producer
 
 from brokertwin.errors import UserError
-from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.kafka_io.kafka_clients import ClientProperties, made
 from brokertwin.kafka_io.topic_reader import ID_HEADER, read_all
 from brokertwin.kafka_io.topics import (
     KAFKA_TIMEOUT_S,
@@ -20,10 +20,8 @@ from brokertwin.kafka_io.topics import (
     writer_configuration,
 )
 from brokertwin.state.core.murmur2 import partition_of
+from brokertwin.state.core.settings import CELL_NUMBER
 from brokertwin.wording import counted
-
-_NUMBER = "."
-"""Separator of a cluster's name and a cell's number, with several cells."""
 
 
 class Placement(msgspec.Struct, rename="camel", frozen=True):
@@ -78,17 +76,12 @@ def cells_of(cluster: str, cells: int, brokers: list[int]) -> list[str]:
         )
     if cells == 1:
         return [cluster]
-    return [f"{cluster}{_NUMBER}{number}" for number in range(1, cells + 1)]
-
-
-def cluster_of(cell: str) -> str:
-    """Return the cluster of a cell; cluster names have no dot."""
-    return cell.partition(_NUMBER)[0]
+    return [f"{cluster}{CELL_NUMBER}{number}" for number in range(1, cells + 1)]
 
 
 def write(client: ClientProperties, prefix: str, placements: Iterable[Placement]) -> None:
     """Write the clusters of a job; return after Kafka has acknowledged them."""
-    producer = Producer(writer_configuration(client))
+    producer = made(Producer, writer_configuration(client))
     for placement in placements:
         producer.produce(
             full_name(prefix, PLACEMENT),

@@ -15,7 +15,7 @@ from confluent_kafka import (
 )
 
 from brokertwin.errors import UserError
-from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.kafka_io.kafka_clients import ClientProperties, made
 from brokertwin.kafka_io.topics import (
     KAFKA_TIMEOUT_S,
     METADATA_POLL_S,
@@ -56,7 +56,8 @@ def consumer(client: ClientProperties, changes: Mapping[str, Any] | None = None)
         client: connection properties.
         changes: further settings by librdkafka's names.
     """
-    return Consumer(
+    return made(
+        Consumer,
         {
             **quiet(client),
             "group.id": "brokertwin-reader",
@@ -64,7 +65,7 @@ def consumer(client: ClientProperties, changes: Mapping[str, Any] | None = None)
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",
             **(changes or {}),
-        }
+        },
     )
 
 
@@ -147,19 +148,38 @@ def read_all(
             if begun.get(number, 0) < end
         }
         starts = {number: begun.get(number, OFFSET_BEGINNING) for number in ends}
-        reader.assign([TopicPartition(topic, number, at) for number, at in starts.items()])
-        left = {number: end - max(starts[number], 0) for number, end in ends.items()}
-        while ends:
-            observe(sum(left.values()))
-            for message in reader.consume(POLL_MESSAGES, POLL_S):
-                at_end, row = is_end(message), row_of(message)
-                end = ends.get(row.partition, 0)
-                left[row.partition] = max(end - row.offset - 1, 0)
-                if at_end or row.offset >= end - 1:
-                    ends.pop(row.partition, None)
-                if not at_end and row.offset < end:
-                    yield row
-        observe(0)
+        yield from _between(reader, topic, starts, ends, observe)
+
+
+def read_between(
+    client: ClientProperties, topic: str, starts: Mapping[int, int], ends: Mapping[int, int]
+) -> Iterator[TopicRow]:
+    """Yield the rows of partitions from `starts` to `ends` (exclusive)."""
+    with closing(consumer(client)) as reader:
+        left = {number: end for number, end in ends.items() if starts[number] < end}
+        yield from _between(reader, topic, starts, left, lambda _: None)
+
+
+def _between(
+    reader: Consumer,
+    topic: str,
+    starts: Mapping[int, int],
+    ends: dict[int, int],
+    observe: Callable[[int], None],
+) -> Iterator[TopicRow]:
+    reader.assign([TopicPartition(topic, number, starts[number]) for number in ends])
+    left = {number: end - max(starts[number], 0) for number, end in ends.items()}
+    while ends:
+        observe(sum(left.values()))
+        for message in reader.consume(POLL_MESSAGES, POLL_S):
+            at_end, row = is_end(message), row_of(message)
+            end = ends.get(row.partition, 0)
+            left[row.partition] = max(end - row.offset - 1, 0)
+            if at_end or row.offset >= end - 1:
+                ends.pop(row.partition, None)
+            if not at_end and row.offset < end:
+                yield row
+    observe(0)
 
 
 def is_end(message: Message) -> bool:

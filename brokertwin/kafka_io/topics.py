@@ -26,7 +26,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from brokertwin.errors import UserError
-from brokertwin.kafka_io.kafka_clients import ClientProperties, check_reachable
+from brokertwin.kafka_io.kafka_clients import ClientProperties, check_reachable, made
 from brokertwin.settings import Settings
 from brokertwin.state.core import outputs
 from brokertwin.state.core.events import EVENT_BYTES_MAX
@@ -108,7 +108,7 @@ def specs(settings: Settings) -> list[TopicSpec]:
 
 def admin_client(client: ClientProperties) -> AdminClient:
     """Create an admin client."""
-    return AdminClient(quiet(client))
+    return made(AdminClient, quiet(client))
 
 
 def quiet(client: ClientProperties) -> dict[str, Any]:
@@ -199,14 +199,17 @@ def existing(admin: AdminClient, client: ClientProperties) -> dict[str, int]:
         UserError: Kafka does not respond.
     """
     check_reachable(client.bootstrap)
-    try:
-        listed = admin.list_topics(timeout=KAFKA_TIMEOUT_S)
-    except KafkaException as error:
-        why = login_error(client) or error.args[0].str()
-        raise UserError(
-            f"Kafka at {client.bootstrap} did not respond: {why}.",
-            "Check that it is running, and check --bootstrap and --kafka-config.",
-        ) from None
+    for timeout_s in (LOGIN_S, KAFKA_TIMEOUT_S):  # a rejected login would be repeated all the time
+        try:
+            listed = admin.list_topics(timeout=timeout_s)
+            break
+        except KafkaException as error:
+            why = login_error(client) or (error.args[0].str() if timeout_s > LOGIN_S else None)
+            if why is not None:
+                raise UserError(
+                    f"Kafka at {client.bootstrap} did not respond: {why}.",
+                    "Check that it is running, and check its address and --kafka-config.",
+                ) from None
     return {name: len(topic.partitions) for name, topic in listed.topics.items()}
 
 

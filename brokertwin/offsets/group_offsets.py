@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confluent_kafka import (
     Consumer,
@@ -14,7 +15,9 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from kafka import KafkaAdminClient
+from kafka import TopicPartition as PythonPartition
 from kafka.errors import KafkaError as KafkaPythonError
+from kafka.errors import NoError
 
 from brokertwin.errors import UserError
 from brokertwin.kafka_io.kafka_clients import ClientProperties, check_reachable
@@ -28,11 +31,19 @@ from brokertwin.kafka_io.topic_reader import (
 from brokertwin.kafka_io.topics import KAFKA_TIMEOUT_S, admin_client, existing, login_error
 from brokertwin.offsets.history import CoordinatorRow
 from brokertwin.offsets.plan import ClusterOffsets, OffsetStep
+from brokertwin.offsets.share_progress import ShareProgress, lag
+from brokertwin.state.core.share_records import ShareStateBatch
 from brokertwin.state.groups.offset_records import OffsetKey
+
+if TYPE_CHECKING:
+    from brokertwin.offsets.store import OffsetHistoryStore
 
 TOPIC = "__consumer_offsets"
 SHARE_TOPIC = "__share_group_state"
 """Topic of share groups' positions (KIP-932)."""
+
+CHUNK_ROWS = 32_768
+"""Rows of a file of an import, which are in memory together."""
 
 POLL_S = 1.0
 NOTHING_COMMITTED = -1001
@@ -57,6 +68,26 @@ NO_COORDINATOR_YET = frozenset(
 NO_RESPONSE = frozenset({KafkaError._TIMED_OUT, KafkaError._TRANSPORT})
 
 Place = tuple[str, int]
+
+
+class ShareRow(NamedTuple):
+    """Progress of a share group in a partition; `lag` is None if unknown."""
+
+    group: str
+    topic: str
+    partition: int
+    start: int
+    lag: int | None
+    batches: list[ShareStateBatch]
+
+
+class CommittedPosition(NamedTuple):
+    """A committed offset of the group; `exists` is False if the cluster has no such partition."""
+
+    topic: str
+    partition: int
+    offset: int
+    exists: bool
 
 
 def cluster_id(client: ClientProperties) -> str:
@@ -89,12 +120,66 @@ def rows(
     """
     if topic not in existing(admin_client(client), client):
         raise UserError(
-            f"Kafka at {client.bootstrap} has no topic {topic}, because no group has joined yet.",
-            "Check the address; Kafka creates the topic when the first group joins.",
+            f"The topic {topic} at {client.bootstrap} is missing, or the user is not authorized to"
+            " see it.",
+            f"Kafka creates it when the first group joins. The user needs Describe and Read on"
+            f" {topic}.",
         )
     for row in read_all(client, topic, first, observe):
         if row.key is not None:
             yield CoordinatorRow(row.partition, row.offset, row.timestamp, row.key, row.value)
+
+
+def import_rows(
+    client: ClientProperties,
+    store: "OffsetHistoryStore",
+    cluster: str,
+    topic: str = TOPIC,
+    observe: Callable[[int], None] = lambda _: None,
+) -> int:
+    """Add the rows since the last import in chunks; return their number.
+
+    A stop keeps the chunks that were written. Raises UserError as `rows`.
+    """
+    facts, count = store.facts(), 0
+    new = rows(client, facts.next_offsets if facts else {}, observe, topic)
+    while chunk := sorted(islice(new, CHUNK_ROWS)):
+        count += store.add(cluster, chunk, {row.partition: row.offset + 1 for row in chunk})
+    return count if count or facts is not None else store.add(cluster, (), {})
+
+
+def share_progress(
+    client: ClientProperties, groups: Collection[str], observe: Callable[[int], None]
+) -> tuple[list[ShareRow], dict[tuple[int, int], str]]:
+    """Return the progress of share groups, and the errors of unreadable rows.
+
+    Raises:
+        UserError: the cluster does not respond, has no share group, or none of these.
+    """
+    seen = ShareProgress()
+    for row in sorted(rows(client, {}, observe, SHARE_TOPIC)):
+        seen.take(row)
+    lacking = sorted(set(groups) - {key.group for key in seen.found})
+    if lacking:
+        raise UserError(
+            f"{client.bootstrap} has no state of the share groups {', '.join(lacking)}.",
+            "Leave out --group to list all share groups.",
+        )
+    chosen = {key: state for key, state in seen.found.items() if not groups or key.group in groups}
+    names = topic_names(client)
+    places = {key: (names.get(key.topic_id, key.topic_id), key.partition) for key in chosen}
+    log_ends = ends(client, [place for key, place in places.items() if key.topic_id in names])
+    found = [
+        ShareRow(
+            key.group,
+            *place,
+            chosen[key].start_offset,
+            lag(chosen[key], log_ends[place]) if place in log_ends else None,
+            chosen[key].batches,
+        )
+        for key, place in places.items()
+    ]
+    return sorted(found, key=lambda row: row[:3]), seen.unread
 
 
 def found(client: ClientProperties, keys: Iterable[OffsetKey]) -> ClusterOffsets:
@@ -324,4 +409,64 @@ def _refused(client: ClientProperties, error: KafkaException) -> UserError:
     return UserError(
         f"Kafka at {client.bootstrap} refused the request: {error.args[0].str()}.",
         "The user needs Describe on the cluster and its groups, and Read on __consumer_offsets.",
+    )
+
+
+def deletable(client: ClientProperties, group: str) -> list[CommittedPosition]:
+    """Check that the offsets of a group may be deleted, and list them by topic and partition.
+
+    Raises:
+        UserError: the group does not exist, has members or no offsets, or a request failed.
+    """
+    counts = existing(admin_client(client), client)
+    try:
+        with closing(KafkaAdminClient(**client.for_kafka_python())) as admin:
+            _check_deletable(admin, client, group)
+            committed = admin.list_group_offsets(group)[group]
+    except KafkaPythonError as error:
+        raise _not_cleaned(client, error) from None
+    found = [
+        CommittedPosition(topic, number, value.offset, number < counts.get(topic, 0))
+        for (topic, number), value in sorted(committed.items())
+        if value.offset >= 0
+    ]
+    if not found:
+        raise UserError(f"Group {group} at {client.bootstrap} has no committed offsets.")
+    return found
+
+
+def delete(
+    client: ClientProperties, group: str, places: Iterable[CommittedPosition]
+) -> dict[CommittedPosition, str]:
+    """Delete offsets of a group; return the error of each one that still exists."""
+    wanted = {PythonPartition(each.topic, each.partition): each for each in places}
+    try:
+        with closing(KafkaAdminClient(**client.for_kafka_python())) as admin:
+            errors = admin.delete_group_offsets(group, list(wanted))
+    except KafkaPythonError as error:
+        raise _not_cleaned(client, error) from None
+    return {wanted[at]: each.__name__ for at, each in errors.items() if each is not NoError}
+
+
+def _check_deletable(admin: KafkaAdminClient, client: ClientProperties, group: str) -> None:
+    listed = {each["group_id"]: each for each in admin.list_groups()}
+    if group not in listed:
+        raise UserError(
+            f"Group {group} does not exist at {client.bootstrap}.",
+            "Check the group id: brokertwin offsets show lists all groups.",
+        )
+    if listed[group].get("group_type") == SHARE:
+        raise UserError(f"Group {group} is a share group, which has no committed offsets.")
+    state = listed[group].get("group_state", EMPTY)
+    if state != EMPTY:
+        raise UserError(
+            f"Group {group} has live members: its state is {state}.",
+            "Stop its members first, or wait until their sessions time out.",
+        )
+
+
+def _not_cleaned(client: ClientProperties, error: KafkaPythonError) -> UserError:
+    return UserError(
+        f"Kafka at {client.bootstrap} refused the request: {error}.",
+        "The user needs Describe on the cluster, Delete on the group and Read on its topics.",
     )

@@ -4,7 +4,8 @@ The row of an offset does not have the member that committed it. The rows of the
 partition and so in one order with it, have the members and their partitions at that time.
 """
 
-from collections.abc import Iterable, Iterator
+import struct
+from collections.abc import Collection, Iterable, Iterator
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
@@ -40,6 +41,17 @@ class CoordinatorRow(NamedTuple):
     timestamp: int
     key: bytes
     value: bytes | None
+
+
+def is_of(key: bytes, groups: Collection[str]) -> bool:
+    """True if the key is of one of these groups; without groups, always."""
+    return not groups or any(key[2:].startswith(key_prefix(group)) for group in groups)
+
+
+def key_prefix(group: str) -> bytes:
+    """Return the bytes after the kind of a key, which begin every key of a group in Kafka 4.3."""
+    name = group.encode()
+    return struct.pack(">H", len(name)) + name
 
 
 class Direction(StrEnum):

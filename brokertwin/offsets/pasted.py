@@ -3,13 +3,17 @@
     OffsetsMessageFormatter        lines of kafka-console-consumer, text or JSON
     kafka-dump-log                 with --offsets-decoder, of Kafka 1 to 4
     kcat -J                        messages of __consumer_offsets
-    kafka-consumer-groups          with --describe: offsets without a history
+    kafka-consumer-groups          with --describe or --reset-offsets: offsets without a history
+    rpk, kaf                       `group describe`: the same
+    AKHQ, Burrow                   JSON of a group: the same
+    MirrorMaker 2                  CheckpointFormatter: the offsets of the target cluster
 
 Lines are parsed independently, so other lines are ignored. Line numbers replace log offsets, which
-most of these outputs lack.
+most of these outputs lack. Each regular expression takes a time in proportion to its line.
 
 Source: OffsetsMessageFormatter, DumpLogSegments, GroupMetadataManager.formatRecordKeyAndValue,
-OffsetAndMetadata.toString and ConsumerGroupCommand in Kafka 0.10 to 4.3; kcat's json.c.
+OffsetAndMetadata.toString, ConsumerGroupCommand and Checkpoint in Kafka 0.10 to 4.3; kcat's json.c,
+kaf's group.go, AKHQ's ConsumerGroup, Burrow's ConsumerGroupStatus.
 """
 
 import json
@@ -29,10 +33,11 @@ NOT_SHOWN = "not in this output"
 """Cause of a commit; only the cluster's own group rows contain it."""
 
 DECODER = json.JSONDecoder()
+SIGNS = re.compile(r"\\.|[\"{}]")
+END_OF_SPACE = re.compile(r"\s*")
 LONGEST = 1_000_000
 """Maximum length of a document in characters; group metadata can be long."""
 
-UNENDED = "Unterminated string"
 CUT = "the JSON document is cut"
 
 CONSUMER_OFFSETS = "__consumer_offsets"
@@ -61,19 +66,36 @@ DUMPED = re.compile(
     r"(?:\| ?)?(?:base)?[oO]ffset: (?P<at>\d+) .*?(?:CreateTime|LogAppendTime): (?P<time>-?\d+)"
     r"(?P<rest>.*)"
 )
-DUMPED_KEY = re.compile(r".*? key: (?P<key>.*?) payload: ?(?P<payload>.*)")
 DECODED_KEY = re.compile(
     r"offset_commit::group=(?P<group>.*),partition=(?P<topic>[\w.-]+)-(?P<partition>\d+)"
     r"|offset::(?P<old_group>.*):(?P<old_topic>[\w.-]+):(?P<old_partition>\d+)"
 )
 DECODED_VALUE = re.compile(r"(?:offset=)?(?P<offset>-?\d+)(?:,metadata=(?P<metadata>.*))?")
 DUMPING = re.compile(r"Dumping .*__consumer_offsets-(?P<partition>\d+)/.*")
-BATCH = re.compile(
-    r".* producerId: (?P<producer>-?\d+) .*isTransactional: (?P<transactional>\w+).*"
-)
-MARKER = re.compile(r".* endTxnMarker: (?P<type>COMMIT|ABORT).*")
+PRODUCER = re.compile(r" producerId: (-?\d+) ")
+TRANSACTIONAL = re.compile(r" isTransactional: (\w+)")
+MARKER = re.compile(r" endTxnMarker: (COMMIT|ABORT)")
 
-HEADER = re.compile(r"(GROUP\s+)?TOPIC\s+PARTITION\s+(LEADER-EPOCH\s+)?CURRENT-OFFSET\s.*")
+HEADER = re.compile(
+    r"(?:GROUP\s+)?TOPIC\s+PARTITION\s+(?:LEADER-EPOCH\s+)?(?:CURRENT|NEW)-OFFSET(?:\s.*)?"
+)
+HEADER_OF_KAF = re.compile(r"Partition\s+Group Offset\s+High Watermark\s.*")
+COLUMNS_OF_KAF = ["PARTITION", "CURRENT-OFFSET"]
+GROUP_OF_OTHERS = re.compile(r"(?:GROUP|Group ID:)\s+(?P<group>\S+)")
+TOPIC_OF_KAF = re.compile(r"(?P<topic>[\w.-]+):")
+CHECKPOINT = re.compile(
+    r"Checkpoint\{consumerGroupId=(?P<group>.*),"
+    r" topicPartition=(?P<topic>[\w.-]+)-(?P<partition>\d+),"
+    r" upstreamOffset=-?\d+, downstreamOffset=(?P<offset>\d+), metadata=.*\}"
+)
+OTHERS = {
+    "OffsetSync{": "an offset sync maps offsets of two clusters and names no group: print"
+    " CLUSTER.checkpoints.internal with CheckpointFormatter",
+    "kminion_": "kminion reports lags, no offsets: use `kafka-consumer-groups --describe`",
+}
+"""Beginnings of lines that have no committed offset, and what has one."""
+
+URL_OF_BURROW = re.compile(r"/consumer/([^/]+)(?:/|$)")
 NO_MEMBERS = re.compile(
     r"(?:Warning: )?Consumer group '(?P<group>.*)' (?:has no active members|is rebalancing)\."
 )
@@ -102,8 +124,13 @@ class PastedOffsets:
         self._partition = -1
         self._columns: list[str] = []
         self._producer: int | None = None
-        self._begun, self._begun_at = "", 0
-        self._pending: dict[int, list[tuple[CoordinatorRow, OffsetKey, OffsetCommitValue | None]]]
+        self._topic = ""
+        self._begun: list[str] = []
+        self._begun_at = self._begun_size = 0
+        self._depth = _Depth()
+        self._pending: dict[
+            tuple[int, int], list[tuple[CoordinatorRow, OffsetKey, OffsetCommitValue | None]]
+        ]
         self._pending = defaultdict(list)
 
     def read(self, lines: Iterable[str]) -> Iterator[OffsetMove]:
@@ -130,7 +157,18 @@ class PastedOffsets:
         elif found := DUMPED.fullmatch(text):
             yield from self._dumped(number, text, found)
         elif HEADER.fullmatch(text):
-            self._columns = text.split()
+            self._columns = text.replace("NEW-OFFSET", "CURRENT-OFFSET").split()
+        elif HEADER_OF_KAF.fullmatch(text):
+            self._columns = COLUMNS_OF_KAF
+        elif found := CHECKPOINT.fullmatch(text):
+            key = OffsetKey(found["group"], found["topic"], int(found["partition"]))
+            self.described[key] = int(found["offset"])
+        elif why := next((why for start, why in OTHERS.items() if text.startswith(start)), ""):
+            raise ValueError(why)
+        elif found := GROUP_OF_OTHERS.fullmatch(text):
+            self._group, self._columns = found["group"], []
+        elif self._columns is not COLUMNS_OF_KAF and (found := TOPIC_OF_KAF.fullmatch(text)):
+            self._topic = found["topic"]
         elif found := NO_MEMBERS.fullmatch(text):
             self._group, self._columns = found["group"], []
         elif not text:
@@ -151,23 +189,28 @@ class PastedOffsets:
 
     def _documents(self, number: int, text: str) -> Iterator[OffsetMove]:
         """Parse a line of JSON: several documents without a space, one, or a part of one."""
-        if text.startswith('{"') and self._begun.count("\n") == 1:
-            self.unread[self._begun_at], self._begun = CUT, ""  # a new document begins
+        if text.startswith('{"') and len(self._begun) == 1:
+            self.unread[self._begun_at] = CUT  # a new document begins
+            self._begin()
         if not self._begun:
             self._begun_at = number
-        self._begun += f"{text}\n"
-        while self._begun.startswith("{"):
-            try:
-                document, end = DECODER.raw_decode(self._begun)
-            except json.JSONDecodeError as error:
-                is_cut = error.pos >= len(self._begun.rstrip()) or error.msg.startswith(UNENDED)
-                if not is_cut or len(self._begun) > LONGEST:
-                    self._begun = ""
-                    raise
-                return
-            self._begun = self._begun[end:].lstrip()
+        self._begun.append(text)
+        self._begun_size += len(text)
+        if not self._depth.is_closed_by(text):
+            if self._begun_size > LONGEST:
+                self._begin()
+                raise ValueError(CUT)
+            return
+        whole = "\n".join(self._begun)
+        self._begin()
+        at = 0
+        while whole.startswith("{", at):
+            document, at = DECODER.raw_decode(whole, at)
             yield from self._document(number, document)
-        self._begun = ""
+            at = END_OF_SPACE.match(whole, at).end()  # type: ignore[union-attr]
+
+    def _begin(self) -> None:
+        self._begun, self._begun_size, self._depth = [], 0, _Depth()
 
     def _document(self, number: int, document: Any) -> Iterator[OffsetMove]:
         key = document.get("key")
@@ -177,6 +220,8 @@ class PastedOffsets:
                 yield self._moved(_at(number, decoded[1]), *decoded)
         elif isinstance(key, str) and document.get("topic") == CONSUMER_OFFSETS:
             yield from self._of_kcat(document)
+        elif "key" not in document:
+            self.described.update(_of_monitors(document))
 
     def _of_kcat(self, document: Any) -> Iterator[OffsetMove]:
         if LOST in document["key"]:
@@ -191,31 +236,42 @@ class PastedOffsets:
 
     def _dumped(self, number: int, text: str, found: re.Match[str]) -> Iterator[OffsetMove]:
         """Parse a line of a batch, a record, or a transaction marker."""
-        if batch := BATCH.fullmatch(text):
-            is_transactional = batch["transactional"] == "true"
-            self._producer = int(batch["producer"]) if is_transactional else None
-        elif marker := MARKER.fullmatch(text):
-            held = self._pending.pop(self._producer if self._producer is not None else -1, [])
-            yield from (self._moved(*each) for each in held if marker["type"] == "COMMIT")
-        elif record := DUMPED_KEY.fullmatch(found["rest"]):
-            decoded = _dumped_offset(record["key"], record["payload"], int(found["time"]))
+        transactional = TRANSACTIONAL.search(text)
+        rest = found["rest"]
+        if transactional is not None and (producer := PRODUCER.search(text)):
+            self._producer = int(producer[1]) if transactional[1] == "true" else None
+        elif marker := MARKER.search(rest):
+            held = self._pending.pop((self._partition, self._producer or 0), [])
+            yield from (self._moved(*each) for each in held if marker[1] == "COMMIT")
+        elif " payload:" in (record := rest.partition(" key: ")[2]):
+            key, _, payload = record.partition(" payload:")
+            decoded = _dumped_offset(key, payload.removeprefix(" "), int(found["time"]))
             if decoded is None:
                 return
             row = CoordinatorRow(self._partition, int(found["at"]), int(found["time"]), b"", None)
             if self._producer is None:
                 yield self._moved(row, *decoded)
             else:
-                self._pending[self._producer].append((row, *decoded))
+                self._pending[self._partition, self._producer].append((row, *decoded))
 
-    # kafka-consumer-groups --describe
+    # tables
 
     def _described(self, parts: list[str]) -> None:
-        """Parse a row of a table; group names can contain spaces."""
-        extra = len(parts) - len(self._columns)
-        if extra < 0:
+        """Parse a row of a table; names of groups can contain spaces, last columns be empty."""
+        if self._columns is COLUMNS_OF_KAF:
+            if parts[0].isdecimal():
+                key = OffsetKey(self._group, self._topic, int(parts[0]))
+                self.described[key] = int(parts[1])
+            return
+        at = self._columns.index("CURRENT-OFFSET")
+        extra = max(0, len(parts) - len(self._columns))
+        names = ["" if name == "GROUP" else name for name in self._columns[: at + 1]]
+        while names[0] == "" and extra < len(parts) - at and not _is_row(names, parts[extra:]):
+            extra += 1
+        if len(parts) - extra <= at:
             raise ValueError("the row has fewer fields than the table has columns")
         row = dict(
-            zip(self._columns, [" ".join(parts[: extra + 1]), *parts[extra + 1 :]], strict=True)
+            zip(self._columns, [" ".join(parts[: extra + 1]), *parts[extra + 1 :]], strict=False)
         )
         group = row.get("GROUP", self._group)
         if not group:
@@ -223,6 +279,56 @@ class PastedOffsets:
         if row["CURRENT-OFFSET"] != NO_OFFSET:
             key = OffsetKey(group, row["TOPIC"], int(row["PARTITION"]))
             self.described[key] = int(row["CURRENT-OFFSET"])
+
+
+def _is_row(names: list[str], parts: list[str]) -> bool:
+    """Whether the fields before the offset, and the offset, are of their columns."""
+    return all(
+        part.removeprefix("-").isdecimal() or part == NO_OFFSET
+        for name, part in zip(names, parts, strict=False)
+        if name not in ("", "TOPIC")
+    )
+
+
+def _of_monitors(document: Any) -> Iterator[tuple[OffsetKey, int]]:
+    """Yield the offsets of a group in the JSON of AKHQ or Burrow; none for other JSON."""
+    for group in document.get("results") or [document]:  # a page of AKHQ
+        for part in group.get("offsets") or ():
+            if part.get("offset") is not None:
+                yield OffsetKey(group["id"], part["topic"], part["partition"]), part["offset"]
+    status = document.get("status")
+    for part in (status.get("partitions") or ()) if isinstance(status, dict) else ():
+        if part.get("end") is not None:
+            key = OffsetKey(status["group"], part["topic"], part["partition"])
+            yield key, part["end"]["offset"]
+    asked = URL_OF_BURROW.search((document.get("request") or {}).get("url", ""))
+    topics = document.get("topics")
+    if asked is None or not isinstance(topics, dict):
+        return
+    for topic, partitions in topics.items():
+        for partition, part in enumerate(partitions):
+            known = [each["offset"] for each in part.get("offsets") or () if each is not None]
+            if known:
+                yield OffsetKey(asked[1], topic, partition), known[-1]
+
+
+class _Depth:
+    """Finds the end of JSON documents in lines, each of which is looked at once."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._is_inside = False
+
+    def is_closed_by(self, text: str) -> bool:
+        """Whether all documents are complete after a line."""
+        for sign in SIGNS.finditer(text):
+            if self._is_inside:
+                self._is_inside = sign[0] != '"'
+            elif sign[0] == '"':
+                self._is_inside = True
+            elif sign[0] in "{}":
+                self._depth += 1 if sign[0] == "{" else -1
+        return self._depth <= 0 and not self._is_inside
 
 
 def _at(number: int, value: OffsetCommitValue | None) -> CoordinatorRow:

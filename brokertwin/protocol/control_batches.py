@@ -10,6 +10,7 @@ its bytes follow from its header and its `EndMarker`.
 
 import struct
 
+from brokertwin.protocol.additions import FetchedBatch
 from brokertwin.protocol.batch_headers import Batch, EndMarker
 from brokertwin.protocol.crc32c import crc32c
 
@@ -25,7 +26,7 @@ _PREFIX = struct.Struct(">qiibI")
 _CHECKED = struct.Struct(">hiqqqhiibbbbbhhbhib")
 _MAGIC = 2
 _NO_SEQUENCE = -1
-_RECORD_BYTES, _KEY_BYTES, _VALUE_BYTES = 16, 4, 6
+_RECORD_BYTES, _KEY_BYTES, _VALUE_BYTES = (2 * size for size in (16, 4, 6))  # zigzag varints
 
 
 def end_batch(
@@ -49,7 +50,7 @@ def end_batch(
     return batch
 
 
-def to_bytes(batch: Batch) -> bytes:
+def to_bytes(batch: Batch | FetchedBatch) -> bytes:
     """Bytes of an end marker's batch."""
     assert batch.end_marker is not None, "not an end marker"
     checked = _checked(batch, batch.end_marker)
@@ -63,7 +64,7 @@ def to_bytes(batch: Batch) -> bytes:
     return prefix + checked
 
 
-def _checked(batch: Batch, marker: EndMarker) -> bytes:
+def _checked(batch: Batch | FetchedBatch, marker: EndMarker) -> bytes:
     """The part that the CRC covers: from the attributes to the end of the record."""
     return _CHECKED.pack(
         _ATTRIBUTES | (_APPEND_TIME if marker.is_append_time else 0),
@@ -74,20 +75,15 @@ def _checked(batch: Batch, marker: EndMarker) -> bytes:
         batch.producer_epoch,
         _NO_SEQUENCE,
         1,
-        _varint(_RECORD_BYTES),
+        _RECORD_BYTES,
         0,
         0,
         0,
-        _varint(_KEY_BYTES),
+        _KEY_BYTES,
         0,
         int(marker.is_commit),
-        _varint(_VALUE_BYTES),
+        _VALUE_BYTES,
         0,
         marker.coordinator_epoch,
         0,
     )
-
-
-def _varint(number: int) -> int:
-    """A zigzag varint of one byte: a number from 0 to 63."""
-    return number << 1

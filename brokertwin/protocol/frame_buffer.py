@@ -18,6 +18,16 @@ class FrameBuffer:
         self.wrong_size: int | None = None
         self._received = bytearray()
 
+    @property
+    def next_frame(self) -> tuple[int, int]:
+        """API key and size of a frame that has begun; -1 and 0 if they are not there yet."""
+        received = self._received
+        if len(received) < SIZE_BYTES + 2:
+            return -1, 0
+        size = int.from_bytes(received[:SIZE_BYTES], "big", signed=True)
+        key = received[SIZE_BYTES : SIZE_BYTES + 2]
+        return int.from_bytes(key, "big", signed=True), size
+
     def receive(self, data: bytes, count_max: int, bytes_max: int) -> None:
         """Add bytes, and take frames of at most `bytes_max` out until there are `count_max`."""
         frames, received = self.frames, self._received

@@ -7,19 +7,31 @@ ApiVersions responses always have header version 0, so that a client of any vers
 
 import struct
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from brokertwin.protocol.codec import Body, message_reader, message_writer
-from brokertwin.protocol.frame_primitives import FrameReader
+import msgspec
+
+from brokertwin.protocol.codec import (
+    Body,
+    Kind,
+    Read,
+    Write,
+    message_reader,
+    message_writer,
+    request_type,
+)
 from brokertwin.protocol.kafka_apis import API_VERSIONS, KAFKA_APIS
 from brokertwin.protocol.primitives import MalformedError
-from brokertwin.protocol.reading import Read
 from brokertwin.protocol.schemas import API_NAMES, MESSAGES
-from brokertwin.protocol.writing import Write
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 CORRELATION_BYTES = 4
 SIZE_BYTES = 4
 """Size of the field before each frame."""
+
+NAME_FIELD = "request_api_key_name"
+"""Field of a header's struct with the name of the API in the request log."""
 
 MINIMAL_HEADER = struct.Struct(">hhi")
 MINIMAL_HEADER_BYTES = MINIMAL_HEADER.size
@@ -101,7 +113,7 @@ def decode_request(frame: bytes) -> RequestFrame:
         MalformedError: the bytes are no request.
     """
     if len(frame) < MINIMAL_HEADER_BYTES:
-        raise FrameReader(frame).truncated(MINIMAL_HEADER_BYTES)
+        raise MalformedError(f"a frame of {len(frame)} bytes")
     api_key, version, correlation_id = MINIMAL_HEADER.unpack_from(frame)
     try:
         name, read_header, read_body = _request_readers(api_key, version)
@@ -118,6 +130,33 @@ def _request_readers(api_key: int, version: int) -> tuple[str, Read, Read]:
     form = _form(api_key, version)
     header = message_reader("RequestHeader", form.request_header)
     return form.name, header, message_reader(form.request, version)
+
+
+def read_request(frame: bytes, header_type: type[T]) -> tuple[T, Any]:
+    """Decode the header and the body of a request to structs.
+
+    The model must have a struct of the body. Raises errors as `decode_request`.
+    """
+    if len(frame) < MINIMAL_HEADER_BYTES:
+        raise MalformedError(f"a frame of {len(frame)} bytes")
+    api_key, version, correlation_id = MINIMAL_HEADER.unpack_from(frame)
+    try:
+        name, read_header, read_body = _struct_readers(api_key, version, header_type)
+    except KeyError:
+        raise UnsupportedError(api_key, version, correlation_id) from None
+    header, at = read_header(frame, 0)
+    setattr(header, NAME_FIELD, name)
+    return header, read_body(frame, at)[0]
+
+
+@lru_cache(maxsize=1024)
+def _struct_readers(
+    api_key: int, version: int, header_type: type[msgspec.Struct]
+) -> tuple[str, Read, Read]:
+    """Same as `_request_readers`, for structs."""
+    form = _form(api_key, version)
+    header = message_reader("RequestHeader", form.request_header, header_type)
+    return form.name, header, message_reader(form.request, version, request_type(api_key))
 
 
 def encode_request(request: RequestFrame) -> bytes:
@@ -142,15 +181,22 @@ def read_response(api_key: int, version: int, frame: bytes) -> tuple[int, Body, 
     return header["correlationId"], *message_reader(form.response, version)(frame, at)
 
 
-def encode_response(api_key: int, version: int, correlation_id: int, body: Body) -> bytearray:
+def encode_response(
+    api_key: int, version: int, correlation_id: int, body: Body | msgspec.Struct
+) -> bytearray:
     """Encode a response's frame. Raises NotEncodableError."""
     out = bytearray()
     _append_response(out, api_key, version, correlation_id, body)
     return out
 
 
-def encode_sized_response(api_key: int, version: int, correlation_id: int, body: Body) -> bytearray:
-    """Encode a response's frame after its size, without copying a large one."""
+def encode_sized_response(
+    api_key: int, version: int, correlation_id: int, body: Body | msgspec.Struct
+) -> bytearray:
+    """Encode a response's frame after its size, without copying a large one.
+
+    The body is a struct or a document.
+    """
     out = bytearray(SIZE_BYTES)
     _append_response(out, api_key, version, correlation_id, body)
     out[:SIZE_BYTES] = (len(out) - SIZE_BYTES).to_bytes(SIZE_BYTES, "big")
@@ -158,19 +204,21 @@ def encode_sized_response(api_key: int, version: int, correlation_id: int, body:
 
 
 def _append_response(
-    out: bytearray, api_key: int, version: int, correlation_id: int, body: Body
+    out: bytearray, api_key: int, version: int, correlation_id: int, body: Body | msgspec.Struct
 ) -> None:
-    no_tags, write_body = _response_writer(api_key, version)
+    kind = None if isinstance(body, dict) else type(body)
+    no_tags, write_body = _response_writer(api_key, version, kind)
     out += correlation_id.to_bytes(CORRELATION_BYTES, "big", signed=True)
     out += no_tags
     write_body(out, body)
 
 
 @lru_cache(maxsize=1024)
-def _response_writer(api_key: int, version: int) -> tuple[bytes, Write]:
+def _response_writer(api_key: int, version: int, kind: Kind) -> tuple[bytes, Write]:
     """Return what follows the correlation id in a response header, and the body's writer."""
     form = _form(api_key, version)
-    return b"\0" if form.response_header else b"", message_writer(form.response, version)
+    writer = message_writer(form.response, version, kind)
+    return b"\0" if form.response_header else b"", writer
 
 
 def _request_header(name: str, version: int) -> int:

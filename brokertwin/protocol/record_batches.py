@@ -9,15 +9,16 @@ import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import msgspec
 from crc32c import crc32c
 
-from brokertwin.protocol import compression, control_batches
+from brokertwin.protocol import compression
+from brokertwin.protocol.additions import FetchedBatch, RecordsSummary
 from brokertwin.protocol.batch_headers import UNKNOWN_CODEC, Batch
 from brokertwin.protocol.compression import DecompressionError
 from brokertwin.protocol.errors import Error
+from brokertwin.protocol.primitives import MalformedError, read_varint
 
 LOG_OVERHEAD = 12
 """Base offset and size field; the size does not include them."""
@@ -69,10 +70,10 @@ class RecordSet(NamedTuple):
     """
 
     size_in_bytes: int
-    batches: list[dict[str, Any]]
+    batches: list[Batch]
     error: int
     data: bytes | None
-    seen: dict[str, Any] | None = None
+    seen: RecordsSummary | None = None
 
 
 class RecordDeltas(NamedTuple):
@@ -97,14 +98,11 @@ class Columns(NamedTuple):
 
 
 NO_RECORDS = Columns([], [], [], [])
+NOTHING_SEEN = RecordsSummary()
 
 
 class _CorruptError(ValueError):
     """The bytes are no batch."""
-
-
-class InvalidRecordsError(ValueError):
-    """The records of a batch cannot be decoded."""
 
 
 def parse(data: bytes | None) -> RecordSet:
@@ -116,7 +114,7 @@ def parse(data: bytes | None) -> RecordSet:
     except _CorruptError:
         return RecordSet(len(data), _first_odd(data), Error.CORRUPT_MESSAGE, None)
     batches = [_header(data, start, end) for start, end in spans]
-    if len(spans) != 1 or batches[0]["magic"] != MAGIC:
+    if len(spans) != 1 or batches[0].magic != MAGIC:
         return RecordSet(len(data), batches, Error.NONE, None)
     start, end = spans[0]
     batch = data[start:end]
@@ -128,28 +126,28 @@ def parse(data: bytes | None) -> RecordSet:
         seen = _seen(batch, batches[0], records)
         return RecordSet(len(data), batches, error, _with_create_time(batch, batches[0]), seen)
     batch = _with_true_timestamp(batch, batches[0], greatest)
-    if batches[0]["baseTimestamp"] != batches[0]["maxTimestamp"]:
-        batches[0]["greatestDelta"] = records.timestamp_deltas.index(greatest)
+    if batches[0].base_timestamp != batches[0].max_timestamp:
+        batches[0].greatest_delta = records.timestamp_deltas.index(greatest)
     return RecordSet(len(data), batches, error, batch, _seen(batch, batches[0], records))
 
 
-def _seen(batch: bytes, header: dict[str, Any], records: Columns) -> dict[str, Any] | None:
-    """Return the `RecordsSeen` for the state machine, or None."""
-    seen: dict[str, Any] = {}
+def _seen(batch: bytes, header: Batch, records: Columns) -> RecordsSummary | None:
+    """Return what the state machine needs beside the header, or None."""
+    seen = RecordsSummary()
     has_append_time = has_append_time_flag(batch)
-    base, greatest = header["baseTimestamp"], header["maxTimestamp"]
+    base, greatest = header.base_timestamp, header.max_timestamp
     if has_append_time:
-        seen["hasAppendTime"] = True
+        seen.has_append_time = True
         base = least = greatest
     else:
         least = base + min(records.timestamp_deltas)
         if least == NO_TIMESTAMP:
             times = (base + delta for delta in records.timestamp_deltas)
             least = min((time for time in times if time != NO_TIMESTAMP), default=NO_TIMESTAMP)
-    if least != header["baseTimestamp"] and -(2**63) <= least < 2**63:
-        seen["leastTimestamp"] = least
+    if least != header.base_timestamp and -(2**63) <= least < 2**63:
+        seen.least_timestamp = least
     if min(records.key_sizes) < 0:
-        seen["hasKeyless"] = True
+        seen.has_keyless = True
         if max(records.key_sizes) < 0:
             return seen
         times_of_keyed = [
@@ -159,8 +157,8 @@ def _seen(batch: bytes, header: dict[str, Any], records: Columns) -> dict[str, A
         ]
         known = [time for time in times_of_keyed if time != NO_TIMESTAMP]
         if known and -(2**63) <= min(known) <= max(known) < 2**63:
-            seen["keyedTimestamps"] = [min(known), max(known)]
-    return seen or None
+            seen.keyed_timestamps = [min(known), max(known)]
+    return seen if seen != NOTHING_SEEN else None
 
 
 def has_append_time_flag(batch: bytes) -> bool:
@@ -168,16 +166,18 @@ def has_append_time_flag(batch: bytes) -> bool:
     return bool(batch[FLAGS_POSITION] & APPEND_TIME_FLAG)
 
 
-def _first_odd(data: bytes) -> list[dict[str, Any]]:
+def _first_odd(data: bytes) -> list[Batch]:
     """Return the legible part of a first batch with an unknown magic."""
     if len(data) < MAGIC_END or data[MAGIC_END - 1] <= MAGIC:
         return []
     if _SIZE.unpack_from(data, 8)[0] < LEGACY_OVERHEAD:
         return []
-    return [{**_header(data, 0, len(data)), "magic": _INT8.unpack_from(data, MAGIC_END - 1)[0]}]
+    header = _header(data, 0, len(data))
+    (header.magic,) = _INT8.unpack_from(data, MAGIC_END - 1)
+    return [header]
 
 
-def batch_headers(data: bytes) -> list[dict[str, Any]]:
+def batch_headers(data: bytes) -> list[Batch]:
     """Return the headers of all complete batches, unchecked, up to invalid bytes."""
     headers = []
     with suppress(_CorruptError):
@@ -216,17 +216,13 @@ def _spans(data: bytes) -> Iterator[tuple[int, int]]:
         position = end
 
 
-def _header(data: bytes, start: int, end: int) -> dict[str, Any]:
-    """Return a batch header as in events; only the legible part of an older magic."""
+def _header(data: bytes, start: int, end: int) -> Batch:
+    """Return the header of a batch; only the legible part of an older magic."""
     magic = data[start + MAGIC_END - 1]
     if magic != MAGIC or end - start < HEADER_BYTES:
         (base_offset,) = _BASE_OFFSET.unpack_from(data, start)
-        return {
-            "baseOffset": base_offset,
-            "lastOffsetDelta": 0,
-            "magic": magic,
-            "sizeInBytes": end - start,
-        }
+        size = end - start
+        return Batch(base_offset=base_offset, last_offset_delta=0, magic=magic, size_in_bytes=size)
     (
         base_offset,
         _size,
@@ -243,23 +239,23 @@ def _header(data: bytes, start: int, end: int) -> dict[str, Any]:
         count,
     ) = HEADER.unpack_from(data, start)
     codec = attributes & CODEC_MASK
-    return {
-        "baseOffset": base_offset,
-        "lastOffsetDelta": last_offset_delta,
-        "producerId": producer_id,
-        "producerEpoch": producer_epoch,
-        "baseSequence": base_sequence,
-        "partitionLeaderEpoch": leader_epoch,
-        "baseTimestamp": base_timestamp,
-        "maxTimestamp": max_timestamp,
-        "sizeInBytes": end - start,
-        "recordCount": max(count, 0),
-        "magic": magic,
-        "compressionType": _CODECS[codec],
-        "isTransactional": bool(attributes & TRANSACTIONAL_FLAG),
-        "isControl": bool(attributes & CONTROL_FLAG),
-        "crc": crc,
-    }
+    return Batch(
+        base_offset=base_offset,
+        last_offset_delta=last_offset_delta,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        partition_leader_epoch=leader_epoch,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        size_in_bytes=end - start,
+        record_count=max(count, 0),
+        magic=magic,
+        compression_type=_CODECS[codec],
+        is_transactional=bool(attributes & TRANSACTIONAL_FLAG),
+        is_control=bool(attributes & CONTROL_FLAG),
+        crc=crc,
+    )
 
 
 def codec_name(codec: int) -> str:
@@ -267,46 +263,46 @@ def codec_name(codec: int) -> str:
     return compression.NAMES[codec] if codec < len(compression.NAMES) else "none"
 
 
-def _check(batch: bytes, header: dict[str, Any]) -> tuple[Error, Columns]:
+def _check(batch: bytes, header: Batch) -> tuple[Error, Columns]:
     """Validate a batch of magic 2; return an error and its records."""
     if len(batch) < HEADER_BYTES:
         return Error.CORRUPT_MESSAGE, NO_RECORDS
-    if crc32c(memoryview(batch)[CHECKED_FROM:]) != header["crc"]:
+    if crc32c(memoryview(batch)[CHECKED_FROM:]) != header.crc:
         return Error.CORRUPT_MESSAGE, NO_RECORDS
-    if header["compressionType"] == UNKNOWN_CODEC:
+    if header.compression_type == UNKNOWN_CODEC:
         return Error.UNKNOWN_SERVER_ERROR, NO_RECORDS
-    if header["recordCount"] != header["lastOffsetDelta"] + 1 or header["isControl"]:
+    if header.record_count != header.last_offset_delta + 1 or header.is_control:
         return Error.NONE, NO_RECORDS  # the state machine validates the header
     try:
         records = _columns_of(batch)
     except DecompressionError:
         return Error.UNKNOWN_SERVER_ERROR, NO_RECORDS
-    except InvalidRecordsError:
+    except MalformedError:
         return Error.INVALID_RECORD, NO_RECORDS
-    if header["compressionType"] != "none":
+    if header.compression_type != "none":
         deltas = records.offset_deltas
         if deltas != list(range(len(deltas))):
             return Error.INVALID_RECORD, NO_RECORDS
     return Error.NONE, records
 
 
-def _with_true_timestamp(batch: bytes, header: dict[str, Any], delta: int) -> bytes:
+def _with_true_timestamp(batch: bytes, header: Batch, delta: int) -> bytes:
     """Set the maximum timestamp to that of the records, like Kafka."""
-    greatest = header["baseTimestamp"] + delta
-    if greatest == header["maxTimestamp"] or not -(2**63) <= greatest < 2**63:
+    greatest = header.base_timestamp + delta
+    if greatest == header.max_timestamp or not -(2**63) <= greatest < 2**63:
         return batch
     patched = bytearray(batch)
     _INT64.pack_into(patched, MAX_TIMESTAMP_POSITION, greatest)
-    header["maxTimestamp"] = greatest
-    header["crc"] = set_crc(patched)
+    header.max_timestamp = greatest
+    header.crc = set_crc(patched)
     return bytes(patched)
 
 
-def _with_create_time(batch: bytes, header: dict[str, Any]) -> bytes:
+def _with_create_time(batch: bytes, header: Batch) -> bytes:
     """Clear the append time flag, which only topics with create time accept."""
     patched = bytearray(batch)
     patched[FLAGS_POSITION] &= ~APPEND_TIME_FLAG
-    header["crc"] = set_crc(patched)
+    header.crc = set_crc(patched)
     return bytes(patched)
 
 
@@ -322,7 +318,7 @@ def records_of(batch: bytes) -> list[RecordDeltas]:
 
     Raises:
         DecompressionError: they cannot be decompressed.
-        InvalidRecordsError: they cannot be decoded, or their number differs from the header.
+        MalformedError: they cannot be decoded, or their number differs from the header.
     """
     return list(map(RecordDeltas._make, zip(*_columns_of(batch), strict=True)))
 
@@ -331,20 +327,20 @@ def _columns_of(batch: bytes) -> Columns:
     """Same as `records_of`, without an object for each record."""
     (count,) = _SIZE.unpack_from(batch, HEADER_BYTES - 4)
     if count > RECORDS_MAX:
-        raise InvalidRecordsError(f"{count} records; at most {RECORDS_MAX} are accepted")
+        raise MalformedError(f"{count} records; at most {RECORDS_MAX} are accepted")
     data, begin = batch, HEADER_BYTES
     codec = batch[FLAGS_POSITION] & CODEC_MASK
     if codec:
         data, begin = compression.decompress(codec_name(codec), batch[HEADER_BYTES:]), 0
     if count > len(data) - begin:
-        raise InvalidRecordsError(f"{count} records in {len(data) - begin} bytes")
+        raise MalformedError(f"{count} records in {len(data) - begin} bytes")
     columns = Columns([], [], [], [])
     try:
         position = _decode(data, begin, count, columns)
     except IndexError:
-        raise InvalidRecordsError("the records end too early") from None
+        raise MalformedError("the records end too early") from None
     if position != len(data):
-        raise InvalidRecordsError(f"{len(data) - position} bytes after the last record")
+        raise MalformedError(f"{len(data) - position} bytes after the last record")
     return columns
 
 
@@ -356,72 +352,55 @@ def _decode(data: bytes, begin: int, count: int, columns: Columns) -> int:
     offset_deltas, timestamp_deltas, key_sizes, value_sizes = columns
     end = begin
     for _ in range(count):
-        size, position = varint(data, end)
+        size, position = read_varint(data, end)
         end = position + size
         if size < 0 or end > len(data):
-            raise InvalidRecordsError(f"a record of {size} bytes")
+            raise MalformedError(f"a record of {size} bytes")
         byte = data[position + 1]  # after the attributes
         if byte < 0x80:
             timestamp_deltas.append((byte >> 1) ^ -(byte & 1))
             position += 2
         else:
-            delta, position = varint(data, position + 1)
+            delta, position = read_varint(data, position + 1)
             timestamp_deltas.append(delta)
         byte = data[position]
         if byte < 0x80:
             offset_deltas.append((byte >> 1) ^ -(byte & 1))
             position += 1
         else:
-            delta, position = varint(data, position)
+            delta, position = read_varint(data, position)
             offset_deltas.append(delta)
         if data[position] == 1:  # -1: no key
             key_size = -1
             position += 1
         else:
-            key_size, position = varint(data, position)
+            key_size, position = read_varint(data, position)
         key_sizes.append(key_size)
-        value_size, position = varint(data, position + key_size if key_size > 0 else position)
+        value_size, position = read_varint(data, position + key_size if key_size > 0 else position)
         value_sizes.append(value_size)
         if value_size > 0:
             position += value_size
         position = _after_headers(data, position, size) if data[position] else position + 1
         if position != end:
-            raise InvalidRecordsError(f"a record that ends at byte {position} instead of {end}")
+            raise MalformedError(f"a record that ends at byte {position} instead of {end}")
     return end
 
 
 def _after_headers(data: bytes, position: int, size: int) -> int:
     """Return the end of a record's headers. Raises IndexError at the end of data."""
-    headers, position = varint(data, position)
+    headers, position = read_varint(data, position)
     if not 0 <= headers <= size:
-        raise InvalidRecordsError(f"{headers} headers")
+        raise MalformedError(f"{headers} headers")
     for _ in range(headers):
-        length, position = varint(data, position)
+        length, position = read_varint(data, position)
         if length < 0:
-            raise InvalidRecordsError("a header without key")
-        length, position = varint(data, position + length)
+            raise MalformedError("a header without key")
+        length, position = read_varint(data, position + length)
         position += max(length, 0)
     return position
 
 
-def varint(data: bytes, position: int) -> tuple[int, int]:
-    """Decode a zigzag varint; return it and the next position. Raises IndexError."""
-    byte = data[position]
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), position + 1
-    value, shift = byte & 0x7F, 7
-    while True:
-        position += 1
-        byte = data[position]
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), position + 1
-        shift += 7
-        if shift > 63:
-            raise InvalidRecordsError("a varint of more than 10 bytes")
-
-
-def as_stored(data: bytes, header: dict[str, Any]) -> bytearray:
+def as_stored(data: bytes, header: Batch | FetchedBatch) -> bytearray:
     """Return a batch's bytes as in a Fetch response, with its offsets in the log.
 
     Args:
@@ -430,20 +409,15 @@ def as_stored(data: bytes, header: dict[str, Any]) -> bytearray:
             of former programs have it if their maximum timestamp is not that of the bytes.
     """
     batch = bytearray(data)
-    _BASE_OFFSET.pack_into(batch, 0, header["baseOffset"])
-    _LEADER_EPOCH.pack_into(batch, LEADER_EPOCH_POSITION, header["partitionLeaderEpoch"])
+    _BASE_OFFSET.pack_into(batch, 0, header.base_offset)
+    _LEADER_EPOCH.pack_into(batch, LEADER_EPOCH_POSITION, header.partition_leader_epoch)
     (max_timestamp,) = _INT64.unpack_from(batch, MAX_TIMESTAMP_POSITION)
-    if header.get("hasAppendTime") or max_timestamp != header["maxTimestamp"]:
+    if header.has_append_time or max_timestamp != header.max_timestamp:
         (attributes,) = _INT16.unpack_from(batch, ATTRIBUTES_POSITION)
         _INT16.pack_into(batch, ATTRIBUTES_POSITION, attributes | APPEND_TIME_FLAG)
-        _INT64.pack_into(batch, MAX_TIMESTAMP_POSITION, header["maxTimestamp"])
+        _INT64.pack_into(batch, MAX_TIMESTAMP_POSITION, header.max_timestamp)
         set_crc(batch)
     return batch
-
-
-def end_marker(header: dict[str, Any]) -> bytes:
-    """Encode a batch that ends a transaction."""
-    return control_batches.to_bytes(msgspec.convert(header, Batch))
 
 
 def last_offset_delta(data: bytes) -> int:
@@ -455,7 +429,7 @@ def timestamps_of(data: bytes, base_offset: int) -> list[tuple[int, int]]:
     """Return offset and timestamp of each record of a batch at `base_offset`.
 
     Raises:
-        DecompressionError, InvalidRecordsError: as `records_of`.
+        DecompressionError, MalformedError: as `records_of`.
     """
     base_timestamp, max_timestamp = HEADER.unpack_from(data)[7:9]
     if has_append_time_flag(data):

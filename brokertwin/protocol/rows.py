@@ -3,44 +3,51 @@
 Coordinators write them. A key begins with its kind, a value with its version, both as an int16.
 """
 
-from collections.abc import Sequence
-from typing import ClassVar, Self
+import struct
+from typing import Any, ClassVar, Self, TypeVar
 
 import msgspec
 
-from brokertwin.protocol.primitives import INT16, MalformedError, Reader, put_count
+from brokertwin.protocol.codec import message_reader, message_writer
+from brokertwin.protocol.primitives import MalformedError
 
 Encoded = tuple[bytes, bytes | None]
 """Key and value of a row; a value None is a tombstone."""
 
+T = TypeVar("T", bound="RowPart")
+
+_INT16 = struct.Struct(">h")
+VERSION_BYTES = _INT16.size
+
 
 def kind_of(key: bytes) -> int:
-    """Kafka's number of a key's kind. Raises MalformedError."""
-    return Reader(key).int16()
+    """Kafka's number of a key's kind, or a value's version. Raises MalformedError."""
+    if len(key) < VERSION_BYTES:
+        raise MalformedError(f"{len(key)} bytes, without a kind or a version")
+    return int(_INT16.unpack_from(key)[0])
 
 
 class RowPart(msgspec.Struct):
-    """A nested struct of a row."""
-
-    @classmethod
-    def read(cls, reader: Reader, version: int) -> Self:
-        """Read a version's fields, none by default. Raises MalformedError."""
-        reader.tags()
-        return cls()
-
-    def write(self, out: bytearray, version: int, is_flexible: bool) -> None:
-        """Append the fields of a version. Raises ValueError for too long a string."""
-        if is_flexible:
-            out.append(0)
+    """A row, or a nested struct of one."""
 
 
-def put_structs(
-    out: bytearray, items: Sequence[RowPart] | None, version: int, is_flexible: bool
-) -> None:
-    """Append an array of structs or null."""
-    put_count(out, items, is_flexible)
-    for each in items or ():
-        each.write(out, version, is_flexible)
+def append(out: bytearray, row: RowPart, version: int) -> None:
+    """Append the fields of a version. Raises ValueError for too long a string."""
+    kind = type(row)
+    message_writer(kind.__name__, version, kind)(out, row)
+
+
+def read(kind: type[T], data: bytes, at: int, version: int) -> tuple[T, int]:
+    """Read the fields of a version; return where they end, too. Raises MalformedError."""
+    found: tuple[Any, int] = message_reader(kind.__name__, version, kind)(data, at)
+    return found
+
+
+def _read_all(kind: type[T], data: bytes, version: int) -> T:
+    found, end = read(kind, data, VERSION_BYTES, version)
+    if end != len(data):
+        raise MalformedError(f"{len(data) - end} bytes too many")
+    return found
 
 
 class RowKey(RowPart):
@@ -50,33 +57,28 @@ class RowKey(RowPart):
 
     def encoded(self) -> bytes:
         """The bytes. Raises ValueError for strings of more than 32,767 bytes."""
-        out = bytearray(INT16(self.KIND))
-        self.write(out, 0, False)
+        out = bytearray(_INT16.pack(self.KIND))
+        append(out, self, 0)
         return bytes(out)
 
     @classmethod
     def decoded(cls, data: bytes) -> Self:
         """The key in bytes of its kind. Raises MalformedError."""
-        reader = Reader(data)
-        reader.int16()
-        found = cls.read(reader, 0)
-        reader.end()
-        return found
+        return _read_all(cls, data, 0)
 
 
 class Row(RowPart):
     """A value, or another message that begins with its version.
 
-    `VERSIONS` are the first and the last one, and `FLEXIBLE` the first with compact lengths.
+    `VERSIONS` are the first and the last one.
     """
 
     VERSIONS: ClassVar[tuple[int, int]]
-    FLEXIBLE: ClassVar[int]
 
     def encoded(self, version: int) -> bytes:
         """Encode a version. Raises ValueError for too long a string."""
-        out = bytearray(INT16(version))
-        self.write(out, version, version >= self.FLEXIBLE)
+        out = bytearray(_INT16.pack(version))
+        append(out, self, version)
         return bytes(out)
 
     @classmethod
@@ -85,16 +87,12 @@ class Row(RowPart):
 
         Raises MalformedError for bytes of another version, cut or too many.
         """
-        reader = Reader(data)
-        version = reader.int16()
+        version = kind_of(data)
         first, last = cls.VERSIONS
         if not first <= version <= last:
             known = f"versions {first} to {last}" if first < last else f"version {first}"
             raise MalformedError(f"{cls.__name__} has {known}, not {version}")
-        reader.is_flexible = version >= cls.FLEXIBLE
-        found = cls.read(reader, version)
-        reader.end()
-        return found
+        return _read_all(cls, data, version)
 
     @classmethod
     def parsed(cls, data: bytes) -> Self:
@@ -102,13 +100,12 @@ class Row(RowPart):
 
         Raises MalformedError for bytes that are cut.
         """
-        reader = Reader(data)
-        return cls.read(reader, cls.version_of(reader))
+        return read(cls, data, VERSION_BYTES, cls.version_of(data))[0]
 
     @classmethod
-    def version_of(cls, reader: Reader) -> int:
+    def version_of(cls, data: bytes) -> int:
         """Read the version, at most the newest. Raises MalformedError."""
-        version = reader.int16()
+        version = kind_of(data)
         if version < 0:
             raise MalformedError("a version below 0")
         return min(version, cls.VERSIONS[1])

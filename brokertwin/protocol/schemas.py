@@ -3,9 +3,12 @@
 `MESSAGES["ProduceRequest"]` and `MESSAGES["ProduceResponse"]`; `API_NAMES[0]` is `Produce`.
 """
 
-import json
-from importlib import resources
+import re
+from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
+
+import msgspec
 
 VERSION_MAX = 2**15 - 1
 
@@ -110,13 +113,16 @@ def _default(kind: str, is_array: bool, given: Any) -> Any:
     return int(given, 0) if isinstance(given, str) and given else (given or 0)
 
 
-def _load() -> dict[str, MessageSchema]:
-    file = resources.files("brokertwin.protocol") / "schemas.json"
-    document = json.loads(file.read_text(encoding="utf-8"))
-    return {name: message_of(name, found) for name, found in document["messages"].items()}
+def _document(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.json.decode(Path(__file__).with_name(name).read_bytes())
+    return found
 
 
-MESSAGES: dict[str, MessageSchema] = _load()
+_SCHEMAS = _document("schemas.json")
+
+MESSAGES: dict[str, MessageSchema] = {
+    name: message_of(name, found) for name, found in _SCHEMAS["messages"].items()
+}
 """Message name to schema."""
 
 API_NAMES: dict[int, str] = {
@@ -125,3 +131,36 @@ API_NAMES: dict[int, str] = {
     if message.api_key >= 0 and name.endswith("Request")
 }
 """API key to the prefix of its message names."""
+
+MODELLED_NAMES: dict[int, str] = API_NAMES | {
+    message["apiKey"]: name.removesuffix("Request")
+    for name, message in _SCHEMAS["controller"].items()
+    if name.endswith("Request")
+}
+"""The same with the APIs that only brokers send, to a controller."""
+
+
+@cache
+def _row_schemas() -> dict[str, dict[str, Any]]:
+    """Rows of coordinators, and the data that clients put into groups."""
+    return {**_SCHEMAS["records"], **_document("other_schemas.json")["records"]}
+
+
+@cache
+def row_schema(name: str) -> MessageSchema:
+    """Return the schema of a row. Raises KeyError."""
+    return message_of(name, _row_schemas()[name])
+
+
+def schema_of(name: str, version: int) -> MessageSchema:
+    """Return the schema of a message or a row that has the version. Raises KeyError."""
+    found = MESSAGES.get(name) or row_schema(name)
+    if version not in found.versions:
+        raise KeyError(f"{name} has no version {version}")
+    return found
+
+
+@cache
+def snake(name: str) -> str:
+    """Return `topicId` as `topic_id`."""
+    return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()

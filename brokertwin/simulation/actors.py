@@ -72,6 +72,8 @@ class Actor(ABC):
         name: unique name; a new instance has another one.
         is_ending: whether it starts no new work.
         is_paused: whether it does nothing.
+        is_stalled: whether its application does nothing, but its client does.
+        is_closing: whether its client ends its work, and then is gone.
         is_gone: whether it has crashed or was closed.
     """
 
@@ -80,6 +82,7 @@ class Actor(ABC):
         self.plan = plan
         self.name = name
         self.is_ending = self.is_paused = self.is_gone = False
+        self.is_stalled = self.is_closing = False
         self.chance = place.chance(name)
         self.sockets = self.sockets_of(name, is_read_committed=plan.is_read_committed)
         self._wake_at = -1
@@ -111,6 +114,11 @@ class Actor(ABC):
         """True if it has failed permanently and must be replaced."""
         return False
 
+    @property
+    def may_stall(self) -> bool:
+        """True if the application may hang now."""
+        return True
+
     def wake(self) -> None:
         """Schedule a turn now."""
         self._wake(self.place.clock.now)
@@ -120,6 +128,10 @@ class Actor(ABC):
         self.is_paused = is_paused
         if not is_paused:
             self.wake()
+
+    def close(self) -> None:
+        """Close the client as its application does; one without a group just ends."""
+        self.crash()
 
     def crash(self) -> None:
         """Crash without notice to any broker."""
@@ -131,9 +143,11 @@ class Actor(ABC):
         """Create connections for one of its clients."""
         place = self.place
         user = self.plan.name if place.plan.has(FaultKind.DENY) else ""
-        return Sockets(
+        sockets = Sockets(
             name, place.edge, place.auditor, self.wake, user, is_read_committed=is_read_committed
         )
+        sockets.is_old = self.plan.is_old
+        return sockets
 
     def reading_sockets_of(self, name: str, *, is_read_committed: bool = False) -> Sockets:
         """Same as `sockets_of`, with the contents of records."""
@@ -165,8 +179,16 @@ class Actor(ABC):
         if self.is_paused or self.is_gone:
             return
         now = self.place.clock.now
-        pause = self._work(now)
+        is_idle = self.is_stalled or self.is_closing
+        pause = REQUEST_MS if is_idle else self._work(now)
         self._wake(now + max(min(pause, self._turn()), 1))
+        if self.is_closing and self.is_closed:
+            self.crash()
+
+    @property
+    def is_closed(self) -> bool:
+        """True if a closing client has nothing more to do."""
+        return True
 
 
 class ApplicationActor(Actor):

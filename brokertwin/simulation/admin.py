@@ -30,6 +30,10 @@ SET, DELETE = 0, 1
 READ_UP_TO = 0.8
 """Maximum part of the acknowledged records of a partition that are deleted at once."""
 
+THROTTLED, THROTTLED_BYTES = ("orders-tx", "producer-1"), 150.0
+BATCH = "batch"
+"""A group without members, whose offsets an administrator changes."""
+
 Resource = tuple[ResourceType, str]
 Right = tuple[Operation, Permission, str]
 ORDERS = (ResourceType.TOPIC, DENIED_TOPIC)
@@ -86,6 +90,10 @@ class SimulatedAdmin:
                 what, steps = f"orders, to {user}", self._denial(injection.lasts_ms, user)
             case FaultKind.DENY_READ | FaultKind.DENY_GROUP | FaultKind.DENY_ID:
                 what, steps = "everybody", self._denial_of(injection.fault, injection.lasts_ms)
+            case FaultKind.QUOTA:
+                what, steps = "orders-tx and producer-1", _throttling(injection.lasts_ms)
+            case FaultKind.OFFSETS:
+                what, steps = "group batch", _offset_changes(injection.whom)
             case _:
                 what, steps = PASSING, _passing(injection.lasts_ms)
         if steps:
@@ -247,6 +255,73 @@ def _filter(
 
 def _is_set(response: dict[str, Any]) -> bool:
     return not response["responses"][0]["errorCode"]
+
+
+def _throttling(lasts_ms: int) -> list[AdminStep]:
+    """Limit the bytes of the writers for some time."""
+
+    def body(value: float, *, is_removed: bool) -> dict[str, Any]:
+        entries = [
+            {
+                "entity": [{"entityType": "client-id", "entityName": name}],
+                "ops": [{"key": "producer_byte_rate", "value": value, "remove": is_removed}],
+            }
+            for name in THROTTLED
+        ]
+        return {"entries": entries, "validateOnly": False}
+
+    def is_done(response: dict[str, Any]) -> bool:
+        return not any(each["errorCode"] for each in response["entries"])
+
+    api = "ALTER_CLIENT_QUOTAS"
+    return [
+        AdminStep(api, 1, body(THROTTLED_BYTES, is_removed=False), is_done),
+        AdminStep(api, 1, body(0.0, is_removed=True), is_done, lasts_ms),
+    ]
+
+
+def _offset_changes(whom: float) -> list[AdminStep]:
+    """Commit offsets of a group without members, then reset, delete and commit them again."""
+
+    def commit(offset: int, after_ms: int) -> AdminStep:
+        part = {
+            "partitionIndex": 0,
+            "committedOffset": offset,
+            "committedLeaderEpoch": -1,
+            "committedMetadata": "",
+        }
+        body = {
+            "groupId": BATCH,
+            "generationIdOrMemberEpoch": -1,
+            "memberId": "",
+            "groupInstanceId": None,
+            "topics": [{"name": "orders", "partitions": [part]}],
+        }
+        return AdminStep("OFFSET_COMMIT", 8, body, _is_stored, after_ms)
+
+    if whom < 0.5:
+        named = [{"name": "orders", "partitions": [{"partitionIndex": 0}]}]
+        removal = AdminStep(
+            "OFFSET_DELETE",
+            0,
+            {"groupId": BATCH, "topics": named},
+            lambda response: not response["errorCode"],
+            300,
+        )
+    else:
+        removal = AdminStep(
+            "DELETE_GROUPS",
+            2,
+            {"groupsNames": [BATCH]},
+            lambda response: not response["results"][0]["errorCode"],
+            300,
+        )
+    high, low = 5 + int(whom * 10), 1 + int(whom * 4)
+    return [commit(high, 0), commit(low, 300), removal, commit(low - 1, 300)]
+
+
+def _is_stored(response: dict[str, Any]) -> bool:
+    return not response["topics"][0]["partitions"][0]["errorCode"]
 
 
 def _passing(lasts_ms: int) -> list[AdminStep]:

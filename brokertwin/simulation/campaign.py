@@ -10,7 +10,7 @@ from threading import Thread
 
 import msgspec
 
-from brokertwin.simulation.plan import FaultKind, Role, RunPlan, draw
+from brokertwin.simulation.plan import OF_STORIES, FaultKind, Role, RunPlan, draw
 from brokertwin.simulation.reach import Reach
 from brokertwin.simulation.run import Outcomes, simulate
 
@@ -75,7 +75,7 @@ class CampaignTally(msgspec.Struct):
             return []
         return [
             *sorted(APIS - self.requests.keys()),
-            *(fault for fault in FaultKind if not self.faults[fault]),
+            *(f for f in FaultKind if f not in OF_STORIES and not self.faults[f]),
             *(r for r in Reach if self.seeds >= REACHING_SEEDS and not self.reached[r]),
             *(role for role in Role if not self.roles[role]),
         ]

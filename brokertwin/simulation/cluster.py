@@ -19,14 +19,17 @@ from brokertwin.simulation.clock import VirtualClock
 from brokertwin.simulation.deliveries import Counted, Draws
 from brokertwin.simulation.plan import FaultKind, RunPlan
 from brokertwin.simulation.reach import Reach
+from brokertwin.simulation.witness import Witness
 from brokertwin.state.access.authorizer import CLASS_NAME
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cell.check import Checker, hold
 from brokertwin.state.cell.delivery import AtOnce, DeliveryOrder, RandomDelivery
 from brokertwin.state.cell.output_rows import Rows
 from brokertwin.state.core import outputs
+from brokertwin.state.core.decision import Message
 from brokertwin.state.core.events import Kind
 from brokertwin.state.core.outputs import Output, Position
+from brokertwin.state.core.records import Record
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
 
 CLUSTER = "simulated"
@@ -45,6 +48,14 @@ WHOLE_EVERY = 60
 API_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 
 _json = msgspec.json.Encoder()
+
+
+_FAST_EXPIRY: dict[str, Any] = {
+    "offsets_retention_minutes": 1,
+    "offsets_retention_check_interval_ms": 1_000,
+    "transactional_id_expiration_ms": 6_000,
+    "transaction_remove_expired_transaction_cleanup_interval_ms": 1_000,
+}
 
 
 def settings_of(plan: RunPlan) -> CellSettings:
@@ -81,6 +92,7 @@ def settings_of(plan: RunPlan) -> CellSettings:
             transaction_abort_timed_out_transaction_cleanup_interval_ms=500,
             transaction_partition_verification_enable=plan.verifies,
             transaction_state_log_num_partitions=2,
+            **(_FAST_EXPIRY if plan.expires_fast else {}),
             brokertwin_transaction_version=plan.transaction_version,
             given={
                 **_of_share_groups(plan),
@@ -121,6 +133,7 @@ class SimulatedCluster(ABC):
         dead_letters: documents of dead letters without an injected cause.
         decided: number of processed events.
         differing: differences of reprocessed events.
+        witness: if any, observes each event in place of the checks of the state.
         reached: counts of situations.
     """
 
@@ -132,6 +145,7 @@ class SimulatedCluster(ABC):
         self.dead_letters: list[dict[str, Any]] = []
         self.decided = 0
         self.differing: list[str] = []
+        self.witness: Witness | None = None
         self.reached: Counter[Reach] = Counter()
         self.cells: dict[str, Cell] = {}
         self._checkers: dict[str, Checker] = {}
@@ -167,14 +181,22 @@ class SimulatedCluster(ABC):
         """Write a request without a connection; `take` receives the response's document."""
         name = f"{client}/{self._count}"
         self._calls[name] = take
-        header = {"requestApiKey": API_KEYS[api], "requestApiVersion": version}
+        header: dict[str, Any] = {
+            "requestApiKey": API_KEYS[api],
+            "requestApiVersion": version,
+        }
         fields = {"id": name, "broker": broker, "connection": client, "requestHeader": header}
+        if self.witness is not None:
+            header |= {"correlationId": self._count, "clientId": client}
+            self.witness.requested(name, broker, header, body, client, f"{client}-{broker}")
         self.request({**fields, "request": body})
 
     def respond(self, request_id: str, document: dict[str, Any]) -> None:
         """Pass a response on to the receiver."""
         take = self._calls.pop(request_id, None)
         if take is not None:
+            if self.witness is not None and document.get("response") is not None:
+                self.witness.responded(request_id, document["response"])
             take(document)
         else:
             self.on_response(request_id, document)
@@ -202,7 +224,10 @@ class SimulatedCluster(ABC):
         cell = self.cells[name]
         rows = cell.handle(document, Position(0, offset, -1))
         self.decided += 1
-        self._checkers[name].hold(cell)
+        if self.witness is None:
+            self._checkers[name].hold(cell)
+        else:
+            self.witness.take(cell, document)
         return rows
 
     def begin(self, name: str, cell: Cell) -> None:
@@ -247,6 +272,7 @@ class _RowsHeld(Rows):
     Args:
         delivered: outputs since the last commit, by event offset.
         compare: called with previous and new outputs.
+        witness: returns the one that observes records, if any.
     """
 
     def __init__(
@@ -254,8 +280,9 @@ class _RowsHeld(Rows):
         settings: CellSettings,
         delivered: Mapping[int, list[Output]],
         compare: Callable[[list[Output], list[Output]], None],
+        witness: Callable[[], Witness | None],
     ) -> None:
-        self._delivered, self._compare = delivered, compare
+        self._delivered, self._compare, self._witness = delivered, compare, witness
         self.rows = []
         super().__init__(settings)
 
@@ -264,7 +291,15 @@ class _RowsHeld(Rows):
         before = self._delivered.get(self.position.offset) if self.rows else None
         if before is not None and before is not self.rows:
             self._compare(before, self.rows)
+        if (witness := self._witness()) is not None:
+            witness.begin()
         super().begin(position)
+
+    def record(self, machine: int, now: int, event_id: str, record: Record) -> None:
+        """Add a record, and show it to the witness."""
+        if (witness := self._witness()) is not None:
+            witness.record(machine, event_id, record)
+        super().record(machine, now, event_id, record)
 
 
 class LocalCluster(SimulatedCluster):
@@ -283,7 +318,7 @@ class LocalCluster(SimulatedCluster):
         self.begin(CLUSTER, Cell(self.settings, None, self._rows, self._schedule))
 
     def _rows(self, settings: CellSettings) -> Rows:
-        return _RowsHeld(settings, self._delivered, self._compare)
+        return _RowsHeld(settings, self._delivered, self._compare, lambda: self.witness)
 
     def _compare(self, before: list[Output], now: list[Output]) -> None:
         self.reached[Reach.AGAIN] += 1
@@ -299,8 +334,12 @@ class LocalCluster(SimulatedCluster):
         self._commits = commits
         self._draws.again()
         if not self.plan.is_any_order:
-            return Counted(AtOnce(), self.reached)
-        return Counted(RandomDelivery(self._draws), self.reached)
+            return Counted(AtOnce(), self.reached, self._on_message)
+        return Counted(RandomDelivery(self._draws), self.reached, self._on_message)
+
+    def _on_message(self, message: Message) -> None:
+        if self.witness is not None:
+            self.witness.message(message)
 
     def take(self, cell: str, document: bytes) -> None:
         """Process the event."""

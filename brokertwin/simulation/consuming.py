@@ -54,7 +54,8 @@ class MemberActor(Actor):
             group_protocol=GroupProtocol.CONSUMER if is_consumer else GroupProtocol.CLASSIC,
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=HEARTBEAT_MS,
-            max_poll_interval_ms=2 * SESSION_MS,
+            max_poll_interval_ms=place.plan.max_poll_ms,
+            group_instance_id=plan.instance or None,
             enable_auto_commit=self.commits_automatically,
             auto_commit_interval_ms=1_000,
         )
@@ -117,6 +118,17 @@ class MemberActor(Actor):
                 if others := set(partitions) - self._has:
                     auditor.violate(f"{self.name} gives back {sorted(others)}; it has them not")
                 self._has.difference_update(partitions)
+
+    def close(self) -> None:
+        """Close the consumer: it commits, and leaves its group."""
+        self.is_closing = True
+        self.client.close(self.place.clock.now)
+        self.wake()
+
+    @property
+    def is_closed(self) -> bool:
+        """True if nothing is in flight."""
+        return self.client.is_quiet
 
     def _take(self, at: TopicPartition, offset: int, name: str) -> None:
         records = self.place.auditor.records

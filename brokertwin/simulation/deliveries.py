@@ -4,12 +4,12 @@ Counts messages in which a leader sends only a part of its log because of the fo
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
 from brokertwin.simulation.reach import Reach
 from brokertwin.state.cell.delivery import DeliveryOrder, Step
-from brokertwin.state.core.decision import FollowedPartition, ReplicaResponse, Sent
+from brokertwin.state.core.decision import FollowedPartition, Message, ReplicaResponse, Sent
 from brokertwin.state.core.records import Record
 
 
@@ -39,11 +39,17 @@ class Draws:
 
 
 class Counted:
-    """A schedule that counts messages."""
+    """A schedule that counts messages; `on_message` is called with each delivered one."""
 
-    def __init__(self, schedule: DeliveryOrder, reached: Counter[Reach]) -> None:
+    def __init__(
+        self,
+        schedule: DeliveryOrder,
+        reached: Counter[Reach],
+        on_message: Callable[[Message], None] = lambda _: None,
+    ) -> None:
         self._schedule = schedule
         self._reached = reached
+        self._on_message = on_message
 
     def publish(self, record: Record, brokers: Iterable[int]) -> None:
         """Queue a metadata record for brokers."""
@@ -56,7 +62,10 @@ class Counted:
 
     def next(self) -> Step | None:
         """Return the next delivery."""
-        return self._schedule.next()
+        step = self._schedule.next()
+        if isinstance(step, Message):
+            self._on_message(step)
+        return step
 
 
 def _count(messages: Sequence[Sent], reached: Counter[Reach]) -> None:

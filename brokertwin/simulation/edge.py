@@ -155,6 +155,14 @@ class BrokerEdge:
             "correlationId": send.request_id,
             "clientId": connection.name,
         }
+        body = named(send, pending.names)
+        witness = self.cluster.witness
+        if witness is not None:
+            header["clientId"] = witness.client_of(connection.name)
+            instance = connection.name.rpartition("-")[0]
+            witness.requested(
+                pending.id, connection.broker, header, body, instance, connection.name
+            )
         principal = {"principal": f"User:{connection.user}"} if connection.user else {}
         too_few = self.witness.too_few(pending) if self.witness is not None else set()
         self.cluster.request(
@@ -164,9 +172,11 @@ class BrokerEdge:
                 "broker": connection.broker,
                 "connection": connection.name,
                 "requestHeader": header,
-                "request": named(send, pending.names),
+                "request": body,
             }
         )
+        if witness is not None and not send.expects_response:
+            witness.responded(pending.id, None)
         if self.witness is not None and too_few:
             self.witness.handled(pending, too_few)
 
@@ -188,6 +198,8 @@ class BrokerEdge:
         if pending.response.get("closesConnection") or pending.response.get("response") is None:
             self._close(connection)
         elif connection.is_served:
+            if self.cluster.witness is not None:
+                self.cluster.witness.responded(pending.id, pending.response["response"])
             connection.down_at = max(connection.down_at, self.clock.now + self.delay())
             self.clock.at(connection.down_at, lambda: connection.on_response(pending))
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Protocol
 
 from brokertwin.simulation.actors import Actor
 from brokertwin.simulation.clock import START_MS
@@ -42,8 +43,27 @@ _ENDS: dict[FaultKind, tuple[Kind, ...]] = {
 }
 
 
+IN_TRANSACTIONS = 0.6
+"""Probability that an application that hangs is one with transactions."""
+
+STALL_AGAIN_MS = 20
+
 FENCED = frozenset({Role.TRANSACTIONS, Role.COPIER, Role.MIXED})
 """Clients that come back as zombies, if there are any: their producers are fenced."""
+
+
+class Replace(Protocol):
+    """Replaces an actor (`Simulation`)."""
+
+    def __call__(
+        self, actor: Actor, after_ms: int | None = ..., *, is_closed: bool = False
+    ) -> None:
+        """Start a new instance after some ms; None: beside the former one."""
+
+
+ADMINISTERED_FAULTS = frozenset(
+    {*OF_ADMINS, *OF_DENIALS, FaultKind.DENY, FaultKind.QUOTA, FaultKind.OFFSETS}
+)
 
 
 class Faults:
@@ -65,7 +85,7 @@ class Faults:
         cluster: SimulatedCluster,
         edge: BrokerEdge,
         actors: Callable[[], Sequence[Actor]],
-        replace: Callable[[Actor, int | None], None],
+        replace: "Replace",
         say: Callable[[str], None],
         on_away: Callable[[FaultKind], None],
         administer: Callable[[Injection], str],
@@ -93,6 +113,7 @@ class Faults:
         for broker in list(self._away):
             self._back(broker)
         for actor in self._actors():
+            actor.is_stalled = False
             actor.pause(False)
             for each in actor.all_sockets:
                 each.mute(False)
@@ -109,9 +130,11 @@ class Faults:
             FaultKind.PAUSE,
             FaultKind.CRASH,
             FaultKind.ZOMBIE,
+            FaultKind.LEAVE,
+            FaultKind.STALL,
         ):
             whom = self._on_client(injection)
-        elif injection.fault in (*OF_ADMINS, FaultKind.DENY, *OF_DENIALS):
+        elif injection.fault in ADMINISTERED_FAULTS:
             whom = self._administer(injection)
         else:
             whom = self._on_all(injection)
@@ -134,6 +157,7 @@ class Faults:
         failed: dict[str, str] = {}
         if begin is Kind.FAIL_LOG_DIR:
             failed["directory"] = pick(self._cluster.plan.disks, injection.whom * 7 % 1) or ""
+        self._show(broker, begin)
         self._cluster.intervene(begin, broker, **failed)
         self._later(injection, lambda: self._back(broker))
         return " ".join([f"broker {broker}", *failed.values()])
@@ -141,12 +165,19 @@ class Faults:
     def _back(self, broker: int) -> None:
         for end in self._away.pop(broker, ()):
             self._say(f"broker {broker}: {end}")
+            self._show(broker, end)
             self._cluster.intervene(end, broker)
+
+    def _show(self, broker: int, change: Kind) -> None:
+        if self._cluster.witness is not None:
+            self._cluster.witness.broker(broker, change)
 
     def _on_client(self, injection: Injection) -> str:
         actors = self._actors()
         if injection.fault is FaultKind.ZOMBIE:
             actors = [each for each in actors if each.plan.role in FENCED] or actors
+        if injection.fault is FaultKind.STALL and injection.whom * 31 % 1 < IN_TRANSACTIONS:
+            actors = [each for each in actors if each.plan.role is Role.TRANSACTIONS] or actors
         actor = pick(actors, injection.whom)
         if actor is None:
             return ""
@@ -168,7 +199,23 @@ class Faults:
                 self._later(injection, lambda: actor.pause(False))
             case FaultKind.CRASH:
                 self._replace(actor, injection.lasts_ms)
+            case FaultKind.LEAVE:
+                self._replace(actor, injection.lasts_ms, is_closed=True)
+            case FaultKind.STALL:
+                self._stall(actor, injection)
         return actor.name
+
+    def _stall(self, actor: Actor, injection: Injection) -> None:
+        """Let an application hang; one with transactions hangs within the next one."""
+        if not actor.may_stall and not actor.is_ending:
+            self._edge.clock.after(STALL_AGAIN_MS, lambda: self._stall(actor, injection))
+            return
+        actor.is_stalled = True
+        self._later(injection, lambda: self._resume(actor))
+
+    def _resume(self, actor: Actor) -> None:
+        actor.is_stalled = False
+        actor.wake()
 
     def _operate(self, injection: Injection) -> None:
         """Send an operator's request to a running broker."""

@@ -119,6 +119,10 @@ class FaultKind(StrEnum):
     DENY_READ = "reading is denied"
     DENY_GROUP = "a group is denied"
     DENY_ID = "a transactional id is denied"
+    LEAVE = "client is closed, and started again"
+    STALL = "application hangs"
+    QUOTA = "a client is throttled"
+    OFFSETS = "offsets are reset and deleted"
 
 
 WEIGHTS: dict[FaultKind, int] = {
@@ -154,6 +158,9 @@ OF_DENIALS = (FaultKind.DENY_READ, FaultKind.DENY_GROUP, FaultKind.DENY_ID)
 DENIED_TOPIC, DENIED_GROUP, DENIED_ID = "orders", "billing", "orders-tx"
 """What is denied to all users in DENIED_ELSE of the runs without other ACLs."""
 
+OF_STORIES = frozenset({FaultKind.LEAVE, FaultKind.STALL, FaultKind.QUOTA, FaultKind.OFFSETS})
+"""Only in histories for the score of findings (`histories.py`)."""
+
 OF_JOBS = frozenset({FaultKind.LOST_TASK, FaultKind.RESTART})
 OF_SEVERAL = frozenset({FaultKind.ISOLATE, FaultKind.SEVER})
 OF_BROKERS = frozenset(
@@ -173,12 +180,17 @@ class Injection(msgspec.Struct, frozen=True):
 
 
 class ClientPlan(msgspec.Struct, frozen=True):
-    """A client: name, role and group."""
+    """A client: name, role and group.
+
+    `instance` is its group.instance.id, `is_old` limits it to versions of Kafka 2.1.
+    """
 
     name: str
     role: Role
     group: str = ""
     is_read_committed: bool = False
+    instance: str = ""
+    is_old: bool = False
 
 
 class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,6 +206,8 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
         lag_ms: `replica.lag.time.max.ms`.
         verifies: `transaction.partition.verification.enable`.
         is_checked_whole: whether every check covers the whole state.
+        max_poll_ms: `max.poll.interval.ms` of group members.
+        expires_fast: whether offsets expire after a minute, transactional ids after six seconds.
     """
 
     seed: int
@@ -212,6 +226,8 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     lag_ms: int = LAG_MS
     verifies: bool = True
     is_checked_whole: bool = False
+    max_poll_ms: int = 8_000
+    expires_fast: bool = False
 
     def has(self, fault: FaultKind) -> bool:
         """True if a kind of fault occurs."""

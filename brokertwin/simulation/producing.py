@@ -80,6 +80,14 @@ class RecordProducer:
         assert self.client.transactions is not None, "it has one"
         return self.client.transactions
 
+    @property
+    def has_acked(self) -> bool:
+        """True if a record of the open transaction was acknowledged."""
+        return any(
+            each.transaction == self.transaction and each.outcome is SendOutcome.ACKED
+            for each in self._records.sent.values()
+        )
+
     def write(self, topic: str, partition: int, what: str = "") -> bool:
         """Send a record with content; returns False for an unknown partition."""
         now = self._actor.place.clock.now
@@ -207,6 +215,13 @@ class TransactionsActor(Actor):
     def is_at_rest(self) -> bool:
         """True if no transaction is open."""
         return self._writer.transactions.state is TransactionManagerState.READY or self.is_over
+
+    @property
+    def may_stall(self) -> bool:
+        """True if a transaction has a record: it is open until its timeout then."""
+        state = self._writer.transactions.state
+        is_open = state is TransactionManagerState.IN_TRANSACTION
+        return self.is_over or (is_open and self._writer.has_acked)
 
     def _work(self, now: int) -> int:
         self._writer.on_events()

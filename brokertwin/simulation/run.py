@@ -4,6 +4,7 @@ Deterministic: the same plan gives the same events.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 
 import msgspec
@@ -36,6 +37,7 @@ from brokertwin.simulation.producing import ProducerActor, TransactionsActor
 from brokertwin.simulation.reach import Reach
 from brokertwin.simulation.sharing import ShareActor, begin_share_groups
 from brokertwin.simulation.streaming import StreamsActor
+from brokertwin.simulation.witness import Witness
 from brokertwin.state.cell.check import ViolationError
 from brokertwin.state.core.events import Reason
 
@@ -87,7 +89,13 @@ class Outcomes(msgspec.Struct):
 class Simulation:
     """A cluster, its clients and its faults."""
 
-    def __init__(self, plan: RunPlan, *, is_traced: bool = False) -> None:
+    def __init__(
+        self,
+        plan: RunPlan,
+        *,
+        is_traced: bool = False,
+        witness: Callable[[VirtualClock], Witness] | None = None,
+    ) -> None:
         self._plan = plan
         self._clock = VirtualClock()
         self._auditor = Auditor(self._clock, is_traced)
@@ -97,6 +105,7 @@ class Simulation:
         else:
             self._cluster = JobCluster(plan, self._clock)
             self._cluster.on_batch = self._batch
+        self._cluster.witness = witness and witness(self._clock)
         self._edge = BrokerEdge(self._cluster, self._clock, plan.seed)
         self._edge.witness = ReplicaAudit(
             self._auditor.violate, self._cluster, lambda: self._auditor.has_severed_brokers
@@ -183,7 +192,7 @@ class Simulation:
     # Clients
 
     def _present(self) -> list[Actor]:
-        return [each for each in self._actors.values() if not each.is_gone]
+        return [e for e in self._actors.values() if not e.is_gone and not e.is_closing]
 
     def _start(self, client: ClientPlan) -> None:
         self._instances[client.name] += 1
@@ -204,13 +213,18 @@ class Simulation:
             if actor.plan.role in THREADS and actor is not last[actor.plan.name]:
                 actor.crash()
 
-    def _replace(self, actor: Actor, after_ms: int | None = REBIRTH_MS) -> None:
-        """Crash or pause an actor and start a new instance, unless it is gone for too long."""
+    def _replace(
+        self, actor: Actor, after_ms: int | None = REBIRTH_MS, *, is_closed: bool = False
+    ) -> None:
+        """End or pause an actor and start a new instance, unless it is gone for too long."""
         if after_ms is None:
             actor.pause(True)
             self._clock.after(REBIRTH_MS, lambda: self._start(actor.plan))
             return
-        actor.crash()
+        if is_closed:
+            actor.close()
+        else:
+            actor.crash()
         if any(each.plan.name == actor.plan.name for each in self._present()):
             return
         if actor.plan.role is Role.TRANSACTIONS and after_ms > ABSENT_MS:
@@ -289,6 +303,11 @@ class Simulation:
             self._auditor.violate(text)
 
 
-def simulate(plan: RunPlan, *, is_traced: bool = False) -> Outcomes:
-    """Run a plan."""
-    return Simulation(plan, is_traced=is_traced).run()
+def simulate(
+    plan: RunPlan,
+    *,
+    is_traced: bool = False,
+    witness: Callable[[VirtualClock], Witness] | None = None,
+) -> Outcomes:
+    """Run a plan; a local engine can have a witness, created with its clock."""
+    return Simulation(plan, is_traced=is_traced, witness=witness).run()

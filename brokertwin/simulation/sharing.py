@@ -91,6 +91,17 @@ class ShareActor(Actor):
             self._keeps_until = now + self.chance.randint(POLL_MS, 2 * SHARE_LOCK_MS)
         return POLL_MS
 
+    def close(self) -> None:
+        """Close the consumer: it acknowledges, and leaves its group."""
+        self.is_closing = True
+        self.client.close(self.place.clock.now)
+        self.wake()
+
+    @property
+    def is_closed(self) -> bool:
+        """True if nothing is in flight."""
+        return self.client.is_quiet
+
     def _acknowledge(self) -> None:
         """Acknowledge the records at hand."""
         kept, self._kept = self._kept, []

@@ -16,10 +16,27 @@ from brokertwin.clients.client_loop import (
 from brokertwin.clients.fetcher import Records
 from brokertwin.clients.network import Connect
 from brokertwin.simulation.auditor import Auditor
+from brokertwin.simulation.cluster import API_KEYS
 from brokertwin.simulation.edge import BrokerEdge, SimulatedConnection, SimulatedRequest
 from brokertwin.simulation.record_names import records_of
 
 FIRST_PORT = 9092
+
+OLD_VERSIONS = {
+    "PRODUCE": 7,
+    "FETCH": 10,
+    "LIST_OFFSETS": 4,
+    "METADATA": 7,
+    "OFFSET_COMMIT": 6,
+    "JOIN_GROUP": 3,
+    "HEARTBEAT": 2,
+    "SYNC_GROUP": 2,
+    "INIT_PRODUCER_ID": 1,
+    "ADD_PARTITIONS_TO_TXN": 1,
+    "ADD_OFFSETS_TO_TXN": 1,
+    "END_TXN": 1,
+}
+"""Newest versions of a client of Kafka 2.1."""
 
 
 class Sockets:
@@ -37,6 +54,7 @@ class Sockets:
         names: names of sent records, by id.
         read: returns the content of a record by name; None: the name.
         is_mute: whether data from brokers is held back.
+        is_old: whether the client knows only old versions.
         wait_ms: time that the client would wait now.
     """
 
@@ -54,6 +72,7 @@ class Sockets:
         self.names: dict[int, str] = {}
         self.read: Callable[[str], Any] | None = None
         self.wait_ms = 0
+        self.is_old = False
         self._edge = edge
         self._auditor = auditor
         self._on_event = on_event
@@ -137,6 +156,8 @@ class Sockets:
         assert pending.response is not None, "it is on its way"
         body = pending.response["response"]
         self._auditor.on_response(self.name, pending, body)
+        if self.is_old and pending.send.api == "API_VERSIONS":
+            body = _limited(body)
         is_fetch = pending.send.api in ("FETCH", "SHARE_FETCH")
         records = self._records(body) if is_fetch else {}
         self._emit(ResponseReceived(pending.send.node, pending.send.request_id, body, records))
@@ -171,3 +192,13 @@ class Sockets:
     def _emit(self, event: NetworkEvent) -> None:
         self._inbox.append(event)
         self._on_event()
+
+
+def _limited(body: dict[str, Any]) -> dict[str, Any]:
+    """Return an ApiVersions response with the versions that an old client knows, too."""
+    limits = {API_KEYS[name]: version for name, version in OLD_VERSIONS.items()}
+    keys = [
+        {**each, "maxVersion": min(each["maxVersion"], limits.get(each["apiKey"], 99))}
+        for each in body["apiKeys"]
+    ]
+    return {**body, "apiKeys": keys}

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         of_cells,
         of_checkpoint,
         read,
+        register,
         stored,
     )
 
@@ -34,6 +35,7 @@ __all__ = [
     "of_cells",
     "of_checkpoint",
     "read",
+    "register",
     "stored",
 ]
 

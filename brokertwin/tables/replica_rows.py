@@ -8,11 +8,10 @@ is committed beyond the log end.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from brokertwin.kafka_io.placement import cluster_of
 from brokertwin.state.cell import overview
 from brokertwin.state.cluster import broker_configs, image
 from brokertwin.state.core.decision import CONTROLLER
-from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.state.core.settings import BrokerSettings, cluster_of
 from brokertwin.state.core.tables import CellTables
 from brokertwin.state.logs.log import Log, log_key
 from brokertwin.state.replication import fetchers, network

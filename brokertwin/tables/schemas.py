@@ -17,6 +17,9 @@ INT, LONG, TEXT, BOOL, TIME = "int", "long", "string", "boolean", "timestamp"
 INTS, TEXTS, MAP = "array<int>", "array<string>", "map<string,string>"
 """Types by Spark's names. A timestamp is in UTC, in ms; a missing one is NULL."""
 
+BATCH = "struct<epoch:int,first_sequence:int,last_sequence:int,offset:long,client:string>"
+"""A remembered batch of a producer in a live audit."""
+
 DESCRIPTION = b"description"
 """Metadata key of the description of an Arrow field or table."""
 
@@ -30,16 +33,27 @@ class Column(NamedTuple):
 
 
 class TableSchema(NamedTuple):
-    """A table: kind of items in its rows, description of a row, and columns."""
+    """A table: kind of items in its rows, description of a row, and columns.
 
-    kind: ItemKind
+    The kind is an `ItemKind`, or the name of a table of a live audit.
+    """
+
+    kind: str
     what: str
     columns: tuple[Column, ...]
 
     @property
     def name(self) -> str:
         """Name in SQL."""
-        return self.kind.value.replace("-", "_")
+        return self.kind.replace("-", "_")
+
+    @property
+    def ddl(self) -> str:
+        """Columns in Spark's DDL, with their descriptions."""
+        return ", ".join(
+            f"`{each.name}` {each.type} COMMENT '{each.what.replace(chr(39), chr(39) * 2)}'"
+            for each in self.columns
+        )
 
 
 CELL = Column("cell", TEXT, "the cell; named like its cluster if that has one cell")
@@ -323,11 +337,21 @@ def arrow_schema(table: TableSchema) -> "pa.Schema":
         TEXTS: pa.list_(pa.string()),
         MAP: pa.map_(pa.string(), pa.string()),
     }
+    if BATCH in {column.type for column in table.columns}:
+        types[BATCH] = _batch_type()
     fields = [
         pa.field(column.name, types[column.type], metadata={DESCRIPTION: column.what})
         for column in table.columns
     ]
     return pa.schema(fields, metadata={DESCRIPTION: table.what})
+
+
+def _batch_type() -> "pa.StructType":
+    import pyarrow as pa
+
+    inner = BATCH.removeprefix("struct<").removesuffix(">").split(",")
+    arrow = {INT: pa.int32(), LONG: pa.int64(), TEXT: pa.string()}
+    return pa.struct([(name, arrow[kind]) for name, kind in (each.split(":") for each in inner)])
 
 
 def as_markdown() -> str:

@@ -188,7 +188,7 @@ class KafkaBroker(FaultVerbs):
         return self._call(lambda: reading.committed_offsets(self._engine, group))
 
     def _documents(self) -> list[dict[str, Any]]:
-        return self._call(lambda: [dict(document) for document in self._engine.seen])
+        return self._call(lambda: [each.document() for each in self._engine.seen])
 
     def leader(self, topic: str, partition: int = 0) -> int:
         """Return the leader of a partition. Raises UserError."""

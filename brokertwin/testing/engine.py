@@ -5,15 +5,17 @@ request. A request that waits before it is processed delays later ones of its co
 """
 
 import asyncio
-import copy
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from brokertwin.errors import UserError
+from brokertwin.gateway import refusals
 from brokertwin.gateway.engine.engine import (
+    AnyBody,
     Body,
     EdgeRequest,
     EngineResponse,
@@ -25,7 +27,10 @@ from brokertwin.gateway.faults import failures
 from brokertwin.gateway.faults.failures import RequestedFetchPartition
 from brokertwin.gateway.faults.fault import Effect, Fault
 from brokertwin.gateway.faults.injection import NO_ACKS, FaultSet, InjectedFaults, Plan
+from brokertwin.protocol.codec import request_type
 from brokertwin.protocol.frames import RequestFrame
+from brokertwin.protocol.generated.produce import ProduceRequest
+from brokertwin.protocol.kafka_apis import PRODUCE
 from brokertwin.state.cluster import failed_dirs, image
 from brokertwin.state.cluster.image import Topic
 from brokertwin.state.core import outputs
@@ -46,22 +51,54 @@ ANONYMOUS = "User:ANONYMOUS"
 _Future = asyncio.Future[EngineResponse]
 
 
+class SeenRequest:
+    """A received request, its time in ms since 1970, its faults, and its result."""
+
+    __slots__ = ("fault", "outcome", "request", "time")
+
+    def __init__(self, request: EdgeRequest, time: int) -> None:
+        self.request = request
+        self.time = time
+        self.fault: str | None = None
+        self.outcome: EngineResponse | None = None
+
+    def document(self) -> Body:
+        """Return the exchange in the form of Kafka's request log."""
+        request, outcome = self.request, self.outcome
+        header, body = request.document()
+        document: Body = {
+            "broker": request.broker,
+            "connection": request.connection,
+            "principal": request.principal,
+            "time": self.time,
+            "requestHeader": header,
+            "request": body,
+            "response": None,
+            "fault": self.fault,
+        }
+        if outcome is not None and outcome.response is not None:
+            document["response"] = outcome.document(request.version)
+        if outcome is not None and outcome.error is not None:
+            document["error"] = outcome.error
+        return document
+
+
 class FaultyEngine(LocalEngine):
     """A cluster in this process whose requests are subject to faults.
 
     Attributes:
         faults: the faults in force.
-        seen: received requests as documents, oldest first.
+        seen: received requests, oldest first.
         ahead_ms: difference of the cluster's clock and this machine's.
         paused: brokers that send no responses.
     """
 
     def __init__(self, cluster: str, brokers: list[int], settings: BrokerSettings) -> None:
         self.faults = FaultSet()
-        self.seen: deque[Body] = deque(maxlen=REQUESTS_KEPT)
+        self.seen: deque[SeenRequest] = deque(maxlen=REQUESTS_KEPT)
         self.ahead_ms = 0
         self.paused: set[int] = set()
-        self._held: deque[tuple[EdgeRequest, Body, _Future]] = deque()
+        self._held: deque[tuple[EdgeRequest, SeenRequest, _Future]] = deque()
         self._behind: dict[str, deque[Callable[[], None]]] = {}
         self._closed_gates: set[str] = set()
         super().__init__(cluster, brokers, settings, clock=self.now, may_intervene=True)
@@ -77,21 +114,12 @@ class FaultyEngine(LocalEngine):
 
     def submit(self, request: EdgeRequest) -> _Future:
         """Process a request according to the faults."""
-        document = {
-            "broker": request.broker,
-            "connection": request.connection,
-            "principal": request.principal,
-            "time": self.now(),
-            "requestHeader": request.header,
-            "request": request.body,
-            "response": None,
-            "fault": None,
-        }
-        self.seen.append(document)
+        seen = SeenRequest(request, self.now())
+        self.seen.append(seen)
         if request.broker not in self.paused:
-            return self._decide(request, document)
+            return self._decide(request, seen)
         future = self._future()
-        self._held.append((request, document, future))
+        self._held.append((request, seen, future))
         return future
 
     def submit_without_faults(self, request: EdgeRequest) -> _Future:
@@ -102,11 +130,11 @@ class FaultyEngine(LocalEngine):
         """Resume brokers, starting with held requests in order."""
         self.paused.difference_update(brokers)
         for _ in range(len(self._held)):
-            request, document, future = self._held.popleft()
+            request, seen, future = self._held.popleft()
             if request.broker in self.paused:
-                self._held.append((request, document, future))
+                self._held.append((request, seen, future))
             else:
-                _carry_over(self._decide(request, document), future)
+                _carry_over(self._decide(request, seen), future)
 
     def advance(self, milliseconds: int) -> None:
         """Advance the clock; everything due by then happens now."""
@@ -169,24 +197,28 @@ class FaultyEngine(LocalEngine):
         if letters:
             raise UserError(msgspec.json.decode(letters[0].value or b"")["detail"])
 
-    def _decide(self, request: EdgeRequest, document: Body) -> _Future:
+    def _decide(self, request: EdgeRequest, seen: SeenRequest) -> _Future:
         """Process a request after those of its connection that wait to be processed."""
         behind = self._behind.get(request.connection)
         if behind is None:
-            return self._enter(request, document)
+            return self._enter(request, seen)
         future = self._future()
-        behind.append(lambda: _carry_over(self._enter(request, document), future))
+        behind.append(lambda: _carry_over(self._enter(request, seen), future))
         return future
 
-    def _enter(self, request: EdgeRequest, document: Body) -> _Future:
-        wanted = RequestFrame(request.header, request.body)
-        injection = self.faults.inject(wanted, request.broker, self)
+    def _enter(self, request: EdgeRequest, seen: SeenRequest) -> _Future:
+        injection = None
+        if self.faults.faults:
+            injection = self.faults.inject(request.document(), request.broker, self)
         if injection is None:
             future = super().submit(request)
         else:
-            document["fault"] = str(injection)
+            seen.fault = str(injection)
             future = self._inject(request, injection)
-        _when_done(future, lambda done: _note(document, done))
+        if future.done():
+            _note(seen, future)
+        else:
+            future.add_done_callback(partial(_note, seen))
         return future
 
     def _inject(self, request: EdgeRequest, injection: InjectedFaults) -> _Future:
@@ -218,9 +250,10 @@ class FaultyEngine(LocalEngine):
 
     def _process(self, request: EdgeRequest, injection: InjectedFaults) -> _Future:
         """Process the rest of a request after its faults, and change its response."""
-        wanted = RequestFrame(request.header, request.body)
+        wanted = request.document()
         plan = injection.plan(wanted, request.broker, self)
-        self._forget_refused(plan.refused)
+        if request.api_key == PRODUCE.key and plan.refused:
+            self._forget_refused(msgspec.convert(plan.refused, ProduceRequest))
         lost = self._future()
         if injection.effect is Effect.CUT:
             lost.set_exception(NoResponseError(str(injection)))
@@ -228,8 +261,8 @@ class FaultyEngine(LocalEngine):
         if plan.forwarded is None:
             return self._respond(request, plan.respond(None))
         if injection.effect is Effect.DUPLICATE:
-            super().submit(request._replace(body=self._copied(request.body)))
-        decided = super().submit(request._replace(body=plan.forwarded))
+            super().submit(request._replace(body=self._copied(to_struct(request, wanted.body))))
+        decided = super().submit(request._replace(body=to_struct(request, plan.forwarded)))
         if injection.effect is not Effect.LOSE:
             return self._then(decided, lambda outcome: _planned(plan, injection, request, outcome))
         assert injection.outcome is not None
@@ -237,16 +270,15 @@ class FaultyEngine(LocalEngine):
             _when_done(decided, lambda _: _refuse(lost, str(injection)))
         return lost
 
-    def _copied(self, body: Body) -> Body:
-        """Copy a body with the bytes of its batches, which two logs cannot share."""
-        copied = copy.deepcopy(body)
-        for topic in copied.get("topicData", ()):
-            for partition in topic["partitionData"]:
-                for batch in partition.get("batches", ()):
-                    data = self._store.get(batch["locator"]) if batch.get("locator") else None
+    def _copied(self, body: AnyBody) -> AnyBody:
+        """Give a copy of a body the bytes of its batches again, which two logs cannot share."""
+        for topic in body.topic_data if isinstance(body, ProduceRequest) else ():
+            for partition in topic.partition_data:
+                for batch in partition.batches:
+                    data = self._store.get(batch.locator) if batch.locator else None
                     if data is not None:
-                        batch["locator"] = self._store.put(data)
-        return copied
+                        batch.locator = self._store.put(data)
+        return body
 
     def topic_names(self) -> list[str]:
         """Return all topics."""
@@ -277,7 +309,8 @@ class FaultyEngine(LocalEngine):
     def _respond(self, request: EdgeRequest, body: Body | None) -> _Future:
         """Return a response; without one the connection is closed."""
         future = self._future()
-        future.set_result(EngineResponse(body, None, closes_connection=body is None))
+        response = None if body is None else refusals.to_struct(request.api_key, body)
+        future.set_result(EngineResponse(response, None, closes_connection=body is None))
         return future
 
     def _future(self) -> _Future:
@@ -309,9 +342,19 @@ def _planned(
 ) -> EngineResponse:
     """Return the response according to the plan."""
     if outcome.response is None:
-        is_failed = injection.effect is Effect.FAIL and request.body.get("acks") == NO_ACKS
+        has_no_acks = getattr(request.body, "acks", None) == NO_ACKS
+        is_failed = injection.effect is Effect.FAIL and has_no_acks
         return outcome._replace(closes_connection=is_failed and outcome.error is None)
-    return outcome._replace(response=plan.respond(outcome.response))
+    response = plan.respond(outcome.document(request.version))
+    if response is not None:
+        return outcome._replace(response=refusals.to_struct(request.api_key, response))
+    return outcome._replace(response=None)
+
+
+def to_struct(request: EdgeRequest, body: Body) -> AnyBody:
+    """Return the struct of a request's document."""
+    found: AnyBody = msgspec.convert(body, request_type(request.api_key))
+    return found
 
 
 def _when_done(future: _Future, then: Callable[[_Future], object]) -> None:
@@ -347,11 +390,7 @@ def _refuse(future: _Future, reason: str) -> None:
         future.set_exception(NoResponseError(reason))
 
 
-def _note(document: Body, done: _Future) -> None:
-    """Put a response into the document of its request."""
-    if done.cancelled() or done.exception() is not None:
-        return
-    outcome = done.result()
-    document["response"] = copy.deepcopy(outcome.response)
-    if outcome.error is not None:
-        document["error"] = outcome.error
+def _note(seen: SeenRequest, done: _Future) -> None:
+    """Keep a response with its request."""
+    if not done.cancelled() and done.exception() is None:
+        seen.outcome = done.result().copied()

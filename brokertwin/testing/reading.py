@@ -1,9 +1,9 @@
 """Content of a test's broker, read from its state."""
 
-from typing import Any
+import msgspec
 
 from brokertwin.errors import UserError
-from brokertwin.protocol.bodies import render
+from brokertwin.protocol.batch_headers import Batch
 from brokertwin.protocol.record_batches import as_stored
 from brokertwin.state.cluster.image import Topic
 from brokertwin.state.groups import committed_offsets as offsets
@@ -52,20 +52,21 @@ async def records(engine: FaultyEngine, name: str, partition: int | None) -> lis
         log = engine.tables.logs.get(logs.log_key(broker, topic.topic_id, index), logs.Log)
         assert log is not None, "a leader has a log"
         for batch in await _batches(engine, broker, log):
-            data = await engine.get(batch["locator"]) if batch.get("locator") else None
+            data = await engine.get(batch.locator) if batch.locator else None
             if data is not None:
                 stored = bytes(as_stored(data, batch))
                 found += records_in(name, index, stored, log.log_start_offset)
     return found
 
 
-async def _batches(engine: FaultyEngine, broker: int, log: logs.Log) -> list[dict[str, Any]]:
+async def _batches(engine: FaultyEngine, broker: int, log: logs.Log) -> list[Batch]:
     """Return the batch headers of a log, including sealed segments."""
-    found: list[dict[str, Any]] = []
+    found: list[Batch] = []
     for segment in logs.sealed_segments(engine.tables.logs, broker, log):
-        found += await engine.segment(log.topic_id, log.partition, segment.base_offset) or []
+        sealed = await engine.segment(log.topic_id, log.partition, segment.base_offset)
+        found += msgspec.convert(sealed or [], list[Batch])
     indexed = logs.batches_from(engine.tables.logs, broker, log, log.log_start_offset)
-    return found + [render(stored.header(), 0) for stored in indexed]
+    return found + [stored.header() for stored in indexed]
 
 
 def committed_offsets(engine: FaultyEngine, group: str) -> dict[tuple[str, int], int]:

@@ -1,12 +1,17 @@
 """Requests of the test itself to its broker, not subject to rules."""
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.edge_fields import put_locators, store_batches
-from brokertwin.gateway.engine.engine import Body, EdgeRequest
+from brokertwin.gateway.engine.engine import AnyBody, Body, EdgeRequest, internal_header
 from brokertwin.protocol.errors import Error, error_name
+from brokertwin.protocol.generated.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from brokertwin.protocol.kafka_apis import (
     CREATE_TOPICS,
     FIND_COORDINATOR,
@@ -34,20 +39,14 @@ class TopicToCreate(NamedTuple):
     configs: Mapping[str, str]
 
 
-async def _request(engine: FaultyEngine, broker: int, api_key: int, body: Body) -> Body:
-    header = {
-        "requestApiKey": api_key,
-        "requestApiVersion": VERSIONS[api_key],
-        "correlationId": 0,
-        "clientId": "kafka_broker",
-        "requestApiKeyName": KAFKA_APIS[api_key].name,
-    }
+async def _request(engine: FaultyEngine, broker: int, api_key: int, body: AnyBody) -> Body:
+    header = internal_header(api_key, VERSIONS[api_key], "kafka_broker")
     principal = engine.principal
     request = EdgeRequest(broker, "kafka_broker", principal, "127.0.0.1", header, body)
     result = await engine.submit_without_faults(request)
     if result.response is None:
         raise UserError(f"{KAFKA_APIS[api_key].name} was refused: {result.error}")
-    return result.response
+    return result.document(VERSIONS[api_key])
 
 
 def _check(code: int, message: str | None, what: str) -> None:
@@ -105,13 +104,11 @@ async def produce(engine: FaultyEngine, topic: str, partition: int, data: bytes)
     if engine.topic(topic) is None:
         await create_topic(engine, TopicToCreate(topic, 1, 1, {}))
     broker = reading.leader(engine, topic, partition)
-    partitions = [{"index": partition, "records": data}]
-    body = {
-        "transactionalId": None,
-        "acks": -1,
-        "timeoutMs": TIMEOUT_MS,
-        "topicData": [{"name": topic, "partitionData": partitions}],
-    }
+    written = PartitionProduceData(index=partition)
+    written.records = cast("None", data)
+    body = ProduceRequest(
+        timeout_ms=TIMEOUT_MS, topic_data=[TopicProduceData(name=topic, partition_data=[written])]
+    )
     await put_locators(store_batches(engine, broker, VERSIONS[PRODUCE.key], body))
     response = await _request(engine, broker, PRODUCE.key, body)
     (result,) = response["responses"][0]["partitionResponses"]

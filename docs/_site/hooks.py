@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import browser_page
 import mermaid_script
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -49,6 +50,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         _log.info("without npm the diagrams ask for mermaid over the network")
     else:
         files.append(File.generated(config, MERMAID, content=script))
+    made = browser_page.files(ROOT, ROOT / "build" / "site-scripts")
+    if made is None:
+        _log.info("without npm the site has no page with Pyodide")
+    for name, content in (made or {}).items():
+        files.append(File.generated(config, f"page/{name}", content=content))
     return files
 
 

@@ -12,7 +12,8 @@ const broker = process.env.BROKER ?? 'localhost:19092'
 const topic = `orders-${process.pid}`
 
 const call = async (method, path, body) => {
-  const response = await fetch(`${control}${path}`, { method, body: JSON.stringify(body) })
+  const headers = { 'Content-Type': 'application/json' }
+  const response = await fetch(`${control}${path}`, { method, headers, body: JSON.stringify(body) })
   const found = await response.json()
   if (!response.ok) throw new Error(`${found.error} ${found.hint}`)
   return found

@@ -37,6 +37,7 @@ func call(t *testing.T, method, path string, body any, found any) {
 	sent, _ := json.Marshal(body)
 	url := env("CONTROL", "http://127.0.0.1:9405") + path
 	request, _ := http.NewRequest(method, url, bytes.NewReader(sent))
+	request.Header.Set("Content-Type", "application/json")
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		t.Fatal(err)

@@ -27,6 +27,7 @@ rejected partitions keep their error.
 """
 
 from collections.abc import Iterator
+from copy import copy
 
 import msgspec
 
@@ -504,6 +505,8 @@ def _append(
     error = record_validation.check(batch, produced.records_seen, rules.records, broker.now)
     if error is not NONE:
         return _refused_records(broker, topic, log, produced, error, rules.records)
+    if kept > rules.segment_bytes:
+        return _refused(produced, Error.RECORD_LIST_TOO_LARGE)
     if producer_id != producers.NO_PRODUCER_ID:
         verification = None
         if batch.is_transactional:
@@ -539,7 +542,7 @@ def _refused_records(
 def _accepted(
     broker: Broker, tail: LogTail, produced: PartitionProduceData, takes_append_time: bool
 ) -> AppendResult:
-    batch, log = produced.batches[0], tail.log  # the batch is not shared with other requests
+    batch, log = copy(produced.batches[0]), tail.log  # a request must not change
     offset = batch.base_offset = log.log_end_offset
     batch.partition_leader_epoch = log.leader_epoch
     append_time, batch.has_append_time = -1, takes_append_time or None

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from brokertwin.protocol.bodies import Body, Uuid, render
+from brokertwin.protocol.bodies import Body, Uuid, render, shown
 from brokertwin.state.core import outputs
 from brokertwin.state.core.dead_letters import dead_letter, error_document
 from brokertwin.state.core.decision import AnyRequest
@@ -105,6 +105,8 @@ class Rows:
         mute_ms: int = 0,
     ) -> None:
         """Add the response to a request. Raises EventRefusedError if it is too large."""
+        if isinstance(response, Body):
+            response = shown(response, source.header.request_api_version)
         value = _json.encode(
             Response(
                 source.event_id,

@@ -17,7 +17,7 @@ from abc import abstractmethod
 from collections import Counter
 from typing import Any
 
-from brokertwin.protocol.bodies import Body, render, shown
+from brokertwin.protocol.bodies import Body
 from brokertwin.protocol.errors import Error
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.cell import committing
@@ -89,11 +89,8 @@ class Resuming(MetadataReading):
             return
         if not self._is_alone and self._awaits_earlier(machine, decision, source):
             return
-        response: Body | dict[str, Any] | None = decision.response
-        if decision.response is not None:
-            response = shown(decision.response, source.header.request_api_version)
         closes, mute_ms = decision.closes_connection, decision.mute_ms
-        self._rows.response(source, self._now, response, closes, mute_ms)
+        self._rows.response(source, self._now, decision.response, closes, mute_ms)
 
     def _carry_on(self, machine: int, decision: Decision, reply_to: Message | None = None) -> bool:
         """Carry out another decision; return whether the reply to a message is suspended."""
@@ -220,8 +217,6 @@ class Resuming(MetadataReading):
             self._rows.response(taken, self._now, None, closes_connection=True)
 
     def _respond(self, request: PendingRequest, response: Body | dict[str, Any] | None) -> None:
-        if isinstance(response, Body):
-            response = render(response, request.header.request_api_version)
         if response is not None:
             self._rows.response(request, self._now, response)
 

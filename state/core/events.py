@@ -13,7 +13,7 @@ from typing import Any, Final, final
 
 import msgspec
 
-from brokertwin.protocol.bodies import Int16, Int32, Int64, Uuid
+from brokertwin.protocol.bodies import Body, Int16, Int32, Int64, Uuid, shown
 from brokertwin.protocol.primitives import STRING_BYTES_MAX
 
 EVENT_BYTES_MAX = 8 * 1024 * 1024
@@ -198,7 +198,10 @@ class Event(msgspec.Struct, rename="camel", omit_defaults=True, forbid_unknown_f
     reply_to: Int32 = 0
     request_header: RequestHeader | None = None
     request: msgspec.Raw = msgspec.Raw(b"null")
-    """The body. Within a process it and `cleaned` can be dictionaries, which must not change."""
+    """The body. Within a process it can be a struct, and it and `cleaned` can be dictionaries.
+
+    A struct or a dictionary must not change: a rollback decides the event again.
+    """
     choices: Choices | None = None
     is_held: bool = False
     """In a comparison: the request, its metadata records or its messages wait for a `complete`
@@ -249,7 +252,13 @@ _encoder = msgspec.json.Encoder()
 
 def document_of(event: Event | bytes) -> bytes:
     """Return an event as a document."""
-    return event if isinstance(event, bytes) else _encoder.encode(event)
+    if isinstance(event, bytes):
+        return event
+    body: Any = event.request
+    if isinstance(body, Body) and event.request_header is not None:
+        body = shown(body, event.request_header.request_api_version)
+        event = msgspec.structs.replace(event, request=body)
+    return _encoder.encode(event)
 
 
 def decode_event(document: bytes) -> Event | Refusal:
@@ -275,13 +284,15 @@ def decode_event(document: bytes) -> Event | Refusal:
 
 
 def decode_body(
-    document: msgspec.Raw | dict[str, Any], decoder: msgspec.json.Decoder[Any]
+    document: msgspec.Raw | dict[str, Any] | Body, decoder: msgspec.json.Decoder[Any]
 ) -> Any | Refusal:
     """Return a request's body, or a refusal.
 
     Strings are limited to the size of Kafka's protocol. Those of a dictionary are from a reader
     that has limited them.
     """
+    if isinstance(document, Body):
+        return document
     try:
         if isinstance(document, dict):
             return msgspec.convert(document, decoder.type)

@@ -130,6 +130,15 @@ class BrokerSettings(msgspec.Struct, kw_only=True):
         return self.brokertwin_eligible_leader_replicas_version > 0
 
 
+CELL_NUMBER = "."
+"""Separator of a cluster's name and a cell's number, with several cells."""
+
+
+def cluster_of(cell: str) -> str:
+    """Return the cluster of a cell; cluster names have no dot."""
+    return cell.partition(CELL_NUMBER)[0]
+
+
 class CellSettings(msgspec.Struct, kw_only=True):
     """Configuration of a cell, sent to Spark workers as msgpack.
 

@@ -3,6 +3,8 @@
 Bodies have no record bytes: a response has batch headers, or the sealed part of a log.
 """
 
+from msgspec import UNSET, UnsetType
+
 from brokertwin.protocol.bodies import (
     ZERO_UUID,
     Body,
@@ -17,6 +19,7 @@ from brokertwin.protocol.generated.fetch import (
     FetchResponse,
     FetchResponsePartitionData,
 )
+from brokertwin.protocol.generated.shared import NodeEndpoint
 from brokertwin.state.fetch.fetch_session import TOPIC_ID_VERSION
 from brokertwin.state.fetch.session_items import FetchPartition, topic_identity
 
@@ -35,6 +38,7 @@ class FetchResponseById(Body):
     error_code: Int16 = 0
     session_id: Int32 = 0
     responses: list[FetchResponseTopicById] = []
+    node_endpoints: list[NodeEndpoint] | UnsetType = UNSET
 
 
 def follower_of(body: FetchRequest) -> int:

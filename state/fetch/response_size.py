@@ -12,7 +12,7 @@ from brokertwin.protocol.generated.fetch import (
     FetchableTopicResponse,
     FetchResponsePartitionData,
 )
-from brokertwin.protocol.primitives import unsigned_varint
+from brokertwin.protocol.primitives import uvarint_size
 from brokertwin.state.fetch.fetch_session import TOPIC_ID_VERSION
 
 FLEXIBLE_SINCE = 12
@@ -64,7 +64,7 @@ def _partition(part: FetchResponsePartitionData, version: int) -> int:
 
 def _length(count: int, version: int) -> int:
     """Size of the length of an array or of records."""
-    return 4 if version < FLEXIBLE_SINCE else len(unsigned_varint(count + 1))
+    return 4 if version < FLEXIBLE_SINCE else uvarint_size(count + 1)
 
 
 def _tags(version: int) -> int:

@@ -7,12 +7,12 @@ reads them if classic members are in a consumer group. A newer version is read a
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from brokertwin.protocol import rows
 from brokertwin.protocol.generated.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     ConsumerProtocolTopicPartition,
 )
-from brokertwin.protocol.primitives import Reader
 
 NEWEST = 3
 """The newest version of both. Version 1 adds owned partitions, 2 a generation, 3 a rack."""
@@ -38,14 +38,12 @@ class ProtocolAssignment(NamedTuple):
 
 def topics_of(subscription: bytes) -> list[str]:
     """The topics of a subscription of any version. Raises MalformedError."""
-    reader = Reader(subscription)
-    reader.int16()
-    return ConsumerProtocolSubscription.read(reader, 0).topics
+    return rows.read(ConsumerProtocolSubscription, subscription, rows.VERSION_BYTES, 0)[0].topics
 
 
 def version_of(data: bytes) -> int:
     """The version of a message, at most the newest that Kafka knows. Raises MalformedError."""
-    return ConsumerProtocolSubscription.version_of(Reader(data))
+    return ConsumerProtocolSubscription.version_of(data)
 
 
 def subscription_of(data: bytes) -> ProtocolSubscription:

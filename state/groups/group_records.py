@@ -37,7 +37,7 @@ from brokertwin.protocol.generated.streams_group_rows import (
     StreamsGroupTopologyKey,
     StreamsGroupTopologyValue,
 )
-from brokertwin.protocol.primitives import MalformedError, Reader
+from brokertwin.protocol.primitives import MalformedError
 from brokertwin.protocol.rows import Row as Value
 from brokertwin.protocol.rows import RowKey, kind_of
 from brokertwin.state.groups import offset_records
@@ -52,6 +52,10 @@ Partition = tuple[str, int]
 
 Names = tuple[Any, ...]
 """The strings of a key: the group, and the member if it has one."""
+
+
+EPOCH_BEGIN, EPOCH_END = 2, 6
+"""Place of the epoch in the value of a group, after the version."""
 
 
 class OffsetRow(NamedTuple):
@@ -185,10 +189,11 @@ def _epoch(names: Names, value: bytes | None) -> EpochRow:
     (group,) = names
     if value is None:
         return EpochRow(group, None)
-    reader = Reader(value)
-    if version := reader.int16():
+    if version := kind_of(value):
         raise ValueError(f"a value of version {version}; the known version is 0")
-    return EpochRow(group, reader.int32())
+    if len(value) < EPOCH_END:
+        raise MalformedError("a value that ends before its epoch")
+    return EpochRow(group, int.from_bytes(value[EPOCH_BEGIN:EPOCH_END], signed=True))
 
 
 def _member(

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from brokertwin.protocol.bodies import Uuid
 from brokertwin.protocol.generated.share_fetch import ShareFetchResponsePartitionData
-from brokertwin.protocol.primitives import unsigned_varint
+from brokertwin.protocol.primitives import uvarint_size
 
 TAGS, NULL = 1, 1
 RESPONSE = 4 + 4 + 2 + NULL + 4 + 1 + TAGS
@@ -33,4 +33,4 @@ def size_of(shown: Iterable[tuple[Uuid, ShareFetchResponsePartitionData]]) -> in
 
 
 def _length(count: int) -> int:
-    return len(unsigned_varint(count + 1))
+    return uvarint_size(count + 1)

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from brokertwin.kafka_io.placement import cluster_of
 from brokertwin.state.cell import overview
 from brokertwin.state.cluster.image import INTERNAL_TOPICS
+from brokertwin.state.core.settings import cluster_of
 from brokertwin.state.core.tables import CellTables, Table
 from brokertwin.tables import state_rows
 from brokertwin.tables.state_rows import Columns, ItemKind

@@ -9,6 +9,11 @@ Source: org.apache.spark.sql.execution.streaming.OffsetSeqLog and CommitLog (for
 import json
 from pathlib import Path
 
+from brokertwin.errors import UserError
+
+LIVE = "brokertwin-live.json"
+"""File in a checkpoint of `brokertwin live`, with the settings that are fixed."""
+
 NONE = -1
 """No batch yet."""
 
@@ -68,6 +73,38 @@ def kept(checkpoint: Path) -> range:
     newest = committed(checkpoint)
     found = _batches(checkpoint / "offsets")
     return range(min(found), newest + 1) if found and newest != NONE else range(0)
+
+
+def committed_batch(checkpoint: Path, batch: int | None = None) -> int:
+    """Return the given batch, or the newest committed one.
+
+    Raises:
+        UserError: nothing is committed, or not this batch.
+    """
+    found = kept(checkpoint)
+    if not found:
+        raise no_checkpoint(checkpoint)
+    if batch is not None and batch not in found:
+        raise UserError(
+            f"{checkpoint} has no state of micro-batch {batch}.",
+            f"Pass a micro-batch from {found[0]} to {found[-1]}.",
+        )
+    return found[-1] if batch is None else batch
+
+
+def no_checkpoint(checkpoint: Path) -> UserError:
+    """Return the error for a directory without a committed micro-batch of the right kind."""
+    if (checkpoint / LIVE).is_file():
+        return UserError(
+            f"{checkpoint} is a checkpoint of `brokertwin live`.",
+            f"Pass that of `brokertwin run`, or: brokertwin query 'from groups' {checkpoint}",
+        )
+    if checkpoint.is_file():
+        return UserError(f"{checkpoint} is a file, not a checkpoint.", "Pass the directory.")
+    return UserError(
+        f"{checkpoint} is not a checkpoint with a committed micro-batch.",
+        "Check --checkpoint or --prefix, or run the job first.",
+    )
 
 
 def _newest(directory: Path) -> int:

@@ -71,7 +71,7 @@ def _of_changelog(file: Path) -> str:
 
 def _of_archive(file: Path) -> str:
     try:
-        with zipfile.ZipFile(file) as archive:
+        with file.open("rb") as opened, zipfile.ZipFile(opened) as archive:
             wrong = archive.testzip()
     except (zipfile.BadZipFile, OSError) as error:
         return str(error)

@@ -5,16 +5,17 @@ module rejects every other change that would make the state wrong.
 """
 
 import fcntl
-import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import msgspec
 
+from brokertwin import places
 from brokertwin.errors import UserError
 from brokertwin.kafka_io.partitioning import group_keys
 from brokertwin.settings import Settings
+from brokertwin.sinks import files
 from brokertwin.state.cell.cell import STATE_VERSION
 from brokertwin.state.cell.upgrades import can_upgrade
 
@@ -24,7 +25,7 @@ FORMER_FILE_NAME = "brokerstream.json"
 
 LOCK_NAME = "brokertwin.lock"
 FORMAT = 1
-BEFORE_FACTS = {LOCK_NAME, f".{FILE_NAME}.new", "lost+found"}
+BEFORE_FACTS = {LOCK_NAME, f".{FILE_NAME}.new", f".{FILE_NAME}.tmp", "lost+found"}
 """Files that an unused checkpoint directory may contain."""
 
 
@@ -149,12 +150,8 @@ def read(checkpoint: Path) -> JobFacts | None:
 def write(checkpoint: Path, facts: JobFacts) -> None:
     """Write the properties atomically, so that a crash leaves the old file."""
     checkpoint.mkdir(parents=True, exist_ok=True)
-    fresh = checkpoint / f".{FILE_NAME}.new"
-    with fresh.open("wb") as out:
-        out.write(msgspec.json.format(msgspec.json.encode(facts)))
-        out.flush()
-        os.fsync(out.fileno())
-    fresh.replace(checkpoint / FILE_NAME)
+    with files.replacing(checkpoint / FILE_NAME) as fresh:
+        fresh.write_bytes(msgspec.json.format(msgspec.json.encode(facts)))
     (checkpoint / FORMER_FILE_NAME).unlink(missing_ok=True)
 
 
@@ -186,6 +183,10 @@ def locked(checkpoint: Path, mark: str = FILE_NAME) -> Iterator[None]:
         UserError: it is locked, not writable, or no checkpoint.
     """
     _check_directory(checkpoint, mark)
+    if places.is_remote(checkpoint):
+        with _leased(checkpoint):
+            yield
+        return
     try:
         checkpoint.mkdir(parents=True, exist_ok=True)
         held = (checkpoint / LOCK_NAME).open("w")
@@ -198,11 +199,31 @@ def locked(checkpoint: Path, mark: str = FILE_NAME) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
+            raise _is_locked(checkpoint) from None
+        yield
+
+
+@contextmanager
+def _leased(checkpoint: Path) -> Iterator[None]:
+    """Lock a checkpoint in an object store. Raises UserError."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(places.leased(checkpoint / LOCK_NAME))
+        except BlockingIOError:
+            raise _is_locked(checkpoint) from None
+        except OSError as error:
             raise UserError(
-                f"Another job is running on the checkpoint {checkpoint}.",
-                "Stop it, or pass another --checkpoint.",
+                f"Cannot write to the checkpoint {checkpoint}: {error}.",
+                "Check the bucket, the credentials and the address of the object store.",
             ) from None
         yield
+
+
+def _is_locked(checkpoint: Path) -> UserError:
+    return UserError(
+        f"Another job is running on the checkpoint {checkpoint}.",
+        "Stop it, or pass another --checkpoint.",
+    )
 
 
 def _check_directory(checkpoint: Path, mark: str) -> None:
@@ -229,6 +250,8 @@ def _check_directory(checkpoint: Path, mark: str) -> None:
 
 def is_held(checkpoint: Path) -> bool | None:
     """Whether a job runs on a checkpoint; None if it does not exist."""
+    if places.is_remote(checkpoint):
+        return places.is_leased(checkpoint / LOCK_NAME) if checkpoint.exists() else None
     try:
         with (checkpoint / LOCK_NAME).open("r") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -14,6 +14,7 @@ from brokertwin.kafka_io.placement import Placement
 from brokertwin.kafka_io.topic_reader import read_all
 from brokertwin.state.cell.resharding import resharded
 from brokertwin.state.core.events import Event, Kind, decode_event
+from brokertwin.state.core.settings import cluster_of
 from brokertwin.streaming.checkpoint.facts import JobFacts
 from brokertwin.tables.stored_states import Cells
 from brokertwin.wording import counted
@@ -34,7 +35,7 @@ def redistributed(former: JobFacts, cells: Cells, count: int) -> Cells:
     """
     found: Cells = {}
     for cluster, brokers in former.brokers.items():
-        mine = {name: cells[name] for name in cells if placement.cluster_of(name) == cluster}
+        mine = {name: cells[name] for name in cells if cluster_of(name) == cluster}
         placed = Placement(cluster, brokers, placement.cells_of(cluster, count, brokers), 1, 1)
         wanted = {name: placed.brokers_of(name) for name in placed.cells}
         if not mine:
@@ -59,9 +60,9 @@ def loads(former: JobFacts, cells: list[str]) -> dict[str, int]:
     """Estimate the loads of new cells: a cluster's load, evenly distributed."""
     of_cluster: Counter[str] = Counter()
     for name, load in former.loads.items():
-        of_cluster[placement.cluster_of(name)] += load
-    share = Counter(map(placement.cluster_of, cells))
-    clusters = {name: placement.cluster_of(name) for name in cells}
+        of_cluster[cluster_of(name)] += load
+    share = Counter(map(cluster_of, cells))
+    clusters = {name: cluster_of(name) for name in cells}
     return {
         name: of_cluster[cluster] // share[cluster]
         for name, cluster in clusters.items()

@@ -12,13 +12,14 @@ from typing import NamedTuple
 
 import msgspec
 
+from brokertwin import places
 from brokertwin.errors import UserError
 from brokertwin.kafka_io.partitioning import group_keys
-from brokertwin.kafka_io.placement import cluster_of
 from brokertwin.kafka_io.topics import REQUESTS, full_name
 from brokertwin.sinks import snapshot_store
 from brokertwin.sinks.snapshot_store import SnapshotManifest
 from brokertwin.state.cell.cell import STATE_VERSION, state_columns
+from brokertwin.state.core.settings import cluster_of
 from brokertwin.state.core.tables import CellTables, columns_of_tables
 from brokertwin.streaming.checkpoint import facts, garbage, resharding, store_writer
 from brokertwin.streaming.checkpoint.facts import JobFacts
@@ -81,17 +82,17 @@ def restore(path: Path, checkpoint: Path, wanted: RestoreTarget = AS_IT_WAS) -> 
     new = _facts(snapshot, former, wanted)
     if new.cells != former.cells:
         cells = resharding.redistributed(former, cells, new.cells)
-    fresh = checkpoint.with_name(f".{checkpoint.name}.restored")
+    hidden = f".{checkpoint.name}.restored"
     try:
-        fresh.mkdir(parents=True)
-        _write(fresh, path, cells, snapshot, new, wanted.offsets or _offsets(snapshot, new))
-        fresh.rename(checkpoint)
+        with places.new_directory(checkpoint, hidden) as fresh:
+            _write(fresh, path, cells, snapshot, new, wanted.offsets or _offsets(snapshot, new))
+            places.publish(fresh, checkpoint, facts.FILE_NAME)
     except NotReadable as reason:
         raise UserError(f"Cannot restore the snapshot {path}: {reason}.") from None
     except OSError as error:
         raise UserError(
-            f"Cannot write to the checkpoint {checkpoint}: {error.strerror}.",
-            f"Pass another --checkpoint; delete {fresh} if it exists.",
+            f"Cannot write to the checkpoint {checkpoint}: {error.strerror or error}.",
+            f"Pass another --checkpoint; delete {checkpoint.with_name(hidden)} if it exists.",
         ) from None
     return Restored(snapshot, new)
 

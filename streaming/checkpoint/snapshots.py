@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from brokertwin import places
 from brokertwin.errors import UserError
-from brokertwin.kafka_io.placement import cluster_of
 from brokertwin.sinks import offsets_snapshot, snapshot_store
 from brokertwin.sinks.offsets_snapshot import SnapshotRow
 from brokertwin.sinks.snapshot_store import Judge, Keep, Published, SnapshotContent
 from brokertwin.state.cell.cell import STATE_VERSION
+from brokertwin.state.core.settings import cluster_of
 from brokertwin.streaming.checkpoint import checkpoint_log, facts
 from brokertwin.streaming.checkpoint.snapshot_times import DueSnapshot, Every
 from brokertwin.streaming.checkpoint.state_reader import committed_batch, read_cells
@@ -96,8 +97,8 @@ def _spark_files(checkpoint: Path, batch: int) -> dict[str, bytes]:
     return {CONFIGURATION: json.dumps(configuration, indent=2).encode(), **files}
 
 
-LOOK_S = 0.1
-"""Interval of the check for a new micro-batch."""
+LOOK_S, LOOK_REMOTE_S = 0.1, 2.0
+"""Interval of the check for a new micro-batch; a request to an object store costs."""
 
 
 class Beside(threading.Thread):
@@ -123,7 +124,8 @@ class Beside(threading.Thread):
 
     def run(self) -> None:
         """Check and act until stopped."""
-        while not self._has_stopped.wait(LOOK_S):
+        look_s = LOOK_REMOTE_S if places.is_remote(self._checkpoint) else LOOK_S
+        while not self._has_stopped.wait(look_s):
             batch = checkpoint_log.committed(self._checkpoint)
             if self._due.is_due(batch, time.monotonic()):
                 self._due.taken(self._act(batch), time.monotonic())

@@ -35,6 +35,7 @@ def read_cells(
         names[row["key"][0]]: (state["version"], _columns(state))
         for row in _rows(session, checkpoint, batch)
         for state in [row["value"]["groupState"]]
+        if row["key"][0] in names
     }
 
 

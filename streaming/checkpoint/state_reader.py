@@ -6,7 +6,7 @@ reader.
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,6 @@ from brokertwin.errors import UserError
 from brokertwin.state.cell.cell import STATE_VERSION, Meta, state_columns
 from brokertwin.state.core.pending import NO_DEADLINE
 from brokertwin.streaming.checkpoint import checkpoint_log, facts, spark_state, store_files
-from brokertwin.streaming.checkpoint.facts import JobFacts
 from brokertwin.tables.stored_states import Cells, Stored, in_this_version
 
 if TYPE_CHECKING:
@@ -28,6 +27,7 @@ def read_cells(
     batch: int | None = None,
     session: "Callable[[], SparkSession] | None" = None,
     report: Callable[[str], None] = lambda _: None,
+    only: Collection[str] | None = None,
 ) -> Cells:
     """Return the state columns of every cell after a batch.
 
@@ -36,13 +36,14 @@ def read_cells(
         batch: a committed batch; the newest by default.
         session: starts a Spark session with the RocksDB state store, as a fallback.
         report: called with a text about how the state is read.
+        only: names of cells; None: all.
 
     Raises:
         UserError: no checkpoint of brokertwin, or the batch is not committed, no longer kept or
             unreadable.
     """
     where = f"the checkpoint {checkpoint}"
-    return in_this_version(where, _read(checkpoint, batch, session, report))
+    return in_this_version(where, _read(checkpoint, batch, session, report, only))
 
 
 def read_stored(
@@ -66,31 +67,28 @@ def _read(
     batch: int | None,
     session: "Callable[[], SparkSession] | None",
     report: Callable[[str], None],
+    only: Collection[str] | None = None,
 ) -> Stored:
     """Read rows for `read_cells` as stored; raises like it."""
     wanted = committed_batch(checkpoint, batch)
     known = facts.read(checkpoint)
     assert known is not None
     facts.check_version(checkpoint, known)
+    groups = {n: group for n, group in known.groups.items() if only is None or n in only}
     try:
-        stored = _from_files(checkpoint, wanted, known)
+        states = store_files.read_states(checkpoint, wanted, groups.values())
+        stored = {name: of_row(states[key]) for name, key in groups.items() if key in states}
     except store_files.NotReadable as reason:
         if session is None:
             raise UserError(
                 f"Cannot read the state of micro-batch {wanted} in {checkpoint}.", f"{reason}."
             ) from None
         report(f"read with Spark, because the files of {checkpoint} are not readable: {reason}")
-        names = {group: name for name, group in known.groups.items()}
+        names = {group: name for name, group in groups.items()}
         stored = spark_state.read_cells(session(), checkpoint, wanted, names)
     else:
         report(f"read from the files of {checkpoint}, without Spark")
     return stored
-
-
-def _from_files(checkpoint: Path, batch: int, known: JobFacts) -> Stored:
-    """Raises store_files.NotReadable."""
-    states = store_files.read_states(checkpoint, batch, known.groups.values())
-    return {name: of_row(states[group]) for name, group in known.groups.items() if group in states}
 
 
 def of_row(state: bytes) -> tuple[int, dict[str, bytes]]:
@@ -114,18 +112,9 @@ def committed_batch(checkpoint: Path, batch: int | None = None) -> int:
     Raises:
         UserError: no checkpoint of brokertwin, or the batch is not committed.
     """
-    kept = checkpoint_log.kept(checkpoint)
-    if not kept or facts.read(checkpoint) is None:
-        raise UserError(
-            f"{checkpoint} is not a checkpoint with a committed micro-batch.",
-            "Check --checkpoint or --prefix, or run the job first.",
-        )
-    if batch is not None and batch not in kept:
-        raise UserError(
-            f"{checkpoint} has no state of micro-batch {batch}.",
-            f"Pass a micro-batch from {kept[0]} to {kept[-1]}.",
-        )
-    return kept[-1] if batch is None else batch
+    if facts.read(checkpoint) is None:
+        raise checkpoint_log.no_checkpoint(checkpoint)
+    return checkpoint_log.committed_batch(checkpoint, batch)
 
 
 def outstanding(checkpoint: Path) -> dict[str, int]:

@@ -11,14 +11,13 @@ lz4-java's LZ4BlockOutputStream.
 """
 
 import json
-import shutil
 import struct
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import lz4.block
 
@@ -75,14 +74,11 @@ def read_states(checkpoint: Path, batch: int, keys: Collection[int]) -> dict[int
     Raises:
         NotReadable: another provider, format or codec, or a missing or truncated file.
     """
-    configuration = checkpoint_log.configuration(checkpoint, batch)
-    check_configuration(configuration)
-    partitions = int(configuration["spark.sql.shuffle.partitions"])
+    count = partitions(checkpoint, batch)
     found: dict[int, bytes] = {}
     try:
-        for partition in range(partitions):
+        for partition, here in _by_partition(keys, count).items():
             store = _Store(checkpoint / "state" / "0" / str(partition))
-            here = [key for key in keys if spark_hash(key) % partitions == partition]
             values = _newest(store, batch + 1, {key_bytes(key) for key in here})
             found.update(
                 (key, state_of(values[key_bytes(key)])) for key in here if key_bytes(key) in values
@@ -90,6 +86,46 @@ def read_states(checkpoint: Path, batch: int, keys: Collection[int]) -> dict[int
     except (OSError, struct.error, zlib.error, zipfile.BadZipFile) as error:
         raise NotReadable(f"{type(error).__name__}: {error}") from error
     return found
+
+
+def _by_partition(keys: Iterable[int], count: int) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for key in keys:
+        found.setdefault(spark_hash(key) % count, []).append(key)
+    return found
+
+
+def partitions(checkpoint: Path, batch: int) -> int:
+    """Return the number of stores: that of shuffle partitions. Raises NotReadable."""
+    configuration = checkpoint_log.configuration(checkpoint, batch)
+    check_configuration(configuration)
+    return int(configuration["spark.sql.shuffle.partitions"])
+
+
+def read_rows(checkpoint: Path, batch: int, partition: int) -> dict[bytes, bytes]:
+    """Return all rows of a store after a batch: encoded key to encoded value.
+
+    Raises:
+        NotReadable: as `read_states`.
+    """
+    check_configuration(checkpoint_log.configuration(checkpoint, batch))
+    store = _Store(checkpoint / "state" / "0" / str(partition))
+    later: list[dict[bytes, bytes | None]] = []
+    rows: dict[bytes, bytes | None] = {}
+    version = batch + 1
+    try:
+        while version > 0 and not store.snapshot(version).is_file():
+            if not store.changelog(version).is_file():
+                raise NotReadable(f"{store.changelog(version)}: the changelog does not exist")
+            later.append(dict(changes(store.changelog(version).read_bytes())))
+            version -= 1
+        if version > 0:
+            rows.update(_in_snapshot(store, version, None))
+    except (OSError, struct.error, zlib.error, zipfile.BadZipFile) as error:
+        raise NotReadable(f"{type(error).__name__}: {error}") from error
+    for each in reversed(later):
+        rows.update(each)
+    return {key: value for key, value in rows.items() if value is not None}
 
 
 def check_configuration(configuration: Mapping[str, str]) -> None:
@@ -169,23 +205,26 @@ def _blocks(stream: bytes) -> Iterator[bytes]:
         yield packed if method == LZ4_STORED else lz4.block.decompress(packed, size)
 
 
-def _in_snapshot(store: _Store, version: int, keys: Collection[bytes]) -> dict[bytes, bytes | None]:
-    """Read values from an uploaded RocksDB, assembled in a temporary directory."""
+def _in_snapshot(
+    store: _Store, version: int, keys: Collection[bytes] | None
+) -> dict[bytes, bytes | None]:
+    """Read values of keys, or all, from an uploaded RocksDB that is assembled in a directory."""
     try:
         from rocksdict import AccessType, Options, Rdict
     except ImportError:
         raise NotReadable("rocksdict, which reads RocksDB files, is not installed") from None
     with tempfile.TemporaryDirectory(prefix="brokertwin-") as scratch:
         directory = Path(scratch)
-        with zipfile.ZipFile(store.snapshot(version)) as archive:
+        with store.snapshot(version).open("rb") as file, zipfile.ZipFile(file) as archive:
             archive.extractall(directory)
         for remote, local in _tables(directory / SNAPSHOT_METADATA):
-            shutil.copyfile(store.directory / "SSTs" / remote, directory / local)
+            (directory / local).write_bytes((store.directory / "SSTs" / remote).read_bytes())
         try:
             with Rdict(
                 str(directory), Options(raw_mode=True), access_type=AccessType.read_only()
             ) as db:
-                return {key: db.get(key) for key in keys}
+                every = cast(Iterable[bytes], db.keys()) if keys is None else keys
+                return {key: db.get(key) for key in every}
         except Exception as error:
             raise NotReadable(f"{store.snapshot(version)}: {error}") from error
 

@@ -93,7 +93,7 @@ def write(checkpoint: Path, states: Mapping[int, bytes], plan: StorePlan) -> Non
     _put(checkpoint / "state/0/0/_metadata/schema", plan.schema)
     for partition in range(plan.shuffle_partitions):
         rows = [
-            (key_bytes(key), ENCODING_VERSION + _unsafe_row([state]))  # the struct `groupState`
+            (key_bytes(key), ENCODING_VERSION + encoded_row([state]))  # the struct `groupState`
             for key, state in states.items()
             if spark_hash(key) % plan.shuffle_partitions == partition
         ]
@@ -102,7 +102,7 @@ def write(checkpoint: Path, states: Mapping[int, bytes], plan: StorePlan) -> Non
 
 def state_row(version: int, columns: Iterable[bytes]) -> bytes:
     """Encode a cell's state as an UnsafeRow: an INT and BINARY columns."""
-    return _unsafe_row([version, *columns])
+    return encoded_row([version, *columns])
 
 
 def changelog(rows: Iterable[tuple[bytes, bytes]]) -> bytes:
@@ -127,7 +127,7 @@ def _blocks(data: bytes) -> Iterator[bytes]:
     yield LZ4_HEADER.pack(LZ4_MAGIC, LZ4_STORED | BLOCK_LEVEL, 0, 0, 0)
 
 
-def _unsafe_row(fields: list[int | bytes]) -> bytes:
+def encoded_row(fields: list[int | bytes]) -> bytes:
     """Encode an UnsafeRow: null bits, a word per field, variable-size fields."""
     nulls = bytes((len(fields) + 63) // 64 * WORD)
     at = len(nulls) + len(fields) * WORD

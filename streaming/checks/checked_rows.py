@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from brokertwin.kafka_io.placement import cluster_of
 from brokertwin.kafka_io.topic_reader import TopicRow
 from brokertwin.state.core import outputs
+from brokertwin.state.core.settings import cluster_of
 from brokertwin.state.groups import offset_records
 
 OVERDUE_MS = 600_000

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from brokertwin.kafka_io.placement import cluster_of
 from brokertwin.kafka_io.topic_reader import TopicRow as TopicRow
 from brokertwin.sinks.offsets_snapshot import SnapshotRow
 from brokertwin.state.cluster.image import machine_prefix
 from brokertwin.state.core.decision import CONTROLLER
+from brokertwin.state.core.settings import cluster_of
 from brokertwin.state.core.tables import Table
 from brokertwin.state.groups import offset_records
 from brokertwin.state.logs.producer import sequence_after

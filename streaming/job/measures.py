@@ -100,13 +100,9 @@ class QueryProgress(msgspec.Struct, frozen=True):
         return {**values, "fetch_sessions": self.fetch_sessions._asdict(), **self.tallies._asdict()}
 
 
-def progress_of(reported: Mapping[str, object], counts: Counts) -> QueryProgress:
-    """Combine Spark's report (StreamingQueryProgress as a dict) and the counts."""
+def progress_of(reported: Mapping[str, object], counts: Counts, lag: int) -> QueryProgress:
+    """Combine Spark's report (StreamingQueryProgress as a dict), the counts and the lag."""
     report = msgspec.convert(reported, _Reported)
-    lag = 0
-    for source in report.sources:
-        ends, latest = source.of("end_offset"), source.of("latest_offset")
-        lag += sum(latest[partition] - ends.get(partition, 0) for partition in latest)
     return QueryProgress(
         batch=report.batch_id,
         events=report.num_input_rows,
@@ -123,30 +119,7 @@ def progress_of(reported: Mapping[str, object], counts: Counts) -> QueryProgress
     )
 
 
-class _Source(msgspec.Struct, rename="camel"):
-    end_offset: str | dict[str, dict[str, int]] | None = None
-    latest_offset: str | dict[str, dict[str, int]] | None = None
-
-    def of(self, name: str) -> dict[tuple[str, str], int]:
-        """Offset by topic and partition; empty for a repeated batch."""
-        value = getattr(self, name)
-        if isinstance(value, str):
-            try:
-                value = _offsets.decode(value)
-            except msgspec.MsgspecError:
-                value = None
-        return {
-            (topic, partition): offset
-            for topic, offsets in (value or {}).items()
-            for partition, offset in offsets.items()
-        }
-
-
-_offsets = msgspec.json.Decoder(dict[str, dict[str, int]])
-
-
 class _Reported(msgspec.Struct, rename="camel"):
     batch_id: int
     num_input_rows: int
     duration_ms: dict[str, int] = {}
-    sources: list[_Source] = []

@@ -35,6 +35,7 @@ from brokertwin.streaming.checkpoint import (
 )
 from brokertwin.streaming.job import job, measures
 from brokertwin.streaming.job.clock import JobClock, now_ms
+from brokertwin.streaming.job.lag import LagReader
 from brokertwin.streaming.job.measures import Counts, QueryProgress, progress_of
 from brokertwin.streaming.job.read_ahead import ReadAhead, reading_ahead
 from brokertwin.streaming.job.session import spark_session, stop_query
@@ -283,7 +284,9 @@ class _Run:
     seen_batch: int = checkpoint_log.NONE
 
     def __post_init__(self) -> None:
-        self.loads = _Loads(self.job.settings.checkpoint_dir)
+        settings = self.job.settings
+        self.loads = _Loads(settings.checkpoint_dir)
+        self.lag = lag_of(self.job.client, settings)
 
     def check(self) -> None:
         """Report progress. Raises QueryFailed."""
@@ -295,7 +298,7 @@ class _Run:
                 batch = int(progress["batchId"])
                 if batch > self.seen_batch and progress["numInputRows"]:
                     self.seen_batch = batch
-                    self.observe(progress_of(progress, self.counts()))
+                    self.observe(progress_of(progress, self.counts(), self.lag.read().total))
             self.loads.keep_if_due(self.counts())
         failure = self.query.exception()
         if failure is not None:
@@ -322,6 +325,12 @@ class _Run:
         return is_at_end(self.job.client, self.job.settings) and (
             self.clock is None or not waits(self.job.settings, lambda: self.session)
         )
+
+
+def lag_of(client: ClientProperties, settings: Settings) -> LagReader:
+    """Return a reader of the lag of a job."""
+    topic = topics.full_name(settings.prefix, topics.REQUESTS)
+    return LagReader(client, [topic], settings.checkpoint_dir)
 
 
 def _watch(running: _Run, stop: StopReason, available_now: bool) -> None:

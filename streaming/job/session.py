@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from brokertwin import places
 from brokertwin.errors import UserError
 from brokertwin.kafka_io import class_archives, jars
 from brokertwin.kafka_io.java import java_executable
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 
 SHIPPED = tuple(
     "brokertwin" + part
-    for part in ("", ".kafka_io", ".recordings", ".sinks", ".state", ".streaming")
+    for part in (
+        *("", ".kafka_io", ".offsets", ".protocol", ".recordings", ".sinks", ".state"),
+        *(".streaming", ".tables"),
+    )
 )
 """Packages that Spark's Python workers import."""
 
@@ -61,6 +65,7 @@ LOCAL_TRIES = 4
 """Like `spark.task.maxFailures` on a cluster."""
 
 LOOPBACK = "127.0.0.1"
+S3A = "spark.hadoop.fs.s3a."
 STANDALONE = "spark://"
 MASTER_TIMEOUT_S = 5.0
 YARN_DIRECTORIES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
@@ -90,6 +95,8 @@ def spark_session(
     connector: list[Path] = []
     if not is_submitted or not spark_submit.has_connector():
         connector = jars.fetch(jars.connector_jars(), settings.home, settings.ivy_settings, say)
+    if not is_submitted and places.is_s3(settings.checkpoint_dir):
+        connector += jars.fetch(jars.s3_jars(), settings.home, settings.ivy_settings, say)
     is_local = settings.master.startswith("local")
     if is_local or "PYSPARK_PYTHON" not in os.environ:
         os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -249,12 +256,16 @@ def _configuration(settings: Settings, connector: list[Path], is_local: bool) ->
         "spark.ui.enabled": str(settings.spark_ui).lower(),
         "spark.ui.showConsoleProgress": "false",
     }
+    address = places.s3_address()
+    if address is not None:
+        values |= {S3A + "endpoint": address, S3A + "path.style.access": "true"}
     if is_local:
         values["spark.driver.bindAddress"] = LOOPBACK
         values["spark.driver.host"] = LOOPBACK
         values["spark.python.daemon.module"] = WORKER_DAEMON
-        package = "" if jars.spark_version().startswith("4.0.") else ".checkpointing"
-        values["spark.sql.streaming.checkpointFileManagerClass"] = FILE_MANAGER.format(package)
+        if not places.is_remote(settings.checkpoint_dir):
+            package = "" if jars.spark_version().startswith("4.0.") else ".checkpointing"
+            values["spark.sql.streaming.checkpointFileManagerClass"] = FILE_MANAGER.format(package)
         options = [COMPILE_ONCE, *([VFORK] if sys.platform == "linux" else [])]
         options += class_archives.taking(driver_archive(settings.home))
         values[DRIVER_OPTIONS] += f" {shlex.join(options)}"

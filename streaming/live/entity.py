@@ -22,7 +22,7 @@ from msgspec import field
 
 from brokertwin.recordings.history.entity import EntityKey, ObservedEntity
 from brokertwin.recordings.history.exchange import RecordedExchange
-from brokertwin.recordings.history.finding import EntityFinding
+from brokertwin.recordings.history.findings import Finding
 from brokertwin.streaming.live.facts import ALIVE_MS, ClusterFacts
 from brokertwin.streaming.live.kinds import SILENT, kept_ms, machine_of
 
@@ -47,7 +47,7 @@ class EntityArrival(msgspec.Struct, array_like=True, frozen=True):
 
     Attributes:
         number: hash of connection, correlation id and time; 64 bits.
-        part: from `ObservedEntity.part_of`.
+        part: from `EntityKind.parts_of`.
     """
 
     number: int
@@ -135,7 +135,7 @@ class LiveEntity:
 
     def handle(
         self, arrivals: Sequence[EntityArrival], facts: ClusterFacts, now: int
-    ) -> list[EntityFinding]:
+    ) -> list[Finding]:
         """Take exchanges, and those that need not wait any longer; return the findings.
 
         Args:

@@ -77,6 +77,9 @@ class ClusterFacts(msgspec.Struct):
             known.note_fetch(f"{leader} {follower}", connection, value)
         elif row.what == "delay":
             known.note_delay(int(key.partition(" ")[0]), *value)
+        elif row.what == "deleted":
+            topic, _, time = key.rpartition(" ")
+            known.note_deletion(topic, int(time))
         elif row.what == "min-isr":
             known.min_isr[key] = value
         elif row.what == "address":
@@ -166,6 +169,9 @@ def _of_brokers(new: KnownFacts, known: KnownFacts) -> Iterator[tuple[str, str, 
     for second_of, delay_ms in new.delays.items():
         broker, second = map(int, second_of.split(" "))
         yield "delay", f"{broker} {second % DELAYS_KEPT}", (second, delay_ms)
+    for topic, times in new.deleted.items():
+        for time in set(times).difference(known.deleted.get(topic, ())):
+            yield "deleted", f"{topic} {time}", None
     for topic, min_isr in new.min_isr.items():
         if known.min_isr.get(topic) != min_isr:
             yield "min-isr", topic, min_isr

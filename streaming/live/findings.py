@@ -5,17 +5,21 @@ same finders from this finding alone, with a stable id. A later document with th
 replaces it: it completes the cause, or withdraws it.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from brokertwin.recordings import sentences
 from brokertwin.recordings.audit.finders import FINDERS
 from brokertwin.recordings.history.entity import EntityKind
-from brokertwin.recordings.history.finding import EntityFinding, Severity
+from brokertwin.recordings.history.findings import Finding, Incident, Severity
 
 EVIDENCE_MAX = 100
 """Maximum number of evidence lines in a document."""
+
+
+F = TypeVar("F", bound=Finding)
 
 
 class FoundOnly:
@@ -25,14 +29,17 @@ class FoundOnly:
         findings: by any machines of one cluster, in any order; the last with an id counts.
     """
 
-    def __init__(self, findings: Iterable[EntityFinding]) -> None:
+    incidents: Sequence[Incident] = ()
+    """An entity does not see the others that an incident is made of."""
+
+    def __init__(self, findings: Iterable[Finding]) -> None:
         newest = {each.id: each for each in findings}
         kept = [each for each in newest.values() if not each.is_withdrawn]
-        self._kept = sorted(kept, key=lambda each: (each.line.order, each.subject))
+        self._kept = sorted(kept, key=lambda each: (each.line.order, each.subject.name))
 
-    def found(self, _kind: EntityKind, *names: str) -> Iterator[EntityFinding]:
-        """The findings with these names, in the order of `observe`."""
-        yield from (each for each in self._kept if each.kind in names)
+    def found(self, _kind: EntityKind, *classes: type[F]) -> Iterator[F]:
+        """The findings of these classes, in the order of `observe`."""
+        yield from (each for each in self._kept if isinstance(each, classes))
 
 
 class FindingRow(NamedTuple):
@@ -45,9 +52,9 @@ class FindingRow(NamedTuple):
 _encoder = msgspec.json.Encoder()
 
 
-def rows_of(cluster: str, findings: Iterable[EntityFinding]) -> Iterator[FindingRow]:
+def rows_of(cluster: str, findings: Iterable[Finding]) -> Iterator[FindingRow]:
     """The rows of findings, the last for each id; ordinary events (`NOTE`) have none."""
-    newest = {_id(each): each for each in findings if each.severity > Severity.NOTE}
+    newest = {each.id: each for each in findings if each.severity > Severity.NOTE}
     for name, each in newest.items():
         id_ = f"{cluster} {name}"
         for document in _documents(each):
@@ -55,15 +62,8 @@ def rows_of(cluster: str, findings: Iterable[EntityFinding]) -> Iterator[Finding
             yield FindingRow(id_, _encoder.encode(named))
 
 
-def _id(finding: EntityFinding) -> str:
-    """Identity of a finding; a rebalance is one, though each member's response shows it."""
-    if finding.kind == "rebalances":
-        return f"{finding.kind} {finding.subject} {finding.facts['first']} {finding.part}"
-    return finding.id
-
-
-def _documents(finding: EntityFinding) -> Iterator[dict[str, Any]]:
+def _documents(finding: Finding) -> Iterator[dict[str, Any]]:
     alone = FoundOnly([msgspec.structs.replace(finding, is_withdrawn=False)])
     for finder in FINDERS:
         for found in finder(alone):
-            yield {**found.document(EVIDENCE_MAX), "cause": finding.cause}
+            yield {**found.document(EVIDENCE_MAX), "cause": sentences.cause(finding)}

@@ -13,11 +13,18 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokertwin.recordings.history import sessions
+from brokertwin.recordings.history import bodies, sessions
 from brokertwin.recordings.history.entity import EntityKey, EntityKind, ObservedEntity
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange
-from brokertwin.recordings.history.finding import EntityFinding
-from brokertwin.recordings.history.group_offsets import COMMIT_APIS, ObservedOffsets, of_partition
+from brokertwin.recordings.history.findings import Finding
+from brokertwin.recordings.history.group_offsets import (
+    COMMIT_APIS,
+    ENDING_APIS,
+    ObservedOffsets,
+    fetched_places,
+    of_partition,
+    places_of,
+)
 from brokertwin.recordings.history.recording import KINDS
 from brokertwin.recordings.history.replication import REPLICATION
 from brokertwin.recordings.history.sessions import NONE, ObservedSessionCache, opened_by, session_of
@@ -64,15 +71,9 @@ class ObservedOffset(ObservedEntity, kw_only=True):
 
     offsets: ObservedOffsets
 
-    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
-        """Take a commit, the end of its transaction, or a deletion."""
-        api = exchange.line.api
-        if api == "END_TXN":
-            yield from self.offsets.end_transaction(exchange)
-        elif api in COMMIT_APIS:
-            yield from self.offsets.commit(exchange, known)
-        else:
-            yield from self.offsets.delete(exchange, known)
+    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
+        """Take a commit, the end of its transaction, a deletion, or a fetch of it."""
+        yield from self.offsets.take(exchange, known)
 
 
 _OF_KEYS = {**KINDS, "producer-id": KINDS["producer"]}
@@ -100,13 +101,8 @@ def routes(exchange: RecordedExchange, facts: ClusterFacts) -> Iterator[Route]:
 
 
 def _routes_to(kind: EntityKind, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Route]:
-    for key in kind.keys_of(exchange, known):
-        part = kind.machine(key).part_of(exchange, known)
-        is_empty = kind.name == "partition" and not (
-            part.request["batches"] or part.response["codes"]
-        )
-        if not is_empty:
-            yield Route(key.kind, key.id, part)
+    for key, part in kind.parts_of(exchange, known):
+        yield Route(key.kind, key.id, part)
 
 
 def _sessions(exchange: RecordedExchange, known: KnownFacts) -> Iterator[Route]:
@@ -114,25 +110,27 @@ def _sessions(exchange: RecordedExchange, known: KnownFacts) -> Iterator[Route]:
     line = exchange.line
     if line.api == "FETCH":
         numbers = {session_of(exchange.request)[0], opened_by(exchange)} - {NONE}
-        part = ObservedSessionCache().part_of(exchange, known) if numbers else exchange
+        part = sessions.without_partitions(exchange) if numbers else exchange
         for number in sorted(numbers):
             yield Route(SESSION, f"{number} {line.broker}", part)
 
 
 def _offsets(exchange: RecordedExchange, known: KnownFacts) -> Iterator[Route]:
-    """The offsets that a request commits or deletes, or whose transaction it ends."""
+    """The offsets that a request commits, deletes or fetches, or whose transaction it ends."""
     api, body = exchange.line.api, exchange.request
-    if api == "END_TXN":
-        for group, topic, number in known.places.get(body.get("producerId", -1), ()):
+    if api in ENDING_APIS:
+        for group, topic, number in places_of(exchange, known):
             yield Route(OFFSET, offset_id(group, known.named(topic), number), exchange)
-    elif api in (*COMMIT_APIS, "OFFSET_DELETE"):
-        topics = (exchange.response if api == "OFFSET_DELETE" else body).get("topics") or ()
-        for topic in topics:
-            for partition in topic["partitions"]:
-                number = partition["partitionIndex"]
-                name = known.topic(topic)
-                named = offset_id(str(body.get("groupId")), name, number)
-                yield Route(OFFSET, named, of_partition(exchange, name, number, known))
+    elif api in (*COMMIT_APIS, "OFFSET_DELETE", "OFFSET_FETCH"):
+        if api == "OFFSET_FETCH":
+            places = list(fetched_places(exchange))
+        else:
+            topics = exchange.response if api == "OFFSET_DELETE" else body
+            places = list(bodies.committed_places({**topics, "groupId": body.get("groupId")}))
+        for group, topic, number in places:
+            name = known.named(topic)
+            part = of_partition(exchange, name, number, known)
+            yield Route(OFFSET, offset_id(group, name, number), part)
 
 
 def kept_ms(kind: str) -> int:

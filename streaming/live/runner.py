@@ -17,10 +17,12 @@ from brokertwin.kafka_io.topic_reader import read_all
 from brokertwin.streaming.checkpoint import checkpoint_log, facts, torn_logs
 from brokertwin.streaming.checkpoint.snapshot_times import DueSnapshot, Every
 from brokertwin.streaming.job import measures
+from brokertwin.streaming.job.lag import LagReader
 from brokertwin.streaming.job.runner import QueryFailed, finish
 from brokertwin.streaming.job.session import stop_query
 from brokertwin.streaming.live import query as plan
-from brokertwin.streaming.live.operator import LiveFunctions
+from brokertwin.streaming.live.modes import FIXED
+from brokertwin.streaming.live.operator import EXCHANGES, LiveFunctions
 from brokertwin.streaming.live.outputs import Found, LiveOutputs
 from brokertwin.streaming.live.query import FACTS, LiveQuery
 from brokertwin.streaming.live.snapshots import write_snapshot
@@ -32,9 +34,6 @@ if TYPE_CHECKING:
 POLL_S = 0.2
 STOP_S = 60.0
 """Maximum wait for the running micro-batch when the query is stopped."""
-
-FIXED = "brokertwin-live.json"
-"""File in the checkpoint with the settings that cannot change."""
 
 
 class LiveProgress(msgspec.Struct, frozen=True):
@@ -163,9 +162,23 @@ def run(
     started = plan.start(session, query, functions, write)
     try:
         ended = stop or threading.Event()
-        _watch(started, query.checkpoint, ended, lambda: dict(counts.value), observe, look)
+        _watch(
+            started,
+            query.checkpoint,
+            ended,
+            lambda: dict(counts.value),
+            lag_of(query),
+            observe,
+            look,
+        )
     finally:
         stop_query(started)
+
+
+def lag_of(query: LiveQuery) -> LagReader:
+    """Return a reader of the lag of a live audit."""
+    topics_read = [*query.sources, query.topic(EXCHANGES)]
+    return LagReader(query.client, topics_read, query.checkpoint)
 
 
 def query_id(checkpoint: Path) -> str:
@@ -178,6 +191,7 @@ def _watch(
     checkpoint: Path,
     stop: threading.Event,
     counts: Callable[[], dict[str, int]],
+    lag: LagReader,
     observe: Observer,
     look: Callable[[], None],
 ) -> None:
@@ -185,33 +199,37 @@ def _watch(
     seen = -1
     while query.isActive and not stop.wait(POLL_S):
         look()
-        seen = _report(query, seen, counts, observe)
+        seen = _report(query, seen, counts, lag, observe)
     if query.isActive:
         finish(query, STOP_S, checkpoint)
     failure = query.exception()
     if failure is not None:
         raise QueryFailed(str(failure))
-    _report(query, seen, counts, observe)
+    _report(query, seen, counts, lag, observe)
 
 
 def _report(
-    query: "StreamingQuery", seen: int, counts: Callable[[], dict[str, int]], observe: Observer
+    query: "StreamingQuery",
+    seen: int,
+    counts: Callable[[], dict[str, int]],
+    lag: LagReader,
+    observe: Observer,
 ) -> int:
     newest = query._jsq.lastProgress()
     if newest is None or newest.batchId() <= seen:
         return seen
     progress = json.loads(newest.json())
-    observe(_progress_of(progress, counts()))
+    observe(_progress_of(progress, counts(), lag))
     return int(progress["batchId"])
 
 
-def _progress_of(report: Mapping[str, Any], counts: dict[str, int]) -> LiveProgress:
+def _progress_of(report: Mapping[str, Any], counts: dict[str, int], lag: LagReader) -> LiveProgress:
     state = report["stateOperators"]
     return LiveProgress(
         batch=report["batchId"],
         rows=report["numInputRows"],
         seconds=report["durationMs"].get("triggerExecution", 0) / 1000,
-        lag=measures.progress_of(report, {}).lag,
+        lag=lag.read().total,
         entities=sum(each["numRowsTotal"] for each in state),
         state_bytes=sum(each["memoryUsedBytes"] for each in state),
         counts=counts,

@@ -273,6 +273,15 @@ _ROWS: dict[str, Callable[[EntityKey, Any], Row | None]] = {
     OFFSET: _offset,
     "client": _client,
 }
+KIND_OF: Mapping[str, str] = {
+    SESSIONS.name: SESSION,
+    PRODUCERS.name: "producer-in-partition",
+    TRANSACTIONS.name: "producer",
+    GROUPS.name: "group",
+    OFFSETS.name: OFFSET,
+    CLIENTS.name: "client",
+}
+"""Table to the kind of entity in its rows."""
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 

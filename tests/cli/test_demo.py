@@ -60,9 +60,10 @@ def test_the_demo_ends_by_itself_with_its_summary(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    agreed = re.search(r"([\d,]+) of 8,338 responses match Apache Kafka", done.stdout)
+    agreed = re.search(r"([\d,]+) of ([\d,]+) responses match Apache Kafka", done.stdout)
     assert agreed is not None, done.stdout[-3000:]
-    assert int(agreed.group(1).replace(",", "")) >= 7800
+    assert agreed[1] == agreed[2]
+    assert int(agreed[1].replace(",", "")) > 8000
     assert "offset_reset.11.earliest" in done.stdout
     shows_two_whole_tables(done.stdout)
     reported_at = re.compile(r"\d\d:\d\d:\d\d (requests .*)")

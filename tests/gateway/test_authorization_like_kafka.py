@@ -22,8 +22,8 @@ from brokertwin.gateway.security import credentials, scram
 from brokertwin.gateway.security.security import GatewaySecurity
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 from brokertwin.protocol.errors import Error
-from brokertwin.protocol.frame_primitives import NotEncodableError
 from brokertwin.protocol.kafka_apis import KAFKA_APIS
+from brokertwin.protocol.primitives import NotEncodableError
 from brokertwin.state.access.authorizer import (
     CLASS_NAME,
     CLUSTER_NAME,

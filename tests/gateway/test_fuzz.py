@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from brokertwin.gateway import slices
 from brokertwin.gateway.admin.api_versions import SERVED
 from brokertwin.protocol.frames import RequestFrame, decode_request, encode_request
 from brokertwin.protocol.primitives import MalformedError
@@ -27,11 +28,14 @@ _SIZE = struct.Struct(">i")
 
 @pytest.fixture(scope="module")
 def gateway() -> Iterator[Running]:
-    """Yield a gateway; at the end it has no connections and logged no exception."""
+    """Yield a gateway that slices all it can; at the end it has no connections, and no fault."""
     with (
         capture_logs() as logged,
+        pytest.MonkeyPatch.context() as patched,
         running_gateway({"socket.request.max.bytes": "100000"}) as running,
     ):
+        patched.setattr(slices, "SLICED_BYTES", 0)
+        patched.setattr(slices, "ITEMS", 1)
         yield running
         with running.client() as client:
             client.send_frame(b"nonsense")

@@ -27,7 +27,7 @@ from tests.gateway.security.test_security import with_sasl
 from tests.support import sasl
 from tests.support.batches import CODECS, batch
 from tests.support.examples import examples
-from tests.support.gateways import Client, Running, produce_body, running_gateway
+from tests.support.gateways import KEYS, Client, Running, produce_body, running_gateway
 from tests.support.goldens import golden
 from tests.support.patience import wait_until
 
@@ -219,7 +219,7 @@ def test_idle_connections_take_little_memory_and_do_not_delay_others(gateway: Ru
 
 def test_partial_frame_is_kept_as_received_and_dropped_after_the_idle_time() -> None:
     with running_gateway({"connections.max.idle.ms": "400"}) as running, running.client() as half:
-        half.send_bytes(struct.pack(">i", 100 * MIB) + b"x" * 1000)
+        half.send_bytes(struct.pack(">ih", 100 * MIB, KEYS["PRODUCE"]) + b"x" * 1000)
         wait_until(lambda: running.gateway.connections == 1)
         assert half.is_closed()
 

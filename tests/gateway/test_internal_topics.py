@@ -17,6 +17,7 @@ import pytest
 from kafka.record.memory_records import MemoryRecords
 
 from brokertwin.gateway.records import internal_batches
+from brokertwin.protocol.batch_headers import Batch
 from brokertwin.protocol.bodies import ZERO_UUID
 from brokertwin.state.core.records import (
     OffsetCommitted,
@@ -306,19 +307,14 @@ def test_consumer_reads_internal_topics_to_the_end(gateway: Running, ours: Topic
 def batch_of(records: list[Record], last_offset_delta: int, left: list[int] | None = None) -> Any:
     """Return the batch that a client reads of a partly cleaned coordinator batch at offset 7."""
     written = internal_logs.encode(records if left is None else CleanedRecords(records, left))
-    header = {
-        "baseOffset": 7,
-        "lastOffsetDelta": last_offset_delta,
-        "partitionLeaderEpoch": 4,
-        "magic": 2,
-        "isTransactional": False,
-        "baseTimestamp": 1000,
-        "maxTimestamp": 1000,
-        "producerId": -1,
-        "producerEpoch": -1,
-        "baseSequence": -1,
-        "written": base64.b64encode(written).decode(),
-    }
+    header = Batch(
+        base_offset=7,
+        last_offset_delta=last_offset_delta,
+        partition_leader_epoch=4,
+        base_timestamp=1000,
+        max_timestamp=1000,
+        written=written,
+    )
     (batch,) = batches(internal_batches.to_bytes(header))
     return batch
 

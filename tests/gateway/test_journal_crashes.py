@@ -11,12 +11,15 @@ from brokertwin.gateway import edge_fields
 from brokertwin.gateway.engine.engine import EdgeRequest
 from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.gateway.engine.persistence import AT_ONCE, JournalOptions
+from brokertwin.protocol.frames import RequestFrame, encode_request, read_request
+from brokertwin.protocol.generated.produce import ProduceRequest
 from brokertwin.protocol.kafka_apis import KAFKA_APIS
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cell.check import check as check_cell
 from brokertwin.state.cell.resting import columns_at_rest
 from brokertwin.state.configs.broker_config import parse
 from brokertwin.state.core import pending
+from brokertwin.state.core.events import RequestHeader
 from brokertwin.state.core.outputs import Output, Position
 from brokertwin.state.core.tables import columns_of_tables
 from brokertwin.state.logs import log as logs
@@ -57,18 +60,23 @@ def made(path: Path, disk: CrashingDisk, fsync_ms: int | None) -> Followed:
     return engine
 
 
-async def send(engine: LocalEngine, api: str, version: int, body: dict[str, Any]) -> Any:
+def edge_request(api: str, version: int, body: dict[str, Any]) -> EdgeRequest:
     header = {"requestApiKey": KEYS[api], "requestApiVersion": version, "correlationId": 1}
-    if api == "PRODUCE":
-        writes = edge_fields.store_batches(engine, 1, version, body)
+    read = read_request(encode_request(RequestFrame(header, body)), RequestHeader)
+    return EdgeRequest(1, "c", "User:ANONYMOUS", "127.0.0.1", *read)
+
+
+async def send(engine: LocalEngine, api: str, version: int, body: dict[str, Any]) -> Any:
+    request = edge_request(api, version, body)
+    if isinstance(request.body, ProduceRequest):
+        writes = edge_fields.store_batches(engine, 1, version, request.body)
         await edge_fields.put_locators(writes)
-    request = EdgeRequest(1, "c", "User:ANONYMOUS", "127.0.0.1", header, body)
     response = await engine.submit(request)
     assert response.error is None, response
     under_way = engine._persistence._compacting  # type: ignore[union-attr]
     if under_way is not None:
         await under_way
-    return response.response
+    return response.document(version)
 
 
 class Life:
@@ -185,9 +193,8 @@ async def wait_and_fetch(engine: LocalEngine) -> None:
     body = {"maxBytes": 1000, "sessionEpoch": 0, "topics": [{"topic": "t", "partitions": [wanted]}]}
     response = await send(engine, "FETCH", 12, body)
     waits = {**body, "sessionId": response["sessionId"], "sessionEpoch": 1, "maxWaitMs": 9000}
-    header = {"requestApiKey": KEYS["FETCH"], "requestApiVersion": 12, "correlationId": 1}
     waits |= {"minBytes": 1, "topics": []}
-    engine.submit(EdgeRequest(1, "c", "User:ANONYMOUS", "127.0.0.1", header, waits))
+    engine.submit(edge_request("FETCH", 12, waits))
 
 
 def test_compacted_journal_restores_the_same_state(

@@ -3,8 +3,11 @@
 import pytest
 
 from brokertwin.gateway.bounded_rates import RateLimit, RequestLimit
+from brokertwin.gateway.engine.engine import EdgeRequest, internal_header
 from brokertwin.gateway.request_times import RequestTimes, Stopwatch
-from brokertwin.protocol.frames import RequestFrame
+from brokertwin.protocol.bodies import Body
+from brokertwin.protocol.generated.metadata import MetadataRequest
+from brokertwin.protocol.generated.produce import ProduceRequest
 from brokertwin.state.cluster.quota_rates import QuotaWindows
 
 PRODUCE, METADATA, WRITE_TXN_MARKERS = 0, 3, 27
@@ -22,8 +25,14 @@ def taken(seconds: float, now: float) -> Stopwatch:
     return watch
 
 
-def request_frame(api_key: int = METADATA, client_id: str = "c", **body: object) -> RequestFrame:
-    return RequestFrame({"requestApiKey": api_key, "clientId": client_id}, body)
+def requested(
+    api_key: int = METADATA,
+    client_id: str = "c",
+    body: Body | None = None,
+    principal: str = "User:a",
+) -> EdgeRequest:
+    header = internal_header(api_key, 0, client_id)
+    return EdgeRequest(1, "c", principal, "", header, body or MetadataRequest())
 
 
 def test_request_time_excludes_waiting() -> None:
@@ -42,7 +51,7 @@ def test_client_above_its_quota_waits_until_the_rate_is_allowed() -> None:
     times = RequestTimes(limit_of)
 
     def count(seconds: float, now: float, principal: str = "User:a", broker: int = 1) -> int:
-        limit = times.limit(broker, principal, request_frame())
+        limit = times.limit(broker, requested(principal=principal))
         assert limit is not None
         return times.count(broker, limit, taken(seconds, now), now)
 
@@ -56,9 +65,13 @@ def test_client_above_its_quota_waits_until_the_rate_is_allowed() -> None:
 
 @pytest.mark.parametrize(
     "request_of",
-    [request_frame(PRODUCE, acks=0), request_frame(WRITE_TXN_MARKERS), request_frame(client_id="")],
+    [
+        requested(PRODUCE, body=ProduceRequest(acks=0)),
+        requested(WRITE_TXN_MARKERS),
+        requested(client_id=""),
+    ],
 )
-def test_unlimited_client_is_not_measured(request_of: RequestFrame) -> None:
+def test_unlimited_client_is_not_measured(request_of: EdgeRequest) -> None:
     times = RequestTimes(limit_of)
-    assert times.limit(1, "User:a", request_of) is None
-    assert times.limit(1, "User:a", request_frame(PRODUCE, acks=1)) is not None
+    assert times.limit(1, request_of) is None
+    assert times.limit(1, requested(PRODUCE, body=ProduceRequest(acks=1))) is not None

@@ -1,4 +1,4 @@
-"""The generated codec of rows agrees with the gateway's codec, made from the same schemas."""
+"""Structs are read and written like documents of the same content: rows, requests, responses."""
 
 import importlib
 import json
@@ -10,20 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokertwin.protocol import generated
-from brokertwin.protocol.primitives import MalformedError, Reader
-from brokertwin.protocol.reading import reader_of
+from brokertwin.protocol import generated, rows
+from brokertwin.protocol.bodies import Body, render
+from brokertwin.protocol.codec import message_reader, message_writer, request_type, response_type
+from brokertwin.protocol.primitives import MalformedError
 from brokertwin.protocol.rows import Row, RowKey
-from brokertwin.protocol.schemas import MessageSchema, message_of
-from brokertwin.protocol.writing import writer_of
-from tests.support.bodies import bodies_of
+from brokertwin.protocol.schemas import API_NAMES, MESSAGES, row_schema, snake
+from tests.support.bodies import bodies, bodies_of
 from tests.support.examples import examples
-from tests.wire.methods import snake
+from tests.wire.overlay import NOT_MODELLED
 from tests.wire.structs import WIRE
 
 RECORDS = json.loads((WIRE / "schemas.json").read_text(encoding="utf-8"))["records"]
-NULL_STRUCT = "classicMemberMetadata"
-"""A tagged struct whose null Kafka writes as 0, and the gateway as -1."""
 
 
 def kinds() -> dict[str, type[Row | RowKey]]:
@@ -43,35 +41,85 @@ VERSIONS = [
 ]
 
 
+def bodies_of_the_model() -> dict[str, type[Body]]:
+    found = {}
+    for key, api in API_NAMES.items():
+        for suffix, type_of in (("Request", request_type), ("Response", response_type)):
+            try:
+                found[api + suffix] = type_of(key)
+            except KeyError:
+                continue
+    return found
+
+
+BODIES = bodies_of_the_model()
+
+
 def snaked(value: Any) -> Any:
     if isinstance(value, dict):
         return {snake(name): snaked(each) for name, each in value.items()}
     return [snaked(each) for each in value] if isinstance(value, list) else value
 
 
-def written(message: MessageSchema, version: int, body: dict[str, Any]) -> bytes:
+def written(name: str, version: int, body: Any, kind: type[msgspec.Struct] | None = None) -> bytes:
     out = bytearray()
-    writer_of("a row", message.fields, version, version in message.flexible)(out, body)
+    message_writer(name, version, kind)(out, body)
     return bytes(out)
 
 
 @pytest.mark.parametrize(("name", "version"), VERSIONS)
 @given(data=st.data())
 @settings(max_examples=examples(5), deadline=None)
-def test_both_codecs_agree(name: str, version: int, data: st.DataObject) -> None:
-    message, kind = message_of(name, RECORDS[name]), KINDS[name]
-    is_flexible = version in message.flexible
-    body = data.draw(bodies_of(message.fields, version))
-    encoded = written(message, version, body)
-    row = kind.read(Reader(encoded, is_flexible), version)
-    assert row == msgspec.convert(snaked(body), kind)
-    if body.get(NULL_STRUCT, 0) is None:
-        return
-    out = bytearray()
-    row.write(out, version, is_flexible)
-    assert out == encoded
-    read = reader_of("a row", message.fields, version, is_flexible)
-    assert read(bytes(out), 0) == (body, len(out))
+def test_row_is_read_and_written_like_its_document(
+    name: str, version: int, data: st.DataObject
+) -> None:
+    kind = KINDS[name]
+    body = data.draw(bodies_of(row_schema(name).fields, version))
+    encoded = written(name, version, body)
+    row, end = rows.read(kind, encoded, 0, version)
+    assert (row, end) == (msgspec.convert(snaked(body), kind), len(encoded))
+    again = written(name, version, row, kind)
+    assert rows.read(kind, again, 0, version)[0] == row
+    assert message_reader(name, version)(encoded, 0) == (body, len(encoded))
+
+
+@pytest.mark.parametrize("name", sorted(BODIES))
+@given(data=st.data())
+@settings(max_examples=examples(3), deadline=None)
+def test_body_is_read_and_written_like_its_document(name: str, data: st.DataObject) -> None:
+    kind, (first, last) = BODIES[name], MESSAGES[name].versions
+    version = data.draw(st.integers(first, last))
+    document = without_records(data.draw(bodies(name, version)), b"")
+    encoded = written(name, version, document)
+    read, end = message_reader(name, version, kind)(encoded, 0)
+    read = msgspec.convert(without_records(msgspec.to_builtins(read)), kind)
+    expected = msgspec.convert(without_records(message_reader(name, version)(encoded, 0)[0]), kind)
+    assert (read, end) == (expected, len(encoded))
+    if name.endswith("Response"):
+        described = without_records(render(expected, version), b"")
+        assert written(name, version, with_records(read), kind) == written(name, version, described)
+
+
+def without_records(value: Any, instead: Any = None) -> Any:
+    """Empty the record sets of a document: the model has batch headers in their place."""
+    if isinstance(value, dict):
+        return {
+            name: instead if name == "records" else without_records(each, instead)
+            for name, each in value.items()
+        }
+    return [without_records(each, instead) for each in value] if isinstance(value, list) else value
+
+
+def with_records(value: Any) -> Any:
+    """Give the partitions of a body empty record sets."""
+    for name in value.__struct_fields__:
+        each = getattr(value, name)
+        if name == "records":
+            value.records = b""
+        for part in each if isinstance(each, list) else [each]:
+            if isinstance(part, msgspec.Struct):
+                with_records(part)
+    return value
 
 
 @pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if issubclass(kind, Row)])
@@ -86,5 +134,8 @@ def test_cut_rows_and_unknown_versions_are_refused(name: str) -> None:
             kind.decoded(wrong)
 
 
-def test_every_row_that_the_model_writes_is_tested() -> None:
+def test_every_row_and_body_of_the_model_is_tested() -> None:
     assert len(KINDS) > 40
+    not_modelled = {name + suffix for name in NOT_MODELLED for suffix in ("Request", "Response")}
+    headers = {"RequestHeader", "ResponseHeader"}
+    assert BODIES.keys() == MESSAGES.keys() - not_modelled - headers

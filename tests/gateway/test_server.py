@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 from brokertwin.errors import UserError
 from brokertwin.gateway.admin.api_versions import ITS_OWN, SERVED, UNNAMED
 from brokertwin.gateway.edge_fields import Address
-from brokertwin.gateway.engine.engine import EdgeRequest, EngineResponse
+from brokertwin.gateway.engine.engine import EdgeRequest, EngineResponse, internal_header
 from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.gateway.limits import GatewayLimits
 from brokertwin.gateway.server import Gateway
@@ -558,14 +558,14 @@ def test_addresses_of_remote_brokers_depend_on_the_clients_listener() -> None:
     with running_gateway() as running, running.client() as client:
         body["clusterId"] = client.call("DESCRIBE_CLUSTER", 0)["clusterId"]
         for key, wanted in ((62, body), (63, beat)):
-            header = {"requestApiKey": key, "requestApiVersion": 1 if key == 63 else 4}
+            header = internal_header(key, 1 if key == 63 else 4, None)
             request = EdgeRequest(1, "c", "User:ANONYMOUS", "", header, wanted)
 
             async def submitted(request: EdgeRequest = request) -> EngineResponse:
                 return await running.engine.submit(request)
 
             response = running.run(submitted())
-            assert response.response["errorCode"] == 0, response
+            assert response.response.error_code == 0, response
         (found,) = [each for each in client.call("METADATA", 12)["brokers"] if each["nodeId"] == 9]
         assert (found["host"], found["port"]) == ("plaintext", 7)
         assignments = [{"partitionIndex": n, "brokerIds": [9]} for n in range(50)]

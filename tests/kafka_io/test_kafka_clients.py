@@ -93,9 +93,8 @@ def test_oauthbearer_with_client_credentials() -> None:
         "sasl.oauthbearer.scope": "kafka",
         "sasl.oauthbearer.token.endpoint.url": "https://idp/token",
     }
-    assert given.warnings() == [
-        "kafka-python has nothing like sasl.jaas.config, sasl.oauthbearer.token.endpoint.url"
-    ]
+    assert given.warnings() == []
+    assert given.for_kafka_python()["sasl_mechanism"] == "OAUTHBEARER"
 
 
 def test_pem_stores_in_files() -> None:

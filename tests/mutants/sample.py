@@ -165,7 +165,9 @@ def who_notices(room: str, change: Change | None, patience_s: float | None = Non
         package = room.partition("/")[0]
         copy_to(Path(directory), package)
         if change is not None:
-            (Path(directory) / "brokertwin" / change.file).write_text(change.text, "utf-8")
+            (Path(directory) / "brokertwin" / change.file.removeprefix("brokertwin/")).write_text(
+                change.text, "utf-8"
+            )
         return next((each for each in tests_of(room) if _turn_red(each, directory, patience_s)), "")
 
 

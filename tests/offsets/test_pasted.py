@@ -1,10 +1,16 @@
 """Committed offsets in the output of other tools."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
+from brokertwin.errors import UserError
+from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.offsets.pasted import NOT_SHOWN, PastedOffsets
+from brokertwin.offsets.sources import OffsetSource
 from brokertwin.state.core.records import OffsetCommitted
 from brokertwin.state.groups import offset_records
 from brokertwin.state.groups.offset_records import OffsetKey
@@ -192,3 +198,187 @@ def test_table_without_groups_needs_one() -> None:
     row = "scans 0 6 9 3 reader-1-5d66 /10.0.0.9 reader-1"
     assert read(HEADER, row, group="parcels")[1].described == {SCANS: 6}
     assert "--group" in read(HEADER, row)[1].unread[2]
+
+
+def test_an_aborted_and_a_committed_transaction_of_one_producer() -> None:
+    record = "key: offset_commit::group=parcels,partition=scans-0 payload: offset={}"
+    ends = [
+        line
+        for at, (offset, ending) in enumerate([(6, "ABORT"), (7, "COMMIT")])
+        for line in (
+            BATCH.format(2 * at, 2 * at, "false"),
+            RECORD.format(2 * at) + record.format(offset),
+            BATCH.format(2 * at + 1, 2 * at + 1, "true"),
+            RECORD.format(2 * at + 1) + f"endTxnMarker: {ending} coordinatorEpoch: 0",
+        )
+    ]
+    assert [offset for _, offset, _ in read(*ends)[0]] == [7]
+
+
+def test_a_marker_ends_the_transaction_in_its_own_partition() -> None:
+    dumping = "Dumping /var/lib/kafka/__consumer_offsets-{}/00000000000000000000.log"
+    moves, _ = read(
+        dumping.format(12),
+        BATCH.format(0, 0, "false"),
+        RECORD.format(0) + "key: offset_commit::group=parcels,partition=scans-0 payload: offset=6",
+        dumping.format(13),
+        BATCH.format(0, 0, "true"),
+        RECORD.format(0) + "endTxnMarker: COMMIT coordinatorEpoch: 0",
+    )
+    assert moves == []
+
+
+RPK = """\
+GROUP        parcels
+COORDINATOR  1
+STATE        Empty
+BALANCER
+MEMBERS      0
+TOTAL-LAG    3
+TOPIC       PARTITION  CURRENT-OFFSET  LOG-START-OFFSET  LOG-END-OFFSET  LAG    MEMBER-ID  HOST
+scans       0          6               0                 9               3
+scans       1          -               0                 5               5
+"""
+KAF = """\
+Group ID:       parcels
+State:          Stable
+Protocol:       range
+Protocol Type:  consumer
+Offsets:
+  scans:
+    Partition  Group Offset  High Watermark  Lag  Metadata
+    ---------  ------------  --------------  ---  --------
+    0          6             9               3    a b
+    Total      6                             3
+Members:
+  reader-1:
+    Host:  /10.0.0.9
+    Assignments:
+      Topic  Partitions
+      -----  ----------
+      scans  [0]
+"""
+RESET = """\
+GROUP                          TOPIC                          PARTITION  NEW-OFFSET
+parcels                        scans                          0          6
+"""
+PARTITION = {"topic": "scans", "partition": 0}
+AKHQ = {
+    "id": "parcels",
+    "state": "EMPTY",
+    "offsets": [
+        {**PARTITION, "offset": 6, "metadata": "", "firstOffset": 0, "lastOffset": 9},
+        {"topic": "scans", "partition": 1},
+    ],
+}
+BURROW = {
+    "error": False,
+    "status": {
+        "group": "parcels",
+        "partitions": [{**PARTITION, "end": {"offset": 6, "timestamp": AT, "lag": 3}}],
+    },
+}
+BURROW_DETAIL = {
+    "topics": {"scans": [{"offsets": [None, {"offset": 5}, {"offset": 6}], "current-lag": 3}]},
+    "request": {"url": "/v3/kafka/local/consumer/parcels", "host": "h"},
+}
+CHECKPOINT = (
+    "Checkpoint{consumerGroupId=parcels, topicPartition=scans-0, upstreamOffset=8,"
+    " downstreamOffset=6, metadata=}"
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(RPK, KAF, RESET, CHECKPOINT),
+        *(json.dumps(each, indent=2) for each in (AKHQ, {"results": [AKHQ]})),
+        *(json.dumps(each) for each in (BURROW, BURROW_DETAIL)),
+    ],
+    ids=["rpk", "kaf", "reset", "checkpoint", "AKHQ", "AKHQ, page", "Burrow", "Burrow, detail"],
+)
+def test_tables_and_json_of_other_tools(text: str) -> None:
+    moves, pasted = read(*text.splitlines())
+    assert moves == []
+    assert pasted.described == {SCANS: 6}
+    assert pasted.unread == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("OffsetSync{topicPartition=scans-0, upstreamOffset=8, downstreamOffset=6}", "no group"),
+        ('kminion_kafka_consumer_group_topic_partition_lag{group_id="g"} 3', "lags, no offsets"),
+    ],
+)
+def test_output_without_committed_offsets_says_what_has_them(line: str, why: str) -> None:
+    moves, pasted = read(line)
+    assert (moves, pasted.described) == ([], {})
+    assert why in pasted.unread[1]
+
+
+def _no_cluster(address: str) -> ClientProperties:
+    raise AssertionError(address)
+
+
+def show(tmp_path: Path, name: str, text: str, *groups: str) -> dict[OffsetKey, int]:
+    file = tmp_path / name
+    file.write_text(text, encoding="utf-8")
+    return OffsetSource(str(file), _no_cluster, lambda _: None).committed(groups)
+
+
+@pytest.mark.parametrize(
+    ("text", "groups"),
+    [
+        ("parcels,scans,0,6\n", ()),
+        ("Topic,Partition,Lag,CURRENT-OFFSET,Group\nscans,0,3,6,parcels\n", ()),
+        ("topic,partition,offset,metadata\nscans,0,6,x\n", ("parcels",)),
+    ],
+)
+def test_csv_files_may_have_names_and_further_columns(
+    tmp_path: Path, text: str, groups: tuple[str, ...]
+) -> None:
+    assert show(tmp_path, "offsets.csv", text, *groups) == {SCANS: 6}
+
+
+def test_csv_with_further_columns_needs_names(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="expected group,topic") as raised:
+        show(tmp_path, "offsets.csv", "parcels,scans,0,6,3\n")
+    assert "Begin the file with a line of names" in raised.value.hint
+
+
+def test_the_formatters_output_without_line_ends_is_read_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("brokertwin.offsets.sources.PIECE_BYTES", 100)
+    key = {"type": 1, "data": {"group": "parcels", "topic": "scans", "partition": 0}}
+    text = "".join(
+        json.dumps({"key": key, "value": {"version": 4, "data": {"offset": at}}})
+        for at in range(50)
+    )
+    assert show(tmp_path, "pasted.txt", text) == {SCANS: 49}
+
+
+PIECES = [
+    *("[a,b,1", "Checkpoint{consumerGroupId=", ", topicPartition=", " key: ", " producerId: 1 "),
+    *("offset_commit::group=", ",partition=", "GROUP ", ", commitTimestamp=1", "a 0 ", '{"a":'),
+    *("(offset=1, leaderEpoch=Optional.empty, ", '"\\\\', "{", " payload: ", "a-1"),
+]
+"""Parts of lines that repeat: a quadratic expression takes hours for them, a linear one seconds."""
+REPEATED = """
+import resource, sys
+from brokertwin.offsets.pasted import PastedOffsets
+resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
+begins = ("", "[", "offset: 1 CreateTime: 1", "baseOffset: 1 CreateTime: 1 producerId: 1 key: ")
+for piece in sys.argv[1:]:
+    for begin in begins:
+        list(PastedOffsets().read([begin + piece * (1_000_000 // len(piece))]))
+print("read")
+"""
+
+
+def test_a_line_takes_a_time_in_proportion_to_its_length() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", REPEATED, *PIECES], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "read\n", done.stderr[-2000:]

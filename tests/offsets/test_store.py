@@ -1,5 +1,6 @@
 """The rows of a `__consumer_offsets` on disk: each once, complete, of one cluster."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,9 +10,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from brokertwin.offsets import store as offset_history
-from brokertwin.offsets.history import CoordinatorRow
-from brokertwin.offsets.store import SCHEMA, HistoryError, HistoryFacts, OffsetHistoryStore
-from tests.support.offset_rows import HOUR_MS, classic_row, offset_row, written
+from brokertwin.offsets.history import CoordinatorRow, is_of
+from brokertwin.offsets.store import (
+    SCHEMA,
+    HistoryError,
+    HistoryFacts,
+    OffsetHistoryStore,
+    Verified,
+)
+from tests.support.offset_rows import HOUR_MS, classic_row, member_row, offset_row, written
 from tests.support.sources import ROOT
 
 ROWS = written(
@@ -87,6 +94,137 @@ def test_rows_of_a_real_broker_are_all_read() -> None:
     assert rows == sorted(rows)
     ends = {row.partition: row.offset + 1 for row in rows}
     assert facts.next_offsets == ends
+
+
+def damage(directory: Path) -> str:
+    """Return the error of the first command that reads the directory."""
+    with pytest.raises(HistoryError) as raised:
+        list(OffsetHistoryStore(directory).rows())
+    assert OffsetHistoryStore(directory).verify().damage == [raised.value.message]
+    return raised.value.message
+
+
+@pytest.mark.parametrize("number", range(0, 400, 7))
+def test_a_flipped_bit_is_never_read(number: int, tmp_path: Path) -> None:
+    OffsetHistoryStore(tmp_path).add("c", [*ROWS, *LATER], {0: 4})
+    file = tmp_path / "rows-000001.parquet"
+    content = bytearray(file.read_bytes())
+    content[number * len(content) // 400] ^= 1 << number % 8
+    file.write_bytes(content)
+    assert damage(tmp_path) == (
+        f"{file} is damaged: its bytes are not those that manifest.json lists."
+    )
+    with pytest.raises(HistoryError, match="is damaged"):
+        OffsetHistoryStore(tmp_path).add("c", LATER, {0: 4})
+
+
+def test_a_flipped_bit_in_a_page_of_an_unlisted_file_is_never_read(tmp_path: Path) -> None:
+    OffsetHistoryStore(tmp_path).add("c", [*ROWS, *LATER], {0: 4})
+    (tmp_path / "manifest.json").unlink()
+    assert OffsetHistoryStore(tmp_path).verify().unlisted == ["rows-000001.parquet"]
+    file = tmp_path / "rows-000001.parquet"
+    content = bytearray(file.read_bytes())
+    chunk = pq.ParquetFile(file).metadata.row_group(0).column(3)
+    content[chunk.data_page_offset + chunk.total_compressed_size // 2] ^= 1
+    file.write_bytes(content)
+    assert "is damaged" in damage(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: (d / "rows-000001.parquet").unlink(), "does not exist"),
+        (
+            lambda d: (d / "manifest.json").write_text(
+                (d / "manifest.json").read_text().replace('"rows": 3', '"rows": 2')
+            ),
+            "number of rows",
+        ),
+        (
+            lambda d: (d / "rows-000001.parquet").write_bytes(
+                (d / "rows-000002.parquet").read_bytes()
+            ),
+            "its bytes are not those",
+        ),
+    ],
+)
+def test_a_directory_that_is_not_whole_is_refused(
+    change: Callable[[Path], object], message: str, tmp_path: Path
+) -> None:
+    store = OffsetHistoryStore(tmp_path)
+    store.add("c", ROWS, {0: 3})
+    store.add("c", LATER, {0: 4})
+    change(tmp_path)
+    with pytest.raises(HistoryError, match=message):
+        list(OffsetHistoryStore(tmp_path).rows())
+    assert message in OffsetHistoryStore(tmp_path).verify().damage[0]
+
+
+def test_a_damaged_manifest_is_reported(tmp_path: Path) -> None:
+    OffsetHistoryStore(tmp_path).add("c", ROWS, {0: 3})
+    (tmp_path / "manifest.json").write_text("{")
+    for read in (OffsetHistoryStore.facts, OffsetHistoryStore.verify):
+        with pytest.raises(HistoryError, match="not the JSON of a manifest"):
+            read(OffsetHistoryStore(tmp_path))
+
+
+def test_a_file_that_a_kill_left_out_of_the_manifest_is_read_and_listed_later(
+    tmp_path: Path,
+) -> None:
+    store = OffsetHistoryStore(tmp_path)
+    store.add("c", ROWS, {0: 3})
+    manifest = (tmp_path / "manifest.json").read_bytes()
+    store.add("c", LATER, {0: 4})
+    (tmp_path / "manifest.json").write_bytes(manifest)
+    assert list(OffsetHistoryStore(tmp_path).rows()) == [*ROWS, *LATER]
+    assert OffsetHistoryStore(tmp_path).verify() == Verified(2, 4, [], ["rows-000002.parquet"])
+    more = written([offset_row("g", "orders", 0, 11)], begin=4)
+    assert OffsetHistoryStore(tmp_path).add("c", more, {0: 5}) == 1
+    assert OffsetHistoryStore(tmp_path).verify() == Verified(3, 5, [], [])
+
+
+def test_merging_does_not_take_over_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offset_history, "FAN", 3)
+    one_by_one(OffsetHistoryStore(tmp_path), 2)
+    file = tmp_path / "rows-000001.parquet"
+    file.write_bytes(file.read_bytes().replace(b"orders", b"orderz"))
+    with pytest.raises(HistoryError, match="is damaged"):
+        one_by_one(OffsetHistoryStore(tmp_path), 1, begin=2)
+
+
+def test_rows_of_a_group_are_those_that_a_filter_of_all_rows_gives(tmp_path: Path) -> None:
+    store = OffsetHistoryStore(tmp_path)
+    groups = ("a", "aa", "b", "ä", "")
+    rows = written(
+        [offset_row(group, "orders", n, n) for n in range(3) for group in groups]
+        + [classic_row(group, 1, {"m": {"orders": [0]}}) for group in groups]
+        + [member_row("a", "m"), (b"", None), (b"\x00", None)]
+    )
+    store.add("c", rows[:9], {0: 9})
+    store.add("c", rows[9:], {0: len(rows)})
+    for wanted in (*([group] for group in groups), ["a", "b"], ["none"]):
+        expected = [row for row in rows if is_of(row.key, wanted)]
+        assert list(store.rows(wanted)) == expected
+    assert len(list(store.rows(["a"]))) == 5
+
+
+def test_row_groups_without_the_group_are_not_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offset_history, "GROUP_ROWS", 10)
+    store = OffsetHistoryStore(tmp_path)
+    rows = written([offset_row(f"g{n // 10}", "orders", 0, n) for n in range(50)])
+    store.add("c", rows, {0: 50})
+    read: list[list[str]] = []
+    whole = pq.ParquetFile.read_row_group
+
+    def noted(file: pq.ParquetFile, number: int, columns: list[str]) -> pa.Table:
+        read.append(columns)
+        return whole(file, number, columns=columns)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", noted)
+    assert list(store.rows(["g3"])) == rows[30:40]
+    assert [len(columns) for columns in read] == [1, 1, 1, 1, 5, 1]
 
 
 def one_by_one(store: OffsetHistoryStore, count: int, begin: int = 0) -> list[CoordinatorRow]:

@@ -11,6 +11,7 @@ from brokertwin.recordings.audit.finding import AuditFinding
 from brokertwin.recordings.audit.history import History
 from brokertwin.recordings.audit.reading import read
 from brokertwin.recordings.formats.pipeline import FileReading
+from brokertwin.recordings.history.findings import Incident
 from brokertwin.recordings.replay import recording
 from brokertwin.recordings.replay.recording import Exchange
 from tests.support.requestlogs import RUNS, SINGLE, logs_of
@@ -43,6 +44,21 @@ def whole(name: str) -> Audited:
 def _audited(paths: Sequence[Path], name: str) -> Audited:
     history = read(paths, READING.get(name, FileReading())).history
     return Audited(history, findings(history))
+
+
+class Unfolded:
+    """A history whose findings are not folded into incidents, as an entity of `live` has them."""
+
+    incidents: Sequence[Incident] = ()
+
+    def __init__(self, history: History) -> None:
+        self.found = history.unfolded
+
+
+@cache
+def unfolded(name: str) -> list[AuditFinding]:
+    """The findings of a recording without incidents."""
+    return findings(Unfolded(whole(name).history))
 
 
 @cache
@@ -81,16 +97,30 @@ def stronger(finding: AuditFinding, former: Audited) -> str:
     key = (finding.kind, subject, finding.code)
     same = [each for each in former.findings if (each.kind, each.subject, each.code) == key]
     if not same:
-        return f"{key} is new"
+        return "" if _is_folded(finding, former) else f"{key} is new"
     by = {}
-    for each in same[0].evidence:
+    for each in (line for one in same for line in one.evidence):
         by[each.place] = by.get(each.place, set()) | {*each.by}
-    if finding.severity > same[0].severity or finding.total > same[0].total:
+    most = max(each.severity for each in same), max(each.total for each in same)
+    if finding.severity > most[0] or finding.total > most[1]:
         return f"{key} is worse: {finding.severity} {finding.total}"
     for each in finding.evidence:
         if not {*each.by} <= by.get(each.place, {*each.by}):
             return f"{key} accuses {each.by} at {each.place}, and not {by.get(each.place)}"
-        is_reported = not each.client and each.said in {former.said for former in same[0].evidence}
+        is_reported = not each.client and each.said in {
+            former.said for one in same for former in one.evidence
+        }
         if each.place not in by and not is_reported:
             return f"{key} has the new line {each.place}"
     return ""
+
+
+def _is_folded(finding: AuditFinding, former: Audited) -> bool:
+    """Whether an incident of the whole recording has the finding among its consequences."""
+    error = finding.document(0)["error"]
+    consequences = [each for one in former.findings for each in one.consequences]
+    return any(
+        (each["kind"], each["error"]) == (finding.kind, error)
+        and (finding.kind == "refused" or each["subject"] == finding.subject)
+        for each in consequences
+    )

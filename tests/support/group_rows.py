@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from brokertwin.cli.offsets.offset_sources import client_of
+from brokertwin.cli.options import client_of
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.engine.local_rows import LocalRows
 from brokertwin.kafka_io import jars

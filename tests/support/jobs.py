@@ -17,14 +17,13 @@ from confluent_kafka import Producer
 
 from brokertwin.kafka_io import topics
 from brokertwin.kafka_io.kafka_clients import client_properties
-from brokertwin.kafka_io.placement import cluster_of
 from brokertwin.kafka_io.topic_reader import TopicRow, read_all, without_repeats
 from brokertwin.settings import Settings, load
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core import outputs
 from brokertwin.state.core.murmur2 import partition_of
 from brokertwin.state.core.outputs import Output, Position
-from brokertwin.state.core.settings import BrokerSettings, CellSettings
+from brokertwin.state.core.settings import BrokerSettings, CellSettings, cluster_of
 from brokertwin.streaming.checkpoint import checkpoint_log, facts
 from brokertwin.streaming.job import job, runner
 from brokertwin.streaming.job.edge import JobEdge, Sendable, by_time

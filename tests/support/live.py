@@ -14,7 +14,7 @@ from brokertwin.recordings.audit.finders import findings
 from brokertwin.recordings.audit.finding import AuditFinding
 from brokertwin.recordings.history.entity import EntityKey
 from brokertwin.recordings.history.exchange import RecordedExchange
-from brokertwin.recordings.history.finding import EntityFinding
+from brokertwin.recordings.history.findings import Finding
 from brokertwin.streaming.live import operator
 from brokertwin.streaming.live.entity import EntityArrival, LiveEntity
 from brokertwin.streaming.live.facts import ClusterFacts, FactRow, learned
@@ -82,7 +82,7 @@ class LiveMachines:
     """
 
     def __init__(self) -> None:
-        self.found: dict[str, EntityFinding] = {}
+        self.found: dict[str, Finding] = {}
         self.states: dict[EntityKey, bytes] = {}
         self.facts = FactsInMemory()
         self.now = START_MS

@@ -15,6 +15,7 @@ from brokertwin.recordings.history.bodies import follower_of
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange
 from brokertwin.recordings.history.recording import ObservedRecording
 from brokertwin.recordings.observed.watching import ObservedReplication
+from tests.support.audits import Unfolded
 
 FAR = 1_000_000
 """Records between the end of a log and a planted offset."""
@@ -83,10 +84,10 @@ _PLANTS: dict[str, Callable[[RecordedExchange, random.Random], Iterator[Recorded
 
 
 def audit_of(exchanges: Sequence[RecordedExchange]) -> list[AuditFinding]:
-    """The findings of audit in these exchanges."""
+    """The findings of audit in these exchanges, without incidents."""
     replication = ObservedReplication(exchanges)
     history = History((), replication)
     known = KnownFacts(dict(replication.known.topics))
     of_clients = [each for each in replication.exchanges if not each.is_internal]
     history.recording = ObservedRecording(of_clients, known=known)
-    return findings(history)
+    return findings(Unfolded(history))

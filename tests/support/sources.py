@@ -13,6 +13,7 @@ PACKAGES = (
     "kafka_io",
     "offsets",
     "recordings",
+    "page",
     "streaming",
     "tables",
     "gateway",
@@ -23,11 +24,14 @@ PACKAGES = (
 )
 
 
+AT_THE_TOP = ("state", "streaming", "sinks", "brokertwin")
+"""Folders of the repository; those of the other rooms lie in `brokertwin/`."""
+
+
 def folder_of(name: str) -> Path:
     """The directory of a room or of a part of one, or another one at the top."""
-    at_the_top = ROOT / name
-    is_room = name.partition("/")[0] in PACKAGES and not at_the_top.exists()
-    return ROOT / "brokertwin" / name if is_room else at_the_top
+    is_inside = name.partition("/")[0] in set(PACKAGES) - set(AT_THE_TOP)
+    return ROOT / "brokertwin" / name if is_inside else ROOT / name
 
 
 def python_files(*directories: str) -> list[Path]:

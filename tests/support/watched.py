@@ -14,6 +14,7 @@ from brokertwin.cli.watching.status import (
     OfJob,
     OfLive,
     OfSnapshots,
+    PartitionLag,
     Phase,
     Point,
     Status,
@@ -65,6 +66,8 @@ JOB = Status(
     ),
     state=CENSUS,
     state_time_ms=NOW_MS - 2000,
+    lags=[PartitionLag("shop.requests", 0, 1500), PartitionLag("shop.requests", 1, 200)],
+    lag_time_ms=NOW_MS - 100,
 )
 GATEWAY = Status(
     kind="gateway",
@@ -124,6 +127,8 @@ LIVE = Status(
             ),
         ],
     ),
+    lags=[PartitionLag("requests", 0, 35)],
+    lag_time_ms=NOW_MS,
 )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any, NamedTuple
 
 from brokertwin.gateway.engine.engine import BrokerEngine, EdgeRequest, EngineResponse
+from brokertwin.protocol.generated.fetch import FetchRequest
 
 FETCH = 1
 
@@ -19,12 +20,12 @@ class NotedFetch(NamedTuple):
 
 def noted(request: EdgeRequest) -> NotedFetch | None:
     """Return the note of a fetch request, None for other requests."""
-    if request.header["requestApiKey"] != FETCH:
+    body = request.body
+    if not isinstance(body, FetchRequest):
         return None
-    body: dict[str, Any] = request.body
-    requested = sum(len(topic["partitions"]) for topic in body["topics"])
-    client_id = str(request.header["clientId"])
-    return NotedFetch(client_id, body["sessionId"], body["sessionEpoch"], requested)
+    requested = sum(len(topic.partitions) for topic in body.topics)
+    client_id = str(request.header.client_id)
+    return NotedFetch(client_id, body.session_id, body.session_epoch, requested)
 
 
 def in_one_session(fetches: list[NotedFetch]) -> list[NotedFetch]:

@@ -2,7 +2,7 @@
 
 ADDITIONS = "brokertwin.protocol.additions"
 IMPORTS = {
-    "brokertwin.state.core.records": ("Batch",),
+    "brokertwin.protocol.batch_headers": ("Batch",),
     ADDITIONS: (
         *("AlterConfigsEdge", "FetchedBatch", "TokenEdge", "ClientSoftware"),
         *("RecordsSummary", "RefusedRecords", "SealedRead", "Within"),
@@ -87,7 +87,9 @@ _SHARED = {
         "ShareAcknowledgeResponse.LeaderIdAndEpoch",
         "ShareFetchResponse.LeaderIdAndEpoch",
     ),
-    "ShareNodeEndpoint": (
+    "NodeEndpoint": (
+        "FetchResponse.NodeEndpoint",
+        "ProduceResponse.NodeEndpoint",
         "ShareAcknowledgeResponse.NodeEndpoint",
         "ShareFetchResponse.NodeEndpoint",
     ),
@@ -270,6 +272,7 @@ DEFAULTS = {
     "DescribeTopicPartitionsResponse.topics.partitions.eligibleLeaderReplicas": "[]",
     "DescribeTopicPartitionsResponse.topics.partitions.lastKnownElr": "[]",
     "ExpireDelegationTokenRequest.expiryTimePeriodMs": "-1",
+    "FetchResponse.nodeEndpoints": "UNSET",
     "FetchResponse.responses.partitions.currentLeader": "UNSET",
     "FetchResponse.responses.partitions.divergingEpoch": "UNSET",
     "FetchResponse.responses.partitions.highWatermark": "-1",
@@ -286,6 +289,7 @@ DEFAULTS = {
     "OffsetFetchResponse.groups.topics.partitions.metadata": '""',
     "OffsetForLeaderEpochRequest.topics.partitions.leaderEpoch": "-1",
     "ProduceRequest.acks": "-1",
+    "ProduceResponse.nodeEndpoints": "UNSET",
     "ProduceResponse.responses.name": "UNSET",
     "ProduceResponse.responses.partitionResponses.baseOffset": "-1",
     "ProduceResponse.responses.partitionResponses.currentLeader": "UNSET",
@@ -317,9 +321,7 @@ LEFT_OUT = frozenset(
         "FetchRequest.clusterId",
         "FetchRequest.topics.partitions.highWatermark",
         "FetchRequest.topics.partitions.replicaDirectoryId",
-        "FetchResponse.nodeEndpoints",
         "FetchResponse.responses.partitions.snapshotId",
-        "ProduceResponse.nodeEndpoints",
         "PushTelemetryRequest.metrics",
         "TxnOffsetCommitResponse.topics.name",
     }
@@ -347,7 +349,7 @@ ADDED = {
         ("edge: TokenEdge = field(default_factory=TokenEdge)",),
     ),
     "FetchResponse.responses.partitions": (
-        "records: None = None",
+        "records: bytes | None = None",
         "records_size_in_bytes: Int32 = 0",
         "batches: list[FetchedBatch] = []",
         "sealed: Annotated[SealedRead | UnsetType, tagged(0)] = UNSET",
@@ -374,7 +376,7 @@ ADDED = {
         "decompressed_size_in_bytes: Int32 = 0",
     ),
     "ShareFetchResponse.responses.partitions": (
-        "records: None = None",
+        "records: bytes | None = None",
         "records_size_in_bytes: Int32 = 0",
         "batches: list[Batch] = []",
         "sealed: Annotated[SealedRead | None, tagged(0)] = None",
@@ -389,10 +391,13 @@ BASES = {
     "PushTelemetryRequest": "ClientSoftware",
 }
 """Bases that are not `Body`."""
-UNVERSIONED = frozenset({"StreamsAssignmentInfo", "StreamsSubscriptionInfo"})
+UNVERSIONED = frozenset(
+    {"StickyAssignorUserData", "StreamsAssignmentInfo", "StreamsSubscriptionInfo"}
+)
 """Messages whose bytes do not begin with a version as an int16."""
 ROOMS_OF_ROWS = {
     "Connect": "connect_protocol",
+    "StickyAssignorUserData": "consumer_protocol",
     "StreamsAssignmentInfo": "streams_protocol",
     "StreamsSubscriptionInfo": "streams_protocol",
     "OffsetCommit": "offset_rows",

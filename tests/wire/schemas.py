@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-TARGET = Path(__file__).parents[2] / "state" / "core" / "wire" / "schemas.json"
+TARGET = Path(__file__).parents[2] / "brokertwin" / "protocol" / "schemas.json"
 FILE = re.compile(r"(common/)?message/\w+\.json$")
 KEPT = ("type", "versions", "nullableVersions", "tag", "default", "flexibleVersions")
 COMMENT = re.compile(r"^\s*//.*$", re.MULTILINE)

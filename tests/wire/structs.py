@@ -1,7 +1,7 @@
 """Writes the modules of `brokertwin/protocol/generated` from Kafka's schemas.
 
 A message becomes a struct, as do the parts of it. `overlay.py` says where the model's bodies
-differ from Kafka's messages. Rows of coordinators also get the functions that read and write them.
+differ from Kafka's messages.
 """
 
 import itertools
@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.wire import methods, overlay
+from brokertwin.protocol.schemas import snake
+from tests.wire import overlay
 
-WIRE = Path(__file__).parents[2] / "state" / "core" / "wire"
+WIRE = Path(__file__).parents[2] / "brokertwin" / "protocol"
 GENERATED = WIRE / "generated"
 COLUMNS = 100
 VERSION_MAX = 2**15 - 1
@@ -37,18 +38,21 @@ TYPES = {
     "uuid": ("Uuid", "ZERO_UUID"),
 }
 """Kafka's types to those of a body and their defaults; a body has bytes in base64."""
+ROW_TYPES = {
+    "bool": ("bool", "False"),
+    "string": ("str", '""'),
+    "bytes": ("bytes", 'b""'),
+    "uuid": ("Uuid", "ZERO_UUID"),
+}
+"""Kafka's types to those of a row and their defaults; others are integers."""
 NAMES = {
-    "typing": ("Annotated", "Any", "ClassVar", "Self"),
+    "typing": ("Annotated", "Any", "ClassVar"),
     "msgspec": ("UNSET", "UnsetType", "field"),
     "brokertwin.protocol.bodies": (
         *("ZERO_UUID", "Body", "Float64", "Int8", "Int16", "Int32", "Int64", "CachedBody"),
         *("UInt16", "Uuid", "given", "since", "tagged"),
     ),
-    "brokertwin.protocol.primitives": (
-        *("INT8", "INT16", "INT32", "INT64", "UINT16", "Reader", "put_bytes"),
-        *("put_numbers", "put_string", "put_strings", "put_tags", "uuid_bytes"),
-    ),
-    "brokertwin.protocol.rows": ("Row", "RowKey", "RowPart", "put_structs"),
+    "brokertwin.protocol.rows": ("Row", "RowKey", "RowPart"),
     **overlay.IMPORTS,
 }
 """Imports of a module if its text has the name."""
@@ -81,11 +85,6 @@ def versions_of(text: str) -> Versions:
         return 1, 0
     first, _, last = text.rstrip("+").partition("-")
     return int(first), VERSION_MAX if text.endswith("+") else int(last or first)
-
-
-def snake(name: str) -> str:
-    """`topicId` as `topic_id`."""
-    return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()
 
 
 def structs_of(name: str, message: dict[str, Any]) -> Iterator[Struct]:
@@ -261,20 +260,48 @@ def _summary(family: Family, struct: Struct) -> str:
 
 
 def row(family: Family, struct: Struct, message: dict[str, Any]) -> str:
-    """The class of a struct of a row, with the functions that read and write it."""
+    """The class of a struct of a row."""
     name = family.name_of(struct)
     names = family.names_in(struct)
-    flexible = versions_of(message["flexible"])
     is_whole = struct.path == struct.message and name not in overlay.UNVERSIONED
     base = "RowPart" if not is_whole else "RowKey" if name.endswith("Key") else "Row"
     text = f'class {name}({base}):\n    """{_summary(family, struct)}"""\n\n'
     if base == "RowKey":
         text += f"    KIND: ClassVar = {message['apiKey']}\n"
     elif base == "Row":
-        first, last = struct.versions
-        since = flexible[0] if flexible[0] <= flexible[1] else VERSION_MAX
-        text += f"    VERSIONS: ClassVar = ({first}, {last})\n    FLEXIBLE: ClassVar = {since}\n"
-    return text + methods.of(struct.fields, names, struct.versions, flexible[0] <= flexible[1])
+        text += f"    VERSIONS: ClassVar = {struct.versions}\n"
+    return text + "".join(f"    {_declared(field, names)}\n" for field in struct.fields)
+
+
+def _declared(field: dict[str, Any], names: dict[str, str]) -> str:
+    """The line of a field of a row."""
+    is_array, default = field["type"].startswith("[]"), str(field.get("default"))
+    if "fields" in field:
+        kind = names[field["name"]]
+        usual = f"field(default_factory={kind})"
+    else:
+        kind, usual = ROW_TYPES.get(field["type"].removeprefix("[]"), ("int", "0"))
+    if is_array:
+        kind, usual = f"list[{kind}]", "[]"
+    if "nullableVersions" in field:
+        kind = f"{kind} | None"
+    if default != "None" and not is_array:
+        usual = "None" if default == "null" else default
+    elif default == "null":
+        usual = "None"
+    return f"{snake(field['name'])}: {kind} = {usual}"
+
+
+def wrapped(line: str) -> str:
+    """Return a line; a long one is split around the content of its first parentheses."""
+    if len(line) <= COLUMNS + 1 or "(" not in line:
+        return line
+    space = " " * (len(line) - len(line.lstrip()))
+    before, sign, after = line.partition(" = field")
+    head, _, rest = after.partition("(") if sign else line.partition("(")
+    head = f"{before}{sign}{head}" if sign else head
+    within, _, tail = rest.rpartition(")")
+    return f"{head}(\n{space}    {within}\n{space}){tail}"
 
 
 def module(title: str, classes: Iterable[str], others: dict[str, str], own: str) -> str:
@@ -297,7 +324,7 @@ def module(title: str, classes: Iterable[str], others: dict[str, str], own: str)
     ours = sorted(line for line in lines if line.startswith("from brokertwin"))
     imports = "\n".join("".join(each) for each in (standard, third, ours) if each)
     made = HEADER.format(title=title) + imports + "\n\n" + text
-    return "".join(methods.wrapped(line) for line in made.splitlines(keepends=True))
+    return "".join(wrapped(line) for line in made.splitlines(keepends=True))
 
 
 def _imported(source: str, names: list[str]) -> str:
@@ -338,12 +365,15 @@ def _api(name: str) -> str:
 def _bodies(messages: dict[str, dict[str, Any]]) -> dict[str, str]:
     family = Family(messages)
     modules: dict[str, dict[str, str]] = defaultdict(dict)
+    renamed: dict[str, str] = {}
     for struct in itertools.chain(*family.structs.values()):
         if struct.key in overlay.NOT_GENERATED:
             continue
         name, text = family.name_of(struct), body(family, struct)
         users = {snake(_api(user)) for user in family.users_of(struct)}
         place = "shared" if len(users) > 1 else users.pop()
+        if struct.path == struct.message and place == "shared":
+            renamed[struct.message] = name
         former = modules[place].setdefault(name, text)
         if former != text:
             raise ValueError(f"{struct.path} is not as another {name}:\n{former}\n{text}")
@@ -354,9 +384,16 @@ def _bodies(messages: dict[str, dict[str, Any]]) -> dict[str, str]:
     if repeated:
         raise ValueError(f"several modules have {repeated}")
     titles = {"shared": "Structs that several messages have."}
+    lines = "".join(f'    "{message}": "{name}",\n' for message, name in renamed.items())
+    title = "Names of the structs in `shared` of messages that have the same fields."
     return {
-        place: module(titles.get(place) or _title(place, classes), classes.values(), places, place)
-        for place, classes in modules.items()
+        "renamed": f"{HEADER.format(title=title)}RENAMED = {{\n{lines}}}\n",
+        **{
+            place: module(
+                titles.get(place) or _title(place, classes), classes.values(), places, place
+            )
+            for place, classes in modules.items()
+        },
     }
 
 

@@ -95,11 +95,11 @@ class Access(NamedTuple):
             return response["response"]
         return self._at_job(
             lambda engine: control.request(engine, api_key, version, body, principal)
-        ).response
+        ).document(version)
 
     def _status_of_job(self, checkpoint: Path | None) -> "dict[str, list[Row]]":
-        from brokertwin.kafka_io.placement import cluster_of
         from brokertwin.state.cell import overview
+        from brokertwin.state.core.settings import cluster_of
         from brokertwin.state.core.tables import CellTables
         from brokertwin.streaming.checkpoint import facts, state_reader
 

@@ -1,27 +1,35 @@
 """`brokertwin exam`: compare a broker with Apache Kafka over the wire."""
 
+import subprocess
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
-from brokertwin.cli.output import out, progress_bars, say, show_table, warn
+from brokertwin import unpacked
+from brokertwin.cli.files import check_new, writing
+from brokertwin.cli.options import ConfigFile, Force, KafkaConfig, address, settings_of
+from brokertwin.cli.output import out, progress_bars, say, show_table
 from brokertwin.errors import UserError
+from brokertwin.testing.exam.rights import Rights
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
+    from brokertwin.clients.io.security import ClientSecurity
     from brokertwin.gateway.edge_fields import Address
+    from brokertwin.testing.exam.examination import ExamOptions
     from brokertwin.testing.exam.model import ExamSubject, Scenario
     from brokertwin.testing.exam.reports import Report
     from brokertwin.testing.exam.verdicts import Key, Result
 
+RESTART_S, RESTART_PAUSE_S = 120.0, 0.5
 SHOWN = 3
 """Deviations of a scenario that are printed."""
 
-Broker = Annotated[
-    str | None, typer.Argument(metavar="HOST:PORT", help="A listener without TLS and SASL.")
-]
+Broker = Annotated[str | None, typer.Argument(metavar="HOST:PORT", help="A broker of the cluster.")]
 Only = Annotated[
     list[str] | None,
     typer.Option("--only", metavar="NAME", help="Subject, or start of scenario names; repeatable."),
@@ -31,8 +39,8 @@ Version = Annotated[
     str | None,
     typer.Option(
         "--version",
-        metavar="3.9.1|4.4.0",
-        help="Accept the known deviations of this Kafka version.",
+        metavar="4.4|3.9.1",
+        help="Compare with Kafka 4.4, or accept the known deviations of Kafka 3.9.1.",
     ),
 ]
 Baseline = Annotated[
@@ -43,6 +51,35 @@ Baseline = Annotated[
 ]
 Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write a JSON report.")]
 Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML.")]
+Sarif = Annotated[
+    Path | None, typer.Option("--sarif", metavar="FILE", help="Write deviations as SARIF 2.1.0.")
+]
+Card = Annotated[
+    Path | None, typer.Option("--card", metavar="FILE", help="Write a card in Markdown.")
+]
+RightsOption = Annotated[
+    Rights,
+    typer.Option(
+        "--rights",
+        help="Rights of the user. With `user`, scenarios that need rights on the cluster, or get"
+        " an authorization error, are not asked.",
+    ),
+]
+ReadOnly = Annotated[
+    bool, typer.Option("--read-only", help="Play only scenarios that change nothing.")
+]
+Prefix = Annotated[
+    str, typer.Option("--prefix", metavar="TEXT", help="Prefix of all created names.")
+]
+RestartCommand = Annotated[
+    str | None,
+    typer.Option(
+        "--restart-command",
+        metavar="COMMAND",
+        help="Shell command that restarts the broker; without it, scenarios with a restart are"
+        " not played.",
+    ),
+]
 Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write an HTML page.")]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, help="Number of scenarios to run in parallel.")]
 Patience = Annotated[
@@ -60,22 +97,35 @@ def command(
     json: Json = None,
     junit: Junit = None,
     html: Html = None,
+    sarif: Sarif = None,
+    card: Card = None,
+    force: Force = False,
+    rights: RightsOption = Rights.ADMIN,
+    read_only: ReadOnly = False,
+    prefix: Prefix = "brokertwin-exam-",
+    restart_command: RestartCommand = None,
     jobs: Jobs = 4,
     patience: Patience = 1.0,
     listed: Listed = False,
+    kafka_config: KafkaConfig = None,
+    config: ConfigFile = None,
 ) -> None:
     """Compare the responses of a broker with those of Apache Kafka 4.3.1.
 
     Plays short scenarios of raw requests. A scenario is skipped if the broker's ApiVersions
     response lacks one of its APIs. Use a cluster for tests: topics and groups have the prefix
-    brokertwin-exam- and are deleted at the end.
+    brokertwin-exam- and are deleted at the end. On a shared cluster, pass --read-only.
 
-    The exit code is that of the worst new deviation: 0 none, 3 cosmetic, 4 breaks clients, 5 loses
-    data.
+    The exit code is that of the worst new deviation: 0 none, 3 differs in a field, 4 breaks
+    clients, 5 loses or duplicates data.
     """
+    from brokertwin.cli.recordings.capture import broker_client
+    from brokertwin.clients.io.security import security_of
+    from brokertwin.testing.exam.examination import ExamOptions
     from brokertwin.testing.exam.model import selected
     from brokertwin.testing.exam.reports import baseline as read_baseline
     from brokertwin.testing.exam.verdicts import exit_code, new_deviations
+    from brokertwin.testing.exam.versions import inheriting, notes_of, reference_of
 
     chosen = list(selected(only or ()))
     if not chosen:
@@ -83,33 +133,45 @@ def command(
     if listed:
         show_table(["scenario", "rule"], [(each.name, each.rule) for _, each in chosen])
         return
+    for file in (json, junit, html, sarif, card):
+        check_new(file, force)
     if broker is None:
         raise UserError("The broker is missing.", "Pass HOST:PORT, like localhost:9092.")
-    known = read_baseline(_read(baseline)) if baseline else set()
-    report = _examined(broker, chosen, version, yes, jobs, patience)
+    known = read_baseline(unpacked.read(baseline, unpacked.LINE_BYTES_MAX)) if baseline else set()
+    reference = reference_of(version) if version else None
+    if reference is not None:
+        chosen = inheriting(chosen, reference)
+    notes = notes_of(version) if version and reference is None else ()
+    options = ExamOptions(jobs, patience, notes, prefix, rights, read_only)
+    settings = settings_of(config, kafka_config=kafka_config)
+    security = security_of(broker_client(broker, settings))
+    report = _examined(broker, chosen, security, yes or read_only, restart_command, options)
+    if reference is not None:
+        report = msgspec.structs.replace(report, kafka=reference.kafka)
     _show(report, known)
-    _write(report, known, json, junit, html)
+    _write(report, known, json, junit, html, sarif, card)
     raise typer.Exit(exit_code(new_deviations(report.results, known)))
 
 
 def _examined(
     broker: str,
     chosen: "list[tuple[ExamSubject, Scenario]]",
-    version: str | None,
-    yes: bool,
-    jobs: int,
-    patience: float,
+    security: "ClientSecurity",
+    is_checked: bool,
+    restart_command: str | None,
+    choices: "ExamOptions",
 ) -> "Report":
-    from brokertwin.testing.exam.examination import ExamOptions, check_is_empty, examine
-    from brokertwin.testing.exam.reports import report_of
+    from brokertwin.testing.exam.examination import check_is_empty, examine
+    from brokertwin.testing.exam.reports import claims_of, report_of
     from brokertwin.testing.exam.site import look
-    from brokertwin.testing.exam.versions import notes_of
 
-    choices = ExamOptions(jobs, patience, notes_of(version) if version else ())
-    names = {name for _, scenario in chosen for name in scenario.settings}
-    site = look(_address(broker), names, patience)
-    if not yes:
-        check_is_empty(site)
+    at = address("HOST:PORT", broker)
+    names = {name for _, scenario in chosen for name in scenario.described_settings}
+    site = look(at, names, choices.patience, security)
+    if restart_command is not None:
+        site = site._replace(restart=partial(_restart_by, restart_command, at, security))
+    if not is_checked:
+        check_is_empty(site, choices.prefix)
     began = time.monotonic()
     with progress_bars() as bar:
         task = bar.add_task("scenarios", total=len(chosen))
@@ -118,27 +180,31 @@ def _examined(
             bar.update(task, advance=1)
 
         results = examine(chosen, site, choices, seen)
-    return report_of(broker, results, time.monotonic() - began)
+    return report_of(broker, results, time.monotonic() - began, claims_of(site))
 
 
-def _address(text: str) -> "Address":
-    from brokertwin.gateway.edge_fields import Address
+def _restart_by(command: str, at: "Address", security: "ClientSecurity") -> None:
+    """Restart a broker by a shell command. Raises UserError if it does not come back."""
+    from brokertwin.testing.exam.site import look
 
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdigit():
-        raise UserError(f"Invalid address {text!r}.", "Write HOST:PORT, like localhost:9092.")
-    return Address(host, int(port))
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UserError(f"Cannot read {path}: {error.strerror}.") from None
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [""]
+        raise UserError(f"--restart-command ended with {done.returncode}: {lines[-1]}.")
+    limit = time.monotonic() + RESTART_S
+    while True:
+        try:
+            look(at, [], security=security)
+        except UserError:
+            if time.monotonic() > limit:
+                raise
+            time.sleep(RESTART_PAUSE_S)
+        else:
+            return
 
 
 def _show(report: "Report", known: "set[Key]") -> None:
-    from brokertwin.testing.exam.reports import described, total, worst_of
+    from brokertwin.testing.exam.reports import api_summary, described, total, worst_of
 
     for result in report.results:
         deviations = result.unexplained
@@ -155,15 +221,19 @@ def _show(report: "Report", known: "set[Key]") -> None:
         if len(deviations) > SHOWN:
             out.print(f"    and {len(deviations) - SHOWN} more", highlight=False)
     rows = [
-        (s.title, s.percent, s.agrees, s.deviates, s.explained, s.not_claimed, s.other_settings)
+        (s.title, s.agrees, s.deviates, s.explained, s.not_claimed, s.other_settings, s.not_asked)
         for s in (*report.scores, total(report.scores))
     ]
-    heads = ["subject", "score", "agree", "deviate", "explained", "not claimed", "other settings"]
-    show_table(heads, rows)
+    heads = ["subject", "agree", "deviate", "explained", "not claimed", "other settings"]
+    show_table([*heads, "not asked"], rows)
+    whole = total(report.scores)
     out.print(
-        f"{counted(len(report.results), 'scenario')} in {report.elapsed_s} s,"
-        f" compared with Kafka {report.kafka}"
+        f"{whole.agrees:,} of {counted(whole.played, 'played scenario')} agree with Kafka"
+        f" {report.kafka}, in {report.elapsed_s} s."
     )
+    for severity, count in report.headline.items():
+        out.print(f"{count:>5} {severity.value}", highlight=False)
+    out.print(api_summary(report.apis))
 
 
 def _write(
@@ -172,21 +242,22 @@ def _write(
     json: Path | None,
     junit: Path | None,
     html: Path | None,
+    sarif: Path | None,
+    card: Path | None,
 ) -> None:
     from brokertwin.testing.exam.pages import page
-    from brokertwin.testing.exam.reports import as_json, as_junit
+    from brokertwin.testing.exam.reports import as_card, as_json, as_junit, as_sarif
 
     made = (
         (json, as_json(report)),
         (junit, as_junit(report, known)),
         (html, page(report).encode()),
+        (sarif, as_sarif(report, known)),
+        (card, as_card(report).encode()),
     )
     for path, data in made:
         if path is None:
             continue
-        try:
-            path.write_bytes(data)
-        except OSError as error:
-            warn(f"cannot write {path}: {error.strerror}")
-        else:
-            say(f"wrote {path}")
+        with writing(path) as temporary:
+            temporary.write_bytes(data)
+        say(f"wrote {path}")

@@ -22,7 +22,9 @@ from brokertwin.cli.options import (
     BrokerConfig,
     BrokerSet,
     ConfigFile,
+    HttpAccessFile,
     HttpListen,
+    HttpPort,
     KafkaConfig,
     Prefix,
     address,
@@ -132,6 +134,7 @@ def command(
     config: ConfigFile = None,
     response_timeout: ResponseTimeout = None,
     http_listen: HttpListen = None,
+    http_access: HttpAccessFile = None,
     era: BrokerEra = None,
     trace: BrokerTrace = False,
 ) -> None:
@@ -177,7 +180,7 @@ def command(
     given = broker_settings(broker_config, broker_set)
     limits_given = limits.GatewayLimits.of(given, security_protocol)
     gateway = Gateway(made, listen_at, advertised, limits_given, security)
-    asyncio.run(_serve(gateway, made, _control(made, control), http_listen))
+    asyncio.run(_serve(gateway, made, _control(made, control), HttpPort(http_listen, http_access)))
 
 
 def _control(engine: "LocalEngine | SparkEngine", path: Path | None) -> "Control | None":
@@ -192,14 +195,14 @@ async def _serve(
     gateway: "Gateway",
     engine: "LocalEngine | SparkEngine",
     control: "Control | None",
-    http_listen: str | None,
+    http: HttpPort,
 ) -> None:
     """Serve until a signal arrives."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
-    with _watched(gateway, engine, http_listen) as watched:
+    with _watched(gateway, engine, http) as watched:
         await gateway.start()
         if control is not None:
             await control.open()
@@ -217,10 +220,10 @@ async def _serve(
 
 @contextmanager
 def _watched(
-    gateway: "Gateway", engine: "LocalEngine | SparkEngine", http_listen: str | None
+    gateway: "Gateway", engine: "LocalEngine | SparkEngine", http: HttpPort
 ) -> "Iterator[GatewaySource | None]":
     """Serve the gateway's status while entered; None without an address."""
-    if http_listen is None:
+    if http.listen is None:
         yield None
         return
     from brokertwin.cli.watching.server import status_page
@@ -229,5 +232,5 @@ def _watched(
 
     columns = engine.columns if isinstance(engine, LocalEngine) else None
     source = GatewaySource(gateway, engine, columns)
-    with status_page(source, http_listen, say):
+    with status_page(source, http, say):
         yield source

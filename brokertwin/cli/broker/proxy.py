@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from brokertwin.cli.options import ConfigFile, KafkaConfig, settings_of
+from brokertwin.cli.options import ConfigFile, HttpAccessFile, KafkaConfig, settings_of
 from brokertwin.cli.output import say
-from brokertwin.cli.recordings.capture import Advertise, RelayEnds, relay_ends
+from brokertwin.cli.recordings.capture import Advertise, ListenConfig, RelayEnds, relay_ends
 from brokertwin.errors import UserError
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.gateway.capture.sinks import FileSink
     from brokertwin.gateway.faults.fault import FaultSpec
+    from brokertwin.gateway.http_access import HttpAccess
 
 OPTION = "--control"
 
@@ -41,8 +42,8 @@ Control = Annotated[
     typer.Option(
         OPTION,
         metavar="[HOST:]PORT",
-        help="Serve HTTP without authentication to change faults and list requests. 9405 means"
-        " 127.0.0.1:9405. Port 0: any free port.",
+        help="Serve HTTP to change faults and list requests. 9405 means 127.0.0.1:9405. Port 0: any"
+        " free port.",
     ),
 ]
 Out = Annotated[
@@ -60,8 +61,10 @@ def command(
     listen: Listen = "localhost:19092",
     faults: Faults = None,
     control: Control = None,
+    http_access: HttpAccessFile = None,
     out: Out = None,
     advertise: Advertise = None,
+    listen_config: ListenConfig = None,
     kafka_config: KafkaConfig = None,
     config: ConfigFile = None,
 ) -> None:
@@ -89,11 +92,12 @@ def command(
         times = "all"
 
     Ctrl-C or SIGTERM stops the proxy and prints how many requests each fault affected. If
-    --kafka-config sets a security.protocol with SSL, the proxy connects to brokers with TLS. Logins
-    with SASL are relayed.
+    --kafka-config sets a security.protocol with SSL, the proxy connects to brokers with TLS; with
+    --listen-config, clients connect with TLS. Logins with SASL are relayed.
     """
     from brokertwin.cli.watching.server import listen_address
     from brokertwin.gateway.faults import fault_file
+    from brokertwin.gateway.http_access import HttpAccess
 
     if faults is None and control is None:
         raise UserError(
@@ -103,18 +107,20 @@ def command(
     specs = fault_file.read(faults) if faults is not None else []
     settings = settings_of(config, kafka_config=kafka_config)
     at = listen_address(control, OPTION) if control is not None else None
-    ends = relay_ends(listen, broker, advertise, settings)
+    access = HttpAccess.read(http_access)
+    ends = relay_ends(listen, broker, advertise, settings, listen_config)
     sink = None
     if out is not None:
         from brokertwin.gateway.capture.sinks import FileSink
 
         sink = FileSink(out)
-    asyncio.run(_serve(ends, at, specs, sink))
+    asyncio.run(_serve(ends, at, access, specs, sink))
 
 
 async def _serve(
     ends: RelayEnds,
     control: tuple[str, int] | None,
+    access: "HttpAccess",
     specs: "list[FaultSpec]",
     sink: "FileSink | None",
 ) -> None:
@@ -130,7 +136,8 @@ async def _serve(
         loop.add_signal_handler(number, ended.set)
     recorder = Recorder(sink) if sink is not None else None
     faults = FaultSet(specs)
-    proxy = FaultProxy(ends.listen, ends.broker, faults, recorder, ends.advertise, ends.tls)
+    tls = ends.tls, ends.listen_tls
+    proxy = FaultProxy(ends.listen, ends.broker, faults, recorder, ends.advertise, *tls)
 
     def documents() -> list[bytes]:
         async def found() -> list[bytes]:
@@ -141,7 +148,7 @@ async def _serve(
     with ExitStack() as stack:
         await proxy.start()
         if control is not None:
-            served_at = served(app(faults, documents), f"{OPTION} {control[1]}", *control)
+            served_at = served(app(faults, documents), f"{OPTION} {control[1]}", *control, access)
             say(f"control at {stack.enter_context(served_at)}")
         host, port = proxy.addresses[ends.broker]
         say(f"listening on {host}:{port}, {counted(len(faults.faults), 'fault')}")

@@ -1,6 +1,7 @@
 """`brokertwin simulate`: clusters and clients in virtual time, with faults and audits."""
 
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -25,6 +26,15 @@ Seed = Annotated[
     int | None, typer.Option("--seed", metavar="N", help="Run one seed; shrink a failing run.")
 ]
 Trace = Annotated[bool, typer.Option("--trace", help="With --seed: print a line for each message.")]
+Logs = Annotated[
+    Path | None,
+    typer.Option(
+        "--logs",
+        metavar="FOLDER",
+        file_okay=False,
+        help="With --seed: write the request logs of a cluster with accidents, and what happened.",
+    ),
+]
 Workers = Annotated[
     int | None, typer.Option("--workers", min=1, help="Processes; default: one for each core.")
 ]
@@ -35,6 +45,7 @@ def command(
     first: First = 0,
     seed: Seed = None,
     trace: Trace = False,
+    logs: Logs = None,
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
@@ -44,7 +55,11 @@ def command(
     auditor compares what clients observed with Kafka's guarantees. The same seed always gives the
     same run. Exits with code 1 if a run fails, or if a kind of fault or request was never drawn.
     """
-    if seed is not None:
+    if seed is not None and logs is not None:
+        _write(seed, logs)
+    elif logs is not None:
+        raise UserError("--logs requires --seed.", "Select one run: --seed 17 --logs logs.")
+    elif seed is not None:
         _show_one(seed, trace, as_json)
     elif trace:
         raise UserError("--trace requires --seed.", "Select one run: --seed 17 --trace.")
@@ -85,6 +100,21 @@ def _show(tally: "CampaignTally", as_json: bool) -> None:
         for seed in islice(tally.failed, FAILED_SHOWN):
             out.print(f"show this run: brokertwin simulate --seed {seed} --trace")
     raise typer.Exit(FAILED if tally.failed or tally.missing else 0)
+
+
+def _write(seed: int, folder: Path) -> None:
+    """Write the request logs of a history and its truth."""
+    from brokertwin.simulation.histories import draw_history, run_history
+    from brokertwin.simulation.request_logs import write_logs
+    from brokertwin.simulation.truth import write_truth
+
+    history = run_history(draw_history(seed))
+    folder.mkdir(parents=True, exist_ok=True)
+    files = write_logs(history.lines, folder)
+    write_truth(history.truth.facts, folder / "truth.jsonl")
+    lines = sum(map(len, history.lines.values()))
+    facts = counted(len(history.truth.facts), "fact")
+    say(f"{folder}: {counted(lines, 'request')} in {counted(len(files), 'log')}, {facts}")
 
 
 def _show_one(seed: int, trace: bool, as_json: bool) -> None:

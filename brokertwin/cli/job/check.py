@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from brokertwin.cli.files import writing
 from brokertwin.cli.options import (
     Bootstrap,
     Checkpoint,
@@ -21,6 +22,7 @@ from brokertwin.cli.options import (
 from brokertwin.cli.output import out, progress_bars, say, show_json
 from brokertwin.errors import UserError
 from brokertwin.extras import need
+from brokertwin.places import place
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
@@ -162,6 +164,7 @@ def command(
     if live is not None:
         _refuse_live(on, source, bool(first or last))
     _refuse(on, source, given is not None, bool(first or last), with_topics)
+    source = source and place(source)
     with _progress() as doing:
         doing("reading")
         if live is not None:
@@ -258,11 +261,11 @@ def _snapshot(
 def _topics_of(snapshot: Path, settings: "Settings") -> Part:
     """Return the differences between a snapshot and the topics of its clusters."""
     from brokertwin.kafka_io.kafka_clients import client_properties
-    from brokertwin.kafka_io.placement import cluster_of
     from brokertwin.kafka_io.topic_reader import read_all
     from brokertwin.kafka_io.topics import full_name
     from brokertwin.sinks import offsets_snapshot, snapshot_store
     from brokertwin.state.core.outputs import offsets_topic
+    from brokertwin.state.core.settings import cluster_of
     from brokertwin.streaming.checks import checked_state, suites
     from brokertwin.streaming.checks import snapshot_checks as checks
 
@@ -382,9 +385,10 @@ def _places(option: str, texts: list[str] | None, partitions: int) -> dict[int, 
 def _write(directory: Path, name: str, html: str) -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        (directory / f"{name}.html").write_text(html, encoding="utf-8")
     except OSError as error:
         raise UserError(f"Cannot write to {directory}: {error.strerror}.") from None
+    with writing(directory / f"{name}.html") as temporary:
+        temporary.write_text(html, encoding="utf-8")
     say(f"wrote {directory / f'{name}.html'}")
 
 

@@ -11,17 +11,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from brokertwin.cli import tables as drawn
+from brokertwin.cli.files import check_new, writing
 from brokertwin.cli.options import (
     AsOf,
     BrokerConfig,
     BrokerSet,
     Checkpoint,
     ConfigFile,
+    Force,
     Prefix,
     broker_settings,
     settings_of,
 )
 from brokertwin.cli.output import out, progress_bars, say, show_json
+from brokertwin.cli.visible import cell
 from brokertwin.errors import UserError
 from brokertwin.extras import need
 from brokertwin.wording import counted
@@ -61,6 +64,7 @@ def command(
     as_json: Json = False,
     as_csv: Csv = False,
     parquet: Parquet = None,
+    force: Force = False,
     time_zone: TimeZone = "UTC",
     broker_config: BrokerConfig = None,
     broker_set: BrokerSet = None,
@@ -79,6 +83,7 @@ def command(
 
     if sum((as_json, as_csv, parquet is not None)) > 1:
         raise UserError("Cannot combine --json, --csv and --parquet.", "Pass only one of them.")
+    check_new(parquet, force)
     if query is None:
         _list_tables(as_json)
         return
@@ -115,10 +120,8 @@ def _give(
     if parquet is not None:
         import pyarrow.parquet as pq
 
-        try:
-            pq.write_table(found, parquet)
-        except OSError as error:
-            raise UserError(f"Cannot write to {parquet}: {error}.") from None
+        with writing(parquet) as temporary:
+            pq.write_table(found, temporary)
         say(f"wrote {counted(found.num_rows, 'row')}, {origin}, to {parquet}")
     elif as_json:
         for row in _rows(found):
@@ -126,7 +129,10 @@ def _give(
     elif as_csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(found.column_names)
-        writer.writerows([_text(value) for value in row.values()] for row in _rows(found))
+        writer.writerows(
+            [cell(value) if isinstance(value, str) else _text(value) for value in row.values()]
+            for row in _rows(found)
+        )
     else:
         rows = [[_text(value) for value in row.values()] for row in _rows(found)]
         out.print(drawn.table(out, found.column_names, rows, origin, whole=_times(found)))

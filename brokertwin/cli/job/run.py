@@ -17,7 +17,9 @@ from brokertwin.cli.options import (
     BrokerConfig,
     BrokerSet,
     ConfigFile,
+    HttpAccessFile,
     HttpListen,
+    HttpPort,
     KafkaConfig,
     Master,
     Prefix,
@@ -214,6 +216,7 @@ def command(
     follow_offsets: FollowOffsets = None,
     follow_into: FollowInto = None,
     http_listen: HttpListen = None,
+    http_access: HttpAccessFile = None,
     spark_conf: SparkConf = None,
     spark_ui: SparkUi = False,
     master: Master = None,
@@ -257,7 +260,7 @@ def command(
         kafka_config=kafka_config,
     )
     given = typed_broker_settings(broker_config, broker_set)
-    ended = _run(settings, given, available_now, http_listen, as_json)
+    ended = _run(settings, given, available_now, HttpPort(http_listen, http_access), as_json)
     if not ended.is_clean:
         warn(f"micro-batch {ended.planned} was not committed; it runs again at the next start")
         raise typer.Exit(NOT_CLEAN)
@@ -268,7 +271,7 @@ def _run(
     settings: "Settings",
     given: "BrokerSettings",
     available_now: bool,
-    http_listen: str | None,
+    http: HttpPort,
     as_json: bool,
 ) -> "Ended":
     """Check, prepare and run the job, and take the last snapshot. Exits if the query fails."""
@@ -281,11 +284,12 @@ def _run(
     stop = runner.StopReason(settings.stop_timeout_s)
     _stop_on_signals(stop)
     with ExitStack() as stack:
-        watched = stack.enter_context(_watched(settings, http_listen, stop))
+        watched = stack.enter_context(_watched(settings, http, stop))
         checks = run_checks.Checks(settings, watched, stop.wanted)
         gate = run_checks.gate(settings)
         check_start(settings, is_spark_certain=not available_now)
         job = stack.enter_context(runner.prepared(settings, given, say_at))
+        watched.lag = runner.lag_of(job.client, settings).newest
         for warning in job.client.warnings():
             warn(warning)
         say_at(f"checkpoint {settings.checkpoint_dir}, Kafka {job.client.bootstrap}")
@@ -343,15 +347,13 @@ def _query(
 
 
 @contextmanager
-def _watched(
-    settings: "Settings", http_listen: str | None, stop: "StopReason"
-) -> "Iterator[JobSource]":
+def _watched(settings: "Settings", http: HttpPort, stop: "StopReason") -> "Iterator[JobSource]":
     """Yield the job's status, served over HTTP if there is an address."""
     from brokertwin.cli.watching.server import status_page
     from brokertwin.cli.watching.sources import JobSource
 
     source = JobSource(settings.prefix, settings.checkpoint_dir, stop.wanted)
-    with status_page(source, http_listen, say_at):
+    with status_page(source, http, say_at):
         yield source
 
 

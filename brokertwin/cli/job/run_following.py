@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from brokertwin.cli.offsets.offset_sources import client_of
+from brokertwin.cli.options import client_of
 from brokertwin.cli.output import say_at, warn
 from brokertwin.errors import UserError
 from brokertwin.wording import counted

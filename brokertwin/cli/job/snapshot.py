@@ -20,6 +20,7 @@ from brokertwin.cli.options import (
 )
 from brokertwin.cli.output import out, say, show_fields, show_json, show_table
 from brokertwin.extras import need
+from brokertwin.places import place
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
@@ -111,9 +112,11 @@ def list_command(
     as_json: AsJson = False,
 ) -> None:
     """List the snapshots, newest last."""
+    from brokertwin.cli.job import run_snapshots
     from brokertwin.sinks import snapshot_store
 
     directory = settings_of(config, snapshots=snapshots, prefix=prefix).snapshots_dir
+    run_snapshots.check_directory(directory)
     found = snapshot_store.list_all(directory)
     if as_json:
         for each in found:
@@ -176,6 +179,7 @@ def restore(
     settings = settings_of(config, snapshots=snapshots, prefix=prefix)
     path = snapshot_store.find(settings.snapshots_dir, name)
     wanted = restoring.RestoreTarget(to_prefix, _shuffle_partitions(settings))
+    checkpoint = place(checkpoint)
     _show_restored(restoring.restore(path, checkpoint, wanted), checkpoint, as_json)
 
 
@@ -210,6 +214,7 @@ def reshard(
     topic = full_name(str(found.facts["prefix"]), REQUESTS)
     ends = resharding.quiet_end(client_properties(settings), topic, found.source_offsets[topic])
     wanted = restoring.RestoreTarget(None, _shuffle_partitions(settings), cells, ends)
+    checkpoint = place(checkpoint)
     _show_restored(restoring.restore(path, checkpoint, wanted), checkpoint, as_json)
 
 

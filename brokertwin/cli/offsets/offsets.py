@@ -1,32 +1,43 @@
 """`brokertwin offsets`: committed offsets of a real cluster; history, backup, restore."""
 
+import shlex
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from brokertwin.cli.offsets import offset_restore, offset_shares
-from brokertwin.cli.offsets.offset_restore import INCOMPLETE
-from brokertwin.cli.offsets.offset_sources import (
-    OffsetSource,
-    client_of,
-    ms_of,
-    progress,
-    write_csv,
+from brokertwin.cli.files import check_new
+from brokertwin.cli.options import AsJson, Force, KafkaConfig, client_of, group
+from brokertwin.cli.output import (
+    progress_bars,
+    say,
+    say_at,
+    show_json,
+    show_rows,
+    show_table,
+    warn,
 )
-from brokertwin.cli.options import AsJson, KafkaConfig, group
-from brokertwin.cli.output import say, say_at, show_json, show_rows, show_table
 from brokertwin.errors import UserError
 from brokertwin.extras import need
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
-    from brokertwin.kafka_io.kafka_clients import ClientProperties
     from brokertwin.offsets.history import Direction, OffsetMove
-    from brokertwin.offsets.store import OffsetHistoryStore
+    from brokertwin.offsets.plan import OffsetStep
+    from brokertwin.offsets.sources import OffsetSource
+    from brokertwin.state.core.share_records import ShareStateBatch
     from brokertwin.state.groups.offset_records import OffsetKey
+
+INCOMPLETE = DAMAGED = 1
+"""Exit codes."""
+
+SHARE_COLUMNS = ("group", "topic", "partition", "start", "lag", "batches")
+SHARE_STATES = {0: "available", 2: "acknowledged", 4: "archived"}
+"""Kafka's `RecordState`, as far as it is stored."""
 
 app = group()
 
@@ -67,6 +78,15 @@ Follow = Annotated[bool, typer.Option("--follow", help="Continue until interrupt
 Every = Annotated[
     float, typer.Option("--every", metavar="SECONDS", min=1, help="Interval of --follow.")
 ]
+Saved = Annotated[
+    Path | None,
+    typer.Option(
+        "--saved",
+        metavar="FILE",
+        help="File for the former offsets, with which `offsets undo` undoes the command; default"
+        " offsets-before-TIME.json.",
+    ),
+]
 CONSUMER_OFFSETS = "__consumer_offsets"
 RowsTopic = Annotated[
     str,
@@ -99,7 +119,7 @@ def import_command(
 ) -> None:
     """Copy a cluster's `__consumer_offsets` to a directory; a later run continues."""
     need("`brokertwin offsets import`", "pyarrow")
-    from brokertwin.offsets.group_offsets import cluster_id
+    from brokertwin.offsets.group_offsets import cluster_id, import_rows
     from brokertwin.offsets.store import OffsetHistoryStore
 
     client = client_of(cluster, kafka_config)
@@ -107,26 +127,37 @@ def import_command(
     of = cluster_id(client)
     of = of if topic == CONSUMER_OFFSETS else f"{of}/{topic}"
     store.check_cluster(of)
-    say(f"{counted(_import(client, store, of, topic), 'row')} of cluster {of}")
+    with _progress(f"reading {topic}") as observe:
+        count = import_rows(client, store, of, topic, observe)
+    say(f"{counted(count, 'row')} of cluster {of}")
     while follow:
         time.sleep(every)
-        count = _import(client, store, of, topic)
-        if count:
+        if count := import_rows(client, store, of, topic):
             say_at(counted(count, "row"))
 
 
-def _import(
-    client: "ClientProperties", store: "OffsetHistoryStore", cluster: str, topic: str
-) -> int:
-    """Import once, from the end of the last import; returns the number of rows."""
-    from brokertwin.offsets import group_offsets
+@app.command()
+def verify(directory: Directory, as_json: AsJson = False) -> None:
+    """Check the files of `offsets import` against their checksums, and read every row.
 
-    facts = store.facts()
-    next_offsets = dict(facts.next_offsets) if facts else {}
-    with progress(f"reading {topic}") as observe:
-        rows = sorted(group_offsets.rows(client, next_offsets, observe, topic))
-    next_offsets |= {row.partition: row.offset + 1 for row in rows}
-    return store.add(cluster, rows, next_offsets) if rows or facts is None else 0
+    The exit code is 1 if a file is damaged or missing.
+    """
+    need("`brokertwin offsets verify`", "pyarrow")
+    from brokertwin.offsets.store import OffsetHistoryStore
+
+    found = OffsetHistoryStore(directory).verify()
+    if as_json:
+        show_json(found._asdict())
+        raise typer.Exit(DAMAGED if found.damage else 0)
+    for sentence in found.damage:
+        warn(sentence)
+    for name in found.unlisted:
+        warn(f"{name} is not in manifest.json; the next import adds it.")
+    say(
+        f"{counted(found.files, 'file')}, {counted(found.rows, 'row')},"
+        f" {len(found.damage)} damaged or missing"
+    )
+    raise typer.Exit(DAMAGED if found.damage else 0)
 
 
 @app.command()
@@ -138,7 +169,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show committed offsets, now or at a given time."""
-    committed = OffsetSource(source, kafka_config).committed(groups or (), ms_of("--at", at))
+    committed = _source(source, kafka_config).committed(groups or (), _ms_of("--at", at))
     rows = [(*_words(key), committed[key]) for key in sorted(committed)]
     show_rows(("group", "topic", "partition", "offset"), rows, as_json)
 
@@ -155,7 +186,21 @@ def shares(
     After the start offset it lists the batches with failed deliveries and their delivery counts, as
     `__share_group_state` stores them. Acquired records are in the brokers' memory only.
     """
-    offset_shares.show(cluster, groups or (), kafka_config, as_json)
+    from brokertwin.offsets import group_offsets
+    from brokertwin.offsets.sources import unread_warnings
+
+    client = client_of(cluster, kafka_config)
+    with _progress(f"reading {group_offsets.SHARE_TOPIC}") as observe:
+        found, unread = group_offsets.share_progress(client, groups or (), observe)
+    for warning in unread_warnings(group_offsets.SHARE_TOPIC, unread):
+        warn(warning)
+    if as_json:
+        for *fields, batches in found:
+            documents = [_batch_document(each) for each in batches]
+            show_json(dict(zip(SHARE_COLUMNS, [*fields, documents], strict=True)))
+        return
+    columns = (*SHARE_COLUMNS[:-1], "batches after the start offset")
+    show_table(columns, [(*row[:-1], "; ".join(map(_batch_text, row.batches))) for row in found])
 
 
 @app.command()
@@ -165,6 +210,7 @@ def clean(
     execute: Annotated[
         bool, typer.Option("--execute", help="Delete; without it only show.")
     ] = False,
+    saved: Saved = None,
     kafka_config: KafkaConfig = None,
     as_json: AsJson = False,
 ) -> None:
@@ -173,12 +219,16 @@ def clean(
     Checks that the group exists and has no members, then looks up its topics and their partitions.
     The exit code is 1 if an offset cannot be deleted, 2 if a check of the group fails.
     """
-    from brokertwin.offsets import group_cleaning
+    from brokertwin.offsets import group_offsets, restore
 
     client = client_of(cluster, kafka_config)
-    places = group_cleaning.checked(client, group_id)
+    places = group_offsets.deletable(client, group_id)
     there = [place for place in places if place.exists]
-    wrong = group_cleaning.delete(client, group_id, there) if execute and there else {}
+    wrong = {}
+    if execute and there:
+        saved = saved or _saved_by_default()
+        restore.save(saved, client, restore.deletions_of(group_id, there))
+        wrong = group_offsets.delete(client, group_id, there)
     done = "deleted" if execute else "would be deleted"
     rows = [
         (place.topic, place.partition, place.offset, wrong.get(place, done))
@@ -190,7 +240,42 @@ def clean(
     left = len(places) - len(there) + len(wrong)
     hint = "" if execute else "; pass --execute to delete"
     say(f"{counted(len(there) - len(wrong), 'offset')} {done}, {left} cannot be deleted{hint}")
+    if execute and saved is not None and len(wrong) < len(there):
+        _say_undo(saved, cluster, kafka_config)
     raise typer.Exit(INCOMPLETE if left else 0)
+
+
+@app.command()
+def undo(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="File that `export --to` or `clean` has saved.")
+    ],
+    cluster: Cluster,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check.")] = False,
+    kafka_config: KafkaConfig = None,
+    as_json: AsJson = False,
+) -> None:
+    """Undo `export --to` or `clean --execute`: commit former offsets, delete new ones.
+
+    An offset that has changed since is left alone. The exit code is 1 if an offset is not as
+    before.
+    """
+    from brokertwin.offsets import restore
+
+    client = client_of(cluster, kafka_config)
+    saved = restore.read_saved(file, client)
+    found = restore.undo_of(saved, client)
+    wrong = dict.fromkeys((change.key for change in found.moved), "changed since: left alone")
+    if not dry_run:
+        wrong |= restore.undo(client, found)
+    done = "would be undone" if dry_run else "undone"
+    rows = [
+        (*_words(change.key), change.after, change.before, wrong.get(change.key, done))
+        for change in saved.changes
+    ]
+    show_rows(("group", "topic", "partition", "from", "back to", "result"), rows, as_json)
+    say(f"{counted(len(rows) - len(wrong), 'offset')} {done}, {len(wrong)} not")
+    raise typer.Exit(INCOMPLETE if wrong else 0)
 
 
 @app.command()
@@ -210,10 +295,8 @@ def history(
     wanted = _directions(only or ())
     moves = [
         move
-        for move in OffsetSource(source, kafka_config).moves()
-        if move.key.group == group_id
-        and (topic is None or move.key.topic == topic)
-        and move.direction in wanted
+        for move in _source(source, kafka_config).moves(groups=[group_id])
+        if (topic is None or move.key.topic == topic) and move.direction in wanted
     ]
     if as_json:
         for move in moves:
@@ -239,20 +322,19 @@ def diff(
     as_json: AsJson = False,
 ) -> None:
     """Show what changed between two times."""
-    wanted = set(groups or ())
-    first_ms, last_ms = ms_of("TIME", then), ms_of("LATER", later)
+    first_ms, last_ms = _ms_of("TIME", then), _ms_of("LATER", later)
     if last_ms is not None and (first_ms is None or first_ms > last_ms):
         raise UserError(f"TIME {then} is after LATER {later}.", "Pass the earlier time first.")
     before: dict[OffsetKey, int] = {}
     after: dict[OffsetKey, int] = {}
-    for move in OffsetSource(source, kafka_config).moves(last_ms):
+    for move in _source(source, kafka_config).moves(last_ms, groups or ()):
         if first_ms is None or move.row.timestamp <= first_ms:
             move.note_in(before)
         move.note_in(after)
     rows = [
         (*_words(key), before.get(key), after.get(key), _distance(before.get(key), after.get(key)))
         for key in sorted(before.keys() | after.keys())
-        if before.get(key) != after.get(key) and (not wanted or key.group in wanted)
+        if before.get(key) != after.get(key)
     ]
     show_rows(("group", "topic", "partition", "before", "after", "change"), rows, as_json)
 
@@ -291,53 +373,155 @@ def export(
         Path | None,
         typer.Option("--to-config", metavar="FILE", help="Like --kafka-config, for --to."),
     ] = None,
+    saved: Saved = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Write committed offsets to CSV, their history to Parquet, or commit them to a cluster.
 
     --to checks each partition before it writes. It refuses an offset that is outside the target's
-    log, moves back, or belongs to a group with members; the exit code is then 1. Afterwards it
-    reads all offsets back.
+    log, moves back, or belongs to a group with members; the exit code is then 1. It saves the
+    target's offsets first, reads all offsets back, and prints the command that undoes it.
     """
     if [csv_file, parquet_file, to].count(None) != 2:
         raise UserError(
             "`brokertwin offsets export` needs one destination.",
             "Pass one of --csv FILE, --parquet FILE and --to HOST:PORT.",
         )
-    if to is None and (dry_run or back or by_time or to_config):
+    if to is None and (dry_run or back or by_time or to_config or saved):
         raise UserError(
-            "--dry-run, --back, --by-time and --to-config have no effect without --to.",
+            "--dry-run, --back, --by-time, --to-config and --saved have no effect without --to.",
             "Add --to HOST:PORT, or leave them out.",
         )
-    found, until_ms = OffsetSource(source, kafka_config), ms_of("--at", at)
+    found, until_ms = _source(source, kafka_config), _ms_of("--at", at)
+    check_new(csv_file, force)
+    check_new(parquet_file, force)
     if parquet_file is not None:
-        _write_history(found, parquet_file, groups or (), until_ms)
+        need("`brokertwin offsets export --parquet`", "pyarrow")
+        from brokertwin.offsets.store import write_moves
+
+        moves = found.moves(until_ms, groups or ())
+        say(f"wrote {counted(write_moves(parquet_file, moves), 'commit')} to {parquet_file}")
         return
     committed = found.committed(groups or (), until_ms)
     if csv_file is not None:
+        from brokertwin.offsets.sources import write_csv
+
         write_csv(csv_file, committed)
         say(f"wrote {counted(len(committed), 'offset')} to {csv_file}")
         return
     assert to is not None
-    records_at = client_of(by_time, kafka_config) if by_time else None
+    from brokertwin.offsets import plan as offset_plan
+    from brokertwin.offsets import restore
+
     target = client_of(to, to_config)
-    if records_at is None:
-        offset_restore.warn_of_other_logs(found, target, committed)
-    restore = offset_restore.Restore(target, records_at, back, dry_run)
-    raise typer.Exit(restore.run(committed, as_json))
+    records_at = client_of(by_time, kafka_config) if by_time else None
+    if records_at is None and (warning := restore.warning_of_other_logs(found, target, committed)):
+        warn(warning)
+    steps = restore.steps(target, committed, records_at)
+    chosen = offset_plan.to_write(steps, back)
+    wrong: dict[OffsetKey, str] = {}
+    if dry_run:
+        saved = None
+    elif chosen:
+        saved = saved or _saved_by_default()
+        restore.save(saved, target, restore.changes_of(chosen))
+        wrong = restore.write(target, chosen)
+    _show_steps(steps, wrong, as_json)
+    refused = [
+        step
+        for step in steps
+        if step not in chosen and step.verdict is not offset_plan.OffsetVerdict.THERE
+    ]
+    written = counted(len(chosen) - len(wrong), "offset")
+    left = len(refused) + len(wrong)
+    what = "would be written" if dry_run else "written"
+    say(f"{written} {what}, {left} refused, {len(steps)} in total")
+    for key, why in wrong.items():
+        warn(f"{key.group} {key.topic}-{key.partition}: {why}")
+    if saved is not None and len(wrong) < len(chosen):
+        _say_undo(saved, to, to_config)
+    raise typer.Exit(INCOMPLETE if left else 0)
 
 
-def _write_history(
-    source: OffsetSource, file: Path, groups: Collection[str], until_ms: int | None
-) -> None:
-    """Write every commit of these groups, or of all, up to a time."""
-    need("`brokertwin offsets export --parquet`", "pyarrow")
-    from brokertwin.offsets import moves as offset_moves
+def _source(text: str, kafka_config: Path | None) -> "OffsetSource":
+    from brokertwin.offsets.sources import OffsetSource
 
-    moves = source.moves(until_ms)
-    if groups:
-        moves = (move for move in moves if move.key.group in groups)
-    say(f"wrote {counted(offset_moves.write(file, moves), 'commit')} to {file}")
+    return OffsetSource(text, lambda at: client_of(at, kafka_config), warn, _progress)
+
+
+def _saved_by_default() -> Path:
+    """A file in the current folder, where an operator finds it."""
+    return Path(f"offsets-before-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}.json")
+
+
+def _say_undo(file: Path, cluster: str, kafka_config: Path | None) -> None:
+    words = ["brokertwin", "offsets", "undo", str(file), cluster]
+    words += ["--kafka-config", str(kafka_config)] if kafka_config else []
+    say(f"undo it with: {shlex.join(words)}")
+
+
+def _ms_of(option: str, text: str | None) -> int | None:
+    """Parse a time to ms since 1970; UTC if it has no zone. Raises UserError."""
+    from brokertwin.recordings.replay.until import ms_of_iso
+
+    if text is None or text == "now":
+        return None
+    found = ms_of_iso(text, UTC)
+    if found is None:
+        raise UserError(
+            f"Invalid time for {option}: {text!r}.", "Pass 2026-03-01T12:00:03, or `now`."
+        )
+    return found
+
+
+@contextmanager
+def _progress(title: str) -> "Iterator[Callable[[int], None]]":
+    """Show a progress bar on a terminal; yields a function that takes the remaining count."""
+    with progress_bars() as bar:
+        task = bar.add_task(title, total=None)
+
+        def observe(left: int) -> None:
+            total = bar.tasks[0].total or left
+            bar.update(task, total=total, completed=total - left)
+
+        yield observe
+
+
+def _show_steps(steps: "list[OffsetStep]", wrong: "dict[OffsetKey, str]", as_json: bool) -> None:
+    columns = ("group", "topic", "partition", "offset", "target", "committed", "log", "verdict")
+    rows = [
+        (
+            *(step.key.group, step.key.topic, step.key.partition),
+            *(step.given, step.wanted, step.committed),
+            None if step.log is None else f"{step.log[0]}..{step.log[1]}",
+            wrong.get(step.key, step.verdict.value),
+        )
+        for step in steps
+    ]
+    show_rows(columns, rows, as_json)
+
+
+def _batch_text(batch: "ShareStateBatch") -> str:
+    """Format a batch: `5 to 9 available, delivered 3 times`."""
+    span = f"{batch.first_offset}"
+    if batch.last_offset > batch.first_offset:
+        span += f" to {batch.last_offset}"
+    times = "once" if batch.delivery_count == 1 else f"{batch.delivery_count} times"
+    return f"{span} {_share_state(batch)}, delivered {times}"
+
+
+def _batch_document(batch: "ShareStateBatch") -> dict[str, object]:
+    return {
+        "firstOffset": batch.first_offset,
+        "lastOffset": batch.last_offset,
+        "state": _share_state(batch),
+        "deliveryCount": batch.delivery_count,
+    }
+
+
+def _share_state(batch: "ShareStateBatch") -> str:
+    return SHARE_STATES.get(batch.delivery_state, f"state {batch.delivery_state}")
 
 
 def _words(key: "OffsetKey") -> tuple[str, str, int]:

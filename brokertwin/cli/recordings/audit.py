@@ -46,7 +46,7 @@ Html = Annotated[
     typer.Option(
         "--html",
         metavar="FILE",
-        help="Write the findings, their lines and plots to a self-contained HTML page.",
+        help="Also write the page of `brokertwin page`: the findings over time.",
     ),
 ]
 FailOnOption = Annotated[
@@ -88,7 +88,7 @@ def command(
 
     Exits with code 3 if there is an error, with code 1 if there is a warning, otherwise with 0.
     """
-    from brokertwin.recordings.audit import page
+    from brokertwin.cli.recordings import page
     from brokertwin.recordings.audit.finders import findings
     from brokertwin.recordings.audit.reading import read_from
     from brokertwin.recordings.formats.documents import Texts
@@ -96,8 +96,6 @@ def command(
     if follow:
         _check_follow(where, html)
         raise typer.Exit(_exit_code(_follow(where, broker_config, every, as_json), fail_on))
-    if html is not None:
-        page.look()
     headers = where.headers()
     with source_of(where, Texts.REQUEST_LOGS) as source:
         done = read_from(source, headers, broker_facts(broker_config))
@@ -106,7 +104,7 @@ def command(
     for broken in done.broken[:LINES_SHOWN]:
         warn(f"{broken.place}: {broken.reason}")
     if html is not None:
-        page.write(html, where.names, done.history, found, notes)
+        page.write(html, where, done.history, found)
         say(f"wrote {html}")
     if as_json:
         for each in found:

@@ -16,6 +16,7 @@ from brokertwin.cli.recordings.sources import (
     with_source,
 )
 from brokertwin.errors import UserError
+from brokertwin.places import place
 
 if TYPE_CHECKING:
     from brokertwin.recordings.explain.story import Subject, TimelineEntry
@@ -97,6 +98,13 @@ def _partitions(where: Where, key: str) -> "Subject":
         return PartitionTimeline(watch(source, where.headers()), key)
 
 
+def _stable_offsets(where: Where, key: str) -> "Subject":
+    from brokertwin.recordings.explain.lso import LsoTimeline
+    from brokertwin.recordings.history.recording import observed_recording
+
+    return LsoTimeline(observed_recording(_exchanges(where)), key)
+
+
 def _groups(where: Where, key: str) -> "Subject":
     from brokertwin.recordings.explain.groups import GroupTimeline
 
@@ -161,6 +169,16 @@ SUBJECTS = {
         each with the request that set it.
         """,
         _groups,
+    ),
+    "lso": _About(
+        PartitionName,
+        """Explain why consumers of committed records stop: the last stable offset of a partition.
+
+        Consumers with isolation.level=read_committed read up to the first record of the oldest open
+        transaction. The end shows that transaction, its client, the records behind it and the
+        consumers that wait.
+        """,
+        _stable_offsets,
     ),
     "session": _About(
         SessionId,
@@ -290,7 +308,7 @@ def _show_stored(subject: str, key: str, checkpoint: Path, as_json: bool) -> Non
     from brokertwin.cli.job import state_tables
     from brokertwin.recordings.explain.stored import stored
 
-    state = _stored_state(checkpoint)
+    state = _stored_state(place(checkpoint))
     for kind, rows in stored(subject, key, state.cells, state.without_ends):
         if as_json:
             for row in rows:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import Progress
 
+from brokertwin.cli.files import writing
 from brokertwin.cli.job.send import EXAMPLES_SHOWN
 from brokertwin.cli.options import (
     AsJson,
@@ -20,6 +21,7 @@ from brokertwin.cli.options import (
 )
 from brokertwin.cli.output import out, progress_bars, say, show_json, show_table, warn
 from brokertwin.errors import UserError
+from brokertwin.sinks.files import opened_privately
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
@@ -285,15 +287,12 @@ def _writer(path: Path) -> Iterator[Write]:
         yield sys.stdout.buffer.write
         sys.stdout.buffer.flush()
         return
-    try:
-        with path.open("wb") as file:
-            if path.suffix == ".gz":
-                with gzip.GzipFile(path.stem, "wb", fileobj=file) as zipped:
-                    yield zipped.write
-            else:
-                yield file.write
-    except OSError as error:
-        raise UserError(f"Cannot write to {path}: {error.strerror}.") from None
+    with writing(path) as temporary, open(temporary, "wb", opener=opened_privately) as file:
+        if path.suffix == ".gz":
+            with gzip.GzipFile(path.stem, "wb", fileobj=file) as zipped:
+                yield zipped.write
+        else:
+            yield file.write
 
 
 def _dead_letter_writer(write: Write) -> Callable[["UnpairedDocuments"], None]:

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from brokertwin import extras
+from brokertwin.cli.files import check_new, writing
 from brokertwin.cli.job import state_tables
 from brokertwin.cli.job.state import All
 from brokertwin.cli.options import (
     BrokerConfig,
     BrokerSet,
+    Force,
     broker_settings,
     checked_broker_settings,
     kafka_of,
@@ -173,6 +175,7 @@ def command(
     begin_from: From = None,
     all_items: All = False,
     out: Out = None,
+    force: Force = False,
     records: Records = None,
     broker_set: BrokerSet = None,
     broker_config: BrokerConfig = None,
@@ -193,6 +196,9 @@ def command(
 
     spark = engine is Engine.SPARK
     _check_output(out, as_json)
+    for file in (out, records):
+        if file != STANDARD_OUTPUT:
+            check_new(file, force)
     kind = _kind_of(state, until, diff, out, spark, compare, check, keep, begin_from)
     apis = _apis(only)
     begins = kept_states.begin(begin_from)
@@ -553,8 +559,5 @@ def _write(lines: Iterable[str], out: Path) -> None:
         for line in lines:
             typer.echo(line)
         return
-    try:
-        with out.open("w", encoding="utf-8") as file:
-            file.writelines(f"{line}\n" for line in lines)
-    except OSError as error:
-        raise UserError(f"Cannot write to {out}: {error.strerror}.") from None
+    with writing(out) as temporary, temporary.open("w", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in lines)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from msgspec import structs
 
-from brokertwin.cli.options import AsJson, BrokerConfig
+from brokertwin.cli.files import check_new, writing
+from brokertwin.cli.options import AsJson, BrokerConfig, Force
 from brokertwin.cli.output import progress_bars, say, show_json, show_table, warn
 from brokertwin.cli.recordings.audit import broker_facts
 from brokertwin.cli.recordings.ingest import Broker, TimeZone
@@ -16,7 +17,7 @@ from brokertwin.errors import UserError
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
-    from brokertwin.recordings.history.replica_findings import (
+    from brokertwin.recordings.history.findings import (
         IsrChange,
         WatermarkDifference,
         WatermarkSample,
@@ -73,6 +74,7 @@ def command(
     broker_config: BrokerConfig = None,
     checkpoints: Checkpoints = None,
     plot: Plot = None,
+    force: Force = False,
     broker: Broker = None,
     time_zone: TimeZone = "UTC",
     as_json: AsJson = False,
@@ -90,6 +92,7 @@ def command(
 
     if plot is not None:
         plots.look(plot)
+    check_new(plot, force)
     reading = FileReading(broker, zone_of(time_zone), warn)
     with progress_bars() as bar:
         task = bar.add_task("reading", total=size_of(files))
@@ -102,7 +105,8 @@ def command(
     report = _Report(watched, partitions or [])
     checked = report.check(_checkpoints(checkpoints or []))
     if plot is not None:
-        plots.write(plot, report.samples, watched.replication.time)
+        with writing(plot) as temporary:
+            plots.write(temporary, plot.suffix, report.samples, watched.replication.time)
         say(f"wrote {plot}")
     if as_json:
         show_json(report.as_json(checked))

@@ -15,13 +15,16 @@ from brokertwin.cli.options import (
     AsJson,
     Bootstrap,
     ConfigFile,
+    HttpAccessFile,
     HttpListen,
+    HttpPort,
     KafkaConfig,
     Master,
     settings_of,
 )
 from brokertwin.cli.output import say, show_json
 from brokertwin.errors import UserError
+from brokertwin.places import place
 from brokertwin.streaming.live.modes import KeyMode
 
 if TYPE_CHECKING:
@@ -104,6 +107,7 @@ def command(
     available_now: AvailableNow = False,
     time_zone: TimeZone = "UTC",
     http_listen: HttpListen = None,
+    http_access: HttpAccessFile = None,
     master: Master = None,
     spark_conf: SparkConf = None,
     kafka_config: KafkaConfig = None,
@@ -131,6 +135,7 @@ def command(
         config,
         bootstrap=bootstrap,
         prefix=prefix,
+        checkpoint=checkpoint,
         trigger=trigger,
         snapshot_every=snapshot_every,
         master=master,
@@ -142,17 +147,17 @@ def command(
         client=client_properties(settings),
         prefix=prefix,
         sources=sources,
-        checkpoint=checkpoint or directory / "checkpoint",
+        checkpoint=place(checkpoint or directory / "checkpoint"),
         mode=key,
         trigger=trigger,
         shuffle_partitions=settings.shuffle_partitions,
         rows_max=settings.max_offsets_per_trigger,
         is_available_now=available_now,
     )
-    how = _How(tables or directory, parse_every(snapshot_every), zone_of(time_zone), as_json)
+    how = _How(place(tables or directory), parse_every(snapshot_every), zone_of(time_zone), as_json)
     check_start(settings)
-    stop = threading.Event()
-    with runner.prepared(query, say), _watched(query, http_listen, stop) as watched:
+    stop, http = threading.Event(), HttpPort(http_listen, http_access)
+    with runner.prepared(query, say), _watched(query, http, stop) as watched:
         session = spark_session(settings, say)
         _stop_on_signals(stop)
         try:
@@ -197,17 +202,17 @@ def _run(
 
 
 @contextmanager
-def _watched(
-    query: "LiveQuery", http_listen: str | None, stop: threading.Event
-) -> "Iterator[LiveSource]":
+def _watched(query: "LiveQuery", http: HttpPort, stop: threading.Event) -> "Iterator[LiveSource]":
     """Yield the status, served over HTTP if there is an address."""
     from brokertwin.cli.watching.live_source import KEPT, LiveSource
     from brokertwin.cli.watching.server import status_page
+    from brokertwin.streaming.live import runner
     from brokertwin.streaming.live.read_back import newest_findings
 
     source = LiveSource(query.prefix, stop)
-    with status_page(source, http_listen, say):
-        if http_listen is not None:
+    source.lag = runner.lag_of(query).newest
+    with status_page(source, http, say):
+        if http.listen is not None:
             source.earlier(newest_findings(query.client, query.prefix, KEPT))
         yield source
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from brokertwin.cli.watching.sources import StatusBase
+from brokertwin.cli.watching.sources import StatusBase, of_lag
 from brokertwin.cli.watching.status import FindingCount, LiveFinding, OfLive, Status
+from brokertwin.streaming.job.lag import NO_LAG
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -91,7 +92,10 @@ class LiveSource(StatusBase):
             kept = [each for each in self._kept.values() if not each.withdrawn]
         newest = sorted(kept, key=lambda each: -each.to)[:NEWEST]
         live = msgspec.structs.replace(self._of_batch, findings=counts, newest=newest)
-        return self._status({}, {}, live=live)
+        lag = self.lag()
+        if lag is not NO_LAG:
+            live = msgspec.structs.replace(live, lag=lag.total)
+        return self._status({}, {}, live=live, **of_lag(lag))
 
 
 def _bounded(known: set[str], value: str) -> str:

@@ -42,7 +42,12 @@ METRICS: dict[str, Described] = {
     "brokertwin_batch_time_seconds": Described(
         "End of the newest micro-batch, in seconds since 1970"
     ),
-    "brokertwin_lag_events": Described("Unread events of its topics after the newest micro-batch"),
+    "brokertwin_lag_events": Described(
+        "Rows of its topics that are not in a committed micro-batch", ("topic", "partition")
+    ),
+    "brokertwin_lag_time_seconds": Described(
+        "Time at which the lag was counted, in seconds since 1970"
+    ),
     "brokertwin_rows_total": Described("Rows since the start", ("topic",)),
     "brokertwin_dead_letters_total": Described("Dead letters since the start", ("reason",)),
     "brokertwin_state_bytes": Described(
@@ -139,6 +144,11 @@ def values_of(status: Status) -> dict[str, Labelled]:
     found |= _of_live(status)
     found |= _of_gateway(status)
     found |= _of_state(status)
+    if status.lag_time_ms >= 0:
+        found["brokertwin_lag_events"] = {
+            (each.topic, str(each.partition)): each.rows for each in status.lags
+        }
+        found["brokertwin_lag_time_seconds"] = _one(status.lag_time_ms / 1000)
     return found
 
 
@@ -186,7 +196,6 @@ def _of_job(status: Status) -> dict[str, Labelled]:
         "brokertwin_batch_events": _one(job.batch_events),
         "brokertwin_batch_seconds": _one(job.batch_seconds),
         "brokertwin_batch_time_seconds": _one(job.batch_time_ms / 1000),
-        "brokertwin_lag_events": _one(job.lag),
         "brokertwin_state_bytes": _one(job.state_bytes),
         "brokertwin_fetch_session_partitions_cached": _one(job.fetch_session_partitions),
         "brokertwin_fetch_session_evictions_total": _one(job.fetch_session_evictions),
@@ -212,7 +221,6 @@ def _of_live(status: Status) -> dict[str, Labelled]:
         "brokertwin_batch_events": _one(live.batch_rows),
         "brokertwin_batch_seconds": _one(live.batch_seconds),
         "brokertwin_batch_time_seconds": _one(live.batch_time_ms / 1000),
-        "brokertwin_lag_events": _one(live.lag),
         "brokertwin_live_state_rows": _one(live.state_rows),
     }
 

@@ -8,26 +8,28 @@
 | `/healthz` | 200 while the process is alive, else 503 |
 | `/readyz` | 200 while the job's query runs, or the gateway serves, else 503 |
 
-It is read-only, without authentication, and listens on the loopback address by default. Each
-connection has its own thread, so that slow clients do not delay others or the job.
+It is read-only and listens on the loopback address by default; `HttpAccess` has a token and TLS.
+Each connection has its own thread, so that slow clients do not delay others or the job.
 """
 
 import socket
+import ssl
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib import resources
 from socketserver import ThreadingMixIn
-from threading import Thread
+from threading import BoundedSemaphore, Thread
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import msgspec
 from prometheus_client import make_wsgi_app
 
-from brokertwin.cli.options import PORTS
+from brokertwin.cli.options import PORTS, HttpPort
 from brokertwin.cli.watching.metrics import registry
 from brokertwin.cli.watching.status import Phase
 from brokertwin.errors import UserError
+from brokertwin.gateway.http_access import EVERYBODY, HttpAccess
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 OPTION = "--http-listen"
+CONNECTIONS_MAX = 64
 SLOW_S = 10.0
 """Timeout of an idle connection."""
 
@@ -116,6 +119,37 @@ class _Handler(WSGIRequestHandler):
 
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
+    tls: ssl.SSLContext | None = None
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._free = BoundedSemaphore(CONNECTIONS_MAX)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection in a thread, or close it if there are too many."""
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve a connection."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Handle the requests of a connection, with TLS if it is set."""
+        if self.tls is None:
+            super().finish_request(request, client_address)
+            return
+        request.settimeout(SLOW_S)
+        with self.tls.wrap_socket(request, server_side=True) as secured:
+            super().finish_request(secured, client_address)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Nothing: a client that ends or sends no HTTP is no fault of the server."""
 
 
 class _ServerV6(_Server):
@@ -124,19 +158,27 @@ class _ServerV6(_Server):
 
 @contextmanager
 def status_page(
-    source: "StatusSource", http_listen: str | None, report: Callable[[str], None]
+    source: "StatusSource", http: HttpPort, report: Callable[[str], None]
 ) -> Iterator[None]:
     """Serve a status at the address of `--http-listen`, if given; `report` gets the URL."""
-    if http_listen is None:
+    if http.listen is None:
         yield
         return
-    with served(app(source), f"{OPTION} {http_listen}", *listen_address(http_listen)) as url:
+    host, port = listen_address(http.listen)
+    access = HttpAccess.read(http.access)
+    with served(app(source), f"{OPTION} {http.listen}", host, port, access) as url:
         report(f"status page at {url}")
         yield
 
 
 @contextmanager
-def served(application: "WSGIApplication", option: str, host: str, port: int) -> Iterator[str]:
+def served(
+    application: "WSGIApplication",
+    option: str,
+    host: str,
+    port: int,
+    access: HttpAccess = EVERYBODY,
+) -> Iterator[str]:
     """Serve at an address; yields the URL.
 
     Args:
@@ -144,23 +186,27 @@ def served(application: "WSGIApplication", option: str, host: str, port: int) ->
         option: the user's option; errors start with it.
         host: a name or address of this machine.
         port: 0 to 65535; 0 selects a free one.
+        access: who may use it.
 
     Raises:
         UserError: the port is in use or not permitted, or the host is not this machine.
     """
     kind = _ServerV6 if ":" in host else _Server
     try:
-        server = make_server(host, port, application, server_class=kind, handler_class=_Handler)
+        server = make_server(
+            host, port, access.guarded(application), server_class=kind, handler_class=_Handler
+        )
     except OSError as error:
         hint = "Choose another port, or 0 for any free port."
         if isinstance(error, PermissionError):
             hint = "Ports below 1024 require root; choose a higher port, or 0 for any free port."
         raise UserError(f"Cannot listen on {option}: {error.strerror}.", hint) from None
+    server.tls = access.tls
     thread = Thread(target=server.serve_forever, name="http", daemon=True)
     thread.start()
     shown = f"[{host}]" if ":" in host else host
     try:
-        yield f"http://{shown}:{server.server_port}/"
+        yield f"http{'s' * (access.tls is not None)}://{shown}:{server.server_port}/"
     finally:
         server.shutdown()
         server.server_close()

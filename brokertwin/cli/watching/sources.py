@@ -19,6 +19,7 @@ from brokertwin.cli.watching.status import (
     OfGateway,
     OfJob,
     OfSnapshots,
+    PartitionLag,
     Phase,
     Point,
     Status,
@@ -28,6 +29,7 @@ from brokertwin.gateway.engine.engine import now_ms
 from brokertwin.gateway.traffic import BOUNDS_S
 from brokertwin.streaming.checkpoint import checkpoint_log, state_reader
 from brokertwin.streaming.checkpoint.census import Census, census
+from brokertwin.streaming.job.lag import NO_LAG, Lag
 from brokertwin.tables.stored_states import Cells
 
 if TYPE_CHECKING:
@@ -99,16 +101,20 @@ class StatusSource(Protocol):
 
 
 class StatusBase:
-    """Common part of the sources: phase, rate and points.
+    """Common part of the sources: phase, rate, points and lag.
 
     Args:
         kind: `job`, `live` or `gateway`.
         name: as in `Status`.
         ending: set to stop the process.
+
+    Attributes:
+        lag: returns the lag of a query; called for each document.
     """
 
     def __init__(self, kind: str, name: str, ending: threading.Event | None = None) -> None:
         self.pulse = Pulse(ending)
+        self.lag: Callable[[], Lag] = lambda: NO_LAG
         self._kind, self._name = kind, name
         self._rate = Rate()
         self._points: deque[Point] = deque(maxlen=POINTS_MAX)
@@ -185,6 +191,7 @@ class JobSource(StatusBase):
 
     Args:
         name: the prefix of its topics.
+        checkpoint: its checkpoint.
         ending: set to stop the job.
     """
 
@@ -235,14 +242,23 @@ class JobSource(StatusBase):
         """Return the document."""
         progress = self._progress
         state, state_time_ms, failure = self._state.newest() if progress else NO_STATE
+        lag = self.lag()
+        job = _of_job(progress, self._seen_ms, self._snapshots, self._checks)
         return self._status(
             progress.tallies.answers if progress else {},
             progress.tallies.errors if progress else {},
-            job=_of_job(progress, self._seen_ms, self._snapshots, self._checks),
+            job=job if lag is NO_LAG else msgspec.structs.replace(job, lag=lag.total),
+            **of_lag(lag),
             state=state,
             state_time_ms=state_time_ms,
             state_failure=failure,
         )
+
+
+def of_lag(lag: Lag) -> dict[str, Any]:
+    """Return the parts of a status about the lag."""
+    lags = [PartitionLag(*place, rows) for place, rows in sorted(lag.rows.items())]
+    return {"lags": lags, "lag_time_ms": lag.time_ms}
 
 
 def _counted(counts: Counts, result: str) -> Counts:

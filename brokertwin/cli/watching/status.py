@@ -74,7 +74,7 @@ class OfJob(msgspec.Struct, frozen=True):
         batch_time_ms: when its end was observed; -1 before the first.
         batch_events: events in it.
         batch_seconds: its duration.
-        lag: events in `requests` after it.
+        lag: events in `requests` that are not in a committed micro-batch, now.
         rows: rows by topic since the job's start.
         state_bytes: size of the cells that were processed since then.
         fetch_session_partitions: partitions cached in the sessions of these cells.
@@ -169,6 +169,14 @@ class FindingCount(msgspec.Struct, frozen=True):
     count: int
 
 
+class PartitionLag(msgspec.Struct, frozen=True):
+    """Unread rows of a partition."""
+
+    topic: str
+    partition: int
+    rows: int
+
+
 class OfLive(msgspec.Struct, frozen=True):
     """Status of a live audit; its numbers are those of the newest micro-batch.
 
@@ -177,7 +185,7 @@ class OfLive(msgspec.Struct, frozen=True):
         batch_time_ms: when its end was observed; -1 before the first.
         batch_rows: rows of topics in it.
         batch_seconds: its duration.
-        lag: rows of the topics that are not yet read.
+        lag: rows of the topics that are not in a committed micro-batch, now.
         state_rows: rows of Spark's state.
         counts: lines, exchanges and damaged lines since the start.
         findings: since the start.
@@ -213,6 +221,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         state: contents of the state; None for a gateway of a job, and before a first micro-batch.
         state_time_ms: when it was read; -1 if it was not.
         state_failure: why it is missing or out of date.
+        lags: unread rows of each partition of a job's or live audit's topics.
+        lag_time_ms: when they were counted; -1 if they were not.
     """
 
     kind: str
@@ -231,3 +241,5 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     state: Census | None = None
     state_time_ms: int = -1
     state_failure: str = ""
+    lags: list[PartitionLag] = []
+    lag_time_ms: int = -1

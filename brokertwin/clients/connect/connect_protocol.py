@@ -17,7 +17,7 @@ from brokertwin.protocol.generated.connect_protocol import (
     ConnectorTasks,
     ConnectWorkerState,
 )
-from brokertwin.protocol.primitives import Reader
+from brokertwin.protocol.rows import kind_of
 from brokertwin.state.core.java_hashes import hash_order
 
 NO_DELAY = 0
@@ -117,7 +117,7 @@ def decode_assignment(data: bytes) -> Assignment:
     """Decode an assignment. Raises ValueError if the bytes are malformed."""
     found = ConnectAssignment.parsed(data)
     return Assignment(
-        version=Reader(data).int16(),
+        version=kind_of(data),
         error=found.error,
         leader=found.leader,
         leader_url=found.leader_url,

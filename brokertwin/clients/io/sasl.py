@@ -1,25 +1,28 @@
 """SASL authentication of a client, step by step.
 
-PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512; kafka-python computes SCRAM. Names and passwords are used as
-UTF-8 bytes, as in Kafka's clients. Not done: GSSAPI, OAUTHBEARER.
+PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER; kafka-python computes SCRAM. Names and
+passwords are used as UTF-8 bytes, as in Kafka's clients. Not done: GSSAPI.
 
 Source: `SaslClientAuthenticator`, `ScramSaslClient`, `PlainSaslClient` in Kafka; KIP-43, KIP-84,
 KIP-152 (frames with headers), KIP-368 (session lifetime).
 """
 
 from base64 import b64decode
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, NamedTuple
 
 from kafka.net.sasl.scram import ScramClient
 
 from brokertwin.errors import UserError
+from brokertwin.gateway.security.oauthbearer import ERROR_SEEN
+from brokertwin.gateway.security.oauthbearer import MECHANISM as OAUTHBEARER
 from brokertwin.gateway.security.scram import ITERATIONS_MIN, MECHANISMS
+from brokertwin.kafka_io import tokens
 from brokertwin.kafka_io.kafka_clients import parse_jaas
 from brokertwin.protocol.errors import Error, error_name
 
 PLAIN = "PLAIN"
-SUPPORTED = (PLAIN, *MECHANISMS)
+SUPPORTED = (PLAIN, *MECHANISMS, OAUTHBEARER)
 HANDSHAKE_VERSION, AUTHENTICATE_VERSION = 1, 2
 
 
@@ -28,11 +31,12 @@ class SaslAuthenticationError(UserError):
 
 
 class SaslLogin(NamedTuple):
-    """Credentials of a client."""
+    """Credentials of a client; `token` returns one for OAUTHBEARER."""
 
     mechanism: str
     username: str
     password: str
+    token: Callable[[], str] = str
 
     def __repr__(self) -> str:
         """Hide the password."""
@@ -56,13 +60,17 @@ Exchange = Generator[SaslRequest, Mapping[str, Any], int]
 
 def login_of(properties: Mapping[str, str]) -> SaslLogin:
     """Read `sasl.mechanism` and `sasl.jaas.config`. Raises UserError."""
-    mechanism = properties.get("sasl.mechanism", "GSSAPI").upper()
+    mechanism = tokens.mechanism_of(properties)
+    if mechanism == tokens.AWS_MSK_IAM:
+        return SaslLogin(OAUTHBEARER, "the token", "", tokens.source_of(properties, {}))
     if mechanism not in SUPPORTED:
         raise UserError(
             f"Unsupported sasl.mechanism {mechanism}; supported are {', '.join(SUPPORTED)}.",
             "Set sasl.mechanism in the file of --kafka-config.",
         )
     options = parse_jaas(properties.get("sasl.jaas.config", ""))
+    if mechanism == OAUTHBEARER:
+        return SaslLogin(mechanism, "the token", "", tokens.source_of(properties, options))
     missing = [name for name in ("username", "password") if not options.get(name)]
     if missing:
         raise UserError(
@@ -88,6 +96,13 @@ def exchange(login: SaslLogin) -> Exchange:
     if login.mechanism == PLAIN:
         response = yield _authenticate(f"\0{login.username}\0{login.password}".encode())
         _token(login, response)
+        return int(response["sessionLifetimeMs"])
+    if login.mechanism == OAUTHBEARER:
+        message = f"n,,\1auth=Bearer {login.token()}\1\1".encode()
+        response = yield _authenticate(message)
+        if refusal := _token(login, response):
+            yield _authenticate(ERROR_SEEN)
+            raise SaslAuthenticationError(f"The broker rejected the token: {refusal.decode()}.")
         return int(response["sessionLifetimeMs"])
     scram = ScramClient(_escaped(login.username), login.password, login.mechanism)
     first = _token(login, (yield _authenticate(scram.first_message())))

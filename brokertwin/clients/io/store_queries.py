@@ -26,6 +26,7 @@ from brokertwin.clients.streams.key_owner import KeyOwner, key_owner, store_owne
 from brokertwin.clients.streams.layout import Layout, TaskId
 from brokertwin.clients.streams.stores import KeyValueStore
 from brokertwin.clients.streams.streams_protocol import AssignmentInfo, HostInfo
+from brokertwin.gateway.http_access import is_allowed_host
 
 ASK_S = 10.0
 TASK = re.compile(rb"\d{1,9}_\d{1,9}")
@@ -200,6 +201,9 @@ def _handler(result: Callable[[StoreQuery], QueryResult]) -> type[BaseHTTPReques
         timeout = ASK_S
 
         def do_GET(self) -> None:
+            if not is_allowed_host(self.headers.get("Host", "")):
+                self.send_error(403)
+                return
             query = StoreQuery.of(self.path)
             if query is None:
                 self.send_error(404)

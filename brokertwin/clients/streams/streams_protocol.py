@@ -12,6 +12,7 @@ import msgspec
 
 from brokertwin.clients.partitions import TopicPartition
 from brokertwin.clients.streams.layout import TaskId
+from brokertwin.protocol import rows
 from brokertwin.protocol.bodies import Uuid
 from brokertwin.protocol.generated.streams_protocol import (
     StreamsAssignmentInfo,
@@ -24,7 +25,6 @@ from brokertwin.protocol.generated.streams_protocol import (
     StreamsTopicNumber,
     StreamsTopicPartition,
 )
-from brokertwin.protocol.primitives import Reader
 
 VERSION = 11
 ACTIVE = -2
@@ -104,7 +104,7 @@ def encode_subscription_info(info: SubscriptionInfo) -> bytes:
 
 def decode_subscription_info(data: bytes) -> SubscriptionInfo:
     """Decode version 11. Raises ValueError otherwise."""
-    found = StreamsSubscriptionInfo.read(_reader(data), VERSION)
+    found = _read(StreamsSubscriptionInfo, data)
     end_point = found.user_end_point.decode()
     return SubscriptionInfo(
         process_id=found.process_id,
@@ -158,7 +158,7 @@ def _numbered(hosts: Hosts, numbers: Mapping[str, int]) -> list[StreamsHost]:
 
 def decode_assignment_info(data: bytes) -> AssignmentInfo:
     """Decode version 11. Raises ValueError otherwise."""
-    found = StreamsAssignmentInfo.read(_reader(data), VERSION)
+    found = _read(StreamsAssignmentInfo, data)
     topics = {each.number: each.topic for each in found.topics}
     return AssignmentInfo(
         active=[TaskId(each.subtopology, each.partition) for each in found.active_tasks],
@@ -185,12 +185,12 @@ def _named(hosts: list[StreamsHost], topics: Mapping[int, str]) -> Hosts:
 
 def _bytes(info: StreamsSubscriptionInfo | StreamsAssignmentInfo) -> bytes:
     out = bytearray()
-    info.write(out, VERSION, False)
+    rows.append(out, info, VERSION)
     return bytes(out)
 
 
-def _reader(data: bytes) -> Reader:
-    version = Reader(data).int32()
-    if version != VERSION:
+def _read(kind: type[rows.T], data: bytes) -> rows.T:
+    version = int.from_bytes(data[:4], signed=True)
+    if len(data) >= 4 and version != VERSION:
         raise ValueError(f"information of Streams in version {version}, not {VERSION}")
-    return Reader(data)
+    return rows.read(kind, data, 0, VERSION)[0]

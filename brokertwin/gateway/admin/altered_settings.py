@@ -50,12 +50,12 @@ class AlteredSettings:
 
     async def respond(self, request: EdgeRequest) -> EngineResponse:
         """Process a request. Raises NoResponseError."""
-        api_key = request.header["requestApiKey"]
-        resources = request.body["resources"]
+        api_key, document = request.api_key, request.document().body
+        resources = document["resources"]
         own = next((each for each in resources if _is_of(request.broker, each)), None)
         then, secrets = self._then(request.broker, own, api_key) if own is not None else ({}, {})
         fault = self._fault(request.broker, then, secrets) if own is not None else None
-        body = request.body | {"resources": [_without_secrets(each) for each in resources]}
+        body = document | {"resources": [_without_secrets(each) for each in resources]}
         if fault is not None:
             body["edge"] = {"storeFault": fault}
         hidden = request._replace(body=body)
@@ -67,7 +67,7 @@ class AlteredSettings:
             secrets
             and own is not None
             and not body.get("validateOnly")
-            and _is_done(submitted, own)
+            and _is_done(submitted.document(request.version), own)
         ):
             self._passwords.put(request.broker, secrets)
             self._on_change()
@@ -105,12 +105,12 @@ def _is_of(broker: int, resource: Body) -> bool:
     return is_named and int(name) == broker
 
 
-def _is_done(submitted: EngineResponse, resource: Body) -> bool:
+def _is_done(response: Body, resource: Body) -> bool:
     """True if a resource was altered."""
     key = resource["resourceType"], resource["resourceName"]
     return any(
         (each["resourceType"], each["resourceName"]) == key and not each["errorCode"]
-        for each in (submitted.response or {}).get("responses", ())
+        for each in response.get("responses", ())
     )
 
 

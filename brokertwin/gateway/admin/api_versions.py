@@ -51,11 +51,7 @@ ITS_OWN = frozenset(key for key, api in KAFKA_APIS.items() if api.handler is Dec
 
 UNKNOWN_VERSION = -1
 
-PROBE_HEADER: Body = {
-    "requestApiKey": API_VERSIONS.key,
-    "requestApiVersion": 0,
-    "clientId": "probe",
-}
+PROBE = RequestHeader(API_VERSIONS.key, 0, client_id="probe")
 """The header of a request that has an immediate response from every broker."""
 
 

@@ -20,6 +20,7 @@ Source: `ConfigAdminManager`, `RuntimeLoggerManager`, `ConfigHelper` in Kafka; r
 
 import logging
 
+from brokertwin.gateway import refusals
 from brokertwin.gateway.engine.engine import Body, BrokerEngine, EdgeRequest, EngineResponse
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.kafka_apis import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS
@@ -57,21 +58,22 @@ def names_loggers(api_key: int, body: Body) -> bool:
 
 async def respond(engine: BrokerEngine, request: EdgeRequest) -> EngineResponse:
     """Process a request with loggers. Raises NoResponseError."""
-    resources = request.body["resources"]
+    document = request.document().body
+    resources = document["resources"]
     others = [each for each in resources if not _is_logger(each)]
-    is_description = request.header["requestApiKey"] == DESCRIBE
+    is_description = request.api_key == DESCRIBE
     field = "results" if is_description else "responses"
     decided: dict[tuple[int, str], Body] = {}
     if others:
-        submitted = await engine.submit(request._replace(body=request.body | {"resources": others}))
+        submitted = await engine.submit(request._replace(body=document | {"resources": others}))
         if submitted.response is None:
             return submitted
-        for each in submitted.response[field]:
+        for each in submitted.document(request.version)[field]:
             decided[each["resourceType"], each["resourceName"]] = each
-    may = await _may(engine, request)
+    may = await _may(engine, request, document)
     own = _described if is_description else _altered
     described = [
-        own(request, each, may)
+        own(request.broker, document, each, may)
         if _is_logger(each)
         else decided[each["resourceType"], each["resourceName"]]
         for each in resources
@@ -79,20 +81,21 @@ async def respond(engine: BrokerEngine, request: EdgeRequest) -> EngineResponse:
     if is_description:
         _refuse_unknown(resources, described)
         described.sort(key=lambda each: each["errorCode"] in _DENIALS)  # denied resources come last
-    return EngineResponse({"throttleTimeMs": 0, field: described})
+    body = {"throttleTimeMs": 0, field: described}
+    return EngineResponse(refusals.to_struct(request.api_key, body))
 
 
-async def _may(engine: BrokerEngine, request: EdgeRequest) -> bool:
+async def _may(engine: BrokerEngine, request: EdgeRequest, document: Body) -> bool:
     """Check the permission with a harmless request to the engine."""
-    if request.header["requestApiKey"] == DESCRIBE:
+    if request.api_key == DESCRIBE:
         harmless = {"resourceName": str(request.broker), "configurationKeys": ["broker.id"]}
-        body = dict(request.body)
+        body = dict(document)
     else:
         harmless = {"resourceName": "", "configs": []}
-        body = request.body | {"validateOnly": True}
+        body = document | {"validateOnly": True}
     body["resources"] = [{"resourceType": BROKER, **harmless}]
     submitted = await engine.submit(request._replace(body=body))
-    response = submitted.response or {}
+    response = submitted.document(request.version)
     found = [*response.get("results", ()), *response.get("responses", ())]
     return any(each["errorCode"] not in _DENIALS for each in found)
 
@@ -116,7 +119,7 @@ def _refuse_unknown(resources: list[Body], described: list[Body]) -> None:
             return
 
 
-def _described(request: EdgeRequest, resource: Body, may: bool) -> Body:
+def _described(broker: int, _document: Body, resource: Body, may: bool) -> Body:
     """Describe the requested loggers."""
     name = resource["resourceName"]
     why: Why = Error.NONE, ""
@@ -126,8 +129,8 @@ def _described(request: EdgeRequest, resource: Body, may: bool) -> Body:
         why = Error.INVALID_REQUEST, "Broker id must not be empty"
     elif not is_broker_id(name):
         why = Error.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}"
-    elif int(name) != request.broker:
-        text = f"Unexpected broker id, expected {request.broker} but received {name}"
+    elif int(name) != broker:
+        text = f"Unexpected broker id, expected {broker} but received {name}"
         why = Error.INVALID_REQUEST, text
     wanted = resource["configurationKeys"] or LOGGERS
     shown = [] if why[0] else [_config(each) for each in LOGGERS if each in wanted]
@@ -153,17 +156,17 @@ def level_of(name: str) -> str:
     return next(level for level, least in reversed(LEVELS.items()) if least <= max(number, 5))
 
 
-def _altered(request: EdgeRequest, resource: Body, may: bool) -> Body:
+def _altered(broker: int, document: Body, resource: Body, may: bool) -> Body:
     """Set all levels of a resource, or none if one is invalid."""
-    twins = [each for each in request.body["resources"] if _is_logger(each)]
+    twins = [each for each in document["resources"] if _is_logger(each)]
     count = sum(each["resourceName"] == resource["resourceName"] for each in twins)
     configs = resource["configs"]
     why = _fault_of_form(configs, count)
     if why is None and not may:
         why = Error.CLUSTER_AUTHORIZATION_FAILED, None
-    why = why or _fault_of_name(request.broker, resource["resourceName"])
+    why = why or _fault_of_name(broker, resource["resourceName"])
     why = why or next(filter(None, map(_fault_of_level, configs)), None)
-    if why is None and not request.body["validateOnly"]:
+    if why is None and not document["validateOnly"]:
         for config in configs:
             is_set = config["configOperation"] == ConfigOperation.SET
             level = LEVELS[config["value"]] if is_set else logging.NOTSET

@@ -8,10 +8,16 @@ compressed and decompressed (KIP-714).
 from base64 import b64decode
 from typing import NamedTuple
 
+from msgspec import UNSET
+
 from brokertwin.gateway.admin import api_versions
 from brokertwin.gateway.engine.engine import Body
 from brokertwin.protocol import compression
 from brokertwin.protocol.frames import UnsupportedError, decode_request
+from brokertwin.protocol.generated.get_telemetry_subscriptions import (
+    GetTelemetrySubscriptionsRequest,
+)
+from brokertwin.protocol.generated.push_telemetry import PushTelemetryRequest
 from brokertwin.protocol.kafka_apis import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
 from brokertwin.state.apis.push_telemetry import NOT_READABLE
 from brokertwin.state.cluster.client_instances import UNKNOWN
@@ -42,23 +48,36 @@ def software_of(frame: bytes) -> Software | None:
     return Software(*(part or UNKNOWN for part in names))
 
 
-def complete(body: Body, software: Software, port: int, most: int) -> None:
-    """Complete the event body of a request of `APIS`; `most` is the maximum size of metrics."""
-    body["clientSoftwareName"], body["clientSoftwareVersion"] = software
-    body["clientSourcePort"] = port
-    summarize(body, most)
+def complete(
+    body: GetTelemetrySubscriptionsRequest | PushTelemetryRequest,
+    software: Software,
+    port: int,
+    most: int,
+) -> None:
+    """Complete a request of `APIS`; `most` is the maximum size of metrics."""
+    body.client_software_name, body.client_software_version = software
+    body.client_source_port = port
+    if isinstance(body, PushTelemetryRequest):
+        metrics, body.metrics = b64decode(body.metrics), UNSET
+        sizes = sizes_of(metrics, body.compression_type, most)
+        body.metrics_size_in_bytes, body.decompressed_size_in_bytes = sizes
 
 
-def summarize(body: Body, most: int = compression.DECOMPRESSED_BYTES_MAX) -> None:
-    """Replace metrics by two sizes.
+def summarize(body: Body) -> None:
+    """Replace the metrics in a document by two sizes."""
+    if "metrics" in body:
+        sizes = sizes_of(b64decode(body.pop("metrics")), body["compressionType"])
+        body["metricsSizeInBytes"], body["decompressedSizeInBytes"] = sizes
+
+
+def sizes_of(
+    metrics: bytes, compression_type: int, most: int = compression.DECOMPRESSED_BYTES_MAX
+) -> tuple[int, int]:
+    """Return the size of metrics, and their size when decompressed.
 
     Metrics above `most` bytes are refused without decompression.
     """
-    if "metrics" in body:
-        metrics = b64decode(body.pop("metrics"))
-        body["metricsSizeInBytes"] = len(metrics)
-        size = _decompressed_size(body["compressionType"], metrics, most)
-        body["decompressedSizeInBytes"] = size
+    return len(metrics), _decompressed_size(compression_type, metrics, most)
 
 
 def _decompressed_size(compression_type: int, metrics: bytes, most: int) -> int:

@@ -19,9 +19,14 @@ from typing import Any
 import msgspec
 
 from brokertwin.errors import UserError
-from brokertwin.gateway.engine.engine import Body, BrokerEngine, EdgeRequest, EngineResponse
+from brokertwin.gateway.engine.engine import (
+    Body,
+    BrokerEngine,
+    EdgeRequest,
+    EngineResponse,
+    internal_header,
+)
 from brokertwin.gateway.engine.local_engine import LocalEngine
-from brokertwin.protocol.kafka_apis import KAFKA_APIS
 from brokertwin.state.cell import overview
 from brokertwin.state.core.events import ABOUT_BROKERS, Kind, Reason
 
@@ -104,7 +109,9 @@ class Control:
         if command.ask != REQUEST and command.ask not in ABOUT_BROKERS:
             return _error(Reason.WRONG_TYPE, f"unknown question {command.ask!r}")
         response = await self._engine_response(command)
-        return {"error": response.error} if response.error else {"response": response.response}
+        if response.error:
+            return {"error": response.error}
+        return {"response": response.response and response.document(command.api_version)}
 
     async def _engine_response(self, command: ControlRequest) -> EngineResponse:
         if command.ask in ABOUT_BROKERS:
@@ -125,12 +132,7 @@ async def request(
     Raises:
         NoResponseError: no response will come.
     """
-    header = {
-        "requestApiKey": api_key,
-        "requestApiVersion": version,
-        "clientId": "brokertwin cluster",
-        "requestApiKeyName": KAFKA_APIS[api_key].name,
-    }
+    header = internal_header(api_key, version, "brokertwin cluster")
     response = EngineResponse(None)
     for broker in engine.brokers:
         response = await engine.submit(EdgeRequest(broker, "control", principal, "", header, body))

@@ -6,8 +6,15 @@ then the initial levels of a cluster apply.
 
 import structlog
 
-from brokertwin.gateway.engine.engine import Body, BrokerEngine, EdgeRequest, NoResponseError
-from brokertwin.protocol.kafka_apis import API_VERSIONS, UPDATE_FEATURES
+from brokertwin.gateway.engine.engine import (
+    Body,
+    BrokerEngine,
+    EdgeRequest,
+    NoResponseError,
+    internal_header,
+)
+from brokertwin.protocol.generated.update_features import UpdateFeaturesResponse
+from brokertwin.protocol.kafka_apis import API_VERSIONS
 
 _VERSION = 4
 _SOFTWARE = {"clientSoftwareName": "brokertwin-gateway", "clientSoftwareVersion": "1"}
@@ -38,14 +45,13 @@ class Features:
         """Query the engine again."""
         self.finalized = self._engine.known_features() or await self._query()
 
-    async def note_response(self, api_key: int, response: Body) -> None:
+    async def note_response(self, response: UpdateFeaturesResponse) -> None:
         """Query the engine again after a request that has changed features."""
-        if api_key == UPDATE_FEATURES.key and response["errorCode"] == 0:
+        if response.error_code == 0:
             await self.learn()
 
     async def _query(self) -> list[Body] | None:
-        header: Body = {"requestApiKey": API_VERSIONS.key, "requestApiVersion": _VERSION}
-        header |= {"correlationId": 0, "clientId": _SOFTWARE["clientSoftwareName"]}
+        header = internal_header(API_VERSIONS.key, _VERSION, _SOFTWARE["clientSoftwareName"])
         broker = self._engine.brokers[0]
         request = EdgeRequest(broker, "features", "User:ANONYMOUS", "127.0.0.1", header, _SOFTWARE)
         try:
@@ -53,4 +59,4 @@ class Features:
         except NoResponseError as error:
             _log.warning("feature levels are unknown", error=str(error))
             return self.finalized
-        return (response.response or {}).get("finalizedFeatures")
+        return response.document(_VERSION).get("finalizedFeatures")

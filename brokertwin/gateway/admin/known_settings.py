@@ -11,6 +11,7 @@ import msgspec
 
 from brokertwin.gateway.bounded_rates import RateLimit, RequestLimit
 from brokertwin.protocol.codec import Body
+from brokertwin.protocol.generated.produce import TopicProduceData
 from brokertwin.state.cell.edge_settings import EdgeSettings
 from brokertwin.state.cluster import broker_configs, client_quotas, quota_rates
 from brokertwin.state.cluster.client_quotas import REQUEST_PERCENTAGE
@@ -75,9 +76,9 @@ class JobSettings(NamedTuple):
     known: KnownSettings
     codecs: Mapping[str, Mapping[str, str]]
 
-    def codec_of(self, broker: int, topic: Body) -> TopicCodec | None:
+    def codec_of(self, broker: int, topic: TopicProduceData) -> TopicCodec | None:
         """Return the codec that a topic requires, by name or id, or None for `producer`."""
-        own = self.codecs.get(topic.get("name") or topic.get("topicId", ""), {})
+        own = self.codecs.get(topic.name or topic.topic_id, {})
         return self.known.codec(broker, own)
 
 

@@ -21,6 +21,7 @@ import structlog
 
 from brokertwin.gateway.admin import client_metrics
 from brokertwin.protocol import record_batches as records
+from brokertwin.protocol.bodies import render
 from brokertwin.protocol.codec import Body
 from brokertwin.protocol.frames import MINIMAL_HEADER, decode_request, decode_response
 from brokertwin.protocol.kafka_apis import API_VERSIONS, FETCH, KAFKA_APIS, PRODUCE, SHARE_FETCH
@@ -207,4 +208,4 @@ def _summarize(partitions: list[Body] | None) -> None:
         data = partition.get("records") or b""
         partition["records"] = None
         partition["recordsSizeInBytes"] = len(data)
-        partition["batches"] = records.batch_headers(data)
+        partition["batches"] = [render(each, 0) for each in records.batch_headers(data)]

@@ -26,9 +26,9 @@ from brokertwin.gateway.capture.rewriting import may_have_addresses
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.limits import GatewayLimits
 from brokertwin.protocol.codec import Body
-from brokertwin.protocol.frame_primitives import NotEncodableError
 from brokertwin.protocol.frames import encode_response
 from brokertwin.protocol.kafka_apis import SASL_AUTHENTICATE, SASL_HANDSHAKE, Trait, api_of_key
+from brokertwin.protocol.primitives import NotEncodableError
 
 SIZE_BYTES = 4
 CHUNK_BYTES = 1 << 16

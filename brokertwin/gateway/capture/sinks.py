@@ -14,6 +14,7 @@ from confluent_kafka import KafkaException
 from brokertwin.errors import UserError
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.kafka_io.topics import ROW_BYTES_MAX
+from brokertwin.sinks.files import opened_privately
 from brokertwin.sinks.topic_writer import NewRow, TopicWriter, reason_of
 from brokertwin.wording import counted
 
@@ -61,7 +62,8 @@ class FileSink:
                 )
             # A copy, so that a reader that stops reading does not delay the end of the program.
             target = os.dup(sys.stdout.fileno()) if path == STDOUT else path
-            self._stream: IO[bytes] = open(target, "wb")  # noqa: SIM115, PTH123
+            opener = None if path == STDOUT else opened_privately
+            self._stream: IO[bytes] = open(target, "wb", opener=opener)  # noqa: SIM115
         except OSError as error:
             raise UserError(f"Cannot write to {path}: {error.strerror or error}.") from None
         self._is_zipped = path.suffix == ".gz"

@@ -5,7 +5,9 @@ Every method raises OSError.
 
 import os
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
+
+from brokertwin.sinks.files import opened_privately
 
 
 class Disk:
@@ -13,7 +15,8 @@ class Disk:
 
     def open(self, path: Path, mode: str) -> BinaryIO:
         """Open a file without buffering."""
-        return path.open(mode, buffering=0)  # type: ignore[return-value]
+        file = open(path, mode, buffering=0, opener=opened_privately)  # noqa: SIM115
+        return cast("BinaryIO", file)
 
     def write(self, file: BinaryIO, data: bytes) -> None:
         """Write all data; after an error, part of it may be written."""

@@ -17,6 +17,11 @@ import msgspec
 
 from brokertwin.gateway.admin.known_settings import KnownSettings
 from brokertwin.gateway.bounded_rates import RequestLimit
+from brokertwin.protocol import bodies
+from brokertwin.protocol.codec import response_type
+from brokertwin.protocol.frames import RequestFrame
+from brokertwin.protocol.generated.produce import TopicProduceData
+from brokertwin.protocol.kafka_apis import KAFKA_APIS
 from brokertwin.state.configs.codecs import TopicCodec
 from brokertwin.state.core.events import REQUEST, Event, Kind, LogMark, RequestHeader
 from brokertwin.state.core.murmur2 import partition_of
@@ -29,6 +34,9 @@ NONCES_DRAWN = 256
 INCARNATION_BYTES = 6
 
 Body = dict[str, Any]
+"""A document in the form of Kafka's request log."""
+
+AnyBody = bodies.Body | Body
 
 Clock = Callable[[], int]
 """Returns the time in ms since 1970; never decreases."""
@@ -45,44 +53,80 @@ class NoResponseError(Exception):
 class EdgeRequest(NamedTuple):
     """A request received by a logical broker.
 
-    `host` is the client's address, without port. `body` has the form of events. `listener` is set
-    for APIs whose response depends on it.
+    `host` is the client's address, without port. `body` is the request's struct, or a document.
+    `listener` is set for APIs whose response depends on it.
     """
 
     broker: int
     connection: str
     principal: str
     host: str
-    header: Body
-    body: Body
+    header: RequestHeader
+    body: AnyBody
     listener: str = ""
+
+    @property
+    def api_key(self) -> int:
+        """Key of the API."""
+        return self.header.request_api_key
+
+    @property
+    def version(self) -> int:
+        """Version of the API."""
+        return self.header.request_api_version
+
+    def document(self) -> RequestFrame:
+        """Return the request in the form of Kafka's request log."""
+        header = msgspec.to_builtins(self.header)
+        return RequestFrame(header, document_of_body(self.body, self.version))
 
 
 class EngineResponse(NamedTuple):
     """Result of a request.
 
-    `response` is its body, None for acks 0. `error` has reason and detail of a dead letter.
-    `closes_connection` reports an error to a client that expects no response. `mute_ms` is the
-    throttle time.
+    `response` is the response's struct, or a document where the model has no struct; None for acks
+    0. `error` has reason and detail of a dead letter. `closes_connection` reports an error to a
+    client that expects no response. `mute_ms` is the throttle time.
     """
 
-    response: Body | None
+    response: AnyBody | None
     error: Body | None = None
     closes_connection: bool = False
     mute_ms: int = 0
+
+    def copied(self) -> "EngineResponse":
+        """Return a copy for a later reader: the state may change the parts of a response."""
+        response = self.response
+        if response is None:
+            return self
+        copy = msgspec.convert(msgspec.to_builtins(response), type(response))
+        return self._replace(response=copy)
+
+    def document(self, version: int) -> Body:
+        """Return the response in the form of Kafka's request log; empty without one."""
+        return {} if self.response is None else document_of_body(self.response, version)
+
+
+NULL = msgspec.Raw(b"null")
 
 
 class ResponseRow(msgspec.Struct, rename="camel"):
     """Fields read from a row of `responses`."""
 
-    response: Body | None = None
+    response: msgspec.Raw = NULL
     error: Body | None = None
     closes_connection: bool = False
     mute_ms: int = 0
+    request_header: RequestHeader | None = None
 
     def to_response(self) -> EngineResponse:
-        """Convert to an engine's response."""
-        return EngineResponse(self.response, self.error, self.closes_connection, self.mute_ms)
+        """Convert to an engine's response; that of an intervention is a document."""
+        response: AnyBody | None = None
+        if self.response != NULL:
+            header = self.request_header
+            kind: type[AnyBody] = Body if header is None else response_type(header.request_api_key)
+            response = msgspec.json.decode(self.response, type=kind)
+        return EngineResponse(response, self.error, self.closes_connection, self.mute_ms)
 
 
 OnBroker = Callable[[int, bool], None]
@@ -100,6 +144,10 @@ class BrokerEngine(Protocol):
 
     users_file: Path | None
     """File of users that authenticate no client; None: in memory."""
+
+    @property
+    def decides_here(self) -> bool:
+        """Whether requests are decided in this process, one after the other."""
 
     @property
     def throttle_ms(self) -> int:
@@ -142,7 +190,7 @@ class BrokerEngine(Protocol):
     ) -> RequestLimit | None:
         """Return the request time quota of a client, if any."""
 
-    def codec_of(self, broker: int, topic: Body) -> TopicCodec | None:
+    def codec_of(self, broker: int, topic: TopicProduceData) -> TopicCodec | None:
         """Return the codec that a topic of a Produce request requires, or None for `producer`."""
 
     def put(self, data: bytes) -> str | asyncio.Future[str]:
@@ -179,7 +227,6 @@ class EventWriter:
 
     def request(self, request: EdgeRequest) -> Event:
         """Return a request's event."""
-        header = request.header
         return Event(
             self._next_id(),
             self._cluster,
@@ -193,13 +240,7 @@ class EventWriter:
             request.listener,
             self._nonce(),
             self.reply_to,
-            RequestHeader(
-                header["requestApiKey"],
-                header["requestApiVersion"],
-                header.get("correlationId", 0),
-                header.get("clientId"),
-                header.get("requestApiKeyName", ""),
-            ),
+            request.header,
             cast("msgspec.Raw", request.body),
         )
 
@@ -241,6 +282,16 @@ class EventWriter:
 
     def _event(self, kind: Kind, broker: int = 1, **fields: Any) -> Event:
         return Event(self._next_id(), self._cluster, broker, self._clock(), kind, **fields)
+
+
+def document_of_body(body: AnyBody, version: int) -> Body:
+    """Return a body in the form of Kafka's request log."""
+    return body if isinstance(body, dict) else bodies.render(body, version)
+
+
+def internal_header(api_key: int, version: int, client_id: str | None) -> RequestHeader:
+    """Return the header of a request that no client has sent."""
+    return RequestHeader(api_key, version, 0, client_id, KAFKA_APIS[api_key].name)
 
 
 def ignore(*_: object) -> None:

@@ -41,6 +41,8 @@ from brokertwin.gateway.engine.persistence import JournalOptions, Persistence
 from brokertwin.gateway.records import log_cleaner
 from brokertwin.gateway.records.batch_store import BatchStore, MemoryStore
 from brokertwin.gateway.records.kept_batches import KeptBatches
+from brokertwin.protocol.bodies import ZERO_UUID
+from brokertwin.protocol.generated.produce import ProduceRequest, TopicProduceData
 from brokertwin.protocol.kafka_apis import api_of_key
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cell.resting import columns_at_rest
@@ -125,6 +127,7 @@ class LocalEngine:
         self._change_decoder = msgspec.json.Decoder(outputs.BrokerChange)
         self._response_decoder = msgspec.json.Decoder(ResponseRow)
 
+    decides_here = True
     throttle_ms = 0
     """Always 0, because requests are processed at once."""
 
@@ -271,9 +274,10 @@ class LocalEngine:
         """Process a request; the future is done unless the request is pending."""
         event = self._events.request(request)
         self._kept.appended.clear()
-        is_kept = not api_of_key(request.header["requestApiKey"]).only_reads
+        is_kept = not api_of_key(request.api_key).only_reads
         future = self._take(event, is_kept)
-        self._forget_refused(request.body)
+        if isinstance(request.body, ProduceRequest):
+            self._forget_refused(request.body)
         return future
 
     def disconnected(self, broker: int, connection: str) -> None:
@@ -299,7 +303,7 @@ class LocalEngine:
                 )
             )
             return future
-        self._dispatch(rows)
+        self._dispatch(rows, event.id)
         if not future.done():
             future.add_done_callback(lambda _: self._pending.pop(event.id, None))
         return future
@@ -319,10 +323,11 @@ class LocalEngine:
         self._offset += 1
         return self._cell.handle(handled, Position(0, self._offset))
 
-    def _dispatch(self, rows: list[Output]) -> None:
+    def _dispatch(self, rows: list[Output], event_id: str = "") -> None:
+        """Pass on the outputs; `event_id` is the event of a caller that reads its response now."""
         for row in rows:
             if isinstance(row, LocalResponse):
-                self._complete(row.id, row.outcome)
+                self._complete(row.id, row.outcome, row.id != event_id)
             elif isinstance(row, LocalRecord):
                 self._follow(row)
             elif isinstance(row, LocalSegment):
@@ -349,17 +354,17 @@ class LocalEngine:
         else:
             self._kept.follow(row.machine, row.record)
 
-    def _complete(self, event_id: str, outcome: EngineResponse) -> None:
+    def _complete(self, event_id: str, outcome: EngineResponse, is_late: bool = False) -> None:
         future = self._pending.pop(event_id, None)
         if future is not None and not future.done():
-            future.set_result(outcome)
+            future.set_result(outcome.copied() if is_late else outcome)
 
-    def _forget_refused(self, body: Body) -> None:
+    def _forget_refused(self, body: ProduceRequest) -> None:
         """Drop the bytes of batches that no log has appended."""
-        for topic in body.get("topicData", ()):
-            for partition in topic["partitionData"]:
-                for batch in partition.get("batches", ()):
-                    locator = batch.get("locator")
+        for topic in body.topic_data:
+            for partition in topic.partition_data:
+                for batch in partition.batches:
+                    locator = batch.locator
                     if locator is not None and locator not in self._kept.appended:
                         self._store.drop(locator, False)
 
@@ -419,12 +424,12 @@ class LocalEngine:
             return None
         return self.known(broker).request_limit(broker, principal, client_id)
 
-    def codec_of(self, broker: int, topic: Body) -> TopicCodec | None:
+    def codec_of(self, broker: int, topic: TopicProduceData) -> TopicCodec | None:
         """Return the codec that a topic requires, by name or id, or None for `producer`."""
         machine = self._cell.broker(broker)
-        known = machine.topic_by_name(topic.get("name") or "")
-        if known is None and "topicId" in topic:
-            known = machine.topic_by_id(topic["topicId"])
+        known = machine.topic_by_name(topic.name or "")
+        if known is None and topic.topic_id != ZERO_UUID:
+            known = machine.topic_by_id(topic.topic_id)
         return None if known is None else machine.rules_of(known).codec
 
     def put(self, data: bytes) -> str | asyncio.Future[str]:

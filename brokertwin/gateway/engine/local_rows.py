@@ -11,6 +11,7 @@ import msgspec
 
 from brokertwin.gateway.engine.engine import EngineResponse
 from brokertwin.protocol.bodies import Body, Uuid, render
+from brokertwin.protocol.codec import response_type
 from brokertwin.state.cell.output_rows import Rows
 from brokertwin.state.core import outputs
 from brokertwin.state.core.decision import AnyRequest
@@ -75,8 +76,9 @@ class LocalRows(Rows):
         mute_ms: int = 0,
     ) -> None:
         """Add a response."""
-        document = msgspec.to_builtins(response) if isinstance(response, Body) else response
-        outcome = EngineResponse(document, None, closes_connection, mute_ms)
+        if isinstance(response, dict):  # prepared before it was committed
+            response = msgspec.convert(response, response_type(source.header.request_api_key))
+        outcome = EngineResponse(response, None, closes_connection, mute_ms)
         row = LocalResponse(outputs.RESPONSES, None, None, None, source.event_id, outcome)
         self.rows.append(row)
 

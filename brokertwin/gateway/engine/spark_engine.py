@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.admin import known_settings
-from brokertwin.gateway.admin.api_versions import PROBE_HEADER
+from brokertwin.gateway.admin.api_versions import PROBE
 from brokertwin.gateway.admin.known_settings import UNKNOWN_SETTINGS, JobSettings, KnownSettings
 from brokertwin.gateway.bounded_rates import RequestLimit
 from brokertwin.gateway.engine.cell_watch import CellWatch
@@ -40,7 +40,8 @@ from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.kafka_io.placement import Placement
 from brokertwin.kafka_io.topic_reader import ID_HEADER
 from brokertwin.kafka_io.topics import KAFKA_TIMEOUT_S, REQUESTS, full_name, writer_configuration
-from brokertwin.protocol.kafka_apis import UNKNOWN, Trait, api_of_key
+from brokertwin.protocol.generated.produce import TopicProduceData
+from brokertwin.protocol.kafka_apis import Trait, api_of_key
 from brokertwin.sinks.topic_writer import reason_of
 from brokertwin.state.configs.codecs import TopicCodec
 from brokertwin.state.core.events import EVENT_BYTES_MAX, Event, Kind, Reason, document_of
@@ -190,7 +191,7 @@ class SparkEngine:
         """Write a request's event; events of one cell are processed in call order."""
         assert self._loop is not None, "start() comes first"
         future = self._send(self._events.request(request))
-        api = api_of_key(request.header.get("requestApiKey", UNKNOWN.key))
+        api = api_of_key(request.api_key)
         if Trait.CHANGES_SETTINGS in api.traits:
             future.add_done_callback(partial(self._has_altered, request.broker))
         patience_s = OUTSTANDING_S if self._query_id else SETTINGS_S
@@ -234,6 +235,7 @@ class SparkEngine:
         return future
 
     users_file: Path | None = None
+    decides_here = False
 
     @property
     def throttle_ms(self) -> int:
@@ -375,7 +377,7 @@ class SparkEngine:
         if outcome.response is None:
             return
         try:
-            self._job_settings = known_settings.of_response(outcome.response)
+            self._job_settings = known_settings.of_response(outcome.document(0))
         except (msgspec.MsgspecError, UserError) as error:
             _log.error("invalid settings", error=str(error))
             return
@@ -393,7 +395,7 @@ class SparkEngine:
             return None
         return self._job_settings.known.request_limit(broker, principal, client_id)
 
-    def codec_of(self, broker: int, topic: Body) -> TopicCodec | None:
+    def codec_of(self, broker: int, topic: TopicProduceData) -> TopicCodec | None:
         """Return the codec that a topic of a Produce request requires, or None for `producer`."""
         return None if self._job_settings is None else self._job_settings.codec_of(broker, topic)
 
@@ -413,7 +415,7 @@ class SparkEngine:
 
 def _probe(broker: int) -> EdgeRequest:
     """Create a request that has an immediate response."""
-    return EdgeRequest(broker, "probe", "User:ANONYMOUS", "", PROBE_HEADER, {})
+    return EdgeRequest(broker, "probe", "User:ANONYMOUS", "", PROBE, {})
 
 
 def _fail(future: asyncio.Future[EngineResponse], why: str) -> None:

@@ -180,8 +180,10 @@ class Fault:
         )
 
     def chooses(self) -> bool:
-        """Count a matching request; return True if `nth` and `probability` select it."""
+        """Count a matching request; return True if the fault affects it."""
         self.matches += 1
+        if self.is_over:
+            return False
         is_drawn = self.spec.probability >= 1 or self._random.random() < self.spec.probability
         return is_drawn and self.matches >= self.spec.nth
 

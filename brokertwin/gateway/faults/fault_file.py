@@ -26,16 +26,16 @@ def read(path: Path) -> list[FaultSpec]:
     """
     try:
         text = path.read_text(encoding="utf-8")
+        document = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except OSError as error:
         raise UserError(
             f"Cannot read the faults in {path}: {error.strerror}.", "Pass --faults FILE."
         ) from None
-    try:
-        document = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except ValueError as error:  # includes JSONDecodeError and TOMLDecodeError
+    except (ValueError, RecursionError) as error:  # a ValueError for bytes, JSON and TOML
         kind = "JSON" if path.suffix == ".json" else "TOML"
+        why = error.reason if isinstance(error, UnicodeDecodeError) else str(error)
         raise UserError(
-            f"{path} is not valid {kind}: {error}.", "A fault file is TOML, or JSON in *.json."
+            f"{path} is not valid {kind}: {why}.", "A fault file is TOML, or JSON in *.json."
         ) from None
     return specs_in(document, str(path))
 

@@ -115,7 +115,7 @@ class FaultSet:
         knowledge: Knowledge,
     ) -> Fault | None:
         """Return the first fault of a kind that chooses the request; all that match count it."""
-        candidates = [each for each in self.faults if each.effect in kinds and not each.is_over]
+        candidates = [each for each in self.faults if each.effect in kinds]
         matching = [each for each in candidates if is_for(each, request, broker, knowledge)]
         chosen = [each for each in matching if each.chooses()]
         if not chosen:

@@ -10,7 +10,8 @@
 | `GET /requests` | the last exchanges and pending ones; `?api=PRODUCE&client=id` selects |
 | `GET /schema` | JSON schema of the body of `POST /faults` |
 
-Errors have the status 400, 404, 405, 408 or 413 and a body `{"error": …, "hint": …}`.
+Bodies are `application/json`. Errors have a body `{"error": …, "hint": …}` and the status 400, 404,
+405 or 408, or one of `HttpAccess`: 401, 403, 411, 413 or 415.
 """
 
 import json
@@ -29,7 +30,6 @@ from brokertwin.gateway.faults.injection import FaultSet
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-BODY_BYTES_MAX = 1024 * 1024
 WAIT_MS, WAIT_MS_MAX = 5_000, 60_000
 PATHS = "/faults, /faults/ID, /faults/ID/release, /requests, /schema"
 
@@ -155,12 +155,10 @@ def _number(query: dict[str, str], name: str, default: int) -> int:
 
 def _json(environ: "WSGIEnvironment") -> Any:
     """Return the decoded body of a request. Raises _Refused."""
-    length = environ.get("CONTENT_LENGTH") or "0"
-    if not length.isdecimal() or int(length) > BODY_BYTES_MAX:
-        raise _Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The limit is {BODY_BYTES_MAX} bytes.")
     try:
-        return json.loads(environ["wsgi.input"].read(int(length)))
+        return json.loads(environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or "0")))
     except ValueError as error:
-        raise _Refused(
-            HTTPStatus.BAD_REQUEST, f"The body is not valid JSON: {error}.", "See GET /schema."
-        ) from None
+        why = f"The body is not valid JSON: {error}."
+    except RecursionError:
+        why = "The body is nested too deeply."
+    raise _Refused(HTTPStatus.BAD_REQUEST, why, "See GET /schema.")

@@ -6,13 +6,12 @@ timestamp, marked by a flag, and timestamp deltas count from it.
 """
 
 import struct
-from typing import Any, NamedTuple
-
-import msgspec
+from typing import NamedTuple
 
 from brokertwin.protocol import compression
 from brokertwin.protocol import record_batches as records
-from brokertwin.protocol.frame_primitives import write_uvarint
+from brokertwin.protocol.batch_headers import Batch
+from brokertwin.protocol.primitives import MalformedError, read_varint, write_varint
 from brokertwin.protocol.record_batches import (
     APPEND_TIME_FLAG,
     ATTRIBUTES_POSITION,
@@ -23,7 +22,6 @@ from brokertwin.protocol.record_batches import (
     LOG_OVERHEAD,
     NO_TIMESTAMP,
     TRANSACTIONAL_FLAG,
-    InvalidRecordsError,
 )
 from brokertwin.state.logs.cleaner import CleanedBatch, CleanerBatch, CleanerRecord
 from brokertwin.state.logs.log import StoredBatch
@@ -48,7 +46,7 @@ def seen(data: bytes, header: StoredBatch) -> tuple[CleanerBatch, list[RawRecord
     """Decode a batch, with its bytes as in a Fetch response.
 
     Raises:
-        DecompressionError, InvalidRecordsError: as `records.records_of`.
+        DecompressionError, MalformedError: as `records.records_of`.
     """
     (attributes,) = _INT16.unpack_from(data, ATTRIBUTES_POSITION)
     (base_timestamp,) = _INT64.unpack_from(data, _BASE_TIMESTAMP_POSITION)
@@ -68,14 +66,14 @@ def _raw_records(
     found, end = [], 0
     for _ in range(count):
         try:
-            size, start = records.varint(plain, end)
+            size, start = read_varint(plain, end)
             end = start + size
-            timestamp_delta, at = records.varint(plain, start + 1)
-            offset_delta, at = records.varint(plain, at)
-            key_size, key_at = records.varint(plain, at)
-            value_size, _ = records.varint(plain, key_at + max(key_size, 0))
+            timestamp_delta, at = read_varint(plain, start + 1)
+            offset_delta, at = read_varint(plain, at)
+            key_size, key_at = read_varint(plain, at)
+            value_size, _ = read_varint(plain, key_at + max(key_size, 0))
         except IndexError:
-            raise InvalidRecordsError("the records end too early") from None
+            raise MalformedError("the records end too early") from None
         key = plain[key_at : key_at + key_size] if key_size >= 0 else None
         timestamp = base_timestamp + timestamp_delta
         if attributes & APPEND_TIME_FLAG:
@@ -117,14 +115,15 @@ def left_of(
     return _batch(header, attributes, base_timestamp, newest, len(kept), packed)
 
 
-def header_of(data: bytes, before: StoredBatch, first_timestamp: int) -> dict[str, Any]:
-    """Return the header of a cleaned batch, as in events.
+def header_of(data: bytes, before: StoredBatch, first_timestamp: int) -> Batch:
+    """Return the header of a cleaned batch.
 
     Its base timestamp is that of its first record, even if the bytes have a delete horizon there.
     """
-    header = records.batch_headers(data)[0] | {"baseTimestamp": first_timestamp}
-    if before.end_marker is not None and header["recordCount"]:
-        header["endMarker"] = msgspec.to_builtins(before.end_marker)
+    header = records.batch_headers(data)[0]
+    header.base_timestamp = first_timestamp
+    if header.record_count:
+        header.end_marker = before.end_marker
     return header
 
 
@@ -151,8 +150,3 @@ def _batch(
     batch += packed
     records.set_crc(batch)
     return bytes(batch)
-
-
-def write_varint(out: bytearray, number: int) -> None:
-    """Append a zigzag varint."""
-    write_uvarint(out, number << 1 if number >= 0 else (-number << 1) - 1)

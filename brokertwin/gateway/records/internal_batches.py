@@ -5,12 +5,12 @@ become rows of `__consumer_offsets`, `__transaction_state` and `__share_group_st
 without a row there are omitted, as if compaction had removed them.
 """
 
-from base64 import b64decode
 from collections.abc import Iterator
-from typing import Any
 
-from brokertwin.gateway.records.cleaned_batches import write_varint
 from brokertwin.protocol import record_batches as records
+from brokertwin.protocol.additions import FetchedBatch
+from brokertwin.protocol.batch_headers import Batch
+from brokertwin.protocol.primitives import write_varint
 from brokertwin.protocol.record_batches import (
     HEADER,
     HEADER_BYTES,
@@ -33,27 +33,28 @@ _NONE = -1
 """Size of a null value."""
 
 
-def to_bytes(header: dict[str, Any]) -> bytes:
+def to_bytes(header: Batch | FetchedBatch) -> bytes:
     """Encode a coordinator's batch from its header in a Fetch response."""
-    placed = internal_logs.placed(b64decode(header["written"]), header["lastOffsetDelta"])
-    now = header["baseTimestamp"]
+    assert header.written is not None, "not a coordinator's batch"
+    placed = internal_logs.placed(header.written, header.last_offset_delta)
+    now = header.base_timestamp
     rows = [each for first, record in placed for each in enumerate(_rows(record, now), first)]
     found = [(delta, row) for delta, row in rows if row is not None and delta >= 0]
     packed = b"".join(_record(delta, row) for delta, row in found)
     batch = bytearray(
         HEADER.pack(
-            header["baseOffset"],
+            header.base_offset,
             HEADER_BYTES + len(packed) - LOG_OVERHEAD,
-            header["partitionLeaderEpoch"],
-            header["magic"],
+            header.partition_leader_epoch,
+            header.magic,
             0,
-            TRANSACTIONAL_FLAG if header["isTransactional"] else 0,
-            header["lastOffsetDelta"],
-            header["baseTimestamp"],
-            header["maxTimestamp"],
-            header["producerId"],
-            header["producerEpoch"],
-            header["baseSequence"],
+            TRANSACTIONAL_FLAG if header.is_transactional else 0,
+            header.last_offset_delta,
+            header.base_timestamp,
+            header.max_timestamp,
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
             len(found),
         )
     )

@@ -24,7 +24,8 @@ from brokertwin.protocol import control_batches
 from brokertwin.protocol import record_batches as records
 from brokertwin.protocol.batch_headers import Batch
 from brokertwin.protocol.compression import DecompressionError
-from brokertwin.protocol.record_batches import NO_TIMESTAMP, InvalidRecordsError
+from brokertwin.protocol.primitives import MalformedError
+from brokertwin.protocol.record_batches import NO_TIMESTAMP
 from brokertwin.state.cluster import broker_configs, image, retention_limits
 from brokertwin.state.core.events import LogMark
 from brokertwin.state.core.records import (
@@ -227,7 +228,7 @@ class OnePass:
         log = self._due.log
         try:
             yield from self._within_one_event()
-        except (_UnreadableBatchError, DecompressionError, InvalidRecordsError) as error:
+        except (_UnreadableBatchError, DecompressionError, MalformedError) as error:
             _log.warning(
                 "cannot clean a log",
                 topic=log.topic,
@@ -303,10 +304,10 @@ class OnePass:
         header = seen.batch.header
         changed = cleaned_batches.left_of(seen.data, header, seen.records, outcome)
         first = seen.records[outcome.places[0]].timestamp if outcome.places else NO_TIMESTAMP
-        fields = cleaned_batches.header_of(changed, header, first)
-        locator = self._store.put(changed)
+        batch = cleaned_batches.header_of(changed, header, first)
+        locator = batch.locator = self._store.put(changed)
         self.written.append(locator)
-        return msgspec.convert(fields | {"locator": locator}, Batch)
+        return batch
 
     def _to_move(self, clean: list[StoredBatch]) -> set[str | None]:
         """Return the locators of the batches nearest to the beginning of the storage."""
@@ -350,10 +351,4 @@ class OnePass:
         data = self._store.get(header.locator)
         if data is None:
             raise _UnreadableBatchError("the bytes of a batch are lost")
-        placed = {
-            "baseOffset": header.base_offset,
-            "partitionLeaderEpoch": header.partition_leader_epoch,
-            "maxTimestamp": header.max_timestamp,
-            "hasAppendTime": header.has_append_time,
-        }
-        return bytes(records.as_stored(data, placed))
+        return bytes(records.as_stored(data, header.header()))

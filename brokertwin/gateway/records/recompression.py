@@ -8,6 +8,8 @@ in Kafka, Produce versions before zstd keep their codec if either codec is zstd.
 
 import struct
 
+import msgspec
+
 from brokertwin.protocol import compression
 from brokertwin.protocol import record_batches as records
 from brokertwin.protocol.record_batches import (
@@ -31,8 +33,8 @@ def in_codec(found: RecordSet, codec: TopicCodec, version: int) -> RecordSet:
     if found.data is None or found.error:
         return found
     header = found.batches[0]
-    received = header["compressionType"]
-    if received == codec.name or header["isControl"]:
+    received = header.compression_type
+    if received == codec.name or header.is_control:
         return found
     if version < ZSTD_VERSION and "zstd" in (received, codec.name):
         return found
@@ -44,5 +46,7 @@ def in_codec(found: RecordSet, codec: TopicCodec, version: int) -> RecordSet:
     _INT16.pack_into(batch, ATTRIBUTES_POSITION, attributes)
     _SIZE.pack_into(batch, _SIZE_POSITION, len(batch) - records.LOG_OVERHEAD)
     crc = records.set_crc(batch)
-    changed = {**header, "compressionType": codec.name, "sizeInBytes": len(batch), "crc": crc}
+    changed = msgspec.structs.replace(
+        header, compression_type=codec.name, size_in_bytes=len(batch), crc=crc
+    )
     return found._replace(batches=[changed], data=bytes(batch))

@@ -15,7 +15,14 @@ from base64 import b64decode, b64encode, urlsafe_b64encode
 from typing import NamedTuple
 from uuid import uuid4
 
-from brokertwin.gateway.engine.engine import Body, BrokerEngine, EdgeRequest, EngineResponse
+from brokertwin.gateway import refusals
+from brokertwin.gateway.engine.engine import (
+    Body,
+    BrokerEngine,
+    EdgeRequest,
+    EngineResponse,
+    internal_header,
+)
 from brokertwin.gateway.security import scram
 from brokertwin.gateway.security.scram import (
     ITERATIONS_MIN,
@@ -67,9 +74,9 @@ class Tokens:
 
         `is_allowed` is False if the connection may not send requests about tokens.
         """
-        api_key = request.header["requestApiKey"]
+        api_key = request.api_key
         edge = self._edge(is_allowed)
-        body = dict(request.body)
+        body = request.document().body
         if api_key == CREATE and self._key is not None:
             edge["tokenId"] = _new_id()
             edge["digest"] = _digest(self.hmac_of(edge["tokenId"]))
@@ -77,7 +84,9 @@ class Tokens:
             edge["digest"] = _digest(b64decode(body.pop("hmac")))
         submitted = await self._engine.submit(request._replace(body=body | {"edge": edge}))
         if self._key is not None and submitted.response is not None:
-            self._put_hmacs(submitted.response)
+            document = submitted.document(request.version)
+            self._put_hmacs(document)
+            return submitted._replace(response=refusals.to_struct(api_key, document))
         return submitted
 
     def _edge(self, is_allowed: bool) -> Body:
@@ -92,12 +101,11 @@ class Tokens:
         """Look up a token. Raises LoginError if it does not exist, and NoResponseError."""
         if self._key is None:
             raise LoginError
-        header: Body = {"requestApiKey": DESCRIBE, "requestApiVersion": _VERSION}
-        header |= {"correlationId": 0, "clientId": "brokertwin-gateway"}
+        header = internal_header(DESCRIBE, _VERSION, "brokertwin-gateway")
         body = {"owners": None, "edge": self._edge(True) | {"login": token_id}}
         request = EdgeRequest(broker, "tokens", "User:ANONYMOUS", "127.0.0.1", header, body)
         submitted = await self._engine.submit(request)
-        found = (submitted.response or {}).get("tokens")
+        found = submitted.document(_VERSION).get("tokens")
         if not found:
             raise LoginError
         return TokenLogin(found[0]["principalName"], found[0]["expiryTimestamp"])

@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from brokertwin.gateway.engine.engine import Body, EdgeRequest
+from brokertwin.gateway.engine.engine import AnyBody, Body, EdgeRequest, document_of_body
 from brokertwin.protocol.errors import Error, error_name
 
 RESOURCE_TYPES = {
@@ -53,16 +53,17 @@ class DenialLog:
         self._clock = clock
         self._known: dict[tuple[str, ...], tuple[float, int]] = {}
 
-    def look(self, request: EdgeRequest, response: Body) -> None:
+    def look(self, request: EdgeRequest, response: AnyBody) -> None:
         """Log the denials in a response."""
         found: dict[Error, dict[str, None]] = {}
-        for error, name in denied(request.body, response):
+        document = document_of_body(response, request.version)
+        for error, name in denied(request.document().body, document):
             found.setdefault(error, {})[name] = None
         for error, names in found.items():
             self._log_denial(request, error, sorted(names))
 
     def _log_denial(self, request: EdgeRequest, error: Error, names: list[str]) -> None:
-        api = str(request.header["requestApiKeyName"])
+        api = request.header.request_api_key_name
         key = (request.principal, request.host, api, error_name(error), *names)
         now = self._clock()
         since, count = self._known.pop(key, (now - AGAIN_AFTER_S, 0))

@@ -23,7 +23,13 @@ from collections import Counter
 from collections.abc import Mapping
 
 from brokertwin.errors import UserError
-from brokertwin.gateway.engine.engine import Body, BrokerEngine, EdgeRequest
+from brokertwin.gateway.engine.engine import (
+    Body,
+    BrokerEngine,
+    EdgeRequest,
+    EngineResponse,
+    internal_header,
+)
 from brokertwin.gateway.security import scram
 from brokertwin.gateway.security.credentials import Users
 from brokertwin.gateway.security.scram import ITERATIONS_MAX, ITERATIONS_MIN, Credential
@@ -51,11 +57,12 @@ _NEEDS_JUST: dict[Operation, tuple[KafkaApi, int, Body]] = {
 Why = tuple[Error, str]
 
 
-async def respond(engine: BrokerEngine, users: Users, api_key: int, request: EdgeRequest) -> Body:
-    """Process a request and return the response body. Raises NoResponseError."""
+async def respond(engine: BrokerEngine, users: Users, request: EdgeRequest) -> EngineResponse:
+    """Process a request. Raises NoResponseError."""
+    api_key, body = request.api_key, request.document().body
     if not await _may(engine, request, NEEDED[api_key]):
-        return _denied(api_key, request.body)
-    return (describe if api_key == DESCRIBE else alter)(users, request.body)
+        return EngineResponse(_denied(api_key, body))
+    return EngineResponse((describe if api_key == DESCRIBE else alter)(users, body))
 
 
 def describe(users: Users, body: Body) -> Body:
@@ -177,8 +184,7 @@ async def _may(engine: BrokerEngine, request: EdgeRequest, operation: Operation)
     An empty UpdateFeatures requires ALTER, an empty ListPartitionReassignments DESCRIBE.
     """
     api, version, body = _NEEDS_JUST[operation]
-    header = request.header | {"requestApiKey": api.key, "requestApiVersion": version}
-    header["requestApiKeyName"] = api.name
+    header = internal_header(api.key, version, request.header.client_id)
     submitted = await engine.submit(request._replace(header=header, body=body))
     denied = Error.CLUSTER_AUTHORIZATION_FAILED
-    return submitted.error is None and (submitted.response or {}).get("errorCode") != denied
+    return submitted.error is None and submitted.document(version).get("errorCode") != denied

@@ -19,7 +19,7 @@ from brokertwin.protocol.bodies import (
     since,
     tagged,
 )
-from brokertwin.protocol.generated.shared import LeaderIdAndEpoch
+from brokertwin.protocol.generated.shared import LeaderIdAndEpoch, NodeEndpoint
 
 
 class FetchRequestReplicaState(Body, kw_only=True, forbid_unknown_fields=True):
@@ -103,7 +103,7 @@ class FetchResponsePartitionData(Body, gc=False):
     current_leader: Annotated[LeaderIdAndEpoch | UnsetType, tagged(16)] = UNSET
     aborted_transactions: list[AbortedTransaction] | None = None
     preferred_read_replica: Annotated[Int32, since(11)] = -1
-    records: None = None
+    records: bytes | None = None
     records_size_in_bytes: Int32 = 0
     batches: list[FetchedBatch] = []
     sealed: Annotated[SealedRead | UnsetType, tagged(0)] = UNSET
@@ -124,3 +124,4 @@ class FetchResponse(Body):
     error_code: Annotated[Int16, since(7)] = 0
     session_id: Annotated[Int32, since(7)] = 0
     responses: list[FetchableTopicResponse] = []
+    node_endpoints: Annotated[list[NodeEndpoint] | UnsetType, tagged(16)] = UNSET

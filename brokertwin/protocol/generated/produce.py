@@ -20,7 +20,7 @@ from brokertwin.protocol.bodies import (
     since,
     tagged,
 )
-from brokertwin.protocol.generated.shared import LeaderIdAndEpoch
+from brokertwin.protocol.generated.shared import LeaderIdAndEpoch, NodeEndpoint
 
 
 class PartitionProduceData(Body, kw_only=True, forbid_unknown_fields=True):
@@ -86,3 +86,4 @@ class ProduceResponse(Body):
 
     responses: list[TopicProduceResponse] = []
     throttle_time_ms: Int32 = 0
+    node_endpoints: Annotated[list[NodeEndpoint] | UnsetType, tagged(10)] = UNSET

@@ -9,9 +9,9 @@ from msgspec import field
 
 from brokertwin.protocol.bodies import ZERO_UUID, Body, Int16, Int32, Uuid, since
 from brokertwin.protocol.generated.shared import (
+    NodeEndpoint,
     ShareFetchTopic,
     ShareLeaderIdAndEpoch,
-    ShareNodeEndpoint,
 )
 
 
@@ -49,4 +49,4 @@ class ShareAcknowledgeResponse(Body):
     error_message: str | None = None
     acquisition_lock_timeout_ms: Annotated[Int32, since(2)] = 0
     responses: list[ShareAcknowledgeTopicResponse] = []
-    node_endpoints: list[ShareNodeEndpoint] = []
+    node_endpoints: list[NodeEndpoint] = []

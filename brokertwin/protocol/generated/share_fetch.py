@@ -21,9 +21,9 @@ from brokertwin.protocol.bodies import (
     tagged,
 )
 from brokertwin.protocol.generated.shared import (
+    NodeEndpoint,
     ShareFetchTopic,
     ShareLeaderIdAndEpoch,
-    ShareNodeEndpoint,
 )
 
 
@@ -69,7 +69,7 @@ class ShareFetchResponsePartitionData(Body):
     acknowledge_error_message: str | None = None
     current_leader: ShareLeaderIdAndEpoch = field(default_factory=ShareLeaderIdAndEpoch)
     acquired_records: list[AcquiredRecords] = []
-    records: None = None
+    records: bytes | None = None
     records_size_in_bytes: Int32 = 0
     batches: list[Batch] = []
     sealed: Annotated[SealedRead | None, tagged(0)] = None
@@ -90,4 +90,4 @@ class ShareFetchResponse(Body):
     error_message: str | None = None
     acquisition_lock_timeout_ms: Int32 = 0
     responses: list[ShareFetchableTopicResponse] = []
-    node_endpoints: list[ShareNodeEndpoint] = []
+    node_endpoints: list[NodeEndpoint] = []

@@ -83,6 +83,15 @@ class LeaderIdAndEpoch(Body):
     leader_epoch: Int32 = -1
 
 
+class NodeEndpoint(Body):
+    """A struct that several messages have."""
+
+    node_id: Int32 = 0
+    host: str = ""
+    port: Int32 = 0
+    rack: str | None = None
+
+
 class OffsetCommitResponsePartition(Body):
     """A struct that several messages have."""
 
@@ -155,15 +164,6 @@ class ShareLeaderIdAndEpoch(Body):
 
     leader_id: Int32 = 0
     leader_epoch: Int32 = 0
-
-
-class ShareNodeEndpoint(Body):
-    """A struct that several messages have."""
-
-    node_id: Int32 = 0
-    host: str = ""
-    port: Int32 = 0
-    rack: str | None = None
 
 
 class StreamsKeyValue(Body, kw_only=True, forbid_unknown_fields=True):

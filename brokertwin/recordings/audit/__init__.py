@@ -12,8 +12,6 @@ replication   in-sync sets, leaders and high watermarks, from the observer of re
 refusals      writes with too few in-sync replicas, and all other errors
 finders       the table of all finders
 reading       files as a history
-plots         plots of the page
-page          the page
 
 Findings come from `recordings/history`; modules here group them by subject and word the summary.
 A recording that is cut gives no finding that the whole recording does not give.

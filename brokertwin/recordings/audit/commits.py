@@ -11,21 +11,25 @@ from brokertwin.recordings.audit.finding import (
     grouped,
 )
 from brokertwin.recordings.audit.history import EntityHistory
+from brokertwin.recordings.history.findings import CommitRefused, OffsetWentBack
 from brokertwin.recordings.history.groups import GROUPS
 from brokertwin.recordings.history.words import sentence, times
+from brokertwin.recordings.sentences import said as said_of
 
 
 def back(history: EntityHistory) -> Iterator[AuditFinding]:
     """Groups whose committed offsets went back."""
-    for found in grouped(history.found(GROUPS, "offset-back")):
-        count, first = times(len(found)), found[0].said
+    for found in grouped(
+        history.found(GROUPS, OffsetWentBack), lambda each: (each.subject, each.line.name)
+    ):
+        count, first = times(len(found)), said_of(found[0])
         said = f"{causers_of(found)} committed {count} less than before; first: {first}"
         yield AuditFinding.of(found, sentence(said))
 
 
 def stale(history: EntityHistory) -> Iterator[AuditFinding]:
     """Commits with an old generation, epoch or member, by group and error."""
-    refused = history.found(GROUPS, "commit-refused")
+    refused = history.found(GROUPS, CommitRefused)
     for found in grouped(refused, lambda each: (each.subject, each.code)):
         said = f"{counted(len(found), 'commit')} of {clients_of(found)} refused"
         error = error_name(found[0].code)

@@ -3,8 +3,10 @@
 from collections.abc import Callable, Iterable
 
 from brokertwin.recordings.audit import (
+    clients,
     commits,
     groups,
+    incidents,
     lag,
     producers,
     refusals,
@@ -18,9 +20,11 @@ from brokertwin.recordings.audit.history import EntityHistory
 Finder = Callable[[EntityHistory], Iterable[AuditFinding]]
 
 FINDERS: tuple[Finder, ...] = (
+    *incidents.FINDERS,
     *producers.FINDERS,
     *sessions.FINDERS,
     *groups.FINDERS,
+    *clients.FINDERS,
     *commits.FINDERS,
     *lag.FINDERS,
     *shares.FINDERS,

@@ -2,12 +2,16 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from brokertwin.protocol.errors import Error, error_name
-from brokertwin.recordings.history.finding import EntityFinding, Severity
+from brokertwin.recordings import sentences
+from brokertwin.recordings.history.exchange import RecordedRequest
+from brokertwin.recordings.history.findings import Certainty, Finding, Rebalance, Severity
 from brokertwin.recordings.history.words import names_of
 from brokertwin.recordings.rules import Rule
+
+F = TypeVar("F", bound=Finding)
 
 
 class Evidence(NamedTuple):
@@ -28,10 +32,15 @@ class Evidence(NamedTuple):
     by: tuple[str, ...] = ()
 
     @classmethod
-    def shown_by(cls, found: EntityFinding) -> "Evidence":
-        """The evidence of a machine's finding."""
-        line, by = found.line, tuple(dict.fromkeys(found.by))
-        return cls(line.place, line.time, _client_of(found), found.said, by)
+    def shown_by(cls, found: Finding) -> "list[Evidence]":
+        """The evidence of a machine's finding: its exchange, or all responses of a rebalance."""
+        lines = found.lines if isinstance(found, Rebalance) else (found.line,)
+        said, by = sentences.said(found), tuple(dict.fromkeys(found.by))
+        return [cls(each.place, each.time, _client(found, each), said, by) for each in lines]
+
+
+def _client(found: Finding, line: RecordedRequest) -> str:
+    return line.name if found.client is None else found.client
 
 
 class AuditFinding(NamedTuple):
@@ -46,6 +55,8 @@ class AuditFinding(NamedTuple):
         evidence: the lines, in the order of their responses.
         code: the error code; 0 if it is not about an error.
         often: number of occurrences, if it is not the number of lines.
+        certainty: how the causes are known; the least certain one counts.
+        consequences: of an incident: what followed, by kind and subject.
     """
 
     kind: str
@@ -56,10 +67,12 @@ class AuditFinding(NamedTuple):
     evidence: Sequence[Evidence]
     code: int = Error.NONE
     often: int | None = None
+    certainty: Certainty = Certainty.SEEN
+    consequences: Sequence[dict[str, Any]] = ()
 
     @classmethod
     def of(
-        cls, found: Sequence[EntityFinding], what: str, subject: str = "", often: int | None = None
+        cls, found: Sequence[Finding], what: str, subject: str = "", often: int | None = None
     ) -> "AuditFinding":
         """Sum up machines' findings of one kind.
 
@@ -73,12 +86,13 @@ class AuditFinding(NamedTuple):
         return cls(
             first.kind,
             max(each.severity for each in found),
-            subject or first.subject,
+            subject or first.subject.name,
             what,
-            first.advice,
-            [Evidence.shown_by(each) for each in found],
-            first.code,
+            sentences.advice(first),
+            [shown for each in found for shown in Evidence.shown_by(each)],
+            first.error,
             often,
+            max((each.certainty for each in found), key=list(Certainty).index),
         )
 
     @property
@@ -119,6 +133,8 @@ class AuditFinding(NamedTuple):
             "clients": self.clients,
             "by": self.by,
             "what": self.what,
+            "certainty": self.certainty.value,
+            "consequences": list(self.consequences),
             "rule": self.rule.why,
             "source": self.rule.source,
             "do": self.rule.do,
@@ -128,26 +144,22 @@ class AuditFinding(NamedTuple):
 
 
 def grouped(
-    found: Iterable[EntityFinding],
-    by: Callable[[EntityFinding], Hashable] = lambda each: each.subject,
-) -> Collection[list[EntityFinding]]:
+    found: Iterable[F],
+    by: Callable[[F], Hashable] = lambda each: each.subject,
+) -> Collection[list[F]]:
     """Machines' findings by subject, or by another key."""
-    groups: dict[Hashable, list[EntityFinding]] = defaultdict(list)
+    groups: dict[Hashable, list[F]] = defaultdict(list)
     for each in found:
         groups[by(each)].append(each)
     return groups.values()
 
 
-def _client_of(found: EntityFinding) -> str:
-    return str(found.facts.get("client", found.line.name))
-
-
-def clients_of(found: Iterable[EntityFinding]) -> str:
+def clients_of(found: Iterable[Finding]) -> str:
     """List the clients of machines' findings: `clients a and b`."""
-    return names_of(map(_client_of, found))
+    return names_of(each.affected for each in found)
 
 
-def causers_of(found: Iterable[EntityFinding]) -> str:
+def causers_of(found: Iterable[Finding]) -> str:
     """List the clients that caused machines' findings; empty if none is known."""
     names = [name for each in found for name in each.by]
     return names_of(names) if names else ""

@@ -1,22 +1,44 @@
 """A recording with the findings of all machines."""
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from functools import cached_property
+from typing import Protocol, TypeVar
 
+from brokertwin.recordings.history.batches import PARTITIONS
+from brokertwin.recordings.history.clients import CLIENTS
 from brokertwin.recordings.history.entity import EntityKind
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, exchanges_of
-from brokertwin.recordings.history.finding import EntityFinding
+from brokertwin.recordings.history.findings import (
+    Finding,
+    Incident,
+    IsrGrew,
+    IsrShrank,
+    LeaderChanged,
+    Refused,
+    SessionLost,
+    ShareSessionLost,
+    UnderMinIsr,
+)
+from brokertwin.recordings.history.incidents import incidents, signs_of
 from brokertwin.recordings.history.recording import ObservedRecording
 from brokertwin.recordings.history.replication import REPLICATION
+from brokertwin.recordings.history.sessions import CACHES
+from brokertwin.recordings.history.shares import SHARE_GROUPS
 from brokertwin.recordings.observed.watching import ObservedReplication
 from brokertwin.recordings.replay.recording import Exchange
+
+F = TypeVar("F", bound=Finding)
 
 
 class EntityHistory(Protocol):
     """The findings of machines, as most finders need them."""
 
-    def found(self, kind: EntityKind, *names: str) -> Iterator[EntityFinding]:
-        """The findings of a kind of entity with these names, in the order of their responses."""
+    @property
+    def incidents(self) -> Sequence[Incident]:
+        """What happened to brokers, each with the findings that follow from it."""
+
+    def found(self, kind: EntityKind, *classes: type[F]) -> Iterator[F]:
+        """The findings of these classes that are no part of an incident, in order."""
 
 
 class History:
@@ -54,12 +76,38 @@ class History:
         """The exchanges of some APIs, in the order of their responses."""
         yield from (each for each in self.recording.exchanges if each.line.api in apis)
 
-    def found(self, kind: EntityKind, *names: str) -> Iterator[EntityFinding]:
-        """The findings of a kind of entity with these names, in the order of their responses."""
+    def found(self, kind: EntityKind, *classes: type[F]) -> Iterator[F]:
+        """The findings of these classes that are no part of an incident, in order."""
+        folded = self._folded
+        yield from (e for e in self.unfolded(kind, *classes) if id(e) not in folded)
+
+    def unfolded(self, kind: EntityKind, *classes: type[F]) -> Iterator[F]:
+        """The findings of these classes, those of incidents too."""
         if kind is REPLICATION:
-            yield from self.replication.found(*names)
+            yield from self.replication.found(*classes)
         else:
-            yield from self.recording.found(kind, *names)
+            yield from self.recording.found(kind, *classes)
+
+    @cached_property
+    def incidents(self) -> Sequence[Incident]:
+        """What happened to brokers, each with the findings that follow from it."""
+        found = self.unfolded_changes()
+        if not found:
+            return ()
+        found += self.unfolded(PARTITIONS, UnderMinIsr)
+        found += self.unfolded(CLIENTS, Refused)
+        found += self.unfolded(CACHES, SessionLost)
+        found += self.unfolded(SHARE_GROUPS, ShareSessionLost)
+        signs = signs_of(self.replication.exchanges)
+        return incidents(found, signs, self.replication.time)
+
+    def unfolded_changes(self) -> list[Finding]:
+        """Changes of leaders and in-sync sets, those of incidents too."""
+        return [*self.unfolded(REPLICATION, IsrShrank, IsrGrew, LeaderChanged)]
+
+    @cached_property
+    def _folded(self) -> set[int]:
+        return {id(each) for incident in self.incidents for each in incident.consequences}
 
     def named(self, topic: str) -> str:
         """Name of a topic, given its name or id."""

@@ -4,23 +4,33 @@ from collections.abc import Iterator
 
 from brokertwin.recordings.audit.finding import AuditFinding, grouped
 from brokertwin.recordings.audit.history import EntityHistory
+from brokertwin.recordings.history.findings import CommitBeyondEnd, LagGrew, LsoHeldBack
 from brokertwin.recordings.history.lag import LAGS
+from brokertwin.recordings.history.words import names_of, sentence
+from brokertwin.recordings.sentences import held
 
 
 def grown(history: EntityHistory) -> Iterator[AuditFinding]:
     """Groups whose lag in a partition grew."""
-    for found in grouped(history.found(LAGS, "lag-growing")):
-        worst = max(found, key=lambda each: each.facts["to"] - each.facts["from"]).facts
-        low, high = worst["from"], worst["to"]
+    for found in grouped(history.found(LAGS, LagGrew)):
+        worst = max(found, key=lambda each: each.least - each.former)
+        low, high = worst.former, worst.least
         said = f"The lag grew by {high - low} records, from {low} to {high}."
         yield AuditFinding.of(found, said)
 
 
 def beyond_end(history: EntityHistory) -> Iterator[AuditFinding]:
     """Groups that committed beyond the log end."""
-    for found in grouped(history.found(LAGS, "commit-beyond-end")):
-        least = min(each.facts["lag"] for each in found)
-        yield AuditFinding.of(found, f"Committed beyond the log end; the lag was {least}.")
+    for found in grouped(history.found(LAGS, CommitBeyondEnd)):
+        most, names = max(each.beyond for each in found), names_of(e.affected for e in found)
+        said = f"{names} committed up to {most} records beyond the log end."
+        yield AuditFinding.of(found, f"{said[0].upper()}{said[1:]}")
 
 
-FINDERS = (grown, beyond_end)
+def held_back(history: EntityHistory) -> Iterator[AuditFinding]:
+    """Open transactions that hold back the last stable offset of a partition."""
+    for found in grouped(history.found(LAGS, LsoHeldBack)):
+        yield AuditFinding.of(found, " ".join(sentence(held(each)) for each in found))
+
+
+FINDERS = (grown, beyond_end, held_back)

@@ -14,8 +14,25 @@ from brokertwin.recordings.audit.finding import (
 from brokertwin.recordings.audit.history import EntityHistory
 from brokertwin.recordings.history import batches, producers
 from brokertwin.recordings.history.bodies import MARKERS
-from brokertwin.recordings.history.finding import EntityFinding, Severity, rule_of
+from brokertwin.recordings.history.findings import (
+    BatchRepeated,
+    DuplicateRefused,
+    EpochGiven,
+    EpochWentBack,
+    OffsetReused,
+    ProducerFenced,
+    ProducerReplaced,
+    SentForClient,
+    SequenceGap,
+    SequenceSkipped,
+    Severity,
+    TransactionAborted,
+    TransactionTimedOut,
+    WrittenTwice,
+)
 from brokertwin.recordings.history.words import names_of, sentence, times
+from brokertwin.recordings.sentences import aborted, because, cause, rule_of_code
+from brokertwin.recordings.sentences import said as said_of
 
 FIGHT = 3
 """Epochs in which a producer is fenced from which on two clients fight for it."""
@@ -23,8 +40,8 @@ FIGHT = 3
 
 def fenced(history: EntityHistory) -> Iterator[AuditFinding]:
     """Producers whose epoch was too old, and the clients with newer epochs."""
-    for found in grouped(history.found(producers.PRODUCERS, "producer-fenced")):
-        epochs = {each.facts["epoch"] for each in found} - {-1}
+    for found in grouped(history.found(producers.PRODUCERS, ProducerFenced)):
+        epochs = {each.epoch for each in found} - {-1}
         in_epochs = f" in {counted(len(epochs), 'epoch')}" if epochs else ""
         finding = AuditFinding.of(found, "")
         names = _fenced_clients(finding.evidence)
@@ -32,7 +49,7 @@ def fenced(history: EntityHistory) -> Iterator[AuditFinding]:
         yield finding._replace(
             severity=Severity.ERROR if len(epochs) >= FIGHT else Severity.WARNING,
             what=sentence(said),
-            rule=rule_of(Error.INVALID_PRODUCER_EPOCH),
+            rule=rule_of_code(Error.INVALID_PRODUCER_EPOCH),
             code=Error.INVALID_PRODUCER_EPOCH,
         )
 
@@ -42,88 +59,99 @@ def _fenced_clients(evidence: Sequence[Evidence]) -> str:
     return f"{names_of(names)} {'were' if names[1:] else 'was'}" if names else "a client was"
 
 
-def _cause(found: Sequence[EntityFinding]) -> str:
+def _cause(found: Sequence[ProducerFenced]) -> str:
     """The reason for the newer epochs of a fenced producer."""
     by = causers_of(found)
     causes = [f"newer epochs went to {by}"] if by else []
-    causes += list(dict.fromkeys(each.facts["abort"] for each in found if "abort" in each.facts))
+    shown = [why for each in found for why in each.causes if isinstance(why, TransactionAborted)]
+    causes += list(dict.fromkeys(map(aborted, shown)))
     if causes:
         return "; ".join(causes)
-    if found[0].subject == "producer ?":
+    if found[0].producer.id == "?":
         return (
             "the requests have no batch headers, so their producers are not known: --batches adds"
             " the headers"
         )
-    said = str(found[0].facts["unexplained"])
-    return f"{said[0].lower()}{said[1:-1]}"
+    first = found[0]
+    text = because(first.causes[0], first.line) if first.causes else cause(first)
+    return f"{text[0].lower()}{text[1:-1]}" if text.startswith("The ") else text[:-1]
+
+
+def replaced(history: EntityHistory) -> Iterator[AuditFinding]:
+    """Producers whose transactional id got another producer id, or was forgotten (49)."""
+    for found in grouped(history.found(producers.PRODUCERS, ProducerReplaced)):
+        why = cause(found[0])
+        said = f"{clients_of(found)} was refused {times(len(found))}: {why[0].lower()}{why[1:-1]}"
+        yield AuditFinding.of(found, sentence(said))
 
 
 def timed_out(history: EntityHistory) -> Iterator[AuditFinding]:
     """Transactions that the coordinator aborted, because they were open for too long."""
-    for found in grouped(history.found(producers.PRODUCERS, "transaction-timed-out")):
-        count = sum(each.facts["counts"] for each in found)
-        names = [each.client for each in map(Evidence.shown_by, found) if each.client]
+    for found in grouped(history.found(producers.PRODUCERS, TransactionTimedOut)):
+        count = sum(each.counts for each in found)
+        names = [each.affected for each in found if each.affected]
         owners = names_of(names) if names else "the producer"
-        said = f"{counted(count, 'transaction')} of {owners} timed out; first: {found[0].said}"
+        said = f"{counted(count, 'transaction')} of {owners} timed out; first: {said_of(found[0])}"
         yield AuditFinding.of(found, sentence(said), often=count)
 
 
 def late(history: EntityHistory) -> set[str]:
     """The places of requests that `timed_out` reports."""
-    found = history.found(producers.PRODUCERS, "transaction-timed-out")
+    found = history.found(producers.PRODUCERS, TransactionTimedOut)
     return {each.line.place for each in found if each.line.api != MARKERS}
 
 
 def owners(history: EntityHistory) -> dict[str, str]:
     """The clients for which brokers sent requests, by the places of these."""
-    found = history.found(producers.PRODUCERS, "sent-for-client")
-    return {each.line.place: each.facts["client"] for each in found}
+    found = history.found(producers.PRODUCERS, SentForClient)
+    return {each.line.place: each.affected for each in found}
 
 
 def sequences(history: EntityHistory) -> Iterator[AuditFinding]:
     """Batches that were refused for their sequence, by producer and partition."""
-    refused = history.found(batches.PRODUCERS, "sequence-gap", "duplicate-refused")
-    for found in grouped(refused, lambda each: (each.code, each.subject)):
-        is_gap = found[0].code == Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+    refused = history.found(batches.PRODUCERS, SequenceGap, DuplicateRefused)
+    for found in grouped(refused, lambda each: (each.error, each.subject)):
+        is_gap = found[0].error == Error.OUT_OF_ORDER_SEQUENCE_NUMBER
         why = "out of order" if is_gap else "older than the last five"
         said = f"{counted(len(found), 'batch', 'batches')} of {clients_of(found)} refused as {why}"
-        first = f"; first: {found[0].said}" if found[0].said else ""
+        shown = said_of(found[0])
+        first = f"; first: {shown}" if shown else ""
         yield AuditFinding.of(found, f"{said}{first}.")
 
 
 def written(history: EntityHistory) -> Iterator[AuditFinding]:
     """Batches that were acknowledged again: at one offset, which is a repeat, or at two."""
-    for found in grouped(history.found(batches.PRODUCERS, "batch-repeated")):
+    for found in grouped(history.found(batches.PRODUCERS, BatchRepeated)):
         many = counted(len(found), "batch", "batches")
         yield AuditFinding.of(found, sentence(f"{clients_of(found)} sent {many} again"))
-    for found in grouped(history.found(batches.PRODUCERS, "written-twice")):
-        said = f"The same batch was answered at several offsets: {found[0].said}."
-        yield AuditFinding.of(found, said)
+    for twice in grouped(history.found(batches.PRODUCERS, WrittenTwice)):
+        said = f"The same batch was answered at several offsets: {said_of(twice[0])}."
+        yield AuditFinding.of(twice, said)
 
 
 def skipped(history: EntityHistory) -> Iterator[AuditFinding]:
     """Batches that were accepted although their sequence does not follow the one before."""
-    for found in grouped(history.found(batches.PRODUCERS, "sequence-skipped")):
-        said = f"The broker took a batch that does not follow: {found[0].said}."
+    for found in grouped(history.found(batches.PRODUCERS, SequenceSkipped)):
+        said = f"The broker took a batch that does not follow: {said_of(found[0])}."
         yield AuditFinding.of(found, said)
 
 
 def reused(history: EntityHistory) -> Iterator[AuditFinding]:
     """Offsets that were acknowledged for two batches, in topics that requests name by id."""
-    for found in grouped(history.found(batches.PARTITIONS, "offset-reused")):
-        said = f"Two batches were acknowledged at one offset: {found[0].said}."
+    for found in grouped(history.found(batches.PARTITIONS, OffsetReused)):
+        said = f"Two batches were acknowledged at one offset: {said_of(found[0])}."
         yield AuditFinding.of(found, said)
 
 
 def went_back(history: EntityHistory) -> Iterator[AuditFinding]:
     """Producer ids that got a lower epoch than before."""
-    for found in grouped(history.found(producers.PRODUCERS, "epoch-back")):
-        yield AuditFinding.of(found, sentence(found[0].said))
+    for found in grouped(history.found(producers.PRODUCERS, EpochWentBack)):
+        yield AuditFinding.of(found, sentence(said_of(found[0])))
 
 
-def given(history: EntityHistory) -> Iterable[EntityFinding]:
+def given(history: EntityHistory) -> Iterable[EpochGiven]:
     """Every epoch that InitProducerId gave, and EndTxn from version 5 on."""
-    return history.found(producers.PRODUCERS, "epoch-given")
+    return history.found(producers.PRODUCERS, EpochGiven)
 
 
-FINDERS = (fenced, timed_out, sequences, written, skipped, reused, went_back)
+FINDERS = (fenced, replaced, timed_out, sequences, written, skipped, reused, went_back)

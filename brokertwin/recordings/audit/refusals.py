@@ -15,14 +15,15 @@ from brokertwin.recordings.audit.finding import (
 from brokertwin.recordings.audit.history import EntityHistory
 from brokertwin.recordings.history.batches import PARTITIONS
 from brokertwin.recordings.history.clients import CLIENTS, severity_of
-from brokertwin.recordings.history.finding import Severity, rule_of
+from brokertwin.recordings.history.findings import Refused, Severity, UnderMinIsr
 from brokertwin.recordings.history.producers import LATE
 from brokertwin.recordings.history.words import names_of
+from brokertwin.recordings.sentences import rule_of_code
 
 
 def too_few(history: EntityHistory) -> Iterator[AuditFinding]:
     """Produces that were refused because too few replicas were in sync, by partition."""
-    refused = history.found(PARTITIONS, "under-min-isr")
+    refused = history.found(PARTITIONS, UnderMinIsr)
     for found in grouped(refused, lambda each: (each.subject, each.code)):
         is_written = found[0].code == Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         became = "written, and not acknowledged" if is_written else "not written"
@@ -39,10 +40,10 @@ def others(history: EntityHistory) -> Iterator[AuditFinding]:
     """
     by_api: dict[tuple[str, int, bool], list[Evidence]] = defaultdict(list)
     late, owners = producers.late(history), producers.owners(history)
-    for each in history.found(CLIENTS, "refused"):
+    for each in history.found(CLIENTS, Refused):
         if each.line.place in late and each.code in LATE:
             continue
-        shown = Evidence.shown_by(each)
+        (shown,) = Evidence.shown_by(each)
         if each.line.is_own:
             shown = shown._replace(client=owners.get(each.line.place, ""))
         by_api[each.line.api, each.code, not shown.client].append(shown)
@@ -53,8 +54,8 @@ def others(history: EntityHistory) -> Iterator[AuditFinding]:
             "refused",
             min(severity, Severity.INFO) if is_own else severity,
             f"{api} {error_name(code)}",
-            f"{counted(len(evidence), 'response')} to {who}. {rule_of(code).why}",
-            rule_of(code),
+            f"{counted(len(evidence), 'response')} to {who}. {rule_of_code(code).why}",
+            rule_of_code(code),
             evidence,
             code,
         )

@@ -7,27 +7,36 @@ from brokertwin.recordings.audit.finding import AuditFinding, counted, grouped
 from brokertwin.recordings.audit.history import EntityHistory
 from brokertwin.recordings.history import sessions
 from brokertwin.recordings.history.clients import CLIENTS
-from brokertwin.recordings.history.finding import EntityFinding, Severity
+from brokertwin.recordings.history.findings import (
+    Finding,
+    SessionChurn,
+    SessionDenied,
+    SessionEnded,
+    SessionEvicted,
+    SessionLost,
+    SessionOpened,
+    SessionOutOfTurn,
+)
 from brokertwin.recordings.history.words import names_of, sentence, times
 
-EVENTS = {
-    "session-opened": "opened",
-    "session-closed": "closed",
-    "session-lost": "lost",
-    "session-out-of-turn": "out of turn",
+EVENTS: dict[type[Finding], str] = {
+    SessionOpened: "opened",
+    SessionEnded: "closed",
+    SessionLost: "lost",
+    SessionOutOfTurn: "out of turn",
 }
 """Findings that the page draws, and their names there."""
 
 
 def lost(history: EntityHistory) -> Iterator[AuditFinding]:
     """Sessions that the broker does not know (70), or with the wrong epoch (71), by client."""
-    refused = history.found(sessions.CACHES, "session-lost", "session-out-of-turn")
+    refused = history.found(sessions.CACHES, SessionLost, SessionOutOfTurn)
     of_clients = (each for each in refused if not each.line.is_own)
     for found in grouped(of_clients, lambda each: (each.kind, each.subject)):
-        evicted = sum(each.severity == Severity.WARNING for each in found if each.said)
-        is_lost = found[0].kind == "session-lost"
+        evicted = sum(isinstance(why, SessionEvicted) for each in found for why in each.causes)
+        is_lost = isinstance(found[0], SessionLost)
         became = "not known any more" if is_lost else "asked out of turn"
-        said = f"{times(len(found))} a fetch session of {found[0].subject} was {became}"
+        said = f"{times(len(found))} a fetch session of {found[0].subject.name} was {became}"
         if is_lost and evicted:
             said += f", {times(evicted)} though it had been in use"
         by = [name for each in found for name in each.by]
@@ -37,12 +46,12 @@ def lost(history: EntityHistory) -> Iterator[AuditFinding]:
 
 def churn(history: EntityHistory) -> Iterator[AuditFinding]:
     """Clients that open many sessions a minute."""
-    opened: dict[str, list[EntityFinding]] = defaultdict(list)
-    for each in history.found(sessions.CACHES, "session-opened"):
+    opened: dict[str, list[SessionOpened]] = defaultdict(list)
+    for each in history.found(sessions.CACHES, SessionOpened):
         opened[each.line.name].append(each)
-    for found in grouped(history.found(CLIENTS, "session-churn")):
+    for found in grouped(history.found(CLIENTS, SessionChurn)):
         client = found[0].line.name
-        most = max(each.facts["most"] for each in found)
+        most = max(each.most for each in found)
         in_all = opened[client]
         connections = len({each.line.connection for each in in_all})
         said = f"Client {client} opened {most} fetch sessions within a minute"
@@ -53,7 +62,7 @@ def churn(history: EntityHistory) -> Iterator[AuditFinding]:
 
 def without_room(history: EntityHistory) -> Iterator[AuditFinding]:
     """Clients that wanted a session while the cache had no room."""
-    for found in grouped(history.found(sessions.CACHES, "session-denied")):
+    for found in grouped(history.found(sessions.CACHES, SessionDenied)):
         client, count = found[0].line.name, times(len(found))
         said = f"Client {client} asked for a fetch session {count} and got none."
         yield AuditFinding.of(found, said)

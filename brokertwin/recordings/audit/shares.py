@@ -11,41 +11,70 @@ from brokertwin.recordings.audit.finding import (
     grouped,
 )
 from brokertwin.recordings.audit.history import EntityHistory
-from brokertwin.recordings.history.finding import EntityFinding
+from brokertwin.recordings.history.findings import (
+    AcknowledgeRefused,
+    DeliveredBefore,
+    RecordsArchived,
+    RecordsDeliveredAgain,
+    RecordsFinding,
+    RecordsRejected,
+    ShareSessionDenied,
+    ShareSessionLost,
+)
 from brokertwin.recordings.history.shares import SHARE_GROUPS
 from brokertwin.recordings.history.words import sentence, times
+from brokertwin.recordings.sentences import advice
+from brokertwin.recordings.sentences import said as said_of
 
 
 def redelivered(history: EntityHistory) -> Iterator[AuditFinding]:
     """Records that were delivered more than once, by group: a warning if a lock expired."""
-    for found in grouped(history.found(SHARE_GROUPS, "records-redelivered")):
-        kept = [each for each in found if each.facts["was"] == "kept"]
-        back = [each for each in found if each.facts["was"] == "released"]
+    for found in grouped(history.found(SHARE_GROUPS, RecordsDeliveredAgain)):
+        kept = [each for each in found if _was(each, is_released=False)]
+        back = [each for each in found if _was(each, is_released=True)]
         records = _records(found)
-        most = max(each.facts["deliveries"] for each in found)
+        most = max(each.count for each in found)
         said = [f"{counted(records, 'redelivery', 'redeliveries')}, of one record up to {most - 1}"]
         said += [f"{_records(back)} because {causers_of(back)} gave records back"] if back else []
         said += [f"{_records(kept)} because {causers_of(kept)} kept them too long"] if kept else []
         yield AuditFinding.of(found, sentence("; ".join(said)), often=records)
 
 
-def _records(found: Sequence[EntityFinding]) -> int:
-    return sum(each.facts["records"] for each in found)
+def _was(found: RecordsDeliveredAgain, is_released: bool) -> bool:
+    """Return whether the records were given back before, or kept too long."""
+    before = [each for each in found.causes if isinstance(each, DeliveredBefore)]
+    return any((each.released is not None) == is_released for each in before)
+
+
+def _records(found: Sequence[RecordsFinding]) -> int:
+    return sum(each.records for each in found)
+
+
+def archived(history: EntityHistory) -> Iterator[AuditFinding]:
+    """Records that were delivered as often as the limit allows, by group and partition."""
+    given_up = history.found(SHARE_GROUPS, RecordsArchived)
+    for found in grouped(given_up, lambda each: (each.subject, each.partition)):
+        records, count = _records(found), max(each.count for each in found)
+        by = causers_of(found)
+        said = f"{counted(records, 'record')} of {found[0].partition.place} archived after"
+        said += f" {count} deliveries, and not read any more"
+        said += f"; the last ones went to {by}" if by else ""
+        yield AuditFinding.of(found, f"{said}. First: {said_of(found[0])}.", often=records)
 
 
 def rejected(history: EntityHistory) -> Iterator[AuditFinding]:
     """Records that members rejected, by group and client."""
-    rejections = history.found(SHARE_GROUPS, "records-rejected")
+    rejections = history.found(SHARE_GROUPS, RecordsRejected)
     for found in grouped(rejections, lambda each: (each.subject, each.line.name)):
         records, client = _records(found), found[0].line.name
-        said = f"Client {client} rejected {counted(records, 'record')}: nobody gets them again."
-        subject = f"{found[0].subject}, client {client}"
+        said = f"Client {client} rejected {counted(records, 'record')}: no member gets them again."
+        subject = f"{found[0].subject.name}, client {client}"
         yield AuditFinding.of(found, said, subject, often=records)
 
 
 def not_held(history: EntityHistory) -> Iterator[AuditFinding]:
     """Acknowledgements of records that the member does not hold (121), by group."""
-    for found in grouped(history.found(SHARE_GROUPS, "acknowledge-refused")):
+    for found in grouped(history.found(SHARE_GROUPS, AcknowledgeRefused)):
         by = causers_of(found)
         since = f"; they were given to {by} since" if by else ""
         said = f"{counted(len(found), 'acknowledgement')} of {clients_of(found)} refused"
@@ -54,12 +83,12 @@ def not_held(history: EntityHistory) -> Iterator[AuditFinding]:
 
 def sessions(history: EntityHistory) -> Iterator[AuditFinding]:
     """Share sessions that were unknown, out of turn, or had no room, by client."""
-    lost = history.found(SHARE_GROUPS, "share-session-lost", "share-session-denied")
-    for found in grouped(lost, lambda each: (each.line.name, each.code)):
+    lost = history.found(SHARE_GROUPS, ShareSessionLost, ShareSessionDenied)
+    for found in grouped(lost, lambda each: (each.line.name, each.error)):
         subject = f"client {found[0].line.name}"
-        error, why = error_name(found[0].code), found[0].advice.why
+        error, why = error_name(found[0].error), advice(found[0]).why
         said = f"{error} was answered {times(len(found))} to {subject}. {why}"
         yield AuditFinding.of(found, said, subject)
 
 
-FINDERS = (redelivered, rejected, not_held, sessions)
+FINDERS = (redelivered, archived, rejected, not_held, sessions)

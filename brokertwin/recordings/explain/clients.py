@@ -7,13 +7,16 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from brokertwin.protocol.errors import Error, error_name
+from brokertwin.recordings import sentences
 from brokertwin.recordings.explain import groups
 from brokertwin.recordings.explain.groups import GroupTimeline
 from brokertwin.recordings.explain.producers import ProducerTimeline
 from brokertwin.recordings.explain.sessions import SessionTimeline
 from brokertwin.recordings.explain.story import TimelineEntry, TimelineError, absent
 from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.clients import CLIENTS
 from brokertwin.recordings.history.exchange import exchange_of
+from brokertwin.recordings.history.findings import ClientId, ClientThrottled, DeprecatedVersion
 from brokertwin.recordings.history.recording import observed_recording
 from brokertwin.recordings.history.sessions import NONE
 from brokertwin.recordings.history.words import moment
@@ -38,7 +41,7 @@ class ClientTimeline:
         self._exchanges = exchanges
         self._recording = observed_recording(exchanges)
         self._own = sorted(
-            (each for each in exchanges if each.header.client_id == key), key=lambda each: each.end
+            (each for each in exchanges if each.header.client_id == key), key=lambda each: each.time
         )
         if not self._own:
             raise absent("client", key, sorted({each.header.client_id or "" for each in exchanges}))
@@ -62,6 +65,11 @@ class ClientTimeline:
                 )
             if each.is_text:
                 entries[each.id] = _timed(entries[each.id], each)
+            wait_ms = (each.response or {}).get("throttleTimeMs") or 0
+            if wait_ms > 0:
+                entry = entries.get(each.id) or TimelineEntry.at(exchange_of(each).line, "", [], [])
+                notes = [*entry.notes, f"told to wait {wait_ms} ms for its quotas"]
+                entries[each.id] = entry._replace(notes=notes)
         return [entries[each.id] for each in self._own if each.id in entries]
 
     def ending(self) -> list[str]:
@@ -74,11 +82,18 @@ class ClientTimeline:
         refused = ", ".join(f"{error_name(code)} {n}" for code, n in codes.most_common())
         has_responses = any(each.is_recorded for each in self._own)
         nothing = "nothing was refused" if has_responses else "the log has no responses"
+        if any(each.is_text and each.is_recorded and not each.response for each in self._own):
+            nothing = "the log shows no refusal; it does not have the bodies of all responses"
         requests = f"{counted(len(self._own), 'request')} over {counted(ways, 'connection')}"
         lines = [
             f"client {self.key}: {requests}, {moment(first)} to {moment(last)}",
             f"refused: {refused}" if refused else nothing,
         ]
+        for each in self._recording.found(CLIENTS, ClientThrottled, DeprecatedVersion):
+            if each.subject == ClientId(self.key or "?"):
+                is_throttled = isinstance(each, ClientThrottled)
+                what = "throttled by quotas" if is_throttled else "deprecated API version"
+                lines.append(f"{what}: {sentences.said(each)}")
         lines += [f"explain producer {each} tells its whole story" for each in self.producers]
         lines += [f"explain group {each} tells its whole story" for each in self.groups]
         if any(each.is_text for each in self._own):

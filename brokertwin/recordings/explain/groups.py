@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from brokertwin.protocol.errors import Error
+from brokertwin.recordings import sentences
 from brokertwin.recordings.explain.story import (
     NO_RESPONSE,
     NO_VERSION,
@@ -18,8 +19,34 @@ from brokertwin.recordings.formats.coordinator_lines import Logged
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.entity import EntityKey
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange
-from brokertwin.recordings.history.finding import EntityFinding
-from brokertwin.recordings.history.group_offsets import COMMIT_APIS
+from brokertwin.recordings.history.findings import (
+    Finding,
+    GenerationBegan,
+    GroupId,
+    MemberAdvanced,
+    MemberAway,
+    MemberCame,
+    MemberGone,
+    MemberHasLeft,
+    OffsetAborted,
+    OffsetMovedBack,
+    OffsetPending,
+    OffsetVanished,
+    RecordsArchived,
+    RecordsDeliveredAgain,
+    RecordsRejected,
+    RecordsReleased,
+    ShareSessionClosed,
+    ShareSessionOpened,
+    StreamsStatus,
+)
+from brokertwin.recordings.history.group_offsets import (
+    COMMIT_APIS,
+    ENDING_APIS,
+    OFFSET_APIS,
+    CommittedOffset,
+    groups_of,
+)
 from brokertwin.recordings.history.groups import GROUPS, ObservedGroup, group_of
 from brokertwin.recordings.history.memberships import BEATS, MEMBER_APIS
 from brokertwin.recordings.history.recording import ObservedRecording, observed_recording
@@ -29,20 +56,19 @@ from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.state.groups.topology_topics import TopologyStatus
 from brokertwin.wording import counted
 
-APIS = frozenset({*MEMBER_APIS, *SHARE_APIS, *COMMIT_APIS, "OFFSET_DELETE"})
-"""The APIs that name a group and may change it."""
+APIS = frozenset({*MEMBER_APIS, *SHARE_APIS, *OFFSET_APIS})
+"""The APIs that may change a group."""
 
-QUIET = ("HEARTBEAT", "SYNC_GROUP", *BEATS, *SHARE_APIS)
+QUIET = frozenset({"HEARTBEAT", "SYNC_GROUP", *BEATS, *SHARE_APIS, *ENDING_APIS, "OFFSET_FETCH"})
 """Those whose requests are left out if they changed nothing."""
 
 NOTES = (
-    *("generation-began", "member-left", "member-joined", "member-advanced", "streams-status"),
-    *("offset-moved-back", "offset-deleted", "records-released", "records-rejected"),
-    *("records-redelivered", "share-session-opened", "share-session-closed"),
+    *(GenerationBegan, MemberGone, MemberAway, MemberCame, MemberAdvanced, StreamsStatus),
+    *(OffsetMovedBack, OffsetVanished, OffsetPending, OffsetAborted),
+    *(RecordsReleased, RecordsRejected, RecordsDeliveredAgain, RecordsArchived),
+    *(ShareSessionOpened, ShareSessionClosed),
 )
 """Findings that are notes of an entry."""
-
-LEFT = "The member has left"
 
 
 class GroupTimeline:
@@ -69,81 +95,104 @@ class GroupTimeline:
         if not of_groups:  # a text log may have no responses
             of_groups = [each for each in recording.without_response if each.line.api in APIS]
             recording = recording.of(of_groups)
-        self._own = [each for each in of_groups if each.request.get("groupId") == key]
+        self._known = recording.known
+        self._own = [each for each in of_groups if key in self._groups_of(each)]
         lines: dict[tuple[int, str], Logged] = {}
         for line in logged:
             if line.is_of(key):
                 lines.setdefault((line.time, line.text), line)
         self._logged = sorted(lines.values(), key=lambda each: each.time)
         if not (self._own or self._logged):
-            known = {each.request.get("groupId") for each in of_groups} - {None}
+            known = {name for each in of_groups for name in self._groups_of(each)}
             known |= {min(each.groups, key=len) for each in logged}
             raise absent("group", key, sorted(known))
-        self._known = recording.known
         entity = recording.observed(GROUPS).entities.get(EntityKey("group", key))
         self.entity = entity if isinstance(entity, ObservedGroup) else group_of(key)
         self._found = recording.at_places(GROUPS, SHARE_GROUPS)
 
+    def _groups_of(self, exchange: RecordedExchange) -> list[str]:
+        if exchange.line.api in OFFSET_APIS:
+            return groups_of(exchange, self._known)
+        group = exchange.request.get("groupId")
+        return [group] if group is not None else []
+
     def story(self) -> list[TimelineEntry]:
         """One entry for each request that changed the group, or was refused, and log line."""
-        found = [(each.line.end, self._entry(each)) for each in self._own]
+        found = [(each.line.time, self._entry(each)) for each in self._own]
         found += [(each.time, _line(each)) for each in self._logged]
         found.sort(key=lambda each: each[0])
         return [entry for _, entry in found if entry is not None]
 
     def ending(self) -> list[str]:
         """The generation, and the committed offsets with the requests that brought them."""
-        number = self.entity.membership.number
-        generation = max([number, *(each.generation for each in self._logged)])
-        lines = [f"group {self.key} is in generation {generation}"] * (generation >= 0)
+        lines = self._state()
         reasons = Counter(each.reason_in_general for each in self._logged if each.rebalance)
         if reasons:
             listed = "; ".join(f"{reason} ({n})" for reason, n in reasons.most_common())
             lines.append(f"the coordinator began {counted(reasons.total(), 'rebalance')}: {listed}")
-        newest = self.entity.offsets.newest.values()
+        committed = sorted(self.entity.offsets.offsets.values(), key=_by_place)
+        pending = sorted(self.entity.offsets.pending, key=_by_place)
+        lines += [f"{each.place} at {each.offset}, by {each.line.words}" for each in committed]
         return lines + [
-            f"{each.place} at {each.offset}, by {each.line.words}"
-            for each in sorted(newest, key=lambda each: (each.topic, each.partition))
+            f"{each.place} at {each.offset} is pending, by {each.line.words}: the transaction of"
+            f" producer {self._known.producers.get(each.producer[0], each.producer[0])} is open"
+            for each in pending
         ]
+
+    def _state(self) -> list[str]:
+        """The generation, and whether the group is empty, as the coordinator has them."""
+        state = self.entity.membership.state_at(self._known.last, self._known)
+        logged = max((each.generation for each in self._logged), default=-1)
+        deleted = self.entity.membership.deleted
+        if deleted is not None and not self.entity.offsets.offsets:
+            return [f"group {self.key} is deleted, by {deleted.words}"]
+        if max(state.number, logged) < 0:
+            return []
+        if logged > state.number or (state.is_empty is False):
+            return [f"group {self.key} is in generation {max(logged, state.number)}"]
+        if state.is_empty:
+            return [f"group {self.key} is empty, in generation {state.number}"]
+        was = f"group {self.key} was in generation {state.number}"
+        return [f"{was}; whether it has members is not recorded"]
 
     def _entry(self, exchange: RecordedExchange) -> TimelineEntry | None:
         line = exchange.line
         found = [
-            each for each in self._found.get(line.place, ()) if each.subject == f"group {self.key}"
+            each for each in self._found.get(line.place, ()) if each.subject == GroupId(self.key)
         ]
+        codes = [] if line.api in ENDING_APIS else bodies.errors(exchange.response)
         refused = [
             TimelineError(code, self._because(code, exchange, found))
-            for code in dict.fromkeys(bodies.errors(exchange.response))
+            for code in dict.fromkeys(codes)
         ]
-        notes = [self._note(each, line.end) for each in found if each.kind in NOTES]
+        notes = [self._note(each, line.end) for each in found if isinstance(each, NOTES)]
         if not exchange.has_response:
             notes.append(NO_RESPONSE)
         if line.api in QUIET and not refused and not notes:
             return None
         return TimelineEntry.at(line, _said(exchange, self._known), notes, refused)
 
-    def _note(self, found: EntityFinding, end: int) -> str:
+    def _note(self, found: Finding, end: int) -> str:
         """An ordinary event in words; the coordinator's reason for a rebalance is better."""
-        if found.kind == "streams-status":
-            return f"status {TopologyStatus(found.facts['code']).name}: {found.facts['detail']}"
-        if found.kind == "generation-began":
-            number = found.facts["number"]
-            reason = self._logged_reason(number - 1, end)
+        if isinstance(found, StreamsStatus):
+            return f"status {TopologyStatus(found.code_of_status).name}: {found.detail}"
+        if isinstance(found, GenerationBegan):
+            reason = self._logged_reason(found.number - 1, end)
             if reason:
-                return f"generation {number} begins: {reason}"
-        return found.cause or found.said
+                return f"generation {found.number} begins: {reason}"
+        return sentences.cause(found) or sentences.said(found)
 
-    def _because(
-        self, code: int, exchange: RecordedExchange, found: Sequence[EntityFinding]
-    ) -> str:
+    def _because(self, code: int, exchange: RecordedExchange, found: Sequence[Finding]) -> str:
         """The cause of an error: from server.log if it has one, otherwise from the exchanges."""
-        cause = " ".join(each.cause for each in found if each.code == code and each.cause)
+        own = [each for each in found if each.error == code]
+        cause = " ".join(filter(None, map(sentences.cause, own)))
         member = exchange.request.get("memberId") or ""
         if code == Error.REBALANCE_IN_PROGRESS:
             number = exchange.request.get("generationId", -1)
             reason = self._logged_reason(number, exchange.line.end)
             return f"A rebalance is under way: {reason}." if reason else cause
-        if code == Error.UNKNOWN_MEMBER_ID and not cause.startswith(LEFT):
+        has_left = any(isinstance(why, MemberHasLeft) for each in own for why in each.causes)
+        if code == Error.UNKNOWN_MEMBER_ID and not has_left:
             ended = [each for each in self._logged if member and each.ends(member)]
             if ended:
                 return f"{sentence(ended[-1].text.rstrip('.'))} ({ended[-1].place})."
@@ -157,6 +206,10 @@ class GroupTimeline:
             if each.rebalance and each.rebalance[0] == generation and each.time <= end
         ]
         return found[-1] if found else ""
+
+
+def _by_place(offset: CommittedOffset) -> tuple[str, int]:
+    return offset.topic, offset.partition
 
 
 def _line(logged: Logged) -> TimelineEntry:

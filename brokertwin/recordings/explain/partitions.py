@@ -10,23 +10,29 @@ from typing import Any
 
 from brokertwin.protocol.bodies import ZERO_UUID
 from brokertwin.protocol.errors import Error
+from brokertwin.recordings.explain.lso import ending_of
 from brokertwin.recordings.explain.producers import cause_of, said_of_batch
 from brokertwin.recordings.explain.story import TimelineEntry, TimelineError, absent
 from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.batches import PARTITIONS, AcknowledgedBatch, ProducerInPartition
 from brokertwin.recordings.history.batches import PRODUCERS as PRODUCERS_IN_PARTITIONS
-from brokertwin.recordings.history.batches import AcknowledgedBatch, ProducerInPartition
+from brokertwin.recordings.history.entity import EntityKey
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, exchanges_of
-from brokertwin.recordings.history.producers import PRODUCERS
-from brokertwin.recordings.history.recording import ObservedRecording
-from brokertwin.recordings.history.replica_findings import (
-    UNEXPLAINED,
+from brokertwin.recordings.history.findings import (
     IsrChange,
+    ProducerBegan,
+    UnderMinIsr,
     WatermarkDifference,
     WatermarkSample,
 )
+from brokertwin.recordings.history.lag import LAGS, PartitionLag
+from brokertwin.recordings.history.producers import PRODUCERS
+from brokertwin.recordings.history.recording import ObservedRecording
+from brokertwin.recordings.history.replica_findings import UNEXPLAINED
 from brokertwin.recordings.history.replicas import UNKNOWN, PartitionReplicas
 from brokertwin.recordings.history.words import clock, listed
 from brokertwin.recordings.observed.watching import Watched
+from brokertwin.recordings.sentences import said as said_of
 
 APIS = frozenset(
     {
@@ -48,6 +54,10 @@ OF_PRODUCERS = (
 TOPICS = ("name", "topic", "topicName", "topicId")
 NUMBERS = ("index", "partitionIndex", "partition", "partitionId")
 """The fields of all APIs that identify a topic, and below it a partition."""
+
+
+SILENT_MS = 5_000
+"""Without a fetch for longer a follower is named at a refusal for too few replicas."""
 
 
 class PartitionTimeline:
@@ -84,6 +94,11 @@ class PartitionTimeline:
             each for each in replication.differences if self._is_mine(each)
         )
 
+    @property
+    def _lag_id(self) -> str:
+        topic, _, number = self.key.rpartition("-")
+        return f"{number} {topic}"
+
     def story(self) -> list[TimelineEntry]:
         """One entry for each exchange that changed the partition, wrote to it, or was refused."""
         seen = sorted(self._watched.replication.exchanges, key=self._when)
@@ -114,15 +129,33 @@ class PartitionTimeline:
             elif known.leader_epoch == UNKNOWN:
                 led = f"the recording does not show the leader of {self.key}"
         lines = [
-            f"{led}; in sync are {listed(known.in_sync)}",
+            f"{led}; {self._in_sync_now()}",
             f"log ends: {log_ends or 'not recorded'}; high watermark {high_watermark}",
         ]
+        lag = self._recording.observed(LAGS).entities.get(EntityKey("lag", self._lag_id))
+        if isinstance(lag, PartitionLag) and lag.stable.since is not None:
+            lines += ending_of(lag.stable, self.key)
         return lines + [
             f"producer {each.batch.producer_id} epoch {each.batch.epoch} wrote last sequences"
             f" {each.batch.first} to {each.batch.last} at offset {each.batch.offset}, by client"
             f" {each.line.name} at {clock(each.line.time)}"
             for each in sorted(self._last_batches(), key=lambda each: each.batch.producer_id)
         ]
+
+    def _in_sync_now(self) -> str:
+        """The in-sync set; the last known one if a later refusal shows that it is smaller."""
+        known = self.known
+        refused = [
+            each
+            for each in self._recording.found(PARTITIONS, UnderMinIsr)
+            if each.partition.place == self.key and each.line.time > known.isr_since
+        ]
+        if not refused:
+            return f"in sync are {listed(known.in_sync)}"
+        return (
+            f"in sync were last known {listed(known.in_sync)}, and fewer than min.insync.replicas"
+            f" at {clock(refused[-1].line.time)} ({refused[-1].line.place})"
+        )
 
     def _last_batches(self) -> Iterator[AcknowledgedBatch]:
         """The last batch of each producer."""
@@ -216,8 +249,9 @@ class PartitionTimeline:
     def _produced(self, place: str) -> Iterator[str]:
         """The first batches of producers and of their epochs."""
         for each in self._found.get(place, ()):
-            if each.kind == "producer-began" and each.facts["place"] == self.key:
-                yield each.said
+            at = each.partition if isinstance(each, ProducerBegan) else None
+            if at is not None and at.place == self.key:
+                yield said_of(each)
 
     def _because(
         self, code: int, seen: RecordedExchange, request: Any, batches: Sequence[bodies.SentBatch]
@@ -229,14 +263,36 @@ class PartitionTimeline:
             return _because_of_leader(code, seen.line.broker, requested, led)
         if code in TOO_FEW:
             shown = self._latest(self._in_sync, seen.made)
-            if shown is None:
-                return ""
-            return f"In sync were {listed(shown.isr)} since {clock(shown.time)} ({shown.place})."
+            return self._too_few(seen, shown)
         if code in OF_PRODUCERS:
             found, topic = self._found.get(seen.line.place, ()), self.key.rpartition("-")[0]
             refused = [each._replace(topic=topic) for each in batches if each.error == code]
             return cause_of(refused[0], found) if refused else ""
         return ""
+
+    def _too_few(self, seen: RecordedExchange, shown: WatermarkSample | None) -> str:
+        """What is known of the in-sync set at a refusal for too few replicas.
+
+        The broker that refused knows a smaller set than the recording, if the last one that the
+        recording shows has enough replicas, or all of them.
+        """
+        if shown is None:
+            return ""
+        since = f"{clock(shown.time)} ({shown.place})"
+        least = self._watched.replication.known.min_isr_of(self.key.rpartition("-")[0])
+        is_shrunk = len(shown.isr) < len(self.known.replicas or shown.isr)
+        if is_shrunk and (least is None or len(shown.isr) < least):
+            return f"In sync were {listed(shown.isr)} since {since}."
+        text = (
+            f"The broker knew a smaller in-sync set than the recording: last known were"
+            f" {listed(shown.isr)} at {since}."
+        )
+        silent = [
+            f"broker {broker} fetched last at {clock(progress.fetched)}"
+            for broker, progress in sorted(self.known.progress.items())
+            if progress.fetched < seen.made - SILENT_MS and broker in shown.isr
+        ]
+        return f"{text} {'; '.join(silent)}.".replace(". broker", ". Broker") if silent else text
 
     def _latest(self, news: "News", time: float) -> WatermarkSample | None:
         """The last change up to a time."""

@@ -14,12 +14,22 @@ from brokertwin.recordings.history.bodies import (
     SentBatch,
 )
 from brokertwin.recordings.history.exchange import RecordedExchange
-from brokertwin.recordings.history.finding import EntityFinding
+from brokertwin.recordings.history.findings import (
+    BatchFinding,
+    BatchRepeated,
+    CoordinatorAborted,
+    EpochGiven,
+    Finding,
+    ProducerInPartitionId,
+    TransactionTimedOut,
+    WrittenTwice,
+)
 from brokertwin.recordings.history.producers import ObservedProducer
 from brokertwin.recordings.history.recording import ObservedRecording, observed_recording
 from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.recordings.sentences import cause, said
 
-NOTES = ("epoch-given", "batch-repeated", "written-twice")
+NOTES = (EpochGiven, BatchRepeated, WrittenTwice)
 """Findings that are notes of an entry."""
 
 
@@ -56,8 +66,11 @@ class ProducerTimeline:
         self._found = self._recording.at_places(producers.PRODUCERS, batches.PRODUCERS)
 
     def story(self) -> list[TimelineEntry]:
-        """One entry for each request of the producer, in the order of their responses."""
-        entries = (self._entry(each, self._own_findings(each)) for each in self._exchanges)
+        """One entry for each request of the producer, in the order of their arrival."""
+        entries = (
+            self._entry(each, self._own_findings(each))
+            for each in sorted(self._exchanges, key=lambda each: each.line.time)
+        )
         return [entry for entry in entries if entry is not None]
 
     def ending(self) -> list[str]:
@@ -92,37 +105,42 @@ class ProducerTimeline:
             lines.append(f"producer {producer_id} is in epoch {epoch} since {since}")
         return lines
 
-    def _own_findings(self, exchange: RecordedExchange) -> list[EntityFinding]:
+    def _own_findings(self, exchange: RecordedExchange) -> list[Finding]:
         """The findings about this producer at an exchange."""
-        found, own = self._found.get(exchange.line.place, ()), {*self.ids, NO_PRODUCER}
-        return [each for each in found if int(each.facts.get("producer", NO_PRODUCER)) in own]
+        found = self._found.get(exchange.line.place, ())
+        return [each for each in found if self._is_own(each)]
 
-    def _entry(
-        self, exchange: RecordedExchange, found: Sequence[EntityFinding]
-    ) -> TimelineEntry | None:
+    def _is_own(self, found: Finding) -> bool:
+        if isinstance(found, BatchFinding):
+            return found.partition is None or int(found.producer) in self.ids
+        return not isinstance(found, EpochGiven) or found.producer_id in self.ids
+
+    def _entry(self, exchange: RecordedExchange, found: Sequence[Finding]) -> TimelineEntry | None:
         line, body, response = exchange.line, exchange.request, exchange.response
         holders = bodies.holders_of(line.api, body, response)
         mine = [each for each in holders if self.entity.is_own(each, self._known)]
         if not mine:
             return None
         if line.api == MARKERS:
-            aborts = [e.said for e in found if e.kind.startswith("transaction-")]
+            aborts = [
+                said(e) for e in found if isinstance(e, CoordinatorAborted | TransactionTimedOut)
+            ]
             return TimelineEntry.at(line, "; ".join(sorted(aborts)), [], []) if aborts else None
-        notes = [e.cause or e.said for e in found if e.kind in NOTES]
+        notes = [cause(e) or said(e) for e in found if isinstance(e, NOTES)]
         sent = [e for e in bodies.sent(body, response) if e.producer_id in self.ids]
         own = [each._replace(topic=self._known.named(each.topic)) for each in sent]
         if line.api == "PRODUCE" and own:
-            said = "; ".join(map(said_of_batch, own))
+            text = "; ".join(map(said_of_batch, own))
             refused = [TimelineError(e.error, cause_of(e, found)) for e in own if e.error]
         else:
             is_produce = line.api == "PRODUCE"
-            said = self._written(response) if is_produce else _said(exchange, mine[0])
-            causes = {each.code: each.cause for each in found if each.cause}
+            text = self._written(response) if is_produce else _said(exchange, mine[0])
+            causes = {each.error: cause(each) for each in found if each.error and cause(each)}
             codes = dict.fromkeys(bodies.errors(response))
             refused = [TimelineError(code, causes.get(code, "")) for code in codes]
         if not exchange.has_response:
             notes.append(NO_RESPONSE)
-        return TimelineEntry.at(line, said, list(filter(None, notes)), refused)
+        return TimelineEntry.at(line, text, list(filter(None, notes)), refused)
 
     def _written(self, response: Any) -> str:
         """The partitions of a Produce whose batch headers are not recorded."""
@@ -135,12 +153,19 @@ class ProducerTimeline:
         return f"{', '.join(places)}, without batch headers" if places else "not answered"
 
 
-def cause_of(batch: SentBatch, found: Iterable[EntityFinding]) -> str:
+def cause_of(batch: SentBatch, found: Iterable[Finding]) -> str:
     """The cause of a refusal: from the batches of the partition, or from the epochs."""
-    place = f"{batch.topic}-{batch.partition}"
-    causes = [e.cause for e in found if e.code == batch.error and e.facts.get("place") == place]
-    causes += [e.cause for e in found if e.code == batch.error and "place" not in e.facts]
-    return next(filter(None, causes), "")
+    place = batch.topic, batch.partition
+    same = [each for each in found if each.error == batch.error]
+    in_place = [
+        each
+        for each in same
+        if isinstance(each.subject, ProducerInPartitionId)
+        and each.subject.partition is not None
+        and (each.subject.partition.topic, each.subject.partition.partition) == place
+    ]
+    others = [each for each in same if not isinstance(each, BatchFinding)]
+    return next(filter(None, map(cause, [*in_place, *others])), "")
 
 
 def said_of_batch(batch: SentBatch) -> str:

@@ -6,10 +6,17 @@ Fetches that changed nothing are left out; they count as its use.
 from collections.abc import Sequence
 from typing import Any
 
+from brokertwin.recordings import sentences
 from brokertwin.recordings.explain.story import TimelineEntry, TimelineError, absent
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.exchange import RecordedExchange
-from brokertwin.recordings.history.finding import Severity
+from brokertwin.recordings.history.findings import (
+    SessionEnded,
+    SessionForgot,
+    SessionLost,
+    SessionOpened,
+    SessionOutOfTurn,
+)
 from brokertwin.recordings.history.recording import ObservedRecording, observed_recording
 from brokertwin.recordings.history.sessions import (
     CACHES,
@@ -21,6 +28,9 @@ from brokertwin.recordings.history.sessions import (
     size_of,
 )
 from brokertwin.recordings.replay.recording import Exchange
+
+NOTES = SessionOpened | SessionEnded | SessionForgot
+REFUSALS = SessionLost | SessionOutOfTurn
 
 
 class SessionTimeline:
@@ -51,7 +61,9 @@ class SessionTimeline:
 
     def story(self) -> list[TimelineEntry]:
         """One entry for each request that changed the session, or was refused."""
-        found = [self._entry(each) for each in self._fetches]
+        found = [
+            self._entry(each) for each in sorted(self._fetches, key=lambda each: each.line.time)
+        ]
         return [entry for entry in found if entry is not None]
 
     def ending(self) -> list[str]:
@@ -64,14 +76,16 @@ class SessionTimeline:
     def _entry(self, exchange: RecordedExchange) -> TimelineEntry | None:
         line, body = exchange.line, exchange.request
         found = [
-            each for each in self._found.get(line.place, ()) if each.facts.get("session") == self.id
+            each
+            for each in self._found.get(line.place, ())
+            if isinstance(each, NOTES | REFUSALS) and each.session == self.id
         ]
-        notes = [each.said for each in found if each.severity == Severity.NOTE]
+        notes = [sentences.said(each) for each in found if isinstance(each, NOTES)]
         if opened_by(exchange) == self.id:
             return TimelineEntry.at(line, f"{size_of(body)} partitions", notes[-1:], [])
         if session_of(body)[0] != self.id:
             return None
-        causes = {each.code: each.cause for each in found}
+        causes = {each.error: sentences.cause(each) for each in found}
         part = exchange.response.get("responses")
         codes = [exchange.code] if exchange.code else dict.fromkeys(bodies.errors(part))
         refused = [TimelineError(code, causes.get(code, "")) for code in codes]

@@ -17,7 +17,7 @@ KNOWN_SHOWN = 8
 """Number of names that are listed if the requested one does not exist."""
 
 NO_VERSION = -1
-"""API version of an entry that is a line of server.log, not a request."""
+"""API version of an entry that is a line of server.log, not a request; below it: unknown."""
 
 NO_RESPONSE = "the log has no response"
 
@@ -78,7 +78,8 @@ class TimelineEntry(NamedTuple):
 
     def lines(self, explained: set[int]) -> Iterator[TimelineLine]:
         """Lines of text; an error is described at its first entry, if not in `explained`."""
-        what = f"client {self.client}  {self.api} v{self.version}"
+        version = f" v{self.version}" if self.version >= 0 else ""
+        what = f"client {self.client}  {self.api}{version}"
         if self.version == NO_VERSION:
             what = f"{self.connection}  {self.api}"
         yield TimelineLine(Shade.HEAD, f"{clock(self.time)}  {what}  {self.id}")
@@ -121,7 +122,7 @@ class Subject(Protocol):
     """A producer, a group, a session or another subject in a recording."""
 
     def story(self) -> list[TimelineEntry]:
-        """One entry for each request of the subject, in the order of their responses."""
+        """One entry for each request of the subject, in the order of their arrival."""
 
     def ending(self) -> list[str]:
         """The final state of the subject, in lines."""

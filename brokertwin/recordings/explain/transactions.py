@@ -6,16 +6,24 @@ InitProducerId, because the coordinator then aborts a transaction that is open.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from brokertwin.errors import UserError
+from brokertwin.recordings import sentences
 from brokertwin.recordings.explain.producers import ProducerTimeline
 from brokertwin.recordings.explain.story import TimelineEntry
 from brokertwin.recordings.history import producers
 from brokertwin.recordings.history.exchange import RecordedExchange
-from brokertwin.recordings.history.finding import EntityFinding
+from brokertwin.recordings.history.findings import (
+    Finding,
+    TransactionBegan,
+    TransactionEnded,
+    TransactionTookIn,
+    TransactionWaited,
+)
 from brokertwin.recordings.history.recording import ObservedRecording
 from brokertwin.recordings.replay.recording import Exchange
+
+NOTES = (TransactionBegan, TransactionTookIn, TransactionWaited, TransactionEnded)
 
 
 class TransactionTimeline(ProducerTimeline):
@@ -40,22 +48,20 @@ class TransactionTimeline(ProducerTimeline):
     def ending(self) -> list[str]:
         """Each transaction, and the epoch of each producer id."""
         opened = self.entity.transaction
-        lines = [each["words"] for each in self.ended]
-        lines += [opened.words()] if opened is not None else []
+        lines = list(map(sentences.transaction, self.ended))
+        lines += [sentences.open_transaction(opened)] if opened is not None else []
         return lines + self._in_epochs()
 
     @property
-    def ended(self) -> list[dict[str, Any]]:
-        """The facts of the transactions that have ended, in their order."""
-        subject = f"producer {self.entity.name}"
-        found = self._recording.found(producers.PRODUCERS, "transaction")
-        return [e.facts for e in found if e.subject == subject and "words" in e.facts]
+    def ended(self) -> list[TransactionEnded]:
+        """The transactions that have ended, in their order."""
+        found = self._recording.found(producers.PRODUCERS, TransactionEnded)
+        own = [e for e in found if e.producer.id == self.entity.name and e.began is not None]
+        return sorted(own, key=lambda each: each.number)
 
-    def _entry(
-        self, exchange: RecordedExchange, found: Sequence[EntityFinding]
-    ) -> TimelineEntry | None:
+    def _entry(self, exchange: RecordedExchange, found: Sequence[Finding]) -> TimelineEntry | None:
         entry = super()._entry(exchange, found)
         if entry is None:
             return None
-        notes = [each.said for each in found if each.kind == "transaction"]
+        notes = [sentences.said(each) for each in found if isinstance(each, NOTES)]
         return entry._replace(notes=[*notes, *entry.notes])

@@ -1,84 +1,71 @@
 """Debug logs of clients: requests, and parts of responses.
 
-- librdkafka with `debug=all` or `protocol`: API, version, latency, some errors; no bodies;
-- the Java client with org.apache.kafka.clients.NetworkClient at DEBUG: with bodies;
-- KafkaJS at DEBUG: response bodies with KafkaJS's names, or its error text.
+client           what a log shows
+---------------  ---------------------------------------------------------------------------
+Java             `NetworkClient` at DEBUG: bodies
+kafka-python     2 and 3, at DEBUG: bodies; 3 names its client only in the bytes that it sends
+aiokafka         at DEBUG: bodies; it does not name its client
+KafkaJS          at DEBUG: bodies of responses with KafkaJS's names, or the text of an error
+librdkafka       `debug=protocol`: APIs, latencies; `debug=all`: errors
+franz-go         at LogLevelDebug: APIs, errors; it does not name its client
+Sarama           `Logger` and `DebugLogger`: some requests, errors; it does not name its client
 
-Source: `rdkafka_broker.c`, `NetworkClient` of Kafka 2.5 and later, `network/connection.js`.
+The lines may have any prefix of a logger, and be in its JSON.
+
+Source: `rdkafka_broker.c` and the callers of `rd_kafka_err2str`, `NetworkClient` of Kafka 2.5 and
+later, `network/connection.js` of KafkaJS, `net/connection.py` and `conn.py` of kafka-python,
+`conn.py` of aiokafka, `pkg/kgo` of franz-go, `client.go` and `transaction_manager.go` of Sarama.
 """
 
+import ast
 import re
-from collections.abc import Iterator
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
 
 from brokertwin.protocol.errors import Error
+from brokertwin.protocol.kafka_apis import METADATA
 from brokertwin.recordings.formats import java_text
+from brokertwin.recordings.formats.client_errors import code_of
 from brokertwin.recordings.formats.documents import API_KEYS, NO_RESPONSE, Document, raw
 from brokertwin.recordings.formats.lines import SourceLine
+from brokertwin.recordings.formats.older_names import Names, rename, renamed
+from brokertwin.recordings.formats.text_requests import BEFORE_MESSAGES
 from brokertwin.state.access.redaction import may_hold_credentials
 from brokertwin.state.core.events import RequestHeader
 
 UNKNOWN_BROKER = -1
+UNKNOWN_VERSION = -2
+UNNAMED = "unnamed"
+"""Client id in logs that do not name their client."""
+
 COORDINATORS = 2**31 - 1
 """The Java client's node id of a coordinator is this minus the broker id."""
 
+PENDING_MAX = 1_000
+"""Requests without a response that are kept for a connection and API."""
+
 MARKS = re.compile(
-    rb"CorrId \d|request with header RequestHeader|\"logger\": ?\"kafkajs\"|Request failed: "
+    rb"CorrId \d"
+    rb"|\[thrd:[^\]]*\]: [^\n]{0,300}?(?:Broker: |EndTxn returned |Fetch failed at )"
+    rb"|request with header RequestHeader"
+    rb"|\(key: \d+, version: \d+\)(?:\"| ?\{)"
+    rb"|Connection [^\n]{0,300}?>:? (?:Request|Response) \d+(?: \([\d.e-]+ ms\))?: \w"
+    rb"|\] Send: bytearray\(b"
+    rb"|(?:Request to|Response from) \S+ \d+: \w+_v\d"
+    rb"|\b(?:wrote|read) [A-Z]\w+ v\d+[;\"\s]"
+    rb"|\bproduced; broker: |\bretrying request; request: "
+    rb"|(?:heartbeat|commit|join group|sync group|fetch offsets|InitProducerID)[^\n]{0,120}"
+    rb"(?:err: [A-Z]+_|failed with [A-Z]+_)"
+    rb"|\bclient/(?:metadata|coordinator) |\btxnmgr/[a-z-]+ |\bCompleted ApiVersionsRequest V\d"
+    rb"|\b(?:producer|consumer)/broker/\d+ [^\n]{0,300}because kafka server: "
 )
 """Patterns in lines of requests and responses, after the time."""
 
-_SENT = re.compile(
-    r"(?P<client>[^\s|\[\]]+)#(?:consumer|producer)-\d+\]?\|? .*?(?P<place>\S+): "
-    r"(?P<what>Sent|Received) (?P<api>\w+?)(?:Request|Response) "
-    r"\(v(?P<version>\d+), .*?CorrId (?P<number>\d+)(?:, rtt (?P<ms>[\d.]+)ms)?\)"
-)
-_FAILED = re.compile(
-    r"(?P<client>[^\s|\[\]]+)#(?:consumer|producer)-\d+\]?\|? .*?(?P<place>\S+): "
-    r"(?P<api>\w+?)Request failed: (?P<error>.*?)(?:: explicit|: actions|$)"
-)
-_JAVA = re.compile(
-    r"(?P<what>Sending|Received) (?P<api>[A-Z_0-9]+) (?:request|response)"
-    r"(?: from node (?P<from>-?\d+) for request)? with header RequestHeader\(apiKey=\w+,"
-    r" apiVersion=(?P<version>\d+), clientId=(?P<client>.*?), correlationId=(?P<number>-?\d+)"
-    r"[^)]*\)(?: and timeout -?\d+ to node (?P<to>-?\d+))?: (?P<body>.*)",
-    re.DOTALL,
-)
-_KAFKAJS = re.compile(
-    r"\[Connection\] (?P<what>Request|Response) \w+\(key: (?P<key>\d+), version: (?P<version>\d+)\)"
-)
-_BROKER = re.compile(r"/(\d+)$")
-_OLDER_NAMES = {"OFFSET": "LIST_OFFSETS", "API_VERSION": "API_VERSIONS"}
-
-_TEXTS = {
-    Error.UNKNOWN_TOPIC_OR_PARTITION: (
-        "Unknown topic or partition",
-        "This server does not host this topic-partition",
-    ),
-    Error.LEADER_NOT_AVAILABLE: ("Leader not available", "There is no leader for this"),
-    Error.NOT_LEADER_OR_FOLLOWER: ("Not leader for partition", "This server is not the leader"),
-    Error.REQUEST_TIMED_OUT: ("Request timed out", "The request timed out"),
-    Error.COORDINATOR_LOAD_IN_PROGRESS: ("Coordinator load in", "The coordinator is loading"),
-    Error.COORDINATOR_NOT_AVAILABLE: ("Coordinator not available", "The group coordinator is not"),
-    Error.NOT_COORDINATOR: ("Not coordinator", "This is not the correct coordinator"),
-    Error.ILLEGAL_GENERATION: ("Specified group generation id is not valid",),
-    Error.UNKNOWN_MEMBER_ID: ("Unknown member", "The coordinator is not aware of this member"),
-    Error.REBALANCE_IN_PROGRESS: ("Group rebalance in progress", "The group is rebalancing"),
-    Error.TOPIC_AUTHORIZATION_FAILED: ("Topic authorization", "Not authorized to access topics"),
-    Error.GROUP_AUTHORIZATION_FAILED: ("Group authorization", "Not authorized to access group"),
-    Error.OUT_OF_ORDER_SEQUENCE_NUMBER: ("Broker received an out of", "The broker received an out"),
-    Error.INVALID_PRODUCER_EPOCH: (
-        "Producer attempted an operation with an old epoch",
-        "Producer attempted to produce with an old epoch",
-    ),
-    Error.MEMBER_ID_REQUIRED: ("Group member needs a valid", "The group member needs to have a"),
-    Error.FENCED_INSTANCE_ID: ("Static consumer fenced", "The broker rejected this static"),
-    Error.PRODUCER_FENCED: ("There is a newer producer with the same",),
-    Error.FENCED_MEMBER_EPOCH: ("The member epoch is fenced",),
-    Error.STALE_MEMBER_EPOCH: ("The member epoch is stale",),
-}
-"""Beginnings of error texts of librdkafka and KafkaJS."""
+OF_JSON = re.compile(rb"\(key: \d+, version: \d+\)(?:\"| ?\{)")
+"""KafkaJS, whose time and fields are in JSON behind the message."""
 
 
 class _Message(NamedTuple):
@@ -89,10 +76,13 @@ class _Message(NamedTuple):
     broker: int
     key: int
     version: int
-    number: int
+    number: int | None
+    """The correlation id; None if the log has none."""
     is_response: bool
     body: Any
     latency_ms: float | None = None
+    request: Any = None
+    """The body of the request of a response, if the log has no line of the request."""
 
     @property
     def connection(self) -> str:
@@ -101,19 +91,41 @@ class _Message(NamedTuple):
 
 
 class _Failure(NamedTuple):
-    """An error of the last response of an API."""
+    """An error of the last response of one of some APIs.
 
-    connection: str
-    key: int
+    Attributes:
+        client: "" if the line does not name it.
+        place: the client's name for the broker; "" if the line does not name it.
+    """
+
+    client: str
+    place: str
+    keys: tuple[int, ...]
     error: str
+
+
+class _Named(NamedTuple):
+    """The name of the client of a request."""
+
+    place: str
+    key: int
+    number: int
+    client: str
+
+
+Found = _Message | _Failure | _Named | None
 
 
 class Exchanges:
     """Pairs the requests and responses in a client's log."""
 
     def __init__(self) -> None:
-        self._pending: dict[tuple[str, int, int], Document] = {}
+        self._pending: dict[tuple[str, int], deque[Document]] = defaultdict(deque)
         self._done: dict[tuple[str, int], Document] = {}
+        self._last_done: dict[int, Document] = {}
+        self._brokers: dict[str, int] = {}
+        self._clients: dict[str, str] = {}
+        self._count = 0
 
     def take(
         self, line: SourceLine, place: str, text: bytes, time: int
@@ -121,94 +133,216 @@ class Exchanges:
         """Yield the documents that a line completes; None for other lines."""
         if not MARKS.search(text):
             return None
-        found = _read(text.decode("utf-8", "replace"))
+        found = _read(text.decode("utf-8", "replace"), line.text)
         if found is None:
             return None
         if isinstance(found, _Failure):
-            done = self._done.get((found.connection, found.key))
-            if done is not None:
-                done.response = raw(_response_of(found.error))
+            self._fail(found)
+            return iter(())
+        if isinstance(found, _Named):
+            self._name(found)
             return iter(())
         return self._pair(line, place, found, time)
 
     def rest(self) -> Iterator[Document]:
         """Yield the documents left at the end of the log."""
         yield from self._done.values()
-        yield from self._pending.values()
+        for documents in self._pending.values():
+            yield from documents
+
+    def _fail(self, found: _Failure) -> None:
+        """Set the error of a response that has none; errors of the client itself are ignored."""
+        code = code_of(found.error)
+        if code is None and not found.error.startswith("Broker: "):
+            return
+        if found.place:
+            connection = f"{found.client or UNNAMED}/{found.place}"
+            candidates = [self._done.get((connection, key)) for key in found.keys]
+        else:
+            candidates = [self._last_done.get(key) for key in found.keys]
+        of_client = [
+            each
+            for each in candidates
+            if each is not None and found.client in ("", each.header.client_id)
+        ]
+        done = max(of_client, key=_end, default=None)
+        if done is not None and done.response in (raw({}), NO_RESPONSE):
+            done.response = raw(_response_of(found.error, code))
+
+    def _name(self, found: _Named) -> None:
+        """Set the client of the request that was just sent, and of those on its connection."""
+        for (connection, key), documents in self._pending.items():
+            is_unnamed = connection.startswith(f"{UNNAMED}/") and f"/{found.place}<" in connection
+            if key == found.key and is_unnamed and documents:
+                document = documents[-1]
+                if document.header.correlation_id == found.number:
+                    self._clients[connection] = found.client
+                    document.header.client_id = found.client
 
     def _pair(self, line: SourceLine, place: str, found: _Message, time: int) -> Iterator[Document]:
-        key = found.connection, found.key, found.number
+        key = found.connection, found.key
+        self._count += 1
+        client = self._clients.get(found.connection, found.client)
+        broker = found.broker
+        if broker == UNKNOWN_BROKER:
+            broker = self._brokers.get(found.place.partition("<")[0], UNKNOWN_BROKER)
+        pending = self._pending[key]
         if not found.is_response:
-            former = self._pending.pop(key, None)
-            self._pending[key] = _document(line, place, found, time)
-            if former is not None:
-                yield former
+            pending.append(self._document(line, place, found, client, broker, time))
+            if len(pending) > PENDING_MAX:
+                yield pending.popleft()
             return
-        done = self._done.get(key[:2])
-        document = self._pending.pop(key, None)
+        document = self._sent(pending, found.number)
+        done = self._done.get(key)
         if document is None:
-            if done is not None and done.header.correlation_id == found.number:
+            if done is not None and found.number == done.header.correlation_id:
                 return  # KafkaJS logs an error twice
-            document = _document(line, place, found, time - round(found.latency_ms or 0))
-            document.request = raw({})
+            began = time - round(found.latency_ms or 0)
+            document = self._document(line, place, found, client, broker, began)
+            document.request = raw(found.request or {})
         latency = found.latency_ms if found.latency_ms is not None else time - document.time
         document.rest["responseTime"] = raw(max(0.0, float(latency)))
-        document.response = raw(found.body)
-        self._done[key[:2]] = document
+        document.request, document.response = renamed(found.key, document.request, raw(found.body))
+        self._done[key] = self._last_done[found.key] = document
+        if found.key == METADATA.key:
+            self._learn(found.body)
         if done is not None:
             yield done
 
+    def _document(
+        self, line: SourceLine, place: str, found: _Message, client: str, broker: int, time: int
+    ) -> Document:
+        number = found.number if found.number is not None else self._count
+        return Document(
+            place=place,
+            source=line.file,
+            time=time,
+            broker=broker,
+            is_from_log=True,
+            connection=found.connection,
+            header=RequestHeader(found.key, found.version, number, client),
+            request=raw(found.body),
+            response=NO_RESPONSE,
+            rest={"isText": msgspec.Raw(b"true")},
+        )
 
-def _document(line: SourceLine, place: str, found: _Message, time: int) -> Document:
-    return Document(
-        place=place,
-        source=line.file,
-        time=time,
-        broker=found.broker,
-        is_from_log=True,
-        connection=found.connection,
-        header=RequestHeader(found.key, found.version, found.number, found.client),
-        request=raw(found.body),
-        response=NO_RESPONSE,
-        rest={"isText": msgspec.Raw(b"true")},
+    @staticmethod
+    def _sent(pending: deque[Document], number: int | None) -> Document | None:
+        """Take the request of a response: the oldest one with its correlation id, or of all."""
+        for document in pending:
+            if number is None or document.header.correlation_id == number:
+                pending.remove(document)
+                return document
+        return None
+
+    def _learn(self, metadata: Any) -> None:
+        """Learn the addresses of brokers."""
+        brokers = metadata.get("brokers") if isinstance(metadata, dict) else None
+        for each in brokers if isinstance(brokers, list) else ():
+            node = each.get("nodeId") if isinstance(each, dict) else None
+            if isinstance(node, int):
+                self._brokers[f"{each.get('host')}:{each.get('port')}"] = node
+
+
+def _end(document: Document) -> float:
+    return document.time + float(msgspec.json.decode(document.rest["responseTime"]))
+
+
+def _read(text: str, line: bytes) -> Found:
+    """Read a line; `line` is the whole one, with the JSON around a text."""
+    for read in _READERS:
+        found = read(text, line)
+        if found is not None:
+            return found
+    return None
+
+
+# librdkafka
+
+_RD_CLIENT = re.compile(r"([^\s|\[\]\"':]+)#(?:consumer|producer)-\d+")
+_RD_SENT = re.compile(
+    r"(?P<place>\S+): (?P<what>Sent|Received) (?P<api>\w+?)(?:Request|Response) "
+    r"\(v(?P<version>\d+), [^\n]*?CorrId (?P<number>\d+)(?:, rtt (?P<ms>[\d.]+)ms)?\)"
+)
+_RD_LINE = re.compile(r"\[thrd:[^\]]*\]: (?:(?P<place>\S+?(?:/\S+)?): )?(?P<said>.*)", re.DOTALL)
+_RD_ERROR = re.compile(r"Broker: .*?(?=: explicit actions|: actions|: retrying| \(|$)")
+_RD_FAILURES: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = tuple(
+    (re.compile(form), apis)
+    for form, apis in (
+        (r"Failed to acquire (?:\w+ )?PID\b", ("INIT_PRODUCER_ID",)),
+        (r"EndTxn returned (?P<name>[A-Z]\w+) in state", ("END_TXN",)),
+        (r"EndTxn \w+ failed: ", ("END_TXN",)),
+        (r"\S+ \[\d+\]: Fetch failed at .*: (?P<name>[A-Z]\w+)$", ("FETCH",)),
+        (r"AddPartitionsToTxn response: ", ("ADD_PARTITIONS_TO_TXN",)),
+        (r"Failed to add partition\b", ("ADD_PARTITIONS_TO_TXN",)),
+        (r"Failed to find transaction coordinator: ", ("FIND_COORDINATOR",)),
+        (
+            r"Group \"[^\"]*\" heartbeat error response",
+            ("HEARTBEAT", "CONSUMER_GROUP_HEARTBEAT", "SHARE_GROUP_HEARTBEAT"),
+        ),
+        (r"(?P<api>[A-Z]\w+?)(?:Request)? (?:for [^:]*)?failed: ", ()),
+        (r"(?P<api>(?:Join|Sync|Leave)Group) response: ", ()),
+        (r"(?P<api>Offset(?:Commit|Fetch)) for .*?returned:? ", ()),
     )
+)
 
 
-def _read(text: str) -> _Message | _Failure | None:
-    if text.startswith("{"):
-        return _kafkajs(text)
-    java = _JAVA.search(text)
-    return _java(java) if java is not None else _librdkafka(text)
+def _librdkafka(text: str, line: bytes) -> Found:
+    sent = _RD_SENT.search(text)
+    client = _rd_client(text[: sent.start()] if sent else text, line)
+    if sent is not None:
+        key = _key_of(sent["api"])
+        if key is None:
+            return None
+        return _Message(
+            client=client or UNNAMED,
+            place=sent["place"],
+            broker=_number_at_end(sent["place"]),
+            key=key,
+            version=int(sent["version"]),
+            number=int(sent["number"]),
+            is_response=sent["what"] == "Received",
+            body={},
+            latency_ms=float(sent["ms"]) if sent["ms"] else None,
+        )
+    found = _RD_LINE.search(text)
+    if found is None:
+        return None
+    for form, apis in _RD_FAILURES:
+        failed = form.match(found["said"])
+        if failed is None:
+            continue
+        part = failed.groupdict()
+        keys = _keys_of(apis, part)
+        error = _RD_ERROR.search(found["said"], failed.end())
+        said = part.get("name") or (error[0] if error is not None else "")
+        return _Failure(client, found["place"] or "", keys, said)
+    return None
 
 
-def _librdkafka(text: str) -> _Message | _Failure | None:
-    found = _SENT.search(text) or _FAILED.search(text)
-    key = _key_of(found["api"]) if found is not None else None
+def _rd_client(text: str, line: bytes) -> str:
+    """The client's name before a message, or in the JSON around it."""
+    found = _RD_CLIENT.search(text) or _RD_CLIENT.search(line.decode("utf-8", "replace"))
+    return found[1] if found is not None else ""
+
+
+# Java
+
+_JAVA = re.compile(
+    r"(?P<what>Sending|Received) (?P<api>[A-Z_0-9]+) (?:request|response)"
+    r"(?: from node (?P<from>-?\d+) for request)? with header RequestHeader\(apiKey=\w+,"
+    r" apiVersion=(?P<version>\d+), clientId=(?P<client>.*?), correlationId=(?P<number>-?\d+)"
+    r"[^)]*\)(?: and timeout -?\d+ to node (?P<to>-?\d+))?: (?P<body>.*)",
+    re.DOTALL,
+)
+
+
+def _java(text: str, _: bytes) -> Found:
+    found = _JAVA.search(text)
+    key = API_KEYS.get(found["api"]) if found is not None else None
     if found is None or key is None:
         return None
-    fields = found.groupdict()
-    place = fields["place"]
-    if "error" in fields:
-        return _Failure(f"{fields['client']}/{place}", key, fields["error"])
-    broker = _BROKER.search(place)
-    return _Message(
-        client=fields["client"],
-        place=place,
-        broker=int(broker[1]) if broker else UNKNOWN_BROKER,
-        key=key,
-        version=int(fields["version"]),
-        number=int(fields["number"]),
-        is_response=fields["what"] == "Received",
-        body={},
-        latency_ms=float(fields["ms"]) if fields["ms"] else None,
-    )
-
-
-def _java(found: re.Match[str]) -> _Message | None:
-    key = API_KEYS.get(found["api"])
     node = int(found["from"] or found["to"] or UNKNOWN_BROKER)
-    if key is None:
-        return None
     return _Message(
         client=found["client"],
         place=f"node {node}",
@@ -221,6 +355,322 @@ def _java(found: re.Match[str]) -> _Message | None:
     )
 
 
+# kafka-python and aiokafka
+
+_PYTHON = re.compile(
+    r"<\w*Connection (?P<about>.*?)>:? (?P<what>Request|Response) (?P<number>\d+)"
+    r"(?: \((?P<ms>[\d.e-]+) ms\))?: (?P<api>\w+?)(?:Request|Response)(?:_v(?P<version>\d+))?\("
+)
+_PYTHON_CLIENT = re.compile(r"\bclient_id=([^\s,>]+)")
+_PYTHON_NODE = re.compile(r"\bnode_id=(\S+?),? host=(\[[^\]<]*<-\d+|\S+)")
+_PYTHON_VERSION = re.compile(r"version=(\d+)")
+_PYTHON_SENT = re.compile(
+    r"node=(\S+?)\[(\S+?)\] Send: bytearray\((b(?:'[^\n]{1,2000}?'|\"[^\n]{1,2000}?\"))\)"
+)
+_AIOKAFKA = re.compile(
+    r"(?P<what>Request to|Response from) (?P<place>\S+) (?P<number>\d+):"
+    r" (?P<api>\w+?)(?:Request|Response)_v(?P<version>\d+)\("
+)
+_PYTHON_ENUM = re.compile(r"<\w+\.\w+: (-?\d+)>")
+_PYTHON_STRUCT = re.compile(r"(?<=[\[, (])\((?=\w+=)")
+_OLDER_PYTHON: Names = {
+    "group": ("groupId", {}),
+    "consumerGroup": ("groupId", {}),
+    "consumerGroupGenerationId": ("generationId", {}),
+    "consumerId": ("memberId", {}),
+    "requiredAcks": ("acks", {}),
+}
+"""Names of aiokafka, and of kafka-python 2, that Kafka does not have."""
+
+_HEADER_BYTES = 14
+"""Size of a frame's header before its client id."""
+
+
+def _kafka_python(text: str, _: bytes) -> Found:
+    named = _PYTHON_SENT.search(text)
+    if named is not None:
+        return _sent_by(named)
+    found = _PYTHON.search(text)
+    key = _key_of(found["api"]) if found is not None else None
+    if found is None or key is None:
+        return None
+    client = _PYTHON_CLIENT.search(found["about"])
+    node = _PYTHON_NODE.search(found["about"])
+    version = found["version"] or _first(_PYTHON_VERSION.match(text, found.end()))
+    return _Message(
+        client=client[1] if client is not None else UNNAMED,
+        place=f"{node[1]}{node[2]}" if node is not None else "",
+        broker=_number_at_end(f"/{node[1].rpartition('-')[2]}") if node else UNKNOWN_BROKER,
+        key=key,
+        version=int(version) if version else UNKNOWN_VERSION,
+        number=int(found["number"]),
+        is_response=found["what"] == "Response",
+        body=_python_body(key, text[found.end() :]),
+        latency_ms=float(found["ms"]) if found["ms"] else None,
+    )
+
+
+def _sent_by(found: re.Match[str]) -> _Named | None:
+    """The client of the frame that kafka-python 3 sends for the request of the line before."""
+    try:
+        frame = ast.literal_eval(found[3])
+    except (ValueError, SyntaxError):
+        return None
+    size = int.from_bytes(frame[12:_HEADER_BYTES])
+    client = frame[_HEADER_BYTES : _HEADER_BYTES + size].decode("utf-8", "replace")
+    key, number = int.from_bytes(frame[4:6]), int.from_bytes(frame[8:12])
+    return _Named(f"{found[1]}[{found[2]}", key, number, client) if len(client) == size else None
+
+
+def _aiokafka(text: str, _: bytes) -> Found:
+    found = _AIOKAFKA.search(text)
+    key = _key_of(found["api"]) if found is not None else None
+    if found is None or key is None:
+        return None
+    return _Message(
+        client=UNNAMED,
+        place=found["place"],
+        broker=UNKNOWN_BROKER,
+        key=key,
+        version=int(found["version"]),
+        number=int(found["number"]),
+        is_response=found["what"].startswith("Response"),
+        body=_python_body(key, text[found.end() :]),
+    )
+
+
+def _python_body(key: int, fields: str) -> Any:
+    """Parse the fields of a body, which are almost Python; bytes are left out."""
+    if may_hold_credentials(key):
+        return {}
+    text = _PYTHON_STRUCT.sub("_(", _PYTHON_ENUM.sub(r"\1", fields))
+    try:
+        tree = ast.parse(f"_({text.strip()}", mode="eval")
+        body = _plain(tree.body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return {}
+    body = rename(body, _OLDER_PYTHON)
+    for names in _BEFORE_MESSAGES.get(key, ()):
+        body = rename(body, names)
+    return body
+
+
+def _plain(node: ast.AST) -> Any:
+    """The value of an expression: a call is its fields, or its only argument."""
+    if isinstance(node, ast.Call):
+        named = {each.arg or "": _plain(each.value) for each in node.keywords}
+        made = {java_text.camel(name): each for name, each in named.items()}
+        return _plain(node.args[0]) if node.args and not made else made
+    if isinstance(node, ast.Tuple):
+        return _named_part([_plain(each) for each in node.elts])
+    if isinstance(node, ast.List):
+        return [_plain(each) for each in node.elts]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_plain(node.operand)
+    if isinstance(node, ast.Constant) and isinstance(node.value, str | int | float):
+        return node.value
+    return None
+
+
+def _named_part(values: list[Any]) -> Any:
+    """A tuple that kafka-python accepts for a part: a name, and what belongs to it."""
+    if not values or not isinstance(values[0], str):
+        return values
+    partitions = next((each for each in values[1:] if isinstance(each, list)), None)
+    return {"name": values[0], **({} if partitions is None else {"partitions": partitions})}
+
+
+# KafkaJS
+
+_KAFKAJS = re.compile(
+    r"(?P<what>Request|Response) \w+\(key: (?P<key>\d+), version: (?P<version>\d+)\)"
+)
+
+
+class _Entry(msgspec.Struct, rename="camel"):
+    broker: str = ""
+    client_id: str = ""
+    correlation_id: int = -1
+    data: Any = None
+    error: str = ""
+
+
+def _kafkajs(text: str, _: bytes) -> Found:
+    found = _KAFKAJS.search(text)
+    if found is None:
+        return None
+    start = 0 if text.startswith("{") else text.find("{", found.end())
+    try:
+        fields = msgspec.json.decode(text[start : text.rfind("}") + 1]) if start >= 0 else None
+        entry = msgspec.convert(_with_correlation_id(fields), _Entry)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    key = int(found["key"])
+    body = entry.data if isinstance(entry.data, dict) and not may_hold_credentials(key) else {}
+    if entry.error:
+        body = _response_of(entry.error, code_of(entry.error))
+    return _Message(
+        client=entry.client_id or UNNAMED,
+        place=entry.broker,
+        broker=UNKNOWN_BROKER,
+        key=key,
+        version=int(found["version"]),
+        number=entry.correlation_id,
+        is_response=found["what"] == "Response",
+        body=body,
+    )
+
+
+def _with_correlation_id(fields: Any, depth: int = 3) -> Any:
+    """KafkaJS's fields, which loggers put into an object of their own."""
+    if not isinstance(fields, dict) or "correlationId" in fields or not depth:
+        return fields
+    within = (_with_correlation_id(each, depth - 1) for each in fields.values())
+    return next(
+        (each for each in within if isinstance(each, dict) and "correlationId" in each), None
+    )
+
+
+# franz-go
+
+_FRANZ = re.compile(r"\b(?P<what>wrote|read) (?P<api>[A-Z]\w+) v(?P<version>\d+)[;\"\s]")
+_FRANZ_BROKER = re.compile(r"\bbroker\"?[=:] ?\"?(\w+)")
+_FRANZ_ERROR = re.compile(r"\berr\"?[=:] *\"?(?![ \",]|<nil>|null\b|$)")
+_FRANZ_FAILURES: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = tuple(
+    (re.compile(form), apis)
+    for form, apis in (
+        (
+            r"retrying request; request: (?P<api>\w+), .*response_error: (?P<name>[A-Z]+_\w+)",
+            (),
+        ),
+        (
+            r"retrying request; .*request_error: (?P<name>COORDINATOR_NOT_AVAILABLE)",
+            ("FIND_COORDINATOR",),
+        ),
+        (r"\b(?P<api>InitProducerID|AddPartitionsToTxn) failed with (?P<name>[A-Z_]+)", ()),
+        (r"\bproduced; broker: .*?\((?P<name>[A-Z]+_\w+): ", ("PRODUCE",)),
+        (
+            r"\bheartbeat .*?err: (?P<name>[A-Z]+_\w+)",
+            ("HEARTBEAT", "CONSUMER_GROUP_HEARTBEAT", "SHARE_GROUP_HEARTBEAT"),
+        ),
+        (r"\bjoin group failed; .*?err: (?P<name>[A-Z]+_\w+)", ("JOIN_GROUP",)),
+        (r"\bsync group failed; .*?err: (?P<name>[A-Z]+_\w+)", ("SYNC_GROUP",)),
+        (r"\bfetch offsets .*?err: (?P<name>[A-Z]+_\w+)", ("OFFSET_FETCH",)),
+        (r"\bcommit .*?err: (?P<name>[A-Z]+_\w+)", ("OFFSET_COMMIT",)),
+    )
+)
+
+
+def _franz_go(text: str, _: bytes) -> Found:
+    found = _FRANZ.search(text)
+    if found is not None:
+        key, broker = _key_of(found["api"]), _FRANZ_BROKER.search(text, found.end())
+        if key is None or broker is None or _FRANZ_ERROR.search(text, found.end()):
+            return None
+        return _Message(
+            client=UNNAMED,
+            place=broker[1],
+            broker=_number_at_end(f"/{broker[1]}"),
+            key=key,
+            version=int(found["version"]),
+            number=None,
+            is_response=found["what"] == "read",
+            body={},
+        )
+    return _failure(text, _FRANZ_FAILURES)
+
+
+# Sarama
+
+_SARAMA_ERROR = re.compile(r"kafka server: (?!Not an error).*?(?=\)+\s*$|$)")
+_SARAMA: tuple[tuple[re.Pattern[str], str, bool], ...] = tuple(
+    (re.compile(form), api, is_response)
+    for form, api, is_response in (
+        (r"client/metadata fetching metadata .*? from broker (?P<place>\S+)", "METADATA", False),
+        (r"client/metadata got error from broker \d+ ", "METADATA", True),
+        (
+            r"client/coordinator requesting coordinator for (?P<name>\S+) from (?P<place>\S+)",
+            "FIND_COORDINATOR",
+            False,
+        ),
+        (r"client/coordinator coordinator for (?P<name>\S+) is ", "FIND_COORDINATOR", True),
+        (
+            r"Completed ApiVersionsRequest V(?P<version>\d+) to (?P<place>\S+)\.",
+            "API_VERSIONS",
+            True,
+        ),
+        (r"txnmgr/init-producer-id \[(?P<name>.*?)\] invoking ", "INIT_PRODUCER_ID", False),
+        (
+            r"txnmgr/init-producer-id \[(?P<name>.*?)\] (?:retrying|successful) ",
+            "INIT_PRODUCER_ID",
+            True,
+        ),
+        (r"txnmgr/add-partition-to-txn .*?(?:retrying|successful) ", "ADD_PARTITIONS_TO_TXN", True),
+        (r"txnmgr/add-offset-to-txn .*?(?:retrying|successful) ", "ADD_OFFSETS_TO_TXN", True),
+        (r"txnmgr/txn-offset-commit .*?(?:retrying|successful) ", "TXN_OFFSET_COMMIT", True),
+        (r"txnmgr/endtxn \[(?P<name>.*?)\] (?:retrying|successful) ", "END_TXN", True),
+        (r"producer/broker/(?P<place>\d+) .*because kafka server: ", "PRODUCE", True),
+        (r"consumer/broker/(?P<place>\d+) .*because kafka server: ", "FETCH", True),
+    )
+)
+_SARAMA_PRODUCER = re.compile(r"\bProducerID:(\d+) ProducerEpoch:(\d+)")
+_SARAMA_NAMES = {
+    "FIND_COORDINATOR": "key",
+    "INIT_PRODUCER_ID": "transactionalId",
+    "END_TXN": "transactionalId",
+}
+
+
+def _sarama(text: str, _: bytes) -> Found:
+    for form, api, is_response in _SARAMA:
+        found = form.search(text)
+        if found is None:
+            continue
+        part = found.groupdict()
+        error = _SARAMA_ERROR.search(text, found.start())
+        body: dict[str, Any] = {}
+        if is_response and text.startswith("not available", found.end()):
+            body = _response_of("COORDINATOR_NOT_AVAILABLE", Error.COORDINATOR_NOT_AVAILABLE)
+        elif is_response and error is not None:
+            body = _response_of(error[0], code_of(error[0]))
+        elif (got := _SARAMA_PRODUCER.search(text, found.start())) is not None:
+            body = {"errorCode": 0, "producerId": int(got[1]), "producerEpoch": int(got[2])}
+        request = {_SARAMA_NAMES[api]: part["name"]} if part.get("name") else {}
+        place = part.get("place") or ""
+        return _Message(
+            client=UNNAMED,
+            place="broker",
+            broker=int(place) if place.isdecimal() else UNKNOWN_BROKER,
+            key=API_KEYS[api],
+            version=int(part.get("version") or UNKNOWN_VERSION),
+            number=None,
+            is_response=is_response,
+            body=body if is_response else request,
+            request=request,
+        )
+    return None
+
+
+_READERS: tuple[Callable[[str, bytes], Found], ...] = (
+    *(_java, _kafka_python, _aiokafka, _kafkajs, _librdkafka, _franz_go, _sarama),
+)
+
+
+def _failure(text: str, forms: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...]) -> Found:
+    for form, apis in forms:
+        found = form.search(text)
+        if found is not None:
+            part = found.groupdict()
+            return _Failure("", "", _keys_of(apis, part), part["name"])
+    return None
+
+
+def _keys_of(apis: tuple[str, ...], part: dict[str, Any]) -> tuple[int, ...]:
+    """The keys of these APIs, or of the one that a match names."""
+    named = _key_of(part["api"]) if not apis else None
+    return tuple(API_KEYS[api] for api in apis) if apis or named is None else (named,)
+
+
 def _body(key: int, text: str) -> Any:
     """Parse a body; empty if it may have credentials or is cut."""
     if may_hold_credentials(key):
@@ -231,52 +681,31 @@ def _body(key: int, text: str) -> Any:
         return {}
 
 
-class _Entry(msgspec.Struct, rename="camel"):
-    message: str = ""
-    broker: str = ""
-    client_id: str = ""
-    correlation_id: int = -1
-    data: Any = None
-    error: str = ""
-
-
-_entry_decoder = msgspec.json.Decoder(_Entry)
-
-
-def _kafkajs(text: str) -> _Message | None:
-    try:
-        entry = _entry_decoder.decode(text)
-    except msgspec.MsgspecError:
-        return None
-    found = _KAFKAJS.match(entry.message)
-    if found is None:
-        return None
-    body = entry.data if isinstance(entry.data, dict) else {}
-    key = int(found["key"])
-    return _Message(
-        client=entry.client_id,
-        place=entry.broker,
-        broker=UNKNOWN_BROKER,
-        key=key,
-        version=int(found["version"]),
-        number=entry.correlation_id,
-        is_response=found["what"] == "Response",
-        body=_response_of(entry.error)
-        if entry.error
-        else {}
-        if may_hold_credentials(key)
-        else body,
+def _response_of(error: str, code: Error | None) -> dict[str, Any]:
+    """A response with the error of a client's text."""
+    return (
+        {"errorMessage": error} if code is None else {"errorCode": int(code), "errorMessage": error}
     )
 
 
-def _response_of(error: str) -> dict[str, Any]:
-    """A response with the error of a client's text."""
-    text = error.removeprefix("Broker: ")
-    codes = [code for code, texts in _TEXTS.items() if text.startswith(texts)]
-    return {"errorCode": int(codes[0]), "errorMessage": error} if codes else {"errorMessage": error}
+_NUMBER_AT_END = re.compile(r"/(\d+)$")
+_BEFORE_MESSAGES = {API_KEYS[name]: names for name, names in BEFORE_MESSAGES.items()}
+_BY_PLAIN_NAME = {name.replace("_", ""): key for name, key in API_KEYS.items()} | {
+    "OFFSET": API_KEYS["LIST_OFFSETS"],
+    "APIVERSION": API_KEYS["API_VERSIONS"],
+    "GROUPCOORDINATOR": API_KEYS["FIND_COORDINATOR"],
+}
+
+
+def _number_at_end(place: str) -> int:
+    found = _NUMBER_AT_END.search(place)
+    return int(found[1]) if found is not None else UNKNOWN_BROKER
+
+
+def _first(found: re.Match[str] | None) -> str:
+    return str(found[1]) if found is not None else ""
 
 
 def _key_of(api: str) -> int | None:
-    """Return the API key for librdkafka's name, such as JoinGroup."""
-    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", api).upper()
-    return API_KEYS.get(_OLDER_NAMES.get(name, name))
+    """Return the API key for a client's name, such as JoinGroup or InitProducerID."""
+    return _BY_PLAIN_NAME.get(api.upper())

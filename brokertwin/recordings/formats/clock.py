@@ -8,7 +8,7 @@ distinguishes them.
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, tzinfo
 
-from brokertwin.recordings.formats.stamps import Stamp, stamps
+from brokertwin.recordings.formats.stamps import DateOrder, Stamp, stamps
 
 MINUTE_MS = 60_000
 BACK_MS = 30 * MINUTE_MS
@@ -27,16 +27,16 @@ class LineClock:
 
     Args:
         zone: zone of the JVM; not used for times with a zone.
-        day_first: whether `05/06/2026` is June 5th; called if such a date is read.
+        date_order: the order of dates such as `05/06/26`; called if such a date is read.
 
     Attributes:
         unit_ms: precision of the last time: 1, or 1000 without a fraction.
         unknown_zones: unknown zone names, whose times are read in `zone`.
     """
 
-    def __init__(self, zone: tzinfo, day_first: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, zone: tzinfo, date_order: Callable[[], DateOrder]) -> None:
         self._zone = zone
-        self._day_first = day_first
+        self._date_order = date_order
         self.unit_ms = 1
         self.unknown_zones: set[str] = set()
         self._offset_ms: int | None = None
@@ -58,7 +58,7 @@ class LineClock:
         found = [*reversed(stamps(before)), *(stamps(behind) if behind else ()), *others]
         if not found:
             return None
-        if any(each.day_first is not None for each in found):
+        if any(each.readings for each in found):
             found = self._dated(found)
         best = min(found, key=lambda each: each.unit_ms)
         self.unit_ms = best.unit_ms
@@ -70,12 +70,16 @@ class LineClock:
         return time
 
     def _dated(self, found: list[Stamp]) -> list[Stamp]:
-        """The times with the day and the month in their order, as another time shows it."""
-        sure = next((each for each in found if each.day_first is None), None)
+        """The times with the numbers of their dates in the order that another time shows."""
+        sure = next((each for each in found if not each.readings), None)
         if sure is None:
-            return [each.day_first or each for each in found] if self._day_first() else found
+            order = self._date_order()
+            return [dict(each.readings).get(order, each) for each in found]
         return [
-            min(each, each.day_first or each, key=lambda it: abs(it.local_ms - sure.local_ms))
+            min(
+                (each, *(reading for _, reading in each.readings)),
+                key=lambda it: abs(it.local_ms - sure.local_ms),
+            )
             for each in found
         ]
 

@@ -42,6 +42,9 @@ END = "end of a connection"
 OTHER = "another log line"
 """Reason for lines of unknown kind."""
 
+NO_TIME = "no time"
+"""Reason for lines of exchanges without date and time."""
+
 
 class Document(msgspec.Struct):
     """An exchange, or the end of a connection.

@@ -9,7 +9,7 @@ from typing import Any
 
 DEPTH_MAX = 30
 
-_OPEN = re.compile(r"(?:[\w.]+\(|\{)")
+_OPEN = re.compile(r"(?:[\w.]*\(|\{)")
 _KEY = re.compile(r"\s*(\w+)=")
 _QUOTED = re.compile(r"'(.*?)'(?=\s*(?:,\s?\w+=|, '|[)\]}]|$))", re.DOTALL)
 _BARE = re.compile(r"[^,)\]}\[{(]*(?:\([^()]*\)|\[[^\[\]]*\])?(?:,(?!\s?\w+=)[^,)\]}=]*)*")

@@ -32,7 +32,10 @@ class FileKind(NamedTuple):
 
 
 _RECORD = "record the client with `brokertwin capture`, or give the brokers' request logs."
-_CLIENT = f"It shows one client: `brokertwin explain client` reads it. For the rest, {_RECORD}"
+_CLIENT = (
+    "It shows one client: `brokertwin explain client` reads it if it was written at debug level."
+    f" For the rest, {_RECORD}"
+)
 _JAVA = (
     "`brokertwin explain client` reads it if org.apache.kafka.clients.NetworkClient is at DEBUG."
     f" For the rest, {_RECORD}"
@@ -61,7 +64,7 @@ _FORMS: tuple[tuple[str, str, tuple[bytes, ...]], ...] = (
         _CLIENT,
         (
             rb'"logger":"kafkajs"',
-            rb"\[Connection\] (?:Request|Response) \w+\(key: \d+, version: \d+\)",
+            rb"\b(?:Request|Response) \w+\(key: \d+, version: \d+\)",
         ),
     ),
     (
@@ -80,15 +83,25 @@ _FORMS: tuple[tuple[str, str, tuple[bytes, ...]], ...] = (
         (rb'"MESSAGE" ?: ?null\b',),
     ),
     (
-        "log of a Go or Python client",
-        f"It is not read: {_RECORD}",
+        "log of a kafka-python or aiokafka client",
+        _CLIENT,
         (
             rb"<\w*Connection (?:client_id|node_id|host)=",
             rb"\b(?:aio)?kafka\.(?:conn|client|coordinator|cluster|consumer|producer)[\w.]*[:\s]",
+        ),
+    ),
+    (
+        "log of a franz-go or Sarama client",
+        _CLIENT,
+        (
             rb"\[sarama\]|client/(?:metadata|coordinator|brokers?) |consumergroup/|\bkgo\b",
             rb"[;,] broker: (?:seed_)?\d+|immediate metadata update triggered; why: ",
-            rb"segmentio/kafka-go|entering loop for consumer group, |committed offsets for group ",
         ),
+    ),
+    (
+        "log of a Go client",
+        f"It is not read: {_RECORD}",
+        (rb"segmentio/kafka-go|entering loop for consumer group, |committed offsets for group ",),
     ),
     (
         "rows of __consumer_offsets, by kcat or by a formatter of the console consumer",

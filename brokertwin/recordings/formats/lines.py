@@ -11,8 +11,8 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import NamedTuple
 
+from brokertwin import unpacked
 from brokertwin.errors import UserError
-from brokertwin.recordings.formats import unpacked
 
 STDIN = Path("-")
 LINES_BETWEEN_REPORTS = 500
@@ -78,9 +78,10 @@ def lines_of(
 
     try:
         with _opened(path) as raw:
-            for member, lines in unpacked.members(raw, cut):
+            for member, stream in unpacked.members(raw, cut):
                 file = f"{name}/{member}" if member else name
-                for number, text in enumerate(_counted(raw, lines, on_bytes), 1):
+                lines = _counted(raw, unpacked.lines(stream), on_bytes)
+                for number, text in enumerate(lines, 1):
                     is_unfinished = is_cut and not text.endswith(b"\n")
                     if text.strip() and not is_unfinished:
                         yield SourceLine(file, number, text)

@@ -25,7 +25,7 @@ from brokertwin.recordings.formats.documents import (
 from brokertwin.recordings.formats.lines import SourceLine, lines_of, names_of, spooled
 from brokertwin.recordings.formats.order import LAST, ArrivalOrder, OrderTurn, Seen, Sorter
 from brokertwin.recordings.formats.readers import FormatReader, Origin, dead_letter
-from brokertwin.recordings.formats.stamps import is_day_first
+from brokertwin.recordings.formats.stamps import DateOrder, order_of_dates
 from brokertwin.recordings.formats.summary import Summary
 
 Source = Callable[[Summary], Iterator[Document]]
@@ -97,16 +97,21 @@ def _read_file(
     """Yield the documents of one file, without copies."""
 
     @cache
-    def day_first() -> bool:
-        found = is_day_first(line.text for line in lines_of(path, name))
-        if found is None:
+    def date_order() -> DateOrder:
+        found = order_of_dates(line.text for line in lines_of(path, name))
+        if not found.is_shown:
             reading.warn(
-                f"{name}: dates such as 05/06/2026 are read with the month first, as May 6th."
+                f"{name}: dates such as {found.example} are read with the {found.order}."
                 " Nothing in the file shows the order."
             )
-        return found is True
+        elif found.is_in_future:
+            reading.warn(
+                f"{name}: dates such as {found.example} are read with the {found.order}, although"
+                " they are in the future then. In no other order they are in the past."
+            )
+        return found.order
 
-    origin = Origin(name, reading.zone, is_qualified, reading.texts, day_first)
+    origin = Origin(name, reading.zone, is_qualified, reading.texts, date_order)
 
     def again() -> Iterator[Document]:
         reader = FormatReader(origin)

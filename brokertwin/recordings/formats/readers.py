@@ -30,6 +30,7 @@ from brokertwin.recordings.formats.clock import LineClock
 from brokertwin.recordings.formats.documents import (
     NO_REQUEST,
     NO_RESPONSE,
+    NO_TIME,
     OTHER,
     Document,
     Fields,
@@ -39,7 +40,7 @@ from brokertwin.recordings.formats.documents import (
 )
 from brokertwin.recordings.formats.kinds import kind_of
 from brokertwin.recordings.formats.lines import SourceLine
-from brokertwin.recordings.formats.stamps import stamp_of, stamps
+from brokertwin.recordings.formats.stamps import DateOrder, stamp_of, stamps
 from brokertwin.recordings.formats.texts import (
     Around,
     Key,
@@ -53,12 +54,9 @@ from brokertwin.recordings.formats.texts import (
     start_in,
 )
 from brokertwin.state.core.events import EVENT_BYTES_MAX, Kind, Reason, RequestHeader, refusal_of
+from brokertwin.unpacked import LINE_BYTES_MAX
 
 NOT_READ = "not legible when it was captured"
-WRAPPED_BYTES_MAX = 32 * EVENT_BYTES_MAX
-"""A search result may be one JSON object with many entries."""
-
-NO_TIME = "no time"
 NO_TIME_DETAIL = "around the request there is no date and time such as 2026-11-21 01:22:27,944"
 DOCKER_BYTES_MIN = 16_000
 """Docker cuts lines after 16 KiB."""
@@ -81,14 +79,14 @@ class Origin(NamedTuple):
         zone: zone of the JVM that wrote the log.
         is_qualified: connections of captures get the file's name as a prefix.
         texts: accepted text logs.
-        day_first: whether `05/06/2026` is June 5th.
+        date_order: the order of dates such as `05/06/26`.
     """
 
     name: str
     zone: tzinfo = UTC
     is_qualified: bool = False
     texts: Texts = Texts.NONE
-    day_first: Callable[[], bool] = lambda: False
+    date_order: Callable[[], DateOrder] = lambda: DateOrder.MONTH_FIRST
 
 
 class _Captured(msgspec.Struct, rename="camel"):
@@ -139,7 +137,7 @@ class FormatReader:
 
     def __init__(self, source: Origin, pairs: kroxylicious.Pairs | None = None) -> None:
         self._source = source
-        self._clock = LineClock(source.zone, source.day_first)
+        self._clock = LineClock(source.zone, source.date_order)
         self._pairs = pairs if pairs is not None else kroxylicious.Pairs()
         self._open: dict[Key, Open] = {}
         self._pieces: dict[Key, tuple[Around, bytearray]] = {}
@@ -174,8 +172,8 @@ class FormatReader:
 
     def _take(self, line: SourceLine) -> Made:
         text = line.text.rstrip(b"\r\n")
-        if len(text) > WRAPPED_BYTES_MAX:
-            raise _too_large(len(text))
+        if len(text) > LINE_BYTES_MAX:
+            raise UnreadableError(Reason.TOO_LARGE, f"more than {LINE_BYTES_MAX} bytes in a line")
         if b"\x1b[" in text:
             text = layouts.COLOURS.sub(b"", text)
         heading = layouts.heading_of(text) if text.startswith(b"==> ") else None
@@ -207,7 +205,7 @@ class FormatReader:
             yield from self._guarded(first.line, self._framed(first, bytes(pieces)))
             first, pieces = around, bytearray()
         pieces += text
-        if is_partial and len(pieces) <= WRAPPED_BYTES_MAX:
+        if is_partial and len(pieces) <= LINE_BYTES_MAX:
             self._pieces[around.key] = first, pieces
         else:
             yield from self._framed(first, bytes(pieces).rstrip(b"\r\n"))
@@ -224,7 +222,7 @@ class FormatReader:
             yield from self._guarded(
                 opened.around.line, self._entry(opened.around, bytes(opened.text))
             )
-        elif len(opened.text) > WRAPPED_BYTES_MAX:
+        elif len(opened.text) > LINE_BYTES_MAX:
             yield abandoned(opened)
         else:
             self._open[around.key] = opened
@@ -410,7 +408,9 @@ class FormatReader:
         is_log = old is not None and old[0].startswith(request_log.MARK)
         if mark is None or (self._source.texts < Texts.ALL and not is_log):
             return None
-        time = self._time(around, part._replace(head=part.head + part.json[: mark.start()]))
+        is_json = part.json.startswith(b"{") or client_logs.OF_JSON.search(part.json) is not None
+        tail = part.json[mark.end() : mark.end() + TAIL_BYTES] if is_json else b""
+        time = self._time(around, Part(part.head + part.json[: mark.start()], b"", tail))
         if time is None:
             raise UnreadableError(NO_TIME, NO_TIME_DETAIL)
         place = self._placed(around.line)

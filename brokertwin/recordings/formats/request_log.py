@@ -36,8 +36,17 @@ NOT_LOGGED = "Kafka logged the request without its body"
 KNOWN = frozenset({"requestHeader", "request", "response", "connection", "totalTimeMs"})
 
 
+class _LoggedHeader(RequestHeader, forbid_unknown_fields=False):
+    """The header as a release of Kafka writes it, which may have further fields.
+
+    Kafka 3.7 to 3.9 mark API versions that Kafka 4 does not have any more.
+    """
+
+    request_api_version_deprecated: bool = False
+
+
 class _Completed(msgspec.Struct, rename="camel"):
-    request_header: RequestHeader
+    request_header: _LoggedHeader
     request: msgspec.Raw
     connection: str
     total_time_ms: float
@@ -83,7 +92,8 @@ def document_of(
     completed = _decoder.decode(text)
     duration = completed.total_time_ms
     check_duration("totalTimeMs", duration)
-    header = completed.request_header
+    *known, is_deprecated = msgspec.structs.astuple(completed.request_header)
+    header = RequestHeader(*known)
     if _is_empty(completed.request):
         return UnpairedDocuments(
             line, NOT_LOGGED, api=api_name(header.request_api_key), is_dead=False
@@ -97,6 +107,8 @@ def document_of(
         "host": raw(host_of(completed.connection)),
         "principalIsAsserted": msgspec.Raw(b"true"),
     }
+    if is_deprecated:
+        rest["requestApiVersionDeprecated"] = msgspec.Raw(b"true")
     has_no_response = _is_empty(completed.response)
     request, response = renamed(
         header.request_api_key,

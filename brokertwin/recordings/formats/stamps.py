@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from itertools import pairwise
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -36,8 +37,8 @@ _ZONE = (
 _DATES = (
     rb"(?P<y>\d{4})(?P<sep>[-/.])(?P<mo>\d\d)(?P=sep)(?P<d>\d\d)(?:[ T_]|, )" + _CLOCK,
     rb"(?P<y>\d{4})(?P<sep>)(?P<mo>\d\d)(?P<d>\d\d)" + _COMPACT_CLOCK,
-    rb"(?P<d>\d{1,2})(?P<sep>[-/. ])(?P<mo>\d\d|[A-Za-z]{3})(?P=sep)(?P<y>\d{4}|\d\d)[ :T,@]{1,3}"
-    + _CLOCK,
+    rb"(?P<d>\d{1,2})(?P<sep>[-/. ])(?P<mo>\d{1,2}|[A-Za-z]{3})(?P=sep)(?P<y>\d{4}|\d\d)"
+    rb"[ :T,@]{1,3}" + _CLOCK,
     rb"(?P<sep>)\b(?P<mo>[A-Z][a-z]{2})[a-z]*\.? {1,2}(?P<d>\d{1,2})(?:,? (?P<y>\d{4}))?[ ,@]{1,3}"
     + _CLOCK,
 )
@@ -52,11 +53,22 @@ _EPOCH_DIGITS = (10, 13, 16, 19)
 _PARTS = re.compile(rb"epochSecond\W{1,4}(\d{10})\W{1,8}nanoOfSecond\W{1,4}(\d{1,9})(?!\d)")
 """Log4j's `instant` in XML."""
 
-_SLASHED = re.compile(
-    rb"(?<![\d.])(\d{1,2})/(\d\d)/(?:\d\d)?(\d\d)[ :T,@]{1,3}(?=\d{1,2}:\d\d:\d\d)"
+_AMBIGUOUS = re.compile(
+    rb"(?<![\d.])(\d{1,2})([-/.])(\d{1,2})\2(\d{4}|\d\d)[ :T,@]{1,3}(?=\d{1,2}:\d\d:\d\d)"
 )
+AGE_MAX = timedelta(days=3650)
+"""A log is not expected to be older."""
+
 _START = datetime(1970, 1, 1)  # noqa: DTZ001
 _MS = timedelta(milliseconds=1)
+
+
+class DateOrder(StrEnum):
+    """The order of year, month and day in a date of numbers."""
+
+    MONTH_FIRST = "month first"
+    DAY_FIRST = "day first"
+    YEAR_FIRST = "year first"
 
 
 class Stamp(NamedTuple):
@@ -67,14 +79,15 @@ class Stamp(NamedTuple):
         unit_ms: precision: 1, or 1000 without a fraction.
         offset_ms: zone offset; None if unknown or missing.
         unknown_zone: the name of an unknown zone.
-        day_first: for a date such as `05/06/2026`, the time with the day before the month.
+        readings: of a date such as `05/06/26`, the time in each order in which it is a date; empty
+            for a date that begins with four digits or has the month's name.
     """
 
     local_ms: int
     unit_ms: int
     offset_ms: int | None
     unknown_zone: str = ""
-    day_first: "Stamp | None" = None
+    readings: "tuple[tuple[DateOrder, Stamp], ...]" = ()
 
 
 def stamps(text: bytes) -> list[Stamp]:
@@ -136,58 +149,111 @@ def _of_number(text: str) -> Stamp | None:
     return Stamp(ms, 1 if digits else 1000, 0)
 
 
-def is_day_first(texts: Iterable[bytes], now: datetime | None = None) -> bool | None:
-    """Whether dates with slashes have the day before the month; None if nothing shows it.
+class OrderFound(NamedTuple):
+    """The order of a file's dates.
 
-    A number above 12 is a day. Otherwise the dates go back less often, cover less time and are
-    not in the future if they are read correctly.
+    Attributes:
+        order: the order in which the dates are most likely.
+        example: one of them, as in the file.
+        is_shown: whether the dates show it. Otherwise it is the one of the newest dates.
+        is_in_future: whether the dates are in the future even so.
+    """
+
+    order: DateOrder
+    example: str = ""
+    is_shown: bool = True
+    is_in_future: bool = False
+
+
+def order_of_dates(texts: Iterable[bytes], now: datetime | None = None) -> OrderFound:
+    """Find the order of the numbers in dates such as `05/06/2026` and `26/11/28`.
+
+    In the right order they are dates, are not in the future, go back less often and cover less
+    time.
     """
     now = now or datetime.now(UTC)
-    found = dict.fromkeys(match.groups() for text in texts for match in _SLASHED.finditer(text))
-    dates = [(2000 + int(year), int(first), int(second)) for first, second, year in found]
-    has_day_first = any(first > 12 for _, first, _ in dates)
-    if has_day_first or any(second > 12 for _, _, second in dates):
-        return has_day_first
-    with suppress(ValueError):
-        month_first = _strangeness([datetime(*date, tzinfo=UTC) for date in dates], now)
-        day_first = _strangeness(
-            [datetime(y, second, first, tzinfo=UTC) for y, first, second in dates], now
-        )
-        return None if day_first == month_first else day_first < month_first
-    return None
+    found = dict.fromkeys(match.groups() for text in texts for match in _AMBIGUOUS.finditer(text))
+    likely: dict[tuple[datetime, ...], DateOrder] = {}
+    for order in DateOrder:
+        with suppress(ValueError):
+            dates = tuple(datetime(*_in_order(order, *date), tzinfo=UTC) for date in found)
+            likely.setdefault(dates, order)
+    if not likely or not found:
+        return OrderFound(DateOrder.MONTH_FIRST)
+    scored = sorted(
+        ((_strangeness(dates, now), order) for dates, order in likely.items()),
+        key=lambda each: each[0],
+    )
+    (likeliest, order), *others = scored
+    first, sep, second, year = (part.decode() for part in next(iter(found)))
+    return OrderFound(
+        order,
+        sep.join((first, second, year)),
+        all(other[:-1] != likeliest[:-1] for other, _ in others),
+        likeliest[0],
+    )
 
 
-def _strangeness(dates: list[datetime], now: datetime) -> tuple[bool, int, timedelta]:
-    """How unlikely these dates of a log are: in the future, out of order, far apart."""
+def _strangeness(
+    dates: tuple[datetime, ...], now: datetime
+) -> tuple[bool, bool, int, timedelta, int]:
+    """How unlikely these dates of a log are: in the future, old, out of order, far apart."""
     is_in_future = any(date > now + timedelta(days=1) for date in dates)
     steps_back = sum(later < earlier for earlier, later in pairwise(dates))
-    return is_in_future, steps_back, max(dates) - min(dates) if dates else timedelta()
+    span = max(dates) - min(dates)
+    is_old = max(dates) < now - AGE_MAX
+    return is_in_future, is_old, steps_back, span, now.year - max(dates).year
+
+
+def _in_order(
+    order: DateOrder, first: bytes, sep: bytes, second: bytes, third: bytes
+) -> tuple[int, int, int]:
+    """Year, month and day of a date.
+
+    Raises:
+        ValueError: no log has a date in this order.
+    """
+    if order is DateOrder.YEAR_FIRST:
+        if len(first) != 2 or len(third) != 2:
+            raise ValueError(order)
+        return 2000 + int(first), int(second), int(third)
+    if order is DateOrder.MONTH_FIRST and sep == b".":
+        raise ValueError(order)
+    year = int(third) + (2000 if len(third) == 2 else 0)
+    is_day_first = order is DateOrder.DAY_FIRST
+    return (year, int(second), int(first)) if is_day_first else (year, int(first), int(second))
 
 
 def _stamp(match: re.Match[bytes]) -> Stamp | None:
     """Parse a matched time; None if invalid."""
-    part = {name: (text or b"").decode("ascii") for name, text in match.groupdict().items()}
-    month, day = part["mo"], int(part["d"])
+    text = {name: part or b"" for name, part in match.groupdict().items()}
+    part = {name: each.decode("ascii") for name, each in text.items()}
+    month = part["mo"]
     if month.isalpha():
         number = _MONTHS.index(month.lower()) + 1 if month.lower() in _MONTHS else 0
-        return _dated(part, number, day)
-    number = int(month)
-    is_slashed = part["sep"] == "/" and match.start("d") < match.start("mo")
-    if not is_slashed or day > 12 or day == number:
-        return _dated(part, number, day)
-    day_first = _dated(part, number, day)
-    month_first = _dated(part, day, number)
-    return month_first and month_first._replace(day_first=day_first)
+        return _dated(part, part["y"] or part["late"].strip(), number, int(part["d"]))
+    if match.start("y") < match.start("d"):
+        return _dated(part, part["y"], int(month), int(part["d"]))
+    readings: dict[Stamp, DateOrder] = {}
+    for order in DateOrder:
+        with suppress(ValueError):
+            year, *day = _in_order(order, text["d"], text["sep"], text["mo"], text["y"])
+            stamp = _dated(part, str(year), *day)
+            if stamp is not None:
+                readings.setdefault(stamp, order)
+    if not readings:
+        return None
+    return next(iter(readings))._replace(readings=tuple((o, s) for s, o in readings.items()))
 
 
-def _dated(part: dict[str, str], month: int, day: int) -> Stamp | None:
-    """The time of a month and a day, with the other parts of a form."""
+def _dated(part: dict[str, str], year: str, month: int, day: int) -> Stamp | None:
+    """The time of a date, with the other parts of a form; without a year it is the latest one."""
     hour = int(part["h"])
     if part["half"]:
         hour = hour % 12 + (12 if part["half"] in "Pp" else 0)
     try:
         local = datetime(2000, month, day, hour, int(part["m"]), int(part["s"]))  # noqa: DTZ001
-        local = local.replace(year=_year(part["y"] or part["late"].strip(), local))
+        local = local.replace(year=int(year) if year else _latest_year(local))
         offset = _offset_of(part["zone"], local)
     except (ValueError, OverflowError):
         return None
@@ -203,10 +269,8 @@ def _dated(part: dict[str, str], month: int, day: int) -> Stamp | None:
     )
 
 
-def _year(text: str, local: datetime) -> int:
-    """The year; syslog has none, so it is the latest without a future time."""
-    if text:
-        return int(text) if len(text) == 4 else 2000 + int(text)
+def _latest_year(local: datetime) -> int:
+    """The latest year in which a date is not in the future: syslog writes none."""
     now = datetime.now(UTC).replace(tzinfo=None) + timedelta(days=1)
     return now.year if local.replace(year=now.year) <= now else now.year - 1
 

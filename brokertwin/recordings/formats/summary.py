@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from brokertwin.errors import NothingRecordedError, UserError
 from brokertwin.recordings.formats.coordinator_lines import Logged
 from brokertwin.recordings.formats.documents import (
+    NO_TIME,
     OTHER,
     Document,
     UnpairedDocuments,
@@ -79,6 +80,12 @@ def nothing_read(summary: Summary) -> UserError:
     reasons = summary.dead + Counter(
         {reason: count for (_, reason), count in summary.left.items() if reason != OTHER}
     )
+    if NO_TIME in summary.dead:
+        count = summary.dead[NO_TIME]
+        return NothingRecordedError(
+            f"No exchange was read: {count} of {summary.lines} lines have no date and time.",
+            "Log each line with its date, as in 2026-11-21 01:22:27.944.",
+        )
     kinds = [(reason, n) for reason, n in reasons.most_common() if reason in BY_NAME]
     if kinds:
         kind, count = BY_NAME[kinds[0][0]], kinds[0][1]

@@ -113,7 +113,7 @@ _JOINED: Names = {
         {"protocolName": ("name", {}), "protocolMetadata": ("metadata", {})},
     ),
 }
-_BEFORE_MESSAGES: dict[str, tuple[Names, Names]] = {
+BEFORE_MESSAGES: dict[str, tuple[Names, Names]] = {
     "OFFSET_COMMIT": ({"topics": ("topics", _COMMITTED)}, _BY_TOPIC),
     "TXN_OFFSET_COMMIT": ({"topics": ("topics", _COMMITTED)}, _BY_TOPIC),
     "JOIN_GROUP": (_JOINED, _JOINED),
@@ -126,6 +126,10 @@ _BEFORE_MESSAGES: dict[str, tuple[Names, Names]] = {
     "LIST_OFFSETS": (
         {"topics": ("topics", {"topic": ("name", {}), "partitions": ("partitions", _PARTITION)})},
         _BY_TOPIC,
+    ),
+    "FIND_COORDINATOR": (
+        {"coordinatorKey": ("key", {}), "coordinatorType": ("keyType", {})},
+        {"coordinatorId": ("nodeId", {})},
     ),
     "PRODUCE": ({}, _WRITTEN),
     "METADATA": ({}, _METADATA),
@@ -155,7 +159,7 @@ def document_of(line: SourceLine, place: str, text: str, time: int) -> Document 
         raise UnreadableError(CUT, "the text of the request has no end")
     if found["api"] == "FETCH":
         _flatten(response or {})
-    of_request, of_response = _BEFORE_MESSAGES.get(found["api"], ({}, {}))
+    of_request, of_response = BEFORE_MESSAGES.get(found["api"], ({}, {}))
     duration = float(end["ms"] or 0)
     bodies = renamed(
         key, raw(rename(request or {}, of_request)), raw(rename(response, of_response))

@@ -3,7 +3,8 @@
 Source: KIP-98; ProducerStateManager, UnifiedLog.analyzeAndValidateProducerState.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -17,10 +18,28 @@ from brokertwin.recordings.history.bodies import (
     sequence_after,
     sequence_before,
 )
-from brokertwin.recordings.history.entity import EntityKey, EntityKind, ObservedEntity
+from brokertwin.recordings.history.entity import EntityKey, EntityKind, ObservedEntity, Parts
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, RecordedRequest
-from brokertwin.recordings.history.finding import EntityFinding, Severity
-from brokertwin.recordings.rules import Rule
+from brokertwin.recordings.history.findings import (
+    BatchFinding,
+    BatchRefused,
+    BatchRepeated,
+    Cause,
+    Certainty,
+    DuplicateRefused,
+    Finding,
+    NewerEpochWrote,
+    OffsetReused,
+    PartitionId,
+    ProducerBegan,
+    RepeatOf,
+    SequenceExpected,
+    SequenceGap,
+    SequenceSkipped,
+    Severity,
+    UnderMinIsr,
+    WrittenTwice,
+)
 
 BATCHES_KEPT = 5
 """Batches that a broker keeps of each producer and partition."""
@@ -33,32 +52,15 @@ OFFSETS_MAX = 500
 
 GAP = Error.OUT_OF_ORDER_SEQUENCE_NUMBER
 OF_SEQUENCES = (GAP, Error.DUPLICATE_SEQUENCE_NUMBER)
+REFUSALS: dict[int, type[SequenceGap | DuplicateRefused]] = {
+    GAP: SequenceGap,
+    Error.DUPLICATE_SEQUENCE_NUMBER: DuplicateRefused,
+}
+SEVERITY: dict[int, Severity] = {
+    GAP: Severity.ERROR,
+    Error.DUPLICATE_SEQUENCE_NUMBER: Severity.WARNING,
+}
 TOO_FEW = (Error.NOT_ENOUGH_REPLICAS, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-
-TWICE = Rule(
-    "A batch that is in the log is answered with the offset that it has there.",
-    "KIP-98; ProducerStateManager, UnifiedLog.analyzeAndValidateProducerState",
-    "Look whether consumers get the records twice; if not, the first copy was lost with a leader"
-    " after it had been acknowledged: look at acks, min.insync.replicas, unclean elections.",
-)
-SKIPPED = Rule(
-    "A batch has to begin where the producer's last one in the partition ended.",
-    "KIP-98; ProducerAppendInfo.checkSequence",
-    "The broker had forgotten the producer: look at producer.id.expiration.ms, and for records that"
-    " were deleted. The records in between were never written in this epoch.",
-)
-REPEATED = Rule(
-    "A batch that comes again is not written again: it is answered with the offset that it has.",
-    "KIP-98; ProducerStateEntry, NUM_BATCHES_TO_RETAIN",
-    "Nothing: it is in the log once. If it comes often, answers are late or lost: look at"
-    " request.timeout.ms and at the broker's load.",
-)
-REUSED = Rule(
-    "An offset that was acknowledged is never given again.",
-    "KIP-101, KIP-279; Partition, UnifiedLog.truncateTo",
-    "The batch that was acknowledged first is lost: look at acks, min.insync.replicas, unclean"
-    " elections.",
-)
 
 
 class AcknowledgedBatch(msgspec.Struct):
@@ -75,12 +77,6 @@ class AcknowledgedBatch(msgspec.Struct):
     line: RecordedRequest
     is_repeat: bool = False
     is_reported: bool = False
-
-    @property
-    def said(self) -> str:
-        """Its sequences, its epoch and its offset."""
-        batch = self.batch
-        return f"sequences {batch.first} to {batch.last} of epoch {batch.epoch} at {batch.offset}"
 
     @property
     def end(self) -> int:
@@ -119,169 +115,121 @@ class ProducerInPartition(ObservedEntity, kw_only=True):
         """Topic and partition."""
         return f"{self.topic}-{self.partition}"
 
-    def part_of(self, exchange: RecordedExchange, known: KnownFacts) -> RecordedExchange:
-        """Return a Produce with its own batches, or the errors of one without headers."""
-        sent = list(bodies.sent(exchange.request, exchange.response))
-        if not self.topic:
-            codes = {*bodies.errors(exchange.response)} - {each.error for each in sent}
-            response = {"codes": [each for each in OF_SEQUENCES if each in codes]}
-            return RecordedExchange(exchange.line, {}, response)
-        own = [
-            e for e in sent if str(e.producer_id) == self.producer and e.partition == self.partition
-        ]
-        return RecordedExchange(exchange.line, {"batches": own}, {})
-
-    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
+    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
         """Take a Produce in its turn."""
         for code in exchange.response.get("codes", ()):
-            yield self._refused(code, exchange.line, "")
+            yield REFUSALS[code](
+                line=exchange.line,
+                severity=SEVERITY[code],
+                certainty=Certainty.UNKNOWN,
+                producer=self.producer,
+                code=code,
+            )
         for each in exchange.request.get("batches", ()):
             batch = SentBatch(*each)
             if known.named(batch.topic) != self.topic:
                 continue
-            if batch.error in OF_SEQUENCES:
-                said = self._missing(batch)
-                yield self._refused(batch.error, exchange.line, said, self._because(batch))
-            elif batch.error:
-                yield self._note(batch.error, exchange.line, self._because(batch))
+            if batch.error:
+                yield self._refused(batch, exchange.line)
             elif batch.offset >= 0:
                 yield from self._written(AcknowledgedBatch(batch, exchange.line))
 
-    def _refused(
-        self, code: int, line: RecordedRequest, said: str, cause: str = ""
-    ) -> EntityFinding:
-        is_gap = code == GAP
-        return EntityFinding(
-            kind="sequence-gap" if is_gap else "duplicate-refused",
-            severity=Severity.ERROR if is_gap else Severity.WARNING,
-            subject=self._subject,
+    @property
+    def _at(self) -> PartitionId:
+        return PartitionId(self.topic, self.partition)
+
+    def _refused(self, batch: SentBatch, line: RecordedRequest) -> Finding:
+        causes = self._causes(batch)
+        return REFUSALS.get(batch.error, BatchRefused)(
             line=line,
-            part=str(code) if not self.topic else "",
-            said=said,
-            cause=cause,
-            code=code,
-            facts=self._facts,
+            severity=SEVERITY.get(batch.error, Severity.NOTE),
+            causes=causes,
+            certainty=Certainty.SEEN if causes else Certainty.UNKNOWN,
+            producer=self.producer,
+            partition=self._at,
+            epoch=batch.epoch,
+            first_sequence=batch.first,
+            last_sequence=batch.last,
+            code=batch.error,
         )
 
-    def _note(self, code: int, line: RecordedRequest, cause: str) -> EntityFinding:
-        return EntityFinding(
-            kind="batch-refused",
-            severity=Severity.NOTE,
-            subject=self._subject,
-            line=line,
-            cause=cause,
-            code=code,
-            facts=self._facts,
-        )
-
-    @property
-    def _subject(self) -> str:
-        of = f"producer {self.producer}"
-        return f"{of} in {self.place}" if self.topic else of
-
-    @property
-    def _facts(self) -> dict[str, str]:
-        return {"place": self.place, "producer": self.producer} if self.topic else {}
-
-    def _missing(self, batch: SentBatch) -> str:
-        """The sequences between a refused batch and the last one that was written."""
-        said = f"begins at {batch.first} of epoch {batch.epoch}"
-        if self.last is None:
-            return f"{said}; nothing recorded before it"
-        last = self.last.batch
-        if last.epoch != batch.epoch:
-            return f"{said}, after epoch {last.epoch}"
-        missing = sequence_before(batch.first, last.last + 1)
-        if missing > SEQUENCE_MAX // 2:
-            return f"{said}, and {last.last} is written"
-        return f"{said}, {missing} records after {last.last}"
-
-    def _because(self, batch: SentBatch) -> str:
+    def _causes(self, batch: SentBatch) -> tuple[Cause, ...]:
         """The cause of a refusal, if the batches of the partition show one."""
-        last = self.last
+        last, at = self.last, self._at
         if last is not None and last.batch.epoch > batch.epoch:
             epoch = last.batch.epoch
-            return (
-                f"{last.line.words} wrote to {self.place} in epoch {epoch}; this is {batch.epoch}."
-            )
+            return (NewerEpochWrote(partition=at, own=batch.epoch, epoch=epoch, by=last.line),)
         if batch.error != GAP:
-            return ""
+            return ()
+        producer_id, epoch, first = batch.producer_id, batch.epoch, batch.first
         if last is None:
             return (
-                f"The batch begins at sequence {batch.first}, and the recording has none of"
-                f" producer {batch.producer_id} before it in {self.place}: a new producer begins"
-                " at 0."
-            )
-        if batch.epoch > last.batch.epoch:
-            return (
-                f"The epoch is new ({batch.epoch} after {last.batch.epoch}), so the batch has to"
-                f" begin at 0; it begins at {batch.first}."
-            )
-        ended = f"sequence {last.batch.last}, by {last.line.words}"
-        missing = sequence_before(batch.first, last.batch.last + 1)
-        if missing > SEQUENCE_MAX // 2:
-            return (
-                f"It goes back: {self.place} ends at {ended}; this batch begins at {batch.first},"
-                " and is not one of the last five."
+                SequenceExpected(partition=at, producer_id=producer_id, epoch=epoch, first=first),
             )
         return (
-            f"{self.place} ends at {ended}; this batch begins at {batch.first}:"
-            f" {missing} records in between are not in the log."
+            SequenceExpected(
+                partition=at,
+                producer_id=producer_id,
+                epoch=epoch,
+                first=first,
+                last=last.batch.last,
+                last_epoch=last.batch.epoch,
+                by=last.line,
+            ),
         )
 
-    def _written(self, new: AcknowledgedBatch) -> Iterator[EntityFinding]:
+    def _written(self, new: AcknowledgedBatch) -> Iterator[Finding]:
         copies = [each for each in self.kept if each.batch[2:6] == new.batch[2:6]]
         same = [each for each in copies if each.batch.offset == new.batch.offset]
         if same:
             new.is_repeat = True
-            cause = f"a repeat of {same[-1].line.words}: it is in the log once"
-            yield self._found("batch-repeated", Severity.INFO, new, new.said, REPEATED, cause)
+            why = (RepeatOf(by=same[-1].line),)
+            yield self._found(BatchRepeated, Severity.INFO, new, causes=why)
         others = [e for e in copies if 0 < abs(e.batch.offset - new.batch.offset) <= SEQUENCE_MAX]
         for each in [*others, new] if others else ():
             if not each.is_reported:
                 each.is_reported = True
-                yield self._found("written-twice", Severity.ERROR, each, each.said, TWICE)
-        yield from self._began(new)
+                yield self._found(WrittenTwice, Severity.ERROR, each)
+        former = self.last
+        if former is None:
+            yield self._found(ProducerBegan, Severity.NOTE, new)
+        elif former.batch.epoch < new.batch.epoch:
+            epoch, client = former.batch.epoch, former.line.name
+            yield self._found(ProducerBegan, Severity.NOTE, new, former=epoch, former_client=client)
         before = [each for each in self.kept if each.end == new.batch.offset]
         if before and before[-1].batch.epoch == new.batch.epoch:
             due = sequence_after(before[-1].batch.last, 1)
             if new.batch.first != due:
-                said = f"{new.said}, where {due} was due"
-                yield self._found("sequence-skipped", Severity.ERROR, new, said, SKIPPED)
+                yield self._found(SequenceSkipped, Severity.ERROR, new, expected=due)
         self.kept = [*self.kept, new][-BATCHES_MAX:]
 
-    def _began(self, new: AcknowledgedBatch) -> Iterator[EntityFinding]:
-        """Report the first batch of a producer in the partition, and of an epoch."""
-        former, of = self.last, f"producer {self.producer}"
-        said = f"{of} writes its first batch here" if former is None else ""
-        if former is not None and former.batch.epoch < new.batch.epoch:
-            said = (
-                f"{of} comes with epoch {new.batch.epoch}; before it had {former.batch.epoch}"
-                f" (client {former.line.name})"
-            )
-        if said:
-            yield self._found("producer-began", Severity.NOTE, new, said)
-
     def _found(
-        self,
-        kind: str,
-        severity: Severity,
-        shown: AcknowledgedBatch,
-        said: str,
-        rule: Rule | None = None,
-        cause: str = "",
-    ) -> EntityFinding:
-        return EntityFinding(
-            kind=kind,
-            severity=severity,
-            subject=self._subject,
-            line=shown.line,
-            part=str(shown.batch.offset),
-            said=said,
-            cause=cause,
-            rule=rule,
-            facts=self._facts,
-        )
+        self, kind: type[BatchFinding], severity: Severity, shown: AcknowledgedBatch, **more: Any
+    ) -> Finding:
+        return found_of(kind, severity, shown, self.producer, self._at, **more)
+
+
+def found_of(
+    kind: type[BatchFinding],
+    severity: Severity,
+    shown: AcknowledgedBatch,
+    producer: str,
+    partition: PartitionId,
+    **more: Any,
+) -> Finding:
+    """A finding about an acknowledged batch."""
+    batch = shown.batch
+    return kind(
+        line=shown.line,
+        severity=severity,
+        producer=producer,
+        partition=partition,
+        epoch=batch.epoch,
+        first_sequence=batch.first,
+        last_sequence=batch.last,
+        offset=batch.offset,
+        **more,
+    )
 
 
 class AcknowledgedPartition(ObservedEntity, kw_only=True):
@@ -300,31 +248,12 @@ class AcknowledgedPartition(ObservedEntity, kw_only=True):
     partition: int
     kept: list[AcknowledgedBatch] = field(default_factory=list)
 
-    def part_of(self, exchange: RecordedExchange, known: KnownFacts) -> RecordedExchange:
-        """Return a Produce with the batches and the error of the partition."""
-        place, response = (self.topic, self.partition), exchange.response
-        codes = [
-            code for *at, code in _codes_in(response) if tuple(at) == place and code in TOO_FEW
-        ]
-        sent = bodies.sent(exchange.request, response) if self._is_id(exchange) else ()
-        own = [each for each in sent if each[:2] == place and not each.error and each.offset >= 0]
-        return RecordedExchange(exchange.line, {"batches": own}, {"codes": codes})
-
-    def _is_id(self, exchange: RecordedExchange) -> bool:
-        topics = exchange.request.get("topicData") or ()
-        return any(each.get("topicId") == self.topic and not each.get("name") for each in topics)
-
-    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
+    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
         """Take a Produce in its turn."""
-        place = f"{known.named(self.topic)}-{self.partition}"
+        at = PartitionId(known.named(self.topic), self.partition)
         for code in exchange.response["codes"]:
-            yield EntityFinding(
-                kind="under-min-isr",
-                severity=Severity.ERROR,
-                subject=f"partition {place}",
-                line=exchange.line,
-                code=code,
-            )
+            severity = Severity.ERROR
+            yield UnderMinIsr(line=exchange.line, severity=severity, partition=at, code=code)
         for each in exchange.request["batches"]:
             new = AcknowledgedBatch(SentBatch(*each), exchange.line)
             same = [e for e in self.kept if e.batch.offset == new.batch.offset]
@@ -332,15 +261,8 @@ class AcknowledgedPartition(ObservedEntity, kw_only=True):
                 for found in [*same, new]:
                     if not found.is_reported:
                         found.is_reported = True
-                        yield EntityFinding(
-                            kind="offset-reused",
-                            severity=Severity.ERROR,
-                            subject=place,
-                            line=found.line,
-                            part=str(found.batch.offset),
-                            said=f"producer {found.batch.producer_id}: {found.said}",
-                            rule=REUSED,
-                        )
+                        producer = str(found.batch.producer_id)
+                        yield found_of(OffsetReused, Severity.ERROR, found, producer, at)
             self.kept = [*self.kept, new][-OFFSETS_MAX:]
 
 
@@ -351,14 +273,22 @@ def _codes_in(response: Any) -> Iterator[tuple[str, int, int]]:
             yield bodies.topic_of(topic), part["index"], part["errorCode"]
 
 
-def _producers_in(exchange: RecordedExchange, known: KnownFacts) -> Iterable[EntityKey]:
-    sent = list(bodies.sent(exchange.request, exchange.response))
-    names = {f"{e.producer_id} {e.partition} {known.named(e.topic)}": None for e in sent}
-    yield from (EntityKey("producer-in-partition", name) for name in names)
-    errors = {*bodies.errors(exchange.response)}.intersection(OF_SEQUENCES)
-    if errors - {each.error for each in sent}:
+def _producers_in(exchange: RecordedExchange, known: KnownFacts) -> Parts:
+    """Producers with their batches, and a nameless one with the errors without batch headers."""
+    own: dict[str, list[SentBatch]] = defaultdict(list)
+    seen_codes = set()
+    for each in bodies.sent(exchange.request, exchange.response):
+        own[f"{each.producer_id} {each.partition} {known.named(each.topic)}"].append(each)
+        seen_codes.add(each.error)
+    for name, sent in own.items():
+        part = RecordedExchange(exchange.line, {"batches": sent}, {})
+        yield EntityKey("producer-in-partition", name), part
+    codes = {*bodies.errors(exchange.response)} - seen_codes
+    if codes.intersection(OF_SEQUENCES):
         name = exchange.request.get("transactionalId") or "?"
-        yield EntityKey("producer-in-partition", f"? {name}")
+        response = {"codes": [each for each in OF_SEQUENCES if each in codes]}
+        part = RecordedExchange(exchange.line, {}, response)
+        yield EntityKey("producer-in-partition", f"? {name}"), part
 
 
 def _producer_in(key: EntityKey) -> ProducerInPartition:
@@ -369,9 +299,23 @@ def _producer_in(key: EntityKey) -> ProducerInPartition:
     return ProducerInPartition(topic=topic, partition=int(partition), producer=producer)
 
 
-def _partitions_in(exchange: RecordedExchange, known: KnownFacts) -> Iterable[EntityKey]:
-    for topic, number, _ in _codes_in(exchange.response):
-        yield EntityKey("partition", f"{number} {topic}")
+def _partitions_in(exchange: RecordedExchange, known: KnownFacts) -> Parts:
+    """Partitions with their errors, and their batches if the request names topics by ids."""
+    topics = exchange.request.get("topicData") or ()
+    ids = {e.get("topicId") for e in topics if not e.get("name")} - {None}
+    own: dict[tuple[str, int], list[SentBatch]] = defaultdict(list)
+    for each in bodies.sent(exchange.request, exchange.response) if ids else ():
+        if each.topic in ids and not each.error and each.offset >= 0:
+            own[each.topic, each.partition].append(each)
+    codes: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for topic, number, code in _codes_in(exchange.response):
+        if code in TOO_FEW:
+            codes[topic, number].append(code)
+    for place in dict.fromkeys([*own, *codes]):
+        topic, number = place
+        request, response = {"batches": own.get(place, [])}, {"codes": codes.get(place, [])}
+        part = RecordedExchange(exchange.line, request, response)
+        yield EntityKey("partition", f"{number} {topic}"), part
 
 
 def _partition_of(key: EntityKey) -> AcknowledgedPartition:

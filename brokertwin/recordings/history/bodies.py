@@ -179,3 +179,9 @@ def sequence_after(sequence: int, count: int) -> int:
 def sequence_before(sequence: int, count: int) -> int:
     """Return `sequence` - `count`; the greatest sequence precedes 0."""
     return (sequence - count) % (SEQUENCE_MAX + 1)
+
+
+def records_between(last: int, first: int) -> int | None:
+    """Number of records between two sequences; None if `first` is behind `last`."""
+    missing = sequence_before(first, last + 1)
+    return missing if missing <= SEQUENCE_MAX // 2 else None

@@ -9,13 +9,20 @@ from brokertwin.protocol.kafka_apis import KAFKA_APIS
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.batches import OF_SEQUENCES, TOO_FEW
 from brokertwin.recordings.history.bodies import MARKERS, PRODUCER_APIS
-from brokertwin.recordings.history.entity import EntityKey, EntityKind, ObservedEntity
+from brokertwin.recordings.history.entity import EntityKey, EntityKind, ObservedEntity, Parts
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, RecordedRequest
-from brokertwin.recordings.history.finding import EntityFinding, Severity
+from brokertwin.recordings.history.findings import (
+    ClientThrottled,
+    DeprecatedVersion,
+    Finding,
+    Refused,
+    SessionChurn,
+    Severity,
+)
 from brokertwin.recordings.history.group_offsets import STALE
 from brokertwin.recordings.history.memberships import MEMBER_APIS, REFUSED
-from brokertwin.recordings.history.producers import FENCING
-from brokertwin.recordings.history.sessions import CHURN, NONE, SESSION_CODES, WINDOW_MS, opened_by
+from brokertwin.recordings.history.producers import FENCING, REPLACED
+from brokertwin.recordings.history.sessions import NONE, SESSION_CODES, WINDOW_MS, opened_by
 from brokertwin.recordings.history.shares import SESSION_ERRORS, SHARE_APIS
 
 MANY = 10
@@ -23,6 +30,12 @@ MANY = 10
 
 OPENINGS_MAX = 2_000
 """Maximum number of openings of a client that are kept."""
+
+LONG_MS = 1_000
+"""A wait for quotas from which on throttling is a warning."""
+
+VERSIONS_MAX = 200
+"""Maximum number of deprecated API versions of a client that are kept."""
 
 CONNECTIONS_MAX = 1_000
 """Maximum number of connections of a client that are kept."""
@@ -42,7 +55,7 @@ SEVERE = frozenset(
 )
 """Errors from which no client recovers, and those of data that may be broken."""
 
-OF_PRODUCERS = frozenset({*FENCING, *OF_SEQUENCES})
+OF_PRODUCERS = frozenset({*FENCING, *OF_SEQUENCES, REPLACED})
 REPORTED_ELSEWHERE = {
     **dict.fromkeys(PRODUCER_APIS - {MARKERS}, OF_PRODUCERS),
     "FETCH": SESSION_CODES,
@@ -65,6 +78,8 @@ class ObservedClient(ObservedEntity, kw_only=True):
         connections: connections, the newest last.
         opened: fetch sessions opened within the last minute, in the order of the responses.
         reported: places of those that are evidence already.
+        throttled: the responses that told it to wait; None if there was none.
+        deprecated: API and version to its deprecated requests.
     """
 
     name: str
@@ -73,14 +88,10 @@ class ObservedClient(ObservedEntity, kw_only=True):
     connections: dict[str, int] = field(default_factory=dict)
     opened: list[RecordedRequest] = field(default_factory=list)
     reported: list[str] = field(default_factory=list)
+    throttled: ClientThrottled | None = None
+    deprecated: dict[str, DeprecatedVersion] = field(default_factory=dict)
 
-    def part_of(self, exchange: RecordedExchange, known: KnownFacts) -> RecordedExchange:
-        """Return the errors of an exchange, and the session that it opened."""
-        codes = list(dict.fromkeys(bodies.errors(exchange.response)))
-        opened = opened_by(exchange) if exchange.line.api == "FETCH" else NONE
-        return RecordedExchange(exchange.line, {"opened": opened}, {"codes": codes})
-
-    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
+    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
         """Count an exchange, and report its errors."""
         line = exchange.line
         self.requests += 1
@@ -92,19 +103,54 @@ class ObservedClient(ObservedEntity, kw_only=True):
         for code in exchange.response["codes"]:
             if code not in REPORTED_ELSEWHERE.get(line.api, ()):
                 severity = severity_of(code)
-                yield EntityFinding(
-                    kind="refused",
-                    severity=min(severity, Severity.INFO) if line.is_own else severity,
-                    subject=f"client {self.name}",
-                    line=line,
-                    part=str(code),
-                    code=code,
-                )
-        if exchange.request["opened"] != NONE and not line.is_own:
+                severity = min(severity, Severity.INFO) if line.is_own else severity
+                yield Refused(line=line, severity=severity, name=self.name, code=code)
+        if line.is_own:
+            return
+        if exchange.request["opened"] != NONE:
             yield from self._opened(line)
+        if exchange.response["throttle"] > 0:
+            yield self._throttled(line, exchange.response["throttle"])
+        if exchange.is_deprecated:
+            yield self._deprecated(line)
 
-    def _opened(self, line: RecordedRequest) -> Iterator[EntityFinding]:
-        """Report openings in a minute with many; `most` is their number."""
+    def _throttled(self, line: RecordedRequest, wait_ms: int) -> Finding:
+        """Report that the client was told to wait; each response completes one finding."""
+        before = self.throttled
+        longest = max(wait_ms, before.longest_ms if before is not None else 0)
+        apis = [*(before.apis if before is not None else ()), line.api]
+        self.throttled = ClientThrottled(
+            line=line,
+            severity=Severity.WARNING if longest >= LONG_MS else Severity.INFO,
+            name=self.name,
+            since=before.since if before is not None else line,
+            count=(before.count if before is not None else 0) + 1,
+            longest_ms=longest,
+            total_ms=(before.total_ms if before is not None else 0) + wait_ms,
+            apis=tuple(dict.fromkeys(apis)),
+        )
+        return self.throttled
+
+    def _deprecated(self, line: RecordedRequest) -> Finding:
+        """Report a deprecated API version; each request completes one finding."""
+        key = f"{line.api} {line.version}"
+        before = self.deprecated.get(key)
+        found = DeprecatedVersion(
+            line=line,
+            severity=Severity.WARNING,
+            name=self.name,
+            since=before.since if before is not None else line,
+            api=line.api,
+            version=line.version,
+            count=(before.count if before is not None else 0) + 1,
+        )
+        self.deprecated[key] = found
+        while len(self.deprecated) > VERSIONS_MAX:
+            del self.deprecated[next(iter(self.deprecated))]
+        return found
+
+    def _opened(self, line: RecordedRequest) -> Iterator[Finding]:
+        """Report openings in a minute with many."""
         self.opened = [each for each in self.opened if each.end >= line.end - WINDOW_MS]
         self.opened = [*self.opened, line][-OPENINGS_MAX:]
         kept = {each.place for each in self.opened}
@@ -114,14 +160,8 @@ class ObservedClient(ObservedEntity, kw_only=True):
         for each in self.opened:
             if each.place not in self.reported:
                 self.reported.append(each.place)
-                yield EntityFinding(
-                    kind="session-churn",
-                    severity=Severity.WARNING,
-                    subject=f"client {self.name}",
-                    line=each,
-                    rule=CHURN,
-                    facts={"most": len(self.opened)},
-                )
+                most = len(self.opened)
+                yield SessionChurn(line=each, severity=Severity.WARNING, name=self.name, most=most)
 
 
 def severity_of(code: int) -> Severity:
@@ -131,13 +171,21 @@ def severity_of(code: int) -> Severity:
     return Severity.INFO if code in RECOVERED else Severity.WARNING
 
 
-def _clients_of(exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityKey]:
-    yield EntityKey("client", exchange.line.name)
+def _clients_in(exchange: RecordedExchange, known: KnownFacts) -> Parts:
+    """The client, with the errors of the exchange, its throttling, and the session it opened."""
+    codes = list(dict.fromkeys(bodies.errors(exchange.response)))
+    opened = opened_by(exchange) if exchange.line.api == "FETCH" else NONE
+    throttle = exchange.response.get("throttleTimeMs") or 0
+    response = {"codes": codes, "throttle": throttle}
+    part = RecordedExchange(
+        exchange.line, {"opened": opened}, response, is_deprecated=exchange.is_deprecated
+    )
+    yield EntityKey("client", exchange.line.name), part
 
 
 CLIENTS = EntityKind(
     "client",
     frozenset(api.name for api in KAFKA_APIS.values()),
-    _clients_of,
+    _clients_in,
     lambda key: ObservedClient(name=key.id),
 )

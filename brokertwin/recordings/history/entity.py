@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 import msgspec
 
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange
-from brokertwin.recordings.history.finding import EntityFinding
+from brokertwin.recordings.history.findings import Finding
 
 WAIT_MS = 2_000
 """How much later than others of its entity an exchange may come and still be taken in its turn."""
@@ -40,37 +40,37 @@ class ObservedEntity(msgspec.Struct, kw_only=True):
     pending: list[RecordedExchange] = []
     newest: int = 0
 
-    def step(self, exchange: RecordedExchange, known: KnownFacts) -> list[EntityFinding]:
-        """Take an exchange; return the findings that are due."""
-        self.wait(self.part_of(exchange, known))
+    def step(self, part: RecordedExchange, known: KnownFacts) -> list[Finding]:
+        """Take the part of an exchange, as `EntityKind.parts_of` returns it.
+
+        Returns:
+            the findings that are due.
+        """
+        self.wait(part)
         return self._take_until(self.newest - WAIT_MS, known)
 
     def wait(self, part: RecordedExchange) -> None:
-        """Let the part of an exchange wait, as `part_of` returns it, without taking any."""
+        """Let the part of an exchange wait, without taking any."""
         self.newest = max(self.newest, part.line.end)
         if not self.waiting or self.waiting[-1].line.end < part.line.end:
             self.waiting.append(part)
         else:
             insort(self.waiting, part, key=lambda each: each.line.order)
 
-    def expire(self, now: float, known: KnownFacts) -> list[EntityFinding]:
+    def expire(self, now: float, known: KnownFacts) -> list[Finding]:
         """Take the exchanges that need not wait any longer at a time in ms since 1970."""
         return self._take_until(now - WAIT_MS, known)
 
-    def part_of(self, exchange: RecordedExchange, known: KnownFacts) -> RecordedExchange:
-        """Return the part of an exchange that this entity uses, so that little of it waits."""
-        return exchange
-
-    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
+    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
         """Take an exchange in its turn."""
         raise AssertionError(f"{type(self).__name__} does not take {exchange.line.api}")
 
-    def judge(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
+    def judge(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
         """Judge an exchange when those of the next `LOOKAHEAD_MS` have been taken."""
         raise AssertionError(f"{type(self).__name__} does not judge {exchange.line.api}")
 
-    def _take_until(self, end: float, known: KnownFacts) -> list[EntityFinding]:
-        found: list[EntityFinding] = []
+    def _take_until(self, end: float, known: KnownFacts) -> list[Finding]:
+        found: list[Finding] = []
         while _is_due(self.waiting, end):
             exchange = self.waiting.pop(0)
             found += self.take(exchange, known)
@@ -86,19 +86,24 @@ def _is_due(exchanges: list[RecordedExchange], end: float) -> bool:
     return bool(exchanges) and (exchanges[0].line.end <= end or len(exchanges) > WAITING_MAX)
 
 
+Parts = Iterable[tuple[EntityKey, RecordedExchange]]
+"""Entities, each with the part of an exchange that its machine uses."""
+
+
 class EntityKind(NamedTuple):
     """A kind of entity: the exchanges that name one, and its machine.
 
     Attributes:
         name: name of the kind.
         apis: the APIs whose exchanges may name an entity of this kind.
-        keys_of: the entities that an exchange of these APIs names.
+        parts_of: the entities that an exchange of these APIs names, each with the part that it
+            uses, so that little of an exchange waits. Reads the exchange once for all entities.
         machine: creates the state of an entity that is seen for the first time.
     """
 
     name: str
     apis: frozenset[str]
-    keys_of: Callable[[RecordedExchange, KnownFacts], Iterable[EntityKey]]
+    parts_of: Callable[[RecordedExchange, KnownFacts], Parts]
     machine: Callable[[EntityKey], ObservedEntity]
 
 
@@ -106,7 +111,7 @@ class ObservedEntities(NamedTuple):
     """All entities of a kind in a recording, and what their machines found."""
 
     entities: dict[EntityKey, ObservedEntity]
-    findings: list[EntityFinding]
+    findings: list[Finding]
 
 
 def observe(
@@ -118,22 +123,22 @@ def observe(
     replaces earlier ones. Withdrawn findings are left out.
     """
     entities: dict[EntityKey, ObservedEntity] = {}
-    found: dict[str, EntityFinding] = {}
+    found: dict[str, Finding] = {}
 
-    def keep(findings: Iterable[EntityFinding]) -> None:
+    def keep(findings: Iterable[Finding]) -> None:
         for each in findings:
             found[each.id] = each
 
     for exchange in exchanges:
         if exchange.line.api in kind.apis:
-            for key in kind.keys_of(exchange, known):
+            for key, part in kind.parts_of(exchange, known):
                 entity = entities.get(key)
                 if entity is None:
                     entity = entities[key] = kind.machine(key)
-                keep(entity.step(exchange, known))
+                keep(entity.step(part, known))
     for entity in entities.values():
         keep(entity.expire(float("inf"), known))
     kept = [each for each in found.values() if not each.is_withdrawn]
     return ObservedEntities(
-        entities, sorted(kept, key=lambda each: (each.line.order, each.subject))
+        entities, sorted(kept, key=lambda each: (each.line.order, each.subject.name))
     )

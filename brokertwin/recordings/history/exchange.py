@@ -46,8 +46,11 @@ CONNECTIONS_MAX = 20
 DELAY_MS = 1.0
 """Time from which on a broker is busy."""
 
+DELETIONS_MAX = 20
+"""Maximum number of deletions of a topic name that are kept."""
+
 DELAYS_MAX = 100_000
-"""Maximum number of seconds with a busy broker that are kept."""
+"""Maximum number of seconds with a busy broker, and of deleted topics, that are kept."""
 
 
 class RecordedRequest(msgspec.Struct, frozen=True):
@@ -106,7 +109,8 @@ class RecordedExchange(msgspec.Struct, frozen=True):
     lacks the response. `taken` is when a broker's thread took the request, `made` when the response
     was made, in ms since 1970. `has_waited` is True if it was made later, in a purgatory.
     `busy_ms` is the time in the broker's queues, and that for reading the log. `is_internal` is
-    True for requests at a controller, which only replication uses.
+    True for requests at a controller, which only replication uses. `is_deprecated` is whether the
+    broker marks the API version as deprecated (KIP-896).
     """
 
     line: RecordedRequest
@@ -118,6 +122,7 @@ class RecordedExchange(msgspec.Struct, frozen=True):
     has_waited: bool = False
     busy_ms: float = 0.0
     is_internal: bool = False
+    is_deprecated: bool = False
 
     @property
     def code(self) -> int:
@@ -139,6 +144,7 @@ class KnownFacts(msgspec.Struct):
         delays: `broker second` to the longest time for which it was busy with a request, in ms.
         min_isr: topic to its min.insync.replicas; "" is the brokers' setting, -1 is unknown.
         lag_time_max_ms: the brokers' replica.lag.time.max.ms; None if it is unknown.
+        deleted: topic name or id to when DeleteTopics deleted it, in ms since 1970.
         takes_all: whether replicas are judged where logs are missing, too.
     """
 
@@ -152,6 +158,7 @@ class KnownFacts(msgspec.Struct):
     min_isr: dict[str, int] = {}
     lag_time_max_ms: int | None = None
     takes_all: bool = False
+    deleted: dict[str, list[int]] = {}
 
     @property
     def last(self) -> int:
@@ -174,6 +181,10 @@ class KnownFacts(msgspec.Struct):
         """Name of a topic, given its name or id."""
         return self.topics.get(topic, topic)
 
+    def was_deleted(self, topic: str, since: float, until: float) -> bool:
+        """Return whether a topic, by name or id, was deleted between two times."""
+        return any(since <= time <= until for time in self.deleted.get(topic, ()))
+
     def is_covered(self, broker: int, first: int, last: int) -> bool:
         """Return whether the log of a broker covers a span, in ms since 1970."""
         begin, end = self.logs.get(broker, (last, first))
@@ -192,6 +203,13 @@ class KnownFacts(msgspec.Struct):
         if line.api == "TXN_OFFSET_COMMIT":
             places = self.places.setdefault(exchange.request.get("producerId", -1), {})
             places |= dict.fromkeys(bodies.committed_places(exchange.request))
+        if line.api == "DELETE_TOPICS":
+            for each in exchange.response.get("responses") or ():
+                for name in (
+                    {each.get("name"), each.get("topicId")} if not each["errorCode"] else ()
+                ):
+                    if name:
+                        self.note_deletion(str(name), line.end)
         self._learn_replication(exchange)
         for holder in bodies.holders_of(line.api, exchange.request, exchange.response):
             if holder.name and holder.producer_id != bodies.NO_PRODUCER:
@@ -217,6 +235,13 @@ class KnownFacts(msgspec.Struct):
                 for config in topic.get("configs") or ():
                     if config["name"] == MIN_ISR and config["value"] is not None:
                         self.min_isr[topic["name"]] = int(config["value"])
+
+    def note_deletion(self, topic: str, time: int) -> None:
+        """Note when a topic was deleted."""
+        times = {*self.deleted.pop(topic, ()), time}
+        self.deleted[topic] = sorted(times)[-DELETIONS_MAX:]
+        while len(self.deleted) > DELAYS_MAX:
+            del self.deleted[next(iter(self.deleted))]
 
     def note_delay(self, broker: int, second: int, delay_ms: float) -> None:
         """Note how long a broker was busy with a request."""
@@ -273,7 +298,13 @@ def exchange_of(recorded: Exchange, is_internal: bool = False) -> RecordedExchan
     )
     stages = recorded.taken, recorded.made, recorded.has_waited, recorded.busy_ms
     return RecordedExchange(
-        line, body, recorded.response or {}, recorded.is_recorded, *stages, is_internal
+        line,
+        body,
+        recorded.response or {},
+        recorded.is_recorded,
+        *stages,
+        is_internal,
+        recorded.is_deprecated,
     )
 
 

@@ -1,18 +1,46 @@
-"""Committed offsets of a group: the last one of each partition, and those of open transactions."""
+"""Committed offsets of a group: the last one of each partition, and those of open transactions.
 
-from collections.abc import Iterator
+OffsetCommit                the offset is committed
+TxnOffsetCommit             it is pending until the transaction ends
+EndTxn                      ends the transaction of its producer id and epoch, if not refused
+InitProducerId              aborts a transaction of an older epoch or producer id
+WriteTxnMarkers             ends the transaction of a producer id, also after a time-out
+OffsetDelete, DeleteGroups, DeleteTopics   the offset is gone
+OffsetFetch                 shows an offset that is gone, expired ones too
+"""
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
 
 import msgspec
 from msgspec import field
 
 from brokertwin.protocol.errors import Error
 from brokertwin.recordings.history import bodies
-from brokertwin.recordings.history.bodies import NO_PRODUCER
+from brokertwin.recordings.history.bodies import MARKERS, NO_PRODUCER
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, RecordedRequest
-from brokertwin.recordings.history.finding import EntityFinding, Severity
-from brokertwin.recordings.rules import Rule
+from brokertwin.recordings.history.findings import (
+    Finding,
+    OffsetAborted,
+    OffsetCommitted,
+    OffsetMovedBack,
+    OffsetPending,
+    OffsetVanished,
+    OffsetWentBack,
+    PartitionId,
+    ProducerKey,
+    Severity,
+    Vanishing,
+)
 
 COMMIT_APIS = ("OFFSET_COMMIT", "TXN_OFFSET_COMMIT")
+ENDING_APIS = ("END_TXN", "INIT_PRODUCER_ID", MARKERS)
+"""The APIs that end a transaction; they name a producer and no group."""
+
+OFFSET_APIS = frozenset(
+    {*COMMIT_APIS, *ENDING_APIS, "OFFSET_DELETE", "DELETE_GROUPS", "OFFSET_FETCH"}
+)
+OFFSETS_TOPIC = "__consumer_offsets"
 
 OFFSETS_MAX = 10_000
 """Maximum number of partitions of a group whose offsets are kept, pending ones apart."""
@@ -26,12 +54,12 @@ STALE = frozenset(
 )
 """Errors of a commit whose member, generation or epoch is not valid any more."""
 
-BACK = Rule(
-    "A group's committed offset is the last one, whether it is greater or not.",
-    "OffsetMetadataManager.commitOffset",
-    "Records from there on are read again. Look at who committed: a reset by hand, an older member"
-    " that came late, or a consumer that began again by auto.offset.reset.",
-)
+
+class Outcome(StrEnum):
+    """The end of a transaction."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
 
 
 class CommittedOffset(msgspec.Struct, frozen=True):
@@ -56,6 +84,11 @@ class CommittedOffset(msgspec.Struct, frozen=True):
     producer: tuple[int, int] = (NO_PRODUCER, -1)
 
     @property
+    def at(self) -> PartitionId:
+        """The partition."""
+        return PartitionId(self.topic, self.partition)
+
+    @property
     def place(self) -> str:
         """Topic and partition."""
         return f"{self.topic}-{self.partition}"
@@ -74,77 +107,189 @@ class ObservedOffsets(msgspec.Struct):
     offsets: dict[str, CommittedOffset] = field(default_factory=dict)
     pending: list[CommittedOffset] = field(default_factory=list)
 
-    @property
-    def newest(self) -> dict[str, CommittedOffset]:
-        """Topic and partition to the offset that was committed last, pending ones included."""
-        return {**self.offsets, **{each.place: each for each in self.pending}}
+    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
+        """Take an exchange of `OFFSET_APIS`."""
+        api = exchange.line.api
+        if api in ENDING_APIS:
+            yield from self.end_transaction(exchange, known)
+        elif api in COMMIT_APIS:
+            yield from self._commit(exchange, known)
+        elif api == "OFFSET_FETCH":
+            yield from self._fetched(exchange, known)
+        else:
+            yield from self._delete(exchange, known)
 
-    def commit(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
+    def _commit(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
         """Take the accepted offsets of a commit."""
         is_pending = exchange.line.api == "TXN_OFFSET_COMMIT"
         pending = {each.place: each for each in self.pending}
         for each in _accepted(exchange, known):
-            former = pending.get(each.place) or self.offsets.get(each.place)
+            former = pending.get(each.place) or self._former(each, known)
             if former is not None and each.offset < former.offset:
-                said = (
-                    f"{each.place} goes back from {former.offset} ({former.line.words}) to"
-                    f" {each.offset}"
+                yield OffsetMovedBack(
+                    group=self.group,
+                    line=each.line,
+                    partition=each.at,
+                    offset=each.offset,
+                    former=former.offset,
+                    former_line=former.line,
                 )
-                yield self._finding("offset-moved-back", Severity.NOTE, each, said)
             if is_pending:
                 self.pending.append(each)
+                yield OffsetPending(
+                    group=self.group,
+                    line=each.line,
+                    partition=each.at,
+                    offset=each.offset,
+                    producer=producer_of(each, known),
+                )
             else:
-                yield from self._take(each)
+                yield from self._take(each, known)
         del self.pending[:-OFFSETS_MAX]
 
-    def end_transaction(self, exchange: RecordedExchange) -> Iterator[EntityFinding]:
-        """Take or drop the pending offsets of a producer."""
-        body = exchange.request
-        producer = body.get("producerId", NO_PRODUCER), body.get("producerEpoch", -1)
-        ended = [each for each in self.pending if each.producer == producer]
-        self.pending = [each for each in self.pending if each.producer != producer]
-        if body.get("committed") and not exchange.code:
-            for each in ended:
-                yield from self._take(each)
+    def _former(self, new: CommittedOffset, known: KnownFacts) -> CommittedOffset | None:
+        """The offset before a commit; None if its topic was deleted in between."""
+        former = self.offsets.get(new.place)
+        if former is None or known.was_deleted(former.topic, former.line.time, new.line.end):
+            return None
+        return former
 
-    def delete(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
-        """Drop deleted offsets."""
-        for topic in exchange.response.get("topics") or ():
-            for partition in topic["partitions"]:
-                if not partition["errorCode"]:
-                    name, number = known.topic(topic), partition["partitionIndex"]
-                    gone = CommittedOffset(name, number, -1, "", "", exchange.line)
-                    self.offsets.pop(gone.place, None)
-                    said = f"the offset of {gone.place} is deleted"
-                    yield self._finding("offset-deleted", Severity.NOTE, gone, said)
+    def end_transaction(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
+        """Take or drop the pending offsets of the transactions that an exchange ends."""
+        outcomes = [(each, _outcome(each, exchange, known)) for each in self.pending]
+        self.pending = [each for each, outcome in outcomes if outcome is None]
+        for each, outcome in outcomes:
+            if outcome is Outcome.COMMITTED:
+                yield from self._take(each, known)
+            elif outcome is Outcome.ABORTED:
+                yield OffsetAborted(
+                    group=self.group,
+                    line=exchange.line,
+                    partition=each.at,
+                    offset=each.offset,
+                    producer=producer_of(each, known),
+                )
 
-    def _take(self, new: CommittedOffset) -> Iterator[EntityFinding]:
+    def _delete(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
+        """Take a deletion of offsets, or of the group."""
+        response = exchange.response
+        if exchange.line.api == "DELETE_GROUPS":
+            is_deleted = self.group in deleted_by(exchange)
+            for each in list(self.offsets.values()) if is_deleted else ():
+                yield self._vanished(each, exchange.line, Vanishing.GROUP_DELETED)
+            return
+        for topic in (response.get("topics") or ()) if not exchange.code else ():
+            for part in topic["partitions"]:
+                if not part["errorCode"]:
+                    name, number = known.topic(topic), part["partitionIndex"]
+                    offset = self.offsets.get(f"{name}-{number}")
+                    gone = offset or CommittedOffset(name, number, -1, "", "", exchange.line)
+                    yield self._vanished(gone, exchange.line, Vanishing.OFFSET_DELETE)
+
+    def _fetched(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
+        """Note the offsets that an OffsetFetch no longer returns."""
+        for name, number, offset in _fetched_offsets(exchange, self.group, known):
+            former = self.offsets.get(f"{name}-{number}")
+            if offset < 0 and former is not None and former.line.end <= exchange.line.time:
+                why = Vanishing.NOT_FETCHED
+                if known.was_deleted(name, former.line.time, exchange.line.end):
+                    why = Vanishing.TOPIC_DELETED
+                yield self._vanished(former, exchange.line, why)
+
+    def _vanished(
+        self, gone: CommittedOffset, line: RecordedRequest, why: Vanishing
+    ) -> OffsetVanished:
+        self.offsets.pop(gone.place, None)
+        return OffsetVanished(
+            group=self.group, line=line, partition=gone.at, offset=gone.offset, why=why
+        )
+
+    def _take(self, new: CommittedOffset, known: KnownFacts) -> Iterator[Finding]:
         """Take an offset; two commits at once have no order."""
-        former = self.offsets.pop(new.place, None)
+        former = self._former(new, known)
+        self.offsets.pop(new.place, None)
         self.offsets[new.place] = new
         while len(self.offsets) > OFFSETS_MAX:
             del self.offsets[next(iter(self.offsets))]
-        yield self._finding("offset-committed", Severity.NOTE, new, "")
+        yield OffsetCommitted(group=self.group, line=new.line, partition=new.at, offset=new.offset)
         is_later = former is not None and former.line.end <= new.line.time
         if former is not None and is_later and new.offset < former.offset:
-            said = f"{new.place} from {former.offset} ({former.line.words}) to {new.offset}"
-            yield self._finding("offset-back", Severity.WARNING, new, said)
+            yield OffsetWentBack(
+                group=self.group,
+                line=new.line,
+                severity=Severity.WARNING,
+                partition=new.at,
+                offset=new.offset,
+                former=former.offset,
+                former_line=former.line,
+            )
 
-    def _finding(
-        self, kind: str, severity: Severity, shown: CommittedOffset, said: str
-    ) -> EntityFinding:
-        facts = {"topic": shown.topic, "partition": shown.partition, "offset": shown.offset}
-        return EntityFinding(
-            kind=kind,
-            severity=severity,
-            subject=f"group {self.group}",
-            line=shown.line,
-            part=shown.place,
-            said=said,
-            by=(shown.line.name,) if severity > Severity.NOTE else (),
-            rule=BACK if severity > Severity.NOTE else None,
-            facts={**facts, "group": self.group},
-        )
+
+def deleted_by(exchange: RecordedExchange) -> set[str]:
+    """The groups that a DeleteGroups deleted."""
+    results = exchange.response.get("results") or ()
+    return {each["groupId"] for each in results if not each["errorCode"]}
+
+
+def groups_of(exchange: RecordedExchange, known: KnownFacts) -> list[str]:
+    """The groups whose offsets an exchange of `OFFSET_APIS` changes or shows."""
+    api, body = exchange.line.api, exchange.request
+    if api in ENDING_APIS:
+        places = places_of(exchange, known)
+        return list(dict.fromkeys(group for group, _, _ in places))
+    if api == "DELETE_GROUPS":
+        return list(dict.fromkeys(map(str, body.get("groupsNames") or ())))
+    if api == "OFFSET_FETCH" and "groups" in body:
+        return list(dict.fromkeys(str(each.get("groupId")) for each in body["groups"] or ()))
+    return [str(body.get("groupId"))]
+
+
+def places_of(exchange: RecordedExchange, known: KnownFacts) -> Iterable[tuple[str, str, int]]:
+    """Group, topic and partition of pending offsets that an exchange of `ENDING_APIS` may end."""
+    api, body = exchange.line.api, exchange.request
+    if api == MARKERS:
+        ids = [
+            each["producerId"]
+            for each in body.get("markers") or ()
+            if any(topic["name"] == OFFSETS_TOPIC for topic in each.get("topics") or ())
+        ]
+    elif api == "INIT_PRODUCER_ID":
+        name = body.get("transactionalId")
+        ids = [e for e in known.places if name and known.producers.get(e) == name]
+    else:
+        ids = [body.get("producerId", NO_PRODUCER)]
+    return list(dict.fromkeys(place for each in ids for place in known.places.get(each, ())))
+
+
+def _outcome(
+    pending: CommittedOffset, exchange: RecordedExchange, known: KnownFacts
+) -> Outcome | None:
+    """What an exchange did to a pending offset; None if its transaction is still open."""
+    api, body, response = exchange.line.api, exchange.request, exchange.response
+    producer_id, epoch = pending.producer
+    if api == MARKERS and pending.line.time < exchange.line.time:
+        for marker in body.get("markers") or ():
+            is_here = any(topic["name"] == OFFSETS_TOPIC for topic in marker.get("topics") or ())
+            if is_here and marker["producerId"] == producer_id and marker["producerEpoch"] >= epoch:
+                return Outcome.COMMITTED if marker["transactionResult"] else Outcome.ABORTED
+        return None
+    if api == MARKERS or bodies.errors(response) or pending.line.time > exchange.line.time:
+        return None
+    if api == "END_TXN":
+        if pending.producer != (body.get("producerId"), body.get("producerEpoch")):
+            return None
+        return Outcome.COMMITTED if body.get("committed") else Outcome.ABORTED
+    name = body.get("transactionalId")
+    given = response.get("producerId", NO_PRODUCER), response.get("producerEpoch", -1)
+    is_newer = given[0] != producer_id or given[1] > epoch
+    is_own = bool(name) and known.producers.get(producer_id) == name
+    return Outcome.ABORTED if is_own and is_newer and given[0] != NO_PRODUCER else None
+
+
+def producer_of(offset: CommittedOffset, known: KnownFacts) -> ProducerKey:
+    """The producer of a transactional commit."""
+    producer_id, _ = offset.producer
+    return ProducerKey.of(known.producers.get(producer_id), producer_id)
 
 
 def of_partition(
@@ -152,18 +297,61 @@ def of_partition(
 ) -> RecordedExchange:
     """An exchange about offsets with one partition, given by name or id of its topic."""
 
+    def is_own(part: object) -> bool:
+        index = part["partitionIndex"] if isinstance(part, dict) else part
+        return index == number
+
     def narrowed(body: object) -> object:
         if not isinstance(body, dict):
             return body
+        if body.get("groups"):
+            return {**body, "groups": [narrowed(each) for each in body["groups"]]}
+        if body.get("topics") is None:
+            return body
         topics = [
-            {**each, "partitions": [p for p in each["partitions"] if p["partitionIndex"] == number]}
-            for each in body.get("topics") or ()
+            {
+                **each,
+                **{name: [p for p in each[name] if is_own(p)] for name in PARTS if name in each},
+            }
+            for each in body["topics"]
             if known.topic(each) == topic
         ]
         return {**body, "topics": topics}
 
     request, response = narrowed(exchange.request), narrowed(exchange.response)
     return RecordedExchange(exchange.line, request, response, exchange.has_response)
+
+
+PARTS = ("partitions", "partitionIndexes")
+
+
+def _fetched_offsets(
+    exchange: RecordedExchange, group: str, known: KnownFacts
+) -> Iterator[tuple[str, int, int]]:
+    """Topic, partition and offset of each part of an OffsetFetch response without an error."""
+    response = exchange.response
+    groups = response.get("groups")
+    if groups is None:
+        groups = [{**response, "groupId": exchange.request.get("groupId")}]
+    for each in groups:
+        if each.get("groupId") != group or each.get("errorCode"):
+            continue
+        for topic in each.get("topics") or ():
+            for part in topic["partitions"]:
+                if not part.get("errorCode"):
+                    yield known.topic(topic), part["partitionIndex"], part["committedOffset"]
+
+
+def fetched_places(exchange: RecordedExchange) -> Iterator[tuple[str, str, int]]:
+    """Group, topic (as in the response) and partition of an OffsetFetch response."""
+    response = exchange.response
+    groups = response.get("groups")
+    if groups is None:
+        groups = [{**response, "groupId": exchange.request.get("groupId")}]
+    for each in groups:
+        for topic in each.get("topics") or ():
+            for part in topic["partitions"]:
+                yield str(each.get("groupId")), bodies.topic_of(topic), part["partitionIndex"]
 
 
 def _accepted(exchange: RecordedExchange, known: KnownFacts) -> Iterator[CommittedOffset]:

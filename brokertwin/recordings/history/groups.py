@@ -3,14 +3,33 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
+from brokertwin.protocol.errors import Error
 from brokertwin.recordings.history import bodies
-from brokertwin.recordings.history.entity import EntityKey, EntityKind, ObservedEntity
+from brokertwin.recordings.history.entity import EntityKey, EntityKind, ObservedEntity, Parts
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange
-from brokertwin.recordings.history.finding import EntityFinding, Severity
-from brokertwin.recordings.history.group_offsets import COMMIT_APIS, STALE, ObservedOffsets
-from brokertwin.recordings.history.memberships import MEMBER_APIS, NEAR_MS, Membership
+from brokertwin.recordings.history.findings import (
+    CommitRefused,
+    Finding,
+    OffsetsPending,
+    Severity,
+)
+from brokertwin.recordings.history.group_offsets import (
+    COMMIT_APIS,
+    OFFSET_APIS,
+    STALE,
+    ObservedOffsets,
+    deleted_by,
+    groups_of,
+    producer_of,
+)
+from brokertwin.recordings.history.memberships import (
+    MEMBER_APIS,
+    NEAR_MS,
+    Membership,
+    certainty_of,
+)
 
-APIS = frozenset({*MEMBER_APIS, *COMMIT_APIS, "OFFSET_DELETE", "END_TXN"})
+APIS = frozenset({*MEMBER_APIS, *OFFSET_APIS})
 
 
 class ObservedGroup(ObservedEntity, kw_only=True):
@@ -21,57 +40,64 @@ class ObservedGroup(ObservedEntity, kw_only=True):
     membership: Membership
     offsets: ObservedOffsets
 
-    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
+    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
         """Note the joins of an exchange in its turn."""
         self.membership.index(exchange)
         yield from ()
 
-    def judge(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
+    def judge(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
         """Report refusals of an exchange and their causes, then take its changes."""
         api = exchange.line.api
-        if api == "END_TXN":
-            yield from self.offsets.end_transaction(exchange)
-        elif api in COMMIT_APIS:
-            yield from self._refused(exchange)
-            if api == "OFFSET_COMMIT" and exchange.request.get("memberId"):
-                self.membership.clients[exchange.request["memberId"]] = exchange.line
-            yield from self.offsets.commit(exchange, known)
-        elif api == "OFFSET_DELETE":
-            yield from self._refused(exchange)
-            yield from self.offsets.delete(exchange, known)
+        if api in OFFSET_APIS:
+            yield from self._refused(exchange, known)
+            member = exchange.request.get("memberId")
+            if api == "OFFSET_COMMIT" and member:
+                self.membership.clients[member] = exchange.line
+                if not bodies.errors(exchange.response):
+                    self.membership.seen(member, -1, exchange.line)
+            yield from self.offsets.take(exchange, known)
+            if api == "DELETE_GROUPS" and self.membership.group in deleted_by(exchange):
+                group, clients = self.membership.group, self.membership.clients
+                self.membership = Membership(group, clients=clients, deleted=exchange.line)
         elif exchange.has_response:
             yield from self.membership.refused(exchange)
             yield from self.membership.take(exchange, known.last)
 
-    def _refused(self, exchange: RecordedExchange) -> Iterator[EntityFinding]:
-        """Report the errors of a commit, or of a deletion of offsets."""
-        line, body = exchange.line, exchange.request
+    def _refused(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
+        """Report the errors of a request about offsets."""
+        line, body, group = exchange.line, exchange.request, self.membership.group
+        if line.api not in (*COMMIT_APIS, "OFFSET_DELETE", "OFFSET_FETCH"):
+            return
         for code in sorted({*bodies.errors(exchange.response)}):
-            cause = self.membership.because(code, exchange)
+            if code == Error.UNSTABLE_OFFSET_COMMIT:
+                causes = tuple(
+                    OffsetsPending(producer=producer_of(each, known), by=each.line)
+                    for each in self.offsets.pending[-1:]
+                )
+                if causes:
+                    yield self.membership.explained(line, code, causes)
+                continue
+            found = self.membership.causes(code, exchange)
             if code in STALE and line.api in COMMIT_APIS:
                 epoch = body.get("generationIdOrMemberEpoch", body.get("generationId", -1))
-                yield EntityFinding(
-                    kind="commit-refused",
-                    severity=Severity.WARNING,
-                    subject=f"group {self.membership.group}",
+                yield CommitRefused(
+                    group=group,
                     line=line,
-                    part=str(code),
-                    said=f"member {body.get('memberId') or '(none)'}, generation {epoch}",
-                    cause=cause,
+                    severity=Severity.WARNING,
+                    causes=found,
+                    certainty=certainty_of(found),
                     code=code,
+                    member=body.get("memberId") or "",
+                    epoch=epoch,
                 )
-            elif cause:
-                yield self.membership.explained(line, code, cause)
+            elif found:
+                yield self.membership.explained(line, code, found)
 
 
-def _groups_of(exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityKey]:
-    body = exchange.request
-    if exchange.line.api == "END_TXN":
-        places = known.places.get(body.get("producerId", bodies.NO_PRODUCER), ())
-        groups = dict.fromkeys(group for group, _, _ in places)
-        yield from (EntityKey("group", group) for group in groups)
-    else:
-        yield EntityKey("group", str(body.get("groupId")))
+def _groups_in(exchange: RecordedExchange, known: KnownFacts) -> Parts:
+    if exchange.line.api in OFFSET_APIS:
+        return [(EntityKey("group", each), exchange) for each in groups_of(exchange, known)]
+    return [(EntityKey("group", str(exchange.request.get("groupId"))), exchange)]
 
 
 def group_of(group: str) -> ObservedGroup:
@@ -79,4 +105,4 @@ def group_of(group: str) -> ObservedGroup:
     return ObservedGroup(membership=Membership(group), offsets=ObservedOffsets(group))
 
 
-GROUPS = EntityKind("group", APIS, _groups_of, lambda key: group_of(key.id))
+GROUPS = EntityKind("group", APIS, _groups_in, lambda key: group_of(key.id))

@@ -16,11 +16,26 @@ import msgspec
 from msgspec import field
 
 from brokertwin.recordings.history import bodies
-from brokertwin.recordings.history.entity import EntityKey, EntityKind, ObservedEntity
+from brokertwin.recordings.history.bodies import MARKERS
+from brokertwin.recordings.history.entity import EntityKey, EntityKind, ObservedEntity, Parts
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, RecordedRequest
-from brokertwin.recordings.history.finding import EntityFinding, Severity
-from brokertwin.recordings.history.group_offsets import COMMIT_APIS, ObservedOffsets, of_partition
-from brokertwin.recordings.rules import Rule
+from brokertwin.recordings.history.findings import (
+    CommitBeyondEnd,
+    Finding,
+    LagGrew,
+    LagSeen,
+    OffsetCommitted,
+    PartitionId,
+    Severity,
+)
+from brokertwin.recordings.history.group_offsets import (
+    COMMIT_APIS,
+    ENDING_APIS,
+    ObservedOffsets,
+    of_partition,
+    places_of,
+)
+from brokertwin.recordings.history.stable_offsets import StableOffset, marked_in, written_in
 
 GROWTH = 1_000
 """Records by which a lag has to grow for a finding."""
@@ -34,21 +49,11 @@ GROUPS_MAX = 100
 COMMITS_MAX = 100
 """Maximum number of commits of a group that wait for a high watermark."""
 
+READ_COMMITTED = 1
+"""The isolation level of consumers that read only committed records."""
+
 LATEST = -1
 """The timestamp of ListOffsets for the end of the log."""
-
-GROWING = Rule(
-    "The lag of a group is the high watermark less the committed offset.",
-    "Metrics records-lag-max; kafka-consumer-groups --describe",
-    "Consumers commit less than is written: add some (up to the partitions), look at how long they"
-    " take for a poll, and at rebalances.",
-)
-BEYOND_END = Rule(
-    "A group may commit any offset; a broker does not compare it with the log end.",
-    "OffsetMetadataManager.commitOffset",
-    "Consumers that start there apply auto.offset.reset, or skip records. Look for an offset that"
-    " was set by hand, and for a log that was truncated or created again.",
-)
 
 
 class KnownWatermark(msgspec.Struct, array_like=True, frozen=True):
@@ -101,6 +106,7 @@ class PartitionLag(ObservedEntity, kw_only=True):
         begun: when the request for the first of them arrived, in ms since 1970.
         newest_sent: when the last response with one was sent, in ms since 1970.
         has_gone_back: whether a high watermark was less than one before it.
+        stable: its last stable offset, and the transactions that hold it back.
     """
 
     topic: str
@@ -110,21 +116,19 @@ class PartitionLag(ObservedEntity, kw_only=True):
     begun: int = 0
     newest_sent: int = 0
     has_gone_back: bool = False
+    stable: StableOffset = field(default_factory=StableOffset)
 
-    def part_of(self, exchange: RecordedExchange, known: KnownFacts) -> RecordedExchange:
-        """Return the high watermark, or the commit, of the partition."""
-        if exchange.line.api in COMMIT_APIS:
-            return of_partition(exchange, self.topic, self.partition, known)
-        if exchange.line.api == "END_TXN":
-            return exchange
-        value = dict(_watermarks(exchange, known)).get((self.topic, self.partition))
-        return RecordedExchange(exchange.line, {}, {"highWatermark": value})
-
-    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
+    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
         """Take a high watermark, a commit, or the end of a transaction in its turn."""
-        if exchange.line.api == "END_TXN":
+        if exchange.line.api == "PRODUCE":
+            self.stable.written(exchange)
+            return
+        if "producerIds" in exchange.request:
+            yield from self.stable.marked(exchange, known)
+            return
+        if exchange.line.api in ENDING_APIS:
             for name, group in self.groups.items():
-                done = group.offsets.end_transaction(exchange)
+                done = group.offsets.end_transaction(exchange, known)
                 yield from self._committed(name, group, exchange.line, done)
         elif exchange.line.api in COMMIT_APIS:
             name = str(exchange.request.get("groupId"))
@@ -132,12 +136,13 @@ class PartitionLag(ObservedEntity, kw_only=True):
             self.groups[name] = group
             while len(self.groups) > GROUPS_MAX:
                 del self.groups[next(iter(self.groups))]
-            done = group.offsets.commit(exchange, known)
+            done = group.offsets.take(exchange, known)
             yield from self._committed(name, group, exchange.line, done)
         else:
             yield from self._reported(exchange.line, exchange.response["highWatermark"])
+            yield from self.stable.fetched(exchange, self._at)
 
-    def _reported(self, line: RecordedRequest, value: int) -> Iterator[EntityFinding]:
+    def _reported(self, line: RecordedRequest, value: int) -> Iterator[Finding]:
         """Take a high watermark; two responses at once have no order."""
         former = self.watermarks[-1] if self.watermarks else None
         if former is not None and value < former.value:
@@ -159,83 +164,86 @@ class PartitionLag(ObservedEntity, kw_only=True):
         name: str,
         group: GroupLag,
         by: RecordedRequest,
-        done: Iterator[EntityFinding],
-    ) -> Iterator[EntityFinding]:
+        done: Iterator[Finding],
+    ) -> Iterator[Finding]:
         """Take the offsets that a request committed."""
         for each in done:
-            if each.kind != "offset-committed" or (self.has_gone_back and by.time < self.begun):
+            if not isinstance(each, OffsetCommitted) or (
+                self.has_gone_back and by.time < self.begun
+            ):
                 continue
             before = [e.value for e in self.watermarks if e.sent <= by.time]
-            offset = each.facts["offset"]
+            offset = each.offset
             least = before[-1] - offset if before else None
             commit = WaitingCommit(each.line, by.end, offset, least)
             if least is not None:
-                facts = {**each.facts, "lag": least}
-                yield self._finding("lag", Severity.NOTE, name, commit, "", facts)
+                yield LagSeen(
+                    line=commit.line, group=name, partition=self._at, offset=offset, lag=least
+                )
             yield from self._grown(name, group, commit)
             group.waiting = [*group.waiting, commit][-COMMITS_MAX:]
 
     def _bounded(
         self, name: str, group: GroupLag, requested_at: int, value: int
-    ) -> Iterator[EntityFinding]:
+    ) -> Iterator[Finding]:
         """Bound the lag at commits that were done before a high watermark was requested."""
         while group.waiting and group.waiting[0].end <= requested_at:
             commit = group.waiting.pop(0)
             yield from self._grown(name, group, commit)
             most = value - commit.offset
             if commit.least is not None and most < 0:
-                said = f"committed {commit.offset}, {-most} beyond the log end"
-                facts = {"lag": most}
-                kind, severity = "commit-beyond-end", Severity.WARNING
-                yield self._finding(kind, severity, name, commit, said, facts, BEYOND_END)
+                yield CommitBeyondEnd(
+                    line=commit.line,
+                    severity=Severity.WARNING,
+                    group=name,
+                    partition=self._at,
+                    offset=commit.offset,
+                    beyond=-most,
+                )
             group.lowest = min(most, most if group.lowest is None else group.lowest)
         for commit in group.waiting:
             yield from self._grown(name, group, commit)
 
-    def _grown(self, name: str, group: GroupLag, commit: WaitingCommit) -> Iterator[EntityFinding]:
+    def _grown(self, name: str, group: GroupLag, commit: WaitingCommit) -> Iterator[Finding]:
         """Report that the lag at a commit has grown, again if it has grown by more."""
         low, least = group.lowest, commit.least
         if low is None or least is None or least - low < GROWTH or commit.low == low:
             return
         commit.low = low
-        said = f"committed {commit.offset}, at least {least} behind"
-        facts = {"from": low, "to": least}
-        kind, severity = "lag-growing", Severity.WARNING
-        yield self._finding(kind, severity, name, commit, said, facts, GROWING)
-
-    def _finding(
-        self,
-        kind: str,
-        severity: Severity,
-        group: str,
-        commit: WaitingCommit,
-        said: str,
-        facts: dict[str, Any],
-        rule: Rule | None = None,
-    ) -> EntityFinding:
-        return EntityFinding(
-            kind=kind,
-            severity=severity,
-            subject=f"group {group} in {self.topic}-{self.partition}",
+        yield LagGrew(
             line=commit.line,
-            said=said,
-            rule=rule,
-            facts=facts,
+            severity=Severity.WARNING,
+            group=name,
+            partition=self._at,
+            offset=commit.offset,
+            former=low,
+            least=least,
         )
 
+    @property
+    def _at(self) -> PartitionId:
+        return PartitionId(self.topic, self.partition)
 
-def _watermarks(
+
+def _offsets_in(
     exchange: RecordedExchange, known: KnownFacts
-) -> Iterator[tuple[tuple[str, int], int]]:
-    """The high watermarks in a response, by partition."""
+) -> dict[tuple[str, int], RecordedExchange]:
+    """The high watermarks and last stable offsets in a response, by partition."""
     response, is_fetch = exchange.response, exchange.line.api == "FETCH"
     latest = None if is_fetch else _latest(exchange.request, known)
+    reads_committed = is_fetch and exchange.request.get("isolationLevel") == READ_COMMITTED
+    request = {"readsCommitted": bool(reads_committed) and not exchange.line.is_own}
+    found = {}
     for topic in response.get("responses" if is_fetch else "topics") or ():
         for each in topic["partitions"]:
             place = known.topic(topic), each["partitionIndex"]
             value = each.get("highWatermark" if is_fetch else "offset", -1)
             if not each["errorCode"] and value >= 0 and (latest is None or place in latest):
-                yield place, value
+                offsets = {"highWatermark": value}
+                if is_fetch:
+                    offsets["lastStable"] = each.get("lastStableOffset", -1)
+                found[place] = RecordedExchange(exchange.line, request, offsets)
+    return found
 
 
 def _latest(body: Any, known: KnownFacts) -> set[tuple[str, int]]:
@@ -250,16 +258,22 @@ def _latest(body: Any, known: KnownFacts) -> set[tuple[str, int]]:
     }
 
 
-def _partitions_in(exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityKey]:
+def _partitions_in(exchange: RecordedExchange, known: KnownFacts) -> Parts:
+    """The partitions, each with its commit, or its high watermark."""
     api, body = exchange.line.api, exchange.request
-    if api == "END_TXN":
-        named = known.places.get(body.get("producerId", bodies.NO_PRODUCER), ())
-    elif api in COMMIT_APIS:
-        named = dict.fromkeys(bodies.committed_places(body))
-    else:
-        named = {("", *place): None for place, _ in _watermarks(exchange, known)}
-    places = {(known.named(topic), partition): None for _, topic, partition in named}
-    yield from (EntityKey("lag", f"{partition} {topic}") for topic, partition in places)
+    if api in (*ENDING_APIS, *COMMIT_APIS):
+        named = places_of(exchange, known) if api in ENDING_APIS else bodies.committed_places(body)
+        for topic, number in dict.fromkeys((known.named(topic), n) for _, topic, n in named):
+            is_commit = api in COMMIT_APIS
+            part = of_partition(exchange, topic, number, known) if is_commit else exchange
+            yield EntityKey("lag", f"{number} {topic}"), part
+    if api in ("PRODUCE", MARKERS):
+        parts = written_in(exchange, known) if api == "PRODUCE" else marked_in(exchange, known)
+        for (topic, number), part in parts.items():
+            yield EntityKey("lag", f"{number} {topic}"), part
+    elif api in ("FETCH", "LIST_OFFSETS"):
+        for (topic, number), part in _offsets_in(exchange, known).items():
+            yield EntityKey("lag", f"{number} {topic}"), part
 
 
 def _partition_of(key: EntityKey) -> PartitionLag:
@@ -269,7 +283,7 @@ def _partition_of(key: EntityKey) -> PartitionLag:
 
 LAGS = EntityKind(
     "lag",
-    frozenset({"FETCH", "LIST_OFFSETS", "END_TXN", *COMMIT_APIS}),
+    frozenset({"FETCH", "LIST_OFFSETS", "PRODUCE", *ENDING_APIS, *COMMIT_APIS}),
     _partitions_in,
     _partition_of,
 )

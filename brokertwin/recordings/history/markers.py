@@ -9,7 +9,7 @@ from msgspec import field
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.bodies import Holder
 from brokertwin.recordings.history.exchange import RecordedExchange, RecordedRequest
-from brokertwin.recordings.history.words import clock
+from brokertwin.recordings.history.findings import TransactionAborted
 
 MARKER_SENDER = re.compile(r"broker-(\d+)-txn-marker-sender")
 """The client id with which a coordinator sends its markers; it has the broker id."""
@@ -57,19 +57,16 @@ class ObservedAbort(msgspec.Struct, frozen=True):
         return self.marker.time - self.began.line.time if self.began is not None else None
 
     @property
-    def words(self) -> str:
-        """The cause and the time of the abort, as far as they are known."""
-        at = f"at {clock(self.marker.time)} ({self.marker.place})"
-        if self.requested is not None:
-            return f"{self.requested.words} aborted the transaction; its marker came {at}"
-        said = f"the coordinator, broker {self.coordinator}, aborted the transaction {at}"
-        if self.is_timeout:
-            limit = f" ({self.timeout_ms} ms)" if self.timeout_ms is not None else ""
-            return (
-                f"{said}, {self.lasted_ms} ms after it began: it was open for longer than"
-                f" transaction.timeout.ms{limit}"
-            )
-        return f"{said}; the recording does not show why"
+    def cause(self) -> TransactionAborted:
+        """The abort as a cause."""
+        return TransactionAborted(
+            marker=self.marker,
+            coordinator=self.coordinator,
+            requested=self.requested,
+            lasted_ms=self.lasted_ms,
+            timeout_ms=self.timeout_ms,
+            is_timeout=self.is_timeout,
+        )
 
 
 class TransactionRequests(msgspec.Struct):
@@ -92,6 +89,12 @@ class TransactionRequests(msgspec.Struct):
         if not self.begun or self.begun[-1].epoch != epoch:
             return True
         return bool(self.ended) and self.ended[-1].end >= self.begun[-1].line.end
+
+    @property
+    def last(self) -> RecordedRequest | None:
+        """The last of them; None if there is none."""
+        of = [*(each.line for each in self.begun), *self.ended, *self.aborting]
+        return max(of, key=lambda each: each.end, default=None)
 
     def open_at(self, time: int) -> StartedTransaction | None:
         """The start of the transaction that is open at a time; None if it is not recorded."""

@@ -5,29 +5,55 @@ Source: ClassicGroup, GroupMetadataManager; KIP-62, KIP-345, KIP-394, KIP-800, K
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import field
 
-from brokertwin.protocol.errors import Error, error_name
+from brokertwin.protocol.errors import Error
 from brokertwin.recordings.history import bodies
-from brokertwin.recordings.history.exchange import RecordedExchange, RecordedRequest
-from brokertwin.recordings.history.finding import EntityFinding, Severity
-from brokertwin.recordings.history.group_rules import (
-    CAME_BACK,
-    DROPPED,
-    MAX_POLL,
-    REBALANCE,
-    UNUSED_ID,
+from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, RecordedRequest
+from brokertwin.recordings.history.findings import (
+    Cause,
+    Certainty,
+    EpochChanged,
+    Finding,
+    GenerationBegan,
+    GenerationChanged,
+    GroupHasMembers,
+    GroupRefused,
+    InstanceFenced,
+    InstanceHeld,
+    JoinWaited,
+    MaxPollExceeded,
+    MemberAdvanced,
+    MemberAway,
+    MemberCame,
+    MemberCameBack,
+    MemberDropped,
+    MemberExpired,
+    MemberGone,
+    MemberHasLeft,
+    MemberIdUnused,
+    MemberJoined,
+    MemberJoinedAgain,
+    MemberLeft,
+    MemberNotInNext,
+    MemberRefused,
+    MemberWentAway,
+    Rebalance,
+    RebalanceCause,
+    RebalanceUnderWay,
+    Severity,
+    StreamsStatus,
 )
 from brokertwin.recordings.history.sessions import WINDOW_MS
-from brokertwin.recordings.rules import Rule
 
 BEATS = ("CONSUMER_GROUP_HEARTBEAT", "STREAMS_GROUP_HEARTBEAT", "SHARE_GROUP_HEARTBEAT")
 """The APIs by which members join, reach another epoch, and leave."""
 
 MEMBER_APIS = ("JOIN_GROUP", "SYNC_GROUP", "HEARTBEAT", "LEAVE_GROUP", *BEATS)
+COMMITS = ("OFFSET_COMMIT", "TXN_OFFSET_COMMIT")
 REFUSED = frozenset(
     {
         *(Error.ILLEGAL_GENERATION, Error.UNKNOWN_MEMBER_ID, Error.INCONSISTENT_GROUP_PROTOCOL),
@@ -56,17 +82,29 @@ NEAR_MS = 3_000
 BACK_MS = 600_000
 """A client that joins later than this after it left is another run of the program."""
 
+AWAY, LEFT = -2, -1
+"""Member epochs of a heartbeat: a static member that may come back, and one that leaves."""
+
 POLL_TIMEOUT = re.compile(r"poll timeout has expired|max\.poll\.interval", re.IGNORECASE)
 """In the reason of a LeaveGroup: AbstractCoordinator.HeartbeatThread."""
 
 
 class Departure(msgspec.Struct, frozen=True):
-    """A member that left; `reason` is the client's (KIP-800), "" if it gave none."""
+    """A member that left.
+
+    Attributes:
+        member: its id.
+        line: the request.
+        reason: the client's (KIP-800); "" if it gave none.
+        is_own: whether the member's client sent it, and has not come back since.
+        generation: the last generation or epoch that its requests show; -1 if unknown.
+    """
 
     member: str
     line: RecordedRequest
     reason: str = ""
     is_own: bool = True
+    generation: int = -1
 
 
 class RecordedJoin(msgspec.Struct, frozen=True):
@@ -85,6 +123,26 @@ class HandedOutId(msgspec.Struct, frozen=True):
     session_timeout_ms: int
 
 
+class ObservedMember(msgspec.Struct):
+    """A member.
+
+    Attributes:
+        joined: the request that let it in, or showed it first.
+        last: its last request that was not refused.
+        instance: its group.instance.id; "" if it has none.
+        session_timeout_ms: of its JoinGroup; -1 if unknown.
+        epoch: the newest generation or member epoch that it is known to have; -1 if none.
+        epoch_by: the request that shows it.
+    """
+
+    joined: RecordedRequest
+    last: RecordedRequest
+    instance: str = ""
+    session_timeout_ms: int = -1
+    epoch: int = -1
+    epoch_by: RecordedRequest | None = None
+
+
 class GenerationLine(msgspec.Struct, frozen=True):
     """A response that shows a generation.
 
@@ -94,6 +152,7 @@ class GenerationLine(msgspec.Struct, frozen=True):
         joined: whether it is new in the group.
         within: generations within the minute before it, or before an earlier line.
         reason: the reason of the client for joining again.
+        former: the generation or epoch of the member before; -1 if it had none.
     """
 
     line: RecordedRequest
@@ -101,37 +160,45 @@ class GenerationLine(msgspec.Struct, frozen=True):
     joined: bool
     within: int
     reason: str = ""
+    former: int = -1
 
 
 class ObservedGeneration(msgspec.Struct):
     """A generation of a group, or an epoch of its members.
 
+    The facts of the generation before it stay here when that one is dropped.
+
     Attributes:
+        first: the first response that shows it.
         lines: the responses that show it, in their order.
         members: member id to group.instance.id, from the leader's list; None if not recorded.
         reported: the causes that were reported.
+        former: the newest generation before it that is recorded; -1 if none is.
+        since: when that one was shown first, in ms since 1970; -1 if it is not recorded.
+        before: its members; None if not recorded.
     """
 
+    first: RecordedRequest | None = None
     lines: list[GenerationLine] = field(default_factory=list)
     members: dict[str, str | None] | None = None
-    reported: list["RebalanceCause"] = field(default_factory=list)
+    reported: list[RebalanceCause] = field(default_factory=list)
+    former: int = -1
+    since: int = -1
+    before: dict[str, str | None] | None = None
 
 
-class RebalanceCause(msgspec.Struct, frozen=True):
-    """What began a rebalance: a member that `joined`, `left`, was `dropped` or `joined again`.
+class GroupState(NamedTuple):
+    """A group as its coordinator has it.
 
-    `reason` is that of the client (KIP-800); "" if it gave none.
+    Attributes:
+        number: the generation or epoch; -1 if none is recorded.
+        members: members that have not left and whose sessions have not ended.
+        is_empty: whether it has no members; None if the recording does not show all of them.
     """
 
-    what: str
-    client: str
-    member: str
-    reason: str = ""
-
-    @property
-    def words(self) -> str:
-        """`a left: the consumer is being closed`."""
-        return f"{self.client} {self.what}" + (f": {self.reason}" if self.reason else "")
+    number: int
+    members: int
+    is_empty: bool | None
 
 
 class Membership(msgspec.Struct):
@@ -142,10 +209,11 @@ class Membership(msgspec.Struct):
         number: the newest generation or epoch; -1 if none is recorded.
         begun: the request that began the newest generation.
         leader: member id of the leader; "" if unknown.
-        members: member id to the request that let it in.
+        members: the members by id.
+        dropped: former members that did not leave, by id.
         clients: member id to the last request of its client.
-        gone: former members, by member id.
-        first_left: the first departure since the newest generation.
+        gone: former members that left, by id.
+        replaced: former ids of static members to the request that took their instance.
         departures: departures, in the order of the responses.
         generations: the newest generations.
         reached: when responses of the last minute showed which generation.
@@ -153,19 +221,24 @@ class Membership(msgspec.Struct):
         new_ids: member ids to join with, with the requests that got them.
         handed_out: those that no client has joined with yet.
         used: member id to when a JoinGroup with it arrived first.
-        instances: group.instance.id to its successful JoinGroups.
+        instances: group.instance.id to the joins of its members.
         statuses: member id to the statuses of a streams group that it got.
         rebalancing: refusals for a rebalance in progress that a later join may explain.
+        has_beats: whether heartbeats of classic members are recorded.
+        is_whole: whether all members are recorded; classic groups show that by their leader.
+        is_empty: whether the last member is known to have left.
+        deleted: the request that deleted the group; None if it was not, or exists again.
     """
 
     group: str
     number: int = -1
     begun: RecordedRequest | None = None
     leader: str = ""
-    members: dict[str, RecordedRequest] = field(default_factory=dict)
+    members: dict[str, ObservedMember] = field(default_factory=dict)
+    dropped: dict[str, ObservedMember] = field(default_factory=dict)
     clients: dict[str, RecordedRequest] = field(default_factory=dict)
     gone: dict[str, Departure] = field(default_factory=dict)
-    first_left: RecordedRequest | None = None
+    replaced: dict[str, RecordedJoin] = field(default_factory=dict)
     departures: list[Departure] = field(default_factory=list)
     generations: dict[int, ObservedGeneration] = field(default_factory=dict)
     reached: list[tuple[int, int]] = field(default_factory=list)
@@ -176,6 +249,10 @@ class Membership(msgspec.Struct):
     instances: dict[str, list[RecordedJoin]] = field(default_factory=dict)
     statuses: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
     rebalancing: list[tuple[RecordedRequest, RecordedRequest | None]] = field(default_factory=list)
+    has_beats: bool = False
+    is_whole: bool = False
+    is_empty: bool = False
+    deleted: RecordedRequest | None = None
 
     def index(self, exchange: RecordedExchange) -> None:
         """Note the joins that explain what happened before their responses."""
@@ -189,7 +266,25 @@ class Membership(msgspec.Struct):
                 self.joins.append(RecordedJoin(joined, number, line))
             self._bound()
 
-    def take(self, exchange: RecordedExchange, last: int) -> Iterator[EntityFinding]:
+    def state_at(self, time: float, known: KnownFacts) -> GroupState:
+        """Return the state at a time, in ms since 1970.
+
+        A classic member expires `session.timeout.ms` after its last request. When the last member
+        goes, the coordinator begins an empty generation (`GroupCoordinator.onCompleteJoin`).
+        """
+        alive = [e for e in self.members.values() if not self._is_expired(e, time, known)]
+        has_gone = bool(self.members) and not alive and self.is_whole
+        number = self.number + (1 if has_gone else 0)
+        is_empty = self.is_empty or has_gone
+        return GroupState(number, len(alive), is_empty or (False if alive else None))
+
+    def _is_expired(self, member: ObservedMember, time: float, known: KnownFacts) -> bool:
+        if member.session_timeout_ms < 0 or not self.has_beats:
+            return False
+        last, expires = member.last, member.last.end + member.session_timeout_ms
+        return expires < time and known.is_covered(last.broker, last.end, expires)
+
+    def take(self, exchange: RecordedExchange, last: int) -> Iterator[Finding]:
         """Take a request of a member that was not refused.
 
         Args:
@@ -200,6 +295,10 @@ class Membership(msgspec.Struct):
         member = body.get("memberId") or response.get("memberId") or ""
         if member and line.api != "LEAVE_GROUP":
             self.clients[member] = line
+        if line.api == "HEARTBEAT" or line.api == "SYNC_GROUP":
+            self.has_beats = self.has_beats or line.api == "HEARTBEAT"
+            if not exchange.code:
+                self.seen(member, body.get("generationId", -1), line)
         if line.api == "JOIN_GROUP":
             yield from self._join(exchange, member, last)
         elif line.api == "LEAVE_GROUP" and not exchange.code:
@@ -210,9 +309,17 @@ class Membership(msgspec.Struct):
         if line.api not in ("HEARTBEAT", "SYNC_GROUP") or len(self.clients) > MEMBERS_MAX:
             self._bound()
 
+    def seen(self, member: str, generation: int, line: RecordedRequest) -> None:
+        """Note a request of a member that the coordinator accepted."""
+        found = self.members.get(member)
+        if found is not None:
+            found.last = line
+            if generation > found.epoch:
+                found.epoch, found.epoch_by = generation, line
+
     # Joins
 
-    def _join(self, exchange: RecordedExchange, member: str, last: int) -> Iterator[EntityFinding]:
+    def _join(self, exchange: RecordedExchange, member: str, last: int) -> Iterator[Finding]:
         line, body, response = exchange.line, exchange.request, exchange.response
         if exchange.code == Error.MEMBER_ID_REQUIRED:
             self.handed_out.append(member)
@@ -221,9 +328,9 @@ class Membership(msgspec.Struct):
         if not response or exchange.code:
             return
         number, instance = response["generationId"], body.get("groupInstanceId") or ""
-        if instance:
-            self.instances.setdefault(instance, []).append(RecordedJoin(member, number, line))
         is_new = not body.get("memberId") or member in self.handed_out
+        if instance and self._takes_over(instance, RecordedJoin(member, number, line)):
+            is_new = False
         if member in self.handed_out:
             self.handed_out.remove(member)
         if is_new:
@@ -231,35 +338,64 @@ class Membership(msgspec.Struct):
         yield from self._waited(line, last)
         if number > self.number:
             yield self._began(number, line)
-        self.members[member] = line
-        self.gone.pop(member, None)
+        timeout_ms = body.get("sessionTimeoutMs", -1)
+        self._enter(member, ObservedMember(line, line, instance, timeout_ms, number, line))
         if response.get("leader") == member:
             self.leader = member
             listed = {each["memberId"]: each.get("groupInstanceId") for each in response["members"]}
             is_known = len(listed) <= MEMBERS_MAX
-            self._generation(number).members = listed if is_known else None
-        yield from self._reached(number, line, member, is_new, body.get("reason") or "")
+            self._generation(number, line).members = listed if is_known else None
+            if number == self.number:
+                self.is_whole = is_known
+                self._list(listed, number, line)
+        former = number - 1
+        yield from self._reached(number, line, member, is_new, former, body.get("reason") or "")
         yield from self._explained(line)
 
-    def _began(self, number: int, line: RecordedRequest) -> EntityFinding:
+    def _enter(self, member: str, new: ObservedMember) -> None:
+        self.members[member] = new
+        self.is_empty, self.deleted = False, None
+        for former in (self.gone, self.dropped, self.replaced):
+            former.pop(member, None)
+
+    def _list(self, listed: dict[str, str | None], number: int, line: RecordedRequest) -> None:
+        """Take the leader's list of all members of a generation."""
+        joined = {each.member for each in self.joins if each.generation >= number}
+        for member in [each for each in self.members if each not in {*listed, *joined}]:
+            self.dropped[member] = self.members.pop(member)
+        for member, instance in listed.items():
+            if member not in self.members and member not in self.replaced:
+                new = ObservedMember(line, line, instance or "", -1, number, line)
+                self.members[member] = new
+
+    def _takes_over(self, instance: str, join: RecordedJoin) -> bool:
+        """Note the member of an instance id; True if it replaces a former one."""
+        held = self.instances.setdefault(instance, [])
+        former = {each.member for each in held} - {join.member}
+        former |= {m for m, e in self.members.items() if e.instance == instance} - {join.member}
+        held.append(join)
+        for member in former:
+            self.replaced[member] = join
+            self.members.pop(member, None)
+            for generation in self.generations.values():
+                for listed in (generation.members, generation.before):
+                    if listed is not None and member in listed:
+                        listed[join.member] = listed.pop(member)
+        return bool(former)
+
+    def _began(self, number: int, line: RecordedRequest) -> Finding:
         new = [
             each.line
             for each in self.joins
             if each.generation == number and each.member not in self.members
         ]
-        causes = [*new, *([self.first_left] if self.first_left is not None else [])]
-        self.number, self.begun, self.first_left = number, line, None
-        said = (
-            f"generation {number} begins: a member that was there joined again, or the session of"
-            " one ended"
-        )
-        if causes:
-            cause = min(causes, key=lambda each: each.time)
-            by = "this request" if cause == line else cause.words
-            said = f"generation {number} begins, by {by}"
-        return self._noted("generation-began", line, said, facts={"number": number})
+        left = [each.line for each in self._left_before(number, line.end)]
+        causes = [*new, *left]
+        self.number, self.begun = number, line
+        by = min(causes, key=lambda each: each.time, default=None)
+        return GenerationBegan(group=self.group, line=line, number=number, by_request=by)
 
-    def _waited(self, line: RecordedRequest, last: int) -> Iterator[EntityFinding]:
+    def _waited(self, line: RecordedRequest, last: int) -> Iterator[Finding]:
         """Report that a join waited for a member id that no client used."""
         self.new_ids = [
             each
@@ -274,18 +410,16 @@ class Membership(msgspec.Struct):
                 and abs(line.end - expires) <= NEAR_MS
                 and last >= line.end + NEAR_MS
             ):
-                waited = (line.end - max(line.time, each.line.end)) / 1000
-                said = (
-                    f"waited {waited:.1f} s for member id {each.member}, handed out to"
-                    f" {each.line.words} and never used"
-                )
-                yield self._finding(
-                    "join-waits-for-member-id", line, said, rule=UNUSED_ID, by=(each.line.name,)
+                yield JoinWaited(
+                    group=self.group,
+                    line=line,
+                    severity=Severity.WARNING,
+                    causes=(MemberIdUnused(member=each.member, by=each.line),),
+                    certainty=Certainty.DERIVED,
+                    waited_ms=line.end - max(line.time, each.line.end),
                 )
 
-    def _came_back(
-        self, line: RecordedRequest, member: str, limit_ms: int
-    ) -> Iterator[EntityFinding]:
+    def _came_back(self, line: RecordedRequest, member: str, limit_ms: int) -> Iterator[Finding]:
         """Report that a client has left and joined again."""
         gone = [
             each
@@ -300,130 +434,195 @@ class Membership(msgspec.Struct):
         departure = gone[-1]
         place = self.departures.index(departure)
         self.departures[place] = msgspec.structs.replace(departure, is_own=False)
-        seconds = (line.time - departure.line.end) / 1000
-        reason = f" ({departure.reason})" if departure.reason else ""
-        said = f"left by {departure.line.place}{reason}, and came back after {seconds:.1f} s"
-        if limit_ms >= 0 and not reason:
-            said += f"; its rebalance timeout (max.poll.interval.ms) is {limit_ms} ms"
-        severity = Severity.INFO if reason else Severity.WARNING
-        yield self._finding("member-came-back", line, said, severity, rule=CAME_BACK)
+        yield MemberCameBack(
+            group=self.group,
+            line=line,
+            severity=Severity.INFO if departure.reason else Severity.WARNING,
+            left=departure.line,
+            reason=departure.reason,
+            max_poll_ms=limit_ms,
+        )
 
     # Departures
 
     def _leaving(self, exchange: RecordedExchange) -> Iterator[Departure]:
         line, body = exchange.line, exchange.request
         became = exchange.response.get("members") or ()
-        refused = {each.get("memberId") for each in became if each["errorCode"]}
+        refused = {
+            (each.get("memberId"), each.get("groupInstanceId"))
+            for each in became
+            if each["errorCode"]
+        }
         for each in body.get("members") or [body]:
-            member = each.get("memberId") or ""
+            member, instance = each.get("memberId") or "", each.get("groupInstanceId") or ""
+            if (each.get("memberId"), each.get("groupInstanceId")) in refused:
+                continue
+            if not member and instance:
+                held = [m for m, e in self.members.items() if e.instance == instance]
+                member = held[-1] if held else instance
             own = self.clients.get(member, line)
-            if each.get("memberId") not in refused:
-                name = member or each.get("groupInstanceId") or ""
-                is_own = own.process == line.process
-                yield Departure(name, line, each.get("reason") or "", is_own)
+            is_own = own.process == line.process
+            known = self.members.get(member)
+            epoch = known.epoch if known is not None else -1
+            yield Departure(member, line, each.get("reason") or "", is_own, epoch)
 
-    def _leave(self, departure: Departure) -> Iterator[EntityFinding]:
+    def _leave(self, departure: Departure) -> Iterator[Finding]:
         line, reason = departure.line, departure.reason
         was_there = self.members.pop(departure.member, None) is not None
-        if not self.members:
-            self.first_left = None  # no member is left to join again
-        elif was_there and self.first_left is None:
-            self.first_left = line
         self.gone[departure.member] = departure
         self.departures.append(departure)
-        said = f"member {departure.member} has left" + (f": {reason}" if reason else "")
-        yield self._noted("member-left", line, said)
+        member = departure.member
+        yield MemberGone(group=self.group, line=line, member=member, reason=reason)
         if departure.is_own and POLL_TIMEOUT.search(reason):
-            said = f"member {departure.member} left: {reason}"
-            yield self._finding("max-poll-exceeded", line, said, rule=MAX_POLL)
+            severity, group = Severity.WARNING, self.group
+            yield MaxPollExceeded(
+                group=group, line=line, severity=severity, member=member, reason=reason
+            )
         for number in self.generations:
             yield from self._report(number)
+        if was_there and not self.members and self.is_whole:
+            self.number, self.begun, self.is_empty = self.number + 1, line, True
+
+    def _left_before(self, number: int, begin: int) -> list[Departure]:
+        """The departures that began a generation.
+
+        A member that left was in the generation before it, by its requests or by the leader's
+        list. Without these, the departure came after the generation before it was shown.
+        """
+        generation = self.generations.get(number, ObservedGeneration())
+        former, since = generation.former, generation.since
+        if not generation.lines:  # it begins now
+            former = max((n for n in self.generations if n < number), default=-1)
+            first = self.generations[former].first if former >= 0 else None
+            since = first.end if first is not None else -1
+        of_lines = [each.former for each in generation.lines if each.former > 0]
+        low = max([former, *of_lines]) if (former >= 0 or of_lines) else number - 1
+        before = generation.before if former == number - 1 else None
+        found = []
+        for each in self.departures:
+            if each.line.time > begin:
+                continue
+            was_in = each.member in (before or ()) and each.member not in (generation.members or ())
+            if each.line.api == "LEAVE_GROUP" and each.generation >= 0:
+                is_between = each.generation == number - 1
+            elif since >= 0:
+                is_between = since <= each.line.end and each.generation < number
+            else:
+                is_between = 0 <= low <= each.generation < number
+            if is_between or was_in:
+                found.append(each)
+        return found
 
     # Heartbeats of the consumer, streams and share protocols
 
-    def _beat(self, exchange: RecordedExchange, member: str) -> Iterator[EntityFinding]:
+    def _beat(self, exchange: RecordedExchange, member: str) -> Iterator[Finding]:
         line, body, response = exchange.line, exchange.request, exchange.response
         epoch, former = response.get("memberEpoch", -1), body.get("memberEpoch", -1)
-        if former < 0:
-            yield from self._leave(Departure(member, line))
-        elif former == 0:
+        instance = body.get("instanceId") or ""
+        known = self.members.get(member)
+        if former == AWAY:
+            if known is not None:
+                known.epoch, known.epoch_by, known.last = AWAY, line, line
+            yield MemberAway(group=self.group, line=line, member=member, instance=instance)
+            return
+        if former <= LEFT:
+            before = known.epoch if known is not None else -1
+            yield from self._leave(Departure(member, line, generation=before))
+            return
+        is_new = former == 0 and known is None
+        if former == 0:
+            join = RecordedJoin(member, epoch, line)
+            if instance and self._takes_over(instance, join):
+                is_new = False
             yield from self._came_back(line, member, body.get("rebalanceTimeoutMs", -1))
-            self.members[member] = line
-            yield self._noted("member-joined", line, f"member {member} joins in epoch {epoch}")
-        elif epoch > former:
-            said = f"member {member} comes from epoch {former} to {epoch}"
-            yield self._noted("member-advanced", line, said)
-        if former >= 0 and epoch > former:
-            yield from self._reached(epoch, line, member, former == 0)
-        self.number = max(self.number, epoch)
+            self.is_whole = self.is_whole or epoch == 1
+            self._enter(member, ObservedMember(line, line, instance, -1, epoch, line))
+            yield MemberCame(group=self.group, line=line, member=member, epoch=epoch)
+        elif known is None:
+            found = ObservedMember(line, line, instance, -1, epoch, line)
+            self._enter(member, found)
+        else:
+            self.seen(member, epoch, line)
+        if epoch > former > 0:
+            yield MemberAdvanced(
+                group=self.group, line=line, member=member, former=former, epoch=epoch
+            )
+        if epoch > former:
+            yield from self._reached(epoch, line, member, is_new, former)
+        if epoch > self.number:
+            self.number, self.begun = epoch, line
         statuses = [
             (each["statusCode"], each["statusDetail"]) for each in response.get("status") or ()
         ]
         for code, detail in statuses:
             if (code, detail) not in self.statuses.get(member, ()):
-                status = {"code": code, "detail": detail}
-                yield self._noted("streams-status", line, f"status {code}: {detail}", facts=status)
+                group = self.group
+                yield StreamsStatus(group=group, line=line, code_of_status=code, detail=detail)
         self.statuses.pop(member, None)
         if statuses:
             self.statuses[member] = statuses
 
     # Generations
 
-    def _generation(self, number: int) -> ObservedGeneration:
-        return self.generations.setdefault(number, ObservedGeneration())
+    def _generation(self, number: int, line: RecordedRequest) -> ObservedGeneration:
+        found = self.generations.setdefault(number, ObservedGeneration(line))
+        earlier = max((n for n in self.generations if n < number), default=-1)
+        if earlier >= 0 and earlier >= found.former:
+            before = self.generations[earlier]
+            found.former, found.before = earlier, before.members
+            found.since = before.first.end if before.first is not None else -1
+        return found
 
     def _reached(
-        self, number: int, line: RecordedRequest, member: str, is_new: bool, reason: str = ""
-    ) -> Iterator[EntityFinding]:
+        self,
+        number: int,
+        line: RecordedRequest,
+        member: str,
+        is_new: bool,
+        former: int,
+        reason: str = "",
+    ) -> Iterator[Finding]:
         """Report a response that shows a generation."""
-        generation, since = self._generation(number), line.end - WINDOW_MS
+        generation, since = self._generation(number, line), line.end - WINDOW_MS
         self.reached = [each for each in self.reached if each[0] >= since]
         self.reached = [*self.reached, (line.end, number)][-EVENTS_MAX:]
         within = len({each for _, each in self.reached})
         within = max([within, *(each.within for each in generation.lines)])
-        generation.lines.append(GenerationLine(line, member, is_new, within, reason))
+        generation.lines.append(GenerationLine(line, member, is_new, within, reason, former))
         yield from self._report(number, line)
 
-    def _report(self, number: int, new: RecordedRequest | None = None) -> Iterator[EntityFinding]:
-        """Report the causes of a generation at its new line; at all lines if they changed."""
+    def _report(self, number: int, new: RecordedRequest | None = None) -> Iterator[Finding]:
+        """Report a generation at a new line of it, and when its causes have changed."""
         generation = self.generations[number]
-        if not generation.lines:
+        if not generation.lines or generation.first is None:
             return
         causes = self._causes(number)[:MEMBERS_MAX]
         has_changed = causes != generation.reported
-        first = generation.lines[0]
-        was_dropped = [each for each in generation.reported if each.what == "dropped"]
-        for each in generation.lines:
-            if has_changed or each.line == new:
-                said = ", ".join(dict.fromkeys(cause.words for cause in causes))
-                yield self._finding(
-                    "rebalances",
-                    each.line,
-                    f"generation {number}" + (f": {said}" if said else ""),
-                    Severity.WARNING if each.within >= STORM else Severity.INFO,
-                    part=str(number),
-                    rule=REBALANCE,
-                    by=tuple(cause.client for cause in causes),
-                    facts={
-                        "number": number,
-                        "first": first.line.place,
-                        "within": each.within,
-                        "causes": [(c.what, c.client, c.reason) for c in causes],
-                    },
-                )
+        was_dropped = [e for e in generation.reported if isinstance(e, MemberDropped)]
+        if has_changed or new is not None:
+            within = max(each.within for each in generation.lines)
+            yield Rebalance(
+                group=self.group,
+                line=generation.first,
+                severity=Severity.WARNING if within >= STORM else Severity.INFO,
+                causes=tuple(causes),
+                certainty=Certainty.SEEN if causes else Certainty.UNKNOWN,
+                number=number,
+                lines=tuple(each.line for each in generation.lines),
+                within=within,
+            )
         generation.reported = causes
         disproved = [each for each in was_dropped if each not in causes]
         for cause in [*causes, *disproved] if has_changed else ():
-            if cause.what == "dropped":
-                yield msgspec.structs.replace(
-                    self._finding(
-                        "member-dropped",
-                        first.line,
-                        f"not in generation {number}: {cause.member}",
-                        part=cause.member,
-                        rule=DROPPED,
-                        facts={"client": cause.client},
-                    ),
+            if isinstance(cause, MemberDropped):
+                yield MemberNotInNext(
+                    group=self.group,
+                    line=generation.first,
+                    severity=Severity.WARNING,
+                    certainty=Certainty.DERIVED,
+                    client=cause.client,
+                    member=cause.member,
+                    number=number,
                     is_withdrawn=cause not in causes,
                 )
 
@@ -433,155 +632,204 @@ class Membership(msgspec.Struct):
         A member is new that had no id yet, or had just got one. Others show by the leaders' lists
         of two generations of which one comes right after the other.
         """
-        lines = self.generations[number].lines
+        generation = self.generations[number]
+        lines = generation.lines
         begin = min(each.line.end for each in lines)
-        former = [n for n, known in self.generations.items() if n < number and known.lines]
-        since = self.generations[max(former)].lines[0].line.end if former else -1
-        found = [self._cause("joined", each.member) for each in lines if each.joined]
-        found += [
-            RebalanceCause("left", each.line.name, each.member, each.reason)
-            for each in self.departures
-            if since <= each.line.end and each.line.time <= begin
+        found: list[RebalanceCause] = [
+            MemberJoined(member=each.member, client=self._client(each.member))
+            for each in lines
+            if each.joined
         ]
-        before = self.generations.get(number - 1, ObservedGeneration()).members
-        now = self.generations[number].members
+        found += [
+            MemberLeft(member=each.member, client=each.line.name, by=each.line, reason=each.reason)
+            for each in self._left_before(number, begin)
+        ]
+        first = lines[0]
+        if not found and first.former == 0 and not first.joined:
+            found.append(self._again(first))
+        before = generation.before if generation.former == number - 1 else None
+        now = generation.members
         if before is None or now is None:
             return found
-        known = {*(each.member for each in found), *filter(None, now.values())}
+        left = {each.member for each in self.departures if each.line.time <= begin}
+        known = {*(each.member for each in found), *left, *filter(None, now.values())}
         gone = [m for m, i in before.items() if m not in now and not {m, i} & known]
-        found += [self._cause("dropped", member) for member in gone if member in self.clients]
+        found += [
+            MemberDropped(member=member, client=self._client(member))
+            for member in gone
+            if member in self.clients and member not in self.replaced
+        ]
         if not found and not gone and before.keys() == now.keys():
-            first = min(lines, key=lambda each: each.line.time)
-            found.append(self._cause("joined again", first.member, first.reason))
+            found.append(self._again(min(lines, key=lambda each: each.line.time)))
         return found
 
-    def _cause(self, what: str, member: str, reason: str = "") -> RebalanceCause:
-        client = self.clients[member].name if member in self.clients else "?"
-        return RebalanceCause(what, client, member, reason)
+    def _again(self, shown: GenerationLine) -> MemberJoinedAgain:
+        client = self._client(shown.member)
+        return MemberJoinedAgain(member=shown.member, client=client, reason=shown.reason)
+
+    def _client(self, member: str) -> str:
+        return self.clients[member].name if member in self.clients else "?"
 
     # Refusals
 
-    def refused(self, exchange: RecordedExchange) -> Iterator[EntityFinding]:
+    def refused(self, exchange: RecordedExchange) -> Iterator[Finding]:
         """Report the errors of a member, with their causes."""
         line, body, response = exchange.line, exchange.request, exchange.response
         own = {exchange.code}
         own |= {e["errorCode"] for e in response.get("members") or () if "errorCode" in e}
         instance = body.get("groupInstanceId") or body.get("instanceId") or ""
-        for code in sorted({*bodies.errors(response)}):
-            cause = self.because(code, exchange)
-            if code not in REFUSED or code not in own:
-                if cause:
-                    yield self.explained(line, code, cause)
-                continue
-            is_fenced = code == Error.FENCED_INSTANCE_ID
-            held = self.instances.get(instance, []) if is_fenced else []
-            taken = [each.line for each in held if each.member != body.get("memberId")]
-            said = f"{line.api}: {error_name(code)}"
-            said += f"; {instance} is held by {taken[-1].words}" if taken else ""
-            yield self._finding(
-                "instance-fenced" if is_fenced else "member-refused",
-                line,
-                said,
-                Severity.ERROR if is_fenced else Severity.WARNING,
-                part=str(code),
-                cause=cause,
-                by=tuple(each.name for each in taken),
-                code=code,
-            )
-
-    def because(self, code: int, exchange: RecordedExchange) -> str:
-        """The cause of an error; "" if the recording does not show it."""
-        line, body = exchange.line, exchange.request
-        if code == Error.ILLEGAL_GENERATION and self.begun is not None:
-            requested = body.get("generationId", body.get("generationIdOrMemberEpoch", -1))
-            return (
-                f"The request is of generation {requested}; {self.number} is there since"
-                f" {self.begun.words}."
-            )
-        if code == Error.REBALANCE_IN_PROGRESS:
-            waiting = [e.line for e in self.joins if e.line.end >= line.time]
-            cause = _earliest([e for e in waiting if e.time <= line.end], self.first_left)
-            self.rebalancing = [*self.rebalancing, (line, cause)][-EVENTS_MAX:]
-            return f"A rebalance is under way: {cause.words}." if cause is not None else ""
-        if code == Error.FENCED_INSTANCE_ID:
-            instance = body.get("groupInstanceId")
-            held = self.instances.get(instance or "", ())
-            return f"{instance} is held by {held[-1].line.words}." if held else ""
-        return self._because_unknown(body) if code == Error.UNKNOWN_MEMBER_ID else ""
-
-    def _because_unknown(self, body: Any) -> str:
         member = body.get("memberId") or ""
+        for code in sorted({*bodies.errors(response)}):
+            causes = self.causes(code, exchange)
+            if code not in REFUSED or code not in own:
+                if causes:
+                    yield self.explained(line, code, causes)
+                continue
+            if code == Error.FENCED_INSTANCE_ID:
+                yield InstanceFenced(
+                    group=self.group,
+                    line=line,
+                    severity=Severity.ERROR,
+                    causes=causes,
+                    certainty=certainty_of(causes),
+                    code=code,
+                    member=member,
+                    instance=instance,
+                )
+            else:
+                yield MemberRefused(
+                    group=self.group,
+                    line=line,
+                    severity=Severity.WARNING,
+                    causes=causes,
+                    certainty=certainty_of(causes),
+                    code=code,
+                    member=member,
+                )
+
+    def causes(self, code: int, exchange: RecordedExchange) -> tuple[Cause, ...]:
+        """The causes of an error; none if the recording does not show them."""
+        line, body = exchange.line, exchange.request
+        member = body.get("memberId") or ""
+        requested = body.get("generationIdOrMemberEpoch", body.get("generationId", -1))
+        requested = body.get("memberEpoch", requested)
+        if code == Error.ILLEGAL_GENERATION:
+            if self.begun is None or requested == self.number:
+                return ()
+            by = self.begun
+            return (GenerationChanged(requested=requested, number=self.number, by=by),)
+        if code == Error.REBALANCE_IN_PROGRESS:
+            joins = [each.line for each in self.joins]
+            waiting = [e for e in joins if e.end >= line.time and e.time <= line.end]
+            left = [e.line for e in self.departures if self._is_of_newest(e)]
+            by_ = min([*waiting, *left], key=lambda each: each.time, default=None)
+            self.rebalancing = [*self.rebalancing, (line, by_)][-EVENTS_MAX:]
+            return (RebalanceUnderWay(by=by_),) if by_ is not None else ()
+        if code in (Error.FENCED_INSTANCE_ID, Error.UNRELEASED_INSTANCE_ID):
+            return self._held(body)
+        if code in (Error.STALE_MEMBER_EPOCH, Error.FENCED_MEMBER_EPOCH):
+            return self._other_epoch(member, requested)
+        if code == Error.UNKNOWN_MEMBER_ID:
+            return self._unknown_member(exchange, member)
+        return ()
+
+    def _is_of_newest(self, departure: Departure) -> bool:
+        """Return whether a member left the newest generation."""
+        if departure.generation >= 0:
+            return departure.generation == self.number
+        return self.begun is not None and departure.line.end >= self.begun.end
+
+    def _held(self, body: Any) -> tuple[Cause, ...]:
+        """The other member that has the instance id of a request."""
+        instance = body.get("groupInstanceId") or body.get("instanceId") or ""
+        held = [e for e in self.instances.get(instance, ()) if e.member != body.get("memberId")]
+        if not held:
+            return ()
+        return (InstanceHeld(instance=instance, member=held[-1].member, by=held[-1].line),)
+
+    def _other_epoch(self, member: str, requested: int) -> tuple[Cause, ...]:
+        known = self.members.get(member)
+        if known is None or known.epoch_by is None or known.epoch == requested:
+            return ()
+        if known.epoch == AWAY:
+            return (MemberWentAway(member=member, by=known.epoch_by),)
+        return (EpochChanged(requested=requested, number=known.epoch, by=known.epoch_by),)
+
+    def _unknown_member(self, exchange: RecordedExchange, member: str) -> tuple[Cause, ...]:
+        line = exchange.line
+        if not member:
+            found = self._former_member(line)
+            own = {e for e, by in self.clients.items() if by.process == line.process}
+            others = [e.joined for m, e in self.members.items() if m not in own]
+            if line.api in COMMITS and others:
+                return (*found, GroupHasMembers(member=others[-1]))
+            return found
         if member in self.gone:
             departure = self.gone[member]
-            reason = f" ({departure.reason})" if departure.reason else ""
-            return f"The member has left: {departure.line.words}{reason}."
-        if member in self.members:
-            return (
-                f"The member joined by {self.members[member].words}, and its session has ended"
-                " since: the broker heard nothing of it for session.timeout.ms, or it did not join"
-                " again within max.poll.interval.ms."
-            )
-        if not member and self.members:
-            return (
-                "Without a member id offsets are taken only while the group has no members; it has"
-                f" one by {next(iter(self.members.values())).words}."
-            )
-        return f"The recording has no answer that let a member {member or 'without an id'} in."
+            return (MemberHasLeft(member=member, by=departure.line, reason=departure.reason),)
+        if member in self.replaced:
+            by = self.replaced[member]
+            held = [i for i, joins in self.instances.items() if by in joins]
+            instance = held[0] if held else "its group.instance.id"
+            return (InstanceHeld(instance=instance, member=by.member, by=by.line),)
+        return self._expired(member, line)
 
-    def _explained(self, join: RecordedRequest) -> Iterator[EntityFinding]:
+    def _expired(self, member: str, line: RecordedRequest) -> tuple[Cause, ...]:
+        known = self.members.get(member) or self.dropped.get(member)
+        if known is None:
+            return ()
+        return (
+            MemberExpired(
+                member=member,
+                client=self._client(member),
+                last=known.last,
+                silent_ms=line.time - known.last.end,
+                session_timeout_ms=known.session_timeout_ms,
+            ),
+        )
+
+    def _former_member(self, line: RecordedRequest) -> tuple[Cause, ...]:
+        """The member that a request without a member id belonged to, by client and connection."""
+        left = [
+            e for e in self.departures if e.line.process == line.process and e.line.end <= line.time
+        ]
+        left = [e for e in left if e.line.connection == line.connection] or left
+        known = {**self.dropped, **self.members}
+        own = [m for m in known if known[m].last.process == line.process]
+        own = [m for m in own if known[m].last.connection == line.connection] or own
+        if len(own) == 1 and (not left or left[-1].line.end < known[own[0]].last.end):
+            return self._expired(own[0], line)
+        if len({e.member for e in left}) == 1 and not own:
+            departure = left[-1]
+            member, reason = departure.member, departure.reason
+            by = departure.line
+            return (MemberHasLeft(member=member, by=by, reason=reason, is_by_client=True),)
+        return ()
+
+    def _explained(self, join: RecordedRequest) -> Iterator[Finding]:
         """Complete refusals for a rebalance in progress with a join that waited then."""
         for number, (line, cause) in enumerate(self.rebalancing):
             is_waiting = join.time <= line.end and join.end >= line.time
             if is_waiting and (cause is None or join.time < cause.time):
                 self.rebalancing[number] = line, join
-                said = f"A rebalance is under way: {join.words}."
-                yield self.explained(line, Error.REBALANCE_IN_PROGRESS, said)
+                causes = (RebalanceUnderWay(by=join),)
+                yield self.explained(line, Error.REBALANCE_IN_PROGRESS, causes)
 
-    def explained(self, line: RecordedRequest, code: int, cause: str) -> EntityFinding:
-        """The cause of an error that is no finding."""
-        return self._finding(
-            "group-refused", line, "", Severity.NOTE, part=str(code), cause=cause, code=code
-        )
-
-    # Findings
-
-    def _noted(
-        self, kind: str, line: RecordedRequest, said: str, facts: dict[str, Any] | None = None
-    ) -> EntityFinding:
-        return self._finding(kind, line, said, Severity.NOTE, part=said, facts=facts)
-
-    def _finding(
-        self,
-        kind: str,
-        line: RecordedRequest,
-        said: str,
-        severity: Severity = Severity.WARNING,
-        *,
-        part: str = "",
-        rule: Rule | None = None,
-        cause: str = "",
-        by: tuple[str, ...] = (),
-        code: int = Error.NONE,
-        facts: dict[str, Any] | None = None,
-    ) -> EntityFinding:
-        return EntityFinding(
-            kind=kind,
-            severity=severity,
-            subject=f"group {self.group}",
-            line=line,
-            part=part,
-            said=said,
-            cause=cause,
-            by=by,
-            code=code,
-            rule=rule,
-            facts=facts or {},
+    def explained(self, line: RecordedRequest, code: int, causes: tuple[Cause, ...]) -> Finding:
+        """The causes of an error that is no finding."""
+        certainty = certainty_of(causes)
+        return GroupRefused(
+            group=self.group, line=line, causes=causes, certainty=certainty, code=code
         )
 
     def _bound(self) -> None:
-        for by_member in (self.members, self.clients, self.gone, self.used, self.statuses):
-            while len(by_member) > MEMBERS_MAX:
-                del by_member[next(iter(by_member))]
+        by_member: tuple[dict[str, Any], ...] = (
+            *(self.members, self.clients, self.gone, self.used, self.statuses),
+            *(self.dropped, self.replaced),
+        )
+        for found in by_member:
+            while len(found) > MEMBERS_MAX:
+                del found[next(iter(found))]
         while len(self.generations) > GENERATIONS_MAX:
             del self.generations[min(self.generations)]
         for known in self.generations.values():
@@ -594,6 +842,9 @@ class Membership(msgspec.Struct):
             del events[:-EVENTS_MAX]
 
 
-def _earliest(joins: list[RecordedRequest], left: RecordedRequest | None) -> RecordedRequest | None:
-    causes = [*joins, *([left] if left is not None else [])]
-    return min(causes, key=lambda each: each.time, default=None)
+def certainty_of(causes: tuple[Cause, ...]) -> Certainty:
+    """How the causes of a refusal are known."""
+    if not causes:
+        return Certainty.UNKNOWN
+    is_derived = any(isinstance(each, MemberExpired) for each in causes)
+    return Certainty.DERIVED if is_derived else Certainty.SEEN

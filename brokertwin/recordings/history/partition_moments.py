@@ -6,23 +6,31 @@ from typing import TYPE_CHECKING, NamedTuple
 from brokertwin.protocol.errors import Error
 from brokertwin.recordings.history.brokers import APPLY_MS, REJOIN_MS, Absence
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange
-from brokertwin.recordings.history.finding import EntityFinding, Severity
-from brokertwin.recordings.history.replica_findings import (
-    EARLY,
-    LEADER,
-    RACE,
-    REMOVED,
-    SHRUNK,
+from brokertwin.recordings.history.findings import (
+    Cause,
+    ControllerRemoved,
+    Finding,
+    IsrAgainstRule,
     IsrChange,
-    OpenDifference,
+    IsrGrew,
+    IsrRequested,
+    IsrSampleTaken,
+    IsrShrank,
+    LeaderChanged,
+    PartitionId,
+    SampleTaken,
+    Severity,
     WatermarkDifference,
     WatermarkSample,
+)
+from brokertwin.recordings.history.replica_findings import (
+    RACE,
+    OpenDifference,
     differs,
     has_all,
 )
 from brokertwin.recordings.history.replicas import UNKNOWN, PartitionReplicas, SentWatermark
 from brokertwin.recordings.history.words import listed
-from brokertwin.recordings.rules import Rule
 
 if TYPE_CHECKING:
     from brokertwin.recordings.history.replication import ReplicatedPartition
@@ -77,11 +85,16 @@ class PartitionMoment(NamedTuple):
     facts: KnownFacts
 
     @property
+    def at(self) -> PartitionId:
+        """The partition."""
+        return PartitionId(self.of.topic, self.of.partition)
+
+    @property
     def known(self) -> PartitionReplicas:
         """State of the partition."""
         return self.of.known
 
-    def absent(self) -> Iterator[EntityFinding]:
+    def absent(self) -> Iterator[Finding]:
         """Remove brokers from the ISR that the controller has removed; note those that return.
 
         A follower that has caught up and may join the ISR counts for the HW before it joins
@@ -112,15 +125,15 @@ class PartitionMoment(NamedTuple):
         """Whether a broker has left the ISR since the ISR was shown."""
         return self.facts.absence(broker, self.known.isr_since, self.time)
 
-    def _remove(self, brokers: Collection[int]) -> Iterator[EntityFinding]:
+    def _remove(self, brokers: Collection[int]) -> Iterator[Finding]:
         if brokers:
             isr = [broker for broker in self.known.isr if broker not in brokers]
             why = f"the controller removed broker {listed(brokers)}"
-            yield from self.in_sync(isr, why, REMOVED)
+            yield from self.in_sync(isr, why, is_removal=True)
 
     # Fetch
 
-    def fetch_requested(self) -> Iterator[EntityFinding]:
+    def fetch_requested(self) -> Iterator[Finding]:
         """Handle a fetch; one with an error or a divergence shows no LEO.
 
         It does if it was pending, or if the leader changed while it was handled.
@@ -144,7 +157,7 @@ class PartitionMoment(NamedTuple):
             is_news = self.known.fetched(follower, offset, self.time, connection, has_read)
             yield from self.follow(f"broker {follower} fetches from {offset}", is_news)
 
-    def fetched(self) -> Iterator[EntityFinding]:
+    def fetched(self) -> Iterator[Finding]:
         """Compare the HW of a Fetch response."""
         read, line = self.exchange.response, self.exchange.line
         follower = self.exchange.request["follower"]
@@ -162,7 +175,7 @@ class PartitionMoment(NamedTuple):
                 sent = self.known.sent_hws.setdefault(follower, SentWatermark(UNKNOWN))
                 sent.sent = high_watermark
 
-    def compare(self, reported: int, before: int | None) -> Iterator[EntityFinding]:
+    def compare(self, reported: int, before: int | None) -> Iterator[Finding]:
         """Compare a leader's HW with the rule.
 
         A response that was not pending was read before the fetch itself counted, or later by
@@ -241,7 +254,7 @@ class PartitionMoment(NamedTuple):
         left = max(self.known.left.values(), default=0.0)
         return self.known.isr_confirmed > 0 or self.time - left > APPLY_MS
 
-    def _differ(self, reported: int, gone: list[int]) -> Iterator[EntityFinding]:
+    def _differ(self, reported: int, gone: list[int]) -> Iterator[Finding]:
         known, line = self.known, self.exchange.line
         race_ms = self._race_ms(line.broker)
         recent = self._recent(race_ms if self._is_applied() else APPLY_MS)
@@ -269,7 +282,7 @@ class PartitionMoment(NamedTuple):
 
     # Produce
 
-    def produced(self) -> Iterator[EntityFinding]:
+    def produced(self) -> Iterator[Finding]:
         """Take the leader's LEO from a Produce response."""
         written = self.exchange.response
         if not written:
@@ -282,7 +295,7 @@ class PartitionMoment(NamedTuple):
             is_news = self.known.append(offset + max(size, 1), is_exact=size > 0)
             yield from self.follow(f"records from offset {offset} on", is_news)
 
-    def named(self) -> Iterator[EntityFinding]:
+    def named(self) -> Iterator[Finding]:
         """Take the leader that a response names beside an error."""
         current = self.exchange.response.get("currentLeader") or {}
         leader, epoch = current.get("leaderId", UNKNOWN), current.get("leaderEpoch", UNKNOWN)
@@ -290,7 +303,7 @@ class PartitionMoment(NamedTuple):
 
     # AlterPartition
 
-    def alter_requested(self) -> Iterator[EntityFinding]:
+    def alter_requested(self) -> Iterator[Finding]:
         """Compare a requested in-sync set with the rules for joining and leaving."""
         wanted, known = self.exchange.request, self.known
         if not wanted or wanted["leaderEpoch"] < known.leader_epoch:
@@ -306,18 +319,12 @@ class PartitionMoment(NamedTuple):
             place = self.exchange.line.place
             at = self.time, self.of.topic, self.of.partition
             change = IsrChange(*at, known.leader, broker, is_added, why, place)
-            verb = "in" if is_added else "out"
             is_error = bool(why) and has_all(self.time, self.facts)
-            yield EntityFinding(
-                kind="isr-against-rule" if is_error else "isr-requested",
-                severity=Severity.ERROR if is_error else Severity.NOTE,
-                subject=f"partition {self.of.name}",
+            yield (IsrAgainstRule if is_error else IsrRequested)(
                 line=self.exchange.line,
-                part=str(broker),
-                said=f"leader {known.leader} wanted broker {broker} {verb}"
-                + (f", and {why}" if why else ""),
-                rule=EARLY,
-                facts=change._asdict(),
+                severity=Severity.ERROR if is_error else Severity.NOTE,
+                partition=self.at,
+                change=change,
             )
         known.joining = [broker for broker in isr if broker not in known.in_sync]
 
@@ -340,7 +347,7 @@ class PartitionMoment(NamedTuple):
         is_early = self._race_ms(self.known.leader) < behind_ms <= lag_ms - RACE_MS
         return f"it was caught up {behind_ms:.0f} ms before" if is_early else ""
 
-    def altered(self) -> Iterator[EntityFinding]:
+    def altered(self) -> Iterator[Finding]:
         """Take a confirmed in-sync set."""
         each, known = self.exchange.response, self.known
         if each and each.get("errorCode"):
@@ -355,7 +362,7 @@ class PartitionMoment(NamedTuple):
 
     # Metadata
 
-    def shown(self) -> Iterator[EntityFinding]:
+    def shown(self) -> Iterator[Finding]:
         """Take the leader and the in-sync set of metadata."""
         shown, known = self.exchange.response, self.known
         if not shown:
@@ -384,7 +391,7 @@ class PartitionMoment(NamedTuple):
 
     # Effects
 
-    def lead(self, leader: int, leader_epoch: int, why: str) -> Iterator[EntityFinding]:
+    def lead(self, leader: int, leader_epoch: int, why: str) -> Iterator[Finding]:
         """Set the leader of an epoch."""
         former = self.known.led_by
         skipped = leader_epoch - self.known.leader_epoch - 1
@@ -398,18 +405,18 @@ class PartitionMoment(NamedTuple):
             yield self.sample(f"{why}: {who} leads in epoch {leader_epoch}")
             if UNKNOWN not in (self.of.led_by, leader) and self.of.led_by != leader:
                 self.of.led += 1
-                yield EntityFinding(
-                    kind="leader-changed",
-                    severity=Severity.WARNING if self.of.led >= CHANGES else Severity.INFO,
-                    subject=f"partition {self.of.name}",
+                yield LeaderChanged(
                     line=self.exchange.line,
-                    said=f"broker {leader} leads in epoch {leader_epoch}",
-                    rule=LEADER,
-                    facts={"time": self.time},
+                    severity=Severity.WARNING if self.of.led >= CHANGES else Severity.INFO,
+                    partition=self.at,
+                    time=self.time,
+                    leader=leader,
+                    former=self.of.led_by,
+                    epoch=leader_epoch,
                 )
             self.of.led_by = leader
 
-    def in_sync(self, isr: list[int], why: str, rule: Rule = SHRUNK) -> Iterator[EntityFinding]:
+    def in_sync(self, isr: list[int], why: str, is_removal: bool = False) -> Iterator[Finding]:
         """Set the in-sync replicas."""
         known = self.known
         known.isr_since = self.time
@@ -423,18 +430,20 @@ class PartitionMoment(NamedTuple):
         for broker in sorted({*(former or ())} - {*self.of.last_isr}):
             self.of.left[broker] = self.of.left.get(broker, 0) + 1
             is_flapping = self.of.left[broker] >= FLAPPING
-            yield EntityFinding(
-                kind="isr-shrunk",
-                severity=Severity.WARNING if is_flapping else Severity.INFO,
-                subject=f"partition {self.of.name}",
+            causes: tuple[Cause, ...] = (ControllerRemoved(broker=broker),) if is_removal else ()
+            yield IsrShrank(
                 line=self.exchange.line,
-                part=str(broker),
-                said=f"broker {broker} left",
-                rule=rule,
-                facts={"time": self.time},
+                severity=Severity.WARNING if is_flapping else Severity.INFO,
+                causes=causes,
+                partition=self.at,
+                time=self.time,
+                broker=broker,
             )
+        for broker in sorted({*self.of.last_isr} - {*(former or self.of.last_isr)}):
+            line, at = self.exchange.line, self.at
+            yield IsrGrew(line=line, partition=at, time=self.time, broker=broker)
 
-    def follow(self, why: str, is_news: bool, is_isr: bool = False) -> Iterator[EntityFinding]:
+    def follow(self, why: str, is_news: bool, is_isr: bool = False) -> Iterator[Finding]:
         """Advance the HW; report a sample if it moved or `is_news`."""
         former = self.known.high_watermark
         if self.known.raise_high_watermark(self.facts.min_isr_of(self.of.topic) or 1):
@@ -443,7 +452,7 @@ class PartitionMoment(NamedTuple):
         if is_news:
             yield self.sample(why, is_isr)
 
-    def settle(self) -> Iterator[EntityFinding]:
+    def settle(self) -> Iterator[Finding]:
         """Report differences that were races: the HW may be the reported one now."""
         for each in list(self.of.open):
             reported = each.found.reported
@@ -455,7 +464,7 @@ class PartitionMoment(NamedTuple):
                 if gone is not None:
                     yield from self._accept(reported, gone)
 
-    def close(self) -> Iterator[EntityFinding]:
+    def close(self) -> Iterator[Finding]:
         """Report differences that were no races, unless followers left that may have left."""
         for each in self.of.due(self.time):
             reported = each.found.reported
@@ -469,13 +478,13 @@ class PartitionMoment(NamedTuple):
             if gone is not None:
                 yield from self._accept(reported, gone)
 
-    def _accept(self, reported: int, gone: Collection[int]) -> Iterator[EntityFinding]:
+    def _accept(self, reported: int, gone: Collection[int]) -> Iterator[Finding]:
         """Take a reported HW, and the removals that it shows."""
         self._note_move(self.known.high_watermark)
         self.known.high_watermark, self.known.start = reported, UNKNOWN
         yield from self._remove(gone)
 
-    def sample(self, why: str, is_isr: bool = False) -> EntityFinding:
+    def sample(self, why: str, is_isr: bool = False) -> Finding:
         """Report the state since this moment."""
         known, line = self.known, self.exchange.line
         self.of.sampled += 1
@@ -494,18 +503,12 @@ class PartitionMoment(NamedTuple):
             known.end_is_least,
             known.is_least,
         )
-        return EntityFinding(
-            kind="isr-changed" if is_isr else "replicas-changed",
-            severity=Severity.NOTE,
-            subject=f"partition {self.of.name}",
-            line=line,
-            part=str(self.of.sampled),
-            said=why,
-            facts=sample._asdict(),
+        return (IsrSampleTaken if is_isr else SampleTaken)(
+            line=line, partition=self.at, sample=sample, number=self.of.sampled
         )
 
 
-Handler = Callable[[PartitionMoment], Iterator[EntityFinding]]
+Handler = Callable[[PartitionMoment], Iterator[Finding]]
 ON_REQUEST: dict[str, Handler] = {
     "FETCH": PartitionMoment.fetch_requested,
     "ALTER_PARTITION": PartitionMoment.alter_requested,

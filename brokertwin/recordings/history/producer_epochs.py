@@ -12,7 +12,13 @@ from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.bodies import MARKERS, NO_PRODUCER, PRODUCER_APIS, Holder
 from brokertwin.recordings.history.entity import ObservedEntity
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, RecordedRequest
-from brokertwin.recordings.history.finding import EntityFinding, Severity
+from brokertwin.recordings.history.findings import (
+    EpochGiven,
+    EpochWentBack,
+    Finding,
+    ProducerKey,
+    Severity,
+)
 from brokertwin.recordings.history.markers import (
     GRACE_MS,
     ObservedAbort,
@@ -21,21 +27,13 @@ from brokertwin.recordings.history.markers import (
     coordinator_of,
     is_taken,
 )
-from brokertwin.recordings.history.transactions import OpenTransaction
-from brokertwin.recordings.rules import Rule
+from brokertwin.recordings.history.transactions import EndedTransaction, OpenTransaction
 
 IDS_MAX = 20
 """Maximum number of producer ids of a transactional id that are kept."""
 
 LINES_MAX = 200
 """Maximum number of epochs, aborts, users and time-outs of a producer that are kept."""
-
-BACK = Rule(
-    "The epochs of a producer id only grow.",
-    "KIP-98, KIP-360; TransactionMetadata",
-    "The coordinator has lost records that it had written: look at __transaction_state and its"
-    " replicas.",
-)
 
 
 class GivenEpoch(msgspec.Struct, frozen=True):
@@ -80,6 +78,7 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
         markers: WriteTxnMarkers whose aborts are not noted yet.
         transaction: the transaction that is open; None if none is known to be.
         transactions: number of transactions so far.
+        ended: the end of the last one.
         has_forgotten: whether a use was dropped because there were too many.
     """
 
@@ -98,9 +97,10 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
     markers: list[RecordedExchange] = field(default_factory=list)
     transaction: OpenTransaction | None = None
     transactions: int = 0
+    ended: EndedTransaction | None = None
     has_forgotten: bool = False
 
-    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
+    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
         """Note the facts of an exchange in its turn."""
         line, body = exchange.line, exchange.request
         if line.api == MARKERS:
@@ -121,7 +121,7 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
             self._note(exchange, holder)
         self._bound()
 
-    def _give(self, exchange: RecordedExchange) -> Iterator[EntityFinding]:
+    def _give(self, exchange: RecordedExchange) -> Iterator[Finding]:
         """Note the epoch of a response; an epoch never goes back."""
         line, response = exchange.line, exchange.response
         producer_id, epoch = (
@@ -134,25 +134,21 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
         before = [each for each in self.given if each.producer_id == producer_id]
         higher = [e for e in before if e.epoch > epoch and e.line.end <= line.time]
         if higher:
-            said = f"epoch {epoch} after {higher[0].epoch} ({higher[0].line.words})"
-            yield EntityFinding(
-                kind="epoch-back",
-                severity=Severity.ERROR,
-                subject=f"producer {producer_id}",
+            yield EpochWentBack(
                 line=line,
-                said=said,
-                rule=BACK,
+                severity=Severity.ERROR,
+                producer=ProducerKey(producer_id=producer_id),
+                epoch=epoch,
+                former=higher[0].epoch,
+                former_line=higher[0].line,
             )
-        said = ""
-        if before and before[-1].epoch < epoch:
-            said = f"bumped epoch {before[-1].epoch} of producer {producer_id} to {epoch}"
-        yield EntityFinding(
-            kind="epoch-given",
-            severity=Severity.NOTE,
-            subject=f"producer {self.name or producer_id}",
+        is_bump = bool(before) and before[-1].epoch < epoch
+        yield EpochGiven(
             line=line,
-            said=said,
-            facts={"producer": producer_id, "epoch": epoch},
+            producer=ProducerKey.of(self.name, producer_id),
+            producer_id=producer_id,
+            epoch=epoch,
+            former=before[-1].epoch if is_bump else -1,
         )
         self.given.append(new)
         if self.name:
@@ -284,7 +280,8 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
             and requested is None
             and began is not None
             and known.is_covered(coordinator, since, marker.end + GRACE_MS)
-            and marker.time - since >= (timeout_ms or 0)
+            and timeout_ms is not None
+            and marker.time - since >= timeout_ms
         )
         return ObservedAbort(
             producer_id, epoch, marker, coordinator, began, timeout_ms, requested, is_timeout

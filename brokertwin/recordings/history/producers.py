@@ -8,39 +8,62 @@ seconds after its abort, because an EndTxn or an InitProducerId would then be re
 Source: TransactionCoordinator.endTransaction, abortTimedOutTransactions, KIP-890.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
-from brokertwin.protocol.errors import Error, error_name
+import msgspec
+
+from brokertwin.protocol.errors import Error
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.bodies import MARKERS, NO_PRODUCER, PRODUCER_APIS, Holder
-from brokertwin.recordings.history.entity import EntityKey, EntityKind
+from brokertwin.recordings.history.entity import EntityKey, EntityKind, Parts
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, RecordedRequest
-from brokertwin.recordings.history.finding import EntityFinding, Severity
+from brokertwin.recordings.history.findings import (
+    BeingFenced,
+    Cause,
+    Certainty,
+    CommitTooLate,
+    CoordinatorAborted,
+    EpochBumped,
+    EpochNeverGiven,
+    Finding,
+    ProducerFenced,
+    ProducerIdReplaced,
+    ProducerKey,
+    ProducerReplaced,
+    ProducerUnused,
+    SentForClient,
+    Severity,
+    TransactionAborted,
+    TransactionBegan,
+    TransactionEnded,
+    TransactionOverdue,
+    TransactionTimedOut,
+    TransactionTookIn,
+    TransactionWaited,
+)
 from brokertwin.recordings.history.markers import BUMPING_VERSION
 from brokertwin.recordings.history.producer_epochs import ProducerEpochs
-from brokertwin.recordings.history.transactions import OpenTransaction, taken_in
-from brokertwin.recordings.history.words import sentence
-from brokertwin.recordings.rules import Rule
+from brokertwin.recordings.history.transactions import (
+    EndedTransaction,
+    OpenTransaction,
+    taken_in,
+)
 
 FENCING = (Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED)
 LATE = (*FENCING, Error.INVALID_TXN_STATE)
+REPLACED = Error.INVALID_PRODUCER_ID_MAPPING
 
-TIMED_OUT = Rule(
-    "The coordinator aborts a transaction that is open for longer than transaction.timeout.ms,"
-    " and raises the epoch of its producer.",
-    "KIP-98, KIP-890; TransactionCoordinator.abortTimedOutTransactions",
-    "Nothing of the transaction was committed. Commit more often, or raise transaction.timeout.ms"
-    " (at most transaction.max.timeout.ms). Look for pauses between its first and last request."
-    " With transaction.version 2 a late commit gets 48 INVALID_TXN_STATE (KAFKA-20785): close the"
-    " producer and make a new one.",
-)
+TAKING = PRODUCER_APIS - {MARKERS, "INIT_PRODUCER_ID", "END_TXN"}
+"""The APIs whose requests take partitions and groups into a transaction."""
+
+UNUSED_MS = 86_400_000
+"""A producer id that was unused for less is not taken for an expired one."""
 
 
 class ObservedProducer(ProducerEpochs, kw_only=True):
     """A producer with the judgement of its refusals."""
 
-    def judge(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
+    def judge(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
         """Report refusals and aborts of an exchange, and its part in a transaction."""
         line = exchange.line
         for each in [each for each in self.markers if each.line.time <= line.end]:
@@ -64,211 +87,236 @@ class ObservedProducer(ProducerEpochs, kw_only=True):
             return [self.holder(line) if self.name else Holder(NO_PRODUCER, -1, None)]
         return [each for each in found if self.is_own(each, known)]
 
-    def _aborted(self, marker: RecordedRequest) -> Iterator[EntityFinding]:
+    def _aborted(self, marker: RecordedRequest) -> Iterator[Finding]:
         """Report aborts of the coordinator that no request made."""
         for abort in self.aborts:
             if abort.marker == marker and abort.requested is None:
                 owner = self._owner(abort)
-                yield EntityFinding(
-                    kind="transaction-timed-out" if abort.is_timeout else "transaction-aborted",
-                    severity=Severity.WARNING if abort.is_timeout else Severity.NOTE,
-                    subject=f"producer {self.name or abort.producer_id}",
-                    line=marker,
-                    part=str(abort.producer_id),
-                    said=abort.words,
-                    rule=TIMED_OUT,
-                    facts={"client": owner.name if owner is not None else "", "counts": True},
-                )
+                client = owner.name if owner is not None else ""
+                producer = ProducerKey.of(self.name, abort.producer_id)
+                if abort.is_timeout:
+                    yield TransactionTimedOut(
+                        line=marker,
+                        severity=Severity.WARNING,
+                        causes=(abort.cause,),
+                        certainty=Certainty.DERIVED,
+                        client=client,
+                        producer=producer,
+                        producer_id=abort.producer_id,
+                    )
+                else:
+                    yield CoordinatorAborted(
+                        line=marker,
+                        causes=(abort.cause,),
+                        certainty=Certainty.UNKNOWN,
+                        client=client,
+                        producer=producer,
+                        producer_id=abort.producer_id,
+                    )
 
-    def _refused(self, exchange: RecordedExchange, holder: Holder) -> Iterator[EntityFinding]:
+    def _refused(self, exchange: RecordedExchange, holder: Holder) -> Iterator[Finding]:
         """Report a refusal for the epoch of a producer, or for a transaction that has ended."""
-        line = exchange.line
-        codes = [each for each in _codes_of(exchange, holder) if each in LATE]
-        if not codes:
+        line, codes = exchange.line, _codes_of(exchange, holder)
+        late = [each for each in codes if each in LATE]
+        client = self._client_of(holder, line) if line.is_own else None
+        producer = ProducerKey.of(holder.name, holder.producer_id)
+        if REPLACED in codes:
+            yield self._replaced(holder, line, producer, client)
+        if not late:
             return
-        fencing = [each for each in codes if each in FENCING]
-        cause = self._because(holder, exchange)
-        subject = holder.name or ("?" if holder.producer_id == NO_PRODUCER else holder.producer_id)
-        facts = {"client": self._client_of(holder, line)} if line.is_own else {}
+        fencing = [each for each in late if each in FENCING]
+        causes = self._causes(holder, exchange)
         if fencing:
-            yield self._fenced(holder, line, f"producer {subject}", fencing[0], cause, facts)
-        elif _is_commit(exchange):
-            yield EntityFinding(
-                kind="commit-too-late",
-                severity=Severity.NOTE,
-                subject=f"producer {subject}",
+            is_guess = any(isinstance(each, TransactionOverdue) for each in causes)
+            known = Certainty.DERIVED if is_guess else Certainty.SEEN
+            yield ProducerFenced(
                 line=line,
-                cause=cause,
-                code=Error.INVALID_TXN_STATE,
+                severity=Severity.WARNING,
+                causes=causes,
+                certainty=known if causes else Certainty.UNKNOWN,
+                client=client,
+                producer=producer,
+                producer_id=holder.producer_id,
+                epoch=holder.epoch,
+                code=fencing[0],
+                newer=tuple(
+                    EpochBumped(own=holder.epoch, epoch=each.epoch, by=each.line)
+                    for each in self.newer(holder, line)
+                ),
             )
+        elif _is_commit(exchange):
+            known = Certainty.SEEN if causes else Certainty.UNKNOWN
+            yield CommitTooLate(line=line, causes=causes, certainty=known, producer=producer)
         is_marked = self.timed_out(holder, line) is not None
         overdue = self.overdue(holder, line) if _is_bumping_commit(exchange) else None
         if is_marked or overdue is not None:
-            code = bodies.errors(exchange.response)[0]
-            said = f"{line.api} comes after it: {code} {error_name(code)}"
+            why: tuple[Cause, ...] = ()
             if overdue is not None and not is_marked:  # no marker: the refusal shows the abort
-                said = (
-                    f"commit refused with {code} {error_name(code)} after {overdue[0]} ms;"
-                    f" transaction.timeout.ms is {overdue[1]} ms"
-                )
-            yield EntityFinding(
-                kind="transaction-timed-out",
-                severity=Severity.WARNING,
-                subject=f"producer {subject}",
+                why = (TransactionOverdue(open_ms=overdue[0], timeout_ms=overdue[1]),)
+            yield TransactionTimedOut(
                 line=line,
-                part=str(holder.producer_id),
-                said=said,
-                rule=TIMED_OUT,
-                facts={**facts, "counts": not is_marked},
+                severity=Severity.WARNING,
+                causes=why,
+                certainty=Certainty.DERIVED,
+                client=client,
+                producer=producer,
+                producer_id=holder.producer_id,
+                code=bodies.errors(exchange.response)[0],
+                counts=not is_marked,
             )
 
-    def _fenced(
-        self,
-        holder: Holder,
-        line: RecordedRequest,
-        subject: str,
-        code: int,
-        cause: str,
-        facts: dict[str, Any],
-    ) -> EntityFinding:
-        newer, timed_out = self.newer(holder, line), self.timed_out(holder, line)
-        said = f"has epoch {holder.epoch}" if holder.epoch >= 0 else "its epoch is not recorded"
-        if timed_out is not None:
-            said += f"; {timed_out.words}"
-            facts = {**facts, "abort": timed_out.words}
-        elif newer:
-            said += f"; {newer[-1].epoch} since {newer[-1].line.words}"
-        facts = {**facts, "epoch": holder.epoch, "unexplained": self._unexplained(holder, line)}
-        return EntityFinding(
-            kind="producer-fenced",
+    def _replaced(
+        self, holder: Holder, line: RecordedRequest, producer: ProducerKey, client: str | None
+    ) -> Finding:
+        """Report a producer id that its coordinator does not know for the transactional id."""
+        causes: tuple[Cause, ...] = ()
+        takers = [
+            each
+            for each in self.given
+            if each.is_init and each.producer_id != holder.producer_id and each.line.end <= line.end
+        ]
+        own = [e for e in self.given if e.producer_id == holder.producer_id and e.is_init]
+        takers = [e for e in takers if not own or own[-1].line.end <= e.line.end]
+        requests = self.requests.get(holder.producer_id)
+        last = requests.last if requests is not None else None
+        if takers:
+            by = takers[-1]
+            causes = (ProducerIdReplaced(producer_id=by.producer_id, by=by.line),)
+        elif last is not None and line.time - last.end >= UNUSED_MS:
+            causes = (ProducerUnused(unused_ms=line.time - last.end, last=last),)
+        known = Certainty.SEEN if takers else Certainty.DERIVED
+        return ProducerReplaced(
+            line=line,
             severity=Severity.WARNING,
-            subject=subject,
-            line=line,
-            part=f"{holder.producer_id} {holder.epoch}",
-            said=said,
-            cause=cause,
-            by=tuple(each.line.name for each in newer),
-            code=code,
-            facts=facts,
+            causes=causes,
+            certainty=known if causes else Certainty.UNKNOWN,
+            client=client,
+            producer=producer,
+            producer_id=holder.producer_id,
+            epoch=holder.epoch,
         )
 
-    def _sent_for_client(self, holder: Holder, line: RecordedRequest) -> EntityFinding:
+    def _sent_for_client(self, holder: Holder, line: RecordedRequest) -> Finding:
         """The client for which a broker sent a request."""
-        return EntityFinding(
-            kind="sent-for-client",
-            severity=Severity.NOTE,
-            subject=f"producer {holder.name or holder.producer_id}",
-            line=line,
-            facts={"client": self._client_of(holder, line)},
-        )
+        producer = ProducerKey.of(holder.name, holder.producer_id)
+        return SentForClient(line=line, client=self._client_of(holder, line), producer=producer)
 
-    def _because(self, holder: Holder, exchange: RecordedExchange) -> str:
-        """The cause of a refusal for an epoch, or for a transaction that has ended."""
+    def _causes(self, holder: Holder, exchange: RecordedExchange) -> tuple[Cause, ...]:
+        """The causes of a refusal for an epoch, or for a transaction that has ended."""
         line = exchange.line
         timed_out = self.timed_out(holder, line)
         if timed_out is not None:
-            return sentence(timed_out.words)
-        client = f"client {line.name}"
+            return (timed_out.cause,)
         given = self.given_before(holder.producer_id, line)
         if given is not None and given.epoch > holder.epoch and not _is_commit_too_late(exchange):
-            has = f"{client} has {holder.epoch}"
-            has = has if holder.epoch >= 0 else f"{client} has another one"
-            return f"{given.line.words} bumped the epoch to {given.epoch}; {has}."
+            return (EpochBumped(own=holder.epoch, epoch=given.epoch, by=given.line),)
         if given is not None and given.epoch < holder.epoch:
-            return (
-                f"{client} has epoch {holder.epoch}, which no response gave: the last one is"
-                f" {given.epoch}, by {given.line.words}."
-            )
+            return (EpochNeverGiven(own=holder.epoch, epoch=given.epoch, by=given.line),)
         inits = [each.line.end for each in self.given if each.is_init]
         since = max((end for end in inits if end <= line.end), default=0)
         fencing = [each for each in self.fencing if since <= each.end <= line.end]
         if fencing:
-            return (
-                f"{fencing[0].words} has fenced it. That request gets"
-                " 51 CONCURRENT_TRANSACTIONS until the open transaction is aborted."
-            )
-        return self._unexplained(holder, line)
-
-    def _unexplained(self, holder: Holder, line: RecordedRequest) -> str:
-        """Explain a refusal if no response with a newer epoch is recorded."""
+            return (BeingFenced(by=fencing[0]),)
         overdue = self.overdue(holder, line)
         if overdue is not None:
-            open_ms, timeout_ms = overdue
-            return (
-                f"The transaction had been open for {open_ms} ms, longer than"
-                f" transaction.timeout.ms ({timeout_ms} ms): the coordinator has probably aborted"
-                " it. The recording has no marker of that."
-            )
-        return (
-            "The recording does not show the newer epoch. The transaction may have timed out"
-            " (transaction.timeout.ms), or another producer may have got the epoch in a part that"
-            " is not recorded."
-        )
+            return (TransactionOverdue(open_ms=overdue[0], timeout_ms=overdue[1]),)
+        return ()
 
-    def _follow(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
+    def _follow(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
         """Report what an exchange did to the open transaction."""
         line, body = exchange.line, exchange.request
         if line.api == MARKERS:
             aborts = [e for e in self.aborts if e.marker == line and e.requested is None]
             if aborts and self.transaction is not None:
-                yield from self._end(line, "aborted", why=aborts[0].words)
+                yield from self._end(exchange, known, causes=(aborts[0].cause,))
         elif line.api == "INIT_PRODUCER_ID":
             if not bodies.errors(exchange.response):
-                yield from self._end(line, "aborted", is_requested=False)
+                yield from self._end(exchange, known, is_requested=False)
             elif exchange.code == Error.CONCURRENT_TRANSACTIONS and self.transaction is not None:
-                said = f"transaction {self.transaction.number} is open: it has to be aborted first"
-                yield self._noted(line, said)
+                number = self.transaction.number
+                yield TransactionWaited(line=line, producer=self.key, number=number)
         elif line.api == "END_TXN":
             if not bodies.errors(exchange.response):
-                became = "committed" if body.get("committed") else "aborted"
-                yield from self._end(line, became)
-        else:
-            places, groups = taken_in(exchange, self.name, known)
-            if places or groups:
-                yield from self._take_in(exchange, known, places, groups)
+                yield from self._end(exchange, known, is_committed=bool(body.get("committed")))
+        elif self.ended is None or not self._is_before(exchange, self.ended):
+            yield from self._take_in(exchange, known)
 
-    def _take_in(
-        self,
-        exchange: RecordedExchange,
-        known: KnownFacts,
-        places: Iterable[tuple[str, int]],
-        groups: Iterable[str],
-    ) -> Iterator[EntityFinding]:
+    @property
+    def key(self) -> ProducerKey:
+        """The subject of findings about transactions."""
+        return ProducerKey.of(self.name, self.id)
+
+    def _is_before(self, exchange: RecordedExchange, ended: EndedTransaction) -> bool:
+        """Return whether a request belongs to a transaction that has ended.
+
+        A client begins the next transaction after the response to its EndTxn. So a request that
+        arrived before that response is of the former one, even if its response came later. Clocks
+        of two brokers differ, so the arrivals are compared then. From transaction.version 2 on,
+        the epoch of a batch tells.
+        """
+        line, end = exchange.line, ended.line
+        epochs = {each.epoch for each in bodies.holders(line.api, exchange.request)} - {-1}
+        if end.api == "END_TXN" and end.version >= BUMPING_VERSION and len(epochs) == 1:
+            return max(epochs) <= ended.epoch
+        return line.time < (end.end if line.broker == end.broker else end.time)
+
+    def _take_in(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
+        places, groups = taken_in(exchange, self.name, known)
+        if not places and not groups:
+            return
         line = exchange.line
         if self.transaction is None:
             own = next(iter(self.holders_of(exchange, known)), Holder(NO_PRODUCER, -1, self.name))
             own = own if own.producer_id != NO_PRODUCER else self.holder(line)
             self.transactions += 1
             self.transaction = OpenTransaction(self.transactions, own.producer_id, own.epoch, line)
-            yield self._noted(line, f"transaction {self.transactions} begins")
-        for said in self.transaction.take_in(places, groups):
-            yield self._noted(line, said)
+            yield TransactionBegan(line=line, producer=self.key, number=self.transactions)
+        number = self.transaction.number
+        new_places, new_groups = self.transaction.take_in(places, groups)
+        for place in new_places:
+            yield TransactionTookIn(line=line, producer=self.key, number=number, place=place)
+        for group in new_groups:
+            yield TransactionTookIn(line=line, producer=self.key, number=number, group=group)
 
     def _end(
-        self, line: RecordedRequest, became: str, is_requested: bool = True, why: str = ""
-    ) -> Iterator[EntityFinding]:
+        self,
+        exchange: RecordedExchange,
+        known: KnownFacts,
+        is_committed: bool = False,
+        is_requested: bool = True,
+        causes: tuple[TransactionAborted, ...] = (),
+    ) -> Iterator[Finding]:
+        """End the open transaction, with the requests that belong to it and had a late response."""
+        line, epoch = exchange.line, exchange.request.get("producerEpoch", -1)
+        former, ended_now = self.ended, EndedTransaction(line, epoch)
+        self.ended = ended_now
+        for each in self.pending:
+            is_of_former = former is not None and self._is_before(each, former)
+            is_own = each.line.api in TAKING and self._is_before(each, ended_now)
+            if is_own and not is_of_former:
+                yield from self._take_in(each, known)
         ended, self.transaction = self.transaction, None
+        became = TransactionEnded(
+            line=line,
+            causes=causes,
+            producer=self.key,
+            number=0,
+            is_committed=is_committed,
+            is_requested=is_requested,
+        )
         if ended is None:
             if is_requested:
-                said = f"no transaction is open in the recording: {became} again, or empty"
-                yield self._noted(line, said)
+                yield became
             return
-        by = "" if is_requested else ", by whoever came next"
-        said = f"transaction {ended.number} is {became} after {ended.lasted_ms(line)} ms{by}"
-        facts = {"words": ended.words(line, became, why), "became": became}
-        yield self._noted(line, said, {**facts, "places": ended.places, "groups": ended.groups})
-
-    def _noted(
-        self, line: RecordedRequest, said: str, facts: dict[str, Any] | None = None
-    ) -> EntityFinding:
-        return EntityFinding(
-            kind="transaction",
-            severity=Severity.NOTE,
-            subject=f"producer {self.name}",
-            line=line,
-            part=said,
-            said=said,
-            facts=facts or {},
+        yield msgspec.structs.replace(
+            became,
+            number=ended.number,
+            producer_id=ended.producer_id,
+            epoch=ended.epoch,
+            began=ended.began,
+            lasted_ms=ended.lasted_ms(line),
+            places=ended.places,
+            groups=ended.groups,
         )
 
 
@@ -301,7 +349,7 @@ def _is_bumping_commit(exchange: RecordedExchange) -> bool:
     return _is_commit_too_late(exchange) and exchange.line.version >= BUMPING_VERSION
 
 
-def _producers_of(exchange: RecordedExchange, known: KnownFacts) -> Iterable[EntityKey]:
+def _producers_in(exchange: RecordedExchange, known: KnownFacts) -> Parts:
     line = exchange.line
     found = bodies.holders_of(line.api, exchange.request, exchange.response)
     if line.api == "PRODUCE" and not found and bodies.errors(exchange.response):
@@ -314,7 +362,7 @@ def _producers_of(exchange: RecordedExchange, known: KnownFacts) -> Iterable[Ent
             names[EntityKey("producer", name)] = None
         elif not is_nameless:
             names[EntityKey("producer-id", str(holder.producer_id))] = None
-    yield from names
+    yield from ((name, exchange) for name in names)
 
 
 def _producer_of(key: EntityKey) -> ObservedProducer:
@@ -323,4 +371,4 @@ def _producer_of(key: EntityKey) -> ObservedProducer:
     return ObservedProducer(name="", id=int(key.id))
 
 
-PRODUCERS = EntityKind("producer", PRODUCER_APIS, _producers_of, _producer_of)
+PRODUCERS = EntityKind("producer", PRODUCER_APIS, _producers_in, _producer_of)

@@ -1,6 +1,7 @@
 """A whole recording with the machines of all kinds, each run when it is needed."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from brokertwin.recordings.history import (
     batches,
@@ -20,8 +21,10 @@ from brokertwin.recordings.history.exchange import (
     exchanges_of,
     known_of,
 )
-from brokertwin.recordings.history.finding import EntityFinding
+from brokertwin.recordings.history.findings import Finding
 from brokertwin.recordings.replay.recording import Exchange
+
+F = TypeVar("F", bound=Finding)
 
 KINDS: Mapping[str, EntityKind] = {
     each.name: each
@@ -64,13 +67,13 @@ class ObservedRecording:
         """A recording of some exchanges, with the names of topics of this one."""
         return ObservedRecording(exchanges, known=KnownFacts(dict(self.known.topics)))
 
-    def found(self, kind: EntityKind, *names: str) -> Iterator[EntityFinding]:
-        """The findings with these names, in the order of their responses."""
-        yield from (each for each in self.observed(kind).findings if each.kind in names)
+    def found(self, kind: EntityKind, *classes: type[F]) -> Iterator[F]:
+        """The findings of these classes, in the order of their responses."""
+        yield from (each for each in self.observed(kind).findings if isinstance(each, classes))
 
-    def at_places(self, *kinds: EntityKind) -> Mapping[str, list[EntityFinding]]:
+    def at_places(self, *kinds: EntityKind) -> Mapping[str, list[Finding]]:
         """The findings of some kinds of entities by the places of their exchanges."""
-        found: dict[str, list[EntityFinding]] = {}
+        found: dict[str, list[Finding]] = {}
         for kind in kinds:
             for each in self.observed(kind).findings:
                 found.setdefault(each.line.place, []).append(each)

@@ -15,7 +15,7 @@ Source: `Partition`, `ReplicaManager.fetchMessages`, `FetchManager` in Kafka.
 """
 
 from bisect import insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import msgspec
@@ -27,9 +27,15 @@ from brokertwin.protocol.generated.fetch import FetchRequest
 from brokertwin.protocol.generated.produce import ProduceRequest
 from brokertwin.recordings.formats.documents import METADATA_TOPIC_ID
 from brokertwin.recordings.history.bodies import follower_of
-from brokertwin.recordings.history.entity import WAIT_MS, EntityKey, EntityKind, ObservedEntity
+from brokertwin.recordings.history.entity import (
+    WAIT_MS,
+    EntityKey,
+    EntityKind,
+    ObservedEntity,
+    Parts,
+)
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange
-from brokertwin.recordings.history.finding import EntityFinding, Severity
+from brokertwin.recordings.history.findings import Finding, Unread
 from brokertwin.recordings.history.partition_moments import (
     ON_REQUEST,
     ON_RESPONSE,
@@ -109,22 +115,7 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
         """Topic and partition."""
         return f"{self.topic}-{self.partition}"
 
-    def part_of(self, exchange: RecordedExchange, known: KnownFacts) -> RecordedExchange:
-        """Return the parts of an exchange about this partition."""
-        if not self.topic:
-            return msgspec.structs.replace(exchange, request={}, response={})
-        place = self.topic, self.partition
-        request, response = (
-            next((part for at, part in parts if at == place), {})
-            for parts in (_requested(exchange, known), _responded(exchange, known))
-        )
-        if exchange.line.api == "FETCH":
-            request = {**request, "follower": follower_of(exchange.request)}
-        elif exchange.line.api == "ALTER_PARTITION":
-            request = request and {**request, "brokerId": exchange.request["brokerId"]}
-        return msgspec.structs.replace(exchange, request=request, response=response)
-
-    def expire(self, now: float, known: KnownFacts) -> list[EntityFinding]:
+    def expire(self, now: float, known: KnownFacts) -> list[Finding]:
         """Also report differences that cannot be races."""
         found = super().expire(now, known)
         if not self.moments:
@@ -132,18 +123,16 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
             found += [each.verdict(known) for each in due]
         return found
 
-    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
+    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
         """Take the two moments of an exchange."""
         if not self.topic:
-            yield EntityFinding(
-                kind="unread", severity=Severity.NOTE, subject=exchange.line.api, line=exchange.line
-            )
+            yield Unread(line=exchange.line, api=exchange.line.api)
             return
         for is_response, time in enumerate((exchange.taken, exchange.made)):
             moment = ExchangeMoment(time, bool(is_response), exchange)
             insort(self.moments, moment, key=lambda each: each.order)
 
-    def judge(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
+    def judge(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
         """Handle the moments up to a response."""
         end = exchange.line.end + self.LOOKAHEAD_MS
         for moment in [each for each in self.moments if each.time <= exchange.made]:
@@ -152,7 +141,7 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
                 yield from self._handle(moment, known)
         del self.moments[:-MOMENTS_MAX]
 
-    def _handle(self, moment: ExchangeMoment, known: KnownFacts) -> Iterator[EntityFinding]:
+    def _handle(self, moment: ExchangeMoment, known: KnownFacts) -> Iterator[Finding]:
         begin, _ = known.common
         if moment.exchange.taken < begin:
             return
@@ -248,20 +237,36 @@ def _parts(
                 yield (name, part[number]), part | of
 
 
-def _partitions_in(exchange: RecordedExchange, known: KnownFacts) -> Iterable[EntityKey]:
-    """The partitions of an exchange; exchanges with unexpected fields have the key `? API`."""
+def _partitions_in(exchange: RecordedExchange, known: KnownFacts) -> Parts:
+    """The partitions with their parts; exchanges with unexpected fields have the key `? API`."""
     api = exchange.line.api
     try:
         if api in REQUESTS:
             msgspec.convert(exchange.request, REQUESTS[api])
-        places = [
-            place
-            for parts in (_requested(exchange, known), _responded(exchange, known))
-            for place, _ in parts
-        ]
+        requested, responded = dict[Place, Any](), dict[Place, Any]()
+        for found, parts in (
+            (requested, _requested(exchange, known)),
+            (responded, _responded(exchange, known)),
+        ):
+            for place, part in parts:
+                found.setdefault(place, part)
     except (msgspec.ValidationError, AttributeError, KeyError, TypeError):
-        return [EntityKey("replication", f"? {api}")]
-    return [EntityKey("replication", f"{n} {topic}") for topic, n in dict.fromkeys(places)]
+        nothing = msgspec.structs.replace(exchange, request={}, response={})
+        return [(EntityKey("replication", f"? {api}"), nothing)]
+    follower = follower_of(exchange.request) if api == "FETCH" else UNKNOWN
+    parts_of = []
+    for place in dict.fromkeys([*requested, *responded]):
+        request, response = requested.get(place, {}), responded.get(place, {})
+        if api == "FETCH":
+            request = {**request, "follower": follower}
+        elif api == "ALTER_PARTITION":
+            request = request and {**request, "brokerId": exchange.request["brokerId"]}
+        topic, number = place
+        key = EntityKey("replication", f"{number} {topic}")
+        parts_of.append(
+            (key, msgspec.structs.replace(exchange, request=request, response=response))
+        )
+    return parts_of
 
 
 def _partition_of(key: EntityKey) -> ReplicatedPartition:

@@ -5,7 +5,6 @@ for each session.
 """
 
 from bisect import bisect_left, insort
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,10 +12,23 @@ import msgspec
 from msgspec import field
 
 from brokertwin.protocol.errors import Error
-from brokertwin.recordings.history.entity import EntityKey, EntityKind, ObservedEntity
+from brokertwin.recordings.history.entity import EntityKey, EntityKind, ObservedEntity, Parts
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, RecordedRequest
-from brokertwin.recordings.history.finding import EntityFinding, Severity, rule_of
-from brokertwin.recordings.rules import Rule
+from brokertwin.recordings.history.findings import (
+    Cause,
+    Certainty,
+    Finding,
+    SessionClosed,
+    SessionDenied,
+    SessionEnded,
+    SessionEpochExpected,
+    SessionEvicted,
+    SessionForgot,
+    SessionLost,
+    SessionOpened,
+    SessionOutOfTurn,
+    Severity,
+)
 
 NONE = 0
 """Id of no session."""
@@ -34,20 +46,6 @@ OPENINGS_MAX = 2_000
 
 WINDOW_MS = 60_000
 """Span in which frequent events are counted."""
-
-CHURN = Rule(
-    "A session is opened once, by a full fetch, and used until its client goes: the broker has"
-    " room for max.incremental.fetch.session.cache.slots of them, 1,000 by default.",
-    "KIP-227; FetchSessionCache",
-    "Let consumers live longer than a poll; a consumer for each poll evicts the sessions"
-    " of others.",
-)
-NO_ROOM = Rule(
-    "A client gets no session while all slots are taken by sessions in use.",
-    "KIP-227; FetchSessionCache.maybeCreateSession",
-    "Such a client names all its partitions in every fetch: raise"
-    " max.incremental.fetch.session.cache.slots, or look at clients that open many.",
-)
 
 
 class ObservedSession(msgspec.Struct):
@@ -79,11 +77,7 @@ class ObservedSessionCache(ObservedEntity, kw_only=True):
     sessions: dict[int, ObservedSession] = field(default_factory=dict)
     opened: list[RecordedRequest] = field(default_factory=list)
 
-    def part_of(self, exchange: RecordedExchange, known: KnownFacts) -> RecordedExchange:
-        """Return a Fetch with the numbers of its partitions in their place."""
-        return _without_partitions(exchange)
-
-    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
+    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
         """Take a Fetch in its turn."""
         line, body, code = exchange.line, exchange.request, exchange.code
         number, epoch = session_of(body)
@@ -94,8 +88,7 @@ class ObservedSessionCache(ObservedEntity, kw_only=True):
             yield self._out_of_turn(line, number, epoch)
         elif number != NONE and epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             other = int(exchange.response.get("sessionId", NONE))
-            also = f", and opens {other}" if other else ""
-            yield _note("session-closed", line, number, f"closes the session{also}")
+            yield SessionEnded(line=line, session=number, other=other)
             self._session(number).used = None
             self._session(number).closed = line
         elif number != NONE and not code:
@@ -104,12 +97,9 @@ class ObservedSessionCache(ObservedEntity, kw_only=True):
             self.sessions.pop(opened, None)
             self.sessions[opened] = ObservedSession(1, line.client, body["named"], line)
             insort(self.opened, line, key=lambda each: each.end)
-            yield _note("session-opened", line, opened, "opens the session")
+            yield SessionOpened(line=line, session=opened)
         elif is_denied(exchange) and not line.is_own:
-            severity, subject = Severity.WARNING, f"client {line.name}"
-            yield EntityFinding(
-                kind="session-denied", severity=severity, subject=subject, line=line, rule=NO_ROOM
-            )
+            yield SessionDenied(line=line, severity=Severity.WARNING)
         self._bound()
 
     def _session(self, number: int) -> ObservedSession:
@@ -118,91 +108,55 @@ class ObservedSessionCache(ObservedEntity, kw_only=True):
         self.sessions[number] = found
         return found
 
-    def _used(
-        self, line: RecordedRequest, number: int, epoch: int, body: Any
-    ) -> Iterator[EntityFinding]:
+    def _used(self, line: RecordedRequest, number: int, epoch: int, body: Any) -> Iterator[Finding]:
         session = self._session(number)
         session.used, session.client, session.epoch = line, line.client, next_epoch(epoch)
         forgotten = body["forgotten"]
         if forgotten:
             session.partitions = max(-1, session.partitions - forgotten)
-            yield _note("session-forgot", line, number, f"forgets {forgotten} partitions")
+            yield SessionForgot(line=line, session=number, count=forgotten)
 
-    def _lost(self, line: RecordedRequest, number: int) -> EntityFinding:
+    def _lost(self, line: RecordedRequest, number: int) -> Finding:
         """A session that the broker does not know any more."""
         session = self.sessions.get(number, ObservedSession())
-        used, closed, by = session.used, session.closed, tuple[str, ...]()
+        used, closed, causes = session.used, session.closed, tuple[Cause, ...]()
         if closed is not None:
-            said = f"session {number} was closed by {closed.words}"
-            cause = f"The session was closed: {closed.words}."
-        elif used is None:
-            said = f"session {number}, seen here first"
-            cause = "The recording has no answer that opened it."
-        else:
+            causes = (SessionClosed(by=closed),)
+        elif used is not None:
             first = bisect_left(self.opened, used.end, key=lambda each: each.end)
-            by = tuple(each.name for each in self.opened[first:] if each.time >= used.end)
-            said = f"session {number}, used last at {used.place}; {len(by)} were opened since"
-            others = ", ".join(f"client {name} ({n})" for name, n in Counter(by).most_common())
-            cause = (
-                f"It was used last by {used.words}, and has made room for another since"
-                " (max.incremental.fetch.session.cache.slots), or its broker was started again."
-                + (f" Sessions that were opened in between: {others}." if others else "")
-            )
+            openers = tuple(each.name for each in self.opened[first:] if each.time >= used.end)
+            causes = (SessionEvicted(used=used, openers=openers),)
         is_evicted = used is not None and closed is None
         session.used = None
-        severity = Severity.WARNING if is_evicted else Severity.INFO
-        code = Error.FETCH_SESSION_ID_NOT_FOUND
-        return _finding("session-lost", severity, line, number, code, said, cause, by)
+        known = Certainty.DERIVED if is_evicted else Certainty.SEEN
+        return SessionLost(
+            line=line,
+            severity=Severity.WARNING if is_evicted else Severity.INFO,
+            causes=causes,
+            certainty=known if causes else Certainty.UNKNOWN,
+            session=number,
+            code=Error.FETCH_SESSION_ID_NOT_FOUND,
+        )
 
-    def _out_of_turn(self, line: RecordedRequest, number: int, epoch: int) -> EntityFinding:
-        session, cause = self.sessions.get(number), ""
-        if session is not None and session.used is not None:
-            last = session.used.words
-            cause = f"The request has epoch {epoch}; after {last} it has to be {session.epoch}."
-        code, said = Error.INVALID_FETCH_SESSION_EPOCH, f"sends epoch {epoch}"
-        kind, severity = "session-out-of-turn", Severity.WARNING
-        return _finding(kind, severity, line, number, code, said, cause)
+    def _out_of_turn(self, line: RecordedRequest, number: int, epoch: int) -> Finding:
+        session, causes = self.sessions.get(number), tuple[Cause, ...]()
+        if session is not None and session.used is not None and session.epoch != epoch:
+            expected, used = session.epoch, session.used
+            causes = (SessionEpochExpected(requested=epoch, expected=expected, used=used),)
+        return SessionOutOfTurn(
+            line=line,
+            severity=Severity.WARNING,
+            causes=causes,
+            certainty=Certainty.SEEN if causes else Certainty.UNKNOWN,
+            session=number,
+            code=Error.INVALID_FETCH_SESSION_EPOCH,
+            epoch=epoch,
+        )
 
     def _bound(self) -> None:
         del self.opened[:-OPENINGS_MAX]
         while len(self.sessions) > SESSIONS_MAX:
             del self.sessions[next(iter(self.sessions))]
-
-
-def _note(kind: str, line: RecordedRequest, number: int, said: str) -> EntityFinding:
-    """An ordinary event of a session."""
-    return EntityFinding(
-        kind=kind,
-        severity=Severity.NOTE,
-        subject=f"session {number}",
-        line=line,
-        said=said,
-        facts={"session": number},
-    )
-
-
-def _finding(
-    kind: str,
-    severity: Severity,
-    line: RecordedRequest,
-    number: int,
-    code: int,
-    said: str,
-    cause: str,
-    by: tuple[str, ...] = (),
-) -> EntityFinding:
-    return EntityFinding(
-        kind=kind,
-        severity=severity,
-        subject=f"client {line.name}",
-        line=line,
-        said=said,
-        cause=cause,
-        by=by,
-        code=code,
-        rule=rule_of(code),
-        facts={"session": number},
-    )
 
 
 def session_of(body: Any) -> tuple[int, int]:
@@ -229,7 +183,8 @@ def size_of(body: Any) -> int:
     return sum(len(each["partitions"]) for each in body.get("topics") or ())
 
 
-def _without_partitions(exchange: RecordedExchange) -> RecordedExchange:
+def without_partitions(exchange: RecordedExchange) -> RecordedExchange:
+    """A Fetch with the numbers of its partitions in their place."""
     body, (number, epoch) = exchange.request, session_of(exchange.request)
     forgotten = sum(len(each["partitions"]) for each in body.get("forgottenTopicsData") or ())
     request = {"sessionId": number, "sessionEpoch": epoch}
@@ -246,10 +201,10 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch == EPOCH_MAX else epoch + 1
 
 
-def _caches_of(exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityKey]:
-    yield EntityKey("session-cache", str(exchange.line.broker))
+def _caches_in(exchange: RecordedExchange, known: KnownFacts) -> Parts:
+    yield EntityKey("session-cache", str(exchange.line.broker)), without_partitions(exchange)
 
 
 CACHES = EntityKind(
-    "session-cache", frozenset({"FETCH"}), _caches_of, lambda _: ObservedSessionCache()
+    "session-cache", frozenset({"FETCH"}), _caches_in, lambda _: ObservedSessionCache()
 )

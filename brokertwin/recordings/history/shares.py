@@ -11,11 +11,32 @@ import msgspec
 from msgspec import field
 
 from brokertwin.protocol.errors import Error
-from brokertwin.recordings.history.entity import EntityKey, EntityKind, ObservedEntity
+from brokertwin.recordings.history import bodies
+from brokertwin.recordings.history.entity import EntityKey, EntityKind, ObservedEntity, Parts
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, RecordedRequest
-from brokertwin.recordings.history.finding import EntityFinding, Severity
+from brokertwin.recordings.history.findings import (
+    AcknowledgeRefused,
+    Cause,
+    Certainty,
+    ConnectionEnded,
+    DeliveredBefore,
+    DeliveryLimitReached,
+    Finding,
+    PartitionId,
+    RecordsArchived,
+    RecordsDeliveredAgain,
+    RecordsFinding,
+    RecordsMoved,
+    RecordsRejected,
+    RecordsReleased,
+    SessionClosed,
+    Severity,
+    ShareSessionClosed,
+    ShareSessionDenied,
+    ShareSessionLost,
+    ShareSessionOpened,
+)
 from brokertwin.recordings.history.sessions import FINAL_EPOCH, INITIAL_EPOCH
-from brokertwin.recordings.rules import Rule
 
 SHARE_APIS = ("SHARE_FETCH", "SHARE_ACKNOWLEDGE")
 RELEASE, REJECT = 2, 3
@@ -37,19 +58,14 @@ SESSION_ERRORS = frozenset(
 EVERYTHING = 2**63 - 1
 """Last offset of the records that the end of a session gives back."""
 
-AGAIN = Rule(
-    "Records that a member gives back, or does not acknowledge within"
-    " group.share.record.lock.duration.ms, are given again, group.share.delivery.count.limit times"
-    " in all; then the group has done with them and no member gets them.",
-    "KIP-932; SharePartition",
-    "Look at the member that had them: a member that is slower than its lock needs a longer one,"
-    " or to renew it; records that are given back again and again belong in another topic.",
-)
-REJECTED = Rule(
-    "Records that a member rejects are done with: no member of the group gets them again.",
-    "KIP-932; SharePartition",
-    "Keep elsewhere what cannot be worked on before it is rejected: the group does not.",
-)
+STATE_API = "WRITE_SHARE_GROUP_STATE"
+"""Brokers store the states of records by it (KIP-932)."""
+
+ARCHIVED = 4
+"""The state of records that are not delivered again."""
+
+DELIVERY_LIMIT = 5
+"""The default of group.share.delivery.count.limit."""
 
 
 class SharePlace(NamedTuple):
@@ -124,6 +140,8 @@ class ObservedShareGroup(ObservedEntity, kw_only=True):
         deliveries: deliveries, in the order of the responses.
         releases: acknowledgements that gave records back, in the same order.
         sessions: broker and member to the share session.
+        rejected: acknowledgements that rejected records.
+        archived: topic id and partition to the archived records, from the first to the last.
     """
 
     LOOKAHEAD_MS: ClassVar[int] = 2_000
@@ -132,9 +150,13 @@ class ObservedShareGroup(ObservedEntity, kw_only=True):
     deliveries: list[Delivery] = field(default_factory=list)
     releases: list[RecordedAcknowledgement] = field(default_factory=list)
     sessions: dict[str, RecordedShareSession] = field(default_factory=dict)
+    rejected: list[RecordedAcknowledgement] = field(default_factory=list)
+    archived: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
 
-    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
+    def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
         """Note releases, whose responses may come after those of the fetches that they allow."""
+        if exchange.line.api == STATE_API:
+            return
         self.releases += [
             each
             for each in acknowledgements(exchange)
@@ -143,8 +165,11 @@ class ObservedShareGroup(ObservedEntity, kw_only=True):
         del self.releases[:-DELIVERIES_MAX]
         yield from ()
 
-    def judge(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityFinding]:
+    def judge(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
         """Report acknowledgements, repeated deliveries and events of the session."""
+        if exchange.line.api == STATE_API:
+            yield from self._stored(exchange, known)
+            return
         for each in acknowledgements(exchange):
             yield from self._acknowledged(each, known)
         for delivery in deliveries(exchange):
@@ -154,74 +179,136 @@ class ObservedShareGroup(ObservedEntity, kw_only=True):
         del self.deliveries[:-DELIVERIES_MAX]
         yield from self._session(exchange)
 
-    def _acknowledged(
-        self, each: RecordedAcknowledgement, known: KnownFacts
-    ) -> Iterator[EntityFinding]:
-        place = _named(known, each.place)
-        all_of = f"{place} {each.first} to {each.last}"
-        shown = f"{place} {_span(each.first, each.last)}"
+    def _acknowledged(self, each: RecordedAcknowledgement, known: KnownFacts) -> Iterator[Finding]:
         if each.error == Error.INVALID_RECORD_STATE:
-            held = [
-                (first, last, now)
+            causes = tuple(
+                RecordsMoved(
+                    partition=_partition(known, each.place),
+                    first=first,
+                    last=last,
+                    member=now.member,
+                    by=now.line,
+                )
                 for first, last, now in self._holders(each.place, each.first, each.last)
                 if now is not None and now.member != each.member
-            ]
-            said = f"{all_of} of {each.member}" + "".join(
-                f"; {now.member} got {first} to {last} at {now.line.place}"
-                for first, last, now in held
             )
-            cause = " ".join(
-                f"{place} {_span(first, last)} went to member {now.member}: {now.line.words}."
-                for first, last, now in held
-            )
-            yield self._finding(
-                "acknowledge-refused",
-                each.line,
-                said,
-                Severity.WARNING,
-                cause=cause,
-                by=tuple(now.line.name for _, _, now in held),
+            yield AcknowledgeRefused(
+                group=self.group,
+                line=each.line,
+                severity=Severity.WARNING,
+                causes=causes,
+                certainty=Certainty.SEEN if causes else Certainty.UNKNOWN,
+                partition=_partition(known, each.place),
+                first_offset=each.first,
+                last_offset=each.last,
+                member=each.member,
                 code=each.error,
             )
         elif each.outcome == REJECT and not each.error:
-            yield self._finding(
-                "records-rejected",
-                each.line,
-                f"{all_of} by {each.member}",
-                Severity.WARNING,
-                cause=f"rejects {shown}",
-                rule=REJECTED,
-                facts={"records": each.last - each.first + 1},
-            )
+            self.rejected = [*self.rejected, each][-DELIVERIES_MAX:]
+            yield self._of(RecordsRejected, Severity.WARNING, each, known)
         elif each.outcome == RELEASE and not each.error and each.place.topic:
-            yield self._finding("records-released", each.line, f"gives back {shown}")
+            yield self._of(RecordsReleased, Severity.NOTE, each, known)
 
-    def _again(self, new: Delivery, before: FormerDelivery, known: KnownFacts) -> EntityFinding:
+    def _of(
+        self,
+        kind: type[RecordsRejected | RecordsReleased],
+        severity: Severity,
+        each: RecordedAcknowledgement,
+        known: KnownFacts,
+    ) -> RecordsFinding:
+        return kind(
+            group=self.group,
+            line=each.line,
+            severity=severity,
+            partition=_partition(known, each.place),
+            first_offset=each.first,
+            last_offset=each.last,
+            member=each.member,
+        )
+
+    def _stored(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
+        """Report archived records that no member rejected, as the broker stores them."""
+        if bodies.errors(exchange.response):
+            return
+        for topic in exchange.request.get("topics") or ():
+            for part in topic["partitions"]:
+                at = topic["topicId"], part["partition"]
+                name = f"{at[0]} {at[1]}"
+                for batch in part.get("stateBatches") or ():
+                    count = batch["deliveryCount"]
+                    if batch["deliveryState"] != ARCHIVED or count < DELIVERY_LIMIT:
+                        continue
+                    for first, last in self._new(
+                        name, at, batch["firstOffset"], batch["lastOffset"]
+                    ):
+                        yield self._archived(exchange.line, at, first, last, count, known)
+
+    def _new(self, name: str, at: tuple[str, int], first: int, last: int) -> list[tuple[int, int]]:
+        """The records of a stretch that were not archived before, nor rejected by a member."""
+        done = [*self.archived.get(name, ())]
+        self.archived[name] = [*done, (first, last)][-DELIVERIES_MAX:]
+        while len(self.archived) > MEMBERS_MAX:
+            del self.archived[next(iter(self.archived))]
+        done += [(e.first, e.last) for e in self.rejected if e.place[1:] == at]
+        open_ = [(first, last)]
+        for begin, end in done:
+            left = []
+            for low, high in open_:
+                left += [(low, min(high, begin - 1)), (max(low, end + 1), high)]
+            open_ = [each for each in left if each[0] <= each[1]]
+        return open_
+
+    def _archived(
+        self,
+        line: RecordedRequest,
+        at: tuple[str, int],
+        first: int,
+        last: int,
+        count: int,
+        known: KnownFacts,
+    ) -> Finding:
+        same = [e for e in self.deliveries if e.place[1:] == at and e.first <= last]
+        same = [e for e in same if e.last >= first and e.line.time <= line.end]
+        delivery = same[-1] if same else None
+        return RecordsArchived(
+            group=self.group,
+            line=line,
+            severity=Severity.WARNING,
+            causes=(
+                DeliveryLimitReached(
+                    count=count, last=delivery.line if delivery is not None else None
+                ),
+            ),
+            certainty=Certainty.SEEN if delivery is not None else Certainty.DERIVED,
+            client=delivery.line.name if delivery is not None else "",
+            partition=PartitionId(known.named(at[0]), at[1]),
+            first_offset=first,
+            last_offset=last,
+            member=delivery.member if delivery is not None else "",
+            count=count,
+        )
+
+    def _again(self, new: Delivery, before: FormerDelivery, known: KnownFacts) -> Finding:
         """Records that were delivered again."""
-        records = f"{_named(known, new.place)} {_span(before.first, before.last)}"
-        said = f"{records} to {new.member}"
-        said += f" for the {new.count}th time" if new.count > 3 else ""
-        cause, former, is_kept = f"{records}: delivery {new.count}", before.delivery, False
+        causes: tuple[Cause, ...] = ()
+        former, is_kept = before.delivery, False
         if former is not None:
-            released, is_kept = before.released, before.released is None
-            became = f"given back by {released.words}" if released else "not acknowledged"
-            said += f"; before, {former.member} got them at {former.line.place}, {became}"
-            cause += f"; before, {former.member} got it by {former.line.words}"
-            in_time = ", and did not acknowledge it in time"
-            cause += f", and gave it back by {released.words}" if released else in_time
-        return self._finding(
-            "records-redelivered",
-            new.line,
-            said,
-            Severity.WARNING if is_kept else Severity.INFO,
-            cause=cause,
-            by=(former.line.name,) if former is not None else (),
-            rule=AGAIN,
-            facts={
-                "records": before.last - before.first + 1,
-                "deliveries": new.count,
-                "was": "unknown" if former is None else "kept" if is_kept else "released",
-            },
+            is_kept = before.released is None
+            released = before.released
+            causes = (DeliveredBefore(member=former.member, by=former.line, released=released),)
+        known_by = Certainty.DERIVED if is_kept else Certainty.SEEN
+        return RecordsDeliveredAgain(
+            group=self.group,
+            line=new.line,
+            severity=Severity.WARNING if is_kept else Severity.INFO,
+            causes=causes,
+            certainty=known_by if causes else Certainty.UNKNOWN,
+            partition=_partition(known, new.place),
+            first_offset=before.first,
+            last_offset=before.last,
+            member=new.member,
+            count=new.count,
         )
 
     def _before(self, new: Delivery) -> Iterator[FormerDelivery]:
@@ -266,68 +353,48 @@ class ObservedShareGroup(ObservedEntity, kw_only=True):
                 return each.line
         return None
 
-    def _session(self, exchange: RecordedExchange) -> Iterator[EntityFinding]:
+    def _session(self, exchange: RecordedExchange) -> Iterator[Finding]:
         line, body = exchange.line, exchange.request
         member, epoch = str(body.get("memberId")), body.get("shareSessionEpoch")
         session = self.sessions.setdefault(f"{line.broker} {member}", RecordedShareSession())
-        if exchange.code in SESSION_ERRORS:
-            has_room = exchange.code != Error.SHARE_SESSION_LIMIT_REACHED
-            yield self._finding(
-                "share-session-lost" if has_room else "share-session-denied",
-                line,
-                f"group {self.group}, member {member}, epoch {epoch}",
-                Severity.INFO if has_room else Severity.WARNING,
-                cause=_because(session) if exchange.code == Error.SHARE_SESSION_NOT_FOUND else "",
+        group, number = self.group, epoch if isinstance(epoch, int) else -1
+        if exchange.code == Error.SHARE_SESSION_LIMIT_REACHED:
+            yield ShareSessionDenied(
+                group=group,
+                line=line,
+                severity=Severity.WARNING,
+                member=member,
+                epoch=number,
+                code=exchange.code,
+            )
+        elif exchange.code in SESSION_ERRORS:
+            is_unknown = exchange.code == Error.SHARE_SESSION_NOT_FOUND
+            causes = _ended_by(session) if is_unknown else ()
+            yield ShareSessionLost(
+                group=group,
+                line=line,
+                severity=Severity.INFO,
+                causes=causes,
+                certainty=Certainty.SEEN if causes else Certainty.UNKNOWN,
+                member=member,
+                epoch=number,
                 code=exchange.code,
             )
         elif not exchange.code and epoch == INITIAL_EPOCH:
             session.opened, session.closed = line, None
-            yield self._finding("share-session-opened", line, "opens a share session")
+            yield ShareSessionOpened(group=group, line=line, member=member, epoch=number)
         elif not exchange.code and epoch == FINAL_EPOCH:
             session.opened, session.closed = None, line
-            said = "closes its share session, and gives back what it has"
-            yield self._finding("share-session-closed", line, said)
+            yield ShareSessionClosed(group=group, line=line, member=member, epoch=number)
         while len(self.sessions) > MEMBERS_MAX:
             del self.sessions[next(iter(self.sessions))]
 
-    def _finding(
-        self,
-        kind: str,
-        line: RecordedRequest,
-        said: str,
-        severity: Severity = Severity.NOTE,
-        *,
-        cause: str = "",
-        by: tuple[str, ...] = (),
-        code: int = Error.NONE,
-        rule: Rule | None = None,
-        facts: dict[str, Any] | None = None,
-    ) -> EntityFinding:
-        return EntityFinding(
-            kind=kind,
-            severity=severity,
-            subject=f"group {self.group}",
-            line=line,
-            part=said,
-            said=said,
-            cause=cause,
-            by=by,
-            code=code,
-            rule=rule,
-            facts=facts or {},
-        )
 
-
-def _because(session: RecordedShareSession) -> str:
+def _ended_by(session: RecordedShareSession) -> tuple[Cause, ...]:
     """Why a share session is unknown to its broker."""
     if session.closed is not None:
-        return f"The member has closed it: {session.closed.words}."
-    if session.opened is not None:
-        return (
-            f"It was opened by {session.opened.words}, and has ended since: its connection is gone,"
-            " or its broker was started again."
-        )
-    return "The recording has no answer that opened it."
+        return (SessionClosed(by=session.closed),)
+    return (ConnectionEnded(opened=session.opened),) if session.opened is not None else ()
 
 
 def deliveries(exchange: RecordedExchange) -> Iterator[Delivery]:
@@ -385,19 +452,17 @@ def _stretches(batch: Any) -> Iterator[tuple[int, int, int]]:
             begin = number
 
 
-def _named(known: KnownFacts, place: SharePlace) -> str:
-    return f"{known.named(place.topic)}-{place.partition}"
+def _partition(known: KnownFacts, place: SharePlace) -> PartitionId:
+    return PartitionId(known.named(place.topic), place.partition)
 
 
-def _span(first: int, last: int) -> str:
-    """`7`, `7 to 9`."""
-    return str(first) if first == last else f"{first} to {last}"
-
-
-def _groups_of(exchange: RecordedExchange, known: KnownFacts) -> Iterator[EntityKey]:
-    yield EntityKey("share-group", str(exchange.request.get("groupId")))
+def _groups_in(exchange: RecordedExchange, known: KnownFacts) -> Parts:
+    yield EntityKey("share-group", str(exchange.request.get("groupId"))), exchange
 
 
 SHARE_GROUPS = EntityKind(
-    "share-group", frozenset(SHARE_APIS), _groups_of, lambda key: ObservedShareGroup(group=key.id)
+    "share-group",
+    frozenset({*SHARE_APIS, STATE_API}),
+    _groups_in,
+    lambda key: ObservedShareGroup(group=key.id),
 )

@@ -32,46 +32,42 @@ class OpenTransaction(msgspec.Struct):
     places: dict[str, int] = field(default_factory=dict)
     groups: list[str] = field(default_factory=list)
 
-    def take_in(self, places: Iterable[tuple[str, int]], groups: Iterable[str]) -> Iterator[str]:
-        """Take in batches, partitions and groups; report the new ones in words.
+    def take_in(
+        self, places: Iterable[tuple[str, int]], groups: Iterable[str]
+    ) -> tuple[list[str], list[str]]:
+        """Take in batches, partitions and groups.
 
         Args:
-            places: topic and partition, and whether a batch was written there.
+            places: topic and partition, and the number of batches that were written there.
             groups: group ids.
+
+        Returns:
+            the places and the groups that are new.
         """
+        new_places, new_groups = [], []
         for place, batches in places:
             if place not in self.places:
-                yield f"takes in {place}"
+                new_places.append(place)
             self.places[place] = self.places.get(place, 0) + batches
         for group in groups:
             if group not in self.groups:
                 self.groups.append(group)
-                yield f"takes in offsets of group {group}"
+                new_groups.append(group)
         while len(self.places) > PLACES_MAX:
             del self.places[next(iter(self.places))]
         del self.groups[:-PLACES_MAX]
+        return new_places, new_groups
 
     def lasted_ms(self, ended: RecordedRequest) -> int:
         """From the request that began it to the response that ended it."""
         return ended.end - self.began.time
 
-    def words(self, ended: RecordedRequest | None = None, became: str = "", why: str = "") -> str:
-        """Describe it in one line.
 
-        Args:
-            ended: the request that ended it; None if it is open.
-            became: `committed` or `aborted`.
-            why: why the coordinator aborted it without a request.
-        """
-        named = sorted(self.places.items(), key=lambda each: _sorted_place(each[0]))
-        offsets = [f"offsets of group {name}" for name in self.groups]
-        of = f"transaction {self.number}, producer {self.producer_id} epoch {self.epoch}"
-        held = ", ".join([*(f"{at}{_batches(n)}" for at, n in named), *offsets]) or "nothing"
-        if ended is None:
-            return f"{of}: open since {self.began.words}; {held}"
-        if why:
-            return f"{of}: {why}; {held}"
-        return f"{of}: {became} after {self.lasted_ms(ended)} ms by {ended.words}; {held}"
+class EndedTransaction(msgspec.Struct, frozen=True):
+    """The request that ended the last transaction, and its epoch; -1 if it has none."""
+
+    line: RecordedRequest
+    epoch: int
 
 
 def taken_in(
@@ -121,13 +117,3 @@ def _added(exchange: RecordedExchange, name: str, known: KnownFacts) -> Iterator
 
 def _place(known: KnownFacts, topic: str, partition: int) -> str:
     return f"{known.named(topic)}-{partition}"
-
-
-def _sorted_place(place: str) -> tuple[str, int]:
-    topic, _, partition = place.rpartition("-")
-    return topic, int(partition)
-
-
-def _batches(count: int) -> str:
-    """The number of known batches; a request log without their headers knows none."""
-    return f" ({count} batch{'es' * (count > 1)})" if count else ""

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from brokertwin.recordings.history.replica_findings import WatermarkSample
+from brokertwin.recordings.history.findings import WatermarkSample
 from brokertwin.state.logs.checkpoint_files import Offsets
 
 

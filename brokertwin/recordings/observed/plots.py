@@ -6,7 +6,7 @@ from typing import Any
 
 from brokertwin import extras
 from brokertwin.errors import UserError
-from brokertwin.recordings.history.replica_findings import WatermarkSample
+from brokertwin.recordings.history.findings import WatermarkSample
 from brokertwin.recordings.history.replicas import UNKNOWN
 
 WIDTH, HEIGHT, STRIP = 900, 220, 60
@@ -28,11 +28,12 @@ def look(path: Path) -> None:
         raise UserError(f"Unknown plot format: {path}.", f"End the name with one of {FORMATS}.")
 
 
-def write(path: Path, samples: Sequence[WatermarkSample], end: float) -> None:
+def write(path: Path, suffix: str, samples: Sequence[WatermarkSample], end: float) -> None:
     """Writes the plots.
 
     Args:
-        path: ends in one of `FORMATS`; an HTML file has in it all that it needs.
+        path: the file.
+        suffix: one of `FORMATS`; an HTML file has in it all that it needs.
         samples: the changes of some partitions, in order.
         end: until when the last of them lasted, in ms since 1970.
     """
@@ -43,7 +44,8 @@ def write(path: Path, samples: Sequence[WatermarkSample], end: float) -> None:
         named.setdefault(f"{sample.topic}-{sample.partition}", []).append(sample)
     charts = [_plot(altair, name, found, end) for name, found in sorted(named.items())]
     whole = altair.vconcat(*charts).configure_view(strokeOpacity=0)
-    whole.save(str(path), **({"inline": True} if path.suffix == ".html" else {}))
+    given = {"inline": True} if suffix == ".html" else {}
+    whole.save(str(path), format=suffix.removeprefix("."), **given)
 
 
 def offsets(samples: Sequence[WatermarkSample], end: float) -> list[dict[str, Any]]:

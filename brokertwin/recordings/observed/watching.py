@@ -8,19 +8,27 @@ from typing import NamedTuple, TypeVar
 from brokertwin.recordings.formats.batches import Headers
 from brokertwin.recordings.formats.pipeline import Source
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, exchange_of
-from brokertwin.recordings.history.finding import EntityFinding
-from brokertwin.recordings.history.recording import ObservedRecording
-from brokertwin.recordings.history.replica_findings import (
+from brokertwin.recordings.history.findings import (
+    Finding,
+    IsrAgainstRule,
     IsrChange,
+    IsrRequested,
+    IsrSampleTaken,
+    SampleTaken,
+    Unread,
     WatermarkDifference,
+    WatermarkDiffers,
+    WatermarkDiffersBriefly,
     WatermarkSample,
+    moment_of,
 )
+from brokertwin.recordings.history.recording import ObservedRecording
 from brokertwin.recordings.history.replicas import UNKNOWN
 from brokertwin.recordings.history.replication import REPLICATION, ReplicatedPartition
 from brokertwin.recordings.replay import recording
 from brokertwin.recordings.replay.recording import Recording
 
-T = TypeVar("T", WatermarkSample, WatermarkDifference, IsrChange)
+F = TypeVar("F", bound=Finding)
 
 
 class ObservedReplication:
@@ -84,40 +92,43 @@ class ObservedReplication:
     @cached_property
     def samples(self) -> list[WatermarkSample]:
         """Every change."""
-        return self._facts(WatermarkSample, "replicas-changed", "isr-changed")
+        found = self._ordered(SampleTaken, IsrSampleTaken)
+        return [each.sample for each in found if isinstance(each, SampleTaken | IsrSampleTaken)]
 
     @cached_property
     def isr_samples(self) -> list[WatermarkSample]:
         """Samples with a changed in-sync set."""
-        return self._facts(WatermarkSample, "isr-changed")
+        return [each.sample for each in self._ordered(IsrSampleTaken)]
 
     @cached_property
     def differences(self) -> list[WatermarkDifference]:
         """High watermarks that differ from the rule."""
-        return self._facts(WatermarkDifference, "hw-differs", "hw-differs-briefly")
+        found = self._ordered(WatermarkDiffers, WatermarkDiffersBriefly)
+        kinds = WatermarkDiffers | WatermarkDiffersBriefly
+        return [each.difference for each in found if isinstance(each, kinds)]
 
     @cached_property
     def isr_changes(self) -> list[IsrChange]:
         """Requested changes of in-sync sets."""
-        return self._facts(IsrChange, "isr-requested", "isr-against-rule")
+        found = self._ordered(IsrRequested, IsrAgainstRule)
+        return [each.change for each in found if isinstance(each, IsrRequested | IsrAgainstRule)]
 
     @property
     def unread(self) -> Mapping[str, int]:
         """Number of unreadable exchanges by API."""
-        return Counter(each.subject for each in self.found("unread"))
+        return Counter(each.api for each in self.found(Unread))
 
-    def found(self, *kinds: str) -> list[EntityFinding]:
-        """The findings of some kinds, in the order of their moments."""
-        found = self._cluster.found(REPLICATION, *kinds)
-        return sorted(found, key=lambda each: each.facts.get("time", 0))
+    def found(self, *classes: type[F]) -> list[F]:
+        """The findings of some classes, in the order of their moments."""
+        return sorted(self._cluster.found(REPLICATION, *classes), key=moment_of)
 
-    def _facts(self, shape: type[T], *kinds: str) -> list[T]:
-        found = sorted(self.found(*kinds), key=_moment)
-        return [shape(**each.facts) for each in found]
+    def _ordered(self, *classes: type[F]) -> list[F]:
+        return sorted(self.found(*classes), key=_moment)
 
 
-def _moment(found: EntityFinding) -> tuple[float, tuple[int | str, ...], int]:
-    return found.facts["time"], found.line.order[1:], int(found.part or 0)
+def _moment(found: Finding) -> tuple[float, tuple[int | str, ...], int]:
+    part = int(found.part) if found.part.isdecimal() else 0
+    return moment_of(found), found.line.order[1:], part
 
 
 class Watched(NamedTuple):

@@ -60,6 +60,7 @@ class Exchange(msgspec.Struct, frozen=True):
         made: when the response was made.
         has_waited: the response was made later, in a purgatory.
         busy_ms: time in the broker's queues, and that for reading the log.
+        is_deprecated: Kafka 4 does not have the API version any more.
     """
 
     id: str
@@ -80,6 +81,7 @@ class Exchange(msgspec.Struct, frozen=True):
     made: float = 0.0
     has_waited: bool = False
     busy_ms: float = 0.0
+    is_deprecated: bool = False
 
     @property
     def api(self) -> str:
@@ -168,6 +170,7 @@ class _Line(msgspec.Struct, rename="camel"):
     listener: str = ""
     is_forwarded: bool = False
     is_text: bool = False
+    request_api_version_deprecated: bool = False
     request_queue_time_ms: float = 0.0
     local_time_ms: float = 0.0
     remote_time_ms: float = 0.0
@@ -355,4 +358,5 @@ def _exchange(line: _Line, document: Document) -> Exchange:
         + (line.local_time_ms if line.request_header.request_api_key == FETCH.key else 0)
         + line.response_queue_time_ms
         + line.send_time_ms,
+        is_deprecated=line.request_api_version_deprecated,
     )

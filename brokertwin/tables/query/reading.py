@@ -1,6 +1,6 @@
 """Reading a state as tables: from a checkpoint, a snapshot, or replayed recordings."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from os import PathLike
 from pathlib import Path
@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from brokertwin.errors import UserError
 from brokertwin.extras import need
+from brokertwin.places import place
 from brokertwin.recordings.replay import kept
 from brokertwin.recordings.replay.until import ms_of_iso
-from brokertwin.streaming.checkpoint import checkpoint_log, facts, state_reader
+from brokertwin.streaming.checkpoint import checkpoint_log, facts, state_reader, store_files
+from brokertwin.streaming.live import stored_rows
+from brokertwin.streaming.live import tables as live_tables
 from brokertwin.tables import schemas, state_rows, stored_states
-from brokertwin.tables.schemas import BY_NAME, TIME
+from brokertwin.tables.schemas import BATCH, BY_NAME, INT, LONG, TEXT, TIME, Column, TableSchema
 from brokertwin.tables.state_rows import ItemKind
 
 if TYPE_CHECKING:
@@ -61,9 +64,18 @@ class Tables:
         self._made: dict[str, pa.Table] = {}
 
     @property
+    def schemas(self) -> Mapping[str, TableSchema]:
+        """Schema of each table by name."""
+        return BY_NAME
+
+    @property
     def names(self) -> list[str]:
         """Names of all tables."""
-        return list(BY_NAME)
+        return list(self.schemas)
+
+    def rows(self, name: str) -> Sequence[Mapping[str, Any]]:
+        """Return the rows of a table."""
+        return state_rows.rows(ItemKind(BY_NAME[name].kind), self.cells, self._without_ends)
 
     def arrow(self, name: str) -> "pa.Table":
         """Return a table in Arrow, with descriptions in the metadata of its fields.
@@ -71,12 +83,9 @@ class Tables:
         Raises:
             UserError: unknown table.
         """
-        if name not in BY_NAME:
-            raise UserError(f"There is no table {name}.", f"Use one of {', '.join(BY_NAME)}.")
         if name not in self._made:
-            table = BY_NAME[name]
-            rows = state_rows.rows(table.kind, self.cells, self._without_ends)
-            self._made[name] = arrow_of(table, rows)
+            table = table_named(name, self.schemas)
+            self._made[name] = arrow_of(table, self.rows(name))
         return self._made[name]
 
     def pandas(self, name: str) -> "pd.DataFrame":
@@ -107,6 +116,74 @@ class Tables:
         from brokertwin.tables.query import sql
 
         return sql.matching(self, kind.value.replace("-", "_"), where)
+
+
+class LiveTables(Tables):
+    """The entities of a live audit as tables (`LIVE`).
+
+    Args:
+        checkpoint: its checkpoint.
+        batch: a committed micro-batch.
+    """
+
+    def __init__(self, checkpoint: Path, batch: int) -> None:
+        super().__init__({}, f"after micro-batch {batch}")
+        self._checkpoint, self._batch = checkpoint, batch
+
+    @property
+    def schemas(self) -> Mapping[str, TableSchema]:
+        """Schema of each table by name."""
+        return LIVE
+
+    def rows(self, name: str) -> Sequence[Mapping[str, Any]]:
+        """Return the rows of a table, by their key. Raises UserError if they are not readable."""
+        table = live_tables.BY_NAME[name]
+        found = [
+            row
+            for partition in range(stores_of(self._checkpoint, self._batch))
+            for row in live_rows(self._checkpoint, table, self._batch, partition)
+        ]
+        return sorted(found, key=lambda row: [row[by] for by in ("cluster", *table.keys)])
+
+
+def live_rows(
+    checkpoint: Path, table: live_tables.EntityTable, batch: int, partition: int
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the rows of a shuffle partition. Raises UserError if it is not readable."""
+    try:
+        yield from stored_rows.rows(checkpoint, table, batch, partition)
+    except store_files.NotReadable as reason:
+        raise _not_readable(checkpoint, batch, reason) from None
+
+
+def stores_of(checkpoint: Path, batch: int) -> int:
+    """Return the number of shuffle partitions. Raises UserError if files are not readable."""
+    try:
+        return store_files.partitions(checkpoint, batch)
+    except store_files.NotReadable as reason:
+        raise _not_readable(checkpoint, batch, reason) from None
+
+
+def _not_readable(checkpoint: Path, batch: int, reason: store_files.NotReadable) -> UserError:
+    return UserError(f"Cannot read micro-batch {batch} in {checkpoint}: {reason}.")
+
+
+def table_named(name: str, tables: Mapping[str, TableSchema]) -> TableSchema:
+    """Return a table. Raises UserError if there is none with this name."""
+    if name not in tables:
+        raise UserError(f"There is no table {name}.", f"Use one of {', '.join(tables)}.")
+    return tables[name]
+
+
+def _live_schema(table: live_tables.EntityTable) -> TableSchema:
+    types = {"INT": INT, "BIGINT": LONG, "STRING": TEXT, live_tables.BATCH: BATCH}
+    columns = [Column("cluster", TEXT, "the cluster")]
+    columns += [Column(name, types[kind], "") for name, kind in table.columns.items()]
+    return TableSchema(table.name, "", tuple(columns))
+
+
+LIVE = {each.name: _live_schema(each) for each in live_tables.TABLES}
+"""Tables of a live audit; docs/live.md describes them."""
 
 
 def arrow_of(table: schemas.TableSchema, rows: Sequence[Mapping[str, Any]]) -> "pa.Table":
@@ -160,7 +237,7 @@ def read(
         UserError: there is no state, or none at that moment.
     """
     sources = [source] if isinstance(source, str | PathLike) else list(source)
-    paths = [Path(each) for each in sources]
+    paths = [place(each) for each in sources]
     if not paths:
         raise UserError("There is no source to read.", SOURCES)
     for path in paths:
@@ -180,7 +257,17 @@ def read(
     kept_state = stored(paths[0], as_of, time_zone)
     if kept_state is not None:
         return Tables(*kept_state)
-    return of_checkpoint(paths[0], moment_of(as_of, time_zone), session)
+    moment = moment_of(as_of, time_zone)
+    if stored_rows.is_live(paths[0]):
+        return LiveTables(paths[0], batch_of(paths[0], moment))
+    return of_checkpoint(paths[0], moment, session)
+
+
+def register(session: "SparkSession", push_filters: bool = False) -> None:
+    """Register the data source `brokertwin` in a Spark session, as docs/query.md describes."""
+    from brokertwin.tables.query import spark_source
+
+    spark_source.register(session, push_filters)
 
 
 def stored(
@@ -219,10 +306,13 @@ def of_checkpoint(
 
 
 def batch_of(checkpoint: Path, as_of: Moment | None) -> int:
-    """Return the committed batch of a moment. Raises UserError."""
+    """Return the committed batch of a moment; also of a live audit. Raises UserError."""
+    committed = state_reader.committed_batch
+    if stored_rows.is_live(checkpoint):
+        committed = checkpoint_log.committed_batch
     if as_of is None or as_of.ms is None:
-        return state_reader.committed_batch(checkpoint, as_of.batch if as_of else None)
-    newest = state_reader.committed_batch(checkpoint)
+        return committed(checkpoint, as_of.batch if as_of else None)
+    newest = committed(checkpoint)
     kept = checkpoint_log.kept(checkpoint)
     begun = {batch: checkpoint_log.begun_ms(checkpoint, batch) for batch in kept}
     found = [batch for batch in kept if batch <= newest and begun[batch] <= as_of.ms]
@@ -272,17 +362,23 @@ def _of_kept(directory: Path, as_of: int | str | datetime | None) -> StoredState
 def _of_snapshot(directory: Path, as_of: Moment | None) -> StoredState:
     from brokertwin.sinks import snapshot_store
 
-    if (directory / snapshot_store.MANIFEST).is_file():
-        if as_of is not None:
-            raise UserError(f"{directory} is a single snapshot.", "Pass the parent directory.")
-        path = directory
-    else:
-        path = snapshot_store.find(directory, _name_of(directory, as_of))
+    path = snapshot_at(directory, as_of)
     found = snapshot_store.manifest(path)
     version = found.state_version
     stored = {name: (version, columns) for name, columns in snapshot_store.read_cells(path).items()}
     cells = stored_states.in_this_version(f"the snapshot {path}", stored)
     return StoredState(cells, f"after micro-batch {found.batch} ({path.name})")
+
+
+def snapshot_at(directory: Path, as_of: Moment | None) -> Path:
+    """Return the snapshot of a moment below a directory, or the directory. Raises UserError."""
+    from brokertwin.sinks import snapshot_store
+
+    if not (directory / snapshot_store.MANIFEST).is_file():
+        return snapshot_store.find(directory, _name_of(directory, as_of))
+    if as_of is not None:
+        raise UserError(f"{directory} is a single snapshot.", "Pass the parent directory.")
+    return directory
 
 
 def _name_of(directory: Path, as_of: Moment | None) -> str | None:

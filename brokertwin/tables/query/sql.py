@@ -4,7 +4,7 @@ Queries install and fetch nothing. They can read local files.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from brokertwin.errors import UserError
@@ -32,11 +32,11 @@ def run(tables: "Tables", query: str) -> "pa.Table":
     """
     given = {
         table.name: tables.arrow(table.name)
-        if table.name in _named(query)
+        if table.name in _named(query, tables.names)
         else schemas.arrow_schema(table).empty_table()
-        for table in schemas.TABLES
+        for table in tables.schemas.values()
     }
-    return _run(given, query)
+    return _run(given, query, tables.names)
 
 
 def matching(tables: "Tables", name: str, where: str) -> list[int]:
@@ -46,11 +46,11 @@ def matching(tables: "Tables", name: str, where: str) -> list[int]:
     table = tables.arrow(name)
     numbered = table.append_column(NUMBER, pa.array(range(table.num_rows), pa.int64()))
     query = f"select {NUMBER} from {name} where ({where}\n) order by 1"  # may end in a comment
-    numbers: list[int] = _run({name: numbered}, query)[NUMBER].to_pylist()
+    numbers: list[int] = _run({name: numbered}, query, [name])[NUMBER].to_pylist()
     return numbers
 
 
-def _run(given: "Mapping[str, pa.Table]", query: str) -> "pa.Table":
+def _run(given: "Mapping[str, pa.Table]", query: str, names: Sequence[str]) -> "pa.Table":
     need("SQL over the state", "duckdb", "pyarrow")
     import duckdb
 
@@ -63,14 +63,14 @@ def _run(given: "Mapping[str, pa.Table]", query: str) -> "pa.Table":
                 raise UserError("The SQL statement is not a query.", "Use a SELECT statement.")
             result: pa.Table = found.to_arrow_table()
         except duckdb.Error as error:
-            raise UserError(_message(error), _hint(error)) from None
+            raise UserError(_message(error), _hint(error, names)) from None
     return result
 
 
-def _named(query: str) -> list[str]:
+def _named(query: str, names: Sequence[str]) -> list[str]:
     """Return the tables whose names occur as words in a query."""
     words = set(re.findall(r"\w+", query.lower()))
-    return [name for name in schemas.BY_NAME if name in words]
+    return [name for name in names if name in words]
 
 
 def _message(error: Exception) -> str:
@@ -78,8 +78,8 @@ def _message(error: Exception) -> str:
     return "\n".join(lines[:MESSAGE_LINES])
 
 
-def _hint(error: Exception) -> str:
+def _hint(error: Exception, names: Sequence[str]) -> str:
     text = str(error)
     if "Table" in text and "does not exist" in text:
-        return f"There are {', '.join(schemas.BY_NAME)}."
+        return f"There are {', '.join(names)}."
     return "`brokertwin query` without SQL shows every table with its columns."

@@ -10,7 +10,8 @@ from typing import Any
 from crc32c import crc32c
 
 from brokertwin.protocol import compression
-from brokertwin.protocol.record_batches import HEADER, HEADER_BYTES, LOG_OVERHEAD, varint
+from brokertwin.protocol.primitives import read_varint, write_varint
+from brokertwin.protocol.record_batches import HEADER, HEADER_BYTES, LOG_OVERHEAD
 
 CODEC_MASK, APPEND_TIME, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20
 CHECKED_FROM = 21
@@ -90,12 +91,8 @@ def made(
 
 
 def _varint(value: int) -> bytes:
-    rest = (value << 1) ^ (value >> 63)
     out = bytearray()
-    while rest > 0x7F:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
+    write_varint(out, value)
     return bytes(out)
 
 
@@ -157,10 +154,10 @@ def _texts(batch: bytes, base: int, count: int, is_control: bool) -> list[str]:
     found, at = [], HEADER_BYTES
     try:
         for _ in range(count):
-            size, at = varint(batch, at)
+            size, at = read_varint(batch, at)
             end = at + size
-            _, at = varint(batch, at + 1)
-            delta, at = varint(batch, at)
+            _, at = read_varint(batch, at + 1)
+            delta, at = read_varint(batch, at)
             key, at = _part(batch, at)
             value, at = _part(batch, at)
             found.append(_marker(key) if is_control else _text(base + delta, key, value))
@@ -171,7 +168,7 @@ def _texts(batch: bytes, base: int, count: int, is_control: bool) -> list[str]:
 
 
 def _part(batch: bytes, at: int) -> tuple[bytes | None, int]:
-    size, at = varint(batch, at)
+    size, at = read_varint(batch, at)
     return (None, at) if size < 0 else (batch[at : at + size], at + size)
 
 

@@ -1,15 +1,20 @@
-"""A blocking connection for request and response bodies."""
+"""A blocking connection for request and response bodies, with TLS and SASL."""
 
 import select
 import socket
+import ssl
 import struct
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
+from brokertwin.clients.io.sasl import SaslLogin, exchange
+from brokertwin.clients.io.security import ClientSecurity
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.protocol.frames import RequestFrame, encode_request, read_response
+from brokertwin.protocol.kafka_apis import KAFKA_APIS
 from brokertwin.protocol.primitives import MalformedError
 from brokertwin.testing.exam.bodies import CLIENT_ID
 from brokertwin.testing.exam.model import KEYS
@@ -17,6 +22,11 @@ from brokertwin.testing.exam.model import KEYS
 _SIZE = struct.Struct(">i")
 CONNECT_S = 10.0
 FRAME_BYTES_MAX = 100 * 1024 * 1024
+NAMES = {KAFKA_APIS[key].name: name for name, key in KEYS.items() if key in KAFKA_APIS}
+"""Names in the request log (`SASL_HANDSHAKE`) to those of the message schemas."""
+
+
+PLAINTEXT = ClientSecurity()
 
 
 class BrokerClosedError(Exception):
@@ -41,17 +51,46 @@ class ExamConnection:
     Args:
         address: address of the broker.
         deadline: returns the end of all reads and writes, in seconds of the monotonic clock.
+        security: TLS and SASL.
+        client: client id.
 
     Raises:
         OSError: the broker cannot be reached.
+        BrokerClosedError: the broker closed the connection during the login.
+        UserError: the login fails.
     """
 
-    def __init__(self, address: Address, deadline: Callable[[], float]) -> None:
-        self._deadline = deadline
-        self._socket = socket.create_connection(address, CONNECT_S)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def __init__(
+        self,
+        address: Address,
+        deadline: Callable[[], float],
+        security: ClientSecurity = PLAINTEXT,
+        client: str = CLIENT_ID,
+    ) -> None:
+        self._deadline, self._client = deadline, client
         self._count = 100
         self.pending: deque[Pending] = deque()
+        self._socket = socket.create_connection(address, CONNECT_S)
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if security.context is not None:
+                self._limit()
+                self._socket = security.context.wrap_socket(
+                    self._socket, server_hostname=address.host
+                )
+            if security.login is not None:
+                self._log_in(security.login)
+        except BaseException:
+            self.close()
+            raise
+
+    def _log_in(self, login: SaslLogin) -> None:
+        steps = exchange(login)
+        request = next(steps)
+        with suppress(StopIteration):
+            while True:
+                response = self.call(NAMES[request.api], request.version, request.body, False)
+                request = steps.send(response)
 
     def close(self) -> None:
         """Close the connection."""
@@ -69,7 +108,7 @@ class ExamConnection:
             "requestApiKey": KEYS[api],
             "requestApiVersion": version,
             "correlationId": self._count,
-            "clientId": CLIENT_ID,
+            "clientId": self._client,
         }
         frame = encode_request(RequestFrame(header, body))
         self.send_bytes(_SIZE.pack(len(frame)) + frame)
@@ -85,7 +124,7 @@ class ExamConnection:
         self._limit()
         try:
             self._socket.sendall(data)
-        except (ConnectionError, BrokenPipeError):
+        except (ConnectionError, ssl.SSLError):
             raise BrokerClosedError from None
 
     def receive(self, is_strict: bool = True) -> Any:
@@ -111,6 +150,8 @@ class ExamConnection:
 
     def is_silent(self, for_ms: int) -> bool:
         """True if nothing can be read for a time."""
+        if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+            return False
         ready = select.poll()
         ready.register(self._socket, select.POLLIN)
         return not ready.poll(for_ms)
@@ -121,7 +162,7 @@ class ExamConnection:
             self._limit()
             try:
                 part = self._socket.recv(size - len(found))
-            except ConnectionError:
+            except (ConnectionError, ssl.SSLError):
                 raise BrokerClosedError from None
             if not part:
                 raise BrokerClosedError

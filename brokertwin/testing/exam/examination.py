@@ -9,6 +9,7 @@ from brokertwin.errors import UserError
 from brokertwin.testing.exam.cleaning import clean
 from brokertwin.testing.exam.model import ExamSubject, Scenario
 from brokertwin.testing.exam.player import Played, play
+from brokertwin.testing.exam.rights import Rights, not_asked
 from brokertwin.testing.exam.site import Site
 from brokertwin.testing.exam.verdicts import Outcome, Result, VersionNote, judged, not_played
 
@@ -29,23 +30,31 @@ class ExamOptions(NamedTuple):
         jobs: number of scenarios in parallel.
         patience: factor for all time limits.
         notes: version notes that explain deviations.
+        prefix: prefix of all names that the exam creates.
+        rights: rights of the user.
+        is_read_only: play only scenarios that change nothing.
     """
 
     jobs: int = JOBS
     patience: float = 1.0
     notes: tuple[VersionNote, ...] = ()
+    prefix: str = PREFIX
+    rights: Rights = Rights.ADMIN
+    is_read_only: bool = False
 
 
-def check_is_empty(site: Site) -> None:
-    """Raise UserError if a cluster has other topics or groups."""
-    topics = [name for name in site.topics if not name.startswith((PREFIX, INTERNAL))]
-    groups = [name for name in site.groups if not name.startswith(PREFIX)]
+ALLOW = "Pass --read-only to create nothing, or --yes to run the exam here: it"
+
+
+def check_is_empty(site: Site, prefix: str = PREFIX, allow: str = ALLOW) -> None:
+    """Raise UserError if a cluster has other topics or groups; `allow` begins the hint."""
+    topics = [name for name in site.topics if not name.startswith((prefix, INTERNAL))]
+    groups = [name for name in site.groups if not name.startswith(prefix)]
     if topics or groups:
         names = ", ".join([*topics, *groups][:3])
         raise UserError(
             f"The cluster has {len(topics)} topics and {len(groups)} groups already: {names}, ….",
-            f"Pass --yes to run the exam here. It creates only names with the prefix {PREFIX}, but"
-            " loads the brokers.",
+            f"{allow} creates only names with the prefix {prefix}, but loads the brokers.",
         )
 
 
@@ -79,10 +88,13 @@ def examine(
             note(not_played(subject, scenario, Outcome.NOT_CLAIMED, reason))
         elif reason := site.other_settings(scenario):
             note(not_played(subject, scenario, Outcome.OTHER_SETTINGS, reason))
+        elif reason := not_asked(scenario, choices.rights, choices.is_read_only):
+            note(not_played(subject, scenario, Outcome.NOT_ASKED, reason))
         else:
             played.append((subject, scenario))
     for subject, scenario, shown in play_all(played, site, choices):
-        note(judged(subject, scenario, shown, choices.notes))
+        is_user = choices.rights is Rights.USER
+        note(judged(subject, scenario, shown, choices.notes, is_user))
     return [results[scenario.name] for _, scenario in chosen]
 
 
@@ -90,7 +102,7 @@ def play_all(
     chosen: Chosen, site: Site, choices: ExamOptions
 ) -> Iterator[tuple[ExamSubject, Scenario, Played]]:
     """Play scenarios, several at a time, and delete what they created."""
-    run = f"{PREFIX}{secrets.token_hex(3)}-"
+    run = f"{choices.prefix}{secrets.token_hex(3)}-"
     prefixes = {scenario.name: f"{run}{at:03d}-" for at, (_, scenario) in enumerate(chosen)}
 
     def played(each: tuple[ExamSubject, Scenario]) -> tuple[ExamSubject, Scenario, Played]:
@@ -102,4 +114,5 @@ def play_all(
             yield from pool.map(played, [each for each in chosen if not each[1].is_alone])
         yield from map(played, [each for each in chosen if each[1].is_alone])
     finally:
-        clean(site, run)
+        if not choices.is_read_only:
+            clean(site, run)

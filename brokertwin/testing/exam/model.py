@@ -26,11 +26,12 @@ RETRIED = (14, 15, 16)
 
 
 class ExamSeverity(StrEnum):
-    """Severity of a deviation."""
+    """Consequence of a deviation, the worst first; `verdicts.consequence` decides."""
 
-    DATA = "loses data"
+    DATA = "loses or duplicates data"
     CLIENTS = "breaks clients"
-    COSMETIC = "cosmetic"
+    FIELD = "differs in a field that clients read"
+    UNREAD = "differs in what nobody reads"
 
 
 class Do(StrEnum):
@@ -56,6 +57,8 @@ class Do(StrEnum):
     """Wait until this broker coordinates a name."""
     WAIT = "wait"
     """Wait for `ms`."""
+    RESTART = "restart"
+    """Restart the home broker; all connections end."""
 
 
 class Until(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -77,11 +80,13 @@ class View(msgspec.Struct, frozen=True, omit_defaults=True):
         own: lists; only their elements with names of this scenario are compared.
         only: names of the compared fields; empty: all.
         without: names of fields that are not compared.
+        throttle: compare whether `throttleTimeMs` is positive.
     """
 
     own: list[str] = []
     only: list[str] = []
     without: list[str] = []
+    throttle: bool = False
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -91,6 +96,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
         do: the action.
         label: description in reports; only steps with a label are compared.
         on: name of the connection; empty: the default connection.
+        client: name of the client id of a connection, without the prefix; empty: `exam`.
         api: name in Kafka's message schemas, like `CreateTopics`.
         version: version of the API.
         body: the request, with the expressions of `bodies.py`; RAW: an expression of bytes.
@@ -112,6 +118,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     do: Do = Do.CALL
     label: str = ""
     on: str = ""
+    client: str = ""
     api: str = ""
     version: int = 0
     body: Any = None
@@ -145,13 +152,14 @@ class Scenario(msgspec.Struct, frozen=True, omit_defaults=True):
         name: unique in its subject.
         rule: one sentence.
         source: the class in Kafka that implements the rule.
-        severity: severity of a deviation; deviations in texts are always cosmetic.
+        severity: worst consequence of a deviation: DATA or CLIENTS.
         steps: steps in order.
         golden: results of the labelled steps with Kafka 4.3.1.
         kip: Kafka Improvement Proposal; empty if there is none.
         brokers: number of brokers that it needs.
         is_single: it needs a cluster of one broker.
         settings: broker settings that the golden depends on.
+        started_with: broker settings other than Kafka's defaults, which the broker must show.
         features: finalized feature levels that it needs, at least.
         is_alone: no other scenario runs at the same time.
         limit_s: time limit.
@@ -167,6 +175,7 @@ class Scenario(msgspec.Struct, frozen=True, omit_defaults=True):
     brokers: int = 1
     is_single: bool = False
     settings: dict[str, str] = {}
+    started_with: dict[str, str] = {}
     features: dict[str, int] = {}
     is_alone: bool = False
     limit_s: int = 20
@@ -176,6 +185,16 @@ class Scenario(msgspec.Struct, frozen=True, omit_defaults=True):
         """APIs with versions that the broker must claim."""
         found = {(each.api, each.version) for each in self.steps if each.api in KEYS}
         return found - {("ApiVersions", version) for version in range(100)}
+
+    @property
+    def described_settings(self) -> set[str]:
+        """Names of broker settings that decide whether it is played."""
+        return {*self.settings, *self.started_with}
+
+    @property
+    def has_restart(self) -> bool:
+        """Whether the broker is restarted."""
+        return any(step.do is Do.RESTART for step in self.steps)
 
 
 class ExamSubject(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -77,9 +77,10 @@ LEFT_OUT = frozenset(
 """Further fields that are not compared, because they depend on the site or the time."""
 
 TEXTS = frozenset({"errorMessage", "batchIndexErrorMessage", "statusDetail"})
-"""Fields with error messages; a deviation in them is cosmetic."""
+"""Fields with error messages."""
 
 _EPOCH = re.compile(r"(epoch )\(\d+\)")
+_NODE = re.compile(r"(?<=\bbroker )\d+|(?<=\bexpected )\d+")
 _LONG_NUMBER = re.compile(r"(?<!\d)\d{10,}(?!\d)")
 _SHORTEST = 8
 """Shorter texts are not replaced by their symbols inside other texts."""
@@ -106,7 +107,10 @@ class Normalizer:
         found = masked(body)
         if view is not None:
             found = _viewed(found, view, self._world)
-        return self._value(found, "")
+        normal = self._value(found, "")
+        if view is not None and view.throttle:
+            normal["isThrottled"] = body["throttleTimeMs"] > 0
+        return normal
 
     def value(self, value: Any) -> Any:
         """Normalize a single value."""
@@ -198,9 +202,13 @@ class Normalizer:
             for (kind, known), symbol in self._symbols.items():
                 if kind == "pid":
                     value = re.sub(rf"(?<!\d){known}(?!\d)", symbol, value)
+            value = _NODE.sub(lambda found: self._node(found[0]), value)
             value = _EPOCH.sub(r"\1(<epoch>)", value)
             value = _LONG_NUMBER.sub("<number>", value)
         return value
+
+    def _node(self, number: str) -> str:
+        return self._symbols.get(("node", int(number)), number)
 
 
 def _decoded(text: str) -> str:

@@ -1,11 +1,19 @@
 """The HTML page of an exam: score by subject, and each deviation. It loads nothing."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 from brokertwin.testing.exam.model import ExamSeverity
-from brokertwin.testing.exam.reports import PLAYED, Report, Score, printable, shown, total
+from brokertwin.testing.exam.reports import (
+    PLAYED,
+    Report,
+    Score,
+    api_summary,
+    printable,
+    shown,
+    total,
+)
 from brokertwin.testing.exam.verdicts import Deviation, Outcome, Result
 
 DEVIATIONS_SHOWN = 20
@@ -50,7 +58,12 @@ pre { overflow-wrap: anywhere; white-space: pre-wrap; margin: 0; max-height: 16r
   dd { margin-bottom: .3rem; } }
 """
 
-TONES = {ExamSeverity.DATA: "bad", ExamSeverity.CLIENTS: "bad", ExamSeverity.COSMETIC: "warn"}
+TONES = {
+    ExamSeverity.DATA: "bad",
+    ExamSeverity.CLIENTS: "bad",
+    ExamSeverity.FIELD: "warn",
+    ExamSeverity.UNREAD: "dim",
+}
 
 
 def page(report: Report) -> str:
@@ -66,7 +79,8 @@ def page(report: Report) -> str:
         f"<title>Exam of {escape(report.broker)}</title><style>{STYLE}</style></head><body>",
         f"<h1>Exam of {escape(report.broker)}</h1>",
         f"<p class=dim>Compared with Apache Kafka {escape(report.kafka)}; {summary}</p>",
-        _tiles(whole, deviating),
+        _tiles(whole, report.headline),
+        f"<p>{escape(api_summary(report.apis))}</p>",
         _scores([*report.scores, whole]),
         _section("Deviations", deviating),
         _section("Explained by the version", explained),
@@ -76,14 +90,16 @@ def page(report: Report) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _tiles(whole: Score, deviating: Sequence[Result]) -> str:
-    tiles = [(whole.percent, "of played scenarios agree", "good" if not deviating else "bad")]
-    for severity in ExamSeverity:
-        count = sum(
-            any(each.severity is severity for each in result.unexplained) for result in deviating
-        )
-        tiles.append((str(count), severity.value, TONES[severity] if count else "dim"))
-    tiles.append((str(whole.not_claimed + whole.other_settings), "not played", "dim"))
+def _tiles(whole: Score, headline: Mapping[ExamSeverity, int]) -> str:
+    unplayed = whole.not_claimed + whole.other_settings + whole.not_asked
+    tiles = [
+        *(
+            (str(count), severity.value, TONES[severity] if count else "dim")
+            for severity, count in headline.items()
+        ),
+        (f"{whole.agrees} / {whole.played}", "played scenarios agree", "dim"),
+        (str(unplayed), "not played", "dim"),
+    ]
     inner = "".join(
         f"<div class=tile><b class={tone}>{escape(value)}</b>{escape(name)}</div>"
         for value, name, tone in tiles
@@ -140,6 +156,8 @@ def _deviation(each: Deviation) -> str:
     if request_name:
         body = json.dumps(each.request, ensure_ascii=False)
         rows.append(("request", f"<pre>{escape(request_name)} {escape(printable(body))}</pre>"))
+    if each.ended:
+        rows.append(("ended", escape(each.ended)))
     if each.note:
         rows.append(("note", escape(each.note)))
     inner = "".join(f"<dt>{name}<dd>{value}" for name, value in rows)

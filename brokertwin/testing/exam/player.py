@@ -1,11 +1,19 @@
 """Sends the requests of a scenario and observes the responses."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from brokertwin.gateway.edge_fields import Address
-from brokertwin.testing.exam.bodies import RAW_CORRELATION_ID, MissingError, World, at_path
+from brokertwin.protocol.errors import error_name
+from brokertwin.recordings.replay.comparison import ABSENT
+from brokertwin.testing.exam.bodies import (
+    CLIENT_ID,
+    RAW_CORRELATION_ID,
+    MissingError,
+    World,
+    at_path,
+)
 from brokertwin.testing.exam.connection import (
     BrokerClosedError,
     ExamConnection,
@@ -16,12 +24,14 @@ from brokertwin.testing.exam.connection import (
 from brokertwin.testing.exam.model import RETRIED, Do, Observation, Scenario, Step, Until
 from brokertwin.testing.exam.normal import Normalizer
 from brokertwin.testing.exam.site import Site
+from brokertwin.wording import counted
 
 POLL_S = 0.05
 RESTART_S = 3.0
 BEFORE_S = 5
 """A scenario's records are some seconds old, so that no broker refuses them."""
 
+TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED = 29, 31
 NAMES_TRIED = 200
 """Names tried until the home broker coordinates one."""
 
@@ -41,18 +51,52 @@ class Played(NamedTuple):
     Attributes:
         observations: results of the labelled steps, in order.
         exchanges: request of each observation; None for bytes and connections.
-        ended: why the scenario stopped before its last step; empty if it did not.
+        ended: why the scenario stopped before its last step; None if it did not.
         elapsed_s: duration.
     """
 
     observations: list[Observation]
     exchanges: list[ExamExchange | None]
-    ended: str
+    ended: "Ended | None"
     elapsed_s: float
 
 
+class Ended(NamedTuple):
+    """Why a scenario stopped before its last step.
+
+    Attributes:
+        step: label or description of the step.
+        text: what happened.
+        path: field whose expected value never came; empty if that is not the reason.
+        expected: values that the scenario waits for, in words.
+        got: value in the last response.
+        exchange: the last request and its response.
+        code: error code of a set-up request; 0 otherwise.
+    """
+
+    step: str
+    text: str
+    path: str = ""
+    expected: Any = None
+    got: Any = None
+    exchange: ExamExchange | None = None
+    code: int = 0
+
+
 class SetupError(Exception):
-    """A topic or a coordinator is not ready in time."""
+    """A topic or a coordinator is not ready in time; `code` is the reported error."""
+
+    def __init__(self, reason: str, code: int = 0) -> None:
+        super().__init__(f"{reason}: {code} {error_name(code)}" if code else reason)
+        self.code = code
+
+
+class NeverError(Exception):
+    """A request was repeated in vain; `ended` describes the last response."""
+
+    def __init__(self, ended: Ended) -> None:
+        super().__init__(ended.text)
+        self.ended = ended
 
 
 def play(scenario: Scenario, site: Site, prefix: str, patience: float = 1.0) -> Played:
@@ -82,7 +126,8 @@ class Player:
         self.observations: list[Observation] = []
         self.exchanges: list[ExamExchange | None] = []
         self._scenario, self._site = scenario, site
-        self._deadline = time.monotonic() + scenario.limit_s * patience
+        self._limit_s = scenario.limit_s * patience
+        self._deadline = time.monotonic() + self._limit_s
         self._world = World(prefix, int((time.time() - BEFORE_S) * 1000), nodes)
         self._normal = Normalizer(self._world)
         self._connections: dict[str, ExamConnection] = {}
@@ -93,18 +138,22 @@ class Player:
         for each in self._connections.values():
             each.close()
 
-    def run(self) -> str:
-        """Run all steps; return why the scenario ended early, or an empty text."""
+    def run(self) -> Ended | None:
+        """Run all steps; return why the scenario ended early."""
         for number, step in enumerate(self._scenario.steps):
             try:
                 self._take(number, step)
+            except NeverError as never:
+                return never.ended
             except BrokerClosedError:
-                return f"{_described(step)}: the broker closed the connection"
+                return Ended(_described(step), "the broker closed the connection")
             except TimeoutError:
-                return f"{_described(step)}: no response in time"
-            except (UndecodableResponseError, SetupError, MissingError, OSError) as error:
-                return f"{_described(step)}: {error}"
-        return ""
+                return Ended(_described(step), f"no response within {self._limit_s:g} s")
+            except SetupError as error:
+                return Ended(_described(step), str(error), code=error.code)
+            except (UndecodableResponseError, MissingError, OSError) as error:
+                return Ended(_described(step), str(error))
+        return None
 
     def _take(self, number: int, step: Step) -> None:
         if step.do in (Do.CALL, Do.RECEIVE):
@@ -119,6 +168,7 @@ class Player:
             Do.TOPIC: self._topic,
             Do.COORDINATOR: self._coordinator,
             Do.WAIT: lambda each: self._wait(each.ms / 1000),
+            Do.RESTART: self._restart,
         }
         actions[step.do](step)
 
@@ -144,14 +194,22 @@ class Player:
         connection, until = self._connection(step), step.until
         if until is not None:
             until = Until(until.path, self._world.value(until.values), until.is_not)
-        while True:
-            response = connection.call(step.api, step.version, body)
-            is_passing = bool(step.retry) and bool(codes(response) & set(step.retry))
-            if not is_passing and (until is None or holds(until, response)):
-                return response
-            if not codes(response) - {0}:
-                body = body | {name: response[name] for name in step.follow if name in response}
-            self._wait(POLL_S)
+        response, count = None, 0
+        try:
+            while True:
+                response = connection.call(step.api, step.version, body)
+                count += 1
+                is_passing = bool(step.retry) and bool(codes(response) & set(step.retry))
+                if not is_passing and (until is None or holds(until, response)):
+                    return response
+                if not codes(response) - {0}:
+                    body = body | {name: response[name] for name in step.follow if name in response}
+                self._wait(POLL_S)
+        except TimeoutError:
+            if response is None:
+                raise
+            last = ExamExchange(step.api, step.version, body, response)
+            raise NeverError(never(step, until, last, count, self._limit_s)) from None
 
     def _send(self, step: Step) -> None:
         body = self._world.value(step.body or {})
@@ -197,15 +255,26 @@ class Player:
             home = self._site.brokers[self._site.home]
             nodes = self._world.nodes
             address = self._site.brokers[nodes[number - 1]] if number else home
-            self._connections[step.on] = self._connected(address)
+            client = self._world.name(step.client) if step.client else CLIENT_ID
+            self._connections[step.on] = self._connected(address, client)
         return self._connections[step.on]
 
-    def _connected(self, address: Address) -> ExamConnection:
+    def _restart(self, _: Step) -> None:
+        """Restart the home broker; the time limit begins again."""
+        self.close()
+        self._connections.clear()
+        self._sent.clear()
+        assert self._site.restart is not None, "Site.missing"
+        self._site.restart()
+        self._deadline = time.monotonic() + self._limit_s
+
+    def _connected(self, address: Address, client: str) -> ExamConnection:
         """Connect; a broker that has crashed may come back."""
         limit = time.monotonic() + RESTART_S
         while True:
             try:
-                return ExamConnection(address, lambda: self._deadline)
+                security = self._site.security
+                return ExamConnection(address, lambda: self._deadline, security, client)
             except ConnectionRefusedError:
                 if time.monotonic() > limit:
                     raise
@@ -215,6 +284,13 @@ class Player:
         if time.monotonic() + seconds > self._deadline:
             raise TimeoutError
         time.sleep(seconds)
+
+    def _pause(self, reason: str, code: int) -> None:
+        """Wait briefly. Raises SetupError with the reason at the time limit."""
+        try:
+            self._wait(POLL_S)
+        except TimeoutError:
+            raise SetupError(reason, code) from None
 
     # Set-up
 
@@ -235,7 +311,13 @@ class Player:
             led = [each for each in topic["partitions"] if each["leaderId"] >= 0]
             if not topic["errorCode"] and len(led) >= step.partitions and self._serves(step, name):
                 break
-            self._wait(POLL_S)
+            if topic["errorCode"] in (TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED):
+                raise SetupError("Metadata of the topic", topic["errorCode"])
+            self._pause(
+                f"the topic is not usable after {self._limit_s:g} s, {len(led)} of"
+                f" {step.partitions} partitions have a leader",
+                topic["errorCode"],
+            )
         if "topicId" in topic:
             self._world.topic_ids[step.name] = topic["topicId"]
 
@@ -257,7 +339,7 @@ class Player:
         body = {"topics": [topic], "timeoutMs": 20_000}
         (created,) = self._setup_call("CreateTopics", 7, body)["topics"]
         if created["errorCode"]:
-            raise SetupError(f"CreateTopics returned error {created['errorCode']}")
+            raise SetupError("CreateTopics failed", created["errorCode"])
 
     def _serves(self, step: Step, name: str) -> bool:
         """True if the home broker leads all partitions that it should lead."""
@@ -286,8 +368,8 @@ class Player:
             if found["errorCode"] == 0:
                 return bool(found["nodeId"] == self._site.home) or len(self._site.brokers) == 1
             if found["errorCode"] not in RETRIED:
-                raise SetupError(f"FindCoordinator returned error {found['errorCode']}")
-            self._wait(POLL_S)
+                raise SetupError("FindCoordinator failed", found["errorCode"])
+            self._pause(f"no coordinator after {self._limit_s:g} s", found["errorCode"])
 
 
 def _described(step: Step) -> str:
@@ -302,6 +384,34 @@ def codes(response: Any) -> set[int]:
         return set()
     found = {response["errorCode"]} if "errorCode" in response else set()
     return found.union(*map(codes, response.values()))
+
+
+def never(step: Step, until: Until | None, last: ExamExchange, count: int, limit_s: float) -> Ended:
+    """Return why a repeated request ended the scenario."""
+    text = f"after {counted(count, 'response')} in {limit_s:g} s"
+    failed = next(_failures(last.response, ""), None)
+    if until is None or (failed is not None and not until.path.endswith("errorCode")):
+        path, code = failed or ("", 0)
+        return Ended(_described(step), text, path, 0, code, last)
+    try:
+        got = at_path(last.response, until.path)
+    except MissingError:
+        got = ABSENT
+    one = until.values[0] if len(until.values) == 1 else until.values
+    expected = {"not": one} if until.is_not else one
+    return Ended(_described(step), text, until.path, expected, got, last)
+
+
+def _failures(response: Any, path: str) -> Iterator[tuple[str, int]]:
+    """Yield path and value of each error code that is not 0."""
+    if isinstance(response, list):
+        for at, part in enumerate(response):
+            yield from _failures(part, f"{path}[{at}]")
+    elif isinstance(response, dict):
+        for name, part in response.items():
+            if name == "errorCode" and part:
+                yield f"{path}.{name}".lstrip("."), part
+            yield from _failures(part, f"{path}.{name}".lstrip("."))
 
 
 def holds(until: Until, response: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The report of an exam: score by subject, JSON, JUnit XML, and the baseline for CI."""
+"""The report of an exam: headline, JSON, JUnit XML, SARIF, a card, and the baseline for CI."""
 
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
@@ -9,13 +9,17 @@ import msgspec
 
 from brokertwin.errors import UserError
 from brokertwin.protocol.errors import Error
+from brokertwin.protocol.kafka_apis import KAFKA_APIS
+from brokertwin.protocol.schemas import API_NAMES
+from brokertwin.recordings.replay.comparison import ABSENT
 from brokertwin.testing.exam.model import ExamSeverity, subjects
+from brokertwin.testing.exam.site import Site
 from brokertwin.testing.exam.verdicts import (
+    ENDED,
     Deviation,
     Key,
     Outcome,
     Result,
-    keys_of,
     last_name,
     new_deviations,
 )
@@ -23,6 +27,21 @@ from brokertwin.testing.exam.verdicts import (
 PLAYED = frozenset({Outcome.AGREES, Outcome.DEVIATES, Outcome.EXPLAINED})
 TEXT_MAX = 300
 """Longer values are cut in texts, not in JSON."""
+
+
+class ApiClaim(msgspec.Struct, frozen=True):
+    """Versions of an API that a broker announces, and Kafka's; None: not announced."""
+
+    api: str
+    announced: tuple[int, int] | None
+    kafka: tuple[int, int]
+
+    @property
+    def versions(self) -> tuple[int, int]:
+        """Number of Kafka's versions that the broker announces, and of all of Kafka's."""
+        first, last = self.announced or (0, -1)
+        both = range(max(first, self.kafka[0]), min(last, self.kafka[1]) + 1)
+        return len(both), self.kafka[1] - self.kafka[0] + 1
 
 
 class Score(msgspec.Struct, frozen=True):
@@ -35,6 +54,7 @@ class Score(msgspec.Struct, frozen=True):
     explained: int
     not_claimed: int
     other_settings: int
+    not_asked: int = 0
 
     @property
     def played(self) -> int:
@@ -59,6 +79,7 @@ class Report(msgspec.Struct, frozen=True):
         scores: scores by subject.
         results: results of all scenarios.
         elapsed_s: duration.
+        apis: versions of APIs that the broker announces.
     """
 
     broker: str
@@ -66,9 +87,31 @@ class Report(msgspec.Struct, frozen=True):
     scores: list[Score]
     results: list[Result]
     elapsed_s: float
+    apis: list[ApiClaim] = []
+
+    @property
+    def headline(self) -> dict[ExamSeverity, int]:
+        """Number of scenarios by the worst consequence of their unexplained deviations."""
+        worst = Counter(worst_of(each.unexplained) for each in self.results if each.unexplained)
+        return {each: worst[each] for each in ExamSeverity}
 
 
-def report_of(broker: str, results: Sequence[Result], elapsed_s: float) -> Report:
+def claims_of(site: Site) -> list[ApiClaim]:
+    """Return the versions of all APIs that Kafka announces to clients."""
+    return [
+        ApiClaim(API_NAMES[key], site.claims.get(API_NAMES[key]), (api.first, api.last))
+        for key, api in sorted(KAFKA_APIS.items())
+        if key in API_NAMES and API_NAMES[key] not in OF_A_REPORTER
+    ]
+
+
+OF_A_REPORTER = frozenset({"GetTelemetrySubscriptions", "PushTelemetry"})
+"""APIs that Kafka announces only with a plugin that takes clients' metrics (KIP-714)."""
+
+
+def report_of(
+    broker: str, results: Sequence[Result], elapsed_s: float, apis: Sequence[ApiClaim] = ()
+) -> Report:
     """Return the report on results."""
     kafka = subjects()[0].kafka
     scores = []
@@ -76,7 +119,7 @@ def report_of(broker: str, results: Sequence[Result], elapsed_s: float) -> Repor
         own = [each for each in results if each.subject == subject.name]
         if own:
             scores.append(_score(subject.name, subject.title, own))
-    return Report(broker, kafka, scores, list(results), round(elapsed_s, 1))
+    return Report(broker, kafka, scores, list(results), round(elapsed_s, 1), list(apis))
 
 
 def total(scores: Iterable[Score]) -> Score:
@@ -87,7 +130,7 @@ def total(scores: Iterable[Score]) -> Score:
     return Score("", "all", **{name: counts[name] for name in COUNTS})
 
 
-COUNTS = ("agrees", "deviates", "explained", "not_claimed", "other_settings")
+COUNTS = ("agrees", "deviates", "explained", "not_claimed", "other_settings", "not_asked")
 
 
 def _score(subject: str, title: str, results: Sequence[Result]) -> Score:
@@ -100,6 +143,7 @@ def _score(subject: str, title: str, results: Sequence[Result]) -> Score:
         counts[Outcome.EXPLAINED],
         counts[Outcome.NOT_CLAIMED],
         counts[Outcome.OTHER_SETTINGS],
+        counts[Outcome.NOT_ASKED],
     )
 
 
@@ -109,13 +153,37 @@ def as_json(report: Report) -> bytes:
     scores = zip(document["scores"], report.scores, strict=True)
     document["scores"] = [found | {"percent": each.percent} for found, each in scores]
     document["total"] = msgspec.to_builtins(total(report.scores))
+    document["headline"] = {each.value: count for each, count in report.headline.items()}
     return msgspec.json.format(msgspec.json.encode(document), indent=1)
 
 
+class _KnownDeviation(msgspec.Struct):
+    step: str
+    path: str
+    note: str = ""
+
+
+class _KnownResult(msgspec.Struct):
+    scenario: str
+    deviations: list[_KnownDeviation] = []
+
+
+class _Baseline(msgspec.Struct):
+    """The part of a report that a baseline needs: those of former versions are read, too."""
+
+    results: list[_KnownResult]
+
+
 def baseline(data: bytes) -> set[Key]:
-    """Return the deviations of a report in JSON. Raises UserError."""
+    """Return the unexplained deviations of a report in JSON. Raises UserError."""
     try:
-        return keys_of(msgspec.json.decode(data, type=Report).results)
+        results = msgspec.json.decode(data, type=_Baseline).results
+        return {
+            (result.scenario, each.step, each.path)
+            for result in results
+            for each in result.deviations
+            if not each.note
+        }
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
         raise UserError(
             f"Cannot read the baseline: {error}.", "Pass a report that --json has written."
@@ -156,6 +224,122 @@ def _case(suite: ElementTree.Element, result: Result, baseline: set[Key]) -> Non
         failure.text = printable("\n".join(map(described, failing)))
 
 
+LEVELS = {
+    ExamSeverity.DATA: "error",
+    ExamSeverity.CLIENTS: "error",
+    ExamSeverity.FIELD: "warning",
+    ExamSeverity.UNREAD: "note",
+}
+"""Levels of SARIF."""
+
+
+def as_sarif(report: Report, baseline: set[Key]) -> bytes:
+    """Return the deviations as SARIF 2.1.0: a rule for each scenario, a result for each deviation.
+
+    Args:
+        report: the report.
+        baseline: known deviations, with the baseline state `unchanged`.
+    """
+    deviating = [each for each in report.results if each.unexplained]
+    rules = [
+        {
+            "id": each.scenario,
+            "shortDescription": {"text": each.rule},
+            "properties": {"kip": each.kip, "source": each.source, "subject": each.subject},
+        }
+        for each in deviating
+    ]
+    results = [
+        {
+            "ruleId": result.scenario,
+            "level": LEVELS[each.severity],
+            "message": {"text": printable(described(each))},
+            "baselineState": "unchanged"
+            if (result.scenario, each.step, each.path) in baseline
+            else "new",
+            "locations": [
+                {"logicalLocations": [{"name": each.api, "fullyQualifiedName": each.path}]}
+            ],
+            "properties": {"consequence": each.severity.value, "broker": report.broker},
+        }
+        for result in deviating
+        for each in result.unexplained
+    ]
+    tool = {"driver": {"name": "brokertwin exam", "version": report.kafka, "rules": rules}}
+    document = {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{"tool": tool, "results": results}],
+    }
+    return msgspec.json.format(msgspec.json.encode(document), indent=1)
+
+
+CARD_DEVIATIONS = 50
+"""Deviating scenarios of a card."""
+
+
+def as_card(report: Report) -> str:
+    """Return the report as a card in Markdown, for a README or a pull request."""
+    whole = total(report.scores)
+    lines = [
+        f"# Exam of {report.broker}",
+        "",
+        (
+            f"Compared with Apache Kafka {report.kafka} in {report.elapsed_s} s. {whole.agrees} of"
+            f" {whole.played} played scenarios agree."
+        ),
+        "",
+        "| scenarios | consequence |",
+        "|---:|---|",
+        *(f"| {count} | {each.value} |" for each, count in report.headline.items()),
+        "",
+        api_summary(report.apis),
+        "",
+        "| subject | agree | deviate | explained | not played |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for each in report.scores:
+        unplayed = each.not_claimed + each.other_settings + each.not_asked
+        cells = (each.title, each.agrees, each.deviates, each.explained, unplayed)
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    order = list(ExamSeverity)
+    deviating = [each for each in report.results if each.unexplained]
+    deviating.sort(key=lambda each: order.index(worst_of(each.unexplained)))
+    lines += ["", "## Deviations", ""] if deviating else []
+    for result in deviating[:CARD_DEVIATIONS]:
+        worst = worst_of(result.unexplained)
+        first = next(each for each in result.unexplained if each.severity is worst)
+        text = printable(described(first)).replace("|", "\\|").replace("\n", " ")
+        lines.append(f"- **{result.scenario}** ({worst.value}): {result.rule} `{text}`")
+    if len(deviating) > CARD_DEVIATIONS:
+        lines.append(f"- and {len(deviating) - CARD_DEVIATIONS} more")
+    missing = [each for each in report.apis if each.versions[0] < each.versions[1]]
+    if missing:
+        lines += ["", "## APIs", "", "| API | announced | Kafka |", "|---|---|---|"]
+        lines += [f"| {e.api} | {_range(e.announced)} | {_range(e.kafka)} |" for e in missing]
+    return "\n".join([*lines, ""])
+
+
+def api_summary(apis: Sequence[ApiClaim]) -> str:
+    """Return how many of Kafka's APIs and versions a broker announces."""
+    if not apis:
+        return "The versions of APIs are unknown."
+    counts = [each.versions for each in apis]
+    found, all_of_them = (sum(each[at] for each in counts) for at in (0, 1))
+    announced = sum(each.announced is not None for each in apis)
+    return (
+        f"APIs announced: {announced} of {len(apis)}, in {found} of {all_of_them} versions of"
+        " Kafka."
+    )
+
+
+def _range(versions: tuple[int, int] | None) -> str:
+    if versions is None:
+        return "-"
+    first, last = versions
+    return str(first) if first == last else f"{first} to {last}"
+
+
 def worst_of(deviations: Iterable[Deviation]) -> ExamSeverity:
     """Return the worst severity of some deviations."""
     order = list(ExamSeverity)
@@ -169,12 +353,21 @@ def printable(text: str) -> str:
 
 def described(deviation: Deviation) -> str:
     """Return a deviation as a line."""
+    if deviation.ended and deviation.path == ENDED:
+        return str(deviation.got)
     expected, got = (shown(deviation.path, each) for each in (deviation.expected, deviation.got))
-    return f"{deviation.step}: {deviation.path}: expected {expected}, got {got}"
+    text = f"{deviation.step}: {deviation.path}: expected {expected}, got {got}"
+    return f"{text}, {deviation.ended}" if deviation.ended else text
 
 
 def shown(path: str, value: Any) -> str:
     """Return a value as text, error codes with their names."""
+    if isinstance(value, dict) and value.keys() == {"not"}:
+        return f"another value than {shown(path, value['not'])}"
+    if value == ABSENT:
+        return "nothing"
+    if last_name(path).lower().endswith("errorcode") and isinstance(value, list):
+        return " or ".join(shown(path, each) for each in value)
     if last_name(path).lower().endswith("errorcode") and isinstance(value, int):
         name = Error(value).name if value in set(Error) else "unknown"
         return f"{value} {name}"

@@ -1,16 +1,18 @@
 """The examined brokers: addresses, claimed APIs, features and settings."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from brokertwin.clients.io.security import ClientSecurity
 from brokertwin.errors import UserError
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.protocol.kafka_apis import KAFKA_APIS
 from brokertwin.protocol.schemas import MESSAGES
 from brokertwin.testing.exam.bodies import CLIENT_ID
 from brokertwin.testing.exam.connection import (
+    PLAINTEXT,
     BrokerClosedError,
     ExamConnection,
     UndecodableResponseError,
@@ -36,6 +38,8 @@ class Site(NamedTuple):
         settings: broker settings that scenarios depend on.
         topics: names of all topics.
         groups: names of all groups.
+        security: TLS and SASL of all connections.
+        restart: restarts the home broker and waits until it responds; None: not possible.
     """
 
     brokers: dict[int, Address]
@@ -45,6 +49,8 @@ class Site(NamedTuple):
     settings: dict[str, str]
     topics: list[str]
     groups: list[str]
+    security: ClientSecurity = PLAINTEXT
+    restart: Callable[[], None] | None = None
 
     def version(self, api: str, most: int) -> int | None:
         """Return the greatest claimed version of an API up to `most`, or None."""
@@ -69,6 +75,8 @@ class Site(NamedTuple):
             return f"needs {scenario.brokers} brokers"
         if len(self.brokers) > 1 and scenario.is_single:
             return "needs a cluster of one broker"
+        if scenario.has_restart and self.restart is None:
+            return "needs --restart-command"
         return ""
 
     def other_settings(self, scenario: Scenario) -> str:
@@ -76,40 +84,57 @@ class Site(NamedTuple):
         found = [
             f"{name} is {self.settings[name]}, not {value}"
             for name, value in scenario.settings.items()
-            if name in self.settings and self.settings[name] != value
+            if self.settings.get(name, value) != value
+        ]
+        found += [
+            f"needs {name}={value}"
+            for name, value in scenario.started_with.items()
+            if self.settings.get(name) != value
         ]
         return ", ".join(found)
 
 
-def look(address: Address, settings: Iterable[str], patience: float = 1.0) -> Site:
+def look(
+    address: Address,
+    settings: Iterable[str],
+    patience: float = 1.0,
+    security: ClientSecurity = PLAINTEXT,
+) -> Site:
     """Connect to a broker and return its facts.
 
     Args:
         address: address of a broker.
         settings: names of broker settings to describe.
         patience: factor for the time limit, for slow brokers.
+        security: TLS and SASL.
 
     Raises:
-        UserError: the broker cannot be reached or does not speak Kafka's protocol.
+        UserError: the broker cannot be reached, rejects the login or does not speak Kafka's
+            protocol.
     """
     deadline = time.monotonic() + LOOK_S * max(patience, 1)
     try:
-        connection = ExamConnection(address, lambda: deadline)
+        connection = ExamConnection(address, lambda: deadline, security)
         try:
-            return _look(connection, address, settings)
+            return _look(connection, address, settings, security)
         finally:
             connection.close()
     except FAILURES as error:
         raise UserError(
             f"{address.host}:{address.port} does not respond to ApiVersions and Metadata:"
             f" {str(error) or type(error).__name__}.",
-            "Pass the host and port of a Kafka listener without TLS and SASL.",
+            "Pass the host and port of a Kafka listener, and --kafka-config for TLS or SASL.",
         ) from None
 
 
-def _look(connection: ExamConnection, address: Address, settings: Iterable[str]) -> Site:
-    claims, features = _claims(connection, address)
-    site = Site({}, -1, claims, features, {}, [], [])
+def _look(
+    connection: ExamConnection,
+    address: Address,
+    settings: Iterable[str],
+    security: ClientSecurity,
+) -> Site:
+    claims, features = _claims(connection, address, security)
+    site = Site({}, -1, claims, features, {}, [], [], security)
     version = site.version("Metadata", 12) or 0
     metadata = connection.call(
         "Metadata", version, {"topics": None if version else []}, is_strict=False
@@ -130,7 +155,7 @@ def _look(connection: ExamConnection, address: Address, settings: Iterable[str])
 
 
 def _claims(
-    connection: ExamConnection, address: Address
+    connection: ExamConnection, address: Address, security: ClientSecurity
 ) -> tuple[dict[str, tuple[int, int]], dict[str, int]]:
     names = {key: name for name, key in KEYS.items()}
     body = {"clientSoftwareName": CLIENT_ID, "clientSoftwareVersion": "1"}
@@ -141,7 +166,7 @@ def _claims(
         is_known = False
     if not is_known:
         deadline = time.monotonic() + LOOK_S
-        older = ExamConnection(address, lambda: deadline)
+        older = ExamConnection(address, lambda: deadline, security)
         response = older.call("ApiVersions", 0, {}, is_strict=False)
         older.close()
     claims = {

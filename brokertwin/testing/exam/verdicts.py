@@ -1,15 +1,17 @@
-"""Deviations from golden responses, with severities and version notes."""
+"""Deviations from golden responses, with consequences and version notes."""
 
-from collections.abc import Collection, Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
 import msgspec
 
-from brokertwin.recordings.replay.comparison import compare, keyed
+from brokertwin.protocol.errors import RETRIABLE, error_name
+from brokertwin.recordings.replay.comparison import ABSENT, compare, keyed
 from brokertwin.testing.exam.model import KEYS, ExamSeverity, ExamSubject, Observation, Scenario
 from brokertwin.testing.exam.normal import TEXTS, order_of
-from brokertwin.testing.exam.player import Played
+from brokertwin.testing.exam.player import Ended, Played, codes
 
 ENDED = "end"
 """Step of a deviation that ended the scenario."""
@@ -25,6 +27,8 @@ class Outcome(StrEnum):
     NOT_CLAIMED = "not claimed"
     OTHER_SETTINGS = "other settings"
     """A setting of the broker makes the golden inapplicable."""
+    NOT_ASKED = "not asked"
+    """The rights of the user, or a read-only exam, do not allow the requests."""
 
 
 class Deviation(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -40,6 +44,7 @@ class Deviation(msgspec.Struct, frozen=True, omit_defaults=True):
         version: version of the API.
         request: the request's body, with bytes as text.
         note: the version note that explains it.
+        ended: the scenario stopped here: what happened.
     """
 
     step: str
@@ -51,6 +56,7 @@ class Deviation(msgspec.Struct, frozen=True, omit_defaults=True):
     version: int = 0
     request: Any = None
     note: str = ""
+    ended: str = ""
 
 
 class Result(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -88,8 +94,16 @@ class VersionNote(msgspec.Struct, frozen=True):
     paths: list[str] = []
 
 
+DENIED = frozenset({29, 30, 31, 53, 65})
+"""Codes of requests that the user may not send: `…_AUTHORIZATION_FAILED`."""
+
+
 def judged(
-    subject: ExamSubject, scenario: Scenario, played: Played, notes: Iterable[VersionNote] = ()
+    subject: ExamSubject,
+    scenario: Scenario,
+    played: Played,
+    notes: Iterable[VersionNote] = (),
+    is_user: bool = False,
 ) -> Result:
     """Compare the results of a scenario with its golden responses.
 
@@ -98,7 +112,10 @@ def judged(
         scenario: the scenario.
         played: results of its steps.
         notes: version notes on the examined Kafka.
+        is_user: a denied request makes the scenario inapplicable.
     """
+    if is_user and (reason := _denied(scenario, played)):
+        return not_played(subject, scenario, Outcome.NOT_ASKED, reason)
     deviations = [_noted(each, scenario.name, notes) for each in _deviations(scenario, played)]
     outcome = Outcome.AGREES
     if deviations:
@@ -107,6 +124,19 @@ def judged(
     return Result(
         *_described(subject, scenario), outcome, deviations, elapsed_s=round(played.elapsed_s, 3)
     )
+
+
+def _denied(scenario: Scenario, played: Played) -> str:
+    """Return the first refusal for lack of rights that Kafka's golden does not have."""
+    expected = set().union(*(codes(each.response) for each in scenario.golden))
+    shown = [each for each in played.exchanges if each is not None]
+    if played.ended is not None and played.ended.exchange is not None:
+        shown.append(played.ended.exchange)
+    for each in shown:
+        for code in sorted(codes(each.response) & DENIED - expected):
+            return f"{each.api} is denied: {code} {error_name(code)}"
+    is_denied = played.ended is not None and played.ended.code in DENIED
+    return played.ended.text if is_denied and played.ended is not None else ""
 
 
 def not_played(subject: ExamSubject, scenario: Scenario, outcome: Outcome, reason: str) -> Result:
@@ -125,37 +155,173 @@ def _deviations(scenario: Scenario, played: Played) -> list[Deviation]:
         if place >= len(played.observations):
             break
         exchange = played.exchanges[place]
-        for path, expected, got in _differences(golden, played.observations[place], exchange):
+        api = exchange.api if exchange else ""
+        for path, expected, got in _differences(golden, played.observations[place], api):
             found.append(
                 Deviation(
                     golden.label,
                     path,
                     expected,
                     got,
-                    _severity(scenario.severity, path),
+                    consequence(
+                        scenario.severity, exchange.api if exchange else "", path, expected, got
+                    ),
                     exchange.api if exchange else "",
                     exchange.version if exchange else 0,
                     builtins(exchange.request) if exchange else None,
                 )
             )
-    if played.ended:
-        ended = Deviation(ENDED, ENDED, "the scenario continues", played.ended, scenario.severity)
-        found.append(ended)
+    if played.ended is not None:
+        found.append(_ended(scenario, played.ended))
     return found
 
 
-def _differences(
-    golden: Observation, got: Observation, exchange: Any
-) -> list[tuple[str, Any, Any]]:
+def _ended(scenario: Scenario, ended: Ended) -> Deviation:
+    """Return the deviation of a scenario that stopped."""
+    if not ended.path or ended.exchange is None:
+        text = f"{ended.step}: {ended.text}"
+        clients = ExamSeverity.CLIENTS
+        return Deviation(ENDED, ENDED, "the scenario continues", text, clients, ended=ended.text)
+    api, version, request, _ = ended.exchange
+    worst = consequence(scenario.severity, api, ended.path, ended.expected, ended.got)
+    severity = min(worst, ExamSeverity.CLIENTS, key=list(ExamSeverity).index)
+    return Deviation(
+        ended.step,
+        ended.path,
+        ended.expected,
+        ended.got,
+        severity,
+        api,
+        version,
+        builtins(request),
+        ended=ended.text,
+    )
+
+
+def differences(scenario: Scenario, shown: Sequence[Observation]) -> list[tuple[str, Any, Any]]:
+    """Return path, expected value and value of each difference from the golden."""
+    apis = [step.api for step in scenario.steps if step.label]
+    found = [("observations", len(scenario.golden), len(shown))]
+    found = [] if len(shown) == len(scenario.golden) else found
+    for golden, got, api in zip(scenario.golden, shown, apis, strict=False):
+        found += _differences(golden, got, api)
+    return found
+
+
+def _differences(golden: Observation, got: Observation, api: str) -> list[tuple[str, Any, Any]]:
     if golden.response is None or got.response is None:
         return [] if golden == got else [("outcome", golden.value, got.value)]
-    order = order_of(KEYS[exchange.api])
+    order = order_of(KEYS[api]) if api in KEYS else {}
     outcome = compare(keyed(golden.response, order), keyed(got.response, order))
     return [(each.path, each.expected, each.got) for each in outcome.differences]
 
 
-def _severity(given: ExamSeverity, path: str) -> ExamSeverity:
-    return ExamSeverity.COSMETIC if last_name(path) in TEXTS else given
+UNREAD = TEXTS | {
+    "authorizedOperations",
+    "clusterAuthorizedOperations",
+    "topicAuthorizedOperations",
+    "configSource",
+    "configType",
+    "documentation",
+    "isSensitive",
+    "readOnly",
+    "synonyms",
+    "lastTimestamp",
+    "coordinatorEpoch",
+    "currentTxnStartOffset",
+    "logAppendTimeMs",
+    "isSimpleConsumerGroup",
+    "protocolData",
+}
+"""Fields that clients pass on or ignore: no client acts on their values."""
+
+DATA_FIELDS = frozenset(
+    {
+        "abortedTransactions",
+        "acquiredRecords",
+        "baseOffset",
+        "baseSequence",
+        "committedOffset",
+        "deliveryCount",
+        "endOffset",
+        "firstOffset",
+        "flags",
+        "highWatermark",
+        "isCrcValid",
+        "lastOffset",
+        "lastSequence",
+        "lastStableOffset",
+        "logStartOffset",
+        "lowWatermark",
+        "offset",
+        "producerEpoch",
+        "producerId",
+        "records",
+        "startOffset",
+        "transactionState",
+    }
+)
+"""Fields with which a client decides what it reads, writes again or skips."""
+
+ACTED_ON = frozenset(
+    {
+        "assignment",
+        "clientInstanceId",
+        "generationId",
+        "groupState",
+        "isThrottled",
+        "leader",
+        "leaderEpoch",
+        "leaderId",
+        "maxVersion",
+        "memberEpoch",
+        "memberId",
+        "minVersion",
+        "nodeId",
+        "outcome",
+        "partitionIndex",
+        "partitions",
+        "protocolName",
+        "sessionId",
+        "skipAssignment",
+        "topicId",
+        "topicPartitions",
+    }
+)
+"""Fields that a client needs to go on: leaders, members, epochs, assignments, sessions."""
+
+_ELEMENT = re.compile(r"\[[^\]]*\]$")
+
+
+def consequence(worst: ExamSeverity, api: str, path: str, expected: Any, got: Any) -> ExamSeverity:
+    """Return what a deviation does to clients.
+
+    An accepted request that Kafka refuses has the worst consequence of its scenario. Another error
+    than Kafka's breaks clients if only one of both is retriable, or either is no error.
+
+    Args:
+        worst: the worst consequence of a deviation in its scenario.
+        api: API of the response.
+        path: field, like `topics[a].partitions[0].errorCode`.
+        expected: value in the golden response.
+        got: value in the response of the examined broker.
+    """
+    name = last_name(path)
+    parents = {part.partition("[")[0] for part in path.split(".")}
+    if name in UNREAD or parents & {"synonyms"}:
+        return ExamSeverity.UNREAD
+    if name.lower().endswith("errorcode"):
+        if not got:
+            return worst
+        is_same_kind = expected and (expected in RETRIABLE) == (got in RETRIABLE)
+        return ExamSeverity.FIELD if is_same_kind else ExamSeverity.CLIENTS
+    if worst is ExamSeverity.DATA and parents & DATA_FIELDS:
+        return ExamSeverity.DATA
+    is_element = bool(_ELEMENT.search(path)) or ABSENT in (expected, got)
+    is_acted_on = name in ACTED_ON or "assignment" in parents or bool(parents & DATA_FIELDS)
+    if is_acted_on or is_element or api == "ApiVersions":
+        return ExamSeverity.CLIENTS
+    return ExamSeverity.FIELD
 
 
 def last_name(path: str) -> str:
@@ -207,7 +373,8 @@ def new_deviations(results: Iterable[Result], baseline: Collection[Key]) -> list
 
 
 EXIT_CODES: Mapping[ExamSeverity, int] = {
-    ExamSeverity.COSMETIC: 3,
+    ExamSeverity.UNREAD: 3,
+    ExamSeverity.FIELD: 3,
     ExamSeverity.CLIENTS: 4,
     ExamSeverity.DATA: 5,
 }

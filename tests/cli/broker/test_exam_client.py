@@ -9,6 +9,7 @@ from typer.testing import CliRunner, Result
 
 from brokertwin.cli.main import app
 from brokertwin.errors import UserError
+from tests.support.gateways import running_gateway
 from tests.testing.auditor.test_exam import LIAR, PRODUCER
 
 
@@ -61,3 +62,17 @@ def test_an_unknown_kind_of_work_is_named() -> None:
     found = run("--work", "sleep", "--", "adapter")
     with pytest.raises(UserError, match="Invalid --work: sleep"):
         raise found.exception or AssertionError(found.output)
+
+
+def test_a_cluster_with_other_topics_is_refused_unless_it_was_checked() -> None:
+    client = ("--", sys.executable, "-c", PRODUCER)
+    with running_gateway() as gateway:
+        with gateway.client() as admin:
+            admin.topic("payments")
+        found = run("--broker", gateway.bootstrap, *client)
+        assert isinstance(found.exception, UserError)
+        assert "has 1 topics and 0 groups already: payments" in str(found.exception)
+        with gateway.client() as admin:
+            listed = admin.call("METADATA", 9, {"topics": None})["topics"]
+        assert [each["name"] for each in listed] == ["payments"]
+        assert run("--broker", gateway.bootstrap, "--yes", *client).exit_code == 0

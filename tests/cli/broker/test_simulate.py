@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -60,3 +61,17 @@ def test_campaign_fails_if_a_kind_is_never_drawn(
 def test_a_trace_is_of_one_run() -> None:
     done = CliRunner().invoke(app, ["simulate", "--trace"])
     assert isinstance(done.exception, UserError)
+
+
+def test_logs_of_a_seed_are_read_by_audit_and_come_with_what_happened(tmp_path: Path) -> None:
+    run("--seed", "3", "--logs", str(tmp_path))
+    facts = (tmp_path / "truth.jsonl").read_text().splitlines()
+    assert '"what":"topic"' in facts[0]
+    logs = [str(each) for each in sorted(tmp_path.glob("*.log"))]
+    audited = CliRunner().invoke(app, ["audit", *logs, "--json"])
+    assert '"kind":"rebalances"' in "".join(audited.stdout.split())
+
+
+def test_logs_are_of_one_run(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="--logs requires --seed"):
+        simulate.command(logs=tmp_path)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
@@ -21,6 +22,9 @@ def bootstrap() -> Iterator[str]:
         yield running.bootstrap
 
 
+ORDERS = (("orders", 0), ("orders", 1))
+
+
 def create(bootstrap: str, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(PATIENCE_S)
@@ -31,11 +35,13 @@ def results(stdout: str) -> list[tuple[object, ...]]:
     return [(each["topic"], each["partition"], each["result"]) for each in found]
 
 
-def test_a_dry_run_deletes_nothing_and_execute_deletes_every_offset(bootstrap: str) -> None:
+def test_a_dry_run_deletes_nothing_and_execute_deletes_every_offset(
+    bootstrap: str, tmp_path: Path
+) -> None:
     for partition in (0, 1):
         commit(bootstrap, "billing", "orders", 5, partition)
     for words, result in (((), "would be deleted"), (("--execute",), "deleted")):
-        done = brokertwin("offsets", "clean", bootstrap, "billing", "--json", *words)
+        done = brokertwin("offsets", "clean", bootstrap, "billing", "--json", *words, cwd=tmp_path)
         assert (done.returncode, results(done.stdout)) == (
             0,
             [("orders", 0, result), ("orders", 1, result)],
@@ -43,6 +49,15 @@ def test_a_dry_run_deletes_nothing_and_execute_deletes_every_offset(bootstrap: s
     again = brokertwin("offsets", "clean", bootstrap, "billing")
     assert again.returncode == 2
     assert "has no committed offsets" in again.stderr
+    (saved,) = tmp_path.iterdir()
+    assert f"undo it with: brokertwin offsets undo {saved.name} {bootstrap}" in done.stderr
+    undone = brokertwin("offsets", "undo", saved, bootstrap, "--json")
+    assert (undone.returncode, results(undone.stdout)) == (
+        0,
+        [("orders", 0, "undone"), ("orders", 1, "undone")],
+    )
+    again = brokertwin("offsets", "clean", bootstrap, "billing", "--json")
+    assert results(again.stdout) == [(topic, n, "would be deleted") for topic, n in ORDERS]
 
 
 def test_a_group_that_does_not_exist_is_refused(bootstrap: str) -> None:

@@ -6,9 +6,10 @@ from secrets import token_hex
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer, TopicCollection
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from brokertwin.kafka_io import topics
 from brokertwin.protocol.errors import Error
 from tests.support.console import brokertwin
 from tests.support.gateways import Client
@@ -32,8 +33,7 @@ def topic_of(bootstrap: str) -> tuple[str, str]:
     while not {"-", "_"} & {*topic_id}:
         topic = f"jobs-{token_hex(3)}"
         admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(PATIENCE_S)
-        response = admin.describe_topics(TopicCollection([topic]))[topic].result(PATIENCE_S)
-        topic_id = str(response.topic_id).replace("+", "-").replace("/", "_")
+        topic_id = topics.topic_id(admin, topic).replace("+", "-").replace("/", "_")
     for number in range(RECORDS):
         producer.produce(topic, str(number).encode(), partition=0)
     assert producer.flush(PATIENCE_S) == 0

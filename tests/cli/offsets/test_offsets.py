@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
-from brokertwin.offsets import moves as offset_moves
+from brokertwin.offsets.store import MOVES
 from brokertwin.settings import default_home
 from brokertwin.state.core.outputs import offsets_topic
 from tests.support.commits import commit
@@ -73,6 +74,20 @@ def test_show_returns_committed_offsets_at_a_time() -> None:
     assert changed == {"group": "classic", **row, "before": 10, "after": 2, "change": "-8"}
 
 
+def test_verify_reads_every_row_and_names_a_damaged_file(tmp_path: Path) -> None:
+    backup = tmp_path / "backup"
+    shutil.copytree(RECORDED, backup)
+    done = brokertwin("offsets", "verify", backup)
+    assert done.returncode == 0
+    assert "0 damaged or missing" in done.stderr
+    file = next(backup.glob("*.parquet"))
+    file.write_bytes(file.read_bytes()[:-1])
+    done = brokertwin("offsets", "verify", backup)
+    assert done.returncode == 1
+    assert f"{file} is damaged" in done.stderr.replace("\n", " ")
+    assert brokertwin("offsets", "show", backup).returncode == 2
+
+
 def test_a_csv_file_is_a_source_too(tmp_path: Path) -> None:
     file = tmp_path / "offsets.csv"
     done = brokertwin("offsets", "export", RECORDED, "--csv", file)
@@ -100,7 +115,7 @@ def test_the_whole_history_goes_into_a_parquet_file(tmp_path: Path) -> None:
     done = brokertwin("offsets", "export", RECORDED, "--parquet", file)
     assert done.stderr == f"wrote 8 commits to {file}\n"
     table = pq.read_table(file)
-    assert table.schema.equals(offset_moves.SCHEMA)
+    assert table.schema.equals(MOVES)
     rows = table.to_pylist()
     assert Counter(row["group"] for row in rows) == {"classic": 3, "modern": 3, "simple": 2}
     output = [
@@ -114,6 +129,13 @@ def test_the_whole_history_goes_into_a_parquet_file(tmp_path: Path) -> None:
         for row in rows
     ) == sorted((each["time"], each["sinceMs"], *(each[name] for name in same)) for each in output)
     one = ("export", RECORDED, "--parquet", file, "--group", "modern", "--at", "2020-01-01")
+    again = brokertwin("offsets", *one)
+    assert (again.returncode, again.stderr) == (
+        2,
+        f"{file} exists.\nPass another file, or --force to replace it.\n",
+    )
+    assert pq.read_table(file) == table
+    one += ("--force",)
     assert brokertwin("offsets", *one).stderr == f"wrote 0 commits to {file}\n"
     assert [path.name for path in tmp_path.iterdir()] == [file.name]
 
@@ -125,8 +147,14 @@ def test_the_whole_history_goes_into_a_parquet_file(tmp_path: Path) -> None:
         (("show", "nowhere"), "nowhere is neither a file, a directory nor an address"),
         (("show", "."), ". has no offsets"),
         (("show", "ONE.csv"), "If the file has no group column, add --group GROUP"),
-        (("export", RECORDED, "--csv", "no/where.csv"), "Cannot write to no/where.csv: No such"),
-        (("export", RECORDED, "--parquet", "no/where"), "Cannot write to no/where: No such"),
+        (
+            ("export", RECORDED, "--csv", "no/where.csv"),
+            "Cannot write to no/where.csv: there is no folder no",
+        ),
+        (
+            ("export", RECORDED, "--parquet", "no/where"),
+            "Cannot write to no/where: there is no folder no",
+        ),
         (("export", RECORDED, "--csv", "x.csv", "--dry-run"), "have no effect without --to"),
         (("diff", RECORDED, "now", "2026-01-01"), "TIME now is after LATER 2026-01-01"),
         (("import", "DIR", "localhost:1"), "Invalid address 'DIR'. Pass HOST:PORT"),
@@ -192,6 +220,11 @@ def fill(bootstrap: str, topic: str, older: int, begin_ms: int) -> None:
     assert producer.flush(PATIENCE_S) == 0
 
 
+def committed_at(bootstrap: str) -> dict[object, object]:
+    shown = documents(brokertwin("offsets", "show", bootstrap, "--json").stdout)
+    return {d["group"]: d["offset"] for d in shown}
+
+
 @pytest.mark.kafka
 def test_offsets_go_from_one_real_cluster_to_another(
     kafka: str, other: str, tmp_path: Path
@@ -244,16 +277,35 @@ def test_offsets_go_from_one_real_cluster_to_another(
     ]
     assert verdicts == [(at_end, 120, "fine"), (moving, 104, "fine")]
     assert brokertwin("offsets", "show", other, "--json").stdout == "", "nothing is written"
-    done = brokertwin(*to)
-    assert (done.returncode, done.stderr) == (0, "2 offsets written, 0 refused, 2 in total\n")
+    done = brokertwin(*to, "--saved", tmp_path / "first.json")
+    undo = f"brokertwin offsets undo {tmp_path}/first.json {other}"
+    assert (done.returncode, done.stderr) == (
+        0,
+        f"2 offsets written, 0 refused, 2 in total\nundo it with: {undo}\n",
+    )
     shown = documents(brokertwin("offsets", "show", other, "--json").stdout)
     assert [(d["group"], d["offset"]) for d in shown] == [(at_end, 120), (moving, 104)]
 
     commit(other, moving, topic, 110)
-    refused = brokertwin(*to)
+    refused = brokertwin(*to, cwd=tmp_path)
     assert refused.returncode == 1
     assert [d["verdict"] for d in documents(refused.stdout)] == ["there already", "goes back"]
-    assert brokertwin(*to, "--back").returncode == 0
+    assert brokertwin(*to, "--back", cwd=tmp_path).returncode == 0
+    (saved,) = tmp_path.glob("offsets-before-*.json")
+    assert committed_at(other) == {at_end: 120, moving: 104}
+    undone = brokertwin("offsets", "undo", tmp_path / "first.json", other, "--dry-run", "--json")
+    assert [d["result"] for d in documents(undone.stdout)] == ["would be undone"] * 2
+    assert brokertwin("offsets", "undo", saved, other).returncode == 0
+    assert committed_at(other) == {at_end: 120, moving: 110}
+    undone = brokertwin("offsets", "undo", tmp_path / "first.json", other, "--json")
+    assert [d["result"] for d in documents(undone.stdout)] == [
+        *("undone", "changed since: left alone"),
+    ]
+    assert (undone.returncode, committed_at(other)) == (1, {moving: 110})
+    wrong = brokertwin("offsets", "undo", saved, kafka)
+    assert wrong.returncode == 2
+    assert "Pass the address of the cluster that was changed" in wrong.stderr
+    assert brokertwin(*to, "--back", cwd=tmp_path).returncode == 0
     brokertwin("offsets", "export", other, "--csv", tmp_path / "o.csv", "--group", moving)
     tool = ("--reset-offsets", "--group", moving, "--dry-run", "--from-file", tmp_path / "o.csv")
     output = run_tool(kafka, "consumer.group.ConsumerGroupCommand", *map(str, tool))

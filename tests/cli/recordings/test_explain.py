@@ -62,14 +62,17 @@ def test_unknown_producers_are_reported(
 
 
 def test_a_groups_story_ends_with_its_offsets(empty_directory: Path) -> None:
-    file = ROOT / "tests" / "captures" / "admin_kp.jsonl.gz"
-    words = ("explain", "group", "admin_kp.15.group", file, "--errors")
-    done = brokertwin(*words, cwd=empty_directory)
-    assert done.returncode == 0, done.stderr
-    assert "goes back from 23" in done.stdout
-    assert done.stdout.splitlines()[-1] == (
-        "admin_kp.15.t2-2 at 5, by client kp-admin's OFFSET_COMMIT at 00:48:50.009"
-        " (admin_kp.jsonl:77)"
+    def last_line(name: str, group: str) -> str:
+        file = ROOT / "tests" / "captures" / f"{name}.jsonl.gz"
+        done = brokertwin("explain", "group", group, file, "--errors", cwd=empty_directory)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()[-1]
+
+    offset = last_line("group_kp", "group_kp.5.group")
+    assert offset.startswith("group_kp.5.events-3 at 115, by client kp-consumer's OFFSET_COMMIT at")
+    deleted = last_line("admin_kp", "admin_kp.15.group")
+    assert deleted.startswith(
+        "group admin_kp.15.group is deleted, by client kp-admin's DELETE_GROU"
     )
 
 

@@ -219,7 +219,7 @@ def test_user_errors_are_reported_without_a_traceback(
 
 @pytest.mark.processes
 def test_the_package_loads_neither_spark_nor_a_kafka_client() -> None:
-    modules = [f"brokertwin.recordings.replay.{name}" for name in ("plan", "report", "spark")]
+    modules = [f"brokertwin.recordings.replay.{name}" for name in ("plan", "report", "walk")]
     code = f"import sys, {', '.join(modules)}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     tops = {name.split(".")[0] for name in done.stdout.split()}

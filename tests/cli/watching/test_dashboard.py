@@ -123,6 +123,7 @@ def test_the_dashboard_shows_every_metric_that_changes() -> None:
         "brokertwin_check_batch",
         "brokertwin_snapshot_batch",
         "brokertwin_snapshot_offsets",
+        "brokertwin_lag_time_seconds",
         "brokertwin_state_time_seconds",
     }
     assert HISTOGRAM in shown

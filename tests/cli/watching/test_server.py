@@ -54,7 +54,7 @@ def test_prometheus_gets_its_text() -> None:
     assert code == 200
     assert kind.startswith("text/plain")
     assert 'brokertwin_errors_total{api="PRODUCE",error="INVALID_PRODUCER_EPOCH"} 1.0' in lines
-    assert "brokertwin_lag_events 1700.0" in lines
+    assert 'brokertwin_lag_events{partition="0",topic="shop.requests"} 1500.0' in lines
 
 
 def test_it_is_ready_while_it_runs_and_alive_while_its_loop_goes_round(

@@ -89,7 +89,7 @@ def test_encoded_values_are_decoded(info: Info) -> None:
 def test_truncated_or_unknown_versions_are_rejected(info: Info, data: st.DataObject) -> None:
     whole = encoded(info)
     cut = data.draw(st.integers(0, len(whole) - 1))
-    with pytest.raises(ValueError, match=r"bytes expected at|items in|UTF-8"):
+    with pytest.raises(ValueError, match=r"end too early|bytes are there|length -"):
         decoded(info, whole[:cut])
     with pytest.raises(ValueError, match="in version 12, not 11"):
         decoded(info, b"\0\0\0\x0c" + whole[4:])

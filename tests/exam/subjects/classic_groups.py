@@ -437,8 +437,9 @@ def grp_delete(s: Script) -> None:
 
 @CLASSIC(kip="KIP-394")
 def grp_delete_with_pending_member(s: Script) -> None:
-    """A group with a generated id but without members can be deleted."""
-    g = s.group()
+    """A group with offsets and a generated id but without members can be deleted."""
+    g, t = s.group(), s.topic()
+    s.commit(g, t, [(0, 1)])  # a group without records is visible or not, by chance
     m = s.new_member(g)
     s.describe(g, "an id is generated", version=6)
     s.delete_groups(g)

@@ -4,11 +4,13 @@ import tracemalloc
 from base64 import b64encode
 
 import pytest
+from msgspec import UNSET
 
 from brokertwin.gateway.admin import client_metrics
 from brokertwin.gateway.admin.client_metrics import Software
 from brokertwin.gateway.limits import GatewayLimits
 from brokertwin.protocol import compression
+from brokertwin.protocol.generated.push_telemetry import PushTelemetryRequest
 from brokertwin.state.apis.push_telemetry import NOT_READABLE
 
 MOST = 64 * 1024
@@ -17,10 +19,10 @@ CODECS = tuple(enumerate(compression.NAMES))[1:]
 
 def sizes(kind: int, metrics: bytes) -> tuple[int, int]:
     """Return the metrics sizes of an event: compressed and decompressed."""
-    body = {"compressionType": kind, "metrics": b64encode(metrics).decode()}
+    body = PushTelemetryRequest(compression_type=kind, metrics=b64encode(metrics).decode())
     client_metrics.complete(body, Software(), 1, MOST)
-    assert "metrics" not in body
-    return int(body["metricsSizeInBytes"]), int(body["decompressedSizeInBytes"])
+    assert body.metrics is UNSET
+    return body.metrics_size_in_bytes, body.decompressed_size_in_bytes
 
 
 @pytest.mark.parametrize(("kind", "codec"), CODECS)

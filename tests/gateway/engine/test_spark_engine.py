@@ -27,7 +27,7 @@ from structlog.testing import capture_logs
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.engine import response_reader, spark_engine
-from brokertwin.gateway.engine.engine import EdgeRequest, NoResponseError
+from brokertwin.gateway.engine.engine import EdgeRequest, NoResponseError, internal_header
 from brokertwin.gateway.engine.spark_engine import OTHER_CELLS, THROTTLE_MAX_MS, SparkEngine
 from brokertwin.kafka_io import placement, topics
 from brokertwin.kafka_io.kafka_clients import ClientProperties
@@ -382,7 +382,7 @@ def test_failed_producer_is_replaced(hand_driven: HandDrivenJob) -> None:
 
 def test_oversized_event_is_an_error_response(hand_driven: HandDrivenJob) -> None:
     with serving(engine_of(hand_driven)) as running:
-        header = {"requestApiKey": METADATA, "requestApiVersion": 9}
+        header = internal_header(METADATA, 9, None)
         body = {"topics": [{"name": "x" * EVENT_BYTES_MAX}]}
 
         async def submit() -> Any:
@@ -441,7 +441,7 @@ def test_nothing_is_accepted_after_closing(hand_driven: HandDrivenJob) -> None:
     async def submit_late() -> None:
         await engine.start()
         await engine.close()
-        header = {"requestApiKey": METADATA, "requestApiVersion": 9}
+        header = internal_header(METADATA, 9, None)
         await engine.submit(EdgeRequest(1, "c1", "User:a", "", header, {}))
 
     with pytest.raises(NoResponseError, match="the gateway ends"):

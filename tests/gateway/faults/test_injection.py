@@ -128,7 +128,7 @@ def test_each_fault_counts_the_requests_that_match_it() -> None:
         None,
     ]
     lose, cut, delay = faults.faults
-    assert (lose.matches, cut.matches, delay.matches) == (1, 2, 2)
+    assert (lose.matches, cut.matches, delay.matches) == (3, 3, 3)
 
 
 def test_a_chosen_request_of_another_fault_leaves_the_fault_for_the_next() -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from brokertwin.cli.watching.server import served
+from brokertwin.gateway import http_access
 from brokertwin.gateway.edge_fields import Address
-from brokertwin.gateway.proxy import control
 from brokertwin.gateway.proxy.control import app
 from brokertwin.testing import KafkaBroker, KafkaProxy
 from tests.support.batches import batch
@@ -37,7 +37,8 @@ def call(proxy: KafkaProxy) -> Iterator[Call]:
 
         def send(method: str, path: str, body: object = None, raw: bytes | None = None) -> Any:
             data = raw if raw is not None else json.dumps(body).encode() if body else None
-            request = urllib.request.Request(f"{url}{path}", data, method=method)
+            headers = {"Content-Type": "application/json"}
+            request = urllib.request.Request(f"{url}{path}", data, headers, method=method)
             try:
                 with urllib.request.urlopen(request) as response:
                     return response.status, json.load(response)
@@ -119,7 +120,7 @@ def test_errors_have_a_status_and_an_explanation(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     call("POST", "faults", {"effect": "cut", "api": "HEARTBEAT"})
-    monkeypatch.setattr(control, "BODY_BYTES_MAX", 1000)
+    monkeypatch.setattr(http_access, "BODY_BYTES_MAX", 1000)
     for method, path, raw, code, error in ERRORS:
         found, document = call(method, path, raw=raw)
         assert found == code, (method, path)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from brokertwin.gateway.engine.engine import EdgeRequest
+from brokertwin.gateway.engine.engine import EdgeRequest, internal_header
 from brokertwin.gateway.records import log_cleaner
 from brokertwin.gateway.records.batch_store import FileBatchStore, MemoryStore
 from brokertwin.state.cell.check import check
@@ -236,7 +236,7 @@ def test_record_deletion_during_a_pass_invalidates_it(
         write(side)
         whole = log_cleaner.OnePass.steps
         wanted = {"name": "t", "partitions": [{"partitionIndex": 0, "offset": 1}]}
-        header = {"requestApiKey": 21, "requestApiVersion": 2, "correlationId": 1}
+        header = internal_header(21, 2, None)
         body = {"topics": [wanted], "timeoutMs": 1000}
         deletion = EdgeRequest(1, "c", "User:ANONYMOUS", "127.0.0.1", header, body)
 

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,8 @@ from kafka.record.util import calc_crc32c
 
 from brokertwin.protocol import compression
 from brokertwin.protocol import record_batches as records
+from brokertwin.protocol.batch_headers import Batch
+from brokertwin.protocol.bodies import render
 from brokertwin.protocol.compression import DecompressionError
 from brokertwin.protocol.errors import Error
 from tests.support.batches import CODECS, START, batch
@@ -30,12 +33,25 @@ def changed(data: bytes, position: int, form: str, value: int) -> bytes:
     return with_crc(patched)
 
 
+def placed(base_offset: int, epoch: int, max_timestamp: int) -> Batch:
+    return Batch(
+        base_offset=base_offset,
+        last_offset_delta=0,
+        partition_leader_epoch=epoch,
+        max_timestamp=max_timestamp,
+    )
+
+
+def headers(found: records.RecordSet) -> list[dict[str, Any]]:
+    return [render(each, 0) for each in found.batches]
+
+
 @pytest.mark.parametrize("codec", CODECS)
 def test_produced_batch_is_described_by_its_header(codec: str) -> None:
     values = [word * 100 for word in (b"one", b"two", b"three")]
     data = batch(*values, codec=codec, producer=(7, 2, 11))
     found = records.parse(data)
-    (header,) = found.batches
+    (header,) = headers(found)
     assert (found.error, found.data, found.size_in_bytes) == (Error.NONE, data, len(data))
     assert header == {
         "baseOffset": 0,
@@ -70,9 +86,9 @@ def test_every_flipped_bit_is_detected(bit: int) -> None:
     data[bit // 8] ^= 1 << bit % 8
     found = records.parse(bytes(data))
     if bit // 8 < 8:
-        assert found.batches[0]["baseOffset"] != 0
+        assert found.batches[0].base_offset != 0
     elif not 12 <= bit // 8 < 16:
-        assert found.error or len(found.batches) != 1 or found.batches[0]["magic"] != 2
+        assert found.error or len(found.batches) != 1 or found.batches[0].magic != 2
 
 
 @given(st.binary(max_size=200))
@@ -99,7 +115,7 @@ def test_any_records_after_a_valid_header_are_parsed_without_an_exception(
 def test_unknown_magic_of_the_first_batch_is_corrupt(byte: int, magic: int) -> None:
     data = bytearray(batch(b"one"))
     data[16] = byte
-    described = {"baseOffset": 0, "lastOffsetDelta": 0, "magic": magic, "sizeInBytes": len(data)}
+    described = Batch(base_offset=0, last_offset_delta=0, magic=magic, size_in_bytes=len(data))
     found = records.parse(bytes(data))
     assert found == records.RecordSet(len(data), [described], Error.CORRUPT_MESSAGE, None)
     assert records.parse(batch(b"two") + bytes(data)).batches == []
@@ -145,14 +161,14 @@ def test_undecodable_records_are_invalid(change: Callable[[bytes], bytes]) -> No
 
 def test_inconsistent_record_count_is_left_to_the_machine() -> None:
     found = records.parse(changed(batch(b"one", b"two"), COUNT, ">i", 5))
-    assert (found.error, found.batches[0]["recordCount"]) == (Error.NONE, 5)
+    assert (found.error, found.batches[0].record_count) == (Error.NONE, 5)
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])
 def test_unknown_codec_is_an_unknown_server_error(codec: int) -> None:
     found = records.parse(changed(batch(b"one"), ATTRIBUTES, ">h", codec))
     assert found.error == Error.UNKNOWN_SERVER_ERROR
-    assert found.batches[0]["compressionType"] == "unknown"
+    assert found.batches[0].compression_type == "unknown"
 
 
 @pytest.mark.parametrize("codec", [name for name in CODECS if name != "none"])
@@ -167,7 +183,7 @@ def test_max_timestamp_is_corrected(codec: str) -> None:
     data = batch(b"one" * 100, b"two", b"three", codec=codec, timestamps=times)
     found = records.parse(changed(data, MAX_TIMESTAMP, ">q", START + 999))
     assert found.error == Error.NONE
-    assert found.batches[0]["maxTimestamp"] == START + 50
+    assert found.batches[0].max_timestamp == START + 50
     assert found.data == data
 
 
@@ -179,7 +195,7 @@ def test_max_timestamp_is_corrected(codec: str) -> None:
 @settings(deadline=None)
 def test_reader_gets_bytes_with_the_log_offset(base_offset: int, epoch: int, codec: str) -> None:
     data = batch(b"one", b"two", codec=codec)
-    place = {"baseOffset": base_offset, "partitionLeaderEpoch": epoch, "maxTimestamp": START + 1}
+    place = placed(base_offset, epoch, START + 1)
     stored = records.as_stored(data, place)
     assert stored[16:] == data[16:]
     assert stored[8:12] == data[8:12]
@@ -189,7 +205,7 @@ def test_reader_gets_bytes_with_the_log_offset(base_offset: int, epoch: int, cod
 
 
 def test_log_append_time_is_set_with_a_valid_crc() -> None:
-    place = {"baseOffset": 5, "partitionLeaderEpoch": 0, "maxTimestamp": START + 12_345}
+    place = placed(5, 0, START + 12_345)
     stored = records.as_stored(batch(b"one", b"two"), place)
     read = MemoryRecords(bytes(stored)).next_batch()
     assert read.validate_crc()
@@ -198,8 +214,9 @@ def test_log_append_time_is_set_with_a_valid_crc() -> None:
 
 
 def test_log_append_time_may_be_the_greatest_timestamp() -> None:
-    place = {"baseOffset": 5, "partitionLeaderEpoch": 0, "maxTimestamp": START}
-    read = records.as_stored(batch(b"one"), place | {"hasAppendTime": True})
+    place = placed(5, 0, START)
+    place.has_append_time = True
+    read = records.as_stored(batch(b"one"), place)
     (record,) = MemoryRecords(bytes(read)).next_batch()
     assert (record.timestamp, record.timestamp_type) == (START, 1)
 
@@ -209,7 +226,7 @@ def test_append_time_flag_of_a_producer_is_cleared(codec: str) -> None:
     data = batch(b"one" * 100, b"two", codec=codec)
     found = records.parse(changed(data, ATTRIBUTES, ">h", CODECS[codec] | 8))
     assert (found.data, found.batches[0]) == (data, records.batch_headers(data)[0])
-    assert found.seen is not None and found.seen["hasAppendTime"]
+    assert found.seen is not None and found.seen.has_append_time
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -3,13 +3,15 @@
 The texts are those of Apache Kafka 4.3.1.
 """
 
-import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from brokertwin.gateway.records import refused_records
 from brokertwin.protocol import record_batches as records
+from brokertwin.protocol.additions import RecordsSummary, RefusedRecords
+from brokertwin.protocol.generated.produce import PartitionProduceResponse
 from tests.support import wire
 
 NOW = 1_795_382_530_413
@@ -35,7 +37,8 @@ def test_machine_gets_facts_beyond_the_header(
     batch: dict[str, Any], seen: dict[str, Any] | None
 ) -> None:
     found = records.parse(wire.batch(3, **{"ts": NOW, **batch}))
-    assert (found.error, found.seen) == (0, seen)
+    expected = None if seen is None else msgspec.convert(seen, RecordsSummary)
+    assert (found.error, found.seen) == (0, expected)
 
 
 def refused(batch: bytes, error: int, **why: Any) -> tuple[dict[int, str], str | None]:
@@ -44,19 +47,18 @@ def refused(batch: bytes, error: int, **why: Any) -> tuple[dict[int, str], str |
         "topic": "t",
         "isCompacted": False,
         "takesAppendTime": False,
-        "hasAppendTime": False,
         "now": NOW,
         "beforeMaxMs": 2**63 - 1,
         "afterMaxMs": 3_600_000,
     }
-    response: dict[str, Any] = {"index": 0, "errorCode": error, "recordErrors": []}
-    response["errorMessage"] = None
-    refused_records.add_errors(response, fields | why, batch)
-    json.dumps(response)
+    response = PartitionProduceResponse(error_code=error)
+    has_append_time = why.pop("hasAppendTime", False)
+    reason = msgspec.convert(fields | why, RefusedRecords)
+    refused_records.add_errors(response, reason, has_append_time, batch)
     found = {
-        each["batchIndex"]: each["batchIndexErrorMessage"] for each in response["recordErrors"]
+        each.batch_index: each.batch_index_error_message or "" for each in response.record_errors
     }
-    return found, response["errorMessage"]
+    return found, response.error_message
 
 
 def test_records_without_key_are_listed_and_three_are_in_the_text() -> None:
@@ -92,11 +94,3 @@ def test_client_may_not_claim_log_append_time() -> None:
         },
         None,
     )
-
-
-def test_response_without_record_errors_field_is_unchanged() -> None:
-    response = {"index": 0, "errorCode": 87}
-    why = {"topic": "t", "isCompacted": True, "takesAppendTime": False, "now": NOW}
-    why["hasAppendTime"] = False
-    refused_records.add_errors(response, why | {"beforeMaxMs": 1, "afterMaxMs": 1}, wire.batch(1))
-    assert response == {"index": 0, "errorCode": 87}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from brokertwin.gateway.engine.engine import EdgeRequest
+from brokertwin.gateway.engine.engine import EdgeRequest, internal_header
 from brokertwin.gateway.security import denials
 from brokertwin.gateway.security.denials import AGAIN_AFTER_S, CLUSTER, DenialLog, denied
 from brokertwin.protocol.errors import Error
@@ -15,7 +15,7 @@ IDS = Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 def requested(principal: str = "User:bob", body: dict[str, Any] | None = None) -> EdgeRequest:
-    return EdgeRequest(1, "c1", principal, "10.0.0.7", {"requestApiKeyName": "FETCH"}, body or {})
+    return EdgeRequest(1, "c1", principal, "10.0.0.7", internal_header(1, 12, "c"), body or {})
 
 
 def refused(*topics: str) -> dict[str, Any]:

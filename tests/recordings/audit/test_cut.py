@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from brokertwin.errors import UserError
 from brokertwin.recordings.history import clients, lag, memberships, sessions
 from brokertwin.recordings.history.exchange import KnownFacts
-from brokertwin.recordings.history.finding import Severity
+from brokertwin.recordings.history.findings import SessionClosed, SessionEvicted, Severity
 from tests.support import audits
 from tests.support.examples import examples
 
@@ -103,9 +103,10 @@ def test_a_recording_that_is_cut_gives_no_false_verdict() -> None:
 def sessions_that_no_client_closed_are_evicted(patch: pytest.MonkeyPatch) -> None:
     def lost(self: sessions.ObservedSessionCache, line: Any, number: int) -> Any:
         found = LOST(self, line, number)
-        is_closed = "was closed" in found.said
-        evicted = {"severity": Severity.WARNING, "by": ("another",)}
-        return found if is_closed else msgspec.structs.replace(found, **evicted)
+        if any(isinstance(each, SessionClosed) for each in found.causes):
+            return found
+        evicted = (SessionEvicted(used=line, openers=("another",)),)
+        return msgspec.structs.replace(found, severity=Severity.WARNING, causes=evicted)
 
     patch.setattr(sessions.ObservedSessionCache, "_lost", lost)
 

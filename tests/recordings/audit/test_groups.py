@@ -3,15 +3,17 @@
 from brokertwin.protocol.errors import Error
 from brokertwin.recordings.audit import groups
 from brokertwin.recordings.audit.history import History
-from brokertwin.recordings.history.finding import Severity
+from brokertwin.recordings.history.findings import Rebalance, Severity
+from brokertwin.recordings.history.groups import GROUPS
+from brokertwin.recordings.sentences import rebalance_cause
 from tests.support.audits import whole
 from tests.support.synthetic_recording import GROUP, SyntheticRecording
 
 
 def begun(recording: SyntheticRecording) -> list[tuple[int, list[tuple[str, str]]]]:
     """Each generation with who began it."""
-    found = groups.rebalances(History(recording.exchanges))
-    return [(each.number, each.causes) for each in found]
+    found = History(recording.exchanges).found(GROUPS, Rebalance)
+    return [(e.number, [(rebalance_cause(why), why.client) for why in e.causes]) for e in found]
 
 
 def test_causes_of_the_rebalances_of_a_recorded_group() -> None:

@@ -9,7 +9,7 @@ from brokertwin.protocol.errors import Error
 from brokertwin.recordings.audit import groups, refusals, sessions
 from brokertwin.recordings.explain.groups import GroupTimeline
 from brokertwin.recordings.history.clients import MANY
-from brokertwin.recordings.history.finding import Severity
+from brokertwin.recordings.history.findings import Severity
 from tests.support.synthetic_recording import GROUP, SyntheticRecording
 
 POLL_TIMEOUT = "consumer poll timeout has expired."

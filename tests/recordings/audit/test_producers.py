@@ -4,7 +4,7 @@ import pytest
 
 from brokertwin.protocol.errors import Error
 from brokertwin.recordings.audit import producers
-from brokertwin.recordings.history.finding import Severity
+from brokertwin.recordings.history.findings import Severity
 from brokertwin.state.logs.producer import SEQUENCE_MAX
 from tests.support.audits import whole
 from tests.support.synthetic_recording import SyntheticRecording

@@ -13,30 +13,30 @@ from brokertwin.recordings.audit.reading import read
 from brokertwin.recordings.formats.pipeline import FileReading
 from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.clients import ORDINARY
-from brokertwin.recordings.history.finding import Severity
+from brokertwin.recordings.history.findings import Severity
 from brokertwin.recordings.history.replica_findings import has_all
 from brokertwin.recordings.history.replicas import PartitionReplicas
-from tests.support.audits import CAPTURES, whole
+from tests.support.audits import CAPTURES, Unfolded, whole
 from tests.support.requestlogs import logs_of
 from tests.support.synthetic_recording import SyntheticRecording
 
 
 def test_followers_that_were_stopped_in_turn() -> None:
-    found = {each.subject: each for each in whole("follower_stop").findings if not each.code}
-    shrunk = found["partition isr-0"]
+    found = replication.shrunk(Unfolded(whole("follower_stop").history))
+    shrunk = {each.subject: each for each in found}["partition isr-0"]
     assert (shrunk.kind, shrunk.severity) == ("isr-shrunk", Severity.WARNING)
     assert shrunk.what == "The in-sync set shrank: broker 2 left once, broker 3 left twice."
 
 
 def test_a_leader_that_was_killed() -> None:
-    led = replication.led(whole("leader_kill").history)
+    led = replication.led(Unfolded(whole("leader_kill").history))
     found = {each.subject: each for each in led}["partition lk-0"]
     assert (found.severity, found.total) == (Severity.INFO, 2)
     assert found.evidence[-1].said == "broker 1 leads in epoch 2"
 
 
 def test_writes_below_min_insync_replicas() -> None:
-    found = list(refusals.too_few(whole("follower_stop").history))
+    found = list(refusals.too_few(Unfolded(whole("follower_stop").history)))
     assert [(each.subject, each.total, each.clients) for each in found] == [
         ("partition isr-0", 33, ["producer"]),
         ("partition isr-1", 11, ["producer"]),

@@ -86,4 +86,4 @@ def test_release_whose_response_comes_after_the_delivery() -> None:
     shares.acknowledge("a", 0, 4, 2, at=5000, end=5100)
     shares.give("b", (0, 4, 2), at=5001)
     reported = GroupTimeline(shares.exchanges, GROUP).story()
-    assert "gave it back by client a's SHARE_ACKNOWLEDGE" in reported[0].notes[0]
+    assert "gave it back by client a's SHARE_ACKNOWLEDGE" in reported[1].notes[0]

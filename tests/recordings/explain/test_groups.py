@@ -18,7 +18,7 @@ CAPTURES = ROOT / "tests" / "captures"
 def explained(name: str) -> GroupTimeline:
     """The group of a capture."""
     exchanges = read([CAPTURES / f"{name}.jsonl.gz"]).exchanges
-    group = next(each.body()["groupId"] for each in exchanges if each.api in APIS)
+    group = next(e.body()["groupId"] for e in exchanges if e.api in APIS and "groupId" in e.body())
     return GroupTimeline(exchanges, group)
 
 
@@ -64,7 +64,8 @@ def test_offsets_that_went_back_have_their_commits() -> None:
     assert "goes back from 23 (client kp-consumer's OFFSET_COMMIT at 00:48:49.959" in back[0]
     (result,) = reasons(story, Error.UNKNOWN_MEMBER_ID)
     assert result.startswith("Without a member id offsets are taken only while the group has no")
-    assert sorted(each.offset for each in found.entity.offsets.newest.values()) == [5, 5]
+    assert found.entity.offsets.offsets == {}
+    assert any("is deleted with the group" in each for each in notes(story))
     assert "the offset of admin_kp.15.t2-0 is deleted" in notes(story)
 
 
@@ -172,7 +173,9 @@ def test_member_that_came_back_has_not_left() -> None:
     history.join(200, "a", 2)
     history.beat(300, "a", Error.UNKNOWN_MEMBER_ID)
     (result,) = reasons(history.story(), Error.UNKNOWN_MEMBER_ID)
-    assert result.startswith("The member joined by client a's JOIN_GROUP at 12:00:00.200")
+    assert result.startswith(
+        "The session of member a has ended: its last request is client a's JOI"
+    )
 
 
 def test_the_same_offset_again_does_not_go_back() -> None:

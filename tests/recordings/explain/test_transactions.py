@@ -64,7 +64,7 @@ def test_next_init_aborts_an_open_transaction() -> None:
     assert notes[2] == ["transaction 1 is open: it has to be aborted first"]
     assert notes[3][0] == "transaction 1 is aborted after 2005 ms, by whoever came next"
     assert notes[4] == [], "what is refused ends nothing"
-    assert [each["became"] for each in found.ended] == ["aborted"]
+    assert [each.is_committed for each in found.ended] == [False]
 
 
 def test_transaction_without_an_end_is_open() -> None:
@@ -106,11 +106,11 @@ def test_each_transaction_of_a_recording_ended_as_its_client_requested() -> None
     exchanges = read([Path(ROOT / "tests/captures/txn_loop_ck.jsonl.gz")]).exchanges
     found = TransactionTimeline(exchanges, "txn_loop_ck.12.txn")
     ends = [each for each in exchanges if each.api == "END_TXN" and not each.response["errorCode"]]
-    wanted = ["committed" if each.body()["committed"] else "aborted" for each in ends]
-    assert [each["became"] for each in found.ended] == wanted
-    assert set(wanted) == {"committed", "aborted"}
-    assert all(each["groups"] == ["txn_loop_ck.12.group"] for each in found.ended)
-    assert all(set(each["places"].values()) == {1} for each in found.ended)
+    wanted = [each.body()["committed"] for each in ends]
+    assert [each.is_committed for each in found.ended] == wanted
+    assert set(wanted) == {True, False}
+    assert all(each.groups == ["txn_loop_ck.12.group"] for each in found.ended)
+    assert all(set(each.places.values()) == {1} for each in found.ended)
 
 
 def test_a_producer_without_a_transactional_id_has_no_transactions() -> None:

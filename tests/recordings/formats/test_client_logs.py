@@ -1,6 +1,7 @@
-"""Debug logs of librdkafka, the Java client and KafkaJS as recordings of a client."""
+"""Debug logs of clients as recordings of a client."""
 
 import json
+import lzma
 from pathlib import Path
 
 import pytest
@@ -139,3 +140,135 @@ def test_the_command_prints_the_requests(tmp_path: Path, empty_directory: Path) 
     done = brokertwin("explain", "client", "nobody", file, cwd=empty_directory)
     assert done.returncode == 2
     assert "It has reader-a." in done.stderr
+
+
+TEXTLOGS = Path(__file__).parents[2] / "textlogs"
+REFUSED = {
+    ("kafka-python", "ledger-writer"): [
+        *("FIND_COORDINATOR 15", "INIT_PRODUCER_ID 51", "ADD_PARTITIONS_TO_TXN 51"),
+        *("PRODUCE 6", "END_TXN 14"),
+    ],
+    ("kafka-python", "ledger-reader"): [
+        *("JOIN_GROUP 25", "JOIN_GROUP 79", "SYNC_GROUP 27", "FETCH 6", "OFFSET_COMMIT 22"),
+        "HEARTBEAT 27",
+    ],
+    ("aiokafka", "unnamed"): [
+        *("FIND_COORDINATOR 15", "INIT_PRODUCER_ID 51", "ADD_PARTITIONS_TO_TXN 51", "PRODUCE 6"),
+        *("END_TXN 14", "JOIN_GROUP 25", "JOIN_GROUP 79", "SYNC_GROUP 27", "FETCH 6"),
+        *("OFFSET_COMMIT 22", "JOIN_GROUP 79"),
+    ],
+    ("librdkafka-refused", "ledger-writer"): [
+        *("FIND_COORDINATOR 15", "INIT_PRODUCER_ID 51", "ADD_PARTITIONS_TO_TXN 51", "PRODUCE 6"),
+        "END_TXN 14",
+    ],
+    ("librdkafka-refused", "ledger-reader"): [
+        *("JOIN_GROUP 25", "JOIN_GROUP 79", "SYNC_GROUP 27", "HEARTBEAT 27", "FETCH 6"),
+        *("HEARTBEAT 27", "OFFSET_COMMIT 22"),
+    ],
+    ("franz-go", "unnamed"): [
+        *("FIND_COORDINATOR 15", "INIT_PRODUCER_ID 51", "PRODUCE 6", "END_TXN 14"),
+        *("OFFSET_COMMIT 22", "HEARTBEAT 27"),
+    ],
+    ("sarama", "unnamed"): [
+        *("FIND_COORDINATOR 15", "INIT_PRODUCER_ID 51", "ADD_PARTITIONS_TO_TXN 51"),
+        *("ADD_PARTITIONS_TO_TXN 51", "PRODUCE 6", "END_TXN 14", "FETCH 6"),
+    ],
+}
+"""Logs of clients whose broker refused some requests once, and what was refused."""
+
+
+@pytest.mark.parametrize("log", REFUSED, ids=" ".join)
+def test_each_refusal_is_on_its_own_request(tmp_path: Path, log: tuple[str, str]) -> None:
+    name, client = log
+    file = tmp_path / "client.log"
+    file.write_bytes(lzma.decompress((TEXTLOGS / f"{name}.log.xz").read_bytes()))
+    story = _clients(Where(files=[file]), client).story()
+    found = [f"{each.api} {error.code}" for each in story for error in each.refused]
+    assert sorted(found) == sorted(REFUSED[log])
+
+
+def test_clients_with_bodies_have_the_stories_of_groups_and_producers(tmp_path: Path) -> None:
+    for name in ("kafka-python", "aiokafka"):
+        file = tmp_path / f"{name}.log"
+        file.write_bytes(lzma.decompress((TEXTLOGS / f"{name}.log.xz").read_bytes()))
+        name_of_group = "billing" if name == "kafka-python" else "billing2"
+        group = _groups(Where(files=[file]), name_of_group)
+        notes = [note for each in group.story() for note in each.notes]
+        assert "generation 1 begins, by this request" in notes
+
+
+SENT = "[thrd:main]: b:1/1: Sent HeartbeatRequest (v3, 92 bytes @ 0, CorrId 14)"
+GOT = "[thrd:main]: b:1/1: Received HeartbeatResponse (v3, 6 bytes, CorrId 14, rtt 2.25ms)"
+FAILED = "[thrd:main]: b:1/1: HeartbeatRequest failed: Broker: Unknown member: actions Permanent"
+BEAT = "Response Heartbeat(key: 12, version: 3)"
+FIELDS = {
+    "logger": "kafkajs",
+    "broker": "b:1",
+    "clientId": "a",
+    "correlationId": 7,
+    "error": "The coordinator is not aware of this member",
+    "size": 9,
+}
+NEST = json.dumps({"timestamp": "2026-11-20T09:12:05.412Z", **FIELDS})
+AT = "2026-11-20T09:12:05.412Z"
+WRAPPERS = {
+    "Rust": [f"[{AT} DEBUG rdkafka::client] librdkafka: SEND {each}" for each in (SENT, GOT)]
+    + [f"[{AT} DEBUG rdkafka::client] librdkafka: REQERR {FAILED}"],
+    "Vector": [f"{AT} DEBUG rdkafka::client: librdkafka: SEND {SENT}"]
+    + [f"{AT} DEBUG rdkafka::client: librdkafka: {each}" for each in (GOT, FAILED)],
+    "C++": [f"{AT} LOG-7-SEND: {SENT}", f"{AT} LOG-7-RECV: {GOT}", f"{AT} LOG-7-REQERR: {FAILED}"],
+    ".NET": [f"[{AT} DBG] a#producer-1 SEND {each}" for each in (SENT, GOT, FAILED)],
+    "Node": [
+        json.dumps(
+            {"time": AT, "severity": 7, "fac": "SEND", "message": each, "name": "a#consumer-1"}
+        )
+        for each in (SENT, GOT, FAILED)
+    ],
+    "NestJS": [f"[Nest] 41  - 11/20/2026, 9:12:05 AM   ERROR [K] ERROR [Connection] {BEAT} {NEST}"],
+    "winston, simple": [f"{AT} debug: {BEAT} {json.dumps({'extra': FIELDS})}"],
+    "winston, JSON": [
+        json.dumps({"level": "debug", "message": BEAT, "extra": FIELDS, "timestamp": AT})
+    ],
+    "franz-go, zap": [
+        json.dumps(
+            {"level": "debug", "ts": 1795165925.412, "msg": f"{what} Heartbeat v4"}
+            | {"broker": "1", "err": None}
+        )
+        for what in ("wrote", "read")
+    ]
+    + [f"{AT} [INFO] heartbeat errored; group: g, err: UNKNOWN_MEMBER_ID: The coordinator is"],
+}
+
+
+@pytest.mark.parametrize("kind", WRAPPERS)
+def test_the_lines_of_other_loggers_are_read(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "client.log"
+    file.write_text("\n".join(WRAPPERS[kind]) + "\n")
+    named = kind not in ("Rust", "Vector", "C++", "franz-go, zap")
+    (beat,) = _clients(Where(files=[file]), "a" if named else "unnamed").story()
+    assert beat.api == "HEARTBEAT"
+    assert [each.code for each in beat.refused] == [25]
+    assert beat.time == 1795165925412
+
+
+def test_a_log_without_dates_is_refused_with_what_is_missing(tmp_path: Path) -> None:
+    file = tmp_path / "client.log"
+    file.write_text(f"[19:15:43 DBG] a#producer-1 SEND {SENT}\n")
+    with pytest.raises(UserError, match="1 of 1 lines have no date and time") as raised:
+        _clients(Where(files=[file]), "a")
+    assert "Log each line with its date" in raised.value.hint
+
+
+def test_errors_of_the_client_itself_do_not_replace_those_of_the_broker(tmp_path: Path) -> None:
+    local = "HeartbeatRequest failed: Local: Timed out: actions Retry"
+    lines = (SENT, GOT, FAILED, f"[thrd:main]: b:1/1: {local}")
+    text = "".join(f"%7|1651858329.428|X|reader-a#consumer-1| {line}\n" for line in lines)
+    (beat,), ending = _story(tmp_path, text)
+    assert [each.code for each in beat.refused] == [25]
+    assert "refused: UNKNOWN_MEMBER_ID 1" in ending
+
+
+def test_a_log_without_bodies_does_not_say_that_nothing_was_refused(tmp_path: Path) -> None:
+    text = "".join(f"%7|1651858329.428|X|reader-a#consumer-1| {line}\n" for line in (SENT, GOT))
+    _, ending = _story(tmp_path, text)
+    assert ending[1] == "the log shows no refusal; it does not have the bodies of all responses"

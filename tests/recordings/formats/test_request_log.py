@@ -45,6 +45,24 @@ def document_of(tmp_path: Path, line: str) -> dict[str, object]:
     return decoded
 
 
+@pytest.mark.parametrize(
+    ("fields", "is_deprecated"),
+    [
+        ('"requestApiVersionDeprecated":true', True),
+        ('"requestApiVersionDeprecated":false', False),
+        ('"ofALaterRelease":{"a":[1]}', False),
+    ],
+)
+def test_a_header_with_further_fields_is_read(
+    tmp_path: Path, fields: str, is_deprecated: bool
+) -> None:
+    name = '"requestApiKeyName":"METADATA"'
+    plain = document_of(tmp_path, LINE)
+    document = document_of(tmp_path, LINE.replace(name, f"{name},{fields}"))
+    assert document.pop("requestApiVersionDeprecated", False) is is_deprecated
+    assert document == plain
+
+
 @pytest.mark.parametrize("run", RUNS)
 def test_every_line_of_a_real_log_becomes_a_document(run: str) -> None:
     files = logs_of(run)

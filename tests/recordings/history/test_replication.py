@@ -12,12 +12,8 @@ from hypothesis import strategies as st
 from brokertwin.recordings.history import partition_moments
 from brokertwin.recordings.history.brokers import Absence, BrokerPresence
 from brokertwin.recordings.history.exchange import KnownFacts
-from brokertwin.recordings.history.replica_findings import (
-    RACE,
-    UNEXPLAINED,
-    WatermarkDifference,
-    WatermarkSample,
-)
+from brokertwin.recordings.history.findings import WatermarkDifference, WatermarkSample
+from brokertwin.recordings.history.replica_findings import RACE, UNEXPLAINED
 from brokertwin.recordings.history.replicas import PartitionReplicas
 from brokertwin.recordings.observed import checkpoints
 from brokertwin.recordings.observed.watching import ObservedReplication

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from brokertwin.errors import UserError
-from brokertwin.recordings.history.replica_findings import WatermarkSample
+from brokertwin.recordings.history.findings import WatermarkSample
 from brokertwin.recordings.observed import plots
 from tests.support.observed import exchanges, observed
 

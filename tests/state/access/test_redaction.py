@@ -19,7 +19,7 @@ from brokertwin.state.access.redaction import (
     redact_exchange,
 )
 
-SCHEMAS = Path(__file__).parents[3] / "state" / "core" / "wire" / "schemas.json"
+SCHEMAS = Path(__file__).parents[3] / "brokertwin" / "protocol" / "schemas.json"
 SECRET = "correct horse battery staple"
 SECRET_BYTES = base64.b64encode(SECRET.encode()).decode()
 CREATE_TOPICS, DESCRIBE_CONFIGS, ALTER_CONFIGS, SASL_AUTHENTICATE = 19, 32, 33, 36

@@ -27,6 +27,8 @@ from tests.support.offset_rows import (
 
 RAW_ID = bytes(range(16))
 
+MALFORMED = "too early|bytes are there|without a kind|before its epoch|length -"
+
 
 @pytest.mark.parametrize("version", range(5))
 def test_classic_group_of_each_version(version: int) -> None:
@@ -86,7 +88,7 @@ def test_offset_is_decoded() -> None:
 def test_truncated_group_is_rejected_at_any_length(version: int) -> None:
     key, value = classic_row("g", 7, {"m": {"orders": [0]}}, version)
     for end in range(len(value)):
-        with pytest.raises(ValueError, match=r"expected|array"):
+        with pytest.raises(ValueError, match=MALFORMED):
             group_records.decode(key, value[:end])
 
 

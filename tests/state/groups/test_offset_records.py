@@ -117,9 +117,9 @@ def test_both_key_versions_are_decoded_and_other_records_are_none() -> None:
 @pytest.mark.parametrize("cut", [0, 1, 5, 12, 17, 20, 30])
 def test_truncated_bytes_are_an_error(cut: int) -> None:
     key, value = offset_records.committed(committed())
-    with pytest.raises(ValueError, match=r"bytes expected"):
+    with pytest.raises(ValueError, match=r"too early|bytes are there|without a kind|length -"):
         offset_records.decode_value(value[: min(cut, len(value) - 1)])
-    with pytest.raises(ValueError, match=r"bytes expected"):
+    with pytest.raises(ValueError, match=r"too early|bytes are there|without a kind|length -"):
         offset_records.decode_key(key[: min(cut, len(key) - 1)])
 
 

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from brokertwin.errors import UserError
-from brokertwin.kafka_io.placement import cells_of, cluster_of
+from brokertwin.kafka_io.placement import cells_of
 from brokertwin.settings import load
 from brokertwin.state.cell.between_cells import Count
 from brokertwin.state.core import outputs
 from brokertwin.state.core.events import BETWEEN_CELLS
-from brokertwin.state.core.settings import BrokerSettings
+from brokertwin.state.core.settings import BrokerSettings, cluster_of
 from brokertwin.state.core.tables import CellTables
 from brokertwin.state.logs.log import Log
 from brokertwin.streaming.checkpoint import checkpoint_log, resharding, snapshots, state_reader

@@ -1,6 +1,5 @@
 """Displayed measures of a running job."""
 
-import json
 from typing import Any
 
 from brokertwin.state.fetch.fetch_session_counts import CacheCounts
@@ -16,23 +15,20 @@ def test_worker_counts_add_up_and_sizes_are_replaced() -> None:
 
 def test_fetch_sessions_are_added_up_over_the_cells() -> None:
     counts = {"sessions/a": 2, "sessions/b": 1, "cached/a": 30, "evictions/a": 4}
-    assert measures.progress_of(report(), counts).fetch_sessions == CacheCounts(3, 30, 4)
+    assert measures.progress_of(report(), counts, 0).fetch_sessions == CacheCounts(3, 30, 4)
 
 
-def report(**source: Any) -> dict[str, Any]:
+def report() -> dict[str, Any]:
     return {
         "batchId": 3,
         "numInputRows": 40,
         "durationMs": {"triggerExecution": 1500, "addBatch": 900},
-        "sources": [{"description": "KafkaV2", **source}],
     }
 
 
-def test_the_lag_counts_unread_offsets() -> None:
-    ends = json.dumps({"requests": {"0": 10, "1": 5}})
-    latest = json.dumps({"requests": {"0": 25, "1": 5, "2": 1}})
+def test_progress_is_a_report_with_counts_and_lag() -> None:
     counts = {"responses": 39, "state/a": 100, "state/b": 11}
-    progress = measures.progress_of(report(endOffset=ends, latestOffset=latest), counts)
+    progress = measures.progress_of(report(), counts, 16)
     assert progress == measures.QueryProgress(
         batch=3, events=40, seconds=1.5, lag=16, counts={"responses": 39}, state_bytes=111
     )
@@ -41,7 +37,7 @@ def test_the_lag_counts_unread_offsets() -> None:
 def test_metrics_have_machine_readable_names() -> None:
     counts = {"responses": 39, "sessions/a": 2, "cached/a": 30, "evictions/a": 4}
     counts |= {"answers:1": 5, "errors:1:70": 2, "reasons:not JSON": 1}
-    document = measures.progress_of(report(), counts).document()
+    document = measures.progress_of(report(), counts, 0).document()
     assert document == {
         "batch": 3,
         "events": 40,
@@ -54,9 +50,3 @@ def test_metrics_have_machine_readable_names() -> None:
         "errors": {"FETCH": {"FETCH_SESSION_ID_NOT_FOUND": 2}},
         "reasons": {"not JSON": 1},
     }
-
-
-def test_a_batch_that_runs_again_has_no_latest_offset() -> None:
-    ends = json.dumps({"requests": {"0": 10}})
-    for missing in ("null", "None", None):
-        assert measures.progress_of(report(endOffset=ends, latestOffset=missing), {}).lag == 0

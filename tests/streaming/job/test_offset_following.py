@@ -11,7 +11,7 @@ import psutil
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from brokertwin.cli.offsets.offset_sources import client_of
+from brokertwin.cli.options import client_of
 from brokertwin.errors import UserError
 from brokertwin.offsets.history import CoordinatorRow
 from brokertwin.offsets.store import HistoryError, OffsetHistoryStore

@@ -20,6 +20,8 @@ import sys
 sys.path[:0] = [{str(shipped)!r}]
 sys.path += {[path for path in sys.path if path.endswith("site-packages")]!r}
 import brokertwin.streaming.job.operator as operator
+import brokertwin.streaming.live.operator
+import brokertwin.tables.query.spark_source
 assert operator.__file__.startswith({str(shipped)!r}), operator.__file__
 """
     bare = [sys.executable, "-S", "-c", program]  # -S: without the installed packages' finders

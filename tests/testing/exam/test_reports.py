@@ -9,7 +9,17 @@ import pytest
 from brokertwin.errors import UserError
 from brokertwin.testing.exam.model import ExamSeverity
 from brokertwin.testing.exam.pages import page
-from brokertwin.testing.exam.reports import as_json, as_junit, baseline, report_of, total
+from brokertwin.testing.exam.reports import (
+    ApiClaim,
+    api_summary,
+    as_card,
+    as_json,
+    as_junit,
+    as_sarif,
+    baseline,
+    report_of,
+    total,
+)
 from brokertwin.testing.exam.verdicts import Deviation, Outcome, Result, keys_of
 from tests.support.browsers import DARK, LIGHT, assert_fits, seen
 
@@ -21,7 +31,8 @@ RESULTS = [
     Result("idempotence", "two", "Second.", "Class", "", Outcome.DEVIATES, [DEVIATION]),
     Result("offsets", "three", "Third.", "Class", "", Outcome.NOT_CLAIMED, reason="no API"),
 ]
-REPORT = report_of("kafka:9092", RESULTS, 1.23)
+APIS = [ApiClaim("Produce", (3, 8), (3, 13)), ApiClaim("ShareFetch", None, (1, 2))]
+REPORT = report_of("kafka:9092", RESULTS, 1.23, APIS)
 
 
 def test_score_counts_played_scenarios_alone() -> None:
@@ -32,6 +43,38 @@ def test_score_counts_played_scenarios_alone() -> None:
 
 def test_json_report_is_a_baseline() -> None:
     assert baseline(as_json(REPORT)) == keys_of(RESULTS)
+
+
+def test_headline_counts_scenarios_by_their_worst_consequence() -> None:
+    assert list(REPORT.headline.values()) == [1, 0, 0, 0]
+
+
+def test_versions_of_apis_are_counted() -> None:
+    assert api_summary(APIS) == "APIs announced: 1 of 2, in 6 of 13 versions of Kafka."
+
+
+def test_report_of_a_former_version_is_a_baseline() -> None:
+    old = as_json(REPORT).replace(b"loses or duplicates data", b"loses data")
+    assert baseline(old) == keys_of(RESULTS)
+
+
+def test_sarif_has_a_rule_and_a_result_for_each_deviation() -> None:
+    (run,) = msgspec.json.decode(as_sarif(REPORT, set()))["runs"]
+    assert [each["id"] for each in run["tool"]["driver"]["rules"]] == ["two"]
+    (found,) = run["results"]
+    assert (found["ruleId"], found["level"], found["baselineState"]) == ("two", "error", "new")
+    assert "got 45 OUT_OF_ORDER_SEQUENCE_NUMBER" in found["message"]["text"]
+    (known,) = msgspec.json.decode(as_sarif(REPORT, keys_of(RESULTS)))["runs"][0]["results"]
+    assert known["baselineState"] == "unchanged"
+
+
+def test_card_has_headline_deviations_and_missing_versions() -> None:
+    lines = as_card(REPORT).splitlines()
+    assert "| 1 | loses or duplicates data |" in lines
+    assert "| Produce | 3 to 8 | 3 to 13 |" in lines
+    assert "| ShareFetch | - | 1 to 2 |" in lines
+    (found,) = [line for line in lines if line.startswith("- **two**")]
+    assert "expected 0 NONE, got 45 OUT_OF_ORDER_SEQUENCE_NUMBER" in found
 
 
 def test_other_json_is_no_baseline() -> None:
@@ -57,7 +100,7 @@ def test_junit_does_not_fail_known_deviations() -> None:
 
 def test_page_has_score_deviation_rule_and_request_escaped() -> None:
     text = page(REPORT)
-    for part in ("Idempotent producers", "50.0 %", "45 OUT_OF_ORDER_SEQUENCE_NUMBER", "Second."):
+    for part in ("Idempotent producers", "1 / 2", "45 OUT_OF_ORDER_SEQUENCE_NUMBER", "Second."):
         assert part in text
     assert "&lt;b&gt;" in text and "<b>\x00" not in text
     assert "http" not in text.replace("http-equiv", "")

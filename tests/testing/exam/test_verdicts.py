@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+import pytest
 
 from brokertwin.testing.exam.model import (
     KEYS,
@@ -12,12 +13,14 @@ from brokertwin.testing.exam.model import (
     Scenario,
     Step,
 )
-from brokertwin.testing.exam.player import ExamExchange, Played
+from brokertwin.testing.exam.player import Ended, ExamExchange, Played
+from brokertwin.testing.exam.reports import described
 from brokertwin.testing.exam.verdicts import (
     ENDED,
     Outcome,
     Result,
     VersionNote,
+    consequence,
     exit_code,
     judged,
     keys_of,
@@ -32,12 +35,17 @@ def scenario(golden: Any = GOLDEN, severity: ExamSeverity = ExamSeverity.DATA) -
     return Scenario("idem", "A rule.", "Class", severity, steps, [Observation("produce", golden)])
 
 
-def result(got: Any, notes: Any = (), ended: str = "", **known: Any) -> Result:
+CLOSED = Ended("produce", "the broker closed the connection")
+
+
+def result(
+    got: Any, notes: Any = (), ended: Ended | None = None, is_user: bool = False, **known: Any
+) -> Result:
     examined = scenario(**known)
     subject = ExamSubject("idempotence", "Idempotent producers", "4.3.1", [examined])
     exchange = ExamExchange("Produce", 9, {"acks": -1, "data": b"\x01"}, got)
     observations = [] if got is None else [Observation("produce", response=got)]
-    return judged(subject, examined, Played(observations, [exchange], ended, 0.5), notes)
+    return judged(subject, examined, Played(observations, [exchange], ended, 0.5), notes, is_user)
 
 
 def with_code(code: int) -> Any:
@@ -52,7 +60,7 @@ def test_equal_responses_agree() -> None:
 def test_a_deviation_has_path_values_and_request() -> None:
     (found,) = result(with_code(45)).deviations
     assert found.path == "responses[a].partitionResponses[0].errorCode"
-    assert (found.expected, found.got, found.severity) == (0, 45, ExamSeverity.DATA)
+    assert (found.expected, found.got, found.severity) == (0, 45, ExamSeverity.CLIENTS)
     assert (found.api, found.version, found.request) == (
         "Produce",
         9,
@@ -67,16 +75,58 @@ def test_lists_are_compared_by_key() -> None:
     )
 
 
-def test_a_message_is_cosmetic() -> None:
-    golden = {"errorCode": 1, "errorMessage": "one"}
-    (found,) = result({"errorCode": 1, "errorMessage": "other"}, golden=golden).deviations
-    assert found.severity is ExamSeverity.COSMETIC
+DATA, CLIENTS, FIELD, UNREAD = ExamSeverity
+
+
+@pytest.mark.parametrize(
+    ("path", "expected", "got", "severity"),
+    [
+        ("responses[a].partitions[0].errorCode", 46, 0, DATA),
+        ("responses[a].partitions[0].errorCode", 0, 46, CLIENTS),
+        ("responses[a].partitions[0].errorCode", 46, 3, CLIENTS),
+        ("responses[a].partitions[0].errorCode", 46, 45, FIELD),
+        ("responses[a].partitions[0].errorCode", 3, 6, FIELD),
+        ("responses[a].partitions[0].baseOffset", 3, 4, DATA),
+        ("responses[a].partitions[0].records[0].records[1]", "1:b", "(absent)", DATA),
+        ("topics[a].partitions[0].leaderId", "<node1>", "<node2>", CLIENTS),
+        ("topics[a].partitions[1]", {"partitionIndex": 1}, "(absent)", CLIENTS),
+        ("topics[a].isInternal", False, True, FIELD),
+        ("topics[a].errorMessage", "one", "other", UNREAD),
+        ("results[0].configs[x].synonyms[0].name", "a", "b", UNREAD),
+    ],
+)
+def test_a_deviation_has_the_consequence_of_its_field(
+    path: str, expected: Any, got: Any, severity: ExamSeverity
+) -> None:
+    assert consequence(DATA, "Fetch", path, expected, got) is severity
+    milder = CLIENTS if severity is DATA else severity
+    assert consequence(CLIENTS, "Fetch", path, expected, got) is milder
 
 
 def test_a_scenario_that_ends_early_deviates_once() -> None:
-    found = result(None, ended="produce: the broker closed the connection")
-    assert [each.path for each in found.deviations] == [ENDED]
+    found = result(None, ended=CLOSED)
+    assert [(each.path, each.severity) for each in found.deviations] == [(ENDED, CLIENTS)]
     assert found.outcome is Outcome.DEVIATES
+
+
+def test_a_value_that_never_comes_is_the_deviation() -> None:
+    last = ExamExchange("Heartbeat", 4, {"groupId": "g"}, {"errorCode": 0})
+    never = Ended("call Heartbeat", "after 9 responses in 20 s", "errorCode", 27, 0, last)
+    (found,) = result(None, ended=never).deviations
+    assert described(found) == (
+        "call Heartbeat: errorCode: expected 27 REBALANCE_IN_PROGRESS, got 0 NONE,"
+        " after 9 responses in 20 s"
+    )
+    assert (found.api, found.request, found.severity) == ("Heartbeat", {"groupId": "g"}, DATA)
+
+
+def test_a_denied_request_of_a_normal_user_is_not_asked() -> None:
+    found = result(with_code(29), is_user=True)
+    assert (found.outcome, found.deviations) == (Outcome.NOT_ASKED, [])
+    assert found.reason == "Produce is denied: 29 TOPIC_AUTHORIZATION_FAILED"
+    assert result(with_code(29)).outcome is Outcome.DEVIATES
+    expected = result(with_code(0), golden=with_code(29), is_user=True)
+    assert expected.outcome is Outcome.DEVIATES
 
 
 def test_a_version_note_explains_deviations_of_its_fields_alone() -> None:
@@ -90,19 +140,15 @@ def test_a_version_note_explains_deviations_of_its_fields_alone() -> None:
 def test_only_deviations_outside_the_baseline_are_new() -> None:
     known = keys_of([result(with_code(45))])
     assert new_deviations([result(with_code(46))], known) == []
-    assert len(new_deviations([result(None, ended="closed")], known)) == 1
+    assert len(new_deviations([result(None, ended=CLOSED)], known)) == 1
 
 
 def test_exit_code_is_that_of_the_worst_severity() -> None:
     assert exit_code([]) == 0
-    worst = {ExamSeverity.COSMETIC: 3, ExamSeverity.CLIENTS: 4, ExamSeverity.DATA: 5}
-    for severity, code in worst.items():
-        assert exit_code(result(with_code(1), severity=severity).deviations) == code
-    both = [
-        *result(with_code(1)).deviations,
-        *result(with_code(1), severity=ExamSeverity.COSMETIC).deviations,
-    ]
-    assert exit_code(both) == 5
+    (found,) = result(with_code(1)).deviations
+    each = {one: msgspec.structs.replace(found, severity=one) for one in ExamSeverity}
+    assert [exit_code([each[one]]) for one in ExamSeverity] == [5, 4, 3, 3]
+    assert exit_code(each.values()) == 5
 
 
 def test_api_names_are_those_of_the_message_schemas() -> None:

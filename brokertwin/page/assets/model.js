@@ -1,0 +1,155 @@
+// The content of an incident page: decoding it, states at a moment, search, links to a moment.
+// brokertwin/page/incident.py describes the document.
+
+/**
+ * @typedef {Object} Lane
+ * @property {string} kind
+ * @property {string} name
+ * @property {number} count
+ * @property {number} errors
+ * @property {number[]} density
+ * @property {[number, number, Object<string, any>][]} samples
+ * @property {[number, number, string, string, number][]} spans
+ * @property {string[]} curves
+ * @property {[number, number, string, string][]} marks
+ *
+ * @typedef {Object} Finding
+ * @property {number} number
+ * @property {string} severity
+ * @property {string} kind
+ * @property {string} subject
+ * @property {string} what
+ * @property {number} count
+ * @property {number} from
+ * @property {number} to
+ * @property {string[]} clients
+ * @property {string} rule
+ * @property {string} source
+ * @property {string} do
+ * @property {{at: number, t: number, said: string, place: string}[]} evidence
+ * @property {Finding[]} [consequences]
+ *
+ * @typedef {Object} Page
+ * @property {string} title
+ * @property {number} t0
+ * @property {number} span
+ * @property {{clients: string[], apis: string[], files: string[], errors: Object<string, string>}} names
+ * @property {Object<string, number[]>} exchanges
+ * @property {Object<string, {request: any, response: any}>} bodies
+ * @property {Lane[]} lanes
+ * @property {Finding[]} findings
+ * @property {{bodies: number, lanes: number}} left
+ */
+
+export const DENSITY = 600;
+
+/** Decode the gzip and base64 text in which the page carries its document. */
+export async function decode(text) {
+  const bytes = Uint8Array.from(atob(text.trim()), each => each.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return JSON.parse(await new Response(stream).text());
+}
+
+/** The last element at or before a time in a list sorted by its first column; -1 if none. */
+export function lastAt(rows, time) {
+  let low = 0, high = rows.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (rows[middle][0] <= time) low = middle + 1; else high = middle;
+  }
+  return low - 1;
+}
+
+/** The state of a lane at a time, and the fields that its last change set. */
+export function stateAt(lane, time) {
+  const last = lastAt(lane.samples, time);
+  const state = new Map();
+  for (let n = 0; n <= last; n++)
+    for (const [name, value] of Object.entries(lane.samples[n][2]))
+      if (value === null) state.delete(name); else state.set(name, value);
+  const sample = last < 0 ? null : lane.samples[last];
+  return { state, sample, changed: new Set(sample ? Object.keys(sample[2]) : []) };
+}
+
+/** Times of a lane's marks and changes, sorted; the stops of the arrow keys. */
+export function stops(lane) {
+  const times = [...lane.marks.map(each => each[0]), ...lane.samples.map(each => each[0])];
+  return [...new Set(times)].sort((one, other) => one - other);
+}
+
+/** UTC time of day with milliseconds, or with the date. */
+export function clock(page, time, hasDate = false) {
+  const text = new Date(page.t0 + time).toISOString();
+  return hasDate ? text.replace("T", " ").replace("Z", " UTC") : text.slice(11, 23);
+}
+
+/** A number of ms in words: `40 ms`, `1.2 s`, `3 min 5 s`. */
+export function duration(ms) {
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (ms < 60000) return `${(ms / 1000).toFixed(1)} s`;
+  const seconds = Math.round(ms / 1000);
+  return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+}
+
+/** An exchange in one object; null for -1. */
+export function exchangeOf(page, index) {
+  if (index < 0 || index >= page.exchanges.time.length) return null;
+  const at = name => page.exchanges[name][index];
+  const file = page.names.files[at("file")];
+  return {
+    index, time: at("time"), took: at("took"), client: page.names.clients[at("client")],
+    api: page.names.apis[at("api")], version: at("version"), broker: at("broker"),
+    error: at("error") ? `${at("error")} ${page.names.errors[at("error")] ?? ""}`.trim() : "",
+    place: at("line") >= 0 ? `${file}:${at("line")}` : file, body: page.bodies[index] ?? null,
+  };
+}
+
+/** Whether every word of a search is in a text. */
+export function matches(text, search) {
+  const lower = text.toLowerCase();
+  return search.toLowerCase().split(/\s+/).filter(Boolean).every(word => lower.includes(word));
+}
+
+/** The text of a finding that a search looks at. */
+export function textOf(finding) {
+  return [finding.severity, finding.kind, finding.subject, finding.what, ...finding.clients].join(" ");
+}
+
+/** Counts of a client's exchanges in `buckets` equal spans of a range; errors apart. */
+export function counted(page, client, from, to, buckets) {
+  const all = new Uint32Array(buckets), errors = new Uint32Array(buckets);
+  const { time, client: clients, error } = page.exchanges;
+  const scale = buckets / Math.max(1, to - from);
+  for (let n = 0; n < time.length; n++) {
+    if (clients[n] !== client || time[n] < from || time[n] >= to) continue;
+    const bucket = Math.min(buckets - 1, Math.floor((time[n] - from) * scale));
+    all[bucket] += 1;
+    if (error[n]) errors[bucket] += 1;
+  }
+  return { all, errors };
+}
+
+/** The view as the fragment of a link, and back. */
+export function linkOf(view) {
+  const parts = new URLSearchParams();
+  if (view.lane) parts.set("lane", `${view.lane.kind}:${view.lane.name}`);
+  if (view.moment !== null) parts.set("t", String(Math.round(view.moment)));
+  if (view.from > 0 || view.to < view.page.span) {
+    parts.set("from", String(Math.round(view.from)));
+    parts.set("to", String(Math.round(view.to)));
+  }
+  return `#${parts}`;
+}
+
+export function viewOf(page, fragment) {
+  const parts = new URLSearchParams(fragment.replace(/^#/, ""));
+  const number = (name, otherwise) => {
+    const value = Number(parts.get(name));
+    return parts.has(name) && Number.isFinite(value) ? value : otherwise;
+  };
+  const named = parts.get("lane") ?? "";
+  const lane = page.lanes.find(each => `${each.kind}:${each.name}` === named) ?? null;
+  const from = Math.max(0, number("from", 0));
+  const to = Math.min(page.span, Math.max(from + 1, number("to", page.span)));
+  return { page, lane, moment: number("t", null), from, to };
+}

@@ -1,0 +1,30 @@
+"""Findings about clients: throttled by quotas, and deprecated API versions."""
+
+from collections.abc import Iterator
+
+from brokertwin.recordings.audit.finding import AuditFinding, counted, grouped
+from brokertwin.recordings.audit.history import EntityHistory
+from brokertwin.recordings.history.clients import CLIENTS
+from brokertwin.recordings.history.findings import ClientThrottled, DeprecatedVersion
+
+
+def throttled(history: EntityHistory) -> Iterator[AuditFinding]:
+    """Clients that brokers told to wait for their quotas."""
+    for found in grouped(history.found(CLIENTS, ClientThrottled)):
+        each = found[-1]
+        said = (
+            f"{counted(each.count, 'response')} to {', '.join(each.apis)} told it to wait, up to"
+            f" {each.longest_ms} ms, {each.total_ms} ms in all."
+        )
+        yield AuditFinding.of(found, said, often=each.count)
+
+
+def deprecated(history: EntityHistory) -> Iterator[AuditFinding]:
+    """API versions that Kafka 4 refuses, by client."""
+    for found in grouped(history.found(CLIENTS, DeprecatedVersion)):
+        versions = ", ".join(f"{each.api} v{each.version} ({each.count})" for each in found)
+        said = f"Uses {counted(len(found), 'API version')} that Kafka 4 refuses: {versions}."
+        yield AuditFinding.of(found, said, often=sum(each.count for each in found))
+
+
+FINDERS = (throttled, deprecated)

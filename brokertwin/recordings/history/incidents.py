@@ -1,0 +1,248 @@
+"""Incidents: a broker that was gone, and the findings that follow from it.
+
+A broker is gone if it left in-sync sets or its partitions got other leaders, and nothing was heard
+of it for longer than usual. Signs of life of a broker are its heartbeats and registrations, its
+fetches, and the responses in its own log. If the recording lacks these signs, no incident is
+reported, and the findings stand for themselves.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from brokertwin.protocol.errors import Error
+from brokertwin.recordings.history.bodies import follower_of
+from brokertwin.recordings.history.exchange import RecordedExchange, RecordedRequest
+from brokertwin.recordings.history.findings import (
+    BrokerGone,
+    Certainty,
+    Finding,
+    Incident,
+    IsrGrew,
+    IsrShrank,
+    LeaderChanged,
+    Refused,
+    SessionEvicted,
+    SessionLost,
+    Severity,
+    ShareSessionLost,
+    UnderMinIsr,
+)
+
+HEARTBEATS = frozenset({"BROKER_HEARTBEAT", "BROKER_REGISTRATION"})
+
+SILENT_MS = 2_500.0
+"""How long nothing may be heard of a broker that is there (`broker.heartbeat.interval.ms`, 2 s)."""
+
+USUAL_MS = 60_000.0
+"""The span before a silence in which the usual ones are measured."""
+
+USUAL = 2.0
+"""A silence that is so many times as long as the median one shows that a broker was gone."""
+
+BEFORE_MS = 30_000.0
+"""How long after the last sign of a broker a change of its partitions may come: the controller's
+`broker.session.timeout.ms` is 9 s, `replica.lag.time.max.ms` 30 s."""
+
+AFTER_MS = 30_000.0
+"""How long after the return of a broker refusals may follow from it."""
+
+ELECTED_MS = 330_000.0
+"""How long after that the preferred leader may be elected
+(`leader.imbalance.check.interval.seconds`, 300 s)."""
+
+SHUTDOWN_MS = 30_000.0
+"""How long a controlled shutdown may take before the broker is silent."""
+
+RESTART = frozenset(
+    {
+        *(Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH, Error.UNKNOWN_LEADER_EPOCH),
+        *(Error.LEADER_NOT_AVAILABLE, Error.REPLICA_NOT_AVAILABLE, Error.BROKER_NOT_AVAILABLE),
+        *(Error.COORDINATOR_LOAD_IN_PROGRESS, Error.COORDINATOR_NOT_AVAILABLE),
+        *(Error.NOT_COORDINATOR, Error.NOT_CONTROLLER, Error.REQUEST_TIMED_OUT),
+        *(Error.OFFSET_NOT_AVAILABLE, Error.NETWORK_EXCEPTION),
+        *(Error.PREFERRED_LEADER_NOT_AVAILABLE, Error.ELIGIBLE_LEADERS_NOT_AVAILABLE),
+    }
+)
+"""Errors that may follow from a broker that comes or goes."""
+
+
+class BrokerSigns(NamedTuple):
+    """When signs of a broker were seen, sorted, in ms since 1970.
+
+    Attributes:
+        all: all signs.
+        heartbeats: those at the controller.
+        shutdowns: heartbeats that wanted a controlled shutdown.
+        registrations: when it registered.
+    """
+
+    all: list[float]
+    heartbeats: list[float]
+    shutdowns: list[float]
+    registrations: list[float]
+
+
+def signs_of(exchanges: Iterable[RecordedExchange]) -> Mapping[int, BrokerSigns]:
+    """The signs of all brokers in the exchanges of clients, brokers and controllers."""
+    found: dict[int, BrokerSigns] = defaultdict(lambda: BrokerSigns([], [], [], []))
+    for each in exchanges:
+        api, line = each.line.api, each.line
+        if api in HEARTBEATS:
+            broker = found[int(each.request.get("brokerId", -1))]
+            broker.all.append(line.time)
+            broker.heartbeats.append(line.time)
+            if each.request.get("wantShutDown"):
+                broker.shutdowns.append(line.time)
+            if api == "BROKER_REGISTRATION" and not each.code:
+                broker.registrations.append(line.time)
+        elif api == "FETCH" and (follower := follower_of(each.request)) >= 0:
+            found[follower].all.append(line.time)
+        if not each.is_internal:
+            found[line.broker].all.append(each.made or line.end)
+    for signs in found.values():
+        for times in signs:
+            times.sort()
+    return dict(found)
+
+
+class _Absence(NamedTuple):
+    last_sign: float
+    back: float | None
+    is_shutdown: bool
+    certainty: Certainty
+
+
+class _Open(NamedTuple):
+    """An incident while its consequences are gathered."""
+
+    root: BrokerGone
+    consequences: list[Finding]
+
+
+def incidents(
+    findings: Sequence[Finding], signs: Mapping[int, BrokerSigns], end: float
+) -> list[Incident]:
+    """The incidents that findings show.
+
+    Args:
+        findings: of replication, clients, partitions and sessions.
+        signs: of the brokers.
+        end: the end of the recording, in ms since 1970.
+    """
+    found: dict[tuple[int, float], _Open] = {}
+    for each in sorted(findings, key=_time):
+        for broker in _suspects(each):
+            absence = _absence(_time(each), signs.get(broker), end)
+            if absence is None:
+                continue
+            key = broker, absence.last_sign
+            if key not in found:
+                root = BrokerGone(
+                    line=each.line,
+                    severity=Severity.INFO if absence.is_shutdown else Severity.WARNING,
+                    certainty=absence.certainty,
+                    client="",
+                    broker=broker,
+                    last_sign=absence.last_sign,
+                    back=absence.back,
+                    is_shutdown=absence.is_shutdown,
+                )
+                found[key] = _Open(root, [])
+    opened = list(found.values())
+    shrunk = {(e.partition, e.broker) for e in findings if isinstance(e, IsrShrank)}
+    for each in findings:
+        of = [one for one in opened if _follows(each, one.root, end)]
+        if isinstance(each, UnderMinIsr):
+            left = {broker for partition, broker in shrunk if partition == each.partition}
+            of = [one for one in of if not left or one.root.broker in left]
+        if of:
+            max(of, key=lambda one: one.root.last_sign).consequences.append(each)
+    return [Incident(root, tuple(sorted(more, key=_time))) for root, more in opened]
+
+
+def _time(found: Finding) -> float:
+    if isinstance(found, LeaderChanged | IsrShrank | IsrGrew):
+        return found.time
+    return found.line.time
+
+
+def _suspects(found: Finding) -> Iterator[int]:
+    """The brokers whose absence may be the cause of a change."""
+    if isinstance(found, IsrShrank):
+        yield found.broker
+    elif isinstance(found, LeaderChanged) and found.former >= 0:
+        yield found.former
+
+
+def _absence(time: float, signs: BrokerSigns | None, end: float) -> _Absence | None:
+    """The silence of a broker about a change of its partitions; None if it was there."""
+    if signs is None or not signs.all:
+        return None
+    stops = [each for each in signs.shutdowns if each - SILENT_MS <= time <= each + BEFORE_MS]
+    if stops:
+        return _shutdown(stops[0], signs)
+    times = signs.heartbeats or signs.all
+    at = bisect_left(times, time - BEFORE_MS)
+    for number in range(max(at - 1, 0), len(times)):
+        last = times[number]
+        if last > time:
+            return None
+        back = times[number + 1] if number + 1 < len(times) else None
+        until = back if back is not None else end
+        if until < time - SILENT_MS or until - last <= SILENT_MS:
+            continue
+        first = bisect_left(times, last - USUAL_MS)
+        silences = sorted(b - a for a, b in pairwise(times[first : number + 1]))
+        if silences and until - last >= USUAL * silences[len(silences) // 2]:
+            certainty = Certainty.SEEN if signs.heartbeats else Certainty.DERIVED
+            return _Absence(
+                _last_sign(signs, last, back), back, is_shutdown=False, certainty=certainty
+            )
+    return None
+
+
+def _last_sign(signs: BrokerSigns, last: float, back: float | None) -> float:
+    """The last of all signs before a silence of the heartbeats, if the others stop, too."""
+    number = bisect_right(signs.all, last + SILENT_MS)
+    later = signs.all[number - 1] if number else last
+    return max(last, later) if back is None or later < back else last
+
+
+def _shutdown(asked: float, signs: BrokerSigns) -> _Absence:
+    """The absence after a request for a controlled shutdown; back is its next registration."""
+    after = [each for each in signs.registrations if each > asked]
+    back = after[0] if after else None
+    until = back if back is not None else float("inf")
+    first, number = bisect_left(signs.all, asked), bisect_right(signs.all, until)
+    spans = [(b - a, a) for a, b in pairwise(signs.all[first:number])]
+    last = max(spans)[1] if spans and back is not None else signs.all[number - 1]
+    return _Absence(last, back, is_shutdown=True, certainty=Certainty.SEEN)
+
+
+def _follows(found: Finding, root: BrokerGone, end: float) -> bool:
+    """Return whether a finding follows from the absence of a broker."""
+    time, begin = _time(found), root.last_sign - (SHUTDOWN_MS if root.is_shutdown else 0.0)
+    back = root.back if root.back is not None else end
+    if isinstance(found, IsrShrank | IsrGrew):
+        return found.broker == root.broker and begin <= time <= back + AFTER_MS
+    if isinstance(found, LeaderChanged):
+        if found.leader == root.broker:
+            return root.back is not None and root.back <= time <= back + ELECTED_MS
+        return found.former == root.broker and begin <= time <= back + AFTER_MS
+    if isinstance(found, UnderMinIsr):
+        return root.last_sign <= time <= back + AFTER_MS
+    if isinstance(found, Refused):
+        return found.code in RESTART and begin <= time <= back + AFTER_MS
+    if isinstance(found, SessionLost):
+        return _is_of_restart(found.line, root) and any(
+            isinstance(why, SessionEvicted) and why.used.time <= root.last_sign
+            for why in found.causes
+        )
+    return isinstance(found, ShareSessionLost) and _is_of_restart(found.line, root)
+
+
+def _is_of_restart(line: RecordedRequest, root: BrokerGone) -> bool:
+    return line.broker == root.broker and root.back is not None and line.time >= root.back

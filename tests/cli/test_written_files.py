@@ -1,0 +1,83 @@
+"""Commands never replace a file without --force, and never leave half of one."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from brokertwin.cli.files import check_new, writing
+from brokertwin.errors import UserError
+from brokertwin.gateway.capture.sinks import FileSink
+from brokertwin.gateway.engine.disk import Disk
+from tests.support.console import brokertwin
+from tests.support.sources import ROOT
+
+RECORDED = ROOT / "tests" / "consumer_offsets"
+LOG = ROOT / "examples" / "billing.kafka-request.log.gz"
+WRITING = [
+    ("offsets", "export", RECORDED, "--csv", "FILE"),
+    ("offsets", "export", RECORDED, "--parquet", "FILE"),
+    ("page", LOG, "-o", "FILE"),
+    ("ingest", LOG, "--out", "FILE"),
+    ("report", LOG, "--plot", "FILE.svg"),
+    ("query", "from groups", LOG, "--parquet", "FILE"),
+    ("exam", "localhost:1", "--json", "FILE"),
+    ("replay", LOG, "--records", "FILE"),
+]
+
+
+@pytest.mark.parametrize("words", WRITING, ids=lambda words: f"{words[0]} {words[-2]}")
+def test_a_file_that_exists_needs_force(words: tuple[object, ...], tmp_path: Path) -> None:
+    name = str(words[-1])
+    (tmp_path / name).write_text("kept")
+    done = brokertwin(*words, cwd=tmp_path)
+    assert (done.returncode, (tmp_path / name).read_text()) == (2, "kept"), done.stderr
+    assert "exist" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    folder = tmp_path / "no"
+    folder.mkdir()
+    (folder / name).mkdir()
+    done = brokertwin(*words[:-1], folder / name, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+FULL = Path("/dev/full")
+
+
+@pytest.mark.parametrize(
+    "words", [each for each in WRITING if each[0] in ("offsets", "ingest", "page")]
+)
+def test_a_full_disk_is_one_sentence(words: tuple[object, ...], tmp_path: Path) -> None:
+    done = brokertwin(*words[:-1], FULL, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert FULL.is_char_device()
+
+
+def test_a_failure_leaves_the_former_file(tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    file.write_text("kept")
+
+    def fail() -> None:
+        with writing(file) as temporary:
+            temporary.write_text("half")
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(UserError, match="No space left"):
+        fail()
+    assert (file.read_text(), len(list(tmp_path.iterdir()))) == ("kept", 1)
+    check_new(file, force=True)
+    check_new(Path(os.devnull), force=False)
+    check_new(None, force=False)
+
+
+def test_captures_journals_and_batches_are_for_their_owner_only(tmp_path: Path) -> None:
+    sink = FileSink(tmp_path / "capture")
+    sink.close()
+    Disk().open(tmp_path / "journal", "a+b").close()
+    brokertwin("ingest", LOG, "--out", tmp_path / "ingested")
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert modes == dict.fromkeys(("capture", "journal", "ingested"), 0o600)

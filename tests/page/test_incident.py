@@ -1,0 +1,109 @@
+"""The content of an incident page: what the recording shows, within its bounds."""
+
+import base64
+import gzip
+import json
+import re
+
+import pytest
+
+from brokertwin.page import incident
+from brokertwin.page.assembly import MODULES, asset, incident_page
+from tests.support.audits import whole
+
+GROUP = "group_kp"
+
+
+def document(name: str = GROUP) -> dict[str, object]:
+    audited = whole(name)
+    made = incident.document(audited.history, audited.findings, name)
+    return json.loads(json.dumps(made))  # type: ignore[no-any-return]
+
+
+def lane(page: dict, kind: str, name: str = "") -> dict:  # type: ignore[type-arg]
+    found = [each for each in page["lanes"] if each["kind"] == kind and name in each["name"]]
+    return found[0]  # type: ignore[no-any-return]
+
+
+def state_at(lane: dict, time: int) -> dict:  # type: ignore[type-arg]
+    state: dict[str, object] = {}
+    for at, _, change in lane["samples"]:
+        if at <= time:
+            state |= change
+    return {name: value for name, value in state.items() if value is not None}
+
+
+def test_each_exchange_has_a_value_in_each_column() -> None:
+    page = document()
+    columns = page["exchanges"].values()
+    assert {len(column) for column in columns} == {len(whole(GROUP).history.recording.exchanges)}
+
+
+def test_a_group_shows_its_generation_and_members_at_a_moment() -> None:
+    group = lane(document(), "group")
+    span = next(each for each in group["spans"] if "generation 3, 1 member" in each[2])
+    state = state_at(group, span[0])
+    assert (state["generation"], state["members"]) == (3, 1)
+    assert state_at(group, -1) == {}
+
+
+def test_the_state_at_the_end_has_the_committed_offsets_of_the_recording() -> None:
+    page = document()
+    state = state_at(lane(page, "group"), page["span"] + 1)
+    entity = whole(GROUP).history.recording.observed(incident.KINDS["group"])
+    (group,) = entity.entities.values()
+    newest = {f"offset {each.place}": each.offset for each in group.offsets.offsets.values()}
+    assert newest.items() <= state.items()
+
+
+def test_a_mark_is_the_evidence_of_a_finding() -> None:
+    page = document()
+    (finding,) = page["findings"]
+    marks = {tuple(mark[:2]) for each in page["lanes"] for mark in each["marks"]}
+    assert {(row["t"], row["at"]) for row in finding["evidence"]} <= marks
+
+
+def test_changes_of_a_busy_lane_are_merged_and_end_in_the_same_state(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole_lane = lane(document(), "group")
+    monkeypatch.setattr(incident, "SAMPLES_MAX", 20)
+    page = document()
+    merged = lane(page, "group")
+    assert len(merged["samples"]) <= 21
+    end = page["span"] + 1
+    assert state_at(merged, end) == state_at(whole_lane, end)
+
+
+def test_bodies_are_left_out_beyond_the_limit_those_of_findings_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(incident, "BODY_BYTES", 20_000)
+    page = document()
+    (finding,) = page["findings"]
+    assert 0 < len(page["bodies"]) < 200
+    assert page["left"]["bodies"] == len(page["exchanges"]["time"]) - len(page["bodies"])
+    assert str(finding["evidence"][0]["at"]) in page["bodies"]
+
+
+def test_lanes_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incident, "LANES_MAX", 1)
+    page = document()
+    assert page["left"]["lanes"] == 5
+    assert len({each["kind"] for each in page["lanes"]}) == len(page["lanes"])
+
+
+def test_the_page_is_one_file_that_names_no_other() -> None:
+    page = document()
+    html = incident_page(page | {"title": "</title><script>alert(1)</script>"})
+    assert "<script>alert" not in html
+    assert re.findall(r"\b(?:src|href)\s*=", html) == []
+    assert "default-src 'none'" in html
+    (packed,) = re.findall(r'id="document">([^<]*)<', html)
+    assert json.loads(gzip.decompress(base64.b64decode(packed)))["lanes"] == page["lanes"]
+
+
+def test_modules_of_the_page_define_each_name_once() -> None:
+    found = re.compile(r"^(?:export )?(?:async )?(?:function|const) (\w+)", re.M)
+    names = [name for module in MODULES for name in found.findall(asset(module))]
+    assert len(names) == len(set(names))

@@ -1,0 +1,85 @@
+"""Incidents of recorded clusters whose brokers were stopped, killed and shut down.
+
+`tests/requestlogs/README.md` says what was done to them.
+"""
+
+import pytest
+
+from brokertwin.recordings.history.findings import (
+    BrokerGone,
+    Certainty,
+    Incident,
+    IsrShrank,
+    LeaderChanged,
+    Refused,
+    UnderMinIsr,
+)
+from brokertwin.recordings.history.incidents import BrokerSigns, incidents, signs_of
+from tests.support.audits import whole
+
+GONE = {
+    "follower_stop": [(3, False, "01:21:45"), (2, False, "01:21:56"), (3, False, "01:21:56")],
+    "leader_kill": [(1, False, "01:22:27")],
+    "steady": [],
+}
+
+
+def roots(run: str) -> list[BrokerGone]:
+    found = [each.root for each in whole(run).history.incidents]
+    assert all(isinstance(each, BrokerGone) for each in found)
+    return [each for each in found if isinstance(each, BrokerGone)]
+
+
+def clock(time: float) -> str:
+    seconds = int(time / 1000) % 86_400
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+
+@pytest.mark.parametrize("run", sorted(GONE))
+def test_each_broker_that_was_gone_is_one_incident(run: str) -> None:
+    found = [(each.broker, each.is_shutdown, clock(each.last_sign)) for each in roots(run)]
+    assert sorted(found) == sorted(GONE[run])
+    assert all(each.back is not None and each.back > each.last_sign for each in roots(run))
+    assert all(each.certainty is Certainty.SEEN for each in roots(run))
+
+
+def follows(run: str, broker: int) -> Incident:
+    return next(
+        e for e in whole(run).history.incidents if e.root.subject.name == f"broker {broker}"
+    )
+
+
+def test_changes_and_refusals_of_the_time_follow_from_it() -> None:
+    more = follows("follower_stop", 2).consequences
+    assert {type(each) for each in more} >= {IsrShrank, LeaderChanged, UnderMinIsr, Refused}
+    assert {each.broker for each in more if isinstance(each, IsrShrank)} == {2}
+    assert sum(isinstance(each, UnderMinIsr) for each in more) == 44
+
+
+def test_findings_of_an_incident_are_reported_once() -> None:
+    kinds = [each.kind for each in whole("leader_kill").findings]
+    assert kinds.count("broker-gone") == 1
+    assert {"isr-shrunk", "leader-changed"}.isdisjoint(kinds)
+
+
+def test_a_broker_that_still_sends_heartbeats_was_not_gone() -> None:
+    """Its replica was too slow: it left in-sync sets, and stayed at the controller."""
+    history = whole("leader_kill").history
+    found = [*history.unfolded_changes()]
+    times = [float(time) for time in range(0, 10**6, 1_000)]
+    first = min(each.line.time for each in found) - 500_000
+    beats = [first + time for time in times]
+    alive = {broker: BrokerSigns(beats, beats, [], []) for broker in (1, 2, 3)}
+    assert incidents(found, alive, beats[-1]) == []
+
+
+def test_without_signs_nothing_is_known_of_a_broker() -> None:
+    assert incidents([*whole("leader_kill").history.unfolded_changes()], {}, 0.0) == []
+
+
+def test_signs_of_a_broker_are_its_heartbeats_fetches_and_responses() -> None:
+    signs = signs_of(whole("steady").history.replication.exchanges)
+    assert {1, 2, 3} <= signs.keys()
+    for broker in (1, 2, 3):
+        assert len(signs[broker].all) > len(signs[broker].heartbeats) > 10
+        assert signs[broker].all == sorted(signs[broker].all)

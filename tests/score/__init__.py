@@ -1,0 +1,1 @@
+"""The score of statements about a cluster against known truth."""

@@ -1,0 +1,69 @@
+"""Rows of a live audit's checkpoint, read from its files: both kinds of keys."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from brokertwin import tables
+from brokertwin.streaming.checkpoint import store_writer
+from brokertwin.streaming.checkpoint.store_files import ENCODING_VERSION
+from brokertwin.streaming.live import stored_rows
+from brokertwin.streaming.live import tables as live_tables
+from tests.support.example_live import PLACE, SOURCE, halves, in_partitions
+from tests.support.live import LiveTopics, sorted_rows
+
+IN_BUCKETS, IDS = 2, ("bank", "shop")
+
+
+@pytest.fixture(scope="module")
+def audit() -> LiveTopics:
+    """The lines of the example, with an entity bucket for each cluster."""
+    found = LiveTopics(is_bucket=True)
+    found.batch(in_partitions(SOURCE, halves()[0], 1))
+    return found
+
+
+def made(checkpoint: Path, audit: LiveTopics) -> None:
+    """Write the buckets as Spark would, each in a shuffle partition of its own."""
+    conf = {"spark.sql.shuffle.partitions": str(IN_BUCKETS)}
+    for name in ("offsets", "commits"):
+        (checkpoint / name).mkdir(parents=True)
+    planned = ["v1", json.dumps({"batchTimestampMs": 1, "conf": conf}), "{}"]
+    (checkpoint / "offsets/0").write_text("\n".join(planned))
+    (checkpoint / "commits/0").write_text("v1\n{}")
+    (checkpoint / "brokertwin-live.json").write_text(json.dumps({"key": "bucket"}))
+    for number, cluster in enumerate(IDS):
+        key = store_writer.encoded_row([cluster.encode(), 17])
+        state = store_writer.encoded_row([audit._buckets[cluster]])
+        value = store_writer.encoded_row([state, 0])
+        store = checkpoint / f"state/0/{number}"
+        store.mkdir(parents=True)
+        rows = [(ENCODING_VERSION + key, ENCODING_VERSION + value)]
+        (store / "1.changelog").write_bytes(store_writer.changelog(rows))
+
+
+@pytest.mark.parametrize("table", [each.name for each in live_tables.TABLES])
+def test_rows_in_buckets_are_those_of_the_topics(
+    audit: LiveTopics, tmp_path: Path, table: str
+) -> None:
+    made(tmp_path, audit)
+    assert stored_rows.is_live(tmp_path)
+    found = tables.read(tmp_path).arrow(table).to_pylist()
+    if live_tables.BY_NAME[table].has_topic:
+        assert sorted_rows(found) == sorted_rows(audit.table(table))
+    parts = [
+        {row["cluster"] for row in stored_rows.rows(tmp_path, live_tables.BY_NAME[table], 0, n)}
+        for n in range(IN_BUCKETS)
+    ]
+    assert parts[0] <= {"bank"} and parts[1] <= {"shop"}
+
+
+def test_sql_over_a_live_audit() -> None:
+    state = tables.read(PLACE, as_of=2)
+    assert state.origin == "after micro-batch 2"
+    query = "select max(batch_5.last_sequence) as newest, count(*) as n from producers"
+    (row,) = state.sql(query).to_pylist()
+    assert row["n"] == 10 and row["newest"] >= 15
+    before = tables.read(PLACE, as_of=0)
+    assert before.arrow("producers").num_rows < 10
