@@ -113,7 +113,8 @@ def play(script: "Script", address: "Address") -> PlayedScript:
         for label, names in script.committed.items()
     ]
     golden = [msgspec.to_builtins(each) for each in played.observations]
-    return PlayedScript(steps, golden, played.ended)
+    ended = f"{played.ended.step}: {played.ended.text}" if played.ended is not None else ""
+    return PlayedScript(steps, golden, ended)
 
 
 def _codes(codes: set[int]) -> str:
@@ -167,7 +168,7 @@ def test_{name}(kafka_broker):
     site = look(Address(host, int(port)), ())
     played = play(msgspec.convert(SCENARIO, Scenario), site, "explored-")
 
-    assert played.ended == ""
+    assert played.ended is None
     returned = {{
         observed.label: sorted(set(error_codes(exchange.response)))
         for observed, exchange in zip(played.observations, played.exchanges, strict=True)
