@@ -228,7 +228,7 @@ def script(story: Story) -> Script:
         "name": model.name.replace("-", "_"),
         "rule": story.violation.partition(": ")[2],
         "source": model.about,
-        "severity": "loses data",
+        "severity": "loses or duplicates data",
         "steps": writer.steps,
         "limit_s": 30 + 2 * waited // SECOND,
     }
