@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from brokertwin.protocol.bodies import Body
+from brokertwin.protocol.bodies import Body, shown
 from brokertwin.simulation.explore.api import Between, Cluster
 from brokertwin.state.cell.cell import Cell, Meta
 from brokertwin.state.cell.delivery import MetadataRead, Step
@@ -86,7 +86,9 @@ class CollectedRows(Rows):
         closes_connection: bool = False,
         mute_ms: int = 0,
     ) -> None:
-        """Keep a response."""
+        """Keep a response with the fields of its version."""
+        if isinstance(response, Body):
+            response = shown(response, source.header.request_api_version)
         self.answers.append(Answer(source.event_id, response, closes_connection))
 
     def done(self, event: Event, now: int, content: msgspec.Struct | None = None) -> None:
