@@ -37,6 +37,7 @@ LARGE = {
     "agreeing-logs": 300,
     "reader-with-epochs": 300,
     "leader-changes": 300,
+    "consumer-group": 300,
 }
 """Models whose search is bounded here; docs/explore.md has the complete ones."""
 

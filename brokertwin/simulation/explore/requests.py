@@ -1,5 +1,7 @@
 """Requests for models: the bodies that every model needs."""
 
+import base64
+from hashlib import blake2b
 from typing import Any
 
 from brokertwin.simulation.explore.api import Send
@@ -7,6 +9,12 @@ from brokertwin.simulation.explore.api import Send
 TIMEOUT_MS = 30_000
 TRANSACTION_MS = 60_000
 BATCH_BYTES = 70
+
+
+def topic_id(topic: str) -> str:
+    """Return the id of a topic of `Cluster.topics`, for requests that name topics by id."""
+    digest = blake2b(topic.encode(), digest_size=16).digest()
+    return "T" + base64.urlsafe_b64encode(digest).decode().rstrip("=")[1:]
 
 
 def init_producer_id(

@@ -5,6 +5,7 @@ over its own connection; one that arrives late over another.
 """
 
 import base64
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -64,7 +65,8 @@ class Script(msgspec.Struct, frozen=True):
 class _Writer:
     """Writes the steps; keeps where ids come from."""
 
-    def __init__(self) -> None:
+    def __init__(self, topics: Iterable[str]) -> None:
+        self._topics = {requests.topic_id(topic): topic for topic in topics}
         self.steps: list[dict[str, Any]] = []
         self.called: list[Called] = []
         self._epochs: dict[tuple[int, int], int] = {}
@@ -149,6 +151,8 @@ class _Writer:
             return found
         if name in NAMED or (name == "name" and parent in TOPICS_BELOW):
             return {"$name": value} if value is not None else None
+        if value in self._topics:
+            return {"$id": self._topics[value]}
         if name in BYTES:
             return _bytes(value)
         if name in ("memberId", "generationId", "generationIdOrMemberEpoch"):
@@ -208,7 +212,7 @@ def script(story: Story) -> Script:
     cluster = model.cluster
     if cluster.brokers > 1:
         raise NotPlayableError("it needs several brokers, which stop at given moments")
-    writer = _Writer()
+    writer = _Writer(cluster.topics)
     for topic, partitions in cluster.topics.items():
         writer.add(do="topic", name=topic, partitions=partitions)
     for group in cluster.groups:

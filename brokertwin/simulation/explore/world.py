@@ -30,6 +30,7 @@ from brokertwin.simulation.explore.machine import (
     ForkableCell,
     exchanged_bytes,
 )
+from brokertwin.simulation.explore.requests import topic_id
 from brokertwin.state.cell.delivery import MetadataRead
 from brokertwin.state.core import pending
 from brokertwin.state.core.decision import CONTROLLER, Message, ReplicaFetch
@@ -202,10 +203,13 @@ class Explorer:
         model, machine = self.model, self.machine
         state = machine.begin()
         machine.load(state)
+        topics = model.cluster.topics
         between, machine.held.between = machine.held.between, frozenset()
         for send in (*_setup(model), *model.cluster.setup):
             for _ in range(SETUP_TRIES):
-                answers = machine.handle(self._event(send, "setup", f"setup-{send.label}", -1))
+                event = self._event(send, "setup", f"setup-{send.label}", -1)
+                event.choices = Choices(topic_ids={name: topic_id(name) for name in topics})
+                answers = machine.handle(event)
                 codes = set(error_codes(answers[0].body)) if answers else {0}
                 if codes <= {Error.NONE, Error.TOPIC_ALREADY_EXISTS}:
                     break
