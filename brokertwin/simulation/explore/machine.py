@@ -7,6 +7,7 @@ the touched items alone. Not in the fingerprint: the items of `UNREAD`, and log 
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -19,7 +20,6 @@ from brokertwin.state.cell.delivery import MetadataRead, Step
 from brokertwin.state.cell.output_rows import Rows
 from brokertwin.state.configs import broker_config
 from brokertwin.state.core import outputs, pending
-from brokertwin.state.core.bounded_cache import bounded_cache
 from brokertwin.state.core.decision import CONTROLLER, AnyRequest, Message, Sent
 from brokertwin.state.core.events import Event, Kind
 from brokertwin.state.core.outputs import Position
@@ -177,7 +177,7 @@ def settings_of(cluster: Cluster) -> CellSettings:
     )
 
 
-@bounded_cache(ITEM_HASHES)
+@lru_cache(ITEM_HASHES)
 def item_hash(table: str, key: str, encoded: bytes) -> int:
     """Return the fingerprint of an item, 0 if nothing depends on it."""
     parts = key.split("/", 2)
@@ -246,8 +246,9 @@ class ForkableCell:
         letters = [row for row in rows if row.topic == outputs.DEAD_LETTERS]
         if letters or self.cell.tables.commits != self._commits:
             detail = msgspec.json.decode(letters[0].value or b"{}") if letters else {}
-            text = f"{detail.get('reason')}: {detail.get('detail')}"
-            raise RuntimeError(f"the cell refuses {event.id}: {text}")
+            reason = detail.get("reason", "fault")
+            text = detail.get("detail", "an exception that did not repeat")
+            raise RuntimeError(f"the cell refuses {event.id}: {reason}: {text}")
         return list(self._answers)
 
     def _is_due(self) -> bool:
