@@ -27,6 +27,7 @@ import msgspec
 
 from brokertwin.protocol.bodies import Float64
 from brokertwin.state.cluster.image import machine_prefix
+from brokertwin.state.core.applying import applies
 from brokertwin.state.core.java_hashes import java_hash
 from brokertwin.state.core.records import ClientQuotaAltered
 from brokertwin.state.core.tables import Table, escape
@@ -109,6 +110,7 @@ def all_quotas(table: Table, machine: int) -> list[EntityQuotas]:
     return sorted(found, key=lambda each: each.number)
 
 
+@applies(ClientQuotaAltered, to="metadata")
 def apply_altered(table: Table, machine: int, record: ClientQuotaAltered) -> None:
     """Set or remove a quota; an entity without quotas is dropped."""
     key = _key(machine, record.entity)

@@ -125,7 +125,8 @@ def _accepted(each: SeenExchange) -> Iterator[tuple[tuple[str, int], int]]:
 def owned_twice(exchanges: Iterable[SeenExchange]) -> Iterator[Violation]:
     """Report partitions of two members: in one generation, or in reports of a consumer group.
 
-    A classic group's assignment is the work of the leader's client. In a consumer group, each
+    A classic group's assignment is the work of the leader's client; a static member that comes
+    back has its partitions with another id. In a consumer group, each
     member reports the partitions it owns until it has released them (KIP-848).
     """
     given: dict[tuple[str, int, str, int], str] = {}
@@ -134,13 +135,14 @@ def owned_twice(exchanges: Iterable[SeenExchange]) -> Iterator[Violation]:
         body = each.request
         if each.api == "SYNC_GROUP" and each.response.get("errorCode") == Error.NONE:
             data = base64.b64decode(each.response.get("assignment") or "")
+            member = body.get("groupInstanceId") or body["memberId"]
             for at in decode_assignment(data):
                 key = (body["groupId"], body["generationId"], *at)
-                before = given.setdefault(key, body["memberId"])
-                if before != body["memberId"]:
+                before = given.setdefault(key, member)
+                if before != member:
                     yield Violation(
                         "owners",
-                        f"{_name(at)} is assigned to {before} and {body['memberId']} in generation"
+                        f"{_name(at)} is assigned to {before} and {member} in generation"
                         f" {body['generationId']}",
                     )
         elif each.api == "CONSUMER_GROUP_HEARTBEAT":

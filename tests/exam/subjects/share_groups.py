@@ -109,7 +109,10 @@ def set_config(
 
 
 def wait_config(s: Script, group: Any, name: str, value: str) -> None:
-    """Wait until the broker knows a configuration of a group."""
+    """Wait until the broker knows a configuration of a group.
+
+    Kafka applies it a moment later, but before it serves a topic that is created after this.
+    """
     resource = {"resourceType": GROUP_RESOURCE, "resourceName": group, "configurationKeys": [name]}
     known = until("results.0.configs.0.value", value)
     s.call("DescribeConfigs", 4, {"resources": [resource]}, until=known)
@@ -117,9 +120,10 @@ def wait_config(s: Script, group: Any, name: str, value: str) -> None:
 
 def sharing(s: Script, records: int = 0, parts: int = 1) -> tuple[Any, Any, Any]:
     """Return group, topic and the only member of a group that starts with the first record."""
-    g, t, m = s.group(), s.topic("a", parts), uuid("m1")
+    g, m = s.group(), uuid("m1")
     set_config(s, g, "share.auto.offset.reset", "earliest")
     wait_config(s, g, "share.auto.offset.reset", "earliest")
+    t = s.topic("a", parts)
     joined = until("assignment.topicPartitions.0.topicId", None, is_not=True)
     beat(s, g, m, 0, subscribedTopicNames=[t], until=joined)
     for _ in range(records):
@@ -405,8 +409,10 @@ def share_batch_size(s: Script) -> None:
 @SHARE
 def share_read_committed(s: Script) -> None:
     """With share.isolation.level=read_committed, aborted records are not delivered."""
+    group = s.group()
+    set_config(s, group, "share.isolation.level", "read_committed")
+    wait_config(s, group, "share.isolation.level", "read_committed")
     g, t, m = sharing(s)
-    set_config(s, g, "share.isolation.level", "read_committed")
     x = s.txn_id()
     p, e = s.init_pid(x)
     s.add_parts(x, p, e, t)
