@@ -65,6 +65,7 @@ COMMANDS = {
     "check": "Check snapshots and topics against expectations, with great-expectations.",
     "dead-letters": "Show refused events and the reasons.",
     "simulate": "Test the broker model: clusters and clients in virtual time, with faults.",
+    "explore": "Search every order of deliveries of a small model for a broken guarantee.",
     "gc": "Delete record batches that no log references.",
     "config": "Show all settings with their values and sources.",
 }
@@ -77,7 +78,7 @@ FAMILIES = {
     "clients": {"consume", "produce", "streams", "connect"},
     "broker": {
         *("kafka", "gateway", "proxy", "exam", "exam-client", "cluster", "credentials"),
-        "simulate",
+        *("simulate", "explore"),
     },
     "watching": {"live", "top"},
 }
