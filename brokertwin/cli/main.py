@@ -69,7 +69,25 @@ COMMANDS = {
     "gc": "Delete record batches that no log references.",
     "config": "Show all settings with their values and sources.",
 }
-"""Command name to its summary, in the order of `brokertwin --help`."""
+"""Command name to its summary."""
+
+PANELS = {
+    "Recorded traffic": (
+        *("audit", "page", "explain", "replay", "report", "ingest", "capture", "mcp"),
+    ),
+    "Live audit": ("live",),
+    "Committed offsets": ("offsets",),
+    "Tests of clients and brokers": (
+        *("gateway", "proxy", "exam", "exam-client", "explore", "simulate", "credentials"),
+    ),
+    "Clients": ("consume", "produce", "streams", "connect"),
+    "The broker as a Spark job": (
+        *("run", "send", "state", "query", "snapshot", "check", "dead-letters", "gc"),
+        *("cluster", "top"),
+    ),
+    "Set-up": ("demo", "setup", "kafka", "config"),
+}
+"""Heading to its commands, in the order of `brokertwin --help`."""
 
 FAMILIES = {
     "recordings": {"ingest", "report", "replay", "explain", "audit", "capture", "page", "mcp"},
@@ -103,7 +121,10 @@ class LazyGroup(HelpfulGroup):
 
     def __init__(self, **attributes: Any) -> None:
         attributes["commands"] = {
-            name: TyperCommand(name=name, help=line) for name, line in COMMANDS.items()
+            name: TyperCommand(name=name, help=COMMANDS[name], rich_help_panel=panel)
+            for panel, names in PANELS.items()
+            for name in names
+            if name in COMMANDS
         }
         super().__init__(**attributes)
 
