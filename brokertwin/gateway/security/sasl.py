@@ -92,7 +92,7 @@ class Authentication:
         self.is_by_token = False
 
     is_plain = True
-    """Whether only frames of `SASL_APIS` are for `receive`; False with an own `takes`."""
+    """Whether only frames of `SASL_APIS` are for `receive`; a class with `takes` decides."""
 
     def __init_subclass__(cls) -> None:
         cls.is_plain = cls.takes is Authentication.takes

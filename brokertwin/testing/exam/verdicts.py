@@ -157,16 +157,17 @@ def _deviations(scenario: Scenario, played: Played) -> list[Deviation]:
         exchange = played.exchanges[place]
         api = exchange.api if exchange else ""
         for path, expected, got in _differences(golden, played.observations[place], api):
+            severity = consequence(scenario.severity, api, path, expected, got)
+            if _is_beside_error(golden, played.observations[place], path, api):
+                severity = ExamSeverity.UNREAD
             found.append(
                 Deviation(
                     golden.label,
                     path,
                     expected,
                     got,
-                    consequence(
-                        scenario.severity, exchange.api if exchange else "", path, expected, got
-                    ),
-                    exchange.api if exchange else "",
+                    severity,
+                    api,
                     exchange.version if exchange else 0,
                     builtins(exchange.request) if exchange else None,
                 )
@@ -174,6 +175,30 @@ def _deviations(scenario: Scenario, played: Played) -> list[Deviation]:
     if played.ended is not None:
         found.append(_ended(scenario, played.ended))
     return found
+
+
+_TOKEN = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
+
+
+def _is_beside_error(golden: Observation, got: Observation, path: str, api: str) -> bool:
+    """True if both responses have the same error there: clients then ignore other fields."""
+    order = order_of(KEYS[api]) if api in KEYS else {}
+    sides = [keyed(each.response, order) for each in (golden, got)]
+    code = 0
+    for bracketed, plain in _TOKEN.findall(path):
+        if all(isinstance(each, dict) for each in sides):
+            codes_here = {each.get("errorCode", 0) for each in sides}
+            code = codes_here.pop() if len(codes_here) == 1 else 0
+        token = bracketed or plain
+        try:
+            sides = [e[int(token)] if isinstance(e, list) else e[token] for e in sides]
+        except (LookupError, TypeError, ValueError):
+            break
+    return bool(code) and last_name(path) not in OF_ERRORS
+
+
+OF_ERRORS = frozenset({"errorCode", "leaderId", "leaderEpoch", "endOffset", "epoch"})
+"""Fields that clients read beside an error: new leaders, and where a log diverges."""
 
 
 def _ended(scenario: Scenario, ended: Ended) -> Deviation:
@@ -251,7 +276,6 @@ DATA_FIELDS = frozenset(
         "lastOffset",
         "lastSequence",
         "lastStableOffset",
-        "logStartOffset",
         "lowWatermark",
         "offset",
         "producerEpoch",

@@ -614,3 +614,27 @@ def clu_epochs_in_list_offsets(s: Script) -> None:
         wanted = [{"partitionIndex": 0, "timestamp": -1, "currentLeaderEpoch": epoch}]
         body = {"replicaId": -1, "topics": [{"name": t, "partitions": wanted}]}
         s.call("ListOffsets", 7, body, name, on=TWO)
+
+
+@CLUSTER(kip="KIP-932", source="ReplicaManager", severity=DATA, features={"share.version": 1})
+def clu_share_fetch_elsewhere(s: Script) -> None:
+    """ShareFetch at a broker that does not lead the partition is refused, with the leader."""
+    at_two(s)
+    g, t, m = s.group(), s.topic(), uuid("m1")
+    joined = {"groupId": g, "memberId": m, "memberEpoch": 0, "subscribedTopicNames": [t]}
+    assigned = until("assignment.topicPartitions.0.topicId", None, is_not=True)
+    s.call("ShareGroupHeartbeat", 1, joined, until=assigned)
+    wanted = [{"topicId": t.id, "partitions": [{"partitionIndex": 0}]}]
+    body = {
+        "groupId": g,
+        "memberId": m,
+        "shareSessionEpoch": 0,
+        "maxWaitMs": 500,
+        "minBytes": 0,
+        "maxBytes": 1 << 20,
+        "maxRecords": 10,
+        "batchSize": 10,
+        "topics": wanted,
+        "forgottenTopicsData": [],
+    }
+    s.call("ShareFetch", 1, body, "at broker 2", on=TWO)

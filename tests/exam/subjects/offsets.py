@@ -455,7 +455,7 @@ for _number in (7, 8, 9, 10):
 @OFFSETS(kip="KIP-447", source="OffsetMetadataManager", severity=DATA)
 def off_stable_of_all_topics(s: Script) -> None:
     """OffsetFetch without topics and with requireStable reports all partitions."""
-    g, _, x, p, e = pending(s)
+    g, _, x, p, e = pending(s, 1)
     s.offsets(g, None, label="pending", stable=True)
     s.end_txn(x, p, e, True)
     stable = until("groups.0.topics.0.partitions.0.errorCode", 0)

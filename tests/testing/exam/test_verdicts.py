@@ -68,6 +68,14 @@ def test_a_deviation_has_path_values_and_request() -> None:
     )
 
 
+@pytest.mark.parametrize(("golden", "got"), [("a", None), (None, "a"), (0, None), ([], None)])
+def test_null_does_not_agree_with_a_value(golden: Any, got: Any) -> None:
+    found = result({"errorCode": 0, "value": got}, golden={"errorCode": 0, "value": golden})
+    assert found.outcome is Outcome.DEVIATES
+    (deviation,) = found.deviations
+    assert (deviation.path, deviation.expected, deviation.got) == ("value", golden, got)
+
+
 def test_lists_are_compared_by_key() -> None:
     golden = {"responses": [{"name": "a"}, {"name": "b"}]}
     assert result({"responses": [{"name": "b"}, {"name": "a"}]}, golden=golden).outcome is (
@@ -101,6 +109,19 @@ def test_a_deviation_has_the_consequence_of_its_field(
     assert consequence(DATA, "Fetch", path, expected, got) is severity
     milder = CLIENTS if severity is DATA else severity
     assert consequence(CLIENTS, "Fetch", path, expected, got) is milder
+
+
+def test_values_beside_the_same_error_are_not_read() -> None:
+    def failed(code: int, offset: int) -> Any:
+        partition = {"index": 0, "errorCode": code, "baseOffset": offset}
+        return {"responses": [{"name": "a", "partitionResponses": [partition]}]}
+
+    (same,) = result(failed(45, 0), golden=failed(45, -1)).deviations
+    assert (same.path.rpartition(".")[2], same.severity) == ("baseOffset", UNREAD)
+    other = result(failed(0, 0), golden=failed(45, -1)).deviations
+    assert [each.severity for each in other] == [DATA, DATA]
+    (fine,) = result(failed(0, 1), golden=failed(0, 0)).deviations
+    assert fine.severity is DATA
 
 
 def test_a_scenario_that_ends_early_deviates_once() -> None:
