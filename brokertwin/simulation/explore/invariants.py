@@ -23,9 +23,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
-import msgspec
-
 from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.fetch import FetchResponseEpochEndOffset
 from brokertwin.simulation.explore.api import Model, Send
 from brokertwin.simulation.explore.machine import CellState, ForkableCell
 from brokertwin.state.cell.check import check
@@ -440,10 +439,12 @@ class NoHangingTransaction(Invariant):
                     continue
                 known = view.transactions() if known is None else known
                 metadata = known.get(each.producer_id)
-                is_open = metadata is not None and metadata.state in (
-                    *("Ongoing", "PrepareCommit", "PrepareAbort"),
-                )
-                if not is_open or partition not in metadata.partitions.get(topic, []):  # type: ignore[union-attr]
+                open_states = ("Ongoing", "PrepareCommit", "PrepareAbort")
+                if (
+                    metadata is None
+                    or metadata.state not in open_states
+                    or partition not in metadata.partitions.get(topic, [])
+                ):
                     return (
                         f"{topic}-{partition} has an open transaction of producer"
                         f" {each.producer_id} from offset {each.first_offset} on that its"
@@ -676,10 +677,9 @@ class ReadersSeeOneLog(Invariant):
         for topic in response.responses:
             for each in topic.partitions:
                 key = client, topic.topic, each.partition_index
-                diverging = each.diverging_epoch
-                if isinstance(diverging, msgspec.Struct):
-                    kept = (at for at in read.get(key, ()) if at[0] < diverging.end_offset)  # type: ignore[attr-defined]
-                    read[key] = tuple(kept)
+                if isinstance(each.diverging_epoch, FetchResponseEpochEndOffset):
+                    end = each.diverging_epoch.end_offset
+                    read[key] = tuple(at for at in read.get(key, ()) if at[0] < end)
                 for batch in each.batches or ():
                     if not batch.is_control and each.error_code == Error.NONE:
                         at = batch.base_offset, batch.locator or ""
