@@ -110,7 +110,7 @@ NOT_TYPED = {
     },
     **{
         command.text: Elsewhere(
-            "a violation ends with code 1", "tests/cli/broker/test_explore.py", "torn-transaction"
+            "a violation ends with code 1", "tests/cli/broker/test_explore.py", "explore"
         )
         for page in ("docs/explore.md", "docs/explore_models.md")
         for command in commands(ROOT / page)

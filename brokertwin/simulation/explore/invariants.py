@@ -422,6 +422,9 @@ class TransactionsAsSaid(Invariant):
         return None
 
 
+OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
+
+
 class NoHangingTransaction(Invariant):
     """Each transaction that is open in a log is open at its coordinator, which will end it."""
 
@@ -440,10 +443,9 @@ class NoHangingTransaction(Invariant):
                     continue
                 known = view.transactions() if known is None else known
                 metadata = known.get(each.producer_id)
-                is_open = metadata is not None and metadata.state in (
-                    *("Ongoing", "PrepareCommit", "PrepareAbort"),
-                )
-                if not is_open or partition not in metadata.partitions.get(topic, []):  # type: ignore[union-attr]
+                is_open = metadata is not None and metadata.state in OPEN_STATES
+                places = metadata.partitions.get(topic, []) if metadata is not None else []
+                if not is_open or partition not in places:
                     return (
                         f"{topic}-{partition} has an open transaction of producer"
                         f" {each.producer_id} from offset {each.first_offset} on that its"
@@ -677,8 +679,8 @@ class ReadersSeeOneLog(Invariant):
             for each in topic.partitions:
                 key = client, topic.topic, each.partition_index
                 diverging = each.diverging_epoch
-                if isinstance(diverging, msgspec.Struct):
-                    kept = (at for at in read.get(key, ()) if at[0] < diverging.end_offset)  # type: ignore[attr-defined]
+                if diverging is not msgspec.UNSET:
+                    kept = (at for at in read.get(key, ()) if at[0] < diverging.end_offset)
                     read[key] = tuple(kept)
                 for batch in each.batches or ():
                     if not batch.is_control and each.error_code == Error.NONE:
