@@ -159,7 +159,9 @@ class ObservedOffsets(msgspec.Struct):
         outcomes = [(each, _outcome(each, exchange, known)) for each in self.pending]
         self.pending = [each for each, outcome in outcomes if outcome is None]
         for each, outcome in outcomes:
-            if outcome is Outcome.COMMITTED:
+            newest = self.offsets.get(each.place)
+            is_superseded = newest is not None and newest.line.time > each.line.time
+            if outcome is Outcome.COMMITTED and not is_superseded:
                 yield from self._take(each, known)
             elif outcome is Outcome.ABORTED:
                 yield OffsetAborted(

@@ -108,11 +108,12 @@ class Departure(msgspec.Struct, frozen=True):
 
 
 class RecordedJoin(msgspec.Struct, frozen=True):
-    """A JoinGroup that let a member into a generation."""
+    """A JoinGroup that let a member into a generation; `made` is when its response was made."""
 
     member: str
     generation: int
     line: RecordedRequest
+    made: float = 0.0
 
 
 class HandedOutId(msgspec.Struct, frozen=True):
@@ -133,6 +134,7 @@ class ObservedMember(msgspec.Struct):
         session_timeout_ms: of its JoinGroup; -1 if unknown.
         epoch: the newest generation or member epoch that it is known to have; -1 if none.
         epoch_by: the request that shows it.
+        subscription: its topics, in the consumer protocol; None if not recorded.
     """
 
     joined: RecordedRequest
@@ -141,6 +143,7 @@ class ObservedMember(msgspec.Struct):
     session_timeout_ms: int = -1
     epoch: int = -1
     epoch_by: RecordedRequest | None = None
+    subscription: list[str] | None = None
 
 
 class GenerationLine(msgspec.Struct, frozen=True):
@@ -176,6 +179,8 @@ class ObservedGeneration(msgspec.Struct):
         former: the newest generation before it that is recorded; -1 if none is.
         since: when that one was shown first, in ms since 1970; -1 if it is not recorded.
         before: its members; None if not recorded.
+        changes: the changes of members that began it, in the consumer protocol; None for classic
+            groups.
     """
 
     first: RecordedRequest | None = None
@@ -185,6 +190,7 @@ class ObservedGeneration(msgspec.Struct):
     former: int = -1
     since: int = -1
     before: dict[str, str | None] | None = None
+    changes: list[RebalanceCause | None] | None = None
 
 
 class GroupState(NamedTuple):
@@ -228,6 +234,8 @@ class Membership(msgspec.Struct):
         is_whole: whether all members are recorded; classic groups show that by their leader.
         is_empty: whether the last member is known to have left.
         deleted: the request that deleted the group; None if it was not, or exists again.
+        changes: changes since the newest epoch, each of which raises it by one; None for one with
+            another cause, such as a subscription.
     """
 
     group: str
@@ -253,6 +261,7 @@ class Membership(msgspec.Struct):
     is_whole: bool = False
     is_empty: bool = False
     deleted: RecordedRequest | None = None
+    changes: list[RebalanceCause | None] = field(default_factory=list)
 
     def index(self, exchange: RecordedExchange) -> None:
         """Note the joins that explain what happened before their responses."""
@@ -263,7 +272,8 @@ class Membership(msgspec.Struct):
             if exchange.response and not exchange.code:
                 joined = exchange.response.get("memberId", "")
                 number = exchange.response.get("generationId", -1)
-                self.joins.append(RecordedJoin(joined, number, line))
+                made = exchange.made or line.end
+                self.joins.append(RecordedJoin(joined, number, line, made))
             self._bound()
 
     def state_at(self, time: float, known: KnownFacts) -> GroupState:
@@ -329,8 +339,9 @@ class Membership(msgspec.Struct):
             return
         number, instance = response["generationId"], body.get("groupInstanceId") or ""
         is_new = not body.get("memberId") or member in self.handed_out
-        if instance and self._takes_over(instance, RecordedJoin(member, number, line)):
-            is_new = False
+        if instance:  # a static member that is restarted gets the same generation
+            is_first = not self._takes_over(instance, RecordedJoin(member, number, line))
+            is_new = is_new and is_first and 0 <= self.number < number
         if member in self.handed_out:
             self.handed_out.remove(member)
         if is_new:
@@ -350,7 +361,7 @@ class Membership(msgspec.Struct):
                 self._list(listed, number, line)
         former = number - 1
         yield from self._reached(number, line, member, is_new, former, body.get("reason") or "")
-        yield from self._explained(line)
+        yield from self._explained(line, exchange.made or line.end)
 
     def _enter(self, member: str, new: ObservedMember) -> None:
         self.members[member] = new
@@ -503,6 +514,7 @@ class Membership(msgspec.Struct):
             if each.line.time > begin:
                 continue
             was_in = each.member in (before or ()) and each.member not in (generation.members or ())
+            was_in = was_in and each.line.end >= since >= 0
             if each.line.api == "LEAVE_GROUP" and each.generation >= 0:
                 is_between = each.generation == number - 1
             elif since >= 0:
@@ -527,6 +539,7 @@ class Membership(msgspec.Struct):
             return
         if former <= LEFT:
             before = known.epoch if known is not None else -1
+            self.changes.append(MemberLeft(member=member, client=line.name, by=line))
             yield from self._leave(Departure(member, line, generation=before))
             return
         is_new = former == 0 and known is None
@@ -536,21 +549,26 @@ class Membership(msgspec.Struct):
                 is_new = False
             yield from self._came_back(line, member, body.get("rebalanceTimeoutMs", -1))
             self.is_whole = self.is_whole or epoch == 1
-            self._enter(member, ObservedMember(line, line, instance, -1, epoch, line))
+            topics = known.subscription if known is not None else None
+            new = ObservedMember(line, line, instance, -1, epoch, line, topics)
+            self._enter(member, new)
+            if is_new:
+                self.changes.append(MemberJoined(member=member, client=line.name))
             yield MemberCame(group=self.group, line=line, member=member, epoch=epoch)
         elif known is None:
             found = ObservedMember(line, line, instance, -1, epoch, line)
             self._enter(member, found)
         else:
             self.seen(member, epoch, line)
+        self._subscribed(self.members[member], body, is_new)
+        if epoch > self.number:
+            self._raised(epoch, line)
         if epoch > former > 0:
             yield MemberAdvanced(
                 group=self.group, line=line, member=member, former=former, epoch=epoch
             )
         if epoch > former:
             yield from self._reached(epoch, line, member, is_new, former)
-        if epoch > self.number:
-            self.number, self.begun = epoch, line
         statuses = [
             (each["statusCode"], each["statusDetail"]) for each in response.get("status") or ()
         ]
@@ -561,6 +579,33 @@ class Membership(msgspec.Struct):
         self.statuses.pop(member, None)
         if statuses:
             self.statuses[member] = statuses
+
+    def _subscribed(self, member: ObservedMember, body: Any, is_new: bool) -> None:
+        """Note a changed subscription, which raises the epoch, too."""
+        names, regex = body.get("subscribedTopicNames"), body.get("subscribedTopicRegex")
+        if names is None and not regex:
+            return
+        subscription = [*sorted(names or ()), f"regex {regex or ''}"][:MEMBERS_MAX]
+        if not is_new and member.subscription != subscription:
+            self.changes.append(None)
+        member.subscription = subscription
+
+    def _raised(self, epoch: int, line: RecordedRequest) -> None:
+        """Note a new epoch, and the changes that began it.
+
+        Each change raises the group's epoch by one, in their order. Members reach it later, because
+        the assignment is computed at most once in `group.consumer.assignment.interval.ms`, so a
+        member may get an epoch that is below the one that its own join began.
+        """
+        count = epoch - max(self.number, 0)
+        is_known = self.number >= 0 or epoch == 1
+        generation = self._generation(epoch, line)
+        generation.changes = []
+        if is_known and len(self.changes) >= count:
+            generation.changes, self.changes = self.changes[:count], self.changes[count:]
+        else:  # something that is not recorded began it
+            self.changes = []
+        self.number, self.begun = epoch, line
 
     # Generations
 
@@ -633,7 +678,11 @@ class Membership(msgspec.Struct):
         of two generations of which one comes right after the other.
         """
         generation = self.generations[number]
+        if generation.changes is not None:
+            return [each for each in generation.changes if each is not None]
         lines = generation.lines
+        if lines[0].line.api in BEATS:
+            return []
         begin = min(each.line.end for each in lines)
         found: list[RebalanceCause] = [
             MemberJoined(member=each.member, client=self._client(each.member))
@@ -644,9 +693,6 @@ class Membership(msgspec.Struct):
             MemberLeft(member=each.member, client=each.line.name, by=each.line, reason=each.reason)
             for each in self._left_before(number, begin)
         ]
-        first = lines[0]
-        if not found and first.former == 0 and not first.joined:
-            found.append(self._again(first))
         before = generation.before if generation.former == number - 1 else None
         now = generation.members
         if before is None or now is None:
@@ -719,8 +765,8 @@ class Membership(msgspec.Struct):
             by = self.begun
             return (GenerationChanged(requested=requested, number=self.number, by=by),)
         if code == Error.REBALANCE_IN_PROGRESS:
-            joins = [each.line for each in self.joins]
-            waiting = [e for e in joins if e.end >= line.time and e.time <= line.end]
+            joins = [each for each in self.joins if each.made >= line.time]
+            waiting = [each.line for each in joins if each.line.time <= line.end]
             left = [e.line for e in self.departures if self._is_of_newest(e)]
             by_ = min([*waiting, *left], key=lambda each: each.time, default=None)
             self.rebalancing = [*self.rebalancing, (line, by_)][-EVENTS_MAX:]
@@ -778,12 +824,15 @@ class Membership(msgspec.Struct):
         known = self.members.get(member) or self.dropped.get(member)
         if known is None:
             return ()
+        silent_ms = line.time - known.last.end
+        if silent_ms < known.session_timeout_ms and member in self.members:
+            return ()  # its session cannot have ended
         return (
             MemberExpired(
                 member=member,
                 client=self._client(member),
                 last=known.last,
-                silent_ms=line.time - known.last.end,
+                silent_ms=silent_ms,
                 session_timeout_ms=known.session_timeout_ms,
             ),
         )
@@ -806,10 +855,10 @@ class Membership(msgspec.Struct):
             return (MemberHasLeft(member=member, by=by, reason=reason, is_by_client=True),)
         return ()
 
-    def _explained(self, join: RecordedRequest) -> Iterator[Finding]:
+    def _explained(self, join: RecordedRequest, made: float) -> Iterator[Finding]:
         """Complete refusals for a rebalance in progress with a join that waited then."""
         for number, (line, cause) in enumerate(self.rebalancing):
-            is_waiting = join.time <= line.end and join.end >= line.time
+            is_waiting = join.time <= line.end and made >= line.time
             if is_waiting and (cause is None or join.time < cause.time):
                 self.rebalancing[number] = line, join
                 causes = (RebalanceUnderWay(by=join),)
@@ -834,11 +883,13 @@ class Membership(msgspec.Struct):
             del self.generations[min(self.generations)]
         for known in self.generations.values():
             del known.lines[:-MEMBERS_MAX]
+            if known.changes is not None:
+                del known.changes[:-MEMBERS_MAX]
         while len(self.instances) > MEMBERS_MAX:
             del self.instances[next(iter(self.instances))]
         for joins in self.instances.values():
             del joins[:-GENERATIONS_MAX]
-        for events in (self.joins, self.departures, self.new_ids, self.handed_out):
+        for events in (self.joins, self.departures, self.new_ids, self.handed_out, self.changes):
             del events[:-EVENTS_MAX]
 
 

@@ -36,6 +36,10 @@ LINES_MAX = 200
 """Maximum number of epochs, aborts, users and time-outs of a producer that are kept."""
 
 
+SKEW_MS = 100
+"""How far the clocks of two brokers may differ."""
+
+
 class GivenEpoch(msgspec.Struct, frozen=True):
     """An epoch that a response gave to a client.
 
@@ -271,7 +275,8 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
         requests, coordinator = self.requests[producer_id], coordinator_of(marker)
         began = requests.open_at(marker.time)
         since = began.line.time if began is not None else 0
-        last = requests.last_aborting(marker.end)
+        skew_ms = SKEW_MS if coordinator != marker.broker else 0
+        last = requests.last_aborting(marker.end + skew_ms)
         requested = last if last is not None and last.time >= since else None
         requested = marker if coordinator is None else requested
         timeout_ms = self._timeout_at(since) if began is not None else None
