@@ -339,9 +339,9 @@ class Membership(msgspec.Struct):
             return
         number, instance = response["generationId"], body.get("groupInstanceId") or ""
         is_new = not body.get("memberId") or member in self.handed_out
-        if instance:  # a static member that is restarted gets the same generation
+        if instance:
             is_first = not self._takes_over(instance, RecordedJoin(member, number, line))
-            is_new = is_new and is_first and 0 <= self.number < number
+            is_new = is_new and is_first and self._is_of_rebalance(number, line)
         if member in self.handed_out:
             self.handed_out.remove(member)
         if is_new:
@@ -362,6 +362,16 @@ class Membership(msgspec.Struct):
         former = number - 1
         yield from self._reached(number, line, member, is_new, former, body.get("reason") or "")
         yield from self._explained(line, exchange.made or line.end)
+
+    def _is_of_rebalance(self, number: int, line: RecordedRequest) -> bool:
+        """Return whether a join came before its generation; one of a stable group gets the same.
+
+        A static member that is restarted begins no generation.
+        """
+        if 0 <= self.number < number:
+            return True
+        known = self.generations.get(number)
+        return known is not None and known.first is not None and line.time <= known.first.end
 
     def _enter(self, member: str, new: ObservedMember) -> None:
         self.members[member] = new
@@ -705,7 +715,8 @@ class Membership(msgspec.Struct):
             for member in gone
             if member in self.clients and member not in self.replaced
         ]
-        if not found and not gone and before.keys() == now.keys():
+        is_same = before.keys() == now.keys() and not any(now.values())
+        if not found and not gone and is_same:  # a static member may have been restarted
             found.append(self._again(min(lines, key=lambda each: each.line.time)))
         return found
 

@@ -31,8 +31,8 @@ def test_offsets_of_a_transaction_count_when_it_is_committed(
     committed: bool, kinds: list[str]
 ) -> None:
     recording = SyntheticRecording()
-    recording.commit(10, api="TXN_OFFSET_COMMIT")
     recording.commit(5)
+    recording.commit(10, api="TXN_OFFSET_COMMIT")
     assert recording.found(commits.back) == []
     recording.end_txn("a", 0, committed=committed)
     recording.commit(7)

@@ -11,6 +11,7 @@ from brokertwin.recordings.explain.groups import GroupTimeline
 from brokertwin.recordings.history.entity import EntityKey
 from brokertwin.recordings.history.findings import (
     Cause,
+    Certainty,
     CommitRefused,
     EpochChanged,
     GenerationBegan,
@@ -19,17 +20,20 @@ from brokertwin.recordings.history.findings import (
     InstanceHeld,
     MemberExpired,
     MemberHasLeft,
+    MemberJoined,
     MemberLeft,
     MemberRefused,
     OffsetCommitted,
     OffsetsPending,
     OffsetVanished,
     OffsetWentBack,
+    ProducerReplaced,
     Rebalance,
     Vanishing,
 )
 from brokertwin.recordings.history.groups import GROUPS, ObservedGroup
 from brokertwin.recordings.history.memberships import GENERATIONS_MAX
+from brokertwin.recordings.history.producers import PRODUCERS
 from tests.support.synthetic_recording import GROUP, TOPIC, SyntheticRecording
 
 BEAT = "CONSUMER_GROUP_HEARTBEAT"
@@ -220,6 +224,27 @@ def test_an_old_member_epoch_is_explained_by_the_heartbeat_with_the_newer_one() 
     (cause,) = refusal(recording)
     assert isinstance(cause, EpochChanged)
     assert (cause.requested, cause.number) == (1, 4)
+
+
+def test_a_producer_id_that_no_other_producer_replaced_has_no_known_cause_of_49() -> None:
+    recording = SyntheticRecording()
+    recording.init("a", 0)
+    recording.end_txn("a", 0, Error.INVALID_PRODUCER_ID_MAPPING)
+    (found,) = History(recording.exchanges).found(PRODUCERS, ProducerReplaced)
+    assert (found.causes, found.certainty) == ((), Certainty.UNKNOWN)
+
+
+def test_static_members_that_join_one_rebalance_are_all_new() -> None:
+    recording = SyntheticRecording()
+    recording.join("a", 1, ["a"])
+    for number, at in enumerate((10_000, 10_001, 90_000)):
+        name = f"i{number}"
+        request = {"groupId": GROUP, "memberId": "", "groupInstanceId": name}
+        response = {"errorCode": 0, "generationId": 2, "memberId": name, "leader": ""}
+        end = at + 5 if at == 90_000 else 12_000
+        recording.add(name, "JOIN_GROUP", request, response, at=at, end=end)
+    (*_, members) = causes(recording).values()
+    assert {each.member for each in members if isinstance(each, MemberJoined)} == {"i0", "i1"}
 
 
 # Offsets
