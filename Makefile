@@ -50,8 +50,9 @@ compare: setup ## compare with a real broker, not with goldens; EXAMPLES=100 tri
 	@GOLDENS=compare GOLDEN=$(NAME) $(BIN)/pytest -v -n 2 -m compares
 	@$(if $(NAME),true,$(BIN)/python bench/instructions.py --compare)
 
-exam-record: setup ## ask real brokers for the goldens of changed exam scenarios; ARGS=--all for all
+exam-record: setup ## record goldens of changed exam scenarios (ARGS=--all: all), then examine a real cluster
 	@$(BIN)/python -m tests.exam.record $(ARGS)
+	@$(BIN)/python -m tests.exam.steady
 
 score: $(VENV)/.installed ## are statements of audit and live true? SEEDS=1000 simulated clusters and recorded accidents
 	@$(BIN)/python -m tests.score.scoring $(or $(SEEDS),200)

@@ -1,14 +1,13 @@
-"""Decide events of a source of your own with Spark: python own_stream.py EVENTS CHECKPOINT."""
+"""Decide a job's requests in a query of your own: python own_stream.py KAFKA PREFIX CHECKPOINT."""
 
 import os
 import sys
 
 from pyspark.sql import DataFrame, SparkSession
 
-from brokertwin.state.core.settings import CellSettings
-from brokertwin.streaming.job.stage import decided
+from brokertwin.streaming.job.stage import cells_of_job, decided
 
-COLUMNS = "partition INT, offset LONG, timestamp TIMESTAMP, key BINARY, value BINARY"
+BOOTSTRAP, PREFIX, CHECKPOINT = sys.argv[1:]
 
 
 def show(rows: DataFrame, batch: int) -> None:
@@ -19,7 +18,8 @@ def show(rows: DataFrame, batch: int) -> None:
 
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 spark = SparkSession.builder.config("spark.sql.shuffle.partitions", 1).getOrCreate()
-source = spark.readStream.schema(COLUMNS).parquet(sys.argv[1])  # any source with these columns
-rows = decided(source, {0: CellSettings(name="shop", cluster="shop", requests_partitions=1)})
-sink = rows.writeStream.foreachBatch(show).option("checkpointLocation", sys.argv[2])
+reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", BOOTSTRAP)
+events = reader.option("subscribe", f"{PREFIX}.requests").option("startingOffsets", "earliest")
+rows = decided(events.load(), cells_of_job(BOOTSTRAP, PREFIX))
+sink = rows.writeStream.foreachBatch(show).option("checkpointLocation", CHECKPOINT)
 sink.trigger(availableNow=True).start().awaitTermination()

@@ -1,22 +1,35 @@
 """The library's examples: short, shown in the documents, and they run."""
 
 import json
+import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from brokertwin.kafka_io.jars import connector_jars, fetch
+from brokertwin.settings import default_home
+from brokertwin.state.core import outputs
+from brokertwin.state.core.settings import CellSettings
+from brokertwin.streaming.job import stage
+from tests.support.jobs import JobBench, capture
 from tests.support.sources import ROOT
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 EXAMPLES = ("one_cell.py", "own_stream.py")
 LINES_MAX = 25
 
 
-def run(name: str, *words: object) -> list[str]:
+def run(name: str, *words: object, **environment: str) -> list[str]:
     """Run an example; return the lines that it prints."""
     command = [sys.executable, str(ROOT / "examples" / name), *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    variables = {**os.environ, **environment}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout.splitlines()
 
@@ -34,12 +47,29 @@ def test_a_cell_is_used_without_a_broker() -> None:
     assert topics == ["records", "responses", "records", "responses"]
 
 
-@pytest.mark.processes
-@pytest.mark.spark
-def test_events_of_a_source_of_ones_own_are_decided_in_a_spark_query(tmp_path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+@pytest.mark.kafka
+def test_the_example_gives_the_responses_of_a_real_job(
+    spark: "SparkSession", kafka: str, tmp_path: Path
+) -> None:
+    """With more partitions of both topics than the default, and two clusters."""
+    flags = {"clusters": ("a", "b"), "requests_partitions": 4, "responses_partitions": 4}
+    bench = JobBench(kafka, tmp_path, **flags)
+    for cluster in ("a", "b"):
+        events = (json.loads(e.document) for e in capture("group_kp", bench.edge(cluster)))
+        asked = (json.dumps({**each, "replyTo": n % 4}) for n, each in enumerate(events))
+        bench.produce((each.encode() for each in asked), cluster.encode())
+    bench.run(spark)
+    expected = {row.id: row.value for row in bench.rows(outputs.RESPONSES)}
+    assert {row.partition for row in bench.all_rows(outputs.RESPONSES)} == {0, 1, 2, 3}
+    jars = ",".join(map(str, fetch(connector_jars(), default_home())))
+    arguments = f"--jars {jars} --conf spark.ui.enabled=false pyspark-shell"
+    places = (kafka, bench.prefix, tmp_path / "own")
+    shown = run("own_stream.py", *places, PYSPARK_SUBMIT_ARGS=arguments)
+    found = {line.split(" ", 2)[1]: line.split(" ", 2)[2].encode() for line in shown}
+    assert found == expected
 
+
+def test_events_of_a_source_of_ones_own_are_decided(spark: "SparkSession", tmp_path: Path) -> None:
     topic = {"name": "orders", "numPartitions": 2, "replicationFactor": 1}
     requests = [(19, 7, {"topics": [topic], "timeoutMs": 1000}), (3, 12, {"topics": None})]
     values = [
@@ -53,17 +83,20 @@ def test_events_of_a_source_of_ones_own_are_decided_in_a_spark_query(tmp_path: P
         ).encode()
         for number, (key, version, body) in enumerate(requests)
     ]
-    rows = {
-        "partition": pa.array([0, 0], pa.int32()),
-        "offset": pa.array([1, 0], pa.int64()),
-        "timestamp": pa.array([1_800_000_000_000_000] * 2, pa.timestamp("us", "UTC")),
-        "key": pa.array([b"shop"] * 2, pa.binary()),
-        "value": pa.array(values[::-1], pa.binary()),
-    }
-    (tmp_path / "events").mkdir()
-    pq.write_table(pa.table(rows), tmp_path / "events" / "first.parquet")
-    shown = run("own_stream.py", tmp_path / "events", tmp_path / "checkpoint")
-    found = {line.split(" ", 2)[1]: json.loads(line.split(" ", 2)[2]) for line in shown}
+    at = datetime.fromtimestamp(1_800_000_000, UTC)
+    columns = "partition INT, offset LONG, timestamp TIMESTAMP, key BINARY, value BINARY"
+    given = [(0, 1, at, b"shop", values[1]), (0, 0, at, b"shop", values[0])]
+    spark.createDataFrame(given, columns).coalesce(1).write.parquet(str(tmp_path / "events"))
+    source = spark.readStream.schema(columns).parquet(str(tmp_path / "events"))
+    rows = stage.decided(source, {0: CellSettings(name="shop", cluster="shop")})
+    found: dict[str, Any] = {}
+
+    def keep(decided: "DataFrame", _batch: int) -> None:
+        responses = decided.where("topic = 'responses'").collect()
+        found.update({row.id: json.loads(row.value) for row in responses})
+
+    sink = rows.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path / "own"))
+    sink.trigger(availableNow=True).start().awaitTermination()
     assert found.keys() == {"e0", "e1"}
     [created] = found["e0"]["response"]["topics"]
     [result] = found["e1"]["response"]["topics"]

@@ -153,14 +153,14 @@ class RecordAudit:
                 places[name].append((at, offset))
         for name, found in places.items():
             if len(found) > 1:
-                self._violate(f"{name} is in the logs {len(found)} times: {found}")
+                self._violate(f"{name} is in the logs {len(found)} times: {_places(found)}")
         for name, sent in self.sent.items():
             self._hold_record(name, sent, places.get(name, []))
         for (at, offset), name in self._at.items():
             if (at, offset) not in places[name] and not self._losses.may_be_gone(
                 at, offset, self.sent[name].written_at
             ):
-                self._violate(f"{name} was read at {offset} of {at}, where it is not")
+                self._violate(f"{name} was read at {_places([(at, offset)])}, where it is not")
         self._losses.hold(logs)
         self._hold_order(logs)
         self._hold_transactions(places, {name for log in committed.values() for _, name in log})
@@ -171,11 +171,15 @@ class RecordAudit:
         if not found and self.may_be_gone(name):
             return
         if sent.outcome is SendOutcome.ACKED and not found:
-            self._violate(f"{name} was acknowledged at {sent.offset}, and is lost")
+            at = f" at offset {sent.offset}" if sent.offset >= 0 else ""
+            self._violate(f"{name} was acknowledged{at}, but is not in the log")
         elif sent.outcome is SendOutcome.GIVEN_UP and found:
-            self._violate(f"{name} was given up for certain, and is in the log: {found}")
+            self._violate(f"{name} was given up for certain, but is in the log: {_places(found)}")
         elif sent.offset >= 0 and found != [(sent.partition, sent.offset)]:
-            self._violate(f"{name} was acknowledged at {sent.offset}, and is at {found}")
+            self._violate(
+                f"{name} was acknowledged at {_places([(sent.partition, sent.offset)])}, but is at"
+                f" {_places(found)}"
+            )
 
     def _hold_order(self, logs: Mapping[TopicPartition, Log]) -> None:
         """Check that acknowledged records of a producer are in order."""
@@ -200,11 +204,19 @@ class RecordAudit:
             seen = [name for name in names if name in committed]
             outcome = self.transactions.get(transaction, SendOutcome.IN_DOUBT)
             if outcome is SendOutcome.ACKED and len(seen) < len(names):
-                self._violate(f"transaction {transaction} was committed; of {names} only {seen}")
+                self._violate(
+                    f"transaction {transaction} was committed, but of {names} only {seen} are"
+                    " visible"
+                )
             elif outcome is SendOutcome.GIVEN_UP and seen:
-                self._violate(f"transaction {transaction} was aborted, and {seen} are read")
+                self._violate(f"transaction {transaction} was aborted, but {seen} are visible")
             elif seen and len(seen) < len(names):
-                self._violate(f"of transaction {transaction} with {names} only {seen} are read")
+                self._violate(f"of transaction {transaction} with {names} only {seen} are visible")
             for name in names:
                 if name in self._read_committed and name not in seen:
-                    self._violate(f"{name} was read by read_committed, and is aborted")
+                    self._violate(f"{name} was read by read_committed, but was aborted")
+
+
+def _places(found: Sequence[tuple[TopicPartition, int]]) -> str:
+    """Return places as text, like `offset 5 of orders-0`."""
+    return " and ".join(f"offset {offset} of {at.topic}-{at.partition}" for at, offset in found)

@@ -30,9 +30,9 @@ from brokertwin.gateway.security import delegation_tokens, scram_users
 from brokertwin.gateway.security.denials import RESOURCE_TYPES
 from brokertwin.protocol.bodies import Body
 from brokertwin.protocol.errors import Error
-from brokertwin.protocol.frame_buffer import FrameBuffer
 from brokertwin.protocol.frames import (
     SIZE_BYTES,
+    FrameBuffer,
     api_key_of,
     decode_request,
     encode_sized_response,

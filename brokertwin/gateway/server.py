@@ -1,6 +1,7 @@
 """The gateway: a port for each logical broker, in front of one engine."""
 
 import asyncio
+import re
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from functools import partial
@@ -31,6 +32,7 @@ from brokertwin.gateway.security.tls import TlsHandshake
 from brokertwin.gateway.traffic import Traffic
 
 BACKLOG = 512
+_UNKNOWN_END_POINT = re.compile(r"BrokerEndPoint\((\d+),,-1\)")
 ANY_HOST = frozenset({"0.0.0.0", "::"})
 """Wildcard addresses, to which no client can connect."""
 
@@ -292,6 +294,15 @@ class Gateway:
             if connection.broker in brokers and by in (None, connection.listener):
                 handshake.abort()
         self._arrivals.abort(brokers, by)
+
+    def addressed(self, line: str) -> str:
+        """Return a logged line with the addresses of brokers: the state does not have them."""
+
+        def end_point(found: re.Match[str]) -> str:
+            host, port = self.addresses.get(int(found[1]), Address("", -1))
+            return f"BrokerEndPoint({found[1]},{host},{port})"
+
+        return _UNKNOWN_END_POINT.sub(end_point, line)
 
     async def close(self) -> None:
         """Close all connections and the engine."""

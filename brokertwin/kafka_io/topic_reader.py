@@ -171,7 +171,7 @@ def _between(
     left = {number: end - max(starts[number], 0) for number, end in ends.items()}
     while ends:
         observe(sum(left.values()))
-        for message in reader.consume(POLL_MESSAGES, POLL_S):
+        for message in polled(reader, POLL_MESSAGES, POLL_S):
             at_end, row = is_end(message), row_of(message)
             end = ends.get(row.partition, 0)
             left[row.partition] = max(end - row.offset - 1, 0)
@@ -180,6 +180,27 @@ def _between(
             if not at_end and row.offset < end:
                 yield row
     observe(0)
+
+
+def polled(reader: Consumer, most: int, timeout_s: float) -> Iterator[Message]:
+    """Yield messages and ends of partitions.
+
+    Errors about the consumer's group do not matter: it commits nothing.
+
+    Raises:
+        UserError: the user may not read the topic.
+        KafkaException: the message is another error.
+    """
+    for message in reader.consume(most, timeout_s):
+        error = message.error()
+        code = None if error is None else error.code()
+        if code == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            raise UserError(
+                f"The user is not authorized to read {message.topic()}.",
+                "It needs Read on the topic.",
+            )
+        if code != KafkaError.GROUP_AUTHORIZATION_FAILED:
+            yield message
 
 
 def is_end(message: Message) -> bool:

@@ -25,6 +25,7 @@ from brokertwin.kafka_io.topic_reader import (
     consumer,
     first_and_end,
     is_end,
+    polled,
     read_all,
     when_there,
 )
@@ -398,7 +399,7 @@ def _kinds(client: ClientProperties, groups: Collection[str]) -> dict[str, tuple
 def _timestamp_at(reader: Consumer, partition: TopicPartition) -> int | None:
     reader.assign([partition])
     while True:
-        for message in reader.consume(1, POLL_S):
+        for message in polled(reader, 1, POLL_S):
             return None if is_end(message) else int(message.timestamp()[1])
 
 
@@ -408,7 +409,7 @@ def _refused(client: ClientProperties, error: KafkaException) -> UserError:
         return UserError(f"Kafka at {client.bootstrap} did not respond: {login_failure}.")
     return UserError(
         f"Kafka at {client.bootstrap} refused the request: {error.args[0].str()}.",
-        "The user needs Describe on the cluster and its groups, and Read on __consumer_offsets.",
+        "Check the user's ACLs: Describe on the topics and groups, and Read on both to commit.",
     )
 
 
@@ -431,7 +432,10 @@ def deletable(client: ClientProperties, group: str) -> list[CommittedPosition]:
         if value.offset >= 0
     ]
     if not found:
-        raise UserError(f"Group {group} at {client.bootstrap} has no committed offsets.")
+        raise UserError(
+            f"Group {group} at {client.bootstrap} has no committed offsets.",
+            "The user sees those of topics for which it has Describe.",
+        )
     return found
 
 
@@ -452,8 +456,8 @@ def _check_deletable(admin: KafkaAdminClient, client: ClientProperties, group: s
     listed = {each["group_id"]: each for each in admin.list_groups()}
     if group not in listed:
         raise UserError(
-            f"Group {group} does not exist at {client.bootstrap}.",
-            "Check the group id: brokertwin offsets show lists all groups.",
+            f"Group {group} does not exist at {client.bootstrap}, or the user may not see it.",
+            "Check the group id: brokertwin offsets show lists all. The user needs Describe on it.",
         )
     if listed[group].get("group_type") == SHARE:
         raise UserError(f"Group {group} is a share group, which has no committed offsets.")
@@ -467,6 +471,7 @@ def _check_deletable(admin: KafkaAdminClient, client: ClientProperties, group: s
 
 def _not_cleaned(client: ClientProperties, error: KafkaPythonError) -> UserError:
     return UserError(
-        f"Kafka at {client.bootstrap} refused the request: {error}.",
-        "The user needs Describe on the cluster, Delete on the group and Read on its topics.",
+        f"Kafka at {client.bootstrap} refused the request: {type(error).__name__}.",
+        "The user needs Describe on the group and its topics; to delete, Delete on the group and"
+        " Read on its topics.",
     )

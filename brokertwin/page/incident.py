@@ -250,6 +250,10 @@ class _Walk:
                 lane.marks.append((time, index, made["severity"], f"{made['kind']}"))
         made["evidence"] = rows
         made["from"], made["to"] = (round(made[name]) - self._begin for name in ("from", "to"))
+        made["consequences"] = [
+            each | {name: round(each[name]) - self._begin for name in ("from", "to")}
+            for each in made["consequences"]
+        ]
         return made | {"number": number}
 
     def shown_lanes(self, span: int) -> tuple[list[dict[str, Any]], int]:

@@ -41,22 +41,8 @@ class Body(msgspec.Struct, rename="camel", kw_only=True):
 class CachedBody(Body, dict=True):
     """A part that many responses share, and that must not change.
 
-    It is rendered once for each version, and the result is cached with it.
+    It is rendered and encoded once for each version, and the results are cached with it.
     """
-
-
-class RenderedPart(dict[str, Any]):
-    """A rendered `CachedBody`, which must not change.
-
-    Attributes:
-        kept: further encodings cached by others, by their own keys.
-    """
-
-    __slots__ = ("kept",)
-
-    def __init__(self, document: dict[str, Any]) -> None:
-        super().__init__(document)
-        self.kept: dict[Any, Any] = {}
 
 
 class FieldVersions(NamedTuple):
@@ -113,12 +99,11 @@ def render(body: Body, version: int) -> dict[str, Any]:
     return document
 
 
-def _part(body: CachedBody, version: int) -> RenderedPart:
-    kept: dict[int, RenderedPart] = vars(body).setdefault("parts", {})
-    found = kept.get(version)
-    if found is None:
-        found = kept[version] = RenderedPart(render(body, version))
-    return found
+def _part(body: CachedBody, version: int) -> dict[str, Any]:
+    kept: dict[int, dict[str, Any]] = vars(body).setdefault("parts", {})
+    if version not in kept:
+        kept[version] = render(body, version)
+    return kept[version]
 
 
 def shown(body: Body, version: int) -> Body | dict[str, Any]:

@@ -57,7 +57,13 @@ def end(call):
 
 
 def consumer_of_group():
-    group = {"group.id": os.environ["EXAM_GROUP"], "session.timeout.ms": 6000}
+    group = {"group.id": os.environ["EXAM_GROUP"]}
+    if os.environ.get("EXAM_GROUP_INSTANCE"):
+        group["group.instance.id"] = os.environ["EXAM_GROUP_INSTANCE"]
+    if os.environ.get("EXAM_GROUP_PROTOCOL") == "consumer":
+        group["group.protocol"] = "consumer"
+    else:
+        group["session.timeout.ms"] = 6000
     start = {"auto.offset.reset": "earliest", "enable.auto.commit": False}
     consumer = Consumer({**SHARED, **group, **start, "isolation.level": "read_committed"})
     consumer.subscribe([TOPIC])

@@ -33,7 +33,7 @@ from brokertwin.state.cluster.client_quotas import CLIENT_ID, CONSUMER_BYTE_RATE
 from brokertwin.state.cluster.machines import Controller
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.java_hashes import JavaMap, java_hash
+from brokertwin.state.core.java_hashes import JavaMap, hash_order, java_hash
 from brokertwin.state.core.records import ClientQuotaAltered, Record
 
 V = TypeVar("V")
@@ -65,7 +65,9 @@ def handle(controller: Controller, request: Request) -> Decision:
         results = [_refused(entry.entity, denied, message) for entry in body.entries]
         return Decision(response=AlterClientQuotasResponse(entries=results))
     records: list[Record] = []
-    by_entity: JavaMap[_Parts, AlterClientQuotasResponseEntryData] = JavaMap(_hash_of)
+    by_entity: JavaMap[_Parts, AlterClientQuotasResponseEntryData] = JavaMap(
+        client_quotas.entity_hash
+    )
     for entry in body.entries:
         entity = _java_map((part.entity_type, part.entity_name) for part in entry.entity)
         values = _java_map((op.key, None if op.remove else op.value) for op in entry.ops)
@@ -93,11 +95,6 @@ def _java_map(pairs: Iterable[tuple[str, V]]) -> dict[str, V]:
     for name, value in given:
         found[name] = value
     return {name: found[name] for name in found}
-
-
-def _hash_of(parts: _Parts) -> int:
-    """`ClientQuotaEntity.hashCode`."""
-    return 31 + sum(java_hash(kind) ^ java_hash(name or "") for kind, name in parts)
 
 
 def _shown(entity: Entity) -> str:
@@ -163,12 +160,11 @@ def _problem_of_value(key: str, given: Float64, known: dict[str, int | None]) ->
 
 
 def _records(controller: Controller, entity: Entity, values: Values) -> list[Record]:
-    """Return records for changed values only."""
+    """Return records for changed values only, in the order of `ClientQuotaDelta.changes`."""
     present = client_quotas.of_entity(controller.tables.metadata, controller.id, entity)
+    changed = [key for key, value in values.items() if present.get(key) != value]
     return [
-        ClientQuotaAltered(entity, key, value)
-        for key, value in values.items()
-        if present.get(key) != value
+        ClientQuotaAltered(entity, key, values[key]) for key in hash_order(changed, len(changed))
     ]
 
 

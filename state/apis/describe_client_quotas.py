@@ -1,7 +1,7 @@
 """DescribeClientQuotas (key 48, versions 0 to 1): list matching quotas.
 
 Source: `ClientQuotasImage.describe`, `KafkaApis.handleDescribeClientQuotasRequest` in Kafka;
-KIP-546.
+KIP-546. Entities and their keys are in the order of Java's `HashMap`.
 
     no DESCRIBE_CONFIGS on the cluster     31 CLUSTER_AUTHORIZATION_FAILED
     an invalid filter                      42 INVALID_REQUEST with a message
@@ -20,10 +20,11 @@ from brokertwin.protocol.generated.describe_client_quotas import (
 from brokertwin.protocol.generated.shared import EntityData
 from brokertwin.state.access.authorizer import Operation
 from brokertwin.state.cluster import client_quotas
-from brokertwin.state.cluster.client_quotas import CLIENT_ID, IP, USER, Entity
+from brokertwin.state.cluster.client_quotas import CLIENT_ID, IP, USER, Entity, EntityQuotas
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.java_hashes import JavaMap, java_hash
 
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
 """Match types: an entity by name, the default entity, any entity."""
@@ -61,12 +62,25 @@ def handle(broker: Broker, request: Request) -> Decision:
                 EntityData(entity_type=kind, entity_name=name)
                 for kind, name in found.entity.items()
             ],
-            values=[ValueData(key=key, value=value) for key, value in found.values.items()],
+            values=[
+                ValueData(key=key, value=found.values[key])
+                for key in JavaMap.growing(java_hash, found.values)
+            ],
         )
-        for found in client_quotas.all_quotas(broker.tables.metadata, broker.id)
+        for found in _in_order(client_quotas.all_quotas(broker.tables.metadata, broker.id))
         if _matches(found.entity, wanted, body.strict)
     ]
     return Decision(response=DescribeClientQuotasResponse(entries=entries))
+
+
+def _in_order(quotas: list[EntityQuotas]) -> list[EntityQuotas]:
+    """Return entities in the order of the `HashMap` of `ClientQuotasDelta.apply`.
+
+    After entities were removed, Kafka's map may be larger until the next change.
+    """
+    by_parts = {tuple(each.entity.items()): each for each in quotas}
+    order = JavaMap.growing(client_quotas.entity_hash, by_parts)
+    return [by_parts[parts] for parts in order]
 
 
 def _checked(components: list[ComponentData]) -> dict[str, ComponentData]:

@@ -48,8 +48,7 @@ from brokertwin.protocol.generated.produce import (
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster import quota_rates
 from brokertwin.state.cluster.image import INTERNAL_TOPICS, Topic, leader_of
-from brokertwin.state.cluster.log_tails import PartitionTail, tail_of
-from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.cluster.machines import Broker, PartitionTail, tail_of
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Condition, Decision, Message, PendingRequest, Request
 from brokertwin.state.core.events import Choices
@@ -505,6 +504,8 @@ def _append(
     error = record_validation.check(batch, produced.records_seen, rules.records, broker.now)
     if error is not NONE:
         return _refused_records(broker, topic, log, produced, error, rules.records)
+    if kept > rules.segment_bytes:
+        return _refused(produced, Error.RECORD_LIST_TOO_LARGE)
     if producer_id != producers.NO_PRODUCER_ID:
         verification = None
         if batch.is_transactional:

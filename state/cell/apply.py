@@ -1,40 +1,35 @@
-"""`apply`: the only writer of durable state, live and in a replay."""
+"""`apply`: the only writer of durable state, live and in a replay.
 
-from collections.abc import Callable
-from typing import Any
+The rule of a record has `@applies(Record)`. Rules that need several rooms are here.
+"""
+
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any, get_args
 
 from brokertwin.protocol.bodies import Uuid
+from brokertwin.state import access, cluster, logs, share, transactions
+from brokertwin.state import groups as groups_room
 from brokertwin.state.access import authorizer, delegation_tokens
-from brokertwin.state.cell import leaders, loading
+from brokertwin.state.cell import loading
+from brokertwin.state.cell.output_rows import Rows
 from brokertwin.state.cluster import (
     broker_configs,
     client_instances,
-    client_quotas,
     config_changes,
     given_configs,
     image,
     metadata_log,
     retention_limits,
 )
-from brokertwin.state.cluster.log_tails import tail_of
+from brokertwin.state.cluster.machines import Broker, tail_of
+from brokertwin.state.core.applying import APPLIERS, applies
 from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.group_records import (
-    ConsumerGroupCurrentMemberAssignmentWritten,
-    ConsumerGroupMemberMetadataWritten,
-    ConsumerGroupMetadataWritten,
     ConsumerGroupPartitionMetadataRemoved,
-    ConsumerGroupRegularExpressionWritten,
-    ConsumerGroupTargetAssignmentMemberWritten,
-    ConsumerGroupTargetAssignmentMetadataWritten,
-    GroupMetadataWritten,
     GroupRemoved,
-    ShareGroupCurrentMemberAssignmentWritten,
-    ShareGroupMemberMetadataWritten,
-    ShareGroupMetadataWritten,
-    ShareGroupStatePartitionMetadataWritten,
-    ShareGroupTargetAssignmentMemberWritten,
-    ShareGroupTargetAssignmentMetadataWritten,
 )
+from brokertwin.state.core.pending import watch_key
 from brokertwin.state.core.records import (
     AccessControlEntryAdded,
     AccessControlEntryRemoved,
@@ -61,42 +56,27 @@ from brokertwin.state.core.records import (
     PartitionChanged,
     PartitionLoaded,
     PartitionsAdded,
-    PartitionTaken,
-    PartitionUnloaded,
-    ProducerIdBlockAllocated,
-    ProducerIdBlockReceived,
     ProducerIdBlockWritten,
     ProducerIdIssued,
-    ProducerNoted,
-    ProducersExpired,
     Record,
     ReplicasAssigned,
     TopicCreated,
     TopicRemoved,
-    TransactionalIdExpired,
     TransactionalOffsetsEnded,
     TransactionalOffsetsWritten,
     TransactionMarkersWritten,
     TransactionMetadataWritten,
 )
-from brokertwin.state.core.share_records import ShareStateWritten
-from brokertwin.state.core.streams_records import (
-    StreamsGroupCurrentMemberAssignmentWritten,
-    StreamsGroupMemberMetadataWritten,
-    StreamsGroupMetadataWritten,
-    StreamsGroupTargetAssignmentMemberWritten,
-    StreamsGroupTargetAssignmentMetadataWritten,
-    StreamsGroupTopologyWritten,
-)
+from brokertwin.state.core.settings import CellSettings
 from brokertwin.state.core.tables import CellTables
 from brokertwin.state.eras import zookeeper_producer_ids
+from brokertwin.state.fetch import fetch_session
+from brokertwin.state.fetch.session_items import Watchers, watchers_key
 from brokertwin.state.groups import (
     committed_offsets,
-    consumer_group_records,
     groups,
-    share_group_records,
-    streams_group_records,
 )
+from brokertwin.state.groups.group_rows import GROUP_RECORD_TYPES
 from brokertwin.state.logs import (
     cleaner,
     deleted_times,
@@ -107,14 +87,12 @@ from brokertwin.state.logs import (
     truncation,
 )
 from brokertwin.state.logs.log import SealedSegment
-from brokertwin.state.replication import cleaning
+from brokertwin.state.replication import checkpoints, cleaning
 from brokertwin.state.share import share_partitions, state_store
+from brokertwin.state.transactions import transaction_verification as verifications
 from brokertwin.state.transactions import (
-    producer_ids,
-    transactional_ids,
     transactional_offsets,
 )
-from brokertwin.state.transactions import transaction_verification as verifications
 
 METADATA_RECORDS: frozenset[type] = frozenset(
     {
@@ -147,9 +125,16 @@ def apply(tables: CellTables, machine: int, record: Record) -> SealedSegment | N
     Returns:
         The part of a log's index that leaves the state, if any.
     """
-    return APPLIERS[type(record)](tables, machine, record)
+    kind = type(record)
+    pushed_out: SealedSegment | None = APPLIERS[kind](tables, machine, record)
+    if kind not in KEEPS_TAILS:
+        tables.tails.clear()
+        if machine == CONTROLLER and kind in METADATA_RECORDS:
+            metadata_log.count(tables.metadata)
+    return pushed_out
 
 
+@applies(TopicCreated)
 def _topic_created(tables: CellTables, machine: int, record: TopicCreated) -> None:
     image.apply_topic_created(tables.metadata, machine, record)
     for partition, replicas in enumerate(record.replicas):
@@ -157,6 +142,7 @@ def _topic_created(tables: CellTables, machine: int, record: TopicCreated) -> No
             log.create(tables.logs, machine, record.topic_id, record.name, partition)
 
 
+@applies(PartitionsAdded)
 def _partitions_added(tables: CellTables, machine: int, record: PartitionsAdded) -> None:
     topic = image.topic_by_id(tables.metadata, machine, record.topic_id)
     assert topic is not None, record.topic_id
@@ -167,6 +153,7 @@ def _partitions_added(tables: CellTables, machine: int, record: PartitionsAdded)
             log.create(tables.logs, machine, record.topic_id, topic.name, partition)
 
 
+@applies(TopicRemoved)
 def _topic_removed(tables: CellTables, machine: int, record: TopicRemoved) -> None:
     topic = image.topic_by_id(tables.metadata, machine, record.topic_id)
     if topic is None:
@@ -181,6 +168,7 @@ def _topic_removed(tables: CellTables, machine: int, record: TopicRemoved) -> No
     retention_limits.forget_rolling_rules(tables.metadata)
 
 
+@applies(PartitionLoaded)
 def _partition_loaded(tables: CellTables, machine: int, record: PartitionLoaded) -> None:
     loading.apply_loaded(tables, machine, record, apply)
 
@@ -192,6 +180,7 @@ _GIVEN = {
 """The place of the settings of a type of resources."""
 
 
+@applies(ConfigChanged)
 def _config_changed(tables: CellTables, machine: int, record: ConfigChanged) -> None:
     if record.resource_type == config_changes.BROKER:
         broker_configs.apply_changed(tables.metadata, machine, record)
@@ -204,30 +193,27 @@ def _config_changed(tables: CellTables, machine: int, record: ConfigChanged) -> 
     retention_limits.forget_rolling_rules(tables.metadata)
 
 
+@applies(AccessControlEntryAdded)
 def _acl_added(tables: CellTables, machine: int, record: AccessControlEntryAdded) -> None:
     authorizer.apply_added(tables.metadata, image.machine_prefix(machine), record)
 
 
+@applies(AccessControlEntryRemoved)
 def _acl_removed(tables: CellTables, machine: int, record: AccessControlEntryRemoved) -> None:
     authorizer.apply_removed(tables.metadata, image.machine_prefix(machine), record)
 
 
+@applies(DelegationTokenWritten)
 def _token_written(tables: CellTables, machine: int, record: DelegationTokenWritten) -> None:
     delegation_tokens.apply_written(tables.metadata, image.machine_prefix(machine), record)
 
 
+@applies(DelegationTokenRemoved)
 def _token_removed(tables: CellTables, machine: int, record: DelegationTokenRemoved) -> None:
     delegation_tokens.apply_removed(tables.metadata, image.machine_prefix(machine), record)
 
 
-def _quota_altered(tables: CellTables, machine: int, record: ClientQuotaAltered) -> None:
-    client_quotas.apply_altered(tables.metadata, machine, record)
-
-
-def _feature_changed(tables: CellTables, machine: int, record: FeatureLevelChanged) -> None:
-    broker_configs.apply_feature(tables.metadata, machine, record)
-
-
+@applies(BatchAppended)
 def _batch_appended(
     tables: CellTables, machine: int, record: BatchAppended
 ) -> SealedSegment | None:
@@ -255,14 +241,7 @@ def _is_cleaned(tables: CellTables, machine: int, topic_id: Uuid) -> bool:
     return retention_limits.cleaning_of(topic, settings) is not None
 
 
-def _producers_expired(tables: CellTables, machine: int, record: ProducersExpired) -> None:
-    producer.expire(tables.producers, machine, record)
-
-
-def _producer_noted(tables: CellTables, machine: int, record: ProducerNoted) -> None:
-    producer.note_producer(tables.producers, machine, record)
-
-
+@applies(LogStartMoved)
 def _log_start_moved(tables: CellTables, machine: int, record: LogStartMoved) -> None:
     place = (machine, record.topic_id, record.partition)
     deleted_times.note(tables.logs, machine, record)
@@ -270,11 +249,13 @@ def _log_start_moved(tables: CellTables, machine: int, record: LogStartMoved) ->
     rolling.delete(tables.logs, machine, moved, record.segments_deleted_to)
 
 
+@applies(LogCleaned)
 def _log_cleaned(tables: CellTables, machine: int, record: LogCleaned) -> None:
     rules = retention_limits.rolling_rules_in(tables, machine, record.topic_id)
     cleaner.apply_cleaned(tables.logs, machine, record, rules)
 
 
+@applies(HighWatermarkMoved)
 def _high_watermark_moved(tables: CellTables, machine: int, record: HighWatermarkMoved) -> None:
     key = log.log_key(machine, record.topic_id, record.partition)
     changed = tables.logs.change(key, log.Log)
@@ -284,6 +265,7 @@ def _high_watermark_moved(tables: CellTables, machine: int, record: HighWatermar
         log.raise_high_watermark(changed, record.high_watermark)
 
 
+@applies(LogTruncated)
 def _log_truncated(tables: CellTables, machine: int, record: LogTruncated) -> None:
     place = (machine, record.topic_id, record.partition)
     rules = retention_limits.rolling_rules_in(tables, machine, record.topic_id)
@@ -292,187 +274,170 @@ def _log_truncated(tables: CellTables, machine: int, record: LogTruncated) -> No
     truncation.truncate(tables, *place, record.log_end_offset)
 
 
+@applies(LogStartedAnew)
 def _log_started_anew(tables: CellTables, machine: int, record: LogStartedAnew) -> None:
     truncation.restart_at(tables, machine, record.topic_id, record.partition, record.offset)
 
 
+@applies(LogTaken)
 def _log_taken(tables: CellTables, machine: int, record: LogTaken) -> None:
     taking.take(tables, machine, record.topic_id, record.partition, record.items)
 
 
+@applies(LogPlaced)
 def _log_placed(tables: CellTables, machine: int, record: LogPlaced) -> None:
     key = log.log_key(machine, record.topic_id, record.partition)
     tables.logs.change(key, log.Log).directory = record.directory
 
 
-def _replicas_assigned(tables: CellTables, machine: int, record: ReplicasAssigned) -> None:
-    image.apply_replicas_assigned(tables.metadata, machine, record)
-
-
+@applies(LineLogged)
+@applies(ConsumerGroupPartitionMetadataRemoved)
 def _without_state(_tables: CellTables, _machine: int, _record: Record) -> None:
     """Change nothing: the record is for readers of the history, or of rows."""
 
 
-def _registration_changed(
-    tables: CellTables, machine: int, record: BrokerRegistrationChanged
-) -> None:
-    image.apply_registration_changed(tables.metadata, machine, record)
-
-
-def _registered(tables: CellTables, machine: int, record: BrokerRegistered) -> None:
-    image.apply_registered(tables.metadata, machine, record)
-
-
-def _unregistered(tables: CellTables, machine: int, record: BrokerUnregistered) -> None:
-    image.apply_unregistered(tables.metadata, machine, record)
-
-
+@applies(OffsetCommitted)
 def _offset_committed(tables: CellTables, machine: int, record: OffsetCommitted) -> None:
     transactional_offsets.apply_committed(tables.groups, machine, record)
     committed_offsets.apply_committed(tables.groups, machine, record)
 
 
+@applies(OffsetDeleted)
 def _offset_deleted(tables: CellTables, machine: int, record: OffsetDeleted) -> None:
     transactional_offsets.apply_deleted(tables.groups, machine, record)
     committed_offsets.apply_deleted(tables.groups, machine, record)
 
 
-def _offsets_pending(tables: CellTables, machine: int, record: TransactionalOffsetsWritten) -> None:
-    transactional_offsets.apply_written(tables.groups, machine, record)
-
-
-def _offsets_ended(tables: CellTables, machine: int, record: TransactionalOffsetsEnded) -> None:
-    transactional_offsets.apply_ended(tables.groups, machine, record)
-
-
-def _group_written(tables: CellTables, machine: int, record: GroupMetadataWritten) -> None:
-    groups.apply_metadata(tables, machine, record)
-
-
+@applies(GroupRemoved)
 def _group_removed(tables: CellTables, machine: int, record: GroupRemoved) -> None:
     groups.drop(tables, machine, record.group_id)
 
 
-def _block_allocated(tables: CellTables, machine: int, record: ProducerIdBlockAllocated) -> None:
-    producer_ids.apply_allocated(tables.metadata, machine, record)
-
-
-def _block_received(tables: CellTables, machine: int, record: ProducerIdBlockReceived) -> None:
-    producer_ids.apply_received(tables.metadata, machine, record)
-
-
+@applies(ProducerIdBlockWritten)
 def _block_written(tables: CellTables, _machine: int, record: ProducerIdBlockWritten) -> None:
     zookeeper_producer_ids.apply_written(tables.metadata, record)
 
 
-def _id_issued(tables: CellTables, machine: int, record: ProducerIdIssued) -> None:
-    producer_ids.apply_issued(tables.metadata, machine, record)
+CHANGES_OF_LOGS = (BatchAppended, LogStartMoved, HighWatermarkMoved, LogTaken)
+"""Records after which a log can have news for readers and followers."""
 
+Shortening = LogStartMoved | LogTaken | LogCleaned | TopicRemoved | PartitionAltered
+"""Records that can remove sealed segments of a log."""
 
-def _metadata_written(tables: CellTables, machine: int, record: TransactionMetadataWritten) -> None:
-    transactional_ids.apply_written(tables.transactions, machine, record)
+_SHORTENING = frozenset(get_args(Shortening))
 
+for _room in (access, cluster, groups_room, logs, share, transactions):  # their rules register
+    for _module in iter_modules(_room.__path__):
+        import_module(f"{_room.__name__}.{_module.name}")
+import_module("brokertwin.state.cell.leaders")
 
-def _markers_written(tables: CellTables, machine: int, record: TransactionMarkersWritten) -> None:
-    transactional_ids.apply_markers(tables.transactions, machine, record)
-
-
-def _transactional_id_expired(
-    tables: CellTables, machine: int, record: TransactionalIdExpired
-) -> None:
-    transactional_ids.apply_expired(tables.transactions, machine, record)
-
-
-Applier = Callable[[CellTables, int, Any], SealedSegment | None]
-
-
-def _closing(applier: Applier) -> Applier:
-    """Return an applier after which the ends of logs are looked up again."""
-
-    def apply_and_close(tables: CellTables, machine: int, record: Any) -> SealedSegment | None:
-        pushed_out = applier(tables, machine, record)
-        tables.tails.clear()
-        return pushed_out
-
-    return apply_and_close
-
-
-def _counted(applier: Applier) -> Applier:
-    """Return an applier that also counts the record in the controller's log."""
-
-    def apply_and_count(tables: CellTables, machine: int, record: Any) -> SealedSegment | None:
-        pushed_out = applier(tables, machine, record)
-        if machine == CONTROLLER:
-            metadata_log.count(tables.metadata)
-        return pushed_out
-
-    return apply_and_count
-
-
-APPLIERS: dict[type, Applier] = {
-    TopicCreated: _topic_created,
-    PartitionsAdded: _partitions_added,
-    PartitionChanged: leaders.apply_changed,
-    PartitionTaken: leaders.apply_taken,
-    PartitionLoaded: _partition_loaded,
-    PartitionUnloaded: loading.apply_unloaded,
-    PartitionAltered: leaders.apply_altered,
-    ReplicasAssigned: _replicas_assigned,
-    BrokerRegistered: _registered,
-    BrokerRegistrationChanged: _registration_changed,
-    BrokerUnregistered: _unregistered,
-    TopicRemoved: _topic_removed,
-    ConfigChanged: _config_changed,
-    AccessControlEntryAdded: _acl_added,
-    AccessControlEntryRemoved: _acl_removed,
-    DelegationTokenWritten: _token_written,
-    DelegationTokenRemoved: _token_removed,
-    ClientQuotaAltered: _quota_altered,
-    FeatureLevelChanged: _feature_changed,
-    BatchAppended: _batch_appended,
-    TransactionMetadataWritten: _metadata_written,
-    TransactionMarkersWritten: _markers_written,
-    TransactionalIdExpired: _transactional_id_expired,
-    ProducersExpired: _producers_expired,
-    ProducerNoted: _producer_noted,
-    LogStartMoved: _log_start_moved,
-    LogCleaned: _log_cleaned,
-    HighWatermarkMoved: _high_watermark_moved,
-    LogTruncated: _log_truncated,
-    LogStartedAnew: _log_started_anew,
-    LogTaken: _log_taken,
-    LogPlaced: _log_placed,
-    LineLogged: _without_state,
-    OffsetCommitted: _offset_committed,
-    OffsetDeleted: _offset_deleted,
-    TransactionalOffsetsWritten: _offsets_pending,
-    TransactionalOffsetsEnded: _offsets_ended,
-    GroupMetadataWritten: _group_written,
-    ConsumerGroupMetadataWritten: consumer_group_records.apply_metadata,
-    ConsumerGroupMemberMetadataWritten: consumer_group_records.apply_member,
-    ConsumerGroupTargetAssignmentMetadataWritten: consumer_group_records.apply_target_metadata,
-    ConsumerGroupTargetAssignmentMemberWritten: consumer_group_records.apply_target,
-    ConsumerGroupCurrentMemberAssignmentWritten: consumer_group_records.apply_current,
-    ConsumerGroupRegularExpressionWritten: consumer_group_records.apply_regex,
-    ConsumerGroupPartitionMetadataRemoved: _without_state,
-    GroupRemoved: _group_removed,
-    ShareGroupMetadataWritten: share_group_records.apply_metadata,
-    ShareGroupMemberMetadataWritten: share_group_records.apply_member,
-    ShareGroupTargetAssignmentMetadataWritten: share_group_records.apply_target_metadata,
-    ShareGroupTargetAssignmentMemberWritten: share_group_records.apply_target,
-    ShareGroupCurrentMemberAssignmentWritten: share_group_records.apply_current,
-    ShareGroupStatePartitionMetadataWritten: share_group_records.apply_state_partitions,
-    ShareStateWritten: state_store.apply_written,
-    StreamsGroupMetadataWritten: streams_group_records.apply_metadata,
-    StreamsGroupMemberMetadataWritten: streams_group_records.apply_member,
-    StreamsGroupTopologyWritten: streams_group_records.apply_topology,
-    StreamsGroupTargetAssignmentMetadataWritten: streams_group_records.apply_target_metadata,
-    StreamsGroupTargetAssignmentMemberWritten: streams_group_records.apply_target,
-    StreamsGroupCurrentMemberAssignmentWritten: streams_group_records.apply_current,
-    ProducerIdBlockAllocated: _block_allocated,
-    ProducerIdBlockReceived: _block_received,
-    ProducerIdBlockWritten: _block_written,
-    ProducerIdIssued: _id_issued,
+_EFFECTS: dict[type, tuple[bool, bool, bool, bool]] = {
+    kind: (
+        kind in _SHORTENING,
+        kind in CHANGES_OF_LOGS,
+        kind in GROUP_RECORD_TYPES,
+        kind in METADATA_RECORDS,
+    )
+    for kind in APPLIERS
 }
-APPLIERS.update({kind: _closing(APPLIERS[kind]) for kind in APPLIERS.keys() - KEEPS_TAILS})
-APPLIERS.update({kind: _counted(APPLIERS[kind]) for kind in METADATA_RECORDS})
+"""By type of record, whether it shortens a log, changes one, is a group's, or metadata."""
+
+
+class RecordEffects:
+    """Applies the records of an event, and notes their changes.
+
+    Attributes:
+        now: the time of the rows.
+        event_id: the cause: the event, or the request that resumes.
+        changed_logs: changed logs and sessions, the oldest first, each with the log that caused it.
+        uncopied: for each broker, partitions that can have news for followers.
+    """
+
+    now = 0
+
+    def __init__(self, tables: CellTables, settings: CellSettings, rows: Rows) -> None:
+        self._tables = tables
+        self._sessions = tables.fetch_sessions
+        self._settings = settings
+        self.rows = rows
+        self._is_replicated = len(settings.brokers) > 1
+        self._is_traced = settings.broker_settings.brokertwin_trace_replication
+        self.changed_logs: dict[str, str] = {}
+        self.uncopied: dict[int, dict[tuple[Uuid, int], None]] = {}
+        self.event_id = ""
+
+    def apply(self, machine: int, record: Record, is_committed: bool = True) -> bool:
+        """Apply a record to a machine's tables and write its rows.
+
+        An uncommitted offset goes only to the topic `records`. Returns whether the record is
+        metadata, which other machines read.
+        """
+        shortens, changes_log, is_of_group, is_metadata = _EFFECTS[type(record)]
+        of_log: Any = record  # its type decides which fields it has
+        sealed_before = self._sealed(machine, of_log) if shortens else None
+        if self._is_replicated and machine != CONTROLLER:
+            broker = Broker(machine, self._tables, self._settings, self.now)
+            checkpoints.before(broker, record)
+        pushed_out = apply(self._tables, machine, record)
+        if pushed_out is not None:
+            self.rows.segment(pushed_out)
+        self.rows.record(machine, self.now, self.event_id, record)
+        if sealed_before:
+            self._tombstone(sealed_before)
+        if changes_log:
+            place = of_log.topic_id, of_log.partition
+            self.log_changed(machine, log.log_key(machine, *place))
+            if self._is_replicated:
+                self.to_copy(machine, place)
+        if is_of_group and is_committed:
+            self.rows.of_group(record)
+        return is_metadata
+
+    def log_changed(self, broker: int, log: str) -> None:
+        """Note a change of a log, and of the fetch sessions that watch it."""
+        self.changed_logs[log] = log
+        watchers = self._sessions.get(watchers_key(log), Watchers)
+        if watchers is not None:
+            for session in fetch_session.log_changed(self._sessions, broker, watchers):
+                self.changed_logs[session] = log
+
+    def to_copy(self, broker: int, place: tuple[Uuid, int]) -> None:
+        """Note that a broker, if it leads the partition, has news for its followers."""
+        self.uncopied.setdefault(broker, {})[place] = None
+
+    def next_watched(self) -> tuple[str, str] | None:
+        """Take the oldest changed log or session that is watched, with the log that caused it.
+
+        Earlier ones are dropped. If replication is traced, all count as watched.
+        """
+        changed, watches = self.changed_logs, self._tables.pending
+        while changed:
+            watched = next(iter(changed))
+            log = changed.pop(watched)
+            if self._is_traced or watch_key(watched) in watches:
+                return watched, log
+        return None
+
+    def _sealed(self, machine: int, record: Shortening) -> dict[tuple[Uuid, int], set[int]]:
+        """Return the sealed segments, by topic id and partition, of logs that a record can cut."""
+        if isinstance(record, PartitionAltered) and record.replicas is None:
+            return {}
+        if isinstance(record, TopicRemoved):
+            topic = image.topic_by_id(self._tables.metadata, machine, record.topic_id)
+            partitions = list(range(len(topic.partitions))) if topic is not None else []
+        else:
+            partitions = [record.partition]
+        table, topic_id = self._tables.logs, record.topic_id
+        return {(topic_id, p): log.sealed_offsets(table, machine, topic_id, p) for p in partitions}
+
+    def _tombstone(self, sealed_before: dict[tuple[Uuid, int], set[int]]) -> None:
+        """Write tombstones for segments that no log of the cell has any longer."""
+        for (topic_id, partition), before in sealed_before.items():
+            gone = before.difference(
+                *(
+                    log.sealed_offsets(self._tables.logs, broker, topic_id, partition)
+                    for broker in self._settings.brokers_here
+                )
+            )
+            for base_offset in sorted(gone):
+                self.rows.segment_gone(topic_id, partition, base_offset)

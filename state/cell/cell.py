@@ -15,9 +15,8 @@ import msgspec
 
 from brokertwin.state.cell import between_cells, expiry
 from brokertwin.state.cell.delivery import AtOnce, DeliveryOrder
+from brokertwin.state.cell.event_loop import CellLoop, refusal_for
 from brokertwin.state.cell.output_rows import Rows
-from brokertwin.state.cell.requests import refusal_for
-from brokertwin.state.cell.run import CellLoop
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import pending
 from brokertwin.state.core.dead_letters import dead_letter, refused_event

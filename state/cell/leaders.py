@@ -24,6 +24,7 @@ from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.cell import loading
 from brokertwin.state.cluster import image
 from brokertwin.state.cluster.machines import Broker, Controller
+from brokertwin.state.core.applying import applies
 from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.events import Move, Reason, Refusal
 from brokertwin.state.core.records import PartitionAltered, PartitionChanged, PartitionTaken
@@ -87,6 +88,7 @@ def _taken(leader: Broker, place: Place, keys: dict[str, list[str]]) -> Partitio
     return PartitionTaken(*place, items)
 
 
+@applies(PartitionTaken)
 def apply_taken(tables: CellTables, machine: int, record: PartitionTaken) -> None:
     """Give the leader's items to the new leader."""
     if "logs" in record.items:
@@ -101,6 +103,7 @@ def apply_taken(tables: CellTables, machine: int, record: PartitionTaken) -> Non
         transactional_offsets.index(tables.groups, machine, f"{machine}/{key}")
 
 
+@applies(PartitionChanged)
 def apply_changed(tables: CellTables, machine: int, record: PartitionChanged) -> None:
     """Begin the new leader's epoch; the former leader drops its items."""
     if machine == record.former_leader:
@@ -111,6 +114,7 @@ def apply_changed(tables: CellTables, machine: int, record: PartitionChanged) ->
         log.begin_epoch(tables.logs.change(log_key, log.Log), record.leader_epoch)
 
 
+@applies(PartitionAltered)
 def apply_altered(tables: CellTables, machine: int, record: PartitionAltered) -> None:
     """Apply a change of a partition; a broker has a log exactly if it is a replica."""
     topic = image.topic_by_id(tables.metadata, machine, record.topic_id)

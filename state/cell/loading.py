@@ -18,6 +18,7 @@ from brokertwin.state.cluster.coordinators import (
     TRANSACTION_TOPIC,
     partition_for,
 )
+from brokertwin.state.core.applying import applies
 from brokertwin.state.core.records import (
     PartitionLoaded,
     PartitionTaken,
@@ -46,6 +47,7 @@ def apply_loaded(tables: CellTables, machine: int, record: PartitionLoaded, appl
             apply(tables, machine, written)
 
 
+@applies(PartitionUnloaded)
 def apply_unloaded(tables: CellTables, machine: int, record: PartitionUnloaded) -> None:
     """Drop a coordinator's state of a partition."""
     forget(tables, machine, record.topic_id, record.partition)

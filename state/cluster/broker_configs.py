@@ -6,6 +6,7 @@ controller applies the cluster's. The resulting settings are computed once (`Tab
 
 from brokertwin.state.cluster import features, given_configs
 from brokertwin.state.configs import dynamic_configs
+from brokertwin.state.core.applying import applies
 from brokertwin.state.core.records import ConfigChanged, FeatureLevelChanged
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.core.tables import Table
@@ -24,6 +25,7 @@ def apply_changed(table: Table, machine: int, record: ConfigChanged) -> None:
     table.derived.pop(_DERIVED, None)
 
 
+@applies(FeatureLevelChanged, to="metadata")
 def apply_feature(table: Table, machine: int, record: FeatureLevelChanged) -> None:
     """Apply a feature level, because some features are settings."""
     features.apply_changed(table, machine, record)

@@ -19,6 +19,7 @@ All values are stored. Brokers apply `producer_byte_rate` and `consumer_byte_rat
 """
 
 import ipaddress
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -26,6 +27,8 @@ import msgspec
 
 from brokertwin.protocol.bodies import Float64
 from brokertwin.state.cluster.image import machine_prefix
+from brokertwin.state.core.applying import applies
+from brokertwin.state.core.java_hashes import java_hash
 from brokertwin.state.core.records import ClientQuotaAltered
 from brokertwin.state.core.tables import Table, escape
 
@@ -51,16 +54,18 @@ _NOT_LOOKED_AT = ""
 
 
 class AnyQuotas(msgspec.Struct, array_like=True):
-    """Number of entities with a quota."""
+    """Number of entities with a quota, and of all that were made while there were any."""
 
     entities: int
+    made: int = 0
 
 
 class EntityQuotas(msgspec.Struct):
-    """Quotas of an entity by key."""
+    """Quotas of an entity by key; `number` grows with each new entity."""
 
     entity: Entity
     values: dict[str, Float64]
+    number: int = 0
 
 
 class QuotaLimit(NamedTuple):
@@ -93,18 +98,25 @@ def of_entity(table: Table, machine: int, entity: Entity) -> dict[str, Float64]:
     return found.values if found is not None else {}
 
 
+def entity_hash(parts: Iterable[tuple[str, str | None]]) -> int:
+    """`ClientQuotaEntity.hashCode` of types and names."""
+    return 31 + sum(java_hash(kind) ^ java_hash(name or "") for kind, name in parts)
+
+
 def all_quotas(table: Table, machine: int) -> list[EntityQuotas]:
-    """All entities with a quota."""
+    """All entities with a quota, in the order in which they were made."""
     prefix = f"{machine_prefix(machine)}/quota/"
-    return [found for _, found in table.items(prefix, EntityQuotas)]
+    found = [each for _, each in table.items(prefix, EntityQuotas)]
+    return sorted(found, key=lambda each: each.number)
 
 
+@applies(ClientQuotaAltered, to="metadata")
 def apply_altered(table: Table, machine: int, record: ClientQuotaAltered) -> None:
     """Set or remove a quota; an entity without quotas is dropped."""
     key = _key(machine, record.entity)
     if key not in table:
-        table.put(key, EntityQuotas(record.entity, {}))
-        _count(table, machine, 1)
+        number = _count(table, machine, 1)
+        table.put(key, EntityQuotas(record.entity, {}, number))
     values = table.change(key, EntityQuotas).values
     if record.value is None:
         values.pop(record.key, None)
@@ -115,14 +127,17 @@ def apply_altered(table: Table, machine: int, record: ClientQuotaAltered) -> Non
         _count(table, machine, -1)
 
 
-def _count(table: Table, machine: int, change: int) -> None:
+def _count(table: Table, machine: int, change: int) -> int:
+    """Change the number of entities; return that of all which were made."""
     key = _any_key(machine)
     if key not in table:
         table.put(key, AnyQuotas(0))
     counted = table.change(key, AnyQuotas)
     counted.entities += change
+    counted.made += max(change, 0)
     if not counted.entities:
         table.drop(key)
+    return counted.made
 
 
 def are_any(table: Table, machine: int) -> bool:

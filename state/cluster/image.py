@@ -9,6 +9,7 @@ import msgspec
 
 from brokertwin.protocol.bodies import Uuid
 from brokertwin.protocol.generated.shared import LeaderIdAndEpoch
+from brokertwin.state.core.applying import applies
 from brokertwin.state.core.records import (
     BrokerRegistered,
     BrokerRegistrationChanged,
@@ -165,6 +166,7 @@ def topics_created(table: Table, machine: int) -> int:
     return known.count if known is not None else 0
 
 
+@applies(BrokerRegistered, to="metadata")
 def apply_registered(table: Table, machine: int, record: BrokerRegistered) -> None:
     """Apply a registration, possibly of another incarnation."""
     item = Registration(
@@ -182,6 +184,7 @@ def apply_registered(table: Table, machine: int, record: BrokerRegistered) -> No
     table.put(_registration_key(machine, record.broker), item)
 
 
+@applies(BrokerUnregistered, to="metadata")
 def apply_unregistered(table: Table, machine: int, record: BrokerUnregistered) -> None:
     """Remove a registration; its epoch is kept."""
     epoch = registration(table, machine, record.broker).epoch
@@ -189,6 +192,7 @@ def apply_unregistered(table: Table, machine: int, record: BrokerUnregistered) -
     table.put(_registration_key(machine, record.broker), item)
 
 
+@applies(BrokerRegistrationChanged, to="metadata")
 def apply_registration_changed(
     table: Table, machine: int, record: BrokerRegistrationChanged
 ) -> None:
@@ -284,6 +288,7 @@ def altered(partition: Partition, record: PartitionAltered) -> Partition:
     )
 
 
+@applies(ReplicasAssigned, to="metadata")
 def apply_replicas_assigned(table: Table, machine: int, record: ReplicasAssigned) -> None:
     """Set the log directories of a broker's replicas."""
     topic = table.change(topic_key(machine, record.topic_id), Topic)

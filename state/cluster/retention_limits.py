@@ -14,7 +14,7 @@ from brokertwin.state.configs.topic_configs import value_of
 from brokertwin.state.core.settings import BrokerSettings
 from brokertwin.state.core.tables import CellTables, Table
 from brokertwin.state.logs.cleaner import CleaningRules
-from brokertwin.state.logs.log_segments import RollingRules
+from brokertwin.state.logs.log import RollingRules
 from brokertwin.state.logs.retention import RetentionLimits
 
 _DERIVED = "how logs are cut"

@@ -6,6 +6,7 @@ Computed at the first use, and cached until metadata changes (`Machine.rules_of`
 import msgspec
 
 from brokertwin.state.cluster.image import Topic
+from brokertwin.state.cluster.retention_limits import rolling_rules_of
 from brokertwin.state.configs import codecs
 from brokertwin.state.configs.codecs import TopicCodec
 from brokertwin.state.core.settings import BrokerSettings
@@ -13,7 +14,7 @@ from brokertwin.state.logs import producer, record_validation
 
 
 class TopicRules(msgspec.Struct, frozen=True):
-    """Largest batch in bytes, checks of records and sequences, and the codec.
+    """Largest batch and segment in bytes, checks of records and sequences, and the codec.
 
     The edge recompresses batches with `codec`; None keeps them as they are.
     """
@@ -21,6 +22,7 @@ class TopicRules(msgspec.Struct, frozen=True):
     max_message_bytes: int
     records: record_validation.RecordRules
     producers: producer.SequenceRules
+    segment_bytes: int
     codec: TopicCodec | None = None
 
 
@@ -49,4 +51,5 @@ def of_topic(topic: Topic, settings: BrokerSettings) -> TopicRules:
         settings.transaction_partition_verification_enable,
     )
     most = int(configs.get("max.message.bytes", settings.message_max_bytes))
-    return TopicRules(most, records, sequences, codecs.of_topic(configs, settings))
+    segment_bytes = rolling_rules_of(configs, settings).segment_bytes
+    return TopicRules(most, records, sequences, segment_bytes, codecs.of_topic(configs, settings))

@@ -152,6 +152,14 @@ class JavaMap(Generic[K, V]):
             made[key] = value
         return made
 
+    @classmethod
+    def growing(cls, hash_code: Callable[[K], int], items: Mapping[K, V]) -> "JavaMap[K, V]":
+        """Return a `new HashMap<>(0)` after all items were put into it."""
+        made = cls(hash_code, 1)
+        for key, value in items.items():
+            made[key] = value
+        return made
+
     def __setitem__(self, key: K, value: V) -> None:
         self._items[key] = value
         while len(self._items) > int(self._capacity * 0.75):

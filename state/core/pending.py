@@ -6,7 +6,7 @@ A pending request has no response yet. It resumes when its condition is met: a l
 has changed so that its API is ready, another machine has replied (`Message`), another request's
 decision has its response (`Resumed`), or its deadline has passed. An uncommitted write resumes
 when its records are committed, or at its deadline (`state/cell/committing.py`). Both are in the
-table `pending`, and `state/cell/resuming.py` resumes them.
+table `pending`, and `state/cell/event_loop.py` resumes them.
 
 The requests and writes that watch a log are in a separate item, so an append looks only at
 those. The costs of adding and resuming one do not grow with the number of pending requests.

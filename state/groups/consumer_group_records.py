@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from brokertwin.state.core.applying import applies
 from brokertwin.state.core.group_records import (
     ConsumerGroupCurrentMemberAssignmentWritten,
     ConsumerGroupMemberMetadataWritten,
@@ -111,6 +112,7 @@ def group_tombstones(
     ]
 
 
+@applies(ConsumerGroupMetadataWritten)
 def apply_metadata(tables: CellTables, broker: int, record: ConsumerGroupMetadataWritten) -> None:
     """Store a group epoch, or delete the group."""
     if record.epoch is None:
@@ -120,6 +122,7 @@ def apply_metadata(tables: CellTables, broker: int, record: ConsumerGroupMetadat
     group.group_epoch, group.metadata_hash = record.epoch, record.metadata_hash
 
 
+@applies(ConsumerGroupMemberMetadataWritten)
 def apply_member(
     tables: CellTables, broker: int, record: ConsumerGroupMemberMetadataWritten
 ) -> None:
@@ -132,6 +135,7 @@ def apply_member(
     group.put(msgspec.structs.replace(member, **msgspec.structs.asdict(record.metadata)))
 
 
+@applies(ConsumerGroupTargetAssignmentMetadataWritten)
 def apply_target_metadata(
     tables: CellTables, broker: int, record: ConsumerGroupTargetAssignmentMetadataWritten
 ) -> None:
@@ -141,6 +145,7 @@ def apply_target_metadata(
     group.assignment_timestamp = record.assignment_timestamp
 
 
+@applies(ConsumerGroupTargetAssignmentMemberWritten)
 def apply_target(
     tables: CellTables, broker: int, record: ConsumerGroupTargetAssignmentMemberWritten
 ) -> None:
@@ -151,6 +156,7 @@ def apply_target(
         group.target[record.member_id] = record.topic_partitions
 
 
+@applies(ConsumerGroupCurrentMemberAssignmentWritten)
 def apply_current(
     tables: CellTables, broker: int, record: ConsumerGroupCurrentMemberAssignmentWritten
 ) -> None:
@@ -175,6 +181,7 @@ def apply_current(
     )
 
 
+@applies(ConsumerGroupRegularExpressionWritten)
 def apply_regex(
     tables: CellTables, broker: int, record: ConsumerGroupRegularExpressionWritten
 ) -> None:

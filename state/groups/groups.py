@@ -35,6 +35,7 @@ import msgspec
 from brokertwin.state.cluster.image import machine_prefix
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import pending
+from brokertwin.state.core.applying import applies
 from brokertwin.state.core.group_records import (
     GroupMetadata,
     GroupMetadataWritten,
@@ -206,6 +207,7 @@ def ensure(table: Table, broker: int, group_id: str) -> None:
         table.put(_written_key(broker, group_id), StoredClassicGroup(group_id))
 
 
+@applies(GroupMetadataWritten)
 def apply_metadata(tables: CellTables, broker: int, record: GroupMetadataWritten) -> None:
     stored = StoredClassicGroup(record.group_id, record.metadata)
     tables.groups.put(_written_key(broker, record.group_id), stored)

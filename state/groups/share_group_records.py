@@ -5,6 +5,7 @@ Source: `GroupCoordinatorRecordHelpers.newShareGroup…`, `GroupMetadataManager.
 
 import msgspec
 
+from brokertwin.state.core.applying import applies
 from brokertwin.state.core.group_records import (
     ShareGroupCurrentMemberAssignmentWritten,
     ShareGroupMemberMetadataWritten,
@@ -64,6 +65,7 @@ def tombstones(group: ShareGroup) -> list[Record]:
     ]
 
 
+@applies(ShareGroupMetadataWritten)
 def apply_metadata(tables: CellTables, broker: int, record: ShareGroupMetadataWritten) -> None:
     """Store a group epoch, or delete the group."""
     if record.epoch is None:
@@ -73,6 +75,7 @@ def apply_metadata(tables: CellTables, broker: int, record: ShareGroupMetadataWr
     group.group_epoch, group.metadata_hash = record.epoch, record.metadata_hash
 
 
+@applies(ShareGroupMemberMetadataWritten)
 def apply_member(tables: CellTables, broker: int, record: ShareGroupMemberMetadataWritten) -> None:
     """Store a member's metadata, or delete the member."""
     group = _group(tables, broker, record.group_id)
@@ -83,6 +86,7 @@ def apply_member(tables: CellTables, broker: int, record: ShareGroupMemberMetada
     group.put(msgspec.structs.replace(member, **msgspec.structs.asdict(record.metadata)))
 
 
+@applies(ShareGroupTargetAssignmentMetadataWritten)
 def apply_target_metadata(
     tables: CellTables, broker: int, record: ShareGroupTargetAssignmentMetadataWritten
 ) -> None:
@@ -92,6 +96,7 @@ def apply_target_metadata(
     group.assignment_timestamp = record.assignment_timestamp
 
 
+@applies(ShareGroupTargetAssignmentMemberWritten)
 def apply_target(
     tables: CellTables, broker: int, record: ShareGroupTargetAssignmentMemberWritten
 ) -> None:
@@ -102,6 +107,7 @@ def apply_target(
         group.target[record.member_id] = in_hash_order(record.topic_partitions)
 
 
+@applies(ShareGroupCurrentMemberAssignmentWritten)
 def apply_current(
     tables: CellTables, broker: int, record: ShareGroupCurrentMemberAssignmentWritten
 ) -> None:
@@ -119,6 +125,7 @@ def apply_current(
     )
 
 
+@applies(ShareGroupStatePartitionMetadataWritten)
 def apply_state_partitions(
     tables: CellTables, broker: int, record: ShareGroupStatePartitionMetadataWritten
 ) -> None:

@@ -5,6 +5,7 @@ Source: `StreamsCoordinatorRecordHelpers`, `GroupMetadataManager.replay` in Kafk
 
 import msgspec
 
+from brokertwin.state.core.applying import applies
 from brokertwin.state.core.records import Record
 from brokertwin.state.core.streams_records import (
     MemberTasks,
@@ -73,6 +74,7 @@ def tombstones(group: StreamsGroup) -> list[Record]:
     ]
 
 
+@applies(StreamsGroupMetadataWritten)
 def apply_metadata(tables: CellTables, broker: int, record: StreamsGroupMetadataWritten) -> None:
     """Store a group epoch, or delete the group."""
     if record.epoch is None:
@@ -86,6 +88,7 @@ def apply_metadata(tables: CellTables, broker: int, record: StreamsGroupMetadata
     group.last_assignment_configs = record.last_assignment_configs
 
 
+@applies(StreamsGroupMemberMetadataWritten)
 def apply_member(
     tables: CellTables, broker: int, record: StreamsGroupMemberMetadataWritten
 ) -> None:
@@ -98,12 +101,14 @@ def apply_member(
     group.put(msgspec.structs.replace(member, **msgspec.structs.asdict(record.metadata)))
 
 
+@applies(StreamsGroupTopologyWritten)
 def apply_topology(tables: CellTables, broker: int, record: StreamsGroupTopologyWritten) -> None:
     """Store the topology; its tombstone follows that of the group."""
     if record.topology is not None:
         _group(tables, broker, record.group_id).topology = record.topology
 
 
+@applies(StreamsGroupTargetAssignmentMetadataWritten)
 def apply_target_metadata(
     tables: CellTables, broker: int, record: StreamsGroupTargetAssignmentMetadataWritten
 ) -> None:
@@ -113,6 +118,7 @@ def apply_target_metadata(
     group.assignment_timestamp = record.assignment_timestamp
 
 
+@applies(StreamsGroupTargetAssignmentMemberWritten)
 def apply_target(
     tables: CellTables, broker: int, record: StreamsGroupTargetAssignmentMemberWritten
 ) -> None:
@@ -123,6 +129,7 @@ def apply_target(
         group.target[record.member_id] = record.tasks
 
 
+@applies(StreamsGroupCurrentMemberAssignmentWritten)
 def apply_current(
     tables: CellTables, broker: int, record: StreamsGroupCurrentMemberAssignmentWritten
 ) -> None:

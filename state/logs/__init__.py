@@ -6,7 +6,7 @@
     log_transactions                             open transactions, and those just ended
     producer, producer_expiry                    the last five batches of each producer
     record_validation                            rules for keys and timestamps of records
-    log_segments, rolling                        Kafka's segments: when a log rolls
+    log, rolling                                 Kafka's segments: when a log rolls
     retention                                    segments to delete by age or size
     cleaner                                      log compaction
     truncation                                   a follower truncates its log or restarts it

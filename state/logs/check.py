@@ -12,6 +12,7 @@ from brokertwin.state.logs.chunked import CHUNK_ENTRIES, Span
 from brokertwin.state.logs.log import (
     CHUNK_BATCHES_MAX,
     INDEX_CHUNKS_MAX,
+    NO_TIMESTAMP,
     UNSEALED,
     Chunk,
     ChunkBounds,
@@ -23,7 +24,6 @@ from brokertwin.state.logs.log import (
     rolled_segments,
     sealed_segments,
 )
-from brokertwin.state.logs.log_segments import NO_TIMESTAMP
 from brokertwin.state.logs.log_transactions import NO_OFFSET
 from brokertwin.state.logs.producer import BATCHES_KEPT, ProducerStateEntry, sequence_after
 

@@ -31,6 +31,7 @@ from brokertwin.state.logs import rolling
 from brokertwin.state.logs.aborted_transactions import AbortedTxn
 from brokertwin.state.logs.log import (
     Log,
+    RollingRules,
     StoredBatch,
     aborted_index,
     batches_from,
@@ -38,7 +39,6 @@ from brokertwin.state.logs.log import (
     rewrite,
     sealed_segments,
 )
-from brokertwin.state.logs.log_segments import RollingRules
 from brokertwin.state.logs.producer import ProducerStateEntry, producer_key
 
 NO_OFFSET = -1

@@ -13,14 +13,16 @@ from brokertwin.state.core.tables import Table
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs import log_transactions, producer, rolling
 from brokertwin.state.logs.log import (
+    NO_TIMESTAMP,
+    ActiveSegment,
     Chunk,
     ChunkBounds,
     Log,
+    RollingRules,
     SealedSegment,
     StoredBatch,
     chunk_key,
 )
-from brokertwin.state.logs.log_segments import NO_TIMESTAMP, ActiveSegment, RollingRules
 from brokertwin.state.logs.producer import NO_PRODUCER_ID, ProducerStateEntry, producer_key
 
 

@@ -47,6 +47,7 @@ import msgspec
 from brokertwin.protocol.batch_headers import Batch
 from brokertwin.protocol.bodies import Uuid
 from brokertwin.protocol.errors import NONE, Error
+from brokertwin.state.core.applying import applies
 from brokertwin.state.core.records import (
     ProducerNoted,
     ProducersExpired,
@@ -270,6 +271,7 @@ def append(table: Table, broker: int, topic_id: Uuid, partition: int, batch: Bat
     update(table.ensure(key, ProducerStateEntry), batch)
 
 
+@applies(ProducerNoted, to="producers")
 def note_producer(table: Table, broker: int, record: ProducerNoted) -> None:
     """Remember a producer's write on a machine that has no log."""
     key = producer_key(broker, record.topic_id, record.partition, record.producer_id)
@@ -321,6 +323,7 @@ def all_producers(
         yield (topic_id, int(partition), int(producer_id)), producer
 
 
+@applies(ProducersExpired, to="producers")
 def expire(table: Table, broker: int, record: ProducersExpired) -> None:
     """Apply a `ProducersExpired`."""
     for producer_id in record.producer_ids:

@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 from brokertwin.state.core.tables import Table
 from brokertwin.state.logs import rolling
-from brokertwin.state.logs.log import Log
-from brokertwin.state.logs.log_segments import RollingRules
+from brokertwin.state.logs.log import Log, RollingRules
 
 UNLIMITED = -1
 NOTHING = -1

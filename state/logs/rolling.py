@@ -21,18 +21,16 @@ from operator import attrgetter
 
 from brokertwin.state.core.tables import Table
 from brokertwin.state.logs.log import (
+    OFFSETS_MAX,
+    ActiveSegment,
     Log,
+    LogSegment,
+    RollingRules,
+    SegmentPart,
     StoredBatch,
     batches_from,
     rolled_segments,
     sealed_segments,
-)
-from brokertwin.state.logs.log_segments import (
-    OFFSETS_MAX,
-    ActiveSegment,
-    LogSegment,
-    RollingRules,
-    SegmentPart,
 )
 
 

@@ -10,8 +10,7 @@ from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.core.tables import CellTables, Table
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs import log_transactions, producer
-from brokertwin.state.logs.log import Chunk, Log, chunk_key, log_key
-from brokertwin.state.logs.log_segments import NO_TIMESTAMP
+from brokertwin.state.logs.log import NO_TIMESTAMP, Chunk, Log, chunk_key, log_key
 
 
 def truncate(tables: CellTables, broker: int, topic_id: Uuid, partition: int, offset: int) -> None:

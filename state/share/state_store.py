@@ -18,6 +18,7 @@ from brokertwin.state.cluster.coordinators import (
     coordinator_of,
 )
 from brokertwin.state.cluster.machines import Broker, Machine
+from brokertwin.state.core.applying import applies
 from brokertwin.state.core.share_records import ShareSnapshot, ShareStateWritten, ShareUpdate
 from brokertwin.state.core.tables import CellTables, Table, escape, unescape
 from brokertwin.state.share.state_batches import combined
@@ -117,6 +118,7 @@ def update_record(broker: Broker, share_key: ShareKey, update: ShareUpdate) -> S
     return ShareStateWritten(*share_key, snapshot, None if is_snapshot else update)
 
 
+@applies(ShareStateWritten)
 def apply_written(tables: CellTables, broker: int, record: ShareStateWritten) -> None:
     """Store a state, or delete it."""
     key = _key(broker, record.group_id, record.topic_id, record.partition)

@@ -20,6 +20,7 @@ must start after it.
 import msgspec
 
 from brokertwin.state.cluster.image import machine_prefix
+from brokertwin.state.core.applying import applies
 from brokertwin.state.core.records import (
     ProducerIdBlockAllocated,
     ProducerIdBlockReceived,
@@ -91,6 +92,7 @@ def next_block(table: Table, controller: int) -> Block | None:
     return Block(item.first, BLOCK_SIZE)
 
 
+@applies(ProducerIdBlockAllocated, to="metadata")
 def apply_allocated(table: Table, machine: int, record: ProducerIdBlockAllocated) -> None:
     """Store an allocation. Raises ValueError if the next id would decrease."""
     key = _key(machine)
@@ -103,6 +105,7 @@ def apply_allocated(table: Table, machine: int, record: ProducerIdBlockAllocated
     table.put(key, NextBlock(record.next_producer_id, record.broker_id))
 
 
+@applies(ProducerIdBlockReceived, to="metadata")
 def apply_received(table: Table, machine: int, record: ProducerIdBlockReceived) -> None:
     """Store the next block of a broker."""
     key = _key(machine)
@@ -111,6 +114,7 @@ def apply_received(table: Table, machine: int, record: ProducerIdBlockReceived) 
     table.change(key, ProducerIds).following = Block(record.first, record.size)
 
 
+@applies(ProducerIdIssued, to="metadata")
 def apply_issued(table: Table, machine: int, record: ProducerIdIssued) -> None:
     """Store an issued id; switch to the next block if necessary.
 

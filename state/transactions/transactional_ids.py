@@ -19,6 +19,7 @@ import msgspec
 
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import pending
+from brokertwin.state.core.applying import applies
 from brokertwin.state.core.records import (
     Record,
     TransactionalIdExpired,
@@ -162,16 +163,19 @@ def _timer(broker: int, transactional_id: str) -> str:
     return f"{TIMER}/{broker}/{transactional_id}"
 
 
+@applies(TransactionMetadataWritten, to="transactions")
 def apply_written(table: Table, broker: int, record: TransactionMetadataWritten) -> None:
     """Store the metadata of a transactional id."""
     table.put(_key(broker, record.transactional_id), msgspec.structs.replace(record.metadata))
 
 
+@applies(TransactionMarkersWritten, to="transactions")
 def apply_markers(table: Table, broker: int, record: TransactionMarkersWritten) -> None:
     """Remove partitions whose markers are written."""
     current = table.change(_key(broker, record.transactional_id), TransactionMetadata)
     current.partitions = dict(record.partitions)
 
 
+@applies(TransactionalIdExpired, to="transactions")
 def apply_expired(table: Table, broker: int, record: TransactionalIdExpired) -> None:
     table.drop(_key(broker, record.transactional_id))

@@ -16,6 +16,7 @@ import msgspec
 
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, partition_for
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.core.applying import applies
 from brokertwin.state.core.records import (
     OffsetCommitted,
     OffsetDeleted,
@@ -143,6 +144,7 @@ def _committed(table: Table, broker: int, group_id: str, producer_id: int) -> li
     ]
 
 
+@applies(TransactionalOffsetsWritten, to="groups")
 def apply_written(table: Table, broker: int, record: TransactionalOffsetsWritten) -> None:
     """Store pending offsets; create the group if it does not exist."""
     groups.ensure(table, broker, record.group_id)
@@ -156,6 +158,7 @@ def apply_written(table: Table, broker: int, record: TransactionalOffsetsWritten
     _add_to_index(table, broker, record.producer_id, record.group_id)
 
 
+@applies(TransactionalOffsetsEnded, to="groups")
 def apply_ended(table: Table, broker: int, record: TransactionalOffsetsEnded) -> None:
     """Remove a producer's pending offsets of these groups."""
     for group_id in record.group_ids:

@@ -6,7 +6,7 @@ They are read from the checkpoint's files. The job can run meanwhile and is not 
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,6 @@ from brokertwin.streaming.checkpoint import checkpoint_log, facts
 from brokertwin.streaming.checkpoint.snapshot_times import DueSnapshot, Every
 from brokertwin.streaming.checkpoint.state_reader import committed_batch, read_cells
 from brokertwin.streaming.job.clock import now_ms
-from brokertwin.tables.stored_states import Cells
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -78,7 +77,7 @@ def take(
     return snapshot_store.write(directory, taken, judge)
 
 
-def offsets_of(cells: Cells) -> list[SnapshotRow]:
+def offsets_of(cells: Mapping[str, Mapping[str, bytes]]) -> list[SnapshotRow]:
     """The committed offsets in the state of cells."""
     return [
         row

@@ -8,6 +8,7 @@ columns, and docs/checks.md explains them.
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -32,11 +33,11 @@ Flat = dict[str, Any]
 
 
 def distinct(rows: Iterable[TopicRow]) -> Iterator[TopicRow]:
-    """Yield rows without repeats of the same id and value."""
-    seen: set[tuple[str, bytes | None]] = set()
+    """Yield rows without repeats of the same id, key and value."""
+    seen: set[tuple[str, bytes | None, bytes | None]] = set()
     for row in rows:
-        if (row.id, row.value) not in seen:
-            seen.add((row.id, row.value))
+        if (row.id, row.key, row.value) not in seen:
+            seen.add((row.id, row.key, row.value))
             yield row
 
 
@@ -223,26 +224,26 @@ def records(rows: Iterable[TopicRow], logs: RowLogs | None = None) -> list[Flat]
 
 
 def offsets(rows: Iterable[TopicRow], cluster: str) -> list[Flat]:
-    """Flatten committed offsets; other keys are left out."""
+    """Flatten committed offsets; foreign rows have no columns of a key."""
     found = []
     for row in distinct(rows):
-        key = offset_records.decode_key(row.key or b"")
-        if key is None:
-            continue
-        value = offset_records.decode_value(row.value) if row.value is not None else None
+        key, value = None, None
+        with suppress(ValueError):  # a foreign row, whose missing columns are findings
+            key = offset_records.decode_key(row.key or b"")
+            value = offset_records.decode_value(row.value) if row.value is not None else None
         found.append(
             {
                 "id": row.id,
                 "partition": row.partition,
                 "offset": row.offset,
                 "cluster": cluster,
-                "groupId": key.group,
-                "topic": key.topic,
-                "topicPartition": key.partition,
+                "groupId": key.group if key is not None else None,
+                "topic": key.topic if key is not None else None,
+                "topicPartition": key.partition if key is not None else None,
                 "committedOffset": None if value is None else value.offset,
                 "leaderEpoch": None if value is None else value.leader_epoch,
                 "commitTimestamp": None if value is None else value.commit_timestamp,
-                "isTombstone": value is None,
+                "isTombstone": row.value is None,
             }
         )
     return found

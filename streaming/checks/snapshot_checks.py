@@ -252,13 +252,22 @@ def _page(result: Any) -> str:
     return data_docs.self_contained(page)
 
 
+def _text(value: Any) -> str:
+    """Format an unexpected value: NumPy's numbers as numbers, rows by column."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_text(each)}" for name, each in value.items())
+    if isinstance(value, tuple | list):
+        return f"({', '.join(map(_text, value))})"
+    return str(value.item() if hasattr(value, "item") else value)
+
+
 def _finding(result: Any, there: Iterable[str]) -> UnmetExpectation:
     """Convert an unmet expectation; `there` are the columns of the rows."""
     config = result.expectation_config
     named = [config.kwargs.get(key) for key in ("column", "column_A", "column_B")]
     columns = [name for name in [*(config.kwargs.get("column_list") or ()), *named] if name]
     found = result.result
-    values = [str(value) for value in found.get("partial_unexpected_list") or ()][:EXAMPLES_MAX]
+    values = [_text(value) for value in found.get("partial_unexpected_list") or ()][:EXAMPLES_MAX]
     missing = [name for name in columns if name not in set(there)]
     if missing and config.type not in OF_COLUMNS:
         values = [f"there is no column {', '.join(missing)}"]

@@ -6,11 +6,17 @@ and optionally `severity` (`critical`, `warning`, `info`). docs/checks.md descri
 
 from typing import Any
 
+from brokertwin.tables.schemas import BY_NAME
+
 Document = dict[str, Any]
 """A suite: `{"name": …, "expectations": [{"type": …, "kwargs": {…}, "severity": …}, …]}`."""
 
 TOPIC_LENGTH_MAX = 249
 NONE = -1
+INT32_MAX = 2**31 - 1
+ROW_ID = r"^.+/\d+/\d+/\d+$"
+"""Id of a row that a job wrote: cell, partition and offset of the event, and a number."""
+
 BATCHES_KEPT = 5
 """Remembered batches of a producer (`ProducerStateEntry.NUM_BATCHES_TO_RETAIN`)."""
 
@@ -25,9 +31,13 @@ def known(*names: str) -> list[Document]:
     return [expect("column_values_to_not_be_null", column=name) for name in names]
 
 
-def between(column: str, least: int | None, most: int | None = None) -> Document:
+def between(
+    column: str, least: int | None, most: int | None = None, severity: str = "critical"
+) -> Document:
     """Expect that the non-null values of a column are in a range."""
-    return expect("column_values_to_be_between", column=column, min_value=least, max_value=most)
+    return expect(
+        "column_values_to_be_between", severity, column=column, min_value=least, max_value=most
+    )
 
 
 def only(column: str, *values: Any, severity: str = "critical") -> Document:
@@ -39,11 +49,6 @@ def only(column: str, *values: Any, severity: str = "critical") -> Document:
 def unique(*names: str) -> Document:
     """Expect no two rows with the same values in these columns."""
     return expect("compound_columns_to_be_unique", column_list=list(names))
-
-
-def equal(one: str, other: str) -> Document:
-    """Expect the same value in two columns of a row."""
-    return expect("column_pair_values_to_be_equal", column_A=one, column_B=other)
 
 
 def at_most(lower: str, upper: str) -> Document:
@@ -68,6 +73,15 @@ def topic_length() -> Document:
     )
 
 
+TABLE_OF = {
+    "sessions": "sessions",
+    "producers": "producers",
+    "groups": "groups",
+    "committed-offsets": "offsets",
+    "logs": "logs",
+}
+"""Kind of a state's items to its table (`brokertwin query` lists them)."""
+
 COLUMNS: dict[str, tuple[str, ...]] = {
     "requests": (
         *("id", "partition", "offset", "timestamp", "cell", "cluster", "broker", "kind"),
@@ -86,27 +100,11 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         *("id", "partition", "offset", "cluster", "groupId", "topic", "topicPartition"),
         *("committedOffset", "leaderEpoch", "commitTimestamp", "isTombstone"),
     ),
-    "sessions": (
-        *("cell", "broker", "sessionId", "epoch", "partitions", "cachedPartitions"),
-        *("clientId", "isPrivileged", "creationMs", "lastUsedMs"),
-    ),
-    "producers": (
-        *("cell", "broker", "topic", "partition", "producerId", "producerEpoch"),
-        *("batches", "sequenceGaps"),
-    ),
-    "producer-ids": ("cluster", "first", "end", "kind", "holder", "overlaps"),
-    "groups": (
-        *("cell", "broker", "groupId", "type", "state", "generation", "leader", "members"),
-        *("stateFitsMembers", "leaderIsMember", "newestMemberEpoch"),
-    ),
-    "logs": (
-        *("cell", "broker", "topic", "partition", "leaderEpoch"),
-        *("logStartOffset", "lastStableOffset", "highWatermark", "logEndOffset"),
-        "highWatermarkBack",
-    ),
-    "snapshot-topics": (
-        *("cluster", "group", "topic", "partition", "offset", "topicOffset", "difference"),
-    ),
+    "violations": ("cell", "violation"),
+    **{
+        kind: tuple(column.name for column in BY_NAME[table].columns)
+        for kind, table in TABLE_OF.items()
+    },
 }
 """Kind to the columns of its frame, in order; those of a snapshot are in `offsets_snapshot`."""
 
@@ -152,6 +150,7 @@ OFFSETS: Document = {
         columns(*COLUMNS["offsets"]),
         *known("id", "cluster", "groupId", "topic", "topicPartition"),
         expect("column_values_to_be_unique", column="id"),
+        expect("column_values_to_match_regex", column="id", regex=ROW_ID),
         between("topicPartition", 0),
         between("committedOffset", 0),
         between("leaderEpoch", NONE),
@@ -166,7 +165,7 @@ SESSIONS: Document = {
         unique("cell", "broker", "sessionId"),
         between("sessionId", 1),
         between("epoch", 1),
-        equal("partitions", "cachedPartitions"),
+        between("partitions", 0),
         at_most("creationMs", "lastUsedMs"),
     ],
 }
@@ -178,15 +177,8 @@ PRODUCERS: Document = {
         between("producerId", 0),
         between("producerEpoch", NONE),
         between("batches", 0, BATCHES_KEPT),
-        only("sequenceGaps", 0),
-    ],
-}
-PRODUCER_IDS: Document = {
-    "name": "producer-ids",
-    "expectations": [
-        columns(*COLUMNS["producer-ids"]),
-        between("first", 0),
-        only("overlaps", 0),
+        between("lastSequence", NONE, INT32_MAX),
+        between("lastOffset", NONE),
     ],
 }
 GROUPS: Document = {
@@ -195,9 +187,21 @@ GROUPS: Document = {
         columns(*COLUMNS["groups"]),
         unique("cell", "broker", "groupId"),
         between("generation", 0),
-        only("stateFitsMembers", True),
-        only("leaderIsMember", True),
-        at_most("newestMemberEpoch", "generation"),
+        between("members", 0),
+        between("offsets", 0),
+    ],
+}
+COMMITTED_OFFSETS: Document = {
+    "name": "committed-offsets",
+    "expectations": [
+        columns(*COLUMNS["committed-offsets"]),
+        unique("cell", "groupId", "topic", "partition"),
+        between("partition", 0),
+        between("committedOffset", 0),
+        between("leaderEpoch", NONE),
+        between("commitTimestamp", 0),
+        topic_length(),
+        between("lag", 0, severity="warning"),
     ],
 }
 LOGS: Document = {
@@ -209,15 +213,15 @@ LOGS: Document = {
         at_most("logStartOffset", "highWatermark"),
         at_most("lastStableOffset", "highWatermark"),
         at_most("highWatermark", "logEndOffset"),
-        only("highWatermarkBack", 0),
+        between("batches", 0),
+        between("sizeInBytes", 0),
     ],
 }
-SNAPSHOT_TOPICS: Document = {
-    "name": "snapshot-topics",
+VIOLATIONS: Document = {
+    "name": "violations",
     "expectations": [
-        columns(*COLUMNS["snapshot-topics"]),
-        unique("cluster", "group", "topic", "partition"),
-        expect("column_values_to_be_null", column="difference"),
+        columns(*COLUMNS["violations"]),
+        expect("column_values_to_be_null", column="violation"),
     ],
 }
 
@@ -231,7 +235,10 @@ def _of_live(kind: str, *expected: Document) -> Document:
 
 OF_TOPICS = {each["name"]: each for each in (REQUESTS, RESPONSES, RECORDS, OFFSETS)}
 """Kind of a topic's rows to its suite; that of a snapshot is in `checks`."""
-OF_STATE = {each["name"]: each for each in (SESSIONS, PRODUCERS, PRODUCER_IDS, GROUPS, LOGS)}
+OF_STATE = {
+    each["name"]: each
+    for each in (SESSIONS, PRODUCERS, GROUPS, COMMITTED_OFFSETS, LOGS, VIOLATIONS)
+}
 """Kind of a state's items to its suite."""
 OF_LIVE = {
     "sessions": _of_live("sessions", between("session_id", 1), between("epoch", 1)),
@@ -249,5 +256,5 @@ OF_LIVE = {
     "offsets": _of_live("offsets", between("offset", 0), between("partition", 0), topic_length()),
 }
 """Kind of rows of a live audit to its suite; `streaming/checks/checked_live.py` has the columns."""
-BY_KIND = {**OF_TOPICS, **OF_STATE, SNAPSHOT_TOPICS["name"]: SNAPSHOT_TOPICS}
+BY_KIND = {**OF_TOPICS, **OF_STATE}
 """Kind of rows to its suite."""

@@ -19,8 +19,8 @@ from brokertwin.protocol.bodies import Int32, Int64
 from brokertwin.recordings.formats.documents import clusters_own, is_controllers
 from brokertwin.recordings.formats.order import ArrivalOrder
 from brokertwin.state.apis.registry import BUILT
+from brokertwin.state.cell.event_loop import api_of
 from brokertwin.state.cell.output_rows import EventRefusedError
-from brokertwin.state.cell.requests import api_of
 from brokertwin.state.core.events import (
     Event,
     Kind,

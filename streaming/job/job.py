@@ -94,33 +94,6 @@ def _cells_of(
     return placement.cells_of(cluster, settings.cells, settings.brokers_of(cluster))
 
 
-def cell_settings(
-    settings: Settings,
-    broker_settings: BrokerSettings,
-    placed: Placement,
-    cell: str = "",
-    incarnation: int = 0,
-) -> CellSettings:
-    """The settings of a cluster's cell; of the first cell by default."""
-    brokers = {name: placed.brokers_of(name) for name in placed.cells}
-    return CellSettings(
-        name=cell or placed.cells[0],
-        cluster=placed.cluster,
-        brokers=placed.brokers,
-        broker_settings=broker_settings,
-        event_time=settings.event_time,
-        event_time_max_skew_ms=settings.event_time_max_skew_ms,
-        requests_partitions=placed.requests_partitions,
-        responses_partitions=placed.responses_partitions,
-        may_hold=settings.event_time == "recorded",
-        may_intervene=settings.interventions,
-        may_clean=settings.event_time != "recorded",
-        writes_records=settings.writes_records,
-        cells=brokers if len(brokers) > 1 else {},
-        incarnation=incarnation,
-    )
-
-
 def start_query(
     session: "SparkSession", job: StreamingJob, rows_max: int, count: Count | None = None
 ) -> "StreamingQuery":

@@ -39,6 +39,7 @@ from brokertwin.streaming.job.lag import LagReader
 from brokertwin.streaming.job.measures import Counts, QueryProgress, progress_of
 from brokertwin.streaming.job.read_ahead import ReadAhead, reading_ahead
 from brokertwin.streaming.job.session import spark_session, stop_query
+from brokertwin.streaming.job.stage import cell_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -128,8 +129,8 @@ def prepared(
         fixed = facts.settle(checkpoint, settings, names, topic_id, now_ms())
         placement.write(client, settings.prefix, placed)
         by_key = {
-            fixed.groups[name]: job.cell_settings(
-                settings, broker_settings, each, name, fixed.incarnation
+            fixed.groups[name]: cell_settings(
+                each, broker_settings, name, fixed.incarnation, settings.writes_records
             )
             for each in placed
             for name in each.cells

@@ -7,7 +7,11 @@ one's own.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from brokertwin.state.core.settings import CellSettings
+from brokertwin.kafka_io import placement
+from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.kafka_io.placement import Placement
+from brokertwin.state.configs import broker_config
+from brokertwin.state.core.settings import BrokerSettings, CellSettings
 from brokertwin.streaming.job import operator
 from brokertwin.streaming.job.operator import Count
 
@@ -54,6 +58,54 @@ def decided(
     )
     rows = f.explode(f.arrays_zip(*operator.OUTPUT_COLUMNS)).alias("row")
     return many.select(rows).select("row.*")
+
+
+def cells_of_job(kafka: str | ClientProperties, prefix: str) -> dict[int, CellSettings]:
+    """Return the cells of a job, for `decided` over its topic of requests.
+
+    They come from the job's topic `placement`: brokers, partitions, broker settings, times.
+
+    Args:
+        kafka: address of Kafka, or the connection to it.
+        prefix: prefix of the job's topics.
+
+    Raises:
+        UserError: no job has run with this prefix, or Kafka does not respond.
+    """
+    client = ClientProperties({"bootstrap.servers": kafka}) if isinstance(kafka, str) else kafka
+    cells: list[CellSettings] = []
+    for _, placed in sorted(placement.read(client, prefix).items()):
+        broker_settings, _ = broker_config.parse(placed.broker_settings)
+        cells += [cell_settings(placed, broker_settings, cell) for cell in placed.cells]
+    return dict(enumerate(cells))
+
+
+def cell_settings(
+    placed: Placement,
+    broker_settings: BrokerSettings,
+    cell: str = "",
+    incarnation: int = 0,
+    writes_records: bool = True,
+) -> CellSettings:
+    """Return the settings of a cluster's cell; of the first cell by default."""
+    brokers = {name: placed.brokers_of(name) for name in placed.cells}
+    is_recorded = placed.event_time == "recorded"
+    return CellSettings(
+        name=cell or placed.cells[0],
+        cluster=placed.cluster,
+        brokers=placed.brokers,
+        broker_settings=broker_settings,
+        event_time=placed.event_time,
+        event_time_max_skew_ms=placed.event_time_max_skew_ms,
+        requests_partitions=placed.requests_partitions,
+        responses_partitions=placed.responses_partitions,
+        may_hold=is_recorded,
+        may_intervene=placed.interventions,
+        may_clean=not is_recorded,
+        writes_records=writes_records,
+        cells=brokers if len(brokers) > 1 else {},
+        incarnation=incarnation,
+    )
 
 
 def _grouping_key(cells: Mapping[int, CellSettings]) -> "Column":

@@ -31,10 +31,10 @@ def test_acknowledged_records_occur_once_in_order_at_their_offsets() -> None:
 @pytest.mark.parametrize(
     ("log", "message"),
     [
-        ([(0, "a")], "b was acknowledged at 1, and is lost"),
+        ([(0, "a")], "b was acknowledged at offset 1, but is not in the log"),
         ([(0, "a"), (1, "b"), (2, "b")], "b is in the logs 2 times"),
         ([(0, "b"), (1, "a")], "a of producer is after b, sent later"),
-        ([(0, "a"), (5, "b")], "b was acknowledged at 1, and is at"),
+        ([(0, "a"), (5, "b")], "b was acknowledged at offset 1 of orders-0, but is at"),
     ],
 )
 def test_violations_of_these_guarantees_are_reported(log: Log, message: str) -> None:
@@ -64,11 +64,11 @@ def test_all_readers_see_the_same_record_at_an_offset() -> None:
     ("outcome", "committed", "message"),
     [
         (SendOutcome.ACKED, ["a", "b"], ""),
-        (SendOutcome.ACKED, ["a"], "was committed; of ['a', 'b'] only ['a']"),
+        (SendOutcome.ACKED, ["a"], "was committed, but of ['a', 'b'] only ['a']"),
         (SendOutcome.GIVEN_UP, [], ""),
-        (SendOutcome.GIVEN_UP, ["a", "b"], "was aborted, and ['a', 'b'] are read"),
+        (SendOutcome.GIVEN_UP, ["a", "b"], "was aborted, but ['a', 'b'] are visible"),
         (SendOutcome.IN_DOUBT, [], ""),
-        (SendOutcome.IN_DOUBT, ["b"], "with ['a', 'b'] only ['b'] are read"),
+        (SendOutcome.IN_DOUBT, ["b"], "with ['a', 'b'] only ['b'] are visible"),
     ],
 )
 def test_a_transaction_is_atomic(outcome: SendOutcome, committed: list[str], message: str) -> None:
@@ -83,7 +83,7 @@ def test_reading_an_aborted_record_with_read_committed_is_a_violation() -> None:
     records, violations = seen("a", transaction="t")
     records.read("billing", AT, 0, "a", is_committed=True)
     hold(records, [(0, "a")], [])
-    assert violations == ["a was read by read_committed, and is aborted"]
+    assert violations == ["a was read by read_committed, but was aborted"]
 
 
 def test_a_record_of_an_open_transaction_is_not_read_by_read_committed() -> None:

@@ -78,6 +78,16 @@ def repeat(text: str, count: int) -> Expr:
     return Expr({"$repeat": [text, count]})
 
 
+def text(value: Expr) -> Expr:
+    """Return the bytes of a text."""
+    return Expr({"$text": value.data})
+
+
+def concat(*parts: Any) -> Expr:
+    """Return a text of several parts."""
+    return Expr({"$concat": list(parts)})
+
+
 def frame(api: str, version: int, body: Any = None, **changed: Any) -> Expr:
     """Return the bytes of a request."""
     return Expr({"$frame": {"api": api, "version": version, "body": body or {}, **changed}})
@@ -188,6 +198,7 @@ class Steps:
         label: str = "",
         *,
         on: str = "",
+        client: str = "",
         broker: int = 0,
         retry: Iterable[int] = RETRY,
         until: Until | None = None,
@@ -202,6 +213,7 @@ class Steps:
             body=body,
             label=label,
             on=on,
+            client=client,
             broker=broker,
             retry=list(retry),
             until=until,
@@ -233,6 +245,10 @@ class Steps:
         """Close a connection."""
         self.add(Do.CLOSE, on=on)
 
+    def restart(self) -> None:
+        """Restart the home broker."""
+        self.add(Do.RESTART)
+
     def wait(self, ms: int) -> None:
         """Wait."""
         self.add(Do.WAIT, ms=ms)
@@ -250,6 +266,11 @@ def until(path: str, *values: Any, is_not: bool = False) -> Until:
     return Until(path, plain(values), is_not)
 
 
-def view(own: Sequence[str] = (), only: Sequence[str] = (), without: Sequence[str] = ()) -> View:
+def view(
+    own: Sequence[str] = (),
+    only: Sequence[str] = (),
+    without: Sequence[str] = (),
+    throttle: bool = False,
+) -> View:
     """Return what of a response is compared."""
-    return View(list(own), list(only), list(without))
+    return View(list(own), list(only), list(without), throttle)

@@ -1,15 +1,18 @@
 """Records the goldens of the exam with real brokers.
 
     python -m tests.exam.record [SUBJECT…] [--all] [--only NAME] [--at HOST:PORT] [--list]
+    python -m tests.exam.record --version 4.4 --at HOST:PORT
 
 Only scenarios whose requests have changed are played, unless `--all` or `--only` is given. Each is
-played twice, and must show the same both times.
+played twice, and must show the same both times. With --version, all scenarios are played with a
+running broker of another release, and the goldens that differ are written
+(`testing/exam/versions.py`).
 """
 
 import argparse
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,17 +23,22 @@ from brokertwin.kafka_io.jars import KAFKA_VERSION
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.protocol.errors import Error
 from brokertwin.settings import default_home
-from brokertwin.testing.exam import model
+from brokertwin.testing.exam import model, versions
 from brokertwin.testing.exam.examination import ExamOptions, play_all
-from brokertwin.testing.exam.model import ExamSubject, Observation, Scenario
+from brokertwin.testing.exam.model import ExamSubject, Observation, Scenario, selected
 from brokertwin.testing.exam.player import codes
 from brokertwin.testing.exam.site import look
+from brokertwin.testing.exam.verdicts import differences
 from tests.exam.subjects import AUTHORS
 from tests.support.kafka_clusters import kafka_cluster
 
 FOLDER = Path(model.__file__).parent / "scenarios"
-SETTINGS = {"auto.create.topics.enable": "true"}
-"""Of the recorded broker, besides those of the embedded broker: Kafka's default."""
+SETTINGS = {
+    "auto.create.topics.enable": "true",
+    "producer.id.expiration.check.interval.ms": "500",
+}
+"""Of the recorded broker, besides those of the embedded broker: Kafka's default, and an interval
+that is seen only with a short producer.id.expiration.ms."""
 
 CLUSTER = 3
 """Brokers of the cluster that scenarios for several brokers are recorded with."""
@@ -62,7 +70,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--only", action="append", default=[], help="start of scenario names")
     parser.add_argument("--at", help="a running broker in place of a new one")
     parser.add_argument("--list", action="store_true", help="print each golden's error codes")
+    parser.add_argument("--version", metavar="4.4", help="release of the broker at --at")
     given = parser.parse_args(arguments)
+    if given.version:
+        return _record_reference(given.version, address_of(given.at), given.only)
     drafts = [each.subject(KAFKA_VERSION) for each in AUTHORS]
     drafts = [each for each in drafts if not given.subjects or each.name in given.subjects]
     wanted = [
@@ -75,10 +86,11 @@ def main(arguments: Sequence[str]) -> int:
     ]
     goldens: dict[str, list[Observation]] = {}
     failed = 0
-    for brokers in sorted({scenario.brokers for _, scenario in wanted}):
-        some = [each for each in wanted if each[1].brokers == brokers]
-        with _site(given.at, brokers) as address:
-            found, bad = _played(some, address)
+    kinds = {_kind(scenario): scenario for _, scenario in wanted}
+    for kind, first in sorted(kinds.items()):
+        some = [each for each in wanted if _kind(each[1]) == kind]
+        with _site(given.at, first) as (address, restart):
+            found, bad = _played(some, address, restart)
         goldens |= found
         failed += bad
     for draft in drafts:
@@ -86,33 +98,70 @@ def main(arguments: Sequence[str]) -> int:
     return failed
 
 
+def _record_reference(version: str, address: Address, names: Sequence[str]) -> int:
+    """Write the goldens of another release that differ; returns the number of bad scenarios."""
+    site = look(address, {n for _, each in selected() for n in each.described_settings})
+    chosen = [
+        (subject, each)
+        for subject, each in selected(names)
+        if not site.missing(each) and not site.other_settings(each)
+    ]
+    found, bad = _played(chosen, address, None)
+    path = FOLDER.parent / "references" / f"{version}{model.SUFFIX}"
+    former = versions.read(path.read_bytes()).goldens if names and path.is_file() else {}
+    differing = {
+        scenario.name: found[key]
+        for subject, scenario in chosen
+        if (key := f"{subject.name}/{scenario.name}") in found and differences(scenario, found[key])
+    }
+    path.write_bytes(versions.written(versions.Reference(f"{version}.0", {**former, **differing})))
+    _report(f"{len(differing)} of {len(chosen)} scenarios differ: {', '.join(sorted(differing))}")
+    return bad
+
+
+def _kind(scenario: Scenario) -> tuple[int, tuple[tuple[str, str], ...]]:
+    """Return what brokers a scenario is recorded with."""
+    return scenario.brokers, tuple(sorted(scenario.started_with.items()))
+
+
 @contextmanager
-def _site(at: str | None, brokers: int) -> Iterator[Address]:
+def _site(
+    at: str | None, scenario: Scenario
+) -> Iterator[tuple[Address, Callable[[], None] | None]]:
+    """Provide the address of brokers for a scenario, and how to restart the only one."""
     if at is not None:
-        host, _, port = at.rpartition(":")
-        yield Address(host, int(port))
+        yield address_of(at), None
         return
     with tempfile.TemporaryDirectory() as directory:
-        if brokers > 1:
+        if scenario.brokers > 1:
             with kafka_cluster(Path(directory), CLUSTER) as nodes:
-                yield _address(nodes[1][1])
+                yield address_of(nodes[1][1]), None
             return
         broker = EmbeddedKafka(Path(directory), default_home())
+        settings = {**SETTINGS, **scenario.started_with}
+
+        def restart() -> None:
+            broker.stop()
+            broker.start(settings)
+
         try:
-            yield _address(broker.start(SETTINGS))
+            yield address_of(broker.start(settings)), restart
         finally:
             broker.stop()
 
 
-def _address(text: str) -> Address:
+def address_of(text: str) -> Address:
+    """Parse HOST:PORT."""
     host, _, port = text.rpartition(":")
     return Address(host, int(port))
 
 
 def _played(
-    chosen: Sequence[tuple[ExamSubject, Scenario]], address: Address
+    chosen: Sequence[tuple[ExamSubject, Scenario]],
+    address: Address,
+    restart: Callable[[], None] | None,
 ) -> tuple[dict[str, list[Observation]], int]:
-    site = look(address, [])
+    site = look(address, [])._replace(restart=restart)
     goldens: dict[str, list[Observation]] = {}
     bad: set[str] = set()
     for subject, scenario in chosen:
@@ -123,8 +172,8 @@ def _played(
         for subject, scenario, shown in play_all(chosen, site, ExamOptions(patience=3)):
             name = f"{subject.name}/{scenario.name}"
             former = goldens.setdefault(name, shown.observations)
-            if shown.ended:
-                _report(f"ENDED {name}: {shown.ended}")
+            if shown.ended is not None:
+                _report(f"ENDED {name}: {str(shown.ended)[:1000]}")
                 bad.add(name)
             elif former != shown.observations and name not in bad:
                 pairs = zip(former, shown.observations, strict=False)

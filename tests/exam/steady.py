@@ -2,7 +2,7 @@
 
     python -m tests.exam.steady [--times N] [--only NAME] [--at HOST:PORT]
 
-Each round plays all scenarios with each broker of a cluster of three as the home broker, first
+Each round plays all scenarios with the next broker of a cluster of three as the home broker, first
 directly, then behind a network with delays of 5 to 200 ms. Exit code 1 if a scenario deviates.
 """
 
@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from queue import SimpleQueue
 from random import Random
@@ -24,7 +24,7 @@ from brokertwin.testing.exam.model import selected
 from brokertwin.testing.exam.reports import described
 from brokertwin.testing.exam.site import Site, look
 from brokertwin.testing.exam.verdicts import Outcome
-from tests.exam.record import CLUSTER, SETTINGS
+from tests.exam.record import CLUSTER, SETTINGS, address_of
 from tests.support.kafka_clusters import kafka_cluster
 
 DELAYS_MS = (5, 200)
@@ -89,9 +89,9 @@ def behind(site: Site, seed: int) -> Iterator[Site]:
         yield site._replace(brokers={node: each.address for node, each in slow.items()})
 
 
-def deviations(site: Site, names: Sequence[str], jobs: int, patience: float) -> Iterator[str]:
+def deviations(site: Site, names: Sequence[str], jobs: int) -> Iterator[str]:
     """Examine brokers; yield a line for each deviating scenario."""
-    for each in examine(list(selected(names)), site, ExamOptions(jobs, patience)):
+    for each in examine(list(selected(names)), site, ExamOptions(jobs, PATIENCE)):
         if each.outcome is Outcome.DEVIATES:
             yield f"{each.scenario}: {described(each.deviations[0])}"
 
@@ -99,10 +99,9 @@ def deviations(site: Site, names: Sequence[str], jobs: int, patience: float) -> 
 def main(arguments: Sequence[str]) -> int:
     """Examine; returns 1 if a scenario deviates."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--times", type=int, default=1)
+    parser.add_argument("--times", type=int, default=CLUSTER, help="number of rounds")
     parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--at", action="append", default=[], help="brokers of a running cluster")
-    parser.add_argument("--ways", default="direct,slow")
     given = parser.parse_args(arguments)
     with ExitStack() as stack:
         texts = given.at
@@ -111,24 +110,20 @@ def main(arguments: Sequence[str]) -> int:
             nodes = stack.enter_context(kafka_cluster(Path(directory), CLUSTER, SETTINGS))
             texts = [address for _, address in nodes.values()]
         total = 0
-        for turn in range(1, given.times + 1):
-            for text in texts:
-                host, _, port = text.rpartition(":")
-                wanted = {n for _, each in selected(given.only) for n in each.settings}
-                site = look(Address(host, int(port)), wanted)
-                for way in given.ways.split(","):
-                    began = time.monotonic()
-                    if way == "slow":
-                        with behind(site, turn) as slow:
-                            found = list(deviations(slow, given.only, 24, PATIENCE))
-                    else:
-                        found = list(deviations(site, given.only, 4, 1))
-                    total += len(found)
-                    name = f"round {turn}, broker {site.home}, {way}"
-                    took = time.monotonic() - began
-                    _say(f"{name}: {len(found)} deviations in {took:.0f} s")
-                    for line in found:
-                        _say(f"  {line}")
+        for turn in range(given.times):
+            address = address_of(texts[turn % len(texts)])
+            wanted = {n for _, each in selected(given.only) for n in each.described_settings}
+            site = look(address, wanted, PATIENCE)
+            for way, jobs in (("direct", 12), ("slow", 32)):
+                began = time.monotonic()
+                with behind(site, turn) if way == "slow" else nullcontext(site) as seen:
+                    found = list(deviations(seen, given.only, jobs))
+                total += len(found)
+                took = time.monotonic() - began
+                name = f"round {turn + 1}, broker {site.home}, {way}"
+                _say(f"{name}: {len(found)} deviations in {took:.0f} s")
+                for line in found:
+                    _say(f"  {line}")
         _say(f"{total} deviations")
     return int(total > 0)
 

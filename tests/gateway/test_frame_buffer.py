@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from brokertwin.protocol.frame_buffer import FrameBuffer
+from brokertwin.protocol.frames import FrameBuffer
 from tests.support.examples import examples
 
 FRAMES = st.lists(st.binary(min_size=1, max_size=20), max_size=6)

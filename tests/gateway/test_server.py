@@ -585,3 +585,11 @@ def test_log_names_the_request_for_which_a_connection_is_closed() -> None:
         wait_until(lambda: any(each["event"] == "connection closed" for each in logs))
     (reason,) = {each["reason"] for each in logs if each["event"] == "connection closed"}
     assert reason == "a request without a response: DESCRIBE_ACLS"
+
+
+def test_logged_lines_have_the_addresses_of_brokers(gateway: Running) -> None:
+    port = gateway.addresses[1].port
+    line = "[one-1, initOffset 6538 to broker BrokerEndPoint(1,,-1)]"
+    shown = f"[one-1, initOffset 6538 to broker BrokerEndPoint(1,127.0.0.1,{port})]"
+    assert gateway.gateway.addressed(line) == shown
+    assert gateway.gateway.addressed(line.replace("(1,", "(9,")) == line.replace("(1,", "(9,")

@@ -5,7 +5,11 @@ import pytest
 from brokertwin.cli.watching.sources import GatewaySource
 from brokertwin.cli.watching.status import Phase, Status
 from brokertwin.gateway.traffic import BOUNDS_S, Traffic, error_paths
-from brokertwin.protocol.bodies import RenderedPart
+from brokertwin.protocol.generated.metadata import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from brokertwin.protocol.kafka_apis import KAFKA_APIS
 from tests.support.gateways import Running, running_gateway
 from tests.support.patience import wait_until
@@ -29,10 +33,11 @@ def test_error_codes_are_counted_wherever_the_schema_has_them() -> None:
 
 def test_errors_of_shared_response_parts_count_in_each_response() -> None:
     traffic = Traffic()
-    partitions = [{"errorCode": code} for code in (0, 5)]
-    topics = [RenderedPart({"errorCode": 3, "partitions": partitions}), {"errorCode": 3}]
+    partitions = [MetadataResponsePartition(error_code=code) for code in (0, 5)]
+    shared = MetadataResponseTopic(error_code=3, partitions=partitions)
+    response = MetadataResponse(topics=[shared, MetadataResponseTopic(error_code=3)])
     for _ in range(2):
-        assert traffic.count(KEYS["METADATA"], {"topics": topics}, 0.001) == [3, 3, 5]
+        assert traffic.count(KEYS["METADATA"], response, 0.001) == [3, 3, 5]
     counted = {"UNKNOWN_TOPIC_OR_PARTITION": 4, "LEADER_NOT_AVAILABLE": 2}
     assert traffic.errors_by_name == {"METADATA": counted}
 

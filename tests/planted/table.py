@@ -243,7 +243,7 @@ PLANTED: tuple[Planted, ...] = (
     Planted(
         "unfenced-fetches",
         "who is unfenced fetches, whatever its leaders know",
-        "brokertwin.state.cell.metadata_reading",
+        "brokertwin.state.cell.event_loop",
         "                self._fetch_again(broker)  # its leaders",
         "                pass  # its leaders",
     ),
@@ -278,7 +278,7 @@ PLANTED: tuple[Planted, ...] = (
     Planted(
         "reappearing-session",
         "a process starts only when the session of the one before is over",
-        "brokertwin.state.cell.broker_changes",
+        "brokertwin.state.cell.event_loop",
         "is_late = network.is_severed(table, broker) or has_session",
         "is_late = network.is_severed(table, broker)",
     ),
@@ -358,7 +358,7 @@ PLANTED: tuple[Planted, ...] = (
     Planted(
         "follower-cells-cut",
         "leaders in other cells hear of a broker that is cut off",
-        "brokertwin.state.cell.broker_changes",
+        "brokertwin.state.cell.event_loop",
         "            self._outward.cut_off(broker)\n",
         "            pass\n",
     ),

@@ -39,7 +39,7 @@ def test_a_record_without_deletion_must_exist() -> None:
     seen = Seen()
     seen.losses.deletes(AT, 1)
     seen.losses.deletes(OTHER, 3)
-    assert "b was acknowledged at 1, and is lost" in seen.hold(2)
+    assert "b was acknowledged at offset 1, but is not in the log" in seen.hold(2)
 
 
 def test_a_deleted_record_must_not_exist() -> None:

@@ -1,14 +1,24 @@
 """Offsets that an administrator commits for a group without members."""
 
+from collections.abc import Mapping
+
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from brokertwin.offsets.group_offsets import NO_COORDINATOR_YET
 from tests.support.patience import wait_until
 
 
-def commit(bootstrap: str, group: str, topic: str, offset: int, partition: int = 0) -> None:
+def commit(
+    bootstrap: str,
+    group: str,
+    topic: str,
+    offset: int,
+    partition: int = 0,
+    changes: Mapping[str, str] | None = None,
+) -> None:
     """Commit, as soon as the broker coordinates the group: it may have to make its topic first."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    settings = {"bootstrap.servers": bootstrap, "group.id": group, **(changes or {})}
+    consumer = Consumer(settings)
 
     def is_committed() -> bool:
         place = TopicPartition(topic, partition, offset)

@@ -13,7 +13,7 @@ def examined(
     address: Address, *names: str, patience: float = PATIENCE, jobs: int = 4
 ) -> list[Result]:
     """Examine a broker; `names` as for `selected`."""
-    settings = {name for _, scenario in selected(names) for name in scenario.settings}
+    settings = {name for _, scenario in selected(names) for name in scenario.described_settings}
     options = ExamOptions(jobs=jobs, patience=patience)
     return examine(list(selected(names)), look(address, settings, patience), options)
 

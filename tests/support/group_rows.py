@@ -17,7 +17,7 @@ import pytest
 
 from brokertwin.cli.options import client_of
 from brokertwin.gateway.edge_fields import Address
-from brokertwin.gateway.engine.local_rows import LocalRows
+from brokertwin.gateway.engine.local_engine import LocalRows
 from brokertwin.kafka_io import jars
 from brokertwin.kafka_io.java import java_executable
 from brokertwin.offsets import group_offsets

@@ -27,6 +27,7 @@ from brokertwin.state.core.settings import BrokerSettings, CellSettings, cluster
 from brokertwin.streaming.checkpoint import checkpoint_log, facts
 from brokertwin.streaming.job import job, runner
 from brokertwin.streaming.job.edge import JobEdge, Sendable, by_time
+from brokertwin.streaming.job.stage import cell_settings
 from tests.support.patience import PATIENCE_S
 from tests.support.sources import ROOT
 
@@ -123,12 +124,12 @@ class JobBench:
         """The settings of a cell; one that is a whole cluster goes by the cluster's name."""
         placements = {placed.cluster: placed for placed in job.placements(self.settings)}
         fixed = facts.read(self.checkpoint)
-        return job.cell_settings(
-            self.settings,
-            self.broker_settings,
+        return cell_settings(
             placements[cluster_of(cell)],
+            self.broker_settings,
             cell,
             fixed.incarnation if fixed is not None else 0,
+            self.settings.writes_records,
         )
 
     def taken(self) -> list[TopicRow]:

@@ -1,7 +1,7 @@
 """Creation of `brokertwin gateway`'s engines from its options."""
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -47,7 +47,6 @@ class EngineOptions:
     config: Path | None = None
     response_timeout_s: float | None = None
     may_intervene: bool = False
-    writes_line: Callable[[str], None] | None = None
 
     def make(
         self, name: EngineName, settings: "BrokerSettings", of_gateway: Collection[str]
@@ -86,16 +85,13 @@ class EngineOptions:
         if INTERNAL_LOGS not in settings.given:
             settings = msgspec.structs.replace(settings, brokertwin_internal_logs=True)
         brokers = list(range(1, (self.brokers or 1) + 1))
-        engine = LocalEngine(
+        return LocalEngine(
             self.cluster or LOCAL_CLUSTER,
             brokers,
             settings,
             self._journal(),
             may_intervene=self.may_intervene,
         )
-        if self.writes_line is not None:
-            engine.on_line = self.writes_line
-        return engine
 
     def _journal(self) -> "JournalOptions | None":
         """Return the journal's path and its fsync interval."""

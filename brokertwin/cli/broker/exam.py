@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from brokertwin import unpacked
@@ -38,8 +39,8 @@ Version = Annotated[
     str | None,
     typer.Option(
         "--version",
-        metavar="3.9.1|4.4.0",
-        help="Accept the known deviations of this Kafka version.",
+        metavar="4.4|3.9.1",
+        help="Compare with Kafka 4.4, or accept the known deviations of Kafka 3.9.1.",
     ),
 ]
 Baseline = Annotated[
@@ -124,7 +125,7 @@ def command(
     from brokertwin.testing.exam.model import selected
     from brokertwin.testing.exam.reports import baseline as read_baseline
     from brokertwin.testing.exam.verdicts import exit_code, new_deviations
-    from brokertwin.testing.exam.versions import notes_of
+    from brokertwin.testing.exam.versions import inheriting, notes_of, reference_of
 
     chosen = list(selected(only or ()))
     if not chosen:
@@ -137,11 +138,16 @@ def command(
     if broker is None:
         raise UserError("The broker is missing.", "Pass HOST:PORT, like localhost:9092.")
     known = read_baseline(unpacked.read(baseline, unpacked.LINE_BYTES_MAX)) if baseline else set()
-    notes = notes_of(version) if version else ()
+    reference = reference_of(version) if version else None
+    if reference is not None:
+        chosen = inheriting(chosen, reference)
+    notes = notes_of(version) if version and reference is None else ()
     options = ExamOptions(jobs, patience, notes, prefix, rights, read_only)
     settings = settings_of(config, kafka_config=kafka_config)
     security = security_of(broker_client(broker, settings))
     report = _examined(broker, chosen, security, yes or read_only, restart_command, options)
+    if reference is not None:
+        report = msgspec.structs.replace(report, kafka=reference.kafka)
     _show(report, known)
     _write(report, known, json, junit, html, sarif, card)
     raise typer.Exit(exit_code(new_deviations(report.results, known)))
@@ -160,7 +166,7 @@ def _examined(
     from brokertwin.testing.exam.site import look
 
     at = address("HOST:PORT", broker)
-    names = {name for _, scenario in chosen for name in scenario.settings}
+    names = {name for _, scenario in chosen for name in scenario.described_settings}
     site = look(at, names, choices.patience, security)
     if restart_command is not None:
         site = site._replace(restart=partial(_restart_by, restart_command, at, security))

@@ -12,6 +12,7 @@ from brokertwin.cli.files import writing
 from brokertwin.cli.options import address
 from brokertwin.cli.output import out, say
 from brokertwin.errors import UserError
+from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.gateway.faults.fault import FaultSpec
@@ -21,6 +22,7 @@ BROKEN, UNFINISHED = 1, 3
 ZOMBIE = "zombie"
 """Process that is fenced, so it ends with an error."""
 
+GROUP_PROTOCOLS = ("classic", "consumer")
 WORKS = ("produce", "transact", "consume", "process", "share")
 EVERYTHING = ",".join(WORKS[:3])
 
@@ -53,7 +55,13 @@ Keep = Annotated[
 ]
 TimeoutS = Annotated[
     float,
-    typer.Option("--timeout", metavar="S", help="Seconds for writers, and then for readers."),
+    typer.Option("--timeout", metavar="S", help="Seconds for each part of a run."),
+]
+GroupProtocol = Annotated[
+    str, typer.Option("--group-protocol", help="`classic`, or `consumer` for KIP-848.")
+]
+Static = Annotated[
+    bool, typer.Option("--static", help="Members have a group.instance.id, and one is replaced.")
 ]
 
 
@@ -68,6 +76,8 @@ def command(
     work: Works = EVERYTHING,
     keep: Keep = None,
     timeout_s: TimeoutS = 60.0,
+    group_protocol: GroupProtocol = "classic",
+    static: Static = False,
 ) -> None:
     """Examine a client under faults: does it keep Kafka's promises?
 
@@ -84,14 +94,21 @@ def command(
     records are in the output once; share consumers accept the records that they received; every
     process ends without an error, because all trouble passes.
 
+    A run counts only if it covers its subject: each reader has read records, the zombie is fenced,
+    and faults hit requests.
+
     Exit codes: 0 all promises kept, 1 a promise broken, 2 usage, 3 no promise broken, but a process
-    did not finish in time.
+    did not finish in time, or the run did not cover its subject.
     """
     from brokertwin.gateway.faults import fault_file
     from brokertwin.testing.auditor.exam import Exam
     from brokertwin.testing.auditor.plans import faults_of
-    from brokertwin.testing.auditor.workload import WorkKind
+    from brokertwin.testing.auditor.workload import GroupKind, WorkKind
 
+    if group_protocol not in GROUP_PROTOCOLS:
+        raise UserError(
+            f"Invalid --group-protocol: {group_protocol}.", f"Use {' or '.join(GROUP_PROTOCOLS)}."
+        )
     unknown = sorted(set(work.split(",")) - set(WORKS))
     if unknown:
         raise UserError(f"Invalid --work: {unknown[0]}.", f"Use some of {', '.join(WORKS)}.")
@@ -102,7 +119,7 @@ def command(
         seeds = range(seed, seed + plans)
         chosen = {f"seed-{each}": faults_of(each, works) for each in seeds}
     with _broker(broker, yes) as at:
-        exam = Exam(at, client, works, count, timeout_s)
+        exam = Exam(at, client, works, count, timeout_s, GroupKind(group_protocol, static))
         code = _calm(exam)
         if code:
             raise typer.Exit(code)
@@ -155,13 +172,24 @@ def _calm(exam: "Exam") -> int:
 
 def _show(name: str, faults: "list[FaultSpec]", verdict: "Verdict") -> int:
     """Print a run; return its exit code."""
-    facts = f"{len(faults)} faults, {verdict.hits} hits, {verdict.requests} requests"
-    out.print(f"{name}: {facts}, {verdict.fenced} fenced", highlight=False, soft_wrap=True)
+    facts = [
+        counted(len(faults), "fault"),
+        counted(verdict.hits, "hit"),
+        counted(verdict.requests, "request"),
+        f"{verdict.fenced} fenced",
+    ]
+    if verdict.read:
+        read = ", ".join(f"{name} {count:,}" for name, count in verdict.read.items())
+        facts += [counted(verdict.generations, "generation"), f"records read: {read}"]
+    out.print(f"{name}: {', '.join(facts)}", highlight=False, soft_wrap=True)
     for each in verdict.violations:
         out.print(f"  broken: {each.promise}: {each.text}", highlight=False, markup=False)
     for text in verdict.unfinished:
         out.print(f"  not finished: {text}", highlight=False, markup=False)
-    return BROKEN if verdict.violations else UNFINISHED if verdict.unfinished else 0
+    for text in verdict.uncovered:
+        out.print(f"  nothing covered: {text}", highlight=False, markup=False)
+    is_empty = verdict.unfinished or verdict.uncovered
+    return BROKEN if verdict.violations else UNFINISHED if is_empty else 0
 
 
 def _keep(exam: "Exam", faults: "list[FaultSpec]", path: Path) -> None:
@@ -173,4 +201,5 @@ def _keep(exam: "Exam", faults: "list[FaultSpec]", path: Path) -> None:
     fewer = shrink(faults, lambda some: bool(exam.run(some).violations))
     with writing(path) as temporary:
         temporary.write_text(fault_file.text_of(fewer), encoding="utf-8")
-    out.print(f"  {len(fewer)} faults are enough: --plan {path}", highlight=False, soft_wrap=True)
+    enough = f"{counted(len(fewer), 'fault')} {'is' if len(fewer) == 1 else 'are'} enough"
+    out.print(f"  {enough}: --plan {path}", highlight=False, soft_wrap=True)

@@ -150,6 +150,7 @@ def command(
     SASL settings, such as ssl.client.auth and sasl.enabled.mechanisms.
     """
     from brokertwin.gateway import limits
+    from brokertwin.gateway.engine.local_engine import LocalEngine
     from brokertwin.gateway.security import security as port_security
     from brokertwin.gateway.server import Gateway
 
@@ -174,12 +175,14 @@ def command(
         config=config,
         response_timeout_s=response_timeout,
         may_intervene=control is not None,
-        writes_line=tracer(trace),
     )
     made = options.make(engine, settings, used)
     given = broker_settings(broker_config, broker_set)
     limits_given = limits.GatewayLimits.of(given, security_protocol)
     gateway = Gateway(made, listen_at, advertised, limits_given, security)
+    writes_line = tracer(trace)
+    if writes_line is not None and isinstance(made, LocalEngine):
+        made.on_line = lambda line: writes_line(gateway.addressed(line))
     asyncio.run(_serve(gateway, made, _control(made, control), HttpPort(http_listen, http_access)))
 
 

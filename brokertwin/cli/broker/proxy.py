@@ -10,7 +10,7 @@ import typer
 
 from brokertwin.cli.options import ConfigFile, HttpAccessFile, KafkaConfig, settings_of
 from brokertwin.cli.output import say
-from brokertwin.cli.recordings.capture import Advertise, RelayEnds, relay_ends
+from brokertwin.cli.recordings.capture import Advertise, ListenConfig, RelayEnds, relay_ends
 from brokertwin.errors import UserError
 from brokertwin.wording import counted
 
@@ -64,6 +64,7 @@ def command(
     http_access: HttpAccessFile = None,
     out: Out = None,
     advertise: Advertise = None,
+    listen_config: ListenConfig = None,
     kafka_config: KafkaConfig = None,
     config: ConfigFile = None,
 ) -> None:
@@ -91,8 +92,8 @@ def command(
         times = "all"
 
     Ctrl-C or SIGTERM stops the proxy and prints how many requests each fault affected. If
-    --kafka-config sets a security.protocol with SSL, the proxy connects to brokers with TLS. Logins
-    with SASL are relayed.
+    --kafka-config sets a security.protocol with SSL, the proxy connects to brokers with TLS; with
+    --listen-config, clients connect with TLS. Logins with SASL are relayed.
     """
     from brokertwin.cli.watching.server import listen_address
     from brokertwin.gateway.faults import fault_file
@@ -107,7 +108,7 @@ def command(
     settings = settings_of(config, kafka_config=kafka_config)
     at = listen_address(control, OPTION) if control is not None else None
     access = HttpAccess.read(http_access)
-    ends = relay_ends(listen, broker, advertise, settings)
+    ends = relay_ends(listen, broker, advertise, settings, listen_config)
     sink = None
     if out is not None:
         from brokertwin.gateway.capture.sinks import FileSink
@@ -135,7 +136,8 @@ async def _serve(
         loop.add_signal_handler(number, ended.set)
     recorder = Recorder(sink) if sink is not None else None
     faults = FaultSet(specs)
-    proxy = FaultProxy(ends.listen, ends.broker, faults, recorder, ends.advertise, ends.tls)
+    tls = ends.tls, ends.listen_tls
+    proxy = FaultProxy(ends.listen, ends.broker, faults, recorder, ends.advertise, *tls)
 
     def documents() -> list[bytes]:
         async def found() -> list[bytes]:

@@ -1,6 +1,6 @@
 """`brokertwin check`: data checks of a job's output with great-expectations."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     from brokertwin.kafka_io.topic_reader import TopicRow
     from brokertwin.settings import Settings
-    from brokertwin.streaming.checks.checked_state import Cells
+    from brokertwin.sinks.offsets_snapshot import SnapshotRow
+    from brokertwin.streaming.checks.checked_state import Cells, Violation
     from brokertwin.streaming.checks.snapshot_checks import Checked
     from brokertwin.streaming.checks.suites import Document
 
@@ -53,11 +54,14 @@ class On(StrEnum):
     PRODUCERS = "producers"
     PRODUCER_IDS = "producer-ids"
     GROUPS = "groups"
+    COMMITTED_OFFSETS = "committed-offsets"
     LOGS = "logs"
+    VIOLATIONS = "violations"
     STATE = "state"
 
 
 ON_LIVE = (On.SESSIONS, On.PRODUCERS, On.PRODUCER_IDS, On.GROUPS, On.OFFSETS)
+OF_STATE = (*(On.SESSIONS, On.PRODUCERS, On.GROUPS, On.COMMITTED_OFFSETS, On.LOGS, On.VIOLATIONS),)
 ON_TOPICS = (On.REQUESTS, On.RESPONSES, On.RECORDS, On.OFFSETS)
 Part = tuple["pd.DataFrame", "Document"]
 """Rows, and the suite for them."""
@@ -101,9 +105,11 @@ Docs = Annotated[
     typer.Option("--docs", metavar="DIR", help="Also write great-expectations' HTML page to DIR."),
 ]
 WithTopics = Annotated[
-    bool,
+    bool | None,
     typer.Option(
-        "--with-topics", help="Also compare a snapshot with the job's topics of committed offsets."
+        "--with-topics/--without-topics",
+        help="Also compare a snapshot or state with the job's topics of committed offsets; default:"
+        " if --bootstrap or its setting is given.",
     ),
 ]
 Live = Annotated[
@@ -128,7 +134,7 @@ def command(
     last: To = None,
     docs: Docs = None,
     cluster: JobCluster = None,
-    with_topics: WithTopics = False,
+    with_topics: WithTopics = None,
     live: Live = None,
     bootstrap: Bootstrap = None,
     kafka_config: KafkaConfig = None,
@@ -144,8 +150,9 @@ def command(
     ids, one response for each request, no gaps in offsets and sequence numbers, no high watermark
     or committed offset that moved back, no producer id issued twice.
 
-    **State**: fetch sessions, at most five batches for each producer and partition, producer ids
-    that do not overlap, groups that fit their members, log start <= high watermark <= log end.
+    **State**: the tables of `query`: unique items, ranges, log start <= high watermark <= log end,
+    no offset beyond the log end. **violations**: each violated invariant of the broker model, such
+    as gaps between batches, producer ids that overlap, groups that do not fit their members.
 
     The exit code is 3 if a critical expectation fails, 1 if another one fails, otherwise 0.
     """
@@ -163,7 +170,10 @@ def command(
     given = checks.read_suite(Path(suite)) if suite != BUILT_IN else None
     if live is not None:
         _refuse_live(on, source, bool(first or last))
-    _refuse(on, source, given is not None, bool(first or last), with_topics)
+    else:
+        _refuse(on, source, given is not None, bool(first or last), bool(with_topics))
+    if with_topics is None:
+        with_topics = given is None and bool(settings.bootstrap or settings.kafka_config)
     source = source and place(source)
     with _progress() as doing:
         doing("reading")
@@ -174,7 +184,8 @@ def command(
         elif on in ON_TOPICS:
             parts = [_topic(on, settings, cluster, (first, last), given)]
         else:
-            parts = _state(on, source or settings.checkpoint_dir, given)
+            directory = source or settings.checkpoint_dir
+            parts = _state(on, directory, given, settings if with_topics else None)
         doing(f"checking {counted(sum(len(frame) for frame, _ in parts), 'row')}")
         found = [(suite, checks.check(frame, suite, docs is not None)) for frame, suite in parts]
     for document, checked in found:
@@ -202,12 +213,17 @@ def _refuse(
     if on is On.STATE and has_suite:
         raise UserError(
             "Cannot combine --suite with --on state, which uses several suites.",
-            "Pass one of its parts to --on: sessions, producers, producer-ids, groups or logs.",
+            f"Pass one of its parts to --on: {', '.join(OF_STATE)}.",
         )
-    if on is not On.SNAPSHOT and with_topics:
+    if on is On.PRODUCER_IDS:
         raise UserError(
-            f"Cannot combine --with-topics with --on {on}: it compares a snapshot.",
-            f"Leave out --on {on}.",
+            "--on producer-ids checks a live audit.",
+            "Add --live PREFIX. Producer ids of a job are among --on violations.",
+        )
+    if with_topics and on not in (On.SNAPSHOT, On.STATE, On.VIOLATIONS):
+        raise UserError(
+            f"Cannot combine --with-topics with --on {on}.",
+            "It compares a snapshot, or a state with --on state or --on violations.",
         )
 
 
@@ -237,7 +253,10 @@ def _snapshot(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from brokertwin import tables
     from brokertwin.sinks import offsets_snapshot, snapshot_store
+    from brokertwin.streaming.checkpoint import snapshots
+    from brokertwin.streaming.checks import checked_state
     from brokertwin.streaming.checks import snapshot_checks as checks
 
     if source is not None and source.is_file():
@@ -253,51 +272,82 @@ def _snapshot(
     say(f"snapshot {path}")
     table = pq.read_table(offsets_snapshot.data_path(path, found.batch))
     parts: list[Part] = [(table.to_pandas(), given or checks.snapshot_suite(found.offsets))]
+    rows = offsets_snapshot.read_rows(offsets_snapshot.manifest_path(path, found.batch))
+    violations: list[Violation] = []
+    if given is None:
+        state = snapshots.offsets_of(tables.read(path).cells)
+        violations += checked_state.snapshot_and_state(rows, state)
     if with_topics:
-        parts.append(_topics_of(path, settings))
+        (ends,) = found.source_offsets.values()
+        limits = {int(partition): offset for partition, offset in ends.items()}
+        violations += _against_topics(found.cells, rows, limits, settings)
+    if given is None or with_topics:
+        parts.append(_violations(violations))
     return parts
 
 
-def _topics_of(snapshot: Path, settings: "Settings") -> Part:
-    """Return the differences between a snapshot and the topics of its clusters."""
+def _violations(found: "Iterable[Violation]") -> Part:
+    """Return violated invariants, with the suite for them."""
+    from brokertwin.streaming.checks import snapshot_checks as checks
+    from brokertwin.streaming.checks import suites
+
+    rows = [each._asdict() for each in found]
+    return checks.frame_of(rows, suites.COLUMNS["violations"]), suites.VIOLATIONS
+
+
+def _against_topics(
+    cells: "Iterable[str]",
+    rows: "Sequence[SnapshotRow]",
+    ends: "Mapping[int, int]",
+    settings: "Settings",
+) -> "Iterator[Violation]":
+    """Yield the differences between committed offsets and the topics of their clusters."""
     from brokertwin.kafka_io.kafka_clients import client_properties
     from brokertwin.kafka_io.topic_reader import read_all
     from brokertwin.kafka_io.topics import full_name
-    from brokertwin.sinks import offsets_snapshot, snapshot_store
     from brokertwin.state.core.outputs import offsets_topic
     from brokertwin.state.core.settings import cluster_of
-    from brokertwin.streaming.checks import checked_state, suites
-    from brokertwin.streaming.checks import snapshot_checks as checks
+    from brokertwin.streaming.checks import checked_state
 
-    manifest = snapshot_store.manifest(snapshot)
-    rows = offsets_snapshot.read_rows(offsets_snapshot.manifest_path(snapshot, manifest.batch))
-    (ends,) = manifest.source_offsets.values()
-    limits = {int(partition): offset for partition, offset in ends.items()}
     client = client_properties(settings)
-    found = []
-    for cluster in sorted({cluster_of(cell) for cell in manifest.cells}):
+    for cluster in sorted({cluster_of(cell) for cell in cells}):
         topic = read_all(client, full_name(settings.prefix, offsets_topic(cluster)))
-        found += checked_state.snapshot_and_topic(cluster, rows, topic, limits)
-    suite = suites.SNAPSHOT_TOPICS
-    return checks.frame_of(found, suites.COLUMNS[suite["name"]]), suite
+        yield from checked_state.state_and_topic(cluster, rows, topic, ends)
 
 
-def _state(on: On, source: Path, given: "Document | None") -> list[Part]:
-    """Return the items of a state, with the suites for them."""
+def _state(
+    on: On, source: Path, given: "Document | None", with_topics: "Settings | None"
+) -> list[Part]:
+    """Return the items of a state, with the suites for them.
+
+    `with_topics`: the settings of the job whose topics are compared.
+    """
     from brokertwin import tables
+    from brokertwin.streaming.checkpoint import checkpoint_log, snapshots
     from brokertwin.streaming.checks import checked_state, suites
     from brokertwin.streaming.checks import snapshot_checks as checks
 
     found = tables.read(source)
     say(f"state {found.origin}")
     before = _earlier(source)
-    return [
+    kinds = OF_STATE if on is On.STATE else (on,)
+    parts = [
         (
             checks.frame_of(checked_state.of_kind(kind, found.cells, before), suites.COLUMNS[kind]),
             given or suites.OF_STATE[kind],
         )
-        for kind in (suites.OF_STATE if on is On.STATE else (on.value,))
+        for kind in kinds
+        if kind is not On.VIOLATIONS
     ]
+    if On.VIOLATIONS in kinds:
+        violations = list(checked_state.violations(found.cells, before or {}))
+        if with_topics is not None and checkpoint_log.kept(source):
+            ends = checkpoint_log.end_offsets(source, checkpoint_log.committed(source))
+            (limits,) = ends.values()
+            rows = snapshots.offsets_of(found.cells)
+            violations += _against_topics(found.cells, rows, limits, with_topics)
+        parts.append(_violations(violations))
+    return parts
 
 
 def _live(on: On, settings: "Settings", prefix: str, given: "Document | None") -> list[Part]:

@@ -67,6 +67,15 @@ Advertise = Annotated[
         "--advertise", metavar="HOST", help="Host in metadata responses in place of --listen's."
     ),
 ]
+ListenConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--listen-config",
+        metavar="FILE",
+        help="Broker settings of --listen: with ssl.keystore.location (PEM, PKCS12 or JKS), clients"
+        " connect with TLS.",
+    ),
+]
 Out = Annotated[
     Path | None,
     typer.Option(
@@ -105,6 +114,7 @@ def command(
     broker: Broker,
     listen: Listen = "localhost:19092",
     advertise: Advertise = None,
+    listen_config: ListenConfig = None,
     out: Out = None,
     topic: Topic = None,
     on_failure: OnFailureOption = OnFailure.GO_ON,
@@ -128,7 +138,7 @@ def command(
     from brokertwin.recordings.replay.settings_beside import SETTINGS_SUFFIX
 
     settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config)
-    ends = relay_ends(listen, broker, advertise, settings)
+    ends = relay_ends(listen, broker, advertise, settings, listen_config)
     make_sink = _sink_maker(out, topic, settings)
     reporter = _Reporter(as_json, quiet, is_stdout_taken=out == STDOUT)
     write_settings = None
@@ -141,22 +151,40 @@ def command(
 
 
 class RelayEnds(NamedTuple):
-    """Addresses of a relay, and TLS to the brokers."""
+    """Addresses of a relay, and TLS to the brokers and of the clients."""
 
     listen: "Address"
     broker: "Address"
     advertise: str | None
     tls: "ssl.SSLContext | None"
+    listen_tls: "ssl.SSLContext | None"
 
 
-def relay_ends(listen: str, broker: str, advertise: str | None, settings: "Settings") -> RelayEnds:
+def relay_ends(
+    listen: str,
+    broker: str,
+    advertise: str | None,
+    settings: "Settings",
+    listen_config: Path | None = None,
+) -> RelayEnds:
     """Return the ends of a relay to a reachable broker. Raises UserError."""
     from brokertwin.kafka_io.kafka_clients import check_reachable
 
     at, to = address("--listen", listen), address("--broker", broker)
     tls = broker_client(broker, settings).ssl_context()
     check_reachable(broker, patience_s=0)
-    return RelayEnds(at, to, advertise, tls)
+    return RelayEnds(at, to, advertise, tls, _listen_tls(listen_config))
+
+
+def _listen_tls(listen_config: Path | None) -> "ssl.SSLContext | None":
+    """Return the TLS context for clients, or None without settings. Raises UserError."""
+    from brokertwin.gateway.admin.broker_properties import BrokerProperties
+    from brokertwin.gateway.security.tls import server_context
+    from brokertwin.kafka_io import properties
+
+    if listen_config is None:
+        return None
+    return server_context(BrokerProperties(properties.read(listen_config), ""))
 
 
 def broker_client(broker: str, settings: "Settings") -> "ClientProperties":
@@ -235,7 +263,9 @@ async def _capture(
         loop.add_signal_handler(number, ended.set)
     sink = make_sink(lambda reason: recorder.lose_later(reason))
     recorder = Recorder(sink, ended.set if on_failure is OnFailure.STOP else lambda: None)
-    proxy = Proxy(ends.listen, ends.broker, recorder, ends.advertise, ends.tls)
+    proxy = Proxy(
+        ends.listen, ends.broker, recorder, ends.advertise, ends.tls, listen_tls=ends.listen_tls
+    )
     try:
         await proxy.start()
         if write_settings is not None:

@@ -103,6 +103,7 @@ class Proxy:
         advertise: host that clients are given; None: the host of `listen`.
         tls: TLS to the brokers; None: plaintext.
         limits: maximum frame size, and maximum number of pending requests of a connection.
+        listen_tls: TLS of the clients; None: plaintext.
 
     Attributes:
         addresses: the proxy's address for each real one.
@@ -117,6 +118,7 @@ class Proxy:
         advertise: str | None = None,
         tls: ssl.SSLContext | None = None,
         limits: GatewayLimits | None = None,
+        listen_tls: ssl.SSLContext | None = None,
     ) -> None:
         self.addresses: dict[Address, Address] = {}
         self.counts = CaptureCounts()
@@ -125,6 +127,7 @@ class Proxy:
         self._advertise = advertise
         self._recorder = recorder
         self._tls = tls
+        self._listen_tls = listen_tls
         self._first = RelayTarget(bootstrap)
         self._brokers: set[int] = set()
         self._held: deque[tuple[Document, RelayTarget]] = deque()
@@ -160,7 +163,12 @@ class Proxy:
             await self._accept(target, Pipe(reader, writer))
 
         server = await asyncio.start_server(
-            accept, self._listen.host, port, limit=STREAM_BYTES, backlog=BACKLOG
+            accept,
+            self._listen.host,
+            port,
+            limit=STREAM_BYTES,
+            backlog=BACKLOG,
+            ssl=self._listen_tls,
         )
         self._servers.append(server)
         bound = server.sockets[0].getsockname()[1]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokertwin.errors import UserError
-from brokertwin.gateway.records.kept_batches import KeptBatch, LogKey
+from brokertwin.gateway.records.batch_store import KeptBatch, LogKey
 from brokertwin.state.cell.cell import STATE_VERSION
 from brokertwin.state.cell.upgrades import can_upgrade, upgraded
 from brokertwin.state.core import layers

@@ -7,6 +7,7 @@ order, after a snapshot if there is one.
 
 import asyncio
 from collections.abc import Callable
+from typing import Any, cast, get_args
 
 import msgspec
 import structlog
@@ -17,7 +18,6 @@ from brokertwin.gateway.bounded_rates import RequestLimit
 from brokertwin.gateway.engine import journal_snapshot
 from brokertwin.gateway.engine.engine import (
     NOT_KEPT,
-    Body,
     Clock,
     EdgeRequest,
     EngineResponse,
@@ -30,31 +30,108 @@ from brokertwin.gateway.engine.engine import (
 from brokertwin.gateway.engine.freed_memory import FreedMemory, malloc_trim
 from brokertwin.gateway.engine.journal import Journal
 from brokertwin.gateway.engine.journal_snapshot import EngineSnapshot, SegmentKey
-from brokertwin.gateway.engine.local_rows import (
-    LocalRecord,
-    LocalResponse,
-    LocalRows,
-    LocalSegment,
-    LocalTimer,
-)
 from brokertwin.gateway.engine.persistence import JournalOptions, Persistence
 from brokertwin.gateway.records import log_cleaner
-from brokertwin.gateway.records.batch_store import BatchStore, MemoryStore
-from brokertwin.gateway.records.kept_batches import KeptBatches
-from brokertwin.protocol.bodies import ZERO_UUID
+from brokertwin.gateway.records.batch_store import OF_LOGS, BatchStore, KeptBatches, MemoryStore
+from brokertwin.protocol.bodies import ZERO_UUID, Body, Uuid, render
+from brokertwin.protocol.codec import response_type
 from brokertwin.protocol.generated.produce import ProduceRequest, TopicProduceData
 from brokertwin.protocol.kafka_apis import api_of_key
 from brokertwin.state.cell.cell import Cell
+from brokertwin.state.cell.output_rows import Rows
 from brokertwin.state.cell.resting import columns_at_rest
 from brokertwin.state.cluster import broker_configs, features, metadata_log
 from brokertwin.state.configs.codecs import TopicCodec
 from brokertwin.state.core import outputs
+from brokertwin.state.core.decision import AnyRequest
 from brokertwin.state.core.events import EVENT_BYTES_MAX, Event, Kind, document_of
 from brokertwin.state.core.outputs import Output, Position
-from brokertwin.state.core.records import ConfigChanged, LineLogged
+from brokertwin.state.core.records import (
+    ConfigChanged,
+    LineLogged,
+    Record,
+)
 from brokertwin.state.core.settings import BrokerSettings, CellSettings
 from brokertwin.state.core.tables import CellTables
+from brokertwin.state.logs.log import SealedSegment
 from brokertwin.state.replication import network
+
+RECORDS_READ = OF_LOGS | ConfigChanged | LineLogged
+"""Records that are returned."""
+
+_RECORDS_READ = frozenset(get_args(RECORDS_READ))
+
+
+class LocalResponse(Output, frozen=True, gc=False):
+    """A row of `responses` as an object; `id` is that of the request."""
+
+    outcome: EngineResponse
+
+
+class LocalRecord(Output, frozen=True, gc=False):
+    """A row of `records` as an object, applied by `machine`."""
+
+    machine: int
+    record: RECORDS_READ
+
+
+class LocalSegment(Output, frozen=True, gc=False):
+    """A row of `segments` as an object: topic id, partition and base offset, and the batches."""
+
+    place: tuple[Uuid, int, int]
+    batches: list[dict[str, Any]] | None
+
+
+class LocalTimer(Output, frozen=True, gc=False):
+    """A row of `timers` as an object; the deadline is in ms since 1970."""
+
+    deadline: int
+
+
+class LocalRows(Rows):
+    """Collects the outputs of one event; unused ones are dropped."""
+
+    def response(
+        self,
+        source: AnyRequest,
+        now: int,
+        response: Body | dict[str, Any] | None,
+        closes_connection: bool = False,
+        mute_ms: int = 0,
+    ) -> None:
+        """Add a response."""
+        if isinstance(response, dict):  # prepared before it was committed
+            response = msgspec.convert(response, response_type(source.header.request_api_key))
+        outcome = EngineResponse(response, None, closes_connection, mute_ms)
+        row = LocalResponse(outputs.RESPONSES, None, None, None, source.event_id, outcome)
+        self.rows.append(row)
+
+    def record(self, machine: int, now: int, event_id: str, record: Record) -> None:
+        """Add a record that changes the batches of a log, or a setting, or a log line."""
+        if type(record) in _RECORDS_READ:
+            read = cast("RECORDS_READ", record)
+            self.rows.append(
+                LocalRecord(outputs.RECORDS, None, None, None, event_id, machine, read)
+            )
+
+    def of_group(self, record: Record) -> None:
+        """Ignore records of groups."""
+
+    def segment(self, sealed: SealedSegment) -> None:
+        """Add a chunk of an index that has left the state."""
+        place = (sealed.topic_id, sealed.partition, sealed.base_offset)
+        batches = [render(batch, 0) for batch in sealed.batches]
+        self.rows.append(LocalSegment(outputs.SEGMENTS, None, None, None, "", place, batches))
+
+    def segment_gone(self, topic_id: Uuid, partition: int, base_offset: int) -> None:
+        """Add the tombstone of a sealed chunk that no log has any longer."""
+        place = (topic_id, partition, base_offset)
+        self.rows.append(LocalSegment(outputs.SEGMENTS, None, None, None, "", place, None))
+
+    def timer(self, deadline: int) -> None:
+        """Add a deadline at which time must advance."""
+        self.rows.append(LocalTimer(outputs.TIMERS, None, None, None, "", deadline))
+
 
 OUTPUT_BYTES_MAX = 64 * 1024 * 1024
 """A safety limit, because no topic limits the outputs here."""
@@ -118,7 +195,7 @@ class LocalEngine:
         self._pending: dict[str, asyncio.Future[EngineResponse]] = {}
         self._kept = KeptBatches(self._store)
         self._freed = FreedMemory(malloc_trim())
-        self._segments: dict[SegmentKey, list[Body]] = {}
+        self._segments: dict[SegmentKey, list[dict[str, Any]]] = {}
         self._deadline = NO_DEADLINE
         self._timer: asyncio.TimerHandle | None = None
         self._cleaner: asyncio.Task[None] | None = None
@@ -192,7 +269,9 @@ class LocalEngine:
             self._store.drop(locator, False)
         return is_taken
 
-    def _sealed(self, topic_id: str, partition: int, base_offset: int) -> list[Body] | None:
+    def _sealed(
+        self, topic_id: str, partition: int, base_offset: int
+    ) -> list[dict[str, Any]] | None:
         return self._segments.get((topic_id, partition, base_offset))
 
     def _replay(self, journal: Journal) -> None:
@@ -401,7 +480,7 @@ class LocalEngine:
         """Return the offset of the last metadata record."""
         return max(metadata_log.end_offset(self._cell.tables.metadata) - 1, 0)
 
-    def known_features(self) -> list[Body]:
+    def known_features(self) -> list[dict[str, Any]]:
         """Return the finalized features with levels, as the first broker reports them."""
         table, given = self._cell.tables.metadata, self._settings.broker_settings
         levels = features.finalized(table, self.brokers[0], given)
@@ -440,6 +519,8 @@ class LocalEngine:
         """Return the bytes at a locator, or None if they are lost."""
         return self._store.get(locator)
 
-    async def segment(self, topic_id: str, partition: int, base_offset: int) -> list[Body] | None:
+    async def segment(
+        self, topic_id: str, partition: int, base_offset: int
+    ) -> list[dict[str, Any]] | None:
         """Return the batches of a sealed segment, or None."""
         return self._segments.get((topic_id, partition, base_offset))

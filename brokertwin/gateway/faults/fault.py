@@ -274,7 +274,7 @@ def _check(fault: Fault) -> None:
     key = fault.api_key
     if spec.topic is not None and key is not None and not failures.names_topics(key):
         raise UserError(f"{KAFKA_APIS[key].name} requests have no topics.", "Omit topic.")
-    if effect is Effect.FAIL and key in OF_THE_CONNECTION:
+    if effect is Effect.FAIL and key == API_VERSIONS.key:
         raise UserError(f"{KAFKA_APIS[key or 0].name} cannot fail with an error.", "Use cut.")
 
 

@@ -42,7 +42,7 @@ class FaultProxy(Proxy):
     """Relays requests and responses of a cluster, subject to faults.
 
     Args:
-        listen, bootstrap, advertise, tls: as for `Proxy`.
+        listen, bootstrap, advertise, tls, listen_tls: as for `Proxy`.
         faults: the faults in force; may change at any time.
         recorder: receives the documents, too; None: they are only kept in `seen`.
 
@@ -59,11 +59,12 @@ class FaultProxy(Proxy):
         recorder: DocumentTaker | None = None,
         advertise: str | None = None,
         tls: ssl.SSLContext | None = None,
+        listen_tls: ssl.SSLContext | None = None,
     ) -> None:
         self.faults = faults
         self.learned = Learned()
         self.seen = KeptExchanges(recorder)
-        super().__init__(listen, bootstrap, self.seen, advertise, tls)
+        super().__init__(listen, bootstrap, self.seen, advertise, tls, listen_tls=listen_tls)
 
     def _relay(self, target: RelayTarget, name: str, client: Pipe, broker: Pipe) -> Relay:
         return FaultRelay(self, target, name, client, broker)

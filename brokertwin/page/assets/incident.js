@@ -139,8 +139,11 @@ export function show(root, page) {
     return element("div", { class: "more" },
       element("p", {}, element("b", {}, "Rule "), `${finding.rule} [${finding.source}]`),
       element("p", {}, element("b", {}, "Do "), finding.do),
+      finding.certainty === "unknown" ? element("p", {}, "The recording does not show the cause.") : null,
       more.length ? element("p", {}, element("b", {}, "What followed")) : null,
-      ...more.map(each => element("p", {}, element("span", { class: each.severity }, GLYPHS[each.severity] ?? "●"), ` ${each.kind} ${each.subject}: ${each.what}`)),
+      more.length ? element("ol", {}, ...more.map(each => element("li", {},
+        element("button", { onclick: () => follow(each) }, `${clock(page, each.from).slice(0, 8)} ${each.kind} ${each.subject}`),
+        element("span", { class: "dim" }, ` ${[each.count > 1 ? each.count : "", each.error ?? "", each.clients.join(", ")].filter(Boolean).join(" ")}`)))) : null,
       element("ol", {}, ...finding.evidence.map(row => element("li", {},
         element("button", { onclick: () => goTo(row) }, `${clock(page, row.t)} ${row.place}`),
         row.said ? element("span", { class: "dim" }, ` ${row.said}`) : null))));
@@ -161,6 +164,12 @@ export function show(root, page) {
     const has = page.lanes.filter(lane => lane.marks.some(mark => mark[0] === row.t && mark[1] === row.at));
     const named = has.find(lane => finding && finding.subject.endsWith(lane.name) && lane.kind !== "client");
     select(named ?? has.find(lane => lane.kind !== "client") ?? has[0] ?? view.lane, row.t, row.at);
+  }
+
+  /** Select what followed from an incident, in the lane of its subject. */
+  function follow(consequence) {
+    const lane = page.lanes.find(each => consequence.subject.endsWith(` ${each.name}`) || consequence.subject === each.name);
+    select(lane ?? view.lane ?? page.lanes[0], consequence.from);
   }
 
   function select(lane, time, exchange = null) {

@@ -27,7 +27,8 @@
  * @property {string} source
  * @property {string} do
  * @property {{at: number, t: number, said: string, place: string}[]} evidence
- * @property {Finding[]} [consequences]
+ * @property {string} certainty
+ * @property {{kind: string, subject: string, error: string | null, count: number, from: number, to: number, clients: string[]}[]} consequences
  *
  * @typedef {Object} Page
  * @property {string} title

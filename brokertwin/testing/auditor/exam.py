@@ -22,15 +22,19 @@ from brokertwin.testing.auditor.logs import ClusterLogs
 from brokertwin.testing.auditor.plans import standing_faults
 from brokertwin.testing.auditor.shares import by_place, ended
 from brokertwin.testing.auditor.workload import (
-    MEMBERS,
+    CLASSIC,
+    FIRST,
+    HEIR,
+    LATE_PRODUCERS,
     PLACEHOLDER,
-    PROCESSORS,
     PRODUCER,
     READERS,
-    SHARERS,
+    SECOND,
     SUCCESSOR,
+    THIRD,
     VERB_OF,
     ZOMBIE,
+    GroupKind,
     Log,
     ProcessRole,
     RunEvidence,
@@ -43,6 +47,12 @@ from brokertwin.testing.auditor.workload import (
 from brokertwin.testing.proxy import KafkaProxy
 
 POLL_S = 0.05
+OWNERS_S = 0.25
+"""Pause between looks at all exchanges."""
+
+OUTCOMES_OF_SUCCESSOR = 2
+"""Transactions of the successor before it is killed."""
+
 CLOSE_S = 20.0
 """Time for a member to close after SIGTERM."""
 
@@ -65,6 +75,9 @@ class Verdict(NamedTuple):
         requests: number of requests.
         fenced: number of clients that received an error for an old epoch.
         gave_up: processes that exited with an error, and its text.
+        read: number of records of each reader.
+        generations: number of generations of all groups.
+        uncovered: what the run did not show, in words.
     """
 
     violations: list[Violation]
@@ -73,6 +86,9 @@ class Verdict(NamedTuple):
     requests: int
     fenced: int
     gave_up: dict[str, str]
+    read: dict[str, int]
+    generations: int
+    uncovered: list[str]
 
 
 class Exam(NamedTuple):
@@ -83,7 +99,8 @@ class Exam(NamedTuple):
         command: the adapter with its arguments; `{bootstrap}` is replaced by the address.
         works: kinds of work that the adapter can do.
         records: number of records of the producer.
-        timeout_s: time for the writers, and then for the readers.
+        timeout_s: time for each part of a run: the first writers, a new member, the readers.
+        group: how members join.
     """
 
     broker: str
@@ -91,6 +108,7 @@ class Exam(NamedTuple):
     works: Collection[WorkKind]
     records: int
     timeout_s: float
+    group: GroupKind = CLASSIC
 
     def run(self, faults: Sequence[FaultSpec]) -> Verdict:
         """Play a plan and judge the client.
@@ -117,24 +135,49 @@ class Exam(NamedTuple):
                 gave_up=processes.gave_up,
             )
             hits = sum(fault.hits for fault in proxy.faults[len(standing_faults()) :])
-        fenced = exchanges.fenced_count(exchanges.seen(evidence.exchanges))
-        requests = len(evidence.exchanges)
+        seen = exchanges.seen(evidence.exchanges)
+        fenced = exchanges.fenced_count(seen)
+        read = processes.read_counts()
+        uncovered = [f"{name} has read no record" for name, count in read.items() if not count]
+        if ZOMBIE in evidence.roles and not fenced:
+            uncovered.append("the zombie had ended before its successor began: raise --count")
+        if faults and not hits:
+            uncovered.append("no request for the faults of this plan")
         return Verdict(
-            judge(evidence), unfinished(evidence), hits, requests, fenced, processes.gave_up
+            judge(evidence),
+            unfinished(evidence),
+            hits,
+            len(seen),
+            fenced,
+            processes.gave_up,
+            read,
+            exchanges.generation_count(seen),
+            uncovered,
         )
 
     def _work(
         self, processes: "_Processes", cluster: ClusterLogs, names: RunNames, proxy: KafkaProxy
     ) -> tuple[dict[TopicPartition, Log], list[str]]:
         """Let all processes work; return the visible records and the names of late processes."""
-        deadline = time.monotonic() + self.timeout_s
         if WorkKind.SHARE in self.works:
             cluster.set_share_group()
-        for role in (MEMBERS[0], PROCESSORS[0], SHARERS[0], PRODUCER, ZOMBIE):
+        for role in (*FIRST, PRODUCER, ZOMBIE):
             processes.start(role)
+        deadline = time.monotonic() + self.timeout_s
         wait_until(lambda: processes.has_begun(ZOMBIE), deadline)
-        for role in (SUCCESSOR, MEMBERS[1], PROCESSORS[1], SHARERS[1]):
+        processes.start(SUCCESSOR)
+        wait_until(lambda: processes.has_begun(SUCCESSOR, OUTCOMES_OF_SUCCESSOR), deadline)
+        processes.kill([SUCCESSOR])
+        processes.start(HEIR)
+        wait_until(lambda: all(map(processes.has_begun, FIRST)), deadline)
+        for role in SECOND:
             processes.start(role)
+        self._split(processes, SECOND, LATE_PRODUCERS[0], proxy)
+        processes.terminate(FIRST)
+        for role in THIRD:
+            processes.start(role)
+        self._split(processes, THIRD, LATE_PRODUCERS[1], proxy)
+        deadline = time.monotonic() + self.timeout_s
         writers = [role for role in processes.roles if role.work not in READERS]
         wait_until(lambda: not processes.running(writers), deadline)
         late = processes.kill(writers)
@@ -156,6 +199,28 @@ class Exam(NamedTuple):
         processes.terminate(readers)
         wait_until(lambda: not processes.running(readers), time.monotonic() + CLOSE_S)
         return committed, sorted({*late, *processes.kill(readers)})
+
+    def _split(
+        self,
+        processes: "_Processes",
+        joined: Sequence[ProcessRole],
+        producer: ProcessRole,
+        proxy: KafkaProxy,
+    ) -> None:
+        """Start a producer when new readers have partitions; wait until they have read."""
+        new = processes.running(joined)
+        if not new:
+            return
+
+        def have_partitions() -> bool:
+            assigned = exchanges.assigned(exchanges.seen(proxy.requests()))
+            return all(role.name in assigned for role in processes.running(new))
+
+        wait_until(have_partitions, time.monotonic() + self.timeout_s, OWNERS_S)
+        processes.start(producer)
+        if producer in processes.roles:
+            deadline = time.monotonic() + self.timeout_s
+            wait_until(lambda: all(map(processes.has_begun, new)), deadline)
 
     def _output(self, cluster: ClusterLogs, names: RunNames, processes: "_Processes") -> list[str]:
         """Return the names of the records in the output topic."""
@@ -205,7 +270,7 @@ class _Processes:
         if role.work not in exam.works:
             return
         words = [word.replace(PLACEHOLDER, self._bootstrap) for word in exam.command]
-        variables = environment(role, self._names, self._bootstrap, exam.records)
+        variables = environment(role, self._names, self._bootstrap, exam.records, exam.group)
         path = self._errors[role.name] = Path(self._directory.name, role.name)
         try:
             with path.open("w") as stderr:
@@ -242,9 +307,18 @@ class _Processes:
             if each == verb
         }
 
-    def has_begun(self, role: ProcessRole) -> bool:
-        """True if a process has made a statement, has ended, or was not started."""
-        return bool(self.statements().get(role.name)) or not self.running([role])
+    def read_counts(self) -> dict[str, int]:
+        """Return the number of records of each reader."""
+        made = self.statements()
+        return {
+            role.name: len({words[-1] for verb, words in made[role.name] if verb == verb_of})
+            for role in self.roles
+            if (verb_of := VERB_OF.get(role.work))
+        }
+
+    def has_begun(self, role: ProcessRole, lines: int = 1) -> bool:
+        """True if a process has made statements, has ended, or was not started."""
+        return len(self.statements().get(role.name, ())) >= lines or not self.running([role])
 
     def running(self, roles: Sequence[ProcessRole]) -> list[ProcessRole]:
         """Return the processes that have not ended."""
@@ -283,10 +357,10 @@ def error_in(text: str) -> str:
     return next(named, lines[-1])
 
 
-def wait_until(condition: Callable[[], bool], deadline: float) -> bool:
+def wait_until(condition: Callable[[], bool], deadline: float, pause_s: float = POLL_S) -> bool:
     """Wait for a condition until a monotonic time; return whether it holds."""
     while not condition():
         if time.monotonic() >= deadline:
             return False
-        time.sleep(POLL_S)
+        time.sleep(pause_s)
     return True

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from brokertwin.clients.consumer_protocol import decode_assignment
 from brokertwin.protocol.errors import Error, error_name
 from brokertwin.recordings.history import bodies
+from brokertwin.wording import counted
 
 SHOWN = 5
 """Number of records that are named."""
@@ -39,7 +40,8 @@ class Violation(NamedTuple):
 
 def some(names: list[str]) -> str:
     """Return the number of records with some of their names."""
-    return f"{len(names)} records ({', '.join(names[:SHOWN])})"
+    more = ", …" if len(names) > SHOWN else ""
+    return f"{counted(len(names), 'record')} ({', '.join(names[:SHOWN])}{more})"
 
 
 class SeenExchange(NamedTuple):
@@ -123,7 +125,8 @@ def _accepted(each: SeenExchange) -> Iterator[tuple[tuple[str, int], int]]:
 def owned_twice(exchanges: Iterable[SeenExchange]) -> Iterator[Violation]:
     """Report partitions of two members: in one generation, or in reports of a consumer group.
 
-    A classic group's assignment is the work of the leader's client. In a consumer group, each
+    A classic group's assignment is the work of the leader's client; a static member that comes
+    back has its partitions with another id. In a consumer group, each
     member reports the partitions it owns until it has released them (KIP-848).
     """
     given: dict[tuple[str, int, str, int], str] = {}
@@ -132,13 +135,14 @@ def owned_twice(exchanges: Iterable[SeenExchange]) -> Iterator[Violation]:
         body = each.request
         if each.api == "SYNC_GROUP" and each.response.get("errorCode") == Error.NONE:
             data = base64.b64decode(each.response.get("assignment") or "")
+            member = body.get("groupInstanceId") or body["memberId"]
             for at in decode_assignment(data):
                 key = (body["groupId"], body["generationId"], *at)
-                before = given.setdefault(key, body["memberId"])
-                if before != body["memberId"]:
+                before = given.setdefault(key, member)
+                if before != member:
                     yield Violation(
                         "owners",
-                        f"{_name(at)} is assigned to {before} and {body['memberId']} in generation"
+                        f"{_name(at)} is assigned to {before} and {member} in generation"
                         f" {body['generationId']}",
                     )
         elif each.api == "CONSUMER_GROUP_HEARTBEAT":
@@ -161,6 +165,33 @@ def _reports(each: SeenExchange, owners: dict[tuple[str, str, int], str]) -> Ite
         before = owners.setdefault((group, topic, partition), member)
         if before != member:
             yield Violation("owners", f"{topic}-{partition} is owned by {before} and {member}")
+
+
+HEARTBEATS = frozenset({"CONSUMER_GROUP_HEARTBEAT", "SHARE_GROUP_HEARTBEAT"})
+
+
+def assigned(exchanges: Iterable[SeenExchange]) -> set[str]:
+    """Return the clients that have received partitions."""
+    found = set()
+    for each in exchanges:
+        if each.api == "SYNC_GROUP" and each.is_delivered:
+            data = base64.b64decode(each.response.get("assignment") or "")
+            found |= {each.client} if data and decode_assignment(data) else set()
+        elif each.api in HEARTBEATS and each.is_delivered:
+            given = each.response.get("assignment") or {}
+            found |= {each.client} if given.get("topicPartitions") else set()
+    return found
+
+
+def generation_count(exchanges: Iterable[SeenExchange]) -> int:
+    """Return the number of generations, or member epochs, that groups have had."""
+    found = set()
+    for each in exchanges:
+        if each.api == "JOIN_GROUP" and each.response.get("errorCode") == Error.NONE:
+            found.add((each.request["groupId"], each.response["generationId"]))
+        elif each.api in HEARTBEATS and each.response.get("memberEpoch", 0) > 0:
+            found.add((each.request["groupId"], each.response["memberEpoch"]))
+    return len(found)
 
 
 def after_fencing(exchanges: Iterable[SeenExchange]) -> Iterator[Violation]:

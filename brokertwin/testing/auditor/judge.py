@@ -27,7 +27,6 @@ from brokertwin.testing.auditor import exchanges
 from brokertwin.testing.auditor.exchanges import SeenExchange, Violation, some
 from brokertwin.testing.auditor.shares import judge_shares
 from brokertwin.testing.auditor.workload import (
-    PRODUCER,
     VERB_OF,
     ZOMBIE,
     RunEvidence,
@@ -93,21 +92,22 @@ def _records(evidence: RunEvidence) -> tuple[RecordAudit, list[Violation]]:
                     audit.acked(name, -1)
     unknown = sorted({name for names in audit.read_by.values() for name in names} - set(audit.sent))
     if unknown:
-        texts.append(f"{unknown[0]} was read, which no process sent")
+        texts.append(f"{unknown[0]} was read, but no process sent it")
     else:
         audit.hold(evidence.logs, evidence.committed)
     return audit, [Violation("records", text) for text in texts]
 
 
 def _unacknowledged(evidence: RunEvidence, audit: RecordAudit) -> Iterator[Violation]:
-    """Report records that the producer gave up."""
+    """Report records that a producer gave up."""
+    producers = {role.name for role in evidence.roles if role.work is WorkKind.PRODUCE}
     missing = [
         name
         for name, sent in audit.sent.items()
-        if sent.producer == PRODUCER.name and sent.outcome is not SendOutcome.ACKED
+        if sent.producer in producers and sent.outcome is not SendOutcome.ACKED
     ]
     if missing:
-        yield Violation("progress", f"{some(missing)} of the producer not acknowledged")
+        yield Violation("progress", f"{some(missing)} of a producer were not acknowledged")
 
 
 def _reading(
@@ -128,7 +128,7 @@ def _reading(
             else:
                 missing.append(name)
     if missing:
-        yield Violation("progress", f"{some(missing)} are visible and were not read")
+        yield Violation("progress", f"{some(missing)} are visible, but were not read")
 
 
 def _processing(evidence: RunEvidence) -> Iterator[Violation]:
@@ -151,8 +151,8 @@ def _processing(evidence: RunEvidence) -> Iterator[Violation]:
     for promise, names, text in (
         ("processing", twice, "are in the output more than once"),
         ("processing", strange, "are in the output, but not visible in the input"),
-        ("processing", lost, "were reported as copied, and are not in the output"),
-        ("progress", late, "are visible and were not processed"),
+        ("processing", lost, "were reported as copied, but are not in the output"),
+        ("progress", late, "are visible, but were not processed"),
     ):
         if names:
             yield Violation(promise, f"{some(names)} {text}")

@@ -54,13 +54,13 @@ def judge_shares(evidence: RunEvidence, seen: list[SeenExchange]) -> Iterator[Vi
         if place in dropped:
             yield Violation("shares", f"{record} is acknowledged as rejected or missing")
         elif place in accepted and name not in received:
-            yield Violation("shares", f"{record} is accepted, and no application received it")
+            yield Violation("shares", f"{record} was accepted, but no application received it")
         elif place not in accepted and name in reported:
-            yield Violation("shares", f"{record} was reported as accepted, and is not")
+            yield Violation("shares", f"{record} was reported as accepted, but was not")
         elif place not in accepted:
             missing.append(name)
     if missing:
-        yield Violation("progress", f"{some(missing)} are visible and were not accepted")
+        yield Violation("progress", f"{some(missing)} are visible, but were not accepted")
 
 
 def _again(

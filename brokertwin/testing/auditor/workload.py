@@ -59,17 +59,34 @@ class RunNames(NamedTuple):
         return own if role.work is WorkKind.PROCESS else self.transactional_id
 
 
+def _three(name: str, work: WorkKind) -> tuple[ProcessRole, ProcessRole, ProcessRole]:
+    return (
+        ProcessRole(f"{name}-1", work),
+        ProcessRole(f"{name}-2", work),
+        ProcessRole(f"{name}-3", work),
+    )
+
+
 PRODUCER = ProcessRole("producer", WorkKind.PRODUCE)
+LATE_PRODUCERS = (
+    ProcessRole("producer-2", WorkKind.PRODUCE),
+    ProcessRole("producer-3", WorkKind.PRODUCE),
+)
+"""They begin when two readers have partitions, and when the third one has."""
+
 ZOMBIE = ProcessRole("zombie", WorkKind.TRANSACT)
 SUCCESSOR = ProcessRole("successor", WorkKind.TRANSACT)
-MEMBERS = (ProcessRole("member-1", WorkKind.CONSUME), ProcessRole("member-2", WorkKind.CONSUME))
-PROCESSORS = (
-    ProcessRole("processor-1", WorkKind.PROCESS),
-    ProcessRole("processor-2", WorkKind.PROCESS),
-)
-SHARERS = (ProcessRole("sharer-1", WorkKind.SHARE), ProcessRole("sharer-2", WorkKind.SHARE))
-ROLES = (PRODUCER, ZOMBIE, SUCCESSOR, *MEMBERS, *PROCESSORS, *SHARERS)
-"""The successor has the zombie's transactional id and fences it."""
+HEIR = ProcessRole("heir", WorkKind.TRANSACT)
+"""All three have one transactional id: the successor fences the zombie, and is killed; the heir
+starts in its place."""
+
+MEMBERS = _three("member", WorkKind.CONSUME)
+PROCESSORS = _three("processor", WorkKind.PROCESS)
+SHARERS = _three("sharer", WorkKind.SHARE)
+"""The second one joins the first; later the first one closes, and the third one joins."""
+
+FIRST, SECOND, THIRD = zip(MEMBERS, PROCESSORS, SHARERS, strict=True)
+ROLES = (PRODUCER, *LATE_PRODUCERS, ZOMBIE, SUCCESSOR, HEIR, *MEMBERS, *PROCESSORS, *SHARERS)
 
 VERB_OF: Mapping[WorkKind, str] = {
     WorkKind.CONSUME: "read",
@@ -102,7 +119,29 @@ def count_for(work: WorkKind, count: int) -> int:
     return count if work is WorkKind.PRODUCE else max(1, count // RECORDS_PER_TRANSACTION)
 
 
-def environment(role: ProcessRole, names: RunNames, bootstrap: str, count: int) -> dict[str, str]:
+class GroupKind(NamedTuple):
+    """How members join their group.
+
+    Attributes:
+        protocol: `group.protocol`.
+        is_static: each has a `group.instance.id`; the third one has that of the first one.
+    """
+
+    protocol: str = "classic"
+    is_static: bool = False
+
+    def instance_of(self, role: ProcessRole) -> str:
+        """Return the instance id of a member; empty: none."""
+        is_member = self.is_static and role.work in (WorkKind.CONSUME, WorkKind.PROCESS)
+        return f"static-{2 - int(role.name[-1]) % 2}" if is_member else ""
+
+
+CLASSIC = GroupKind()
+
+
+def environment(
+    role: ProcessRole, names: RunNames, bootstrap: str, count: int, group: GroupKind = CLASSIC
+) -> dict[str, str]:
     """Return the variables of a process."""
     return {
         "EXAM_BOOTSTRAP": bootstrap,
@@ -112,6 +151,8 @@ def environment(role: ProcessRole, names: RunNames, bootstrap: str, count: int) 
         "EXAM_PARTITIONS": str(PARTITIONS),
         "EXAM_OUTPUT": names.output,
         "EXAM_GROUP": names.group_of(role.work),
+        "EXAM_GROUP_PROTOCOL": group.protocol,
+        "EXAM_GROUP_INSTANCE": group.instance_of(role),
         "EXAM_TRANSACTIONAL_ID": names.transactional_id_of(role),
         "EXAM_COUNT": str(count_for(role.work, count)),
     }

@@ -9,6 +9,7 @@
 | `{"$node": 1}` | node id of the first broker |
 | `{"$at": 5}` | time of the scenario plus 5 ms |
 | `{"$repeat": ["x", 3]}` | `xxx` |
+| `{"$concat": ["x", {"$name": "a"}]}` | a text of several |
 | `{"$text": "x"}`, `{"$hex": "00"}` | bytes |
 | `{"$batch": {…}}` | a record batch: `batches.from_fields` |
 | `{"$subscription": ["a"]}` | metadata of a consumer in a classic group |
@@ -29,6 +30,13 @@ from brokertwin.testing.exam.model import KEYS
 CLIENT_ID = "exam"
 RAW_CORRELATION_ID = 7
 """Correlation id of frames that a scenario encodes itself."""
+
+
+HEADER_BYTES = 10
+"""API key, version, correlation id and the size of the client id."""
+
+UNKNOWN_TAGS = bytes([1, 0xE8, 0x07, 3]) + b"new"
+"""Tagged fields: one with tag 1000 and three bytes."""
 
 
 class MissingError(LookupError):
@@ -109,7 +117,8 @@ class World:
 
         Args:
             part: `api`, `version` and `body`; `key` and `sentVersion` in place of the true ones;
-                `clientId`.
+                `clientId`; `hasUnknownTags`: header and body end with a tagged field that no
+                version of the API has.
         """
         given = part["$frame"]
         header = {
@@ -119,6 +128,10 @@ class World:
             "clientId": given.get("clientId", CLIENT_ID),
         }
         data = encode_request(RequestFrame(header, self.value(given.get("body") or {})))
+        if given.get("hasUnknownTags"):
+            at = HEADER_BYTES + len(header["clientId"].encode())
+            assert data[at] == data[-1] == 0, "no flexible version, or a tagged field is set"
+            data = data[:at] + UNKNOWN_TAGS + data[at + 1 : -1] + UNKNOWN_TAGS
         key = given.get("key", header["requestApiKey"])
         version = given.get("sentVersion", header["requestApiVersion"])
         return struct.pack(">hh", key, version) + data[4:]
@@ -140,7 +153,8 @@ EXPRESSIONS: dict[str, Callable[[World, Mapping[str, Any]], Any]] = {
     "$node": lambda world, part: world.nodes[part["$node"] - 1],
     "$at": lambda world, part: world.time + part["$at"],
     "$repeat": lambda world, part: part["$repeat"][0] * part["$repeat"][1],
-    "$text": lambda world, part: part["$text"].encode(),
+    "$concat": lambda world, part: "".join(map(world.value, part["$concat"])),
+    "$text": lambda world, part: world.value(part["$text"]).encode(),
     "$hex": lambda world, part: bytes.fromhex(part["$hex"]),
     "$batch": lambda world, part: batches.from_fields(world.value(part["$batch"]), world.time),
     "$subscription": lambda world, part: _subscription(world.value(part["$subscription"])),

@@ -19,6 +19,7 @@ CLEANING_S = 60.0
 AT_ONCE = 50
 LEAVING_EPOCH = -1
 GROUP_RESOURCE = 32
+ANY_NAME = 2
 KINDS = {
     "consumer": ("ConsumerGroupDescribe", "ConsumerGroupHeartbeat", 1),
     "share": ("ShareGroupDescribe", "ShareGroupHeartbeat", 1),
@@ -53,6 +54,7 @@ class _Cleaning:
         for chunk in _chunks([group for group, _ in groups]):
             self._call("DeleteGroups", 2, {"groupsNames": chunk})
         self._delete_configs()
+        self._delete_quotas()
         for chunk in _chunks(self._topics()):
             self._call("DeleteTopics", 5, {"topicNames": chunk, "timeoutMs": 30_000})
 
@@ -106,6 +108,26 @@ class _Cleaning:
         ]
         if resources:
             self._call("AlterConfigs", 2, {"resources": resources, "validateOnly": False})
+
+    def _delete_quotas(self) -> None:
+        """Remove the quotas of client ids."""
+        match = {"entityType": "client-id", "matchType": ANY_NAME}
+        listed = self._call("DescribeClientQuotas", 1, {"components": [match], "strict": True})
+        entries = [
+            {
+                "entity": [
+                    {"entityType": part["entityType"], "entityName": part["entityName"]}
+                    for part in entry["entity"]
+                ],
+                "ops": [
+                    {"key": each["key"], "value": 0, "remove": True} for each in entry["values"]
+                ],
+            }
+            for entry in listed.get("entries") or ()
+            if (entry["entity"][0]["entityName"] or "").startswith(self._prefix)
+        ]
+        if entries:
+            self._call("AlterClientQuotas", 1, {"entries": entries, "validateOnly": False})
 
     def _topics(self) -> list[str]:
         if not self._site.version("Metadata", 12):

@@ -159,6 +159,7 @@ class Scenario(msgspec.Struct, frozen=True, omit_defaults=True):
         brokers: number of brokers that it needs.
         is_single: it needs a cluster of one broker.
         settings: broker settings that the golden depends on.
+        started_with: broker settings other than Kafka's defaults, which the broker must show.
         features: finalized feature levels that it needs, at least.
         is_alone: no other scenario runs at the same time.
         limit_s: time limit.
@@ -174,6 +175,7 @@ class Scenario(msgspec.Struct, frozen=True, omit_defaults=True):
     brokers: int = 1
     is_single: bool = False
     settings: dict[str, str] = {}
+    started_with: dict[str, str] = {}
     features: dict[str, int] = {}
     is_alone: bool = False
     limit_s: int = 20
@@ -183,6 +185,11 @@ class Scenario(msgspec.Struct, frozen=True, omit_defaults=True):
         """APIs with versions that the broker must claim."""
         found = {(each.api, each.version) for each in self.steps if each.api in KEYS}
         return found - {("ApiVersions", version) for version in range(100)}
+
+    @property
+    def described_settings(self) -> set[str]:
+        """Names of broker settings that decide whether it is played."""
+        return {*self.settings, *self.started_with}
 
     @property
     def has_restart(self) -> bool:

@@ -79,7 +79,7 @@ LEFT_OUT = frozenset(
 TEXTS = frozenset({"errorMessage", "batchIndexErrorMessage", "statusDetail"})
 """Fields with error messages."""
 
-_EPOCH = re.compile(r"(epoch )\(\d+\)")
+_EPOCH = re.compile(r"((?:epoch|coordinator) )\(\d+\)")
 _NODE = re.compile(r"(?<=\bbroker )\d+|(?<=\bexpected )\d+")
 _LONG_NUMBER = re.compile(r"(?<!\d)\d{10,}(?!\d)")
 _SHORTEST = 8

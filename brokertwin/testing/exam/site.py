@@ -86,6 +86,11 @@ class Site(NamedTuple):
             for name, value in scenario.settings.items()
             if self.settings.get(name, value) != value
         ]
+        found += [
+            f"needs {name}={value}"
+            for name, value in scenario.started_with.items()
+            if self.settings.get(name) != value
+        ]
         return ", ".join(found)
 
 

@@ -1,7 +1,7 @@
 """Deviations from golden responses, with consequences and version notes."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -155,17 +155,19 @@ def _deviations(scenario: Scenario, played: Played) -> list[Deviation]:
         if place >= len(played.observations):
             break
         exchange = played.exchanges[place]
-        for path, expected, got in _differences(golden, played.observations[place], exchange):
+        api = exchange.api if exchange else ""
+        for path, expected, got in _differences(golden, played.observations[place], api):
+            severity = consequence(scenario.severity, api, path, expected, got)
+            if _is_beside_error(golden, played.observations[place], path, api):
+                severity = ExamSeverity.UNREAD
             found.append(
                 Deviation(
                     golden.label,
                     path,
                     expected,
                     got,
-                    consequence(
-                        scenario.severity, exchange.api if exchange else "", path, expected, got
-                    ),
-                    exchange.api if exchange else "",
+                    severity,
+                    api,
                     exchange.version if exchange else 0,
                     builtins(exchange.request) if exchange else None,
                 )
@@ -173,6 +175,30 @@ def _deviations(scenario: Scenario, played: Played) -> list[Deviation]:
     if played.ended is not None:
         found.append(_ended(scenario, played.ended))
     return found
+
+
+_TOKEN = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
+
+
+def _is_beside_error(golden: Observation, got: Observation, path: str, api: str) -> bool:
+    """True if both responses have the same error there: clients then ignore other fields."""
+    order = order_of(KEYS[api]) if api in KEYS else {}
+    sides = [keyed(each.response, order) for each in (golden, got)]
+    code = 0
+    for bracketed, plain in _TOKEN.findall(path):
+        if all(isinstance(each, dict) for each in sides):
+            codes_here = {each.get("errorCode", 0) for each in sides}
+            code = codes_here.pop() if len(codes_here) == 1 else 0
+        token = bracketed or plain
+        try:
+            sides = [e[int(token)] if isinstance(e, list) else e[token] for e in sides]
+        except (LookupError, TypeError, ValueError):
+            break
+    return bool(code) and last_name(path) not in OF_ERRORS
+
+
+OF_ERRORS = frozenset({"errorCode", "leaderId", "leaderEpoch", "endOffset", "epoch"})
+"""Fields that clients read beside an error: new leaders, and where a log diverges."""
 
 
 def _ended(scenario: Scenario, ended: Ended) -> Deviation:
@@ -197,12 +223,20 @@ def _ended(scenario: Scenario, ended: Ended) -> Deviation:
     )
 
 
-def _differences(
-    golden: Observation, got: Observation, exchange: Any
-) -> list[tuple[str, Any, Any]]:
+def differences(scenario: Scenario, shown: Sequence[Observation]) -> list[tuple[str, Any, Any]]:
+    """Return path, expected value and value of each difference from the golden."""
+    apis = [step.api for step in scenario.steps if step.label]
+    found = [("observations", len(scenario.golden), len(shown))]
+    found = [] if len(shown) == len(scenario.golden) else found
+    for golden, got, api in zip(scenario.golden, shown, apis, strict=False):
+        found += _differences(golden, got, api)
+    return found
+
+
+def _differences(golden: Observation, got: Observation, api: str) -> list[tuple[str, Any, Any]]:
     if golden.response is None or got.response is None:
         return [] if golden == got else [("outcome", golden.value, got.value)]
-    order = order_of(KEYS[exchange.api])
+    order = order_of(KEYS[api]) if api in KEYS else {}
     outcome = compare(keyed(golden.response, order), keyed(got.response, order))
     return [(each.path, each.expected, each.got) for each in outcome.differences]
 
@@ -242,7 +276,6 @@ DATA_FIELDS = frozenset(
         "lastOffset",
         "lastSequence",
         "lastStableOffset",
-        "logStartOffset",
         "lowWatermark",
         "offset",
         "producerEpoch",

@@ -1,21 +1,72 @@
-"""Version notes: why former and later releases of Kafka deviate from 4.3.1.
+"""Releases other than 4.3.1 as references.
 
-`versions.json` has a note for each difference; a note explains deviations, it does not hide them.
+`references/4.4.json.gz` has the goldens of Kafka 4.4 that differ from those of 4.3.1; all others
+are the same. `versions.json` has a note for each deviation of Kafka 3.9.1; a note explains
+deviations, it does not hide them.
 """
 
+import gzip
+from collections.abc import Iterable
 from importlib import resources
 
 import msgspec
 
 from brokertwin.errors import UserError
+from brokertwin.testing.exam.model import SUFFIX, ExamSubject, Observation, Scenario
 from brokertwin.testing.exam.verdicts import VersionNote
 
-FILE = "versions.json"
+ROOM = "brokertwin.testing.exam"
+NOTES = "versions.json"
+
+
+class Reference(msgspec.Struct, frozen=True):
+    """A release of Kafka, and its goldens that differ from those of 4.3.1, by scenario."""
+
+    kafka: str
+    goldens: dict[str, list[Observation]]
+
+
+def references() -> dict[str, Reference]:
+    """Return the releases by their short names, like `4.4`."""
+    folder = resources.files(f"{ROOM}.references")
+    return {
+        each.name.removesuffix(SUFFIX): read(each.read_bytes())
+        for each in sorted(folder.iterdir(), key=lambda each: each.name)
+        if each.name.endswith(SUFFIX)
+    }
+
+
+def read(data: bytes) -> Reference:
+    """Decode the file of a release. Raises msgspec.ValidationError."""
+    return msgspec.json.decode(gzip.decompress(data), type=Reference)
+
+
+def written(reference: Reference) -> bytes:
+    """Encode the file of a release; equal references have equal bytes."""
+    document = msgspec.json.encode(reference, order="deterministic")
+    return gzip.compress(document, mtime=0)
+
+
+def reference_of(version: str) -> Reference | None:
+    """Return the reference of a version like `4.4` or `4.4.0`, or None."""
+    return next((one for short, one in references().items() if version in (short, one.kafka)), None)
+
+
+def inheriting(
+    chosen: Iterable[tuple[ExamSubject, Scenario]], reference: Reference
+) -> list[tuple[ExamSubject, Scenario]]:
+    """Return scenarios with the goldens of a release in place of those that differ."""
+    return [
+        (subject, msgspec.structs.replace(each, golden=reference.goldens[each.name]))
+        if each.name in reference.goldens
+        else (subject, each)
+        for subject, each in chosen
+    ]
 
 
 def all_notes() -> list[VersionNote]:
     """Return all notes."""
-    data = resources.files("brokertwin.testing.exam").joinpath(FILE).read_bytes()
+    data = resources.files(ROOM).joinpath(NOTES).read_bytes()
     return msgspec.json.decode(data, type=list[VersionNote])
 
 
@@ -23,8 +74,9 @@ def notes_of(version: str) -> tuple[VersionNote, ...]:
     """Return the notes on a version. Raises UserError if there are none."""
     found = tuple(each for each in all_notes() if version in each.versions)
     if not found:
-        versions = sorted({one for each in all_notes() for one in each.versions})
+        noted = {one for each in all_notes() for one in each.versions}
         raise UserError(
-            f"There are no notes on Kafka {version}.", f"Known versions: {', '.join(versions)}."
+            f"Kafka {version} is not known.",
+            f"Known versions: {', '.join(sorted({*noted, *references()}))}.",
         )
     return found

@@ -11,15 +11,19 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from brokertwin.kafka_io.topic_reader import ID_HEADER
 from brokertwin.sinks import offsets_snapshot, snapshot_store
+from brokertwin.state.cell.cell import STATE_VERSION
 from brokertwin.state.core.records import OffsetCommitted, TransactionMetadata
 from brokertwin.state.core.tables import CellTables
-from brokertwin.state.groups import offset_records
+from brokertwin.state.groups import committed_offsets, offset_records
 from tests.support import made_checkpoints
 from tests.support.console import brokertwin
+from tests.support.machine import Bench
 from tests.support.patience import PATIENCE_S
 from tests.support.snapshots import taken
 from tests.support.state_items import something_of_every_kind
 
+COMMITTED = OffsetCommitted("g", "t", 0, 3, -1, "", 1000)
+META = {"meta": Bench().cell.columns()["meta"]}
 SUITE = """
 name: mine
 expectations:
@@ -32,7 +36,10 @@ expectations:
 @pytest.fixture
 def snapshot(tmp_path: Path) -> Path:
     """A snapshot of one offset, which a user-defined suite can reject."""
-    return snapshot_store.write(tmp_path / "snapshots", taken()).path
+    tables = CellTables(Bench().cell.columns())
+    committed_offsets.apply_committed(tables.groups, 1, COMMITTED)
+    made = taken()._replace(cells={"a": tables.columns() | META}, state_version=STATE_VERSION)
+    return snapshot_store.write(tmp_path / "snapshots", made).path
 
 
 def test_a_snapshot_is_checked_with_ours_or_a_suite_of_ones_own(
@@ -70,15 +77,17 @@ def test_a_producer_id_given_twice_in_a_checkpoint_has_exit_code_3(tmp_path: Pat
     good = brokertwin("check", "--checkpoint", "good", "--on", "state", cwd=tmp_path)
     assert (good.returncode, good.stderr) == (0, "state after micro-batch 0\n")
     kinds = [line.partition(":")[0] for line in good.stdout.splitlines()]
-    assert kinds == ["sessions", "producers", "producer-ids", "groups", "logs"]
+    parts = ["sessions", "producers", "groups", "committed-offsets", "logs", "violations"]
+    assert kinds == parts
     tables = CellTables(cells["default"])
     [key] = tables.transactions.keys("1/id/")
     tables.transactions.put(f"{key}-too", tables.transactions.get(key, TransactionMetadata))
     made_checkpoints.made(tmp_path / "wrong", {**cells["default"], **tables.columns()})
-    wrong = brokertwin("check", "wrong", "--on", "producer-ids", "--json", cwd=tmp_path)
+    wrong = brokertwin("check", "wrong", "--on", "violations", "--json", cwd=tmp_path)
     assert wrong.returncode == 3, wrong.stderr
     [finding] = [json.loads(line) for line in wrong.stdout.splitlines()]
-    assert (finding["columns"], finding["unexpected"]) == (["overlaps"], 2)
+    assert finding["columns"] == ["violation"]
+    assert any("has the producer id" in each for each in finding["examples"]), finding
 
 
 def write(kafka: str, topic: str, key: bytes, value: bytes, row_id: str) -> None:
@@ -91,20 +100,27 @@ def write(kafka: str, topic: str, key: bytes, value: bytes, row_id: str) -> None
 def test_a_snapshot_is_compared_with_the_topic_of_its_cluster(
     snapshot: Path, kafka: str, tmp_path: Path
 ) -> None:
-    words = ("check", snapshot, "--with-topics", "--bootstrap", kafka, "--prefix", "compared")
+    words = ("check", snapshot, "--bootstrap", kafka, "--prefix", "compared")
     names = ("compared.offsets.a", "compared.offsets.b")
     admin = AdminClient({"bootstrap.servers": kafka})
     for made in admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
         made.result()
-    committed = OffsetCommitted("g", "t", 0, 3, -1, "", 1000)
-    write(kafka, names[0], *offset_records.committed(committed), "a/0/29/0")
+    write(kafka, names[0], *offset_records.committed(COMMITTED), "a/0/29/0")
     equal = brokertwin(*words, cwd=tmp_path)
     assert equal.returncode == 0, equal.stderr
-    assert "snapshot-topics: 3 of 3 expectations met, 1 row" in equal.stdout
-    moved = msgspec.structs.replace(committed, offset=9)
+    assert "violations: 2 of 2 expectations met, 0 rows" in equal.stdout
+    moved = msgspec.structs.replace(COMMITTED, offset=9)
     write(kafka, names[0], *offset_records.committed(moved), "a/0/29/1")
     differs = brokertwin(*words, "--json", cwd=tmp_path)
-    assert (differs.returncode, '"difference"' in differs.stdout) == (3, True), differs.stderr
+    assert differs.returncode == 3, differs.stderr
+    [finding] = [json.loads(line) for line in differs.stdout.splitlines()]
+    difference = "the offset of group g in t-0 has offset 3 in the state, and offset 9 in the topic"
+    assert finding["examples"] == [difference]
+    write(kafka, names[0], b"foreign", b"row", "forged-1")
+    forged = brokertwin(*words, "--json", cwd=tmp_path)
+    assert (forged.returncode, "its id is 'forged-1'" in forged.stdout) == (3, True), forged.stderr
+    left_out = brokertwin(*words, "--without-topics", cwd=tmp_path)
+    assert left_out.returncode == 0, left_out.stderr
 
 
 @pytest.mark.parametrize(
@@ -121,8 +137,9 @@ def test_a_snapshot_is_compared_with_the_topic_of_its_cluster(
         ),
         (
             ("--on", "logs", "--with-topics"),
-            "Cannot combine --with-topics with --on logs: it compares a snapshot.",
+            "Cannot combine --with-topics with --on logs.",
         ),
+        (("--on", "producer-ids"), "--on producer-ids checks a live audit."),
         (("--live", "live", "--on", "logs"), "A live audit has no rows of logs."),
         (("here.parquet", "--live", "live", "--on", "state"), "--live reads whole topics."),
         (("list.json",), "Cannot read list.json as a Parquet file"),

@@ -561,3 +561,16 @@ def grp_find_coordinator_of_unknown_type(s: Script) -> None:
     g = s.group()
     s.call("FindCoordinator", 4, {"keyType": 9, "coordinatorKeys": [g]}, "type 9")
     s.call("FindCoordinator", 3, {"keyType": -1, "key": g}, "type -1")
+
+
+@CLASSIC
+def grp_sync_while_preparing(s: Script) -> None:
+    """SyncGroup while a group prepares a rebalance tells the member to join again."""
+    g = s.group()
+    m, gen = s.stable(g)
+    n = s.new_member(g, "two")
+    s.send("JoinGroup", 7, join_body(g, n), "two")
+    preparing = until("errorCode", 27)
+    body = {"groupId": g, "generationId": gen, "memberId": m}
+    s.call("Heartbeat", 4, body, until=preparing)
+    s.sync(g, m, gen, label="SyncGroup of the first member")

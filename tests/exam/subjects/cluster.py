@@ -422,3 +422,219 @@ for _name, (_api, _version, _body) in ELSEWHERE.items():
         _elsewhere(_api, _version, _body),
         source="CoordinatorRuntime",
     )
+
+
+def _old_offset_fetch(version: int) -> Callable[[Script], None]:
+    def play(s: Script) -> None:
+        at_two(s)
+        t, g = s.topic("a", 2), s.group()
+        topics = [{"name": t, "partitionIndexes": [0, 1]}]
+        body = {"groupId": g, "topics": topics}
+        s.call("OffsetFetch", version, body, "at broker 2", on=TWO, retry=[14, 15])
+
+    return play
+
+
+for _number in (1, 2, 5, 7):
+    _where = "for each partition" if _number == 1 else "for the whole response"
+    CLUSTER.case(
+        f"clu_offset_fetch_v{_number}",
+        f"OffsetFetch v{_number} at another broker responds NOT_COORDINATOR {_where}.",
+        _old_offset_fetch(_number),
+        source="OffsetFetchResponse (KAFKA-19439)",
+        severity=DATA,
+    )
+
+
+@CLUSTER(severity=DATA, source="TransactionCoordinator")
+def clu_two_transactions_of_one_partition(s: Script) -> None:
+    """Two transactions in one partition end on their own; the last stable offset follows."""
+    t = replicated(s)
+    x, y = s.txn_id("t"), s.txn_id("u")
+    p, e = s.init_pid(x)
+    q, f = s.init_pid(y)
+    s.add_parts(x, p, e, t)
+    s.add_parts(y, q, f, t)
+    s.produce(t, batch(1, p, e, 0, True), txn=x)
+    s.produce(t, batch(1, q, f, 0, True), txn=y)
+    s.end_txn(y, q, f, True, "the second one commits")
+    s.wait_txn(y, "CompleteCommit")
+    s.list_offsets(t, -1, label="last stable offset", iso=1)
+    s.end_txn(x, p, e, False, "the first one aborts")
+    got = until("responses.0.partitions.0.lastStableOffset", 4)
+    s.fetch([(t, [(0, 0)])], "both have ended", iso=1, more={"until": got})
+
+
+@CLUSTER(severity=DATA, source="TransactionMarkerChannelManager")
+def clu_abort_on_two_brokers(s: Script) -> None:
+    """An abort writes markers on the leaders of all partitions of the transaction."""
+    at_two(s)
+    t = s.topic(replicas=[[1], [2]])
+    led(s, t, 2, 1)
+    x = s.txn_id()
+    p, e = s.init_pid(x)
+    s.add_parts(x, p, e, t, [0, 1])
+    s.produce(t, batch(2, p, e, 0, True), 0, txn=x)
+    s.produce(t, batch(1, p, e, 0, True), 1, txn=x, on=TWO, retry=[3, 6])
+    s.end_txn(x, p, e, False, "abort")
+    got = until("responses.0.partitions.0.lastStableOffset", 3)
+    s.fetch([(t, [(0, 0)])], "broker 1", iso=1, more={"until": got})
+    got = until("responses.0.partitions.0.lastStableOffset", 2)
+    s.fetch([(t, [(1, 0)])], "broker 2", iso=1, on=TWO, more={"until": got})
+
+
+@CLUSTER(severity=DATA, source="TransactionMarkerChannelManager")
+def clu_commit_after_move(s: Script) -> None:
+    """A commit reaches a partition whose leader moves between its records and the EndTxn."""
+    t = replicated(s)
+    x = s.txn_id()
+    p, e = s.init_pid(x)
+    s.add_parts(x, p, e, t)
+    s.produce(t, batch(2, p, e, 0, True), txn=x)
+    move(s, t, 2)
+    s.end_txn(x, p, e, True, "commit")
+    got = until("responses.0.partitions.0.lastStableOffset", 3)
+    s.fetch([(t, [(0, 0)])], "at broker 2", iso=1, on=TWO, more={"until": got, "view": _NO_EPOCHS})
+
+
+@CLUSTER(severity=DATA, source="OffsetMetadataManager")
+def clu_offsets_in_transaction(s: Script) -> None:
+    """Offsets committed in a transaction are visible at the group's coordinator after it ended."""
+    at_two(s)
+    t, x, g = s.topic(), s.txn_id(), s.group()
+    p, e = s.init_pid(x)
+    s.add_offsets(x, p, e, g, "AddOffsetsToTxn")
+    s.txn_commit(x, p, e, g, t, [(0, 7, "m")], "TxnOffsetCommit")
+    body = {"groups": [{"groupId": g, "topics": None}]}
+    s.call("OffsetFetch", 8, body, "at broker 2", on=TWO, retry=[14, 15])
+    s.end_txn(x, p, e, True, "commit")
+    stable = until("groups.0.topics.0.partitions.0.errorCode", 0)
+    s.offsets(g, t, label="committed", stable=True, until=stable)
+
+
+@CLUSTER(severity=DATA, source="TransactionCoordinator")
+def clu_fenced_on_two_brokers(s: Script) -> None:
+    """A former epoch is fenced by the leaders of all partitions of its transaction."""
+    at_two(s)
+    t = s.topic(replicas=[[1], [2]])
+    led(s, t, 2, 1)
+    x = s.txn_id()
+    p, e = s.init_pid(x)
+    s.add_parts(x, p, e, t, [0, 1])
+    s.produce(t, batch(1, p, e, 0, True), 0, txn=x)
+    s.produce(t, batch(1, p, e, 0, True), 1, txn=x, on=TWO, retry=[3, 6])
+    s.init_pid(x)
+    s.produce(t, batch(1, p, e, 1, True), 0, "broker 1", txn=x)
+    s.produce(t, batch(1, p, e, 1, True), 1, "broker 2", txn=x, on=TWO)
+
+
+def listed(s: Script, topic: Any, label: str, **more: Any) -> Ref:
+    """List the reassignments of the first partition."""
+    topics = [{"name": topic, "partitionIndexes": [0]}]
+    body = {"timeoutMs": 30_000, "topics": topics}
+    return s.call("ListPartitionReassignments", 0, body, label, **more)
+
+
+@CLUSTER(kip="KIP-455", source="ReplicationControlManager")
+def clu_reassign_adds_a_replica(s: Script) -> None:
+    """A reassignment may add a replica, which joins the in-sync replicas."""
+    at_two(s)
+    t = s.topic(replicas=[[1]])
+    s.fill(t, 3)
+    reassign(s, t, [1, 2], "add")
+    body = {"topics": [{"name": t}], "allowAutoTopicCreation": False}
+    both = until("topics.0.partitions.0.isrNodes.1", -1, is_not=True)
+    shown = view(own=["topics"], without=["brokers", "clusterId", "controllerId", "leaderEpoch"])
+    s.call("Metadata", 12, body, "two replicas", until=both, view=shown)
+    listed(s, t, "nothing is moving")
+
+
+@CLUSTER(kip="KIP-455", source="ReplicationControlManager")
+def clu_reassign_removes_a_replica(s: Script) -> None:
+    """A reassignment may remove a replica at once."""
+    t = replicated(s)
+    s.fill(t, 3)
+    reassign(s, t, [1], "remove")
+    body = {"topics": [{"name": t}], "allowAutoTopicCreation": False}
+    one = until("topics.0.partitions.0.replicaNodes", [node(1)])
+    shown = view(own=["topics"], without=["brokers", "clusterId", "controllerId", "leaderEpoch"])
+    s.call("Metadata", 12, body, "one replica", until=one, view=shown)
+    s.produce(t, batch(1), label="goes on")
+
+
+@CLUSTER(kip="KIP-455", source="ReplicationControlManager")
+def clu_reassign_cancel_none(s: Script) -> None:
+    """A reassignment that is not in progress cannot be cancelled."""
+    t = replicated(s)
+    partitions = [{"partitionIndex": 0, "replicas": None}]
+    body = {"timeoutMs": 30_000, "topics": [{"name": t, "partitions": partitions}]}
+    s.call("AlterPartitionReassignments", 0, body, "cancel")
+
+
+@CLUSTER(kip="KIP-460", source="ReplicationControlManager")
+def clu_elect_unknown(s: Script) -> None:
+    """ElectLeaders reports unknown topics and partitions one by one."""
+    t = replicated(s)
+    topics = [{"topic": t, "partitions": [0, 9]}, {"topic": s.name("none"), "partitions": [0]}]
+    for kind, name in ((0, "preferred"), (1, "unclean")):
+        body = {"electionType": kind, "topicPartitions": topics, "timeoutMs": 30_000}
+        s.call("ElectLeaders", 2, body, name)
+
+
+@CLUSTER(kip="KIP-460", source="ReplicationControlManager")
+def clu_elect_unclean_of_led_partition(s: Script) -> None:
+    """An unclean election of a partition with a leader is not needed."""
+    t = replicated(s)
+    topics = [{"topic": t, "partitions": [0]}]
+    elect = {"electionType": 1, "topicPartitions": topics, "timeoutMs": 30_000}
+    s.call("ElectLeaders", 2, elect, "unclean")
+    led(s, t, 1)
+
+
+@CLUSTER(severity=DATA, source="ReplicaManager")
+def clu_produce_after_move(s: Script) -> None:
+    """A Produce to a partition that has moved away is refused, and its records are nowhere."""
+    t = replicated(s)
+    s.fill(t, 1)
+    move(s, t, 2)
+    s.produce(t, batch(1), label="at the former leader", retry=[14, 15, 16])
+    wanted = [{"partitionIndex": 0, "timestamp": -1}]
+    body = {"replicaId": -1, "topics": [{"name": t, "partitions": wanted}]}
+    shown = view(without=["leaderEpoch"])
+    s.call("ListOffsets", 7, body, "end at the new leader", on=TWO, view=shown)
+
+
+@CLUSTER(kip="KIP-320", source="Partition")
+def clu_epochs_in_list_offsets(s: Script) -> None:
+    """After a leader change, ListOffsets with the former leader epoch is fenced."""
+    t = replicated(s)
+    s.fill(t, 1)
+    move(s, t, 2)
+    for epoch, name in ((0, "former epoch"), (99, "future epoch")):
+        wanted = [{"partitionIndex": 0, "timestamp": -1, "currentLeaderEpoch": epoch}]
+        body = {"replicaId": -1, "topics": [{"name": t, "partitions": wanted}]}
+        s.call("ListOffsets", 7, body, name, on=TWO)
+
+
+@CLUSTER(kip="KIP-932", source="ReplicaManager", severity=DATA, features={"share.version": 1})
+def clu_share_fetch_elsewhere(s: Script) -> None:
+    """ShareFetch at a broker that does not lead the partition is refused, with the leader."""
+    at_two(s)
+    g, t, m = s.group(), s.topic(), uuid("m1")
+    joined = {"groupId": g, "memberId": m, "memberEpoch": 0, "subscribedTopicNames": [t]}
+    assigned = until("assignment.topicPartitions.0.topicId", None, is_not=True)
+    s.call("ShareGroupHeartbeat", 1, joined, until=assigned)
+    wanted = [{"topicId": t.id, "partitions": [{"partitionIndex": 0}]}]
+    body = {
+        "groupId": g,
+        "memberId": m,
+        "shareSessionEpoch": 0,
+        "maxWaitMs": 500,
+        "minBytes": 0,
+        "maxBytes": 1 << 20,
+        "maxRecords": 10,
+        "batchSize": 10,
+        "topics": wanted,
+        "forgottenTopicsData": [],
+    }
+    s.call("ShareFetch", 1, body, "at broker 2", on=TWO)

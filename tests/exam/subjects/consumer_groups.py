@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from tests.exam.author import Author, Ref, repeat, until, uuid, view
+from tests.exam.author import Author, Ref, concat, repeat, until, uuid, view
 from tests.exam.script import Script
 
 CONSUMER = Author(
@@ -459,3 +459,94 @@ def cons_many_names(s: Script) -> None:
     names = joining(t, t, s.name("none"), repeat("n", 249))
     beat(s, g, m, 0, "join", until=ASSIGNED, **names)
     describe(s, g)
+
+
+def by_pattern(pattern: Any, **more: Any) -> dict[str, Any]:
+    """Return the fields of a first heartbeat with a regular expression."""
+    fields = {"subscribedTopicNames": None, "subscribedTopicRegex": pattern}
+    return {**joining(), **fields, **more}
+
+
+NEWS = until("assignment", None, is_not=True)
+
+
+@CONSUMER
+def cons_regex_of_two_topics(s: Script) -> None:
+    """A regular expression assigns all topics that match as a whole, and no other one."""
+    g, m = s.group(), uuid("m1")
+    s.topic("a1"), s.topic("a2"), s.topic("b1")
+    e = beat(s, g, m, 0, "join", **by_pattern(concat(s.name("a"), "[0-9]")))["memberEpoch"]
+    beat(s, g, m, e, "assigned", until=BOTH, topicPartitions=[])
+
+
+@CONSUMER
+def cons_regex_is_anchored(s: Script) -> None:
+    """A regular expression that matches the beginning of a name alone assigns nothing."""
+    g, m = s.group(), uuid("m1")
+    s.topic("abc"), s.topic("a")
+    e = beat(s, g, m, 0, "join", **by_pattern(s.name("a")))["memberEpoch"]
+    beat(s, g, m, e, "assigned", until=NEWS, topicPartitions=[])
+    describe(s, g)
+
+
+@CONSUMER
+def cons_regex_changes(s: Script) -> None:
+    """A heartbeat may change the regular expression, and the assignment follows."""
+    g, m = s.group(), uuid("m1")
+    a, b = s.topic("a"), s.topic("b")
+    e = beat(s, g, m, 0, **by_pattern(s.name("a")))["memberEpoch"]
+    e = beat(s, g, m, e, "a", until=NEWS, topicPartitions=[])["memberEpoch"]
+    e = beat(s, g, m, e, **owning(a, 0))["memberEpoch"]
+    e = beat(s, g, m, e, "b", subscribedTopicRegex=s.name("b"))["memberEpoch"]
+    lost = until("assignment.topicPartitions.0.topicId", None, is_not=True)
+    beat(s, g, m, e, "owns nothing", until=lost, topicPartitions=[])
+    del b
+
+
+@CONSUMER
+def cons_regex_is_removed(s: Script) -> None:
+    """An empty regular expression ends the subscription by it."""
+    g, m = s.group(), uuid("m1")
+    a = s.topic("a")
+    e = beat(s, g, m, 0, **by_pattern(s.name("a")))["memberEpoch"]
+    e = beat(s, g, m, e, "a", until=NEWS, topicPartitions=[])["memberEpoch"]
+    e = beat(s, g, m, e, **owning(a, 0))["memberEpoch"]
+    beat(s, g, m, e, "removed", until=NEWS, subscribedTopicRegex="")
+    describe(s, g)
+
+
+BAD_PATTERNS = {
+    "bracket": ("An unclosed bracket is no regular expression.", "["),
+    "repetition": ("A repetition without an operand is no regular expression.", "*a"),
+    "lookahead": ("A lookahead is refused: RE2 does not have it.", "(?=a)b"),
+    "backreference": ("A backreference is refused: RE2 does not have it.", r"(a)\1"),
+}
+
+
+def _bad_pattern(pattern: str) -> Callable[[Script], None]:
+    def play(s: Script) -> None:
+        g, m = s.group(), uuid("m1")
+        beat(s, g, m, 0, "join", **by_pattern(pattern))
+        t = s.topic("a")
+        e = beat(s, g, m, 0, until=ASSIGNED, **joining(t))["memberEpoch"]
+        beat(s, g, m, e, "later heartbeat", subscribedTopicRegex=pattern)
+
+    return play
+
+
+for _name, (_rule, _pattern) in BAD_PATTERNS.items():
+    CONSUMER.case(f"cons_regex_bad_{_name}", _rule, _bad_pattern(_pattern))
+
+
+@CONSUMER
+def cons_regex_of_two_members(s: Script) -> None:
+    """Two members with one regular expression share the partitions of its topics."""
+    g, m1, m2 = s.group(), uuid("m1"), uuid("m2")
+    t = s.topic("a", 2)
+    pattern = concat(s.name("a"), ".*")
+    e = beat(s, g, m1, 0, **by_pattern(pattern))["memberEpoch"]
+    e = beat(s, g, m1, e, "both", until=TWO_PARTITIONS, topicPartitions=[])["memberEpoch"]
+    e = beat(s, g, m1, e, **owning(t, 0, 1))["memberEpoch"]
+    beat(s, g, m2, 0, "second member", view=LATE, **by_pattern(pattern))
+    one = until("assignment.topicPartitions.0.partitions.0", None, is_not=True)
+    beat(s, g, m1, e, "one is revoked", until=one)

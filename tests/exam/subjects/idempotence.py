@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.exam.author import DATA, Author, batch, join, until, uuid
+from tests.exam.author import DATA, Author, Expr, batch, join, until, uuid
 from tests.exam.script import Script, produce_body
 
 IDEMPOTENCE = Author(
@@ -411,3 +411,76 @@ def idem_init_versions(s: Script) -> None:
         body = {"transactionalId": None, "transactionTimeoutMs": 60_000}
         held = until("errorCode", 0)
         s.call("InitProducerId", version, body, f"v{version}", until=held)
+
+
+EXPIRED_MS = 3500
+NOW_MS = 5000
+"""The time of a scenario is some seconds ago, and the time of the last record counts."""
+
+EXPIRY = {"started_with": {"producer.id.expiration.ms": "2000"}, "source": "ProducerStateManager"}
+
+
+def fresh(
+    number: int, pid: Any, epoch: Any, seq: int, txn: bool = False, after_ms: int = 0
+) -> Expr:
+    """Return a batch of the present time, after a wait."""
+    return batch(number, pid, epoch, seq, txn, at=NOW_MS + after_ms)
+
+
+@IDEMPOTENCE(**EXPIRY)
+def idem_expired_id_goes_on(s: Script) -> None:
+    """A producer whose state has expired may go on with its next sequence number."""
+    t = s.topic()
+    p, e = s.init_pid()
+    s.produce(t, fresh(2, p, e, 0), label="0 and 1")
+    s.wait(EXPIRED_MS)
+    s.producers(t, label="expired")
+    s.produce(t, fresh(1, p, e, 2, after_ms=EXPIRED_MS), label="2")
+    s.producers(t, label="known again")
+
+
+@IDEMPOTENCE(**EXPIRY)
+def idem_expired_id_repeats(s: Script) -> None:
+    """A batch that is repeated after its producer's state has expired is appended again."""
+    t = s.topic()
+    p, e = s.init_pid()
+    s.produce(t, fresh(2, p, e, 0), label="0 and 1")
+    s.wait(EXPIRED_MS)
+    s.produce(t, fresh(2, p, e, 0, after_ms=EXPIRED_MS), label="again")
+    s.list_offsets(t, -1, label="end")
+
+
+@IDEMPOTENCE(**EXPIRY)
+def idem_expired_id_leaves_a_gap(s: Script) -> None:
+    """A gap in the sequence numbers is not found after the producer's state has expired."""
+    t = s.topic()
+    p, e = s.init_pid()
+    s.produce(t, fresh(2, p, e, 0), label="0 and 1")
+    s.wait(EXPIRED_MS)
+    s.produce(t, fresh(1, p, e, 9, after_ms=EXPIRED_MS), label="9")
+    s.produce(t, fresh(1, p, e, 11, after_ms=EXPIRED_MS), label="11")
+
+
+@IDEMPOTENCE(**EXPIRY)
+def idem_expired_id_of_open_transaction(s: Script) -> None:
+    """The state of a producer with an open transaction does not expire."""
+    t, x = s.topic(), s.txn_id()
+    p, e = s.init_pid(x)
+    s.add_parts(x, p, e, t)
+    s.produce(t, fresh(2, p, e, 0, True), txn=x, label="0 and 1")
+    s.wait(EXPIRED_MS)
+    s.produce(t, fresh(2, p, e, 0, True, after_ms=EXPIRED_MS), txn=x, label="a duplicate")
+    s.produce(t, fresh(1, p, e, 5, True, after_ms=EXPIRED_MS), txn=x, label="a gap")
+    s.end_txn(x, p, e, True, "commit")
+
+
+@IDEMPOTENCE(**EXPIRY)
+def idem_expired_epoch(s: Script) -> None:
+    """A former epoch is accepted after the state of the producer has expired."""
+    t, x = s.topic(), s.txn_id()
+    p, e = s.init_pid(x)
+    s.init_pid(x)
+    s.produce(t, fresh(1, p, e + 1, 0), label="new epoch")
+    s.produce(t, fresh(1, p, e, 0), label="former epoch")
+    s.wait(EXPIRED_MS)
+    s.produce(t, fresh(1, p, e, 0, after_ms=EXPIRED_MS), label="former epoch after the expiry")

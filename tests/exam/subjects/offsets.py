@@ -412,3 +412,119 @@ def epoch_ends(s: Script) -> None:
     requested("epoch -1", -1)
     requested("future current epoch", 0, 9)
     requested("unknown partition", 0, part=7)
+
+
+def pending(s: Script, parts: int = 2) -> tuple[Any, Any, Any, Any, Any]:
+    """Return group, topic and producer of a transaction with offset 7 of partition 0."""
+    t = s.topic("a", parts)
+    x, g = s.txn_id(), s.group()
+    s.commit(g, t, [(part, 3) for part in range(parts)], "")
+    p, e = s.init_pid(x)
+    s.add_offsets(x, p, e, g)
+    s.txn_commit(x, p, e, g, t, [(0, 7)])
+    return g, t, x, p, e
+
+
+def _stable(version: int) -> Callable[[Script], None]:
+    def play(s: Script) -> None:
+        g, t, x, p, e = pending(s)
+        if version < 8:
+            topics = [{"name": t, "partitionIndexes": [0, 1]}]
+            body: dict[str, Any] = {"groupId": g, "topics": topics, "requireStable": True}
+            s.call("OffsetFetch", version, body, "pending")
+            s.call("OffsetFetch", version, {**body, "requireStable": False}, "not required")
+        else:
+            s.offsets(g, t, [0, 1], "pending", stable=True, version=version)
+            s.offsets(g, t, [0, 1], "not required", version=version)
+        s.end_txn(x, p, e, False)
+
+    return play
+
+
+for _number in (7, 8, 9, 10):
+    OFFSETS.case(
+        f"off_stable_v{_number}",
+        f"OffsetFetch v{_number} with requireStable reports pending partitions alone as unstable.",
+        _stable(_number),
+        kip="KIP-447",
+        source="OffsetMetadataManager",
+        severity=DATA,
+    )
+
+
+@OFFSETS(kip="KIP-447", source="OffsetMetadataManager", severity=DATA)
+def off_stable_of_all_topics(s: Script) -> None:
+    """OffsetFetch without topics and with requireStable reports all partitions."""
+    g, _, x, p, e = pending(s, 1)
+    s.offsets(g, None, label="pending", stable=True)
+    s.end_txn(x, p, e, True)
+    stable = until("groups.0.topics.0.partitions.0.errorCode", 0)
+    s.offsets(g, None, label="after the commit", stable=True, until=stable)
+
+
+@OFFSETS(kip="KIP-447", source="OffsetMetadataManager", severity=DATA)
+def off_stable_of_two_groups(s: Script) -> None:
+    """Pending offsets of one group do not make those of another one unstable."""
+    g, t, x, p, e = pending(s)
+    h = s.group("h")
+    s.commit(h, t, [(0, 2)], "")
+    groups = [
+        {"groupId": each, "topics": [{"name": t, "partitionIndexes": [0]}]} for each in (g, h)
+    ]
+    s.call("OffsetFetch", 8, {"groups": groups, "requireStable": True}, "both groups")
+    s.end_txn(x, p, e, False)
+
+
+@OFFSETS(kip="KIP-447", source="OffsetMetadataManager", severity=DATA)
+def off_stable_after_abort(s: Script) -> None:
+    """After an abort, the former offset is stable again."""
+    g, t, x, p, e = pending(s)
+    s.end_txn(x, p, e, False)
+    stable = until("groups.0.topics.0.partitions.0.errorCode", 0)
+    s.offsets(g, t, label="after the abort", stable=True, until=stable)
+
+
+@OFFSETS(kip="KIP-447", source="OffsetMetadataManager", severity=DATA)
+def off_stable_never_committed(s: Script) -> None:
+    """A pending offset makes its partition unstable even if nothing was committed before."""
+    t = s.topic("a", 2)
+    x, g = s.txn_id(), s.group()
+    p, e = s.init_pid(x)
+    s.add_offsets(x, p, e, g)
+    s.txn_commit(x, p, e, g, t, [(1, 7)])
+    s.offsets(g, t, [0, 1], "pending", stable=True)
+    s.end_txn(x, p, e, False)
+
+
+@OFFSETS(kip="KIP-447", source="OffsetMetadataManager", severity=DATA)
+def off_stable_of_two_transactions(s: Script) -> None:
+    """A partition stays unstable until both transactions with an offset of it have ended."""
+    g, t, x, p, e = pending(s)
+    y = s.txn_id("u")
+    q, f = s.init_pid(y)
+    s.add_offsets(y, q, f, g)
+    s.txn_commit(y, q, f, g, t, [(0, 9)])
+    s.end_txn(x, p, e, False)
+    s.wait_txn(x, "CompleteAbort")
+    s.offsets(g, t, label="one is open", stable=True)
+    s.end_txn(y, q, f, True)
+    stable = until("groups.0.topics.0.partitions.0.errorCode", 0)
+    s.offsets(g, t, label="both have ended", stable=True, until=stable)
+
+
+def _old_fetch(version: int) -> Callable[[Script], None]:
+    def play(s: Script) -> None:
+        t = s.topic()
+        topics = [{"name": t, "partitionIndexes": [0]}]
+        s.call("OffsetFetch", version, {"groupId": s.group("none"), "topics": topics}, "no group")
+
+    return play
+
+
+for _number in (1, 2, 3, 5):
+    OFFSETS.case(
+        f"off_fetch_of_no_group_v{_number}",
+        f"OffsetFetch v{_number} of an unknown group returns offset -1 for each partition.",
+        _old_fetch(_number),
+        source="OffsetFetchResponse",
+    )

@@ -98,18 +98,32 @@ def _topic(
     return {"topicId": getattr(topic, "id", topic), "partitions": partitions}
 
 
-def set_config(s: Script, group: Any, name: str, value: str, operation: int = SET) -> None:
+def set_config(
+    s: Script, group: Any, name: str, value: str, operation: int = SET, label: str = ""
+) -> None:
     """Set or unset a configuration of a group."""
     config = {"name": name, "configOperation": operation, "value": value}
     resource = {"resourceType": GROUP_RESOURCE, "resourceName": group, "configs": [config]}
     body = {"resources": [resource], "validateOnly": False}
-    s.call("IncrementalAlterConfigs", 1, body)
+    s.call("IncrementalAlterConfigs", 1, body, label)
+
+
+def wait_config(s: Script, group: Any, name: str, value: str) -> None:
+    """Wait until the broker knows a configuration of a group.
+
+    Kafka applies it a moment later, but before it serves a topic that is created after this.
+    """
+    resource = {"resourceType": GROUP_RESOURCE, "resourceName": group, "configurationKeys": [name]}
+    known = until("results.0.configs.0.value", value)
+    s.call("DescribeConfigs", 4, {"resources": [resource]}, until=known)
 
 
 def sharing(s: Script, records: int = 0, parts: int = 1) -> tuple[Any, Any, Any]:
     """Return group, topic and the only member of a group that starts with the first record."""
-    g, t, m = s.group(), s.topic("a", parts), uuid("m1")
+    g, m = s.group(), uuid("m1")
     set_config(s, g, "share.auto.offset.reset", "earliest")
+    wait_config(s, g, "share.auto.offset.reset", "earliest")
+    t = s.topic("a", parts)
     joined = until("assignment.topicPartitions.0.topicId", None, is_not=True)
     beat(s, g, m, 0, subscribedTopicNames=[t], until=joined)
     for _ in range(records):
@@ -395,8 +409,10 @@ def share_batch_size(s: Script) -> None:
 @SHARE
 def share_read_committed(s: Script) -> None:
     """With share.isolation.level=read_committed, aborted records are not delivered."""
+    group = s.group()
+    set_config(s, group, "share.isolation.level", "read_committed")
+    wait_config(s, group, "share.isolation.level", "read_committed")
     g, t, m = sharing(s)
-    set_config(s, g, "share.isolation.level", "read_committed")
     x = s.txn_id()
     p, e = s.init_pid(x)
     s.add_parts(x, p, e, t)
@@ -457,3 +473,59 @@ def share_describe_errors(s: Script) -> None:
     g, h = s.group("g"), s.group("h")
     s.stable(g)
     s.call("ShareGroupDescribe", 1, {"groupIds": [g, h, ""]}, "classic, unknown, empty")
+
+
+LIMITS = {
+    "delivery_count": ("share.delivery.count.limit", "1"),
+    "lock_duration": ("share.record.lock.duration.ms", "1000"),
+    "record_locks": ("share.partition.max.record.locks", "10"),
+}
+
+
+def _limit_of_group(name: str, value: str) -> Callable[[Script], None]:
+    def play(s: Script) -> None:
+        set_config(s, s.group(), name, value, label="below the minimum")
+
+    return play
+
+
+for _limit, (_setting, _value) in LIMITS.items():
+    SHARE.case(
+        f"share_minimum_of_{_limit}",
+        f"A group's {_setting} below its minimum is refused.",
+        _limit_of_group(_setting, _value),
+    )
+
+
+@SHARE
+def share_delivery_limit_of_two_records(s: Script) -> None:
+    """The limit of deliveries counts for each record: an accepted one does not hold others back."""
+    g, t, m = first(s, 2)
+    acknowledge(s, g, m, 1, t, [(0, 0, RELEASE), (1, 1, ACCEPT)], "release the first one")
+    for count in range(2, 6):
+        fetch(s, g, m, 2 * count - 2, None, f"delivery {count}")
+        acknowledge(s, g, m, 2 * count - 1, t, [(0, 0, RELEASE)], f"release {count}")
+    fetch(s, g, m, 10, None, "archived")
+
+
+@SHARE
+def share_delivery_count_after_closed_sessions(s: Script) -> None:
+    """Records of a closed session are delivered again with a greater count, up to the limit."""
+    g, t, m = first(s, 1)
+    for count in range(2, 6):
+        fetch(s, g, m, -1, None, f"close {count - 1}")
+        fetch(s, g, m, 0, t, f"delivery {count}")
+    fetch(s, g, m, -1, None, "close 5")
+    fetch(s, g, m, 0, t, "archived")
+
+
+@SHARE(limit_s=60)
+def share_lock_expires(s: Script) -> None:
+    """Records that are not acknowledged within the lock duration are delivered again."""
+    g = s.group()
+    set_config(s, g, "share.record.lock.duration.ms", "15000")
+    wait_config(s, g, "share.record.lock.duration.ms", "15000")
+    g, t, m = first(s, 1)
+    s.wait(16_000)
+    fetch(s, g, m, 1, None, "delivered again")
+    acknowledge(s, g, m, 2, t, [(0, 0, ACCEPT)], "accept")

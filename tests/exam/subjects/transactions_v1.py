@@ -481,3 +481,12 @@ def txn_topic_deleted(s: Script) -> None:
     s.end_txn(x, p, e, True, "commit")
     s.wait_txn(x, "CompleteCommit")
     s.describe_txn(x)
+
+
+@V1(source="TransactionCoordinator")
+def txn_old_versions_of_fencing(s: Script) -> None:
+    """Fenced producers get INVALID_PRODUCER_EPOCH up to EndTxn v1, PRODUCER_FENCED from v2 on."""
+    _, x, p, e = opened(s)
+    s.init_pid(x)
+    for version in (0, 1, 2, 3):
+        s.end_txn(x, p, e, True, f"EndTxn v{version}", version=version)

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from brokertwin.gateway.engine.engine import ResponseRow
-from brokertwin.gateway.engine.local_rows import (
+from brokertwin.gateway.engine.local_engine import (
     RECORDS_READ,
     LocalRecord,
     LocalResponse,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brokertwin.protocol.batch_headers import Batch
-from brokertwin.state.cell import run as loop
+from brokertwin.state.cell import event_loop as loop
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core import outputs
 from brokertwin.state.core.events import Reason

@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from brokertwin.protocol.errors import Error, error_name
 from brokertwin.state.apis.registry import BUILT
-from brokertwin.state.cell import effects, run
+from brokertwin.state.cell import apply as applied
+from brokertwin.state.cell import event_loop
 from brokertwin.state.cell.apply import apply
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cell.check import check, hold
@@ -336,13 +337,13 @@ class Faults:
                 (Table, "put"),
                 (Table, "change"),
                 (Table, "drop"),
-                (effects.RecordEffects, "apply"),
+                (applied.RecordEffects, "apply"),
                 (AtOnce, "next"),
             ):
                 patch.setattr(owner, name, self._counting(getattr(owner, name)))
-            handle = run.CellLoop.handle
+            handle = event_loop.CellLoop.handle
             patch.setattr(
-                run.CellLoop,
+                event_loop.CellLoop,
                 "handle",
                 lambda loop, event, now: self._handle(handle, loop, event, now),
             )
@@ -412,25 +413,25 @@ def test_fault_at_any_step_leaves_only_a_dead_letter(story: Story, which: int, s
 
 def test_durable_item_without_a_record_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A durable item written past `apply` is missing where the records are replayed."""
-    original = effects.RecordEffects.apply
+    original = applied.RecordEffects.apply
 
     def apply_and_more(self: Any, machine: int, record: Any) -> None:
         original(self, machine, record)
         self._tables.groups.put("1/group/nobody", record)
 
-    monkeypatch.setattr(effects.RecordEffects, "apply", apply_and_more)
+    monkeypatch.setattr(applied.RecordEffects, "apply", apply_and_more)
     check = test_records_replayed_after_a_checkpoint_give_the_same_durable_state
     with pytest.raises(AssertionError, match="groups"):
         check.hypothesis.inner_test(seeded(1, 30), 10)  # type: ignore[attr-defined]
 
 
 def test_unanswered_pending_join_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    report = run.CellLoop._send
+    report = event_loop.CellLoop._send
 
-    def without_responses(of: run.CellLoop, machine: int, decision: Decision) -> None:
+    def without_responses(of: event_loop.CellLoop, machine: int, decision: Decision) -> None:
         report(of, machine, msgspec.structs.replace(decision, resumed=[]))
 
-    monkeypatch.setattr(run.CellLoop, "_send", without_responses)
+    monkeypatch.setattr(event_loop.CellLoop, "_send", without_responses)
     found: list[str] = []
     for seed in range(8):
         story = seeded(seed, 60)

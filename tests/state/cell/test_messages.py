@@ -11,7 +11,7 @@ import pytest
 from brokertwin.protocol.bodies import Body, Int32
 from brokertwin.protocol.kafka_apis import KafkaApi
 from brokertwin.state.cell import delivery
-from brokertwin.state.cell import run as loop
+from brokertwin.state.cell import event_loop as loop
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Condition, Decision, Message, PendingRequest, Request

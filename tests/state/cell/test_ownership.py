@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from brokertwin.state.cell import effects
+from brokertwin.state.cell import apply as applied
 from brokertwin.state.cell.apply import apply
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cell.check import ViolationError, hold
@@ -54,7 +54,7 @@ class Spy:
         Nothing that is raised in a cell becomes a dead letter.
         """
         with observing(self._observe), pytest.MonkeyPatch.context() as patch:
-            patch.setattr(effects, "apply", self._apply)
+            patch.setattr(applied, "apply", self._apply)
             for name in WRITES:
                 patch.setattr(Table, name, self._checking(getattr(Table, name)))
             yield

@@ -5,10 +5,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from brokertwin.state.cell import apply, leaders
+from brokertwin.state.cell import apply
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.cluster.image import INTERNAL_TOPICS
-from brokertwin.state.cluster.log_tails import PartitionTail, tail_of
+from brokertwin.state.cluster.machines import PartitionTail, tail_of
 from brokertwin.state.core.outputs import Output
 from brokertwin.state.core.records import PartitionAltered
 from brokertwin.state.logs import log as logs
@@ -78,7 +78,7 @@ def test_kept_ends_of_logs_are_those_of_the_tables() -> None:
 
 
 def test_record_that_leaves_an_end_open_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(apply.APPLIERS, PartitionAltered, leaders.apply_altered)
+    monkeypatch.setattr(apply, "KEEPS_TAILS", apply.KEEPS_TAILS | {PartitionAltered})
     with pytest.raises(AssertionError):
         test_kept_ends_of_logs_are_those_of_the_tables()
 

@@ -33,8 +33,7 @@ from brokertwin.state.logs.cleaner import (
     OffsetMap,
 )
 from brokertwin.state.logs.deleted_times import HEADER_BYTES
-from brokertwin.state.logs.log import Log, StoredBatch, batches_from
-from brokertwin.state.logs.log_segments import RollingRules
+from brokertwin.state.logs.log import Log, RollingRules, StoredBatch, batches_from
 from tests.support.examples import examples
 from tests.support.machine import START, Bench, RefusedError, header
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from brokertwin.state.core.records import LogStartMoved
 from brokertwin.state.logs import deleted_times, retention, rolling, timestamp_index
 from brokertwin.state.logs import log as logs
-from brokertwin.state.logs.log_segments import RollingRules
+from brokertwin.state.logs.log import RollingRules
 from tests.state.logs.test_log import BROKER, TOPIC_ID, Partition
 from tests.support.machine import START
 

@@ -12,9 +12,9 @@ from brokertwin.state.logs.log import (
     INDEX_CHUNKS_MAX,
     EpochEnd,
     Log,
+    RollingRules,
     log_key,
 )
-from brokertwin.state.logs.log_segments import RollingRules
 from brokertwin.state.logs.log_tail import LogTail
 
 BROKER = 1

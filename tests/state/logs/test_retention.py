@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs import retention
-from brokertwin.state.logs.log_segments import RollingRules
+from brokertwin.state.logs.log import RollingRules
 from brokertwin.state.logs.retention import RetentionLimits
 from tests.state.logs.test_log import BROKER, TOPIC_ID, Partition
 from tests.support.machine import START, Bench, header

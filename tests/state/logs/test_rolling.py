@@ -18,12 +18,7 @@ from brokertwin.state.logs import (
     truncation,
 )
 from brokertwin.state.logs import log as logs
-from brokertwin.state.logs.log_segments import (
-    OFFSETS_MAX,
-    ActiveSegment,
-    LogSegment,
-    RollingRules,
-)
+from brokertwin.state.logs.log import OFFSETS_MAX, ActiveSegment, LogSegment, RollingRules
 from tests.state.logs.test_log import BROKER, TOPIC_ID, Partition
 from tests.support.machine import START
 

@@ -101,7 +101,7 @@ def never() -> None:  # type: ignore[misc]
 def test_all_items_of_the_state_are_checked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    job = Job(tmp_path, "warn", check_on="state")
+    job = Job(tmp_path, "warn", offset=0, check_on="state")
     job.commit()
     job.end()
     output = " ".join(capsys.readouterr().err.split())

@@ -19,6 +19,7 @@ from brokertwin.state.logs.log import Log
 from brokertwin.streaming.checkpoint import checkpoint_log, resharding, snapshots, state_reader
 from brokertwin.streaming.checkpoint.restore import RestoreTarget, restore
 from brokertwin.streaming.job import job, runner
+from brokertwin.streaming.job.stage import cell_settings
 from brokertwin.tables import state_rows
 from brokertwin.tables.state_rows import ItemKind
 from tests.support.jobs import JobBench
@@ -198,7 +199,7 @@ def test_every_cell_has_the_full_cell_list() -> None:
     settings = load({"clusters": ("a",), "brokers": "4", "cells": 3}).settings
     (placed,) = job.placements(settings)
     for cell in CELLS:
-        found = job.cell_settings(settings, BrokerSettings(), placed, cell, 9)
+        found = cell_settings(placed, BrokerSettings(), cell, 9)
         assert found.cells == {"a.1": [1, 4], "a.2": [2], "a.3": [3]}
         assert found.brokers_here == found.cells[cell]
         assert (found.brokers, found.incarnation) == ([1, 2, 3, 4], 9)

@@ -55,12 +55,19 @@ def test_the_greatest_accepted_commit_of_each_partition_is_found() -> None:
     assert exchanges.committed([commit(0, 4), commit(10, 3, generation=2), refused]) == {0: 4}
 
 
-def sync(at: int, member: str, partition: int, generation: int = 1) -> SeenExchange:
+def sync(
+    at: int, member: str, partition: int, generation: int = 1, instance: str | None = None
+) -> SeenExchange:
     assigned = encode_assignment([TopicPartition("orders", partition)])
     return exchange(
         at,
         "SYNC_GROUP",
-        {"groupId": "billing", "generationId": generation, "memberId": member},
+        {
+            "groupId": "billing",
+            "generationId": generation,
+            "memberId": member,
+            "groupInstanceId": instance,
+        },
         {"errorCode": 0, "assignment": base64.b64encode(assigned).decode()},
     )
 
@@ -73,6 +80,23 @@ def test_members_with_different_partitions_or_generations_share_nothing() -> Non
 def test_a_partition_of_two_members_in_one_generation_is_reported() -> None:
     (found,) = exchanges.owned_twice([sync(0, "m", 0), sync(0, "n", 0)])
     assert found.text == "orders-0 is assigned to m and n in generation 1"
+
+
+def test_a_static_member_that_comes_back_has_its_partitions() -> None:
+    back = [sync(0, "m", 0, instance="i"), sync(10, "n", 0, instance="i")]
+    assert list(exchanges.owned_twice(back)) == []
+    (found,) = exchanges.owned_twice([*back, sync(20, "o", 0, instance="j")])
+    assert found.text == "orders-0 is assigned to i and j in generation 1"
+
+
+def test_clients_with_partitions_and_generations_are_found() -> None:
+    joined = exchange(5, "JOIN_GROUP", {"groupId": "g"}, {"errorCode": 0, "generationId": 2})
+    given = {"errorCode": 0, "memberEpoch": 4, "assignment": {"topicPartitions": [{}]}}
+    beat = exchange(9, "CONSUMER_GROUP_HEARTBEAT", {"groupId": "h"}, given)
+    waiting = exchange(9, "SYNC_GROUP", {"groupId": "g"}, {"errorCode": 27, "assignment": ""})
+    assert exchanges.assigned([joined, waiting]) == set()
+    assert exchanges.assigned([joined, beat]) == {beat.client}
+    assert exchanges.generation_count([joined, joined, beat, waiting]) == 2
 
 
 def heartbeat(

@@ -5,6 +5,7 @@ from brokertwin.testing.auditor.workload import (
     PROCESSORS,
     PRODUCER,
     ZOMBIE,
+    GroupKind,
     PlannedRecord,
     RunNames,
     Statement,
@@ -25,6 +26,8 @@ def test_a_process_learns_its_work_from_variables() -> None:
         "EXAM_PARTITIONS": "3",
         "EXAM_OUTPUT": "output",
         "EXAM_GROUP": "group",
+        "EXAM_GROUP_PROTOCOL": "classic",
+        "EXAM_GROUP_INSTANCE": "",
         "EXAM_TRANSACTIONAL_ID": "id",
         "EXAM_COUNT": "10",
     }
@@ -33,6 +36,14 @@ def test_a_process_learns_its_work_from_variables() -> None:
         "group-process",
         "id-processor-2",
     )
+
+
+def test_the_third_member_has_the_instance_of_the_first_one() -> None:
+    static = GroupKind("consumer", is_static=True)
+    found = [environment(role, NAMES, "localhost:1", 100, static) for role in MEMBERS]
+    assert [each["EXAM_GROUP_INSTANCE"] for each in found] == ["static-1", "static-2", "static-1"]
+    assert {each["EXAM_GROUP_PROTOCOL"] for each in found} == {"consumer"}
+    assert environment(PRODUCER, NAMES, "localhost:1", 100, static)["EXAM_GROUP_INSTANCE"] == ""
 
 
 def test_planned_records_are_those_of_writers_in_their_order() -> None:

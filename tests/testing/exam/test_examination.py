@@ -12,6 +12,7 @@ from brokertwin.testing.exam.examination import PREFIX, check_is_empty, examine
 from brokertwin.testing.exam.model import selected
 from brokertwin.testing.exam.site import Site, look
 from brokertwin.testing.exam.verdicts import Outcome
+from tests.exam.steady import behind
 from tests.support.exams import deviating, examined
 from tests.support.gateways import Running, client_at, running_gateway
 
@@ -30,6 +31,27 @@ def test_gateway_responds_like_kafka(gateway: Running) -> None:
     assert len(results) > 15
     assert deviating(results) == {}
     assert {each.outcome for each in results} == {Outcome.AGREES}
+
+
+def test_a_slow_network_is_not_accused(gateway: Running) -> None:
+    with behind(look(gateway.addresses[1], []), seed=1) as slow:
+        results = examine(list(selected(["idem_in", "grp_leave"])), slow)
+    assert {each.outcome for each in results} == {Outcome.AGREES}
+
+
+def test_scenarios_for_other_settings_are_played_if_the_broker_has_them() -> None:
+    interval = {"producer.id.expiration.check.interval.ms": "500"}
+    settings = {"producer.id.expiration.ms": "2000", **interval}
+    with running_gateway(settings) as running:
+        (found,) = examined(running.addresses[1], "idem_expired_id_goes_on")
+    assert found.outcome is Outcome.AGREES
+
+
+def test_a_restart_needs_a_command(gateway: Running) -> None:
+    site = look(gateway.addresses[1], [])
+    ((_, scenario),) = selected(["restart_fetch_session"])
+    assert site.missing(scenario) == "needs --restart-command"
+    assert site._replace(restart=lambda: None).missing(scenario) == ""
 
 
 def test_exam_deletes_what_it_created(gateway: Running) -> None:
@@ -97,4 +119,5 @@ def test_all_scenarios_at_a_real_kafka(tmp_path: Path) -> None:
         broker.stop()
     assert deviating(results) == {}
     unplayed = {each.reason for each in results if each.outcome is not Outcome.AGREES}
-    assert all(re.fullmatch("needs 2 brokers", reason) for reason in unplayed)
+    needs = "needs (2 brokers|--restart-command|producer.id.expiration.ms=2000)"
+    assert all(re.fullmatch(needs, reason) for reason in unplayed)

@@ -103,6 +103,19 @@ def test_a_deviation_has_the_consequence_of_its_field(
     assert consequence(CLIENTS, "Fetch", path, expected, got) is milder
 
 
+def test_values_beside_the_same_error_are_not_read() -> None:
+    def failed(code: int, offset: int) -> Any:
+        partition = {"index": 0, "errorCode": code, "baseOffset": offset}
+        return {"responses": [{"name": "a", "partitionResponses": [partition]}]}
+
+    (same,) = result(failed(45, 0), golden=failed(45, -1)).deviations
+    assert (same.path.rpartition(".")[2], same.severity) == ("baseOffset", UNREAD)
+    other = result(failed(0, 0), golden=failed(45, -1)).deviations
+    assert [each.severity for each in other] == [DATA, DATA]
+    (fine,) = result(failed(0, 1), golden=failed(0, 0)).deviations
+    assert fine.severity is DATA
+
+
 def test_a_scenario_that_ends_early_deviates_once() -> None:
     found = result(None, ended=CLOSED)
     assert [(each.path, each.severity) for each in found.deviations] == [(ENDED, CLIENTS)]
