@@ -83,11 +83,13 @@ lock: $(VENV)/.installed ## .ci/requirements.lock: the tested set with the hashe
 audit: $(TOOLS)/.installed ## are faults known of a package of the tested set? what cannot be asked is one, too
 	@$(TOOLS)/bin/pip-audit --strict --progress-spinner off --disable-pip --no-deps -r .ci/requirements.lock
 
-release: $(VENV)/.installed $(TOOLS)/.installed ## the wheel, the lock file, an SBOM (CycloneDX) and checksums, in dist
+release: $(VENV)/.installed $(TOOLS)/.installed ## the wheel, the lock file, an SBOM with licences (CycloneDX), checksums, in dist
 	@rm -rf dist && mkdir dist
 	@$(BIN)/python -m pip wheel -q --no-deps -w dist .
 	@cp .ci/requirements.lock dist/
-	@$(TOOLS)/bin/cyclonedx-py requirements .ci/requirements.lock --pyproject pyproject.toml --of JSON \
+	@rm -rf build/release && $(PYTHON) -m venv build/release
+	@build/release/bin/pip install -q --disable-pip-version-check --require-hashes -r .ci/requirements.lock
+	@$(TOOLS)/bin/cyclonedx-py environment build/release/bin/python --pyproject pyproject.toml --of JSON \
 		--output-reproducible -o dist/brokertwin.cdx.json
 	@cd dist && sha256sum * > SHA256SUMS && cat SHA256SUMS
 

@@ -15,6 +15,7 @@ errors that the user can fix as `brokertwin.errors.UserError`: the command line 
 and the hint, and exits with code 2.
 """
 
+import gc
 import importlib
 import sys
 from collections.abc import Callable
@@ -90,6 +91,9 @@ NEEDS = {
 }
 """Modules that a command needs, checked before it runs."""
 
+BATCH = {"ingest", "report", "replay", "explain", "audit"}
+"""Commands that keep what they read until they end, so that there is no garbage to collect."""
+
 USER_ERROR = 2
 
 
@@ -105,7 +109,10 @@ class LazyGroup(HelpfulGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Replace the summary by the real command."""
         name, line, rest = super().resolve_command(ctx, args)
-        return name, load(name) if name else line, rest
+        loaded = load(name) if name else line
+        if name not in BATCH:
+            gc.enable()
+        return name, loaded, rest
 
 
 def load(name: str) -> Any:
@@ -175,6 +182,7 @@ def brokertwin_command(
 
 def main() -> None:
     """Run the console script."""
+    gc.disable()  # imports make no garbage
     command = typer.main.get_command(app)
     command.help = (command.help or "") + as_markdown("")
     try:

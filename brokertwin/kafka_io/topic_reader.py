@@ -29,6 +29,9 @@ T = TypeVar("T")
 ID_HEADER = "id"
 POLL_MESSAGES = 1000
 POLL_S = 0.1
+QUEUED_MESSAGES = 100_000
+"""Messages that librdkafka reads ahead, in all partitions: its default is as many for each."""
+
 NO_LEADER_YET = frozenset(
     {
         KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -140,7 +143,8 @@ def read_all(
         UserError: the topic does not exist, or Kafka does not respond.
     """
     partitions = partitions_of(client, topic)
-    with closing(consumer(client)) as reader:
+    queued = max(QUEUED_MESSAGES // max(partitions, 1), 1)
+    with closing(consumer(client, {"queued.min.messages": queued})) as reader:
         begun = first or {}
         ends = {
             number: end

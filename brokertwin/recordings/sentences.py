@@ -147,8 +147,8 @@ def because(why: f.Cause, line: RecordedRequest) -> str:
             used = f"It was used last by {why.used.words}"
             if not names:
                 return (
-                    f"{used}. Since then its broker was started again, or it made room for another"
-                    " (max.incremental.fetch.session.cache.slots)."
+                    f"{used}. Since then it made room for another"
+                    " (max.incremental.fetch.session.cache.slots), or its broker was started again."
                 )
             return (
                 f"{used}, and has made room for another since"

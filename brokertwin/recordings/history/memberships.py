@@ -3,6 +3,7 @@
 Source: ClassicGroup, GroupMetadataManager; KIP-62, KIP-345, KIP-394, KIP-800, KIP-848.
 """
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -85,6 +86,9 @@ BACK_MS = 600_000
 AWAY, LEFT = -2, -1
 """Member epochs of a heartbeat: a static member that may come back, and one that leaves."""
 
+EXPIRY_MS = 100
+"""How much earlier than a log shows a session may have begun: a response may be logged late."""
+
 POLL_TIMEOUT = re.compile(r"poll timeout has expired|max\.poll\.interval", re.IGNORECASE)
 """In the reason of a LeaveGroup: AbstractCoordinator.HeartbeatThread."""
 
@@ -108,12 +112,17 @@ class Departure(msgspec.Struct, frozen=True):
 
 
 class RecordedJoin(msgspec.Struct, frozen=True):
-    """A JoinGroup that let a member into a generation; `made` is when its response was made."""
+    """A JoinGroup that let a member into a generation; `made` is 0 if unknown."""
 
     member: str
     generation: int
     line: RecordedRequest
     made: float = 0.0
+
+    def waits_at(self, refused: RecordedRequest) -> bool:
+        """Whether it waited for the others when a request was refused."""
+        answered = min(self.line.end, self.made or math.inf)
+        return self.line.time <= refused.end and answered >= refused.time
 
 
 class HandedOutId(msgspec.Struct, frozen=True):
@@ -134,7 +143,6 @@ class ObservedMember(msgspec.Struct):
         session_timeout_ms: of its JoinGroup; -1 if unknown.
         epoch: the newest generation or member epoch that it is known to have; -1 if none.
         epoch_by: the request that shows it.
-        subscription: its topics, in the consumer protocol; None if not recorded.
     """
 
     joined: RecordedRequest
@@ -143,7 +151,6 @@ class ObservedMember(msgspec.Struct):
     session_timeout_ms: int = -1
     epoch: int = -1
     epoch_by: RecordedRequest | None = None
-    subscription: list[str] | None = None
 
 
 class GenerationLine(msgspec.Struct, frozen=True):
@@ -179,8 +186,6 @@ class ObservedGeneration(msgspec.Struct):
         former: the newest generation before it that is recorded; -1 if none is.
         since: when that one was shown first, in ms since 1970; -1 if it is not recorded.
         before: its members; None if not recorded.
-        changes: the changes of members that began it, in the consumer protocol; None for classic
-            groups.
     """
 
     first: RecordedRequest | None = None
@@ -190,7 +195,6 @@ class ObservedGeneration(msgspec.Struct):
     former: int = -1
     since: int = -1
     before: dict[str, str | None] | None = None
-    changes: list[RebalanceCause | None] | None = None
 
 
 class GroupState(NamedTuple):
@@ -233,9 +237,8 @@ class Membership(msgspec.Struct):
         has_beats: whether heartbeats of classic members are recorded.
         is_whole: whether all members are recorded; classic groups show that by their leader.
         is_empty: whether the last member is known to have left.
+        is_modern: whether a member has sent a heartbeat of KIP-848.
         deleted: the request that deleted the group; None if it was not, or exists again.
-        changes: changes since the newest epoch, each of which raises it by one; None for one with
-            another cause, such as a subscription.
     """
 
     group: str
@@ -260,8 +263,8 @@ class Membership(msgspec.Struct):
     has_beats: bool = False
     is_whole: bool = False
     is_empty: bool = False
+    is_modern: bool = False
     deleted: RecordedRequest | None = None
-    changes: list[RebalanceCause | None] = field(default_factory=list)
 
     def index(self, exchange: RecordedExchange) -> None:
         """Note the joins that explain what happened before their responses."""
@@ -272,8 +275,7 @@ class Membership(msgspec.Struct):
             if exchange.response and not exchange.code:
                 joined = exchange.response.get("memberId", "")
                 number = exchange.response.get("generationId", -1)
-                made = exchange.made or line.end
-                self.joins.append(RecordedJoin(joined, number, line, made))
+                self.joins.append(RecordedJoin(joined, number, line, exchange.made))
             self._bound()
 
     def state_at(self, time: float, known: KnownFacts) -> GroupState:
@@ -338,13 +340,20 @@ class Membership(msgspec.Struct):
         if not response or exchange.code:
             return
         number, instance = response["generationId"], body.get("groupInstanceId") or ""
+        is_later = self.begun is not None and line.time > self.begun.end
+        if number < self.number and is_later and not self.is_modern:
+            self._begin_anew()
         is_new = not body.get("memberId") or member in self.handed_out
         if instance:
-            is_first = not self._takes_over(instance, RecordedJoin(member, number, line))
-            is_new = is_new and is_first and self._is_of_rebalance(number, line)
+            is_free = not self._takes_over(instance, RecordedJoin(member, number, line))
+            is_new = is_new and is_free and self._is_of_rebalance(number, line)
         if member in self.handed_out:
             self.handed_out.remove(member)
         if is_new:
+            shown = self.generations.get(number, ObservedGeneration()).lines
+            is_shown = bool(shown) and not self.is_modern
+            if is_shown and all(each.line.end + EXPIRY_MS < line.time for each in shown):
+                self._begin_anew()  # a new member begins a generation: it is another one
             yield from self._came_back(line, member, body.get("rebalanceTimeoutMs", -1))
         yield from self._waited(line, last)
         if number > self.number:
@@ -361,7 +370,15 @@ class Membership(msgspec.Struct):
                 self._list(listed, number, line)
         former = number - 1
         yield from self._reached(number, line, member, is_new, former, body.get("reason") or "")
-        yield from self._explained(line, exchange.made or line.end)
+        yield from self._explained(RecordedJoin(member, number, line, exchange.made))
+
+    def _begin_anew(self) -> None:
+        """Forget the generations of a group that was removed and made again."""
+        self.number, self.begun, self.leader = -1, None, ""
+        self.generations.clear()
+        self.departures.clear()
+        self.members.clear()
+        self.is_whole = False
 
     def _is_of_rebalance(self, number: int, line: RecordedRequest) -> bool:
         """Return whether a join came before its generation; one of a stable group gets the same.
@@ -541,7 +558,7 @@ class Membership(msgspec.Struct):
         line, body, response = exchange.line, exchange.request, exchange.response
         epoch, former = response.get("memberEpoch", -1), body.get("memberEpoch", -1)
         instance = body.get("instanceId") or ""
-        known = self.members.get(member)
+        known, self.is_modern = self.members.get(member), True
         if former == AWAY:
             if known is not None:
                 known.epoch, known.epoch_by, known.last = AWAY, line, line
@@ -549,7 +566,6 @@ class Membership(msgspec.Struct):
             return
         if former <= LEFT:
             before = known.epoch if known is not None else -1
-            self.changes.append(MemberLeft(member=member, client=line.name, by=line))
             yield from self._leave(Departure(member, line, generation=before))
             return
         is_new = former == 0 and known is None
@@ -559,26 +575,21 @@ class Membership(msgspec.Struct):
                 is_new = False
             yield from self._came_back(line, member, body.get("rebalanceTimeoutMs", -1))
             self.is_whole = self.is_whole or epoch == 1
-            topics = known.subscription if known is not None else None
-            new = ObservedMember(line, line, instance, -1, epoch, line, topics)
-            self._enter(member, new)
-            if is_new:
-                self.changes.append(MemberJoined(member=member, client=line.name))
+            self._enter(member, ObservedMember(line, line, instance, -1, epoch, line))
             yield MemberCame(group=self.group, line=line, member=member, epoch=epoch)
         elif known is None:
             found = ObservedMember(line, line, instance, -1, epoch, line)
             self._enter(member, found)
         else:
             self.seen(member, epoch, line)
-        self._subscribed(self.members[member], body, is_new)
-        if epoch > self.number:
-            self._raised(epoch, line)
         if epoch > former > 0:
             yield MemberAdvanced(
                 group=self.group, line=line, member=member, former=former, epoch=epoch
             )
         if epoch > former:
             yield from self._reached(epoch, line, member, is_new, former)
+        if epoch > self.number:
+            self.number, self.begun = epoch, line
         statuses = [
             (each["statusCode"], each["statusDetail"]) for each in response.get("status") or ()
         ]
@@ -589,33 +600,6 @@ class Membership(msgspec.Struct):
         self.statuses.pop(member, None)
         if statuses:
             self.statuses[member] = statuses
-
-    def _subscribed(self, member: ObservedMember, body: Any, is_new: bool) -> None:
-        """Note a changed subscription, which raises the epoch, too."""
-        names, regex = body.get("subscribedTopicNames"), body.get("subscribedTopicRegex")
-        if names is None and not regex:
-            return
-        subscription = [*sorted(names or ()), f"regex {regex or ''}"][:MEMBERS_MAX]
-        if not is_new and member.subscription != subscription:
-            self.changes.append(None)
-        member.subscription = subscription
-
-    def _raised(self, epoch: int, line: RecordedRequest) -> None:
-        """Note a new epoch, and the changes that began it.
-
-        Each change raises the group's epoch by one, in their order. Members reach it later, because
-        the assignment is computed at most once in `group.consumer.assignment.interval.ms`, so a
-        member may get an epoch that is below the one that its own join began.
-        """
-        count = epoch - max(self.number, 0)
-        is_known = self.number >= 0 or epoch == 1
-        generation = self._generation(epoch, line)
-        generation.changes = []
-        if is_known and len(self.changes) >= count:
-            generation.changes, self.changes = self.changes[:count], self.changes[count:]
-        else:  # something that is not recorded began it
-            self.changes = []
-        self.number, self.begun = epoch, line
 
     # Generations
 
@@ -688,16 +672,12 @@ class Membership(msgspec.Struct):
         of two generations of which one comes right after the other.
         """
         generation = self.generations[number]
-        if generation.changes is not None:
-            return [each for each in generation.changes if each is not None]
         lines = generation.lines
-        if lines[0].line.api in BEATS:
-            return []
         begin = min(each.line.end for each in lines)
         found: list[RebalanceCause] = [
             MemberJoined(member=each.member, client=self._client(each.member))
             for each in lines
-            if each.joined
+            if each.joined and self._may_have_begun(each, generation)
         ]
         found += [
             MemberLeft(member=each.member, client=each.line.name, by=each.line, reason=each.reason)
@@ -719,6 +699,15 @@ class Membership(msgspec.Struct):
         if not found and not gone and is_same:  # a static member may have been restarted
             found.append(self._again(min(lines, key=lambda each: each.line.time)))
         return found
+
+    def _may_have_begun(self, shown: GenerationLine, generation: ObservedGeneration) -> bool:
+        """Whether a new member may have begun the epoch of its first response.
+
+        A coordinator of KIP-848 computes an assignment only now and then: the first response of
+        a member may have an older epoch than the one that it began.
+        """
+        others = (each.line.end for each in generation.lines if each != shown)
+        return shown.line.api not in BEATS or min(others, default=math.inf) >= shown.line.time
 
     def _again(self, shown: GenerationLine) -> MemberJoinedAgain:
         client = self._client(shown.member)
@@ -776,8 +765,7 @@ class Membership(msgspec.Struct):
             by = self.begun
             return (GenerationChanged(requested=requested, number=self.number, by=by),)
         if code == Error.REBALANCE_IN_PROGRESS:
-            joins = [each for each in self.joins if each.made >= line.time]
-            waiting = [each.line for each in joins if each.line.time <= line.end]
+            waiting = [each.line for each in self.joins if each.waits_at(line)]
             left = [e.line for e in self.departures if self._is_of_newest(e)]
             by_ = min([*waiting, *left], key=lambda each: each.time, default=None)
             self.rebalancing = [*self.rebalancing, (line, by_)][-EVENTS_MAX:]
@@ -836,8 +824,8 @@ class Membership(msgspec.Struct):
         if known is None:
             return ()
         silent_ms = line.time - known.last.end
-        if silent_ms < known.session_timeout_ms and member in self.members:
-            return ()  # its session cannot have ended
+        if silent_ms < known.session_timeout_ms - EXPIRY_MS:
+            return ()  # the coordinator has heard of it since: it has another reason
         return (
             MemberExpired(
                 member=member,
@@ -866,13 +854,13 @@ class Membership(msgspec.Struct):
             return (MemberHasLeft(member=member, by=by, reason=reason, is_by_client=True),)
         return ()
 
-    def _explained(self, join: RecordedRequest, made: float) -> Iterator[Finding]:
+    def _explained(self, join: RecordedJoin) -> Iterator[Finding]:
         """Complete refusals for a rebalance in progress with a join that waited then."""
+        by = join.line
         for number, (line, cause) in enumerate(self.rebalancing):
-            is_waiting = join.time <= line.end and made >= line.time
-            if is_waiting and (cause is None or join.time < cause.time):
-                self.rebalancing[number] = line, join
-                causes = (RebalanceUnderWay(by=join),)
+            if join.waits_at(line) and (cause is None or by.time < cause.time):
+                self.rebalancing[number] = line, by
+                causes = (RebalanceUnderWay(by=by),)
                 yield self.explained(line, Error.REBALANCE_IN_PROGRESS, causes)
 
     def explained(self, line: RecordedRequest, code: int, causes: tuple[Cause, ...]) -> Finding:
@@ -894,13 +882,11 @@ class Membership(msgspec.Struct):
             del self.generations[min(self.generations)]
         for known in self.generations.values():
             del known.lines[:-MEMBERS_MAX]
-            if known.changes is not None:
-                del known.changes[:-MEMBERS_MAX]
         while len(self.instances) > MEMBERS_MAX:
             del self.instances[next(iter(self.instances))]
         for joins in self.instances.values():
             del joins[:-GENERATIONS_MAX]
-        for events in (self.joins, self.departures, self.new_ids, self.handed_out, self.changes):
+        for events in (self.joins, self.departures, self.new_ids, self.handed_out):
             del events[:-EVENTS_MAX]
 
 

@@ -57,7 +57,6 @@ class ObservedSession(msgspec.Struct):
         partitions: partitions named at its opening, less those forgotten since; -1 if unknown.
         used: the last request that the broker accepted; None if it is closed, or not seen in use.
         closed: the request that closed it.
-        opened: when it was opened, in ms since 1970; -1 if the recording does not show it.
     """
 
     epoch: int = INITIAL_EPOCH
@@ -65,7 +64,6 @@ class ObservedSession(msgspec.Struct):
     partitions: int = -1
     used: RecordedRequest | None = None
     closed: RecordedRequest | None = None
-    opened: int = -1
 
 
 class ObservedSessionCache(ObservedEntity, kw_only=True):
@@ -74,12 +72,10 @@ class ObservedSessionCache(ObservedEntity, kw_only=True):
     Attributes:
         sessions: session id to session; the last one was used last.
         opened: the newest openings, in the order of their responses.
-        is_full: whether a client got no session, so that the cache has no room.
     """
 
     sessions: dict[int, ObservedSession] = field(default_factory=dict)
     opened: list[RecordedRequest] = field(default_factory=list)
-    is_full: bool = False
 
     def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
         """Take a Fetch in its turn."""
@@ -99,13 +95,10 @@ class ObservedSessionCache(ObservedEntity, kw_only=True):
             yield from self._used(line, number, epoch, body)
         if opened != NONE:
             self.sessions.pop(opened, None)
-            self.sessions[opened] = ObservedSession(
-                1, line.client, body["named"], line, opened=line.end
-            )
+            self.sessions[opened] = ObservedSession(1, line.client, body["named"], line)
             insort(self.opened, line, key=lambda each: each.end)
             yield SessionOpened(line=line, session=opened)
         elif is_denied(exchange) and not line.is_own:
-            self.is_full = True
             yield SessionDenied(line=line, severity=Severity.WARNING)
         self._bound()
 
@@ -130,35 +123,22 @@ class ObservedSessionCache(ObservedEntity, kw_only=True):
         if closed is not None:
             causes = (SessionClosed(by=closed),)
         elif used is not None:
-            causes = (SessionEvicted(used=used, openers=self._openers(used, line)),)
-        is_evicted = any(isinstance(e, SessionEvicted) and e.openers for e in causes)
+            first = bisect_left(self.opened, used.end, key=lambda each: each.end)
+            openers = tuple(each.name for each in self.opened[first:] if each.time >= used.end)
+            if line.connection != used.connection:
+                openers = ()  # the broker may have been started again, which ends all sessions
+            causes = (SessionEvicted(used=used, openers=openers),)
+        is_evicted = used is not None and closed is None
         session.used = None
-        known = Certainty.SEEN if closed is not None else Certainty.DERIVED
+        known = Certainty.DERIVED if is_evicted else Certainty.SEEN
         return SessionLost(
             line=line,
             severity=Severity.WARNING if is_evicted else Severity.INFO,
             causes=causes,
-            certainty=known if closed is not None or is_evicted else Certainty.UNKNOWN,
+            certainty=known if causes else Certainty.UNKNOWN,
             session=number,
             code=Error.FETCH_SESSION_ID_NOT_FOUND,
         )
-
-    def _openers(self, used: RecordedRequest, line: RecordedRequest) -> tuple[str, ...]:
-        """The clients that opened sessions since a use, if the broker was not started again.
-
-        A session that was there before and was used after them shows that.
-        """
-        first = bisect_left(self.opened, used.end, key=lambda each: each.end)
-        openers = [each for each in self.opened[first:] if each.time >= used.end]
-        if not openers:
-            return ()
-        since = openers[0].end
-        others = [each for each in self.sessions.values() if each.used not in (None, used)]
-        survived = any(
-            0 <= each.opened <= used.end and each.used is not None and each.used.end > since
-            for each in others
-        )
-        return tuple(each.name for each in openers) if survived or self.is_full else ()
 
     def _out_of_turn(self, line: RecordedRequest, number: int, epoch: int) -> Finding:
         session, causes = self.sessions.get(number), tuple[Cause, ...]()

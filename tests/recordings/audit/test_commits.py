@@ -39,6 +39,16 @@ def test_offsets_of_a_transaction_count_when_it_is_committed(
     assert [each.kind for each in recording.found(commits.back)] == kinds
 
 
+def test_a_marker_does_not_commit_an_offset_that_a_later_commit_has_superseded() -> None:
+    """The order of writes counts, not that of markers (OffsetMetadataManager)."""
+    recording = SyntheticRecording()
+    recording.commit(10, api="TXN_OFFSET_COMMIT")
+    recording.commit(5)
+    recording.end_txn("a", 0, committed=True)
+    recording.commit(7)
+    assert recording.found(commits.back) == []
+
+
 def test_deleted_offset_does_not_go_back() -> None:
     recording = SyntheticRecording()
     recording.commit(10)

@@ -14,21 +14,10 @@ def test_lost_session_was_evicted_for_those_opened_since() -> None:
     recording.fetch("a", 0, 0, 10)
     recording.fetch("a", 10, 1, 10)
     recording.fetch("late", 0, 0, 12)
-    recording.fetch("early", 11, 1, 11)
     recording.fetch("a", 10, 2, 0, Error.FETCH_SESSION_ID_NOT_FOUND)
     (found,) = recording.found(sessions.lost)
     assert (found.severity, found.clients, found.by) == (Severity.WARNING, ["a"], ["late"])
     assert "opened 1 session." in found.what
-
-
-def test_no_client_evicted_a_session_of_a_broker_that_may_have_been_started_again() -> None:
-    recording = SyntheticRecording()
-    recording.fetch("early", 0, 0, 11)
-    recording.fetch("a", 0, 0, 10)
-    recording.fetch("late", 0, 0, 12)
-    recording.fetch("a", 10, 1, 0, Error.FETCH_SESSION_ID_NOT_FOUND)
-    (found,) = recording.found(sessions.lost)
-    assert (found.severity, found.by) == (Severity.INFO, [])
 
 
 @pytest.mark.parametrize("epoch", [-1, 0])

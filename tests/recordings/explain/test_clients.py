@@ -50,10 +50,8 @@ def test_request_in_two_timelines_is_listed_once() -> None:
 
 def test_lost_fetch_session_has_its_last_user() -> None:
     recording = SyntheticRecording()
-    recording.fetch("c", 0, 0, 12)
     recording.fetch("a", 0, 0, 10)
     recording.fetch("b", 0, 0, 11)
-    recording.fetch("c", 12, 1, 12)
     recording.fetch("a", 10, 1, 0, Error.FETCH_SESSION_ID_NOT_FOUND)
     *_, last = ClientTimeline(recording.exchanges, "a").story()
     assert "Sessions that were opened in between: client b (1)." in last.refused[0].because
