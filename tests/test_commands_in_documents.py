@@ -90,6 +90,16 @@ NOT_TYPED = {
             ("live brokertwin explain", "explain"),
         )
     },
+    **dict.fromkeys(
+        (
+            "python3 -m venv .venv && . .venv/bin/activate",
+            "pip install -q -c .ci/constraints.txt .",
+        ),
+        Elsewhere("packages come from an index", "tests/test_wheel.py", "light_python"),
+    ),
+    "brokertwin exam localhost:9192 --only idem_": Elsewhere(
+        "a broker of the reader", "tests/cli/broker/test_exam.py", "exam"
+    ),
     "make demo": Elsewhere("its test types it", "tests/cli/test_demo.py", "make demo"),
     **{
         command.text: Elsewhere("it takes minutes to hours", "Makefile", command.text.split()[1])

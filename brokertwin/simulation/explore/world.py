@@ -611,7 +611,7 @@ class Explorer:
     def _free_id(self, name: str) -> str:
         """Return an id that no pending request has."""
         number = 1
-        while pending.is_taken(self.machine.tables.pending, f"{name}{number}"):
+        while pending.get(self.machine.tables.pending, f"{name}{number}") is not None:
             number += 1
         return f"{name}{number}"
 
