@@ -480,16 +480,16 @@ def test_connections_above_the_rate_are_delayed_like_kafkas(
 
 
 IN_ORDER = [
-    ("client-id=c0/user=zoe", ["request_percentage"]),
-    ("client-id=c3/user=kim", ["request_percentage"]),
-    ("user=ida", ["consumer_byte_rate", "request_percentage", "producer_byte_rate"]),
     ("user=lee", ["request_percentage", "producer_byte_rate"]),
+    ("client-id=c0/user=zoe", ["request_percentage"]),
     ("user=amy", ["consumer_byte_rate", "request_percentage", "producer_byte_rate"]),
-    ("user=ann", ["request_percentage", "producer_byte_rate"]),
-    ("user=bob", ["request_percentage", "producer_byte_rate"]),
     ("client-id=c6/user=max", ["request_percentage"]),
+    ("client-id=c3/user=kim", ["request_percentage"]),
+    ("user=bob", ["request_percentage", "producer_byte_rate"]),
+    ("user=ida", ["consumer_byte_rate", "request_percentage", "producer_byte_rate"]),
+    ("user=ann", ["request_percentage", "producer_byte_rate"]),
 ]
-"""Response of Kafka 4.3.1."""
+"""Response of Kafka 4.4.0 without other quotas."""
 
 
 def test_quotas_are_described_in_the_order_of_kafkas_maps() -> None:
