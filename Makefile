@@ -12,12 +12,16 @@ JAVA_NEEDED := brokertwin needs a Java 17 or newer runtime: apt-get install open
 PYTHON_NEEDED := brokertwin needs Python 3.11 or newer with venv: apt-get install python3 python3-venv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all fast interpreters record compare exam-record score mutants bench soak fuzz fuzz-guided lock audit release first-hour generate lint types format clean java python
+.PHONY: help setup light demo test test-all fast interpreters record compare exam-record score mutants bench soak fuzz fuzz-guided lock audit release first-hour generate lint types format clean java python
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
 setup: java $(VENV)/.installed $(VENV)/.jars ## the virtual environment, the pinned packages and the jars; nothing if all is there
+
+light: python ## audit, explain, page, offsets, gateway and the pytest fixture alone: no Spark, no Java, 250 MB
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --disable-pip-version-check -c .ci/constraints.txt -e .
 
 demo: setup ## real captures through a real Kafka broker and Spark, with a summary
 	@$(BIN)/brokertwin demo
@@ -83,11 +87,13 @@ lock: $(VENV)/.installed ## .ci/requirements.lock: the tested set with the hashe
 audit: $(TOOLS)/.installed ## are faults known of a package of the tested set? what cannot be asked is one, too
 	@$(TOOLS)/bin/pip-audit --strict --progress-spinner off --disable-pip --no-deps -r .ci/requirements.lock
 
-release: $(VENV)/.installed $(TOOLS)/.installed ## the wheel, the lock file, an SBOM (CycloneDX) and checksums, in dist
+release: $(VENV)/.installed $(TOOLS)/.installed ## the wheel, the lock file, an SBOM with licences (CycloneDX), checksums, in dist
 	@rm -rf dist && mkdir dist
 	@$(BIN)/python -m pip wheel -q --no-deps -w dist .
 	@cp .ci/requirements.lock dist/
-	@$(TOOLS)/bin/cyclonedx-py requirements .ci/requirements.lock --pyproject pyproject.toml --of JSON \
+	@rm -rf build/release && $(PYTHON) -m venv build/release
+	@build/release/bin/pip install -q --disable-pip-version-check --require-hashes -r .ci/requirements.lock
+	@$(TOOLS)/bin/cyclonedx-py environment build/release/bin/python --pyproject pyproject.toml --of JSON \
 		--output-reproducible -o dist/brokertwin.cdx.json
 	@cd dist && sha256sum * > SHA256SUMS && cat SHA256SUMS
 
@@ -138,11 +144,11 @@ python:
 
 $(VENV)/.installed: pyproject.toml .ci/constraints.txt | python
 	@test -x $(BIN)/python || { echo "setup 1 of 3: a virtual environment in $(VENV), of $(PYTHON)"; $(PYTHON) -m venv $(VENV); }
-	@echo "setup 2 of 3: the packages of .ci/constraints.txt, some hundred MB; pip says which"
+	@echo "setup 2 of 3: the packages of .ci/constraints.txt, 500 MB to fetch, 1.7 GB on disk"
 	@$(BIN)/python -m pip install --disable-pip-version-check -c .ci/constraints.txt -e '.[dev]'
 	@touch $@
 
 $(VENV)/.jars: $(VENV)/.installed
-	@echo "setup 3 of 3: the jars of Apache Kafka and of Spark's connector, about 60 MB; both run once"
+	@echo "setup 3 of 3: the jars of Apache Kafka and of Spark's connector, 60 MB to fetch, then both run once: half a minute"
 	@$(BIN)/brokertwin setup $(SETUP)
 	@touch $@

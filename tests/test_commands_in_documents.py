@@ -90,6 +90,16 @@ NOT_TYPED = {
             ("live brokertwin explain", "explain"),
         )
     },
+    **dict.fromkeys(
+        (
+            "python3 -m venv .venv && . .venv/bin/activate",
+            "pip install -q -c .ci/constraints.txt .",
+        ),
+        Elsewhere("packages come from an index", "tests/test_wheel.py", "light_python"),
+    ),
+    "brokertwin exam localhost:9192 --only idem_": Elsewhere(
+        "a broker of the reader", "tests/cli/broker/test_exam.py", "exam"
+    ),
     "make demo": Elsewhere("its test types it", "tests/cli/test_demo.py", "make demo"),
     **{
         command.text: Elsewhere("it takes minutes to hours", "Makefile", command.text.split()[1])
@@ -107,6 +117,13 @@ NOT_TYPED = {
     **{
         command.text: Elsewhere("a broker of the reader", "tests/cli/broker/test_exam.py", "exam")
         for command in commands(ROOT / "docs/exam.md")
+    },
+    **{
+        command.text: Elsewhere(
+            "a violation ends with code 1", "tests/cli/broker/test_explore.py", "explore"
+        )
+        for page in ("docs/explore.md", "docs/explore_models.md")
+        for command in commands(ROOT / page)
     },
     "make exam-record": Elsewhere("minutes", "tests/testing/exam/test_scenarios.py", "exam-record"),
     the_command("docs/clusters.md", "spark-submit").text: Elsewhere(

@@ -97,6 +97,7 @@ OURS_AT_THE_TOP = {
     "brokertwin.errors",
     "brokertwin.wording",
     "brokertwin.extras",
+    "brokertwin.patterns",
     "brokertwin.places",
     "brokertwin.settings",
     "brokertwin.unpacked",

@@ -243,6 +243,11 @@ EXAMPLES = {
         "brokertwin simulate --seeds 200",
         "brokertwin simulate --seed 17 --trace",
     ),
+    "explore": (
+        "brokertwin explore --list",
+        "brokertwin explore torn-transaction-v1 --html torn.html",
+        "brokertwin explore torn-transaction-v1 --play localhost:9092",
+    ),
     "gc": (
         "brokertwin gc --dry-run",
         "brokertwin gc --prefix shop --older-than 6h",

@@ -15,6 +15,7 @@ errors that the user can fix as `brokertwin.errors.UserError`: the command line 
 and the hint, and exits with code 2.
 """
 
+import gc
 import importlib
 import sys
 from collections.abc import Callable
@@ -64,10 +65,29 @@ COMMANDS = {
     "check": "Check snapshots and topics against expectations, with great-expectations.",
     "dead-letters": "Show refused events and the reasons.",
     "simulate": "Test the broker model: clusters and clients in virtual time, with faults.",
+    "explore": "Search every order of deliveries of a small model for a broken guarantee.",
     "gc": "Delete record batches that no log references.",
     "config": "Show all settings with their values and sources.",
 }
-"""Command name to its summary, in the order of `brokertwin --help`."""
+"""Command name to its summary."""
+
+PANELS = {
+    "Recorded traffic": (
+        *("audit", "page", "explain", "replay", "report", "ingest", "capture", "mcp"),
+    ),
+    "Live audit": ("live",),
+    "Committed offsets": ("offsets",),
+    "Tests of clients and brokers": (
+        *("gateway", "proxy", "exam", "exam-client", "explore", "simulate", "credentials"),
+    ),
+    "Clients": ("consume", "produce", "streams", "connect"),
+    "The broker as a Spark job": (
+        *("run", "send", "state", "query", "snapshot", "check", "dead-letters", "gc"),
+        *("cluster", "top"),
+    ),
+    "Set-up": ("demo", "setup", "kafka", "config"),
+}
+"""Heading to its commands, in the order of `brokertwin --help`."""
 
 FAMILIES = {
     "recordings": {"ingest", "report", "replay", "explain", "audit", "capture", "page", "mcp"},
@@ -76,7 +96,7 @@ FAMILIES = {
     "clients": {"consume", "produce", "streams", "connect"},
     "broker": {
         *("kafka", "gateway", "proxy", "exam", "exam-client", "cluster", "credentials"),
-        "simulate",
+        *("simulate", "explore"),
     },
     "watching": {"live", "top"},
 }
@@ -90,6 +110,9 @@ NEEDS = {
 }
 """Modules that a command needs, checked before it runs."""
 
+BATCH = {"ingest", "report", "replay", "explain", "audit"}
+"""Commands that keep what they read until they end, so that there is no garbage to collect."""
+
 USER_ERROR = 2
 
 
@@ -98,14 +121,20 @@ class LazyGroup(HelpfulGroup):
 
     def __init__(self, **attributes: Any) -> None:
         attributes["commands"] = {
-            name: TyperCommand(name=name, help=line) for name, line in COMMANDS.items()
+            name: TyperCommand(name=name, help=COMMANDS[name], rich_help_panel=panel)
+            for panel, names in PANELS.items()
+            for name in names
+            if name in COMMANDS
         }
         super().__init__(**attributes)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Replace the summary by the real command."""
         name, line, rest = super().resolve_command(ctx, args)
-        return name, load(name) if name else line, rest
+        loaded = load(name) if name else line
+        if name not in BATCH:
+            gc.enable()
+        return name, loaded, rest
 
 
 def load(name: str) -> Any:
@@ -175,6 +204,7 @@ def brokertwin_command(
 
 def main() -> None:
     """Run the console script."""
+    gc.disable()  # imports make no garbage
     command = typer.main.get_command(app)
     command.help = (command.help or "") + as_markdown("")
     try:

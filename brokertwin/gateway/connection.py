@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 import structlog
 
-from brokertwin.gateway import edge_fields, refusals, slices
+from brokertwin.gateway import edge_fields, refusals, request_times, slices
 from brokertwin.gateway.admin import altered_settings, api_versions, broker_loggers, client_metrics
 from brokertwin.gateway.bounded_rates import RequestLimit
 from brokertwin.gateway.context import GatewayContext
@@ -25,10 +25,8 @@ from brokertwin.gateway.engine.engine import (
     EngineResponse,
     NoResponseError,
 )
-from brokertwin.gateway.request_times import Stopwatch
 from brokertwin.gateway.security import delegation_tokens, scram_users
 from brokertwin.gateway.security.denials import RESOURCE_TYPES
-from brokertwin.protocol.bodies import Body
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.frames import (
     SIZE_BYTES,
@@ -64,6 +62,39 @@ _log = structlog.get_logger("brokertwin.gateway")
 
 class ClosedError(Exception):
     """The connection must be closed; the message has the reason."""
+
+
+class Stopwatch:
+    """Measures the time used by one request.
+
+    Args:
+        came: arrival by the event loop's clock in s; the stopwatch runs from then.
+    """
+
+    __slots__ = ("_began", "_taken_s", "came")
+
+    def __init__(self, came: float) -> None:
+        self.came = came
+        self._began: float | None = came
+        self._taken_s = 0.0
+
+    def stop(self, now: float) -> None:
+        """Pause while the request waits."""
+        if self._began is not None:
+            self._taken_s += now - self._began
+            self._began = None
+
+    def go_on(self, now: float) -> None:
+        """Resume, unless it is running."""
+        if self._began is None:
+            self._began = now
+
+    def take(self, now: float) -> float:
+        """Return the time used since the start or the last call, in s."""
+        self.stop(now)
+        self._began = now
+        taken, self._taken_s = self._taken_s, 0.0
+        return taken
 
 
 class _Produced(NamedTuple):
@@ -174,27 +205,28 @@ class BrokerConnection(asyncio.Protocol):
         if self._failure is not None or self._is_aborted:
             return
         self._cut(data)
-        if self._frames or self._failure is not None:
-            self._wake()
+        waiter = self._frame_there
+        has_work = self._frames or self._failure is not None
+        if has_work and waiter is not None and not waiter.done():
+            waiter.set_result(None)
         if self._is_full:
             self._transport.pause_reading()
 
-    def _wake(self) -> None:
-        """Wake the task that waits for a frame."""
-        if self._frame_there is not None and not self._frame_there.done():
-            self._frame_there.set_result(None)
-
     def _cut(self, data: bytes = b"") -> None:
         """Take complete frames out of the received bytes, only one before authentication."""
-        limits, authentication = self._context.limits, self._authentication
-        most = authentication.frame_bytes_max or limits.frame_bytes
-        ahead = limits.requests_ahead if authentication.is_complete else 1
+        limits, most, ahead = self._context.limits, self._context.limits.frame_bytes, 1
+        if self._authentication.is_complete:
+            ahead = limits.requests_ahead
+        else:
+            most = self._authentication.frame_bytes_max or most
         self._input.receive(data, ahead, most)
         self._is_full = len(self._frames) >= ahead
         size = self._input.wrong_size
-        api_key, next_size = self._input.next_frame
-        if size is None and next_size > slices.bytes_max(api_key, most):
-            size, most = next_size, slices.bytes_max(api_key, most)
+        if size is None and self._input.received:
+            api_key, next_size = self._input.next_frame
+            longest = slices.bytes_max(api_key, most)
+            if next_size > longest:
+                size, most = next_size, longest
         if size is not None:
             self._failure = ClosedError(f"invalid frame size {size}; the limit is {most}")
 
@@ -245,8 +277,16 @@ class BrokerConnection(asyncio.Protocol):
 
     async def _serve(self) -> None:
         try:
-            while await self._has_work():
-                frame = self._take_frame()
+            while self._frames or not self._is_lost:
+                if not self._frames:
+                    if self._failure is not None:
+                        raise self._failure
+                    self._frame_there = self._loop.create_future()
+                    await self._frame_there
+                    continue
+                frame = self._frames.popleft()
+                if self._is_full:
+                    self._read_on()
                 self.is_busy = True
                 if self._muted_until:
                     await self._unmuted()
@@ -270,33 +310,21 @@ class BrokerConnection(asyncio.Protocol):
             self._log.error("fault", error=f"{type(error).__name__}: {error}", exc_info=error)
         self.close(str(error))
 
-    async def _has_work(self) -> bool:
-        """Wait for a frame; return False at the end."""
-        while not self._frames:
-            if self._is_lost:
-                return False
-            if self._failure is not None:
-                raise self._failure
-            self._frame_there = self._loop.create_future()
-            await self._frame_there
-        return True
-
-    def _take_frame(self) -> bytes:
-        frame = self._frames.popleft()
-        if self._is_full:
-            self._is_full = False
-            if self._failure is None:
-                self._cut()
-            if not self._is_full:
-                self._transport.resume_reading()
-        return frame
+    def _read_on(self) -> None:
+        """Continue to read if fewer requests are queued now."""
+        self._is_full = False
+        if self._failure is None:
+            self._cut()
+        if not self._is_full:
+            self._transport.resume_reading()
 
     async def _handle(self, frame: bytes) -> None:
         api_key = api_key_of(frame)
         traits = api_of_key(api_key).traits
         if Trait.ANY_VERSION in traits:
             self._software = client_metrics.software_of(frame) or self._software
-        if self._authentication.takes(frame):
+        is_plain = self._authentication.is_plain and api_key not in api_versions.SASL_APIS
+        if not is_plain and self._authentication.takes(frame):
             await self._authenticate(frame)
             return
         if Trait.ANY_VERSION in traits:
@@ -308,9 +336,10 @@ class BrokerConnection(asyncio.Protocol):
             await self._writable.wait()
             return
         watch = Stopwatch(self._loop.time())
-        most = slices.bytes_max(api_key, self._context.limits.frame_bytes)
-        if len(frame) > most:
-            raise ClosedError(f"invalid frame size {len(frame)}; the limit is {most}")
+        if len(frame) > slices.REQUEST_BYTES_MAX:
+            most = slices.bytes_max(api_key, self._context.limits.frame_bytes)
+            if len(frame) > most:
+                raise ClosedError(f"invalid frame size {len(frame)}; the limit is {most}")
         own = self._own_response(frame, watch) if api_key in OWN_RESPONSES else None
         if own is not None:
             request, own_response = own
@@ -318,8 +347,11 @@ class BrokerConnection(asyncio.Protocol):
             await self._reply(request, await own_response, watch)
             await self._writable.wait()
             return
-        request = self._edge_request(*read_request(frame, RequestHeader))
-        self._check_served(request)
+        header, body = read_request(frame, RequestHeader)
+        request = self._edge_request(header, body)
+        is_served = (api_key, header.request_api_version) in api_versions.SERVED_VERSIONS
+        if not is_served or self._context.release is not None:
+            self._check_served(request)
         if len(frame) > slices.SLICED_BYTES and Trait.HAS_RECORDS not in traits:
             await self._produced_done(watch)
             await self._reply(request, await self._in_slices(request), watch, is_large=True)
@@ -430,9 +462,14 @@ class BrokerConnection(asyncio.Protocol):
         assert isinstance(body, ProduceRequest), "the only API with records in requests"
         body.request_size_in_bytes = size
         engine = self._context.engine
-        writes = edge_fields.store_batches(engine, self.broker, request.version, body)
+        writes = edge_fields.store_batches(
+            engine, self.broker, request.header.request_api_version, body
+        )
         future: asyncio.Future[EngineResponse]
-        if self._produced or not edge_fields.are_stored(writes):
+        is_stored = True
+        for write in writes:
+            is_stored = is_stored and write.locator is None
+        if self._produced or not is_stored:
             future = self._loop.create_task(self._submit_in_turn(request, watch, writes))
             future.add_done_callback(_take_note)
         else:
@@ -499,7 +536,7 @@ class BrokerConnection(asyncio.Protocol):
         """Complete and send a response; a large one is walked through in a thread."""
         now = self._loop.time()
         watch.go_on(now)
-        body, api_key = outcome.response, request.api_key
+        body, api_key = outcome.response, request.header.request_api_key
         if outcome.error is not None:
             body = self._refusal(request, outcome.error)
         count, took_s = self._context.traffic.count, now - watch.came
@@ -516,9 +553,15 @@ class BrokerConnection(asyncio.Protocol):
         if body is None:
             self._mute(outcome.mute_ms)
             return
-        if outcome.error is None and not isinstance(body, dict):
+        if outcome.error is None and api_key in edge_fields.COMPLETED:
             await self._complete(request, body, writes)
-        limit = self._context.times.limit(self.broker, request)
+        if isinstance(body, UpdateFeaturesResponse):
+            await self._context.features.note_response(body)
+        limit = self._context.engine.request_limit(
+            self.broker, request.principal, request.header.client_id
+        )
+        if limit is not None and request_times.is_exempt(request):
+            limit = None
         own_ms = getattr(body, THROTTLE, None)
         throttle_ms = own_ms or 0
         if limit is not None:
@@ -530,7 +573,8 @@ class BrokerConnection(asyncio.Protocol):
             setattr(body, THROTTLE, throttle_ms)
         elif isinstance(body, dict):
             body["throttleTimeMs"] = throttle_ms
-        self._mute(throttle_ms)
+        if throttle_ms:
+            self._mute(throttle_ms)
         if is_large:
             frame = await asyncio.to_thread(self._encode, request, body)
         else:
@@ -540,16 +584,17 @@ class BrokerConnection(asyncio.Protocol):
             self._count(limit, watch)
 
     async def _complete(
-        self, request: EdgeRequest, body: Body, writes: Sequence[PendingWrite]
+        self, request: EdgeRequest, body: AnyBody, writes: Sequence[PendingWrite]
     ) -> None:
         """Fill in the fields that only the gateway knows."""
-        api_key, addresses = request.api_key, self._context.addresses
+        header, addresses = request.header, self._context.addresses
+        api_key = header.request_api_key
         if self.listener.is_added and api_key not in edge_fields.ON_EVERY_LISTENER:
             addresses = {}
         pending = PendingResponse(
             self._context.engine,
             addresses,
-            request.version,
+            header.request_api_version,
             request.body,
             body,
             writes,
@@ -559,8 +604,6 @@ class BrokerConnection(asyncio.Protocol):
         if put_bytes is not None:
             await put_bytes(pending)
         edge_fields.complete(api_key, pending)
-        if isinstance(body, UpdateFeaturesResponse):
-            await self._context.features.note_response(body)
 
     def _refusal(self, request: EdgeRequest, why: dict[str, Any]) -> AnyBody:
         """Return the error response of a dead letter. Raises ClosedError."""
@@ -574,7 +617,8 @@ class BrokerConnection(asyncio.Protocol):
 
     def _count(self, limit: RequestLimit, watch: Stopwatch) -> int:
         """Record the request time so far; return the throttle time in ms."""
-        return self._context.times.count(self.broker, limit, watch, self._loop.time())
+        now = self._loop.time()
+        return self._context.times.count(self.broker, limit, watch.take(now), now)
 
     def _mute(self, throttle_ms: int) -> None:
         if throttle_ms > 0:
@@ -585,7 +629,8 @@ class BrokerConnection(asyncio.Protocol):
 
         As in Kafka, the request's changes stay in effect. Raises ClosedError.
         """
-        sent = request.api_key, request.version, request.header.correlation_id
+        header = request.header
+        sent = header.request_api_key, header.request_api_version, header.correlation_id
         try:
             return encode_sized_response(*sent, body)
         except NotEncodableError as error:

@@ -56,6 +56,7 @@ from brokertwin.protocol.kafka_apis import (
     DESCRIBE_QUORUM,
     FETCH,
     FIND_COORDINATOR,
+    KAFKA_APIS,
     LIST_OFFSETS,
     METADATA,
     PRODUCE,
@@ -121,35 +122,23 @@ def store_batches(
             if found.error:
                 partition.records_error = int(found.error)
             elif found.data is not None:
-                locator = _put(engine, partition, found.data)
-                writes.append(PendingWrite(topic, partition, found.data, locator))
                 partition.records_seen = found.seen
+                later = None
+                try:
+                    locator = engine.put(found.data)
+                    if isinstance(locator, str):
+                        partition.batches[0].locator = locator
+                    else:
+                        later = locator
+                except OSError as failure:
+                    _not_stored(partition, failure)
+                writes.append(PendingWrite(topic, partition, found.data, later))
     return writes
-
-
-def _put(
-    engine: BrokerEngine, partition: PartitionProduceData, data: bytes
-) -> asyncio.Future[str] | None:
-    """Store a batch; return its locator if that takes time."""
-    try:
-        locator = engine.put(data)
-    except OSError as failure:
-        _not_stored(partition, failure)
-        return None
-    if not isinstance(locator, str):
-        return locator
-    partition.batches[0].locator = locator
-    return None
 
 
 def _not_stored(partition: PartitionProduceData, failure: OSError) -> None:
     _log.error("cannot store a batch", error=str(failure))
     partition.records_error = int(Error.KAFKA_STORAGE_ERROR)
-
-
-def are_stored(writes: list[PendingWrite]) -> bool:
-    """Whether all batches are stored."""
-    return not any(write.locator for write in writes)
 
 
 async def put_locators(writes: list[PendingWrite]) -> None:
@@ -463,3 +452,9 @@ _COMPLETERS: dict[int, Callable[[PendingResponse], None]] = {
     DESCRIBE_QUORUM.key: _put_quorum,
     DESCRIBE_CLUSTER.key: _put_cluster,
 }
+
+COMPLETED = frozenset(
+    {*READ_BYTES, *_COMPLETERS}
+    | {key for key, api in KAFKA_APIS.items() if api.endpoints_since is not None}
+)
+"""APIs whose responses have fields that only the gateway can fill."""

@@ -89,7 +89,7 @@ class Gateway:
         self.features = Features(engine)
         self._handshakes: dict[TlsHandshake, BrokerConnection] = {}
         self._connections: dict[BrokerConnection, str] = {}
-        self._times = RequestTimes(engine.request_limit)
+        self._times = RequestTimes()
         self._arrivals = ConnectionQuotas(self._limits_of, self._connection_limit)
         self._servers: dict[int, asyncio.Server] = {}
         self._bound: dict[int, Address] = {}

@@ -29,6 +29,12 @@ T = TypeVar("T")
 ID_HEADER = "id"
 POLL_MESSAGES = 1000
 POLL_S = 0.1
+QUEUED_MESSAGES = 100_000
+"""Messages that librdkafka reads ahead, in all partitions: its default is as many for each."""
+
+READ_AHEAD = {"fetch.max.bytes": 4 * 1024 * 1024, "queued.max.messages.kbytes": 16 * 1024}
+"""Small, because a short message takes several times its size in librdkafka's queue."""
+
 NO_LEADER_YET = frozenset(
     {
         KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -140,7 +146,8 @@ def read_all(
         UserError: the topic does not exist, or Kafka does not respond.
     """
     partitions = partitions_of(client, topic)
-    with closing(consumer(client)) as reader:
+    ahead = {**READ_AHEAD, "queued.min.messages": max(QUEUED_MESSAGES // max(partitions, 1), 1)}
+    with closing(consumer(client, ahead)) as reader:
         begun = first or {}
         ends = {
             number: end

@@ -215,7 +215,7 @@ class _Code:
         """Add lines at this depth; they handle `field`, or the current one."""
         path = self._path if field is None else (*self._path, field)
         for line in lines:
-            self._lines.append("    " * self._depth + line)
+            self._lines.append("    " * (self._depth + 1) + line)
             self._fields.append(path)
 
     def block(self, head: str, write: Callable[[], None]) -> None:
@@ -232,9 +232,9 @@ class _Code:
         write()
         self._path = before
 
-    def made(self) -> Callable[..., Any]:
-        """Compile the function."""
-        text = "\n".join([self._head, *self._lines])
+    def made(self, handlers: Sequence[str]) -> Callable[..., Any]:
+        """Compile the function; `handlers` are its lines for exceptions."""
+        text = "\n".join([self._head, "    try:", *self._lines, *handlers])
         exec(compile(text, self._title, "exec"), self._names)
         made: Callable[..., Any] = self._names["made"]
         return made
@@ -245,8 +245,8 @@ class _Code:
         found = ""
         while where is not None:
             if where.tb_frame.f_code.co_filename == self._title:
-                line = where.tb_lineno - 2  # the head is line 1
-                found = ": ".join(self._fields[line]) if line >= 0 else ""
+                line = where.tb_lineno - 3  # behind the head and the `try`
+                found = ": ".join(self._fields[line]) if 0 <= line < len(self._fields) else ""
             where = where.tb_next
         return found or self._title
 
@@ -343,20 +343,17 @@ class _Reader:
 
     def finish(self, result: str) -> Read:
         """Compile the function; its errors name the field."""
-        self._code.add(f"return {result}, at")
-        code, made = self._code, self._code.made()
+        code = self._code
+        code.add(f"return {result}, at")
 
-        def read(data: bytes, at: int) -> tuple[Any, int]:
-            try:
-                found: tuple[Any, int] = made(data, at)
-            except MalformedError as error:
-                raise MalformedError(f"{code.field_of(error)}: {error}") from None
-            except (IndexError, struct.error) as error:
-                text = f"{code.field_of(error)}: the {len(data)} bytes end too early"
-                raise MalformedError(text) from None
-            return found
+        def malformed(error: Exception, size: int) -> MalformedError:
+            is_named = isinstance(error, MalformedError)
+            text = str(error) if is_named else f"the {size} bytes end too early"
+            return MalformedError(f"{code.field_of(error)}: {text}")
 
-        return read
+        caught = code.constant("caught", (MalformedError, IndexError, struct.error))
+        raised = f"{code.constant('malformed', malformed)}(error, len(data))"
+        return code.made([f"    except {caught} as error:", f"        raise {raised} from None"])
 
     def struct(self, fields: Sequence[Field], flexible: bool, kind: Kind) -> str:
         """Generate code that reads a struct; return the name of its value."""
@@ -509,11 +506,8 @@ class _Reader:
             elements()
 
 
-def _string(value: str) -> bytes:
-    data = value.encode("utf-8")
-    if len(data) > STRING_BYTES_MAX:
-        raise NotEncodableError(f"a string of {len(data)} bytes; {STRING_BYTES_MAX} at most")
-    return data
+def _too_large(size: int) -> NotEncodableError:
+    return NotEncodableError(f"a string of {size} bytes; {STRING_BYTES_MAX} at most")
 
 
 def _bytes(value: str | bytes) -> bytes:
@@ -561,7 +555,7 @@ def _write_tags(out: bytearray, body: Any, tagged: list[_Tagged]) -> None:
 
 _WRITER_NAMES = {
     "UNSET": UNSET,
-    "string": _string,
+    "too_large": _too_large,
     "bytes_of": _bytes,
     "double": _number,
     "null": _null,
@@ -585,18 +579,16 @@ class _Writer:
 
     def finish(self) -> Write:
         """Compile the function; its errors name the field."""
-        self._code.add("return")
-        code, made = self._code, self._code.made()
+        code = self._code
+        code.add("return")
 
-        def write(out: bytearray, value: Any) -> None:
-            try:
-                made(out, value)
-            except NotEncodableError as error:
-                raise NotEncodableError(f"{code.field_of(error)}: {error}") from None
-            except _REFUSED as error:
-                raise NotEncodableError(f"{code.field_of(error)}: {error!r}") from None
+        def refused(error: Exception) -> NotEncodableError:
+            text = str(error) if isinstance(error, NotEncodableError) else repr(error)
+            return NotEncodableError(f"{code.field_of(error)}: {text}")
 
-        return write
+        caught = code.constant("caught", (NotEncodableError, *_REFUSED))
+        raised = f"{code.constant('refused', refused)}(error)"
+        return code.made([f"    except {caught} as error:", f"        raise {raised} from None"])
 
     def struct(self, body: str, fields: Sequence[Field], flexible: bool, kind: Kind) -> None:
         """Generate code that writes a struct, named `body`."""
@@ -731,8 +723,10 @@ class _Writer:
         """Generate code that writes a string or bytes."""
         code = self._code
         data, size = code.local("data"), code.local("size")
-        code.add(f"{data} = {'string' if kind == 'string' else 'bytes_of'}({value})")
-        code.add(f"{size} = len({data})")
+        encoded = f"{value}.encode()" if kind == "string" else f"bytes_of({value})"
+        code.add(f"{data} = {encoded}", f"{size} = len({data})")
+        if kind == "string":
+            code.add(f"if {size} > {STRING_BYTES_MAX}:", f"    raise too_large({size})")
         self._length(size, ">h" if kind == "string" else ">i", flexible)
         code.add(f"out += {data}")
 

@@ -186,9 +186,7 @@ def encode_response(
     api_key: int, version: int, correlation_id: int, body: Body | msgspec.Struct
 ) -> bytearray:
     """Encode a response's frame. Raises NotEncodableError."""
-    out = bytearray()
-    _append_response(out, api_key, version, correlation_id, body)
-    return out
+    return encode_sized_response(api_key, version, correlation_id, body)[SIZE_BYTES:]
 
 
 def encode_sized_response(
@@ -196,22 +194,16 @@ def encode_sized_response(
 ) -> bytearray:
     """Encode a response's frame after its size, without copying a large one.
 
-    The body is a struct or a document.
+    The body is a struct or a document. Raises NotEncodableError.
     """
-    out = bytearray(SIZE_BYTES)
-    _append_response(out, api_key, version, correlation_id, body)
-    out[:SIZE_BYTES] = (len(out) - SIZE_BYTES).to_bytes(SIZE_BYTES, "big")
-    return out
-
-
-def _append_response(
-    out: bytearray, api_key: int, version: int, correlation_id: int, body: Body | msgspec.Struct
-) -> None:
     kind = None if isinstance(body, dict) else type(body)
     no_tags, write_body = _response_writer(api_key, version, kind)
+    out = bytearray(SIZE_BYTES)
     out += correlation_id.to_bytes(CORRELATION_BYTES, "big", signed=True)
     out += no_tags
     write_body(out, body)
+    out[:SIZE_BYTES] = (len(out) - SIZE_BYTES).to_bytes(SIZE_BYTES, "big")
+    return out
 
 
 @lru_cache(maxsize=1024)
@@ -238,17 +230,18 @@ class FrameBuffer:
     Attributes:
         frames: complete frames, in order; the caller removes them.
         wrong_size: an invalid size, after which all bytes are dropped.
+        received: bytes of frames that are not complete, or not taken yet.
     """
 
     def __init__(self) -> None:
         self.frames: deque[bytes] = deque()
         self.wrong_size: int | None = None
-        self._received = bytearray()
+        self.received = bytearray()
 
     @property
     def next_frame(self) -> tuple[int, int]:
         """API key and size of a frame that has begun; -1 and 0 if they are not there yet."""
-        received = self._received
+        received = self.received
         if len(received) < SIZE_BYTES + 2:
             return -1, 0
         size = int.from_bytes(received[:SIZE_BYTES], "big", signed=True)
@@ -257,7 +250,7 @@ class FrameBuffer:
 
     def receive(self, data: bytes, count_max: int, bytes_max: int) -> None:
         """Add bytes, and take frames of at most `bytes_max` out until there are `count_max`."""
-        frames, received = self.frames, self._received
+        frames, received = self.frames, self.received
         if not received and not frames:  # mostly, all bytes are one frame
             size = len(data) - SIZE_BYTES
             if 0 < size <= bytes_max and int.from_bytes(data[:SIZE_BYTES], "big") == size:

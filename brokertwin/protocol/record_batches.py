@@ -8,7 +8,8 @@ leader epoch and, with log append time, flag and maximum timestamp are set when 
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import islice
+from functools import partial
+from itertools import islice, starmap
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -109,11 +110,13 @@ def parse(data: bytes | None) -> RecordSet:
     """Parse and validate batches. Never raises."""
     data = data or b""
     try:
-        whole = [(0, len(data))]  # mostly, the data are one batch
-        spans = whole if _is_batch(data) else list(islice(_spans(data), BATCHES_READ_MAX))
+        spans = [(0, len(data))]  # mostly, the data are one batch
+        has_header = len(data) >= HEADER_BYTES and data[MAGIC_END - 1] == MAGIC
+        if not has_header or _SIZE.unpack_from(data, 8)[0] + LOG_OVERHEAD != len(data):
+            spans = list(islice(_spans(data), BATCHES_READ_MAX))
     except _CorruptError:
         return RecordSet(len(data), _first_odd(data), Error.CORRUPT_MESSAGE, None)
-    batches = [_header(data, start, end) for start, end in spans]
+    batches = list(starmap(partial(_header, data), spans))
     if len(spans) != 1 or batches[0].magic != MAGIC:
         return RecordSet(len(data), batches, Error.NONE, None)
     start, end = spans[0]
@@ -122,10 +125,11 @@ def parse(data: bytes | None) -> RecordSet:
     if not records.offset_deltas:
         return RecordSet(len(data), batches, error, batch)
     greatest = max(records.timestamp_deltas)
-    if has_append_time_flag(batch):
+    if batch[FLAGS_POSITION] & APPEND_TIME_FLAG:
         seen = _seen(batch, batches[0], records)
         return RecordSet(len(data), batches, error, _with_create_time(batch, batches[0]), seen)
-    batch = _with_true_timestamp(batch, batches[0], greatest)
+    if batches[0].base_timestamp + greatest != batches[0].max_timestamp:
+        batch = _with_true_timestamp(batch, batches[0], greatest)
     if batches[0].base_timestamp != batches[0].max_timestamp:
         batches[0].greatest_delta = records.timestamp_deltas.index(greatest)
     return RecordSet(len(data), batches, error, batch, _seen(batch, batches[0], records))
@@ -134,7 +138,7 @@ def parse(data: bytes | None) -> RecordSet:
 def _seen(batch: bytes, header: Batch, records: Columns) -> RecordsSummary | None:
     """Return what the state machine needs beside the header, or None."""
     seen = RecordsSummary()
-    has_append_time = has_append_time_flag(batch)
+    has_append_time = bool(batch[FLAGS_POSITION] & APPEND_TIME_FLAG)
     base, greatest = header.base_timestamp, header.max_timestamp
     if has_append_time:
         seen.has_append_time = True
@@ -184,14 +188,6 @@ def batch_headers(data: bytes) -> list[Batch]:
         for start, end in _spans(data):
             headers.append(_header(data, start, end))
     return headers
-
-
-def _is_batch(data: bytes) -> bool:
-    """True if the data are exactly one batch of magic 2, according to its size."""
-    if len(data) < HEADER_BYTES or data[MAGIC_END - 1] != MAGIC:
-        return False
-    size: int = _SIZE.unpack_from(data, 8)[0]
-    return size + LOG_OVERHEAD == len(data)
 
 
 def _spans(data: bytes) -> Iterator[tuple[int, int]]:

@@ -57,8 +57,9 @@ class RowKey(RowPart):
 
     def encoded(self) -> bytes:
         """The bytes. Raises ValueError for strings of more than 32,767 bytes."""
+        kind = type(self)
         out = bytearray(_INT16.pack(self.KIND))
-        append(out, self, 0)
+        message_writer(kind.__name__, 0, kind)(out, self)
         return bytes(out)
 
     @classmethod
@@ -77,8 +78,9 @@ class Row(RowPart):
 
     def encoded(self, version: int) -> bytes:
         """Encode a version. Raises ValueError for too long a string."""
+        kind = type(self)
         out = bytearray(_INT16.pack(version))
-        append(out, self, version)
+        message_writer(kind.__name__, version, kind)(out, self)
         return bytes(out)
 
     @classmethod

@@ -280,7 +280,7 @@ class Truth:
                 continue
             self._groups[name] = found
             self._compare_members(name, former, found, event)
-            if found.generation > former.generation:
+            if found.generation not in (0, former.generation):
                 self.facts.append(
                     GenerationBegan(
                         time=self._now,

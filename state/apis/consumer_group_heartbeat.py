@@ -108,7 +108,7 @@ def _refusal(broker: Broker, request: Request) -> Rejection | None:
         return Rejection(Error.GROUP_AUTHORIZATION_FAILED, None)
     if broker.denied_topics(request, Operation.DESCRIBE, body.subscribed_topic_names or []):
         return Rejection(Error.TOPIC_AUTHORIZATION_FAILED, None)
-    fault = _invalid(body, request.version)
+    fault = _invalid(body, request.header.request_api_version)
     if fault is not None:
         return Rejection(Error.INVALID_REQUEST, fault)
     assignors = target_assignment.offered(broker)

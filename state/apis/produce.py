@@ -144,7 +144,10 @@ def _append_all(broker: Broker, request: Request, verified: Verified) -> Decisio
     responses: list[TopicProduceResponse] = []
     records: list[Record] = []
     appended: list[PendingAppend] = []
-    for produced in _distinct(body.topic_data, version):
+    topics = body.topic_data
+    if len(topics) != 1 or len(topics[0].partition_data) != 1:
+        topics = _distinct(topics, version)
+    for produced in topics:
         topic = _topic(broker, produced, version)
         if verified.denied and _is_denied(verified, topic, produced):
             responses.append(_refused_topic(produced, version, Error.TOPIC_AUTHORIZATION_FAILED))
@@ -163,7 +166,7 @@ def _append_all(broker: Broker, request: Request, verified: Verified) -> Decisio
                 place = ((len(responses), len(results)), topic.topic_id, each.index)
                 appended.append(PendingAppend(*place, outcome.required_offset))
             results.append(outcome.response)
-        responses.append(acks.produce_topic(produced, version, results))
+        responses.append(_topic_response(produced, version, results))
     throttle = _throttle_ms(broker, request) if broker.has_quotas else 0
     if body.acks == 0:
         is_refused = any(p.error_code for topic in responses for p in topic.partition_responses)
@@ -176,6 +179,15 @@ def _append_all(broker: Broker, request: Request, verified: Verified) -> Decisio
     )
     decision.records = records
     return decision
+
+
+def _topic_response(
+    produced: TopicProduceData, version: int, partitions: list[PartitionProduceResponse]
+) -> TopicProduceResponse:
+    """A topic in the response, by id or by name as in the request."""
+    if version >= TOPIC_IDS_SINCE:
+        return TopicProduceResponse(topic_id=produced.topic_id, partition_responses=partitions)
+    return TopicProduceResponse(name=produced.name, partition_responses=partitions)
 
 
 def _throttle_ms(broker: Broker, request: Request) -> int:
@@ -363,7 +375,7 @@ def _refused_topic(
     produced: TopicProduceData, version: int, error: Error, text: str | None = None
 ) -> TopicProduceResponse:
     named = {each.index: _refused(each, error, text).response for each in produced.partition_data}
-    return acks.produce_topic(produced, version, list(named.values()))
+    return _topic_response(produced, version, list(named.values()))
 
 
 def _refuse_all(

@@ -126,6 +126,16 @@ class Cell:
         twin._begin()
         return twin
 
+    def load(self, tables: Mapping[str, Mapping[str, bytes]], meta: Meta) -> None:
+        """Take another state, between two events, as encoded items by table and key.
+
+        Cheap if most items are those of the present state: an exhaustive search (`simulation/`)
+        goes from state to state. `tables.differences()` has the changes since.
+        """
+        self.tables.load(tables)
+        self.meta = msgspec.structs.replace(meta)
+        self._begin()
+
     def handle(self, document: Event | bytes, position: Position) -> list[Output]:
         """Decide on an event and return its rows. Never raises for its content.
 

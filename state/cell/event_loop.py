@@ -87,7 +87,7 @@ from brokertwin.state.core.events import (
     RequestHeader,
     decode_body,
 )
-from brokertwin.state.core.pending import Pending, PendingCommit
+from brokertwin.state.core.pending import COMMIT_KEY, REQUEST_KEY, Pending, PendingCommit
 from brokertwin.state.core.records import (
     BrokerRegistered,
     BrokerRegistrationChanged,
@@ -281,10 +281,6 @@ class CellLoop:
         if self._outward is not None:
             self._outward.cause = event_id
 
-    def broker(self, broker: int) -> Broker:
-        """Return a broker as its handlers see it, with its caches."""
-        return self._broker(broker)
-
     def handle(self, event: Event, now: int) -> None:
         """Handle an event that happens at `now`, and all its effects."""
         if now != self._now or now != self._event_time:
@@ -317,15 +313,15 @@ class CellLoop:
         elif event.kind is Kind.DROP_SESSIONS:
             self._drop_sessions(event)
         elif event.kind in HANDLERS:
-            self._carry_on(event.broker, HANDLERS[event.kind](self._broker(event.broker), event))
+            self._carry_on(event.broker, HANDLERS[event.kind](self.broker(event.broker), event))
         elif event.kind is Kind.CLEAN_LOG:
             self._clean_log(event)
         elif event.kind is Kind.TELL_SETTINGS:
-            self._rows.done(event, self._now, edge_settings.of(self._broker(event.broker)))
+            self._rows.done(event, self._now, edge_settings.of(self.broker(event.broker)))
 
     def _clean_log(self, event: Event) -> None:
         """Apply the result of a pass of the log cleaner."""
-        cleaned = cleaned_logs.decide(self._broker(event.broker), event.cleaned, event.seen)
+        cleaned = cleaned_logs.decide(self.broker(event.broker), event.cleaned, event.seen)
         if isinstance(cleaned, Refusal):
             raise EventRefusedError(cleaned.reason, cleaned.detail)
         if cleaned is not None:
@@ -350,7 +346,7 @@ class CellLoop:
         changed = leaders.decide(self._controller(), event.move)
         if isinstance(changed, Refusal):
             raise EventRefusedError(changed.reason, changed.detail)
-        former = self._broker(changed.former_leader)
+        former = self.broker(changed.former_leader)
         taken = leaders.held(former, changed)
         self._delivery.send([HandOver(former.id, changed.leader, taken, changed)])
 
@@ -378,7 +374,7 @@ class CellLoop:
         elif kind in CONTROLLERS_TIMERS:
             self._carry_on(CONTROLLER, CONTROLLERS_TIMERS[kind](self._controller(), name))
         else:
-            broker = self._broker(int(machine))
+            broker = self.broker(int(machine))
             self._carry_on(broker.id, TIMERS[kind](broker, name))
             if kind == LOADING:
                 handover.loaded(broker, name)
@@ -391,7 +387,7 @@ class CellLoop:
 
     def expire(self, expired: expiry.Expired) -> bool:
         """Remove expired items of the machines; return whether there were any."""
-        machines: list[Machine] = [self._broker(each) for each in self._settings.brokers_here]
+        machines: list[Machine] = [self.broker(each) for each in self._settings.brokers_here]
         if expiry.is_controllers(expired):
             machines = [self._controller()] if self._settings.has_controller else []
         found = {each.id: records for each in machines if (records := list(expired(each)))}
@@ -406,10 +402,12 @@ class CellLoop:
             self._refuse(event.broker)
         assert header is not None
         api = api_of(header)
-        body = decode_body(event.request, _decoders[api.key])
+        body: Any = event.request
+        if not isinstance(body, Body):
+            body = decode_body(event.request, _decoders[api.key])
         if type(body) is Refusal:
             raise EventRefusedError(body.reason, body.detail)
-        if pending.is_taken(tables.pending, event.id):
+        if tables.pending.has_either(REQUEST_KEY + event.id, COMMIT_KEY + event.id):
             raise EventRefusedError(
                 Reason.WRONG_TYPE, f"a request with the id {event.id!r} waits already"
             )
@@ -429,7 +427,7 @@ class CellLoop:
         if api.on_controller:
             self._request_of_controller(event, request, api)
             return
-        broker = self._brokers.get(event.broker) or self._broker(event.broker)
+        broker = self._brokers.get(event.broker) or self.broker(event.broker)
         self._carry_out(broker.id, request, api, api.handle(broker, request))
 
     def _refuse(self, broker: int) -> None:
@@ -498,7 +496,7 @@ class CellLoop:
             elif isinstance(step, Message):
                 self._deliver(step)
             elif isinstance(step, LeaderAndIsr):
-                for change in leader_and_isr.handle(self._broker(step.receiver), step).changes:
+                for change in leader_and_isr.handle(self.broker(step.receiver), step).changes:
                     self._deliver_metadata(step.receiver, change)
             else:
                 self._copy(step)
@@ -509,7 +507,7 @@ class CellLoop:
         is_cut = network.is_cut(self._tables.cluster, step.sender, step.receiver)
         if is_cut or step.receiver not in self._settings.brokers:
             return
-        broker = self._broker(step.receiver)
+        broker = self.broker(step.receiver)
         if isinstance(step, ReplicaFetch):
             nonce = self._event.nonce if self._event is not None else ""
             follower_sessions.note_request(broker, step, nonce)
@@ -521,7 +519,7 @@ class CellLoop:
     def _copy_on(self) -> None:
         """Let a broker check its changed logs for followers."""
         broker_id = next(iter(self._effects.uncopied))
-        broker = self._broker(broker_id)
+        broker = self.broker(broker_id)
         places = self._effects.uncopied.pop(broker_id)
         self._carry_on(broker_id, copying.log_grown(broker, places))
 
@@ -610,11 +608,11 @@ class CellLoop:
         """Apply the records; return whether the rest is suspended until they are committed."""
         written = None
         if machine != CONTROLLER and not self._is_alone:
-            written = internal_logs.write(self._broker(machine), decision.records)
+            written = internal_logs.write(self.broker(machine), decision.records)
         if written is None:
             self._apply_all(machine, decision.records)
             return False
-        broker = self._broker(machine)
+        broker = self.broker(machine)
         for record in self._with_rows(machine, written.records):
             self._effects.apply(machine, record, False)
         for record in transactional_ids.placeholder_records(broker, decision.records):
@@ -639,7 +637,7 @@ class CellLoop:
         """Suspend a response without records if it depends on uncommitted earlier writes."""
         if machine == CONTROLLER or self._is_alone or decision.response is None:
             return False
-        broker = self._broker(machine)
+        broker = self.broker(machine)
         required = committing.earlier(broker, decision.response, request, reply_to)
         if required:
             response = Decision(response=decision.response)
@@ -661,7 +659,7 @@ class CellLoop:
         """Add the batches of logs without followers, if internal topics can be read."""
         if machine == CONTROLLER or not self._has_internal_logs:
             return records
-        return internal_logs.with_rows(self._broker(machine), records)
+        return internal_logs.with_rows(self.broker(machine), records)
 
     def _send(self, machine: int, decision: Decision) -> None:
         """Send messages, note woken logs, and resume other requests."""
@@ -683,7 +681,7 @@ class CellLoop:
         elif taken is not None and isinstance(cause, ResponseReady):
             self._respond(taken, cause.response)
         elif taken is not None:
-            api, broker = BUILT[taken.api_key], self._broker(taken.broker)
+            api, broker = BUILT[taken.api_key], self.broker(taken.broker)
             if isinstance(cause, Replied):
                 assert api.resume is not None, api.name
                 decision = api.resume(broker, taken, cause.message, cause.response)
@@ -706,12 +704,12 @@ class CellLoop:
 
     def _finish(self, commit: PendingCommit, error: Error) -> None:
         """Send the responses and messages that have waited for a commit."""
-        outcome = committing.finish(self._broker(commit.broker), commit, error)
+        outcome = committing.finish(self.broker(commit.broker), commit, error)
         for record in outcome.records:
             self._apply(commit.broker, record)
         for record in outcome.rows:
             self._rows.of_group(record)
-        synced = committing.finished(self._broker(commit.broker), commit, error)
+        synced = committing.finished(self.broker(commit.broker), commit, error)
         for event_id, response in outcome.responses:
             self.resume(event_id, ResponseReady(response))
         self._delivery.send(outcome.messages)
@@ -736,7 +734,7 @@ class CellLoop:
 
     def _met(self, watcher: Pending) -> Cause | None:
         """Return why a changed log resumes something pending, or None if it does not."""
-        broker = self._broker(watcher.broker)
+        broker = self.broker(watcher.broker)
         if isinstance(watcher, PendingCommit):
             error = committing.error_of(broker, watcher)
             return None if error is None else CommitEnded(error)
@@ -755,19 +753,19 @@ class CellLoop:
             return
         older: frozenset[int] = frozenset()
         if isinstance(record, PartitionsAdded):
-            older = disk.without_place(self._broker(broker), record.topic_id)
+            older = disk.without_place(self.broker(broker), record.topic_id)
         self._apply(broker, record)
         if isinstance(record, BrokerRegistrationChanged):
-            self._carry_on(broker, copying.broker_registered(self._broker(broker)))
+            self._carry_on(broker, copying.broker_registered(self.broker(broker)))
             if record.broker == broker and not record.is_fenced:
                 self._fetch_again(broker)  # its leaders may not know yet that it follows
         if isinstance(record, ConfigChanged) and record.name in throttles.SETTINGS:
             for side in throttles.Side:
-                self._carry_on(broker, copying.release_throttled(self._broker(broker), side))
+                self._carry_on(broker, copying.release_throttled(self.broker(broker), side))
         if isinstance(record, TopicCreated | PartitionsAdded):
-            self._place_logs(self._broker(broker), record.topic_id, older)
+            self._place_logs(self.broker(broker), record.topic_id, older)
         if isinstance(record, ReplicasAssigned):
-            self._carry_on(broker, copying.directories_assigned(self._broker(broker), record))
+            self._carry_on(broker, copying.directories_assigned(self.broker(broker), record))
         if isinstance(record, BrokerRegistered) and record.broker == broker:
             self._registered(record)
         if isinstance(record, PartitionChanged):
@@ -778,7 +776,7 @@ class CellLoop:
 
         Deleting an internal topic also deletes everything that it coordinated.
         """
-        machine = self._broker(broker)
+        machine = self.broker(broker)
         topic = machine.topic_by_id(record.topic_id)
         assert topic is not None, record.topic_id
         if topic.name in COORDINATED:
@@ -817,24 +815,24 @@ class CellLoop:
     def _read_of_changed(self, broker: int, record: PartitionChanged) -> None:
         """Let a broker read that a test has moved a leader."""
         place = (record.topic_id, record.partition)
-        self._carry_on(broker, copying.new_leader(self._broker(broker), place))
-        self._carry_on(broker, copying.fetches(self._broker(broker), [place]))
+        self._carry_on(broker, copying.new_leader(self.broker(broker), place))
+        self._carry_on(broker, copying.fetches(self.broker(broker), [place]))
         self._effects.to_copy(broker, place)
-        self._place_logs(self._broker(broker), record.topic_id)
+        self._place_logs(self.broker(broker), record.topic_id)
         if broker == record.former_leader:
-            topic = self._broker(broker).topic_by_id(record.topic_id)
+            topic = self.broker(broker).topic_by_id(record.topic_id)
             if topic is not None:
                 replicas = topic.partitions[record.partition].replicas
-                follower_sessions.forget(self._broker(broker), topic, record.partition, replicas)
-            checkpoints.forget(self._broker(broker), place)
-            self._carry_on(broker, handover.resign(self._broker(broker), place, False))
+                follower_sessions.forget(self.broker(broker), topic, record.partition, replicas)
+            checkpoints.forget(self.broker(broker), place)
+            self._carry_on(broker, handover.resign(self.broker(broker), place, False))
         elif broker == record.leader:
-            handover.take_over(self._broker(broker), place)
+            handover.take_over(self.broker(broker), place)
         self._effects.log_changed(broker, logs.log_key(broker, *place))
 
     def _read_of_altered(self, broker_id: int, record: PartitionAltered) -> None:
         """Let a broker read a change of leader, replicas or in-sync replicas."""
-        broker, place = self._broker(broker_id), (record.topic_id, record.partition)
+        broker, place = self.broker(broker_id), (record.topic_id, record.partition)
         former = copying.partition_of(broker, place)
         assert former is not None, record
         older = disk.without_place(broker, record.topic_id)
@@ -866,7 +864,8 @@ class CellLoop:
 
     # Stop and start brokers
 
-    def _broker(self, broker: int) -> Broker:
+    def broker(self, broker: int) -> Broker:
+        """Return a broker as its handlers see it, with its caches."""
         found = self._brokers.get(broker)
         if found is None:
             found = Broker(broker, self._tables, self._settings, self._now, self._event_time)
@@ -874,7 +873,7 @@ class CellLoop:
         return found
 
     def _machine(self, machine: int) -> Machine:
-        return self._controller() if machine == CONTROLLER else self._broker(machine)
+        return self._controller() if machine == CONTROLLER else self.broker(machine)
 
     def _look_again(self, record: Record) -> None:
         """Clear the brokers' caches of their images after a metadata record."""
@@ -904,7 +903,7 @@ class CellLoop:
             self._cut_off(broker)
             network.sever(table, broker)
             if is_there:
-                registrations.touch(self._broker(broker), broker)
+                registrations.touch(self.broker(broker), broker)
         elif event.kind is Kind.REJOIN_BROKER:
             self._rejoin(broker)
         elif event.kind is Kind.FAIL_LOG_DIR:
@@ -918,7 +917,7 @@ class CellLoop:
         """
         if network.is_stopped(self._tables.cluster, broker_id):
             raise EventRefusedError(Reason.BROKER_STOPPED, f"broker {broker_id} is stopped")
-        broker = self._broker(broker_id)
+        broker = self.broker(broker_id)
         refused = directories.refusal(broker, path)
         if refused is not None:
             raise EventRefusedError(Reason.NOT_POSSIBLE, refused)
@@ -962,9 +961,9 @@ class CellLoop:
         """Let a broker that is back follow the leaders."""
         pairs = _pairs(self._knowing(broker), broker)
         followed = [place for _, follower, place in pairs if follower == broker]
-        decision = high_watermark_truncation.become_follower(self._broker(broker), followed)
+        decision = high_watermark_truncation.become_follower(self.broker(broker), followed)
         self._carry_on(broker, decision)
-        for line in fetchers.lines_of_new_fetches(self._broker(broker), followed, is_start=True):
+        for line in fetchers.lines_of_new_fetches(self.broker(broker), followed, is_start=True):
             self._apply(broker, line)
         self._fetch_again(broker)
 
@@ -976,10 +975,10 @@ class CellLoop:
                 followed.setdefault(follower, []).append(place)
         for follower, theirs in followed.items():
             if between_cells.holds(self._settings, follower):
-                self._carry_on(follower, copying.fetches(self._broker(follower), theirs))
+                self._carry_on(follower, copying.fetches(self.broker(follower), theirs))
             else:
                 self._carry_on(
-                    broker, copying.prompt_followers(self._broker(broker), follower, theirs)
+                    broker, copying.prompt_followers(self.broker(broker), follower, theirs)
                 )
 
     def _cut_off(self, broker: int) -> None:
@@ -995,13 +994,13 @@ class CellLoop:
         for leader in self._settings.brokers_here:
             if network.is_stopped(self._tables.cluster, leader):
                 continue
-            for led_by, follower, place in _pairs(self._broker(leader), broker):
+            for led_by, follower, place in _pairs(self.broker(leader), broker):
                 if led_by == leader:
-                    copying.drop_pending_fetches(self._broker(leader), place, [follower])
+                    copying.drop_pending_fetches(self.broker(leader), place, [follower])
 
     def _knowing(self, broker: int) -> Machine:
         """Return a machine that knows the partitions: the controller, otherwise the broker."""
-        return self._controller() if self._settings.has_controller else self._broker(broker)
+        return self._controller() if self._settings.has_controller else self.broker(broker)
 
     def _register(self, registration: RegistrationEvent) -> None:
         """Let the controller, in any cell, fence, unfence or register a broker."""
@@ -1033,14 +1032,14 @@ class CellLoop:
 
         A killed or severed broker stays registered until its session ends.
         """
-        for place in _coordinated(self._broker(broker), broker):
-            has_log = internal_logs.has_followers(self._broker(broker), place)
-            self._carry_on(broker, handover.resign(self._broker(broker), place, has_log))
+        for place in _coordinated(self.broker(broker), broker):
+            has_log = internal_logs.has_followers(self.broker(broker), place)
+            self._carry_on(broker, handover.resign(self.broker(broker), place, has_log))
         for each in pending.everything(self._tables.pending):
             if each.broker == broker:
                 self.drop(each.event_id)
         self._cut_off(broker)
-        (checkpoints.crashed if is_killed else checkpoints.closed)(self._broker(broker))
+        (checkpoints.crashed if is_killed else checkpoints.closed)(self.broker(broker))
         _forget_memory(self._tables, broker)
         self._brokers.pop(broker, None)
         is_severed = network.is_severed(self._tables.cluster, broker)
@@ -1051,7 +1050,7 @@ class CellLoop:
             registrations.end_session(self._tables.pending, broker)
             self._register(RegistrationEvent(broker, True, False))
         elif not is_severed:
-            registrations.touch(self._broker(broker), broker)
+            registrations.touch(self.broker(broker), broker)
 
     def _start_if_it_may(self, broker: int) -> None:
         """Start a broker if requested, unless its former process still has a session.
@@ -1070,7 +1069,7 @@ class CellLoop:
         It serves clients after it has read its own registration (`_registered`), like in Kafka.
         Until then its image is the one from before it stopped.
         """
-        for restored in checkpoints.restored(self._broker(broker)):
+        for restored in checkpoints.restored(self.broker(broker)):
             self._apply(broker, restored)
         was_killed = network.is_killed(self._tables.cluster, broker)
         for record in network.start(self._tables.cluster, broker):
@@ -1081,7 +1080,7 @@ class CellLoop:
         self._until_quiet()
         if not self._settings.cells:
             self._follow_again(broker)
-        checkpoints.begin(self._broker(broker))
+        checkpoints.begin(self.broker(broker))
 
     def _registered(self, record: BrokerRegistered) -> None:
         """Let a broker read its own registration; a started broker serves clients from now on.

@@ -112,8 +112,8 @@ NEVER = 2**63
 DEADLINES_MIN = 64
 """DeadlineHeap in the heap, ended ones included, before the ended ones are removed."""
 
-_REQUEST = "wait/"
-_COMMIT = "commit/"
+REQUEST_KEY = "wait/"
+COMMIT_KEY = "commit/"
 _TIMER = "timer/"
 _LATE_METADATA = "late-metadata"
 _LATE_MESSAGES = "late-messages/"
@@ -127,7 +127,7 @@ def watch_key(log: str) -> str:
 
 def add(table: Table, pending: Pending) -> None:
     """Add a pending request or write. A held request has no deadline."""
-    prefix = _REQUEST if isinstance(pending, PendingRequest) else _COMMIT
+    prefix = REQUEST_KEY if isinstance(pending, PendingRequest) else COMMIT_KEY
     table.put(prefix + pending.event_id, pending)
     for log in pending.logs:
         if watch_key(log) not in table:
@@ -240,28 +240,23 @@ def timer_name(event_id: str) -> str | None:
 
 def get(table: Table, event_id: str) -> Pending | None:
     """Return the pending request or write with an id, or None."""
-    request = table.get(_REQUEST + event_id, PendingRequest)
-    return request if request is not None else table.get(_COMMIT + event_id, PendingCommit)
+    request = table.get(REQUEST_KEY + event_id, PendingRequest)
+    return request if request is not None else table.get(COMMIT_KEY + event_id, PendingCommit)
 
 
 def get_request(table: Table, event_id: str) -> PendingRequest | None:
     """Return the pending request with an id, or None."""
-    return table.get(_REQUEST + event_id, PendingRequest)
+    return table.get(REQUEST_KEY + event_id, PendingRequest)
 
 
 def has_request(table: Table, event_id: str) -> bool:
     """Whether a request with an id is pending."""
-    return f"{_REQUEST}{event_id}" in table
-
-
-def is_taken(table: Table, event_id: str) -> bool:
-    """Whether an id is that of a pending request or write."""
-    return table.has_either(_REQUEST + event_id, _COMMIT + event_id)
+    return f"{REQUEST_KEY}{event_id}" in table
 
 
 def keep_state(table: Table, event_id: str, state: bytes) -> None:
     """Replace the state of a pending request."""
-    table.change(_REQUEST + event_id, PendingRequest).state = state
+    table.change(REQUEST_KEY + event_id, PendingRequest).state = state
 
 
 def take(table: Table, event_id: str) -> Pending | None:
@@ -269,7 +264,7 @@ def take(table: Table, event_id: str) -> Pending | None:
     pending = get(table, event_id)
     if pending is None:
         return None
-    table.drop((_REQUEST if isinstance(pending, PendingRequest) else _COMMIT) + event_id)
+    table.drop((REQUEST_KEY if isinstance(pending, PendingRequest) else COMMIT_KEY) + event_id)
     for log in pending.logs:
         watch = table.change(watch_key(log), Watch)
         watch.event_ids.pop(event_id, None)
@@ -296,19 +291,19 @@ def kept_deadlines(table: Table) -> set[tuple[int, str]]:
 
 def requests(table: Table) -> list[PendingRequest]:
     """Return the pending requests by id."""
-    return [request for _, request in table.items(_REQUEST, PendingRequest)]
+    return [request for _, request in table.items(REQUEST_KEY, PendingRequest)]
 
 
 def everything(table: Table) -> list[Pending]:
     """Return the pending requests and writes, by id."""
-    commits = [commit for _, commit in table.items(_COMMIT, PendingCommit)]
+    commits = [commit for _, commit in table.items(COMMIT_KEY, PendingCommit)]
     found: list[Pending] = [*requests(table), *commits]
     return sorted(found, key=lambda pending: pending.event_id) if commits else found
 
 
 def awaits_deadline(table: Table) -> bool:
     """Whether anything is pending that times out; timers alone do not count."""
-    is_pending = table.keys(_REQUEST) or table.keys(_COMMIT)
+    is_pending = table.keys(REQUEST_KEY) or table.keys(COMMIT_KEY)
     return bool(is_pending) and earliest(table) is not None
 
 

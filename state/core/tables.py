@@ -20,6 +20,9 @@ from brokertwin.state.core.settings import BrokerSettings
 
 Item = TypeVar("Item", bound=msgspec.Struct)
 
+Changes = dict[str, bytes | msgspec.Raw | None]
+"""Encoded items by key; None for a dropped one."""
+
 Params = ParamSpec("Params")
 
 KEYS_KEPT = 8_192
@@ -100,7 +103,7 @@ class Table:
         self._read_base = read_base
         self._is_changed = False
         self._items: Items | None = None
-        self._is_shared = False
+        self._is_shared = self._is_loaded = False
         self._base: Base | None = None
         self._changed: dict[str, None] = {}
         """Keys that may differ from the base, in the order of their changes."""
@@ -229,6 +232,37 @@ class Table:
             if key in self._live
         }
 
+    def differences(self) -> "Changes":
+        """Return the items that differ from the last `commit`, encoded; None if dropped."""
+        found: Changes = {}
+        live, items = self._live, self._raw()
+        for key, former in {**self._former, **self._earlier}.items():
+            item = live.get(key)
+            now = _encoder.encode(item) if item is not None else items.get(key)
+            if now != former:
+                found[key] = now
+        return found
+
+    def load(self, items: Mapping[str, bytes]) -> None:
+        """Replace all items; untouched decoded items with the same bytes stay decoded.
+
+        `items` is shared and not changed.
+        """
+        live, before = self._live, self._raw()
+        if items is before and not self._former and not self._earlier:
+            return
+        for key in (*self._former, *self._earlier):
+            live.pop(key, None)
+        if items is not before:
+            for key in [key for key in live if items.get(key) != before.get(key)]:
+                del live[key]
+        self._items, self._is_shared = items, True  # type: ignore[assignment]
+        self._is_loaded = self._is_changed = True
+        self._earlier.clear()
+        self._former.clear()
+        self._sorted = None
+        self.derived.clear()
+
     def commit(self, encoded: dict[str, msgspec.Raw]) -> None:
         """Make changes final; `encoded` is the result of `encode_changes`."""
         if encoded:
@@ -257,6 +291,7 @@ class Table:
 
     def column(self) -> bytes:
         """Return one msgpack map; unchanged tables return the original bytes."""
+        self._settle()
         if self._is_changed or is_layered(self._column):
             self._column = _encoder.encode(self._raw())
             self._is_changed = False
@@ -266,11 +301,16 @@ class Table:
 
     def stored(self) -> bytes:
         """All items as in a state row, in layers if they are large."""
+        self._settle()
         if self._is_changed:
             self._column = layers.stored(self._raw(), self._base, self._changed)
             self._is_changed = False
             self._items = None  # the base may be another one, which is decoded on demand
         return self._column
+
+    def touched(self) -> list[str]:
+        """Keys touched since the last `commit`."""
+        return [*self._former, *(key for key in self._earlier if key not in self._former)]
 
     def has_changes(self) -> bool:
         """True if an item was touched since the last `commit`."""
@@ -278,12 +318,20 @@ class Table:
 
     def copy(self) -> "Table":
         """Return a copy of the last `commit`, sharing the bytes."""
+        self._settle()
         twin = Table(self._column, self._read_base)
         twin._base, twin._changed = self._base, dict(self._changed)
         twin._is_changed = self._is_changed
         twin._items = self._items
         twin._is_shared = self._is_shared = True
         return twin
+
+    def _settle(self) -> None:
+        """Give loaded items the type that is encoded as it is."""
+        if self._is_loaded:
+            self._items = {key: msgspec.Raw(item) for key, item in self._raw().items()}
+            self._is_loaded = self._is_shared = False
+            self._base, self._changed = None, {}
 
     def _remember(self, key: str) -> None:
         """Keep the bytes of an item before its first change since the `commit`."""
@@ -390,6 +438,22 @@ class CellTables:
         self.tails.clear()
         for table in self._touched():
             table.rollback()
+        self._is_followed = False
+
+    def differences(self) -> dict[str, Changes]:
+        """Return by table the items that differ from the last commit, encoded; None if dropped."""
+        found = (
+            (name, table.differences())
+            for name, table in self._tables.items()
+            if table.has_changes()
+        )
+        return {name: changes for name, changes in found if changes}
+
+    def load(self, tables: Mapping[str, Mapping[str, bytes]]) -> None:
+        """Undo the changes since the last commit, and replace all items."""
+        self.tails.clear()
+        for name, table in self._tables.items():
+            table.load(tables.get(name, {}))
         self._is_followed = False
 
     def take_touched(self) -> dict[str, list[str]] | None:

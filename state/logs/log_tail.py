@@ -128,7 +128,9 @@ class LogTail:
             if aborted is not None:
                 logs.aborted_index(self._logs, self._broker, log).add(aborted)
         if self.is_only_replica:
-            logs.raise_high_watermark(log, end_offset)
+            log.high_watermark = end_offset
+            if log.transactions:
+                logs.raise_high_watermark(log, end_offset)
         return sealed
 
     def _extend_segment(

@@ -19,7 +19,6 @@ from brokertwin.protocol.errors import Error
 from brokertwin.protocol.generated.produce import (
     PartitionProduceResponse,
     ProduceResponse,
-    TopicProduceData,
     TopicProduceResponse,
 )
 from brokertwin.protocol.generated.shared import LeaderIdAndEpoch
@@ -97,15 +96,6 @@ def _state_of(waiting: PendingRequest) -> AcksState:
             if each.current_leader == LeaderIdAndEpoch():
                 each.current_leader = UNSET
     return state
-
-
-def produce_topic(
-    produced: TopicProduceData, version: int, partitions: list[PartitionProduceResponse]
-) -> TopicProduceResponse:
-    """A topic in the response, by id or by name as in the request."""
-    if version >= TOPIC_IDS_SINCE:
-        return TopicProduceResponse(topic_id=produced.topic_id, partition_responses=partitions)
-    return TopicProduceResponse(name=produced.name, partition_responses=partitions)
 
 
 def outcome(broker: Broker, place: Place, required_offset: int) -> Error | None:

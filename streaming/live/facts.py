@@ -80,6 +80,8 @@ class ClusterFacts(msgspec.Struct):
         elif row.what == "deleted":
             topic, _, time = key.rpartition(" ")
             known.note_deletion(topic, int(time))
+        elif row.what == "precise":
+            known.is_precise = True
         elif row.what == "min-isr":
             known.min_isr[key] = value
         elif row.what == "address":
@@ -151,6 +153,8 @@ def learned(
         read = LogSpan(*span, now)
         former = facts.spans.get(broker, {}).get(source, read)
         yield FactRow(cluster, "span", f"{broker} {source}", widened(former, read))
+    if new.is_precise and not known.is_precise:
+        yield FactRow(cluster, "precise", "", None)
     yield from (FactRow(cluster, *row) for row in _of_brokers(new, known))
 
 

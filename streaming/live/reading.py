@@ -126,7 +126,9 @@ class ReadRows(NamedTuple):
         halves: cluster and half.
         addresses: by cluster, `host:port` to the broker there.
         listeners: by cluster, listeners of controllers.
-        counts: number of lines, exchanges, and lines without one by reason.
+        counts: number of lines, and what they are: `exchanges`, those of the cluster's own
+            controllers (`internal`), requests without a recorded response (`unanswered`), `halves`,
+            `damaged` lines, and `other` lines, which continue an entry or are of another log.
     """
 
     exchanges: dict[str, list[ReadExchange]]
@@ -166,7 +168,14 @@ def read_rows(
         found.addresses.setdefault(cluster, {}).update(brokers.addresses)
         of_halves = NO_ADDRESS if broker is None else broker
         found.halves.extend((cluster, Half.of(each, of_halves)) for each in pairs.halves)
-        _count(found.counts, summary)
+        counted = {
+            "lines": summary.lines,
+            "halves": len(pairs.halves),
+            "damaged": sum(summary.dead.values()),
+        }
+        found.counts.update({name: number for name, number in counted.items() if number})
+        others = 2 * summary.lines - sum(counted.values()) - len(read)
+        found.counts.update({"other": others} if others > 0 else {})
     for cluster, own_documents in documents.items():
         listeners = controllers_listeners(own_documents)
         found.listeners[cluster] = listeners
@@ -175,21 +184,17 @@ def read_rows(
     return found
 
 
-def _count(counts: Counter[str], summary: Summary) -> None:
-    counts["lines"] += summary.lines
-    counts["damaged"] += sum(summary.dead.values())
-
-
 def _exchanges(
     documents: list[Document], listeners: Collection[str], counts: Counter[str]
 ) -> Iterator[ReadExchange]:
     times = {each.place: each.time for each in documents}
     recording = of_documents(documents, Completion(None, {}), listeners)
     counts["damaged"] += len(recording.broken)
-    for found, is_internal in ((recording.exchanges, False), (recording.own, True)):
+    for found, kind in ((recording.exchanges, "exchanges"), (recording.own, "internal")):
         for each in found:
+            counts[kind if each.is_recorded else "unanswered"] += 1
             if each.is_recorded:
-                counts["exchanges"] += not is_internal
+                is_internal = kind == "internal"
                 header = each.header
                 named = f"{each.connection} {header.correlation_id} {times[each.id]} {each.api}"
                 number = int.from_bytes(blake2b(named.encode(), digest_size=8).digest())

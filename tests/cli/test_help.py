@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from brokertwin.cli.examples import EXAMPLES
-from brokertwin.cli.main import COMMANDS, app, load
+from brokertwin.cli.main import COMMANDS, PANELS, app, load
 from tests.support.console import brokertwin
 
 HEAVY = ("pyspark", "kafka", "confluent_kafka", "pandas", "pyarrow", "great_expectations")
@@ -103,6 +103,12 @@ def test_an_example_has_the_commands_words_and_options(example: str) -> None:
     command, arguments = command_of(shlex.split(call))
     given = command.make_context(command.name, arguments)  # parsed, not run
     assert given.args == []
+
+
+def test_each_command_has_a_heading_in_the_help() -> None:
+    listed = [name for names in PANELS.values() for name in names]
+    assert len(listed) == len(set(listed))
+    assert COMMANDS.keys() == set(listed)
 
 
 def test_examples_use_existing_commands() -> None:

@@ -3,8 +3,9 @@
 import pytest
 
 from brokertwin.gateway.bounded_rates import RateLimit, RequestLimit
+from brokertwin.gateway.connection import Stopwatch
 from brokertwin.gateway.engine.engine import EdgeRequest, internal_header
-from brokertwin.gateway.request_times import RequestTimes, Stopwatch
+from brokertwin.gateway.request_times import RequestTimes, is_exempt
 from brokertwin.protocol.bodies import Body
 from brokertwin.protocol.generated.metadata import MetadataRequest
 from brokertwin.protocol.generated.produce import ProduceRequest
@@ -14,25 +15,13 @@ PRODUCE, METADATA, WRITE_TXN_MARKERS = 0, 3, 27
 WINDOWS = QuotaWindows(11, 1000)
 
 
-def limit_of(_broker: int, principal: str, client_id: str | None) -> RequestLimit | None:
-    """Limit all clients of a principal to 2 percent; clients without an id are unlimited."""
-    return RequestLimit(principal, RateLimit(2.0, WINDOWS)) if client_id else None
+LIMIT = RateLimit(2.0, WINDOWS)
 
 
-def taken(seconds: float, now: float) -> Stopwatch:
+def taken(seconds: float, now: float) -> float:
     watch = Stopwatch(now - seconds)
     watch.stop(now)
-    return watch
-
-
-def requested(
-    api_key: int = METADATA,
-    client_id: str = "c",
-    body: Body | None = None,
-    principal: str = "User:a",
-) -> EdgeRequest:
-    header = internal_header(api_key, 0, client_id)
-    return EdgeRequest(1, "c", principal, "", header, body or MetadataRequest())
+    return watch.take(now)
 
 
 def test_request_time_excludes_waiting() -> None:
@@ -48,11 +37,10 @@ def test_request_time_excludes_waiting() -> None:
 
 def test_client_above_its_quota_waits_until_the_rate_is_allowed() -> None:
     """2 percent over ten windows are 200 ms; 10 ms more cost half a second, at most a window."""
-    times = RequestTimes(limit_of)
+    times = RequestTimes()
 
     def count(seconds: float, now: float, principal: str = "User:a", broker: int = 1) -> int:
-        limit = times.limit(broker, requested(principal=principal))
-        assert limit is not None
+        limit = RequestLimit(principal, LIMIT)
         return times.count(broker, limit, taken(seconds, now), now)
 
     assert count(0.2, 100.0) == 0
@@ -63,15 +51,18 @@ def test_client_above_its_quota_waits_until_the_rate_is_allowed() -> None:
     assert count(0.0, 111.6) == 0
 
 
+def requested(api_key: int, body: Body) -> EdgeRequest:
+    return EdgeRequest(1, "c", "User:a", "", internal_header(api_key, 0, "c"), body)
+
+
 @pytest.mark.parametrize(
-    "request_of",
+    ("api_key", "body", "expected"),
     [
-        requested(PRODUCE, body=ProduceRequest(acks=0)),
-        requested(WRITE_TXN_MARKERS),
-        requested(client_id=""),
+        (METADATA, MetadataRequest(), False),
+        (PRODUCE, ProduceRequest(acks=1), False),
+        (PRODUCE, ProduceRequest(acks=0), True),
+        (WRITE_TXN_MARKERS, MetadataRequest(), True),
     ],
 )
-def test_unlimited_client_is_not_measured(request_of: EdgeRequest) -> None:
-    times = RequestTimes(limit_of)
-    assert times.limit(1, request_of) is None
-    assert times.limit(1, requested(PRODUCE, body=ProduceRequest(acks=1))) is not None
+def test_time_of_some_requests_does_not_count(api_key: int, body: Body, expected: bool) -> None:
+    assert is_exempt(requested(api_key, body)) == expected

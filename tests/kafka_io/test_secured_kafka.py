@@ -183,7 +183,11 @@ def test_committed_offsets_are_written_to_it_and_exported_from_it(
     file.write_text(properties.dump(client.values))
     source.write_text(f"g,{TOPIC},0,1\n")
     to = ("offsets", "export", source, "--to", client.bootstrap, "--to-config", file)
-    assert brokertwin(*to).stderr == "1 offset written, 0 refused, 1 in total\n"
+    saved = tmp_path / "saved.json"
+    undo = f"brokertwin offsets undo {saved} {client.bootstrap} --kafka-config {file}"
+    assert brokertwin(*to, "--saved", saved).stderr == (
+        f"1 offset written, 0 refused, 1 in total\nundo it with: {undo}\n"
+    )
     kept = tmp_path / "kept"
     done = brokertwin("offsets", "import", client.bootstrap, kept, "--kafka-config", file)
     assert done.returncode == 0

@@ -156,6 +156,8 @@ def tests_of(room: str) -> list[str]:
     if own in (OF_APIS, OF_CELLS):
         others = [f"tests/state/{each}" for each in OTHER_ROOMS]
         return [*dict.fromkeys([own, OF_APIS, *others, OF_JOURNALS]), AGREEMENT]
+    if room.startswith("recordings/"):
+        return [own, "tests/recordings/audit", "tests/score"]
     return [own, OF_APIS, AGREEMENT] if room.startswith("state/") else [own]
 
 

@@ -368,11 +368,11 @@ PIECES = [
 REPEATED = """
 import resource, sys
 from brokertwin.offsets.pasted import PastedOffsets
-resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
+resource.setrlimit(resource.RLIMIT_CPU, (30, 30))
 begins = ("", "[", "offset: 1 CreateTime: 1", "baseOffset: 1 CreateTime: 1 producerId: 1 key: ")
 for piece in sys.argv[1:]:
     for begin in begins:
-        list(PastedOffsets().read([begin + piece * (1_000_000 // len(piece))]))
+        list(PastedOffsets().read([begin + piece * (3_000_000 // len(piece))]))
 print("read")
 """
 

@@ -178,6 +178,8 @@ def _aborted(found: f.CoordinatorAborted, truth: KnownTruth) -> Answer:
 
 
 def _ended(found: f.TransactionEnded, truth: KnownTruth) -> Answer:
+    if not found.number:
+        return U  # it says that none is open
     facts = truth.transactions[found.producer.transactional_id]
     wanted = {"PrepareCommit", "CompleteCommit"} if found.is_committed else ABORTED
     span = found.line.time - truth.tolerance_ms, found.line.end + truth.tolerance_ms
@@ -294,7 +296,7 @@ REBALANCED_BY: dict[type[f.Cause], frozenset[str]] = {
 def _of_rebalance(
     found: f.Rebalance | f.GenerationBegan, cause: f.Cause, truth: KnownTruth
 ) -> Answer:
-    span = truth.window(found.group, found.number)
+    span = truth.window(found.group, found.number, found.line.end)
     if span is None:
         return U
     changes = truth.changes_in(
@@ -302,7 +304,7 @@ def _of_rebalance(
     )
     shown = [(each.change, each.member) for each in changes]
     if isinstance(cause, f.MemberJoinedAgain):
-        again = truth.changes_in(found.group, span, "rejoined")
+        again = truth.changes_in(found.group, span, "rejoined", "joined", "returned")
         others = [each for each in changes if each.member != cause.member]
         is_so = any(each.member == cause.member for each in again) or not others
         return _is(is_so, f"{shown} in generation {found.number}")

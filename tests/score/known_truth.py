@@ -102,12 +102,16 @@ class KnownTruth:
                 found.pop(each.member, None)
         return found
 
-    def window(self, group: str, number: int) -> tuple[float, float] | None:
-        """From the begin of the generation before to that of a generation, with tolerance."""
+    def window(self, group: str, number: int, time: float) -> tuple[float, float] | None:
+        """From the begin of the generation before to that of a generation, with tolerance.
+
+        A group that was removed and made again has the same numbers: the one next to a time counts.
+        """
         begun = self.generations[group]
-        at = next((n for n, each in enumerate(begun) if each.number == number), None)
-        if at is None:
+        known = [n for n, each in enumerate(begun) if each.number == number]
+        if not known:
             return None
+        at = min(known, key=lambda n: abs(begun[n].time - time))
         since = begun[at - 1].time if at else float("-inf")
         return since - self.tolerance_ms, begun[at].time + self.tolerance_ms
 

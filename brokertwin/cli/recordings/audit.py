@@ -1,5 +1,6 @@
 """`brokertwin audit`: problems in recorded traffic, each with the lines that show it."""
 
+import gc
 import os
 import time
 from collections import Counter
@@ -154,6 +155,7 @@ def _follow(
                         show_json(each.document(LINES))
                 elif news:
                     _show(news)
+            gc.collect()
             time.sleep(every)
     except KeyboardInterrupt:
         return found

@@ -1,6 +1,6 @@
 """`brokertwin explain`: why a broker responded as it did, from a recording."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -19,7 +19,9 @@ from brokertwin.errors import UserError
 from brokertwin.places import place
 
 if TYPE_CHECKING:
+    from brokertwin.recordings.explain.producers import ProducerTimeline
     from brokertwin.recordings.explain.story import Subject, TimelineEntry
+    from brokertwin.recordings.formats.prefilter import NeededLines
     from brokertwin.recordings.replay.recording import Exchange, Recording
     from brokertwin.tables import StoredState
 
@@ -81,21 +83,37 @@ class _About(NamedTuple):
 def _producers(where: Where, key: str) -> "Subject":
     from brokertwin.recordings.explain.producers import ProducerTimeline
 
-    return ProducerTimeline(_exchanges(where), key)
+    return _of_producer(where, key, ProducerTimeline)
 
 
 def _transactions(where: Where, key: str) -> "Subject":
     from brokertwin.recordings.explain.transactions import TransactionTimeline
 
-    return TransactionTimeline(_exchanges(where), key)
+    return _of_producer(where, key, TransactionTimeline)
+
+
+def _of_producer(where: Where, key: str, timeline: "type[ProducerTimeline]") -> "Subject":
+    from brokertwin.recordings.formats.prefilter import OF_MEMBERS, OF_PRODUCERS
+
+    def found(needed: "NeededLines | None") -> "tuple[Subject, set[str]]":
+        made = timeline(_exchanges(where, needed), key)
+        return made, {made.entity.name} - {""}
+
+    apis = (*OF_MEMBERS, *OF_PRODUCERS) if not key.isdecimal() else OF_MEMBERS
+    return _narrowed(where, key, apis, found)
 
 
 def _partitions(where: Where, key: str) -> "Subject":
     from brokertwin.recordings.explain.partitions import PartitionTimeline
+    from brokertwin.recordings.formats.prefilter import OF_MEMBERS, OF_PRODUCERS
     from brokertwin.recordings.observed.watching import watch
 
-    with source_of(where) as source:
-        return PartitionTimeline(watch(source, where.headers()), key)
+    def found(needed: "NeededLines | None") -> "tuple[Subject, set[str]]":
+        with source_of(where, needed=needed) as source:
+            made = PartitionTimeline(watch(source, where.headers()), key)
+        return made, made.topics | made.transactional_ids
+
+    return _narrowed(where, key.rpartition("-")[0], (*OF_MEMBERS, *OF_PRODUCERS), found)
 
 
 def _stable_offsets(where: Where, key: str) -> "Subject":
@@ -107,9 +125,14 @@ def _stable_offsets(where: Where, key: str) -> "Subject":
 
 def _groups(where: Where, key: str) -> "Subject":
     from brokertwin.recordings.explain.groups import GroupTimeline
+    from brokertwin.recordings.formats.prefilter import OF_MEMBERS
 
-    recording = _recording(where, with_logged=True)
-    return GroupTimeline(recording.exchanges, key, recording.logged)
+    def found(needed: "NeededLines | None") -> "tuple[Subject, set[str]]":
+        recording = _recording(where, with_logged=True, needed=needed)
+        made = GroupTimeline(recording.exchanges, key, recording.logged)
+        return made, made.transactional_ids
+
+    return _narrowed(where, key, (*OF_MEMBERS, "END_TXN"), found)
 
 
 def _sessions(where: Where, key: str) -> "Subject":
@@ -120,8 +143,43 @@ def _sessions(where: Where, key: str) -> "Subject":
 
 def _clients(where: Where, key: str) -> "Subject":
     from brokertwin.recordings.explain.clients import ClientTimeline
+    from brokertwin.recordings.formats.prefilter import OF_MEMBERS, OF_PRODUCERS
 
-    return ClientTimeline(_exchanges(where), key)
+    def found(needed: "NeededLines | None") -> "tuple[Subject, set[str]]":
+        made = ClientTimeline(_exchanges(where, needed), key)
+        everything = {""} if made.lost_sessions else set()
+        return made, everything | {*made.producers, *made.groups}
+
+    return _narrowed(where, key, (*OF_MEMBERS, *OF_PRODUCERS), found)
+
+
+def _narrowed(
+    where: Where,
+    name: str,
+    apis: "Sequence[str]",
+    found: "Callable[[NeededLines | None], tuple[Subject, set[str]]]",
+) -> "Subject":
+    """Read the lines that name a subject; then those with the names that these show, too.
+
+    All lines are read if the source is not of files, or the subject is not in the lines: then the
+    message lists others.
+    """
+    from brokertwin.recordings.formats.lines import STDIN
+    from brokertwin.recordings.formats.prefilter import DisorderedError, NeededLines
+
+    names, needed = {name}, None
+    if where.files and STDIN not in where.files and not where.batches:
+        needed = NeededLines.of(names, apis)
+    while needed is not None:
+        try:
+            subject, more = found(needed)
+        except (DisorderedError, UserError):
+            break
+        if more <= names:
+            return subject
+        names |= more
+        needed = NeededLines.of(names, apis)
+    return found(None)[0]
 
 
 SUBJECTS = {
@@ -332,17 +390,19 @@ def _stored_state(directory: Path) -> "StoredState":
     return tables.StoredState(cells, f"after micro-batch {batch}")
 
 
-def _exchanges(where: Where) -> "list[Exchange]":
+def _exchanges(where: Where, needed: "NeededLines | None" = None) -> "list[Exchange]":
     """Return the recorded exchanges in order."""
-    return _recording(where).exchanges
+    return _recording(where, needed=needed).exchanges
 
 
-def _recording(where: Where, with_logged: bool = False) -> "Recording":
+def _recording(
+    where: Where, with_logged: bool = False, needed: "NeededLines | None" = None
+) -> "Recording":
     """Return the recording; lines about groups in server.log are enough if `with_logged`."""
     from brokertwin.recordings.formats.documents import Texts
     from brokertwin.recordings.replay import recording
 
-    with source_of(where, Texts.ALL) as source:
+    with source_of(where, Texts.ALL, needed) as source:
         return recording.read_from(source, where.headers(), with_logged)
 
 

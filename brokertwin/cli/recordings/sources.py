@@ -30,6 +30,7 @@ from brokertwin.wording import counted
 if TYPE_CHECKING:
     from brokertwin.recordings.formats.batches import Headers
     from brokertwin.recordings.formats.pipeline import Source
+    from brokertwin.recordings.formats.prefilter import NeededLines
     from brokertwin.settings import Settings
 
 Files = Annotated[
@@ -163,12 +164,15 @@ with_source = with_options("where", _where, OPTIONS)
 
 
 @contextmanager
-def source_of(where: Where, texts: int = 0) -> "Iterator[Source]":
+def source_of(
+    where: Where, texts: int = 0, needed: "NeededLines | None" = None
+) -> "Iterator[Source]":
     """Read the documents of a source, with a progress bar.
 
     Args:
         where: the source.
         texts: which logs with requests as text are read, too, by `Texts`.
+        needed: the lines of files that are needed; None reads all.
 
     Raises:
         UserError: there is no source or more than one, or Kafka does not respond.
@@ -178,7 +182,7 @@ def source_of(where: Where, texts: int = 0) -> "Iterator[Source]":
     from brokertwin.recordings.formats.pipeline import FileReading, read_files, zone_of
 
     where.check()
-    how = FileReading(where.broker, zone_of(where.time_zone), warn, Texts(texts))
+    how = FileReading(where.broker, zone_of(where.time_zone), warn, Texts(texts), needed)
     with progress_bars() as bar:
         task = bar.add_task("reading", total=size_of(where.files) if where.files else None)
         if where.files:

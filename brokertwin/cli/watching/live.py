@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import tzinfo
 from pathlib import Path
@@ -251,9 +251,23 @@ def show_progress(progress: "LiveProgress") -> None:
     counts = progress.counts
     say(
         f"batch {progress.batch}: {progress.rows:,} rows in {progress.seconds:.2f} s,"
-        f" {progress.entities:,} state rows, {counts.get('exchanges', 0):,} exchanges,"
-        f" {counts.get('damaged', 0):,} damaged lines, {counts.get('findings', 0):,} findings"
+        f" {progress.entities:,} state rows; {counts.get('lines', 0):,} lines:"
+        f" {counts.get('exchanges', 0):,} exchanges, {counts.get('damaged', 0):,} damaged lines"
+        f"{_others(counts)}; {counts.get('findings', 0):,} findings"
     )
+
+
+OTHERS = {
+    "internal": "of the cluster itself",
+    "unanswered": "without a response",
+    "halves": "halves of exchanges",
+    "other": "other lines",
+}
+"""Further counts of lines, and how they are shown."""
+
+
+def _others(counts: Mapping[str, int]) -> str:
+    return "".join(f", {counts[name]:,} {text}" for name, text in OTHERS.items() if name in counts)
 
 
 def show_json_progress(progress: "LiveProgress") -> None:

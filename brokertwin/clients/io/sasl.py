@@ -1,6 +1,6 @@
 """SASL authentication of a client, step by step.
 
-PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER; kafka-python computes SCRAM. Names and
+PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER. Names and
 passwords are used as UTF-8 bytes, as in Kafka's clients. Not done: GSSAPI.
 
 Source: `SaslClientAuthenticator`, `ScramSaslClient`, `PlainSaslClient` in Kafka; KIP-43, KIP-84,
@@ -11,12 +11,10 @@ from base64 import b64decode
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, NamedTuple
 
-from kafka.net.sasl.scram import ScramClient
-
 from brokertwin.errors import UserError
 from brokertwin.gateway.security.oauthbearer import ERROR_SEEN
 from brokertwin.gateway.security.oauthbearer import MECHANISM as OAUTHBEARER
-from brokertwin.gateway.security.scram import ITERATIONS_MIN, MECHANISMS
+from brokertwin.gateway.security.scram import MECHANISMS, ClientExchange
 from brokertwin.kafka_io import tokens
 from brokertwin.kafka_io.kafka_clients import parse_jaas
 from brokertwin.protocol.errors import Error, error_name
@@ -104,13 +102,11 @@ def exchange(login: SaslLogin) -> Exchange:
             yield _authenticate(ERROR_SEEN)
             raise SaslAuthenticationError(f"The broker rejected the token: {refusal.decode()}.")
         return int(response["sessionLifetimeMs"])
-    scram = ScramClient(_escaped(login.username), login.password, login.mechanism)
-    first = _token(login, (yield _authenticate(scram.first_message())))
+    scram = ClientExchange(login.username, login.password, MECHANISMS[login.mechanism])
+    first = _token(login, (yield _authenticate(scram.first())))
     try:
-        _check_iterations(first)
-        scram.process_server_first_message(first)
-        response = yield _authenticate(scram.final_message())
-        scram.process_server_final_message(_token(login, response))
+        response = yield _authenticate(scram.final(first))
+        scram.check(_token(login, response))
     except (ValueError, KeyError) as error:
         raise SaslAuthenticationError(
             f"The broker could not prove that it knows the user {login.username}: {error}."
@@ -131,14 +127,3 @@ def _token(login: SaslLogin, response: Mapping[str, Any]) -> bytes:
             "Check user, password and sasl.mechanism.",
         )
     return b64decode(response["authBytes"])
-
-
-def _escaped(name: str) -> str:
-    return name.replace("=", "=3D").replace(",", "=2C")
-
-
-def _check_iterations(message: bytes) -> None:
-    """Reject few iterations: they would make the password easy to guess."""
-    count = int(dict(part.split(b"=", 1) for part in message.split(b","))[b"i"])
-    if count < ITERATIONS_MIN:
-        raise ValueError(f"{count} iterations, but at least {ITERATIONS_MIN} are required")

@@ -51,6 +51,13 @@ ITS_OWN = frozenset(key for key, api in KAFKA_APIS.items() if api.handler is Dec
 
 UNKNOWN_VERSION = -1
 
+SERVED_VERSIONS = frozenset(
+    (key, version)
+    for key, api in SERVED.items()
+    for version in range(api.versions[0], api.versions[1] + 1)
+)
+"""API keys and versions that ApiVersions lists."""
+
 PROBE = RequestHeader(API_VERSIONS.key, 0, client_id="probe")
 """The header of a request that has an immediate response from every broker."""
 

@@ -227,18 +227,19 @@ class EventWriter:
 
     def request(self, request: EdgeRequest) -> Event:
         """Return a request's event."""
+        self._count += 1
         return Event(
-            self._next_id(),
+            f"{self.incarnation}-{self._count}",
             self._cluster,
             request.broker,
             self._clock(),
             REQUEST,
-            self._connection(request.connection),
+            f"{self.incarnation}-{request.connection}",
             request.principal,
             False,
             request.host,
             request.listener,
-            self._nonce(),
+            self._nonces.pop() if self._nonces else self._nonce(),
             self.reply_to,
             request.header,
             cast("msgspec.Raw", request.body),
@@ -250,15 +251,11 @@ class EventWriter:
 
     def disconnection(self, broker: int, connection: str) -> Event:
         """Return an event for the end of a connection."""
-        return self._event(Kind.DISCONNECT, broker, connection=self._connection(connection))
+        return self._event(Kind.DISCONNECT, broker, connection=f"{self.incarnation}-{connection}")
 
     def settings_query(self, broker: int) -> Event:
         """Return an event that queries the settings for gateways."""
         return self._event(Kind.TELL_SETTINGS, broker, reply_to=self.reply_to)
-
-    def _connection(self, name: str) -> str:
-        """Return a name of a connection that is unique among writers."""
-        return f"{self.incarnation}-{name}"
 
     def cleaning(self, broker: int, cleaned: LogCleaned, seen: LogMark) -> Event:
         """Return an event with the result of a cleaning pass."""

@@ -91,6 +91,11 @@ class LocalTimer(Output, frozen=True, gc=False):
 class LocalRows(Rows):
     """Collects the outputs of one event; unused ones are dropped."""
 
+    def begin(self, position: Position) -> None:
+        """Start with the event at a position; rows have no ids of their own."""
+        self._ids_begin, self._ordinal = "", 0
+        self.position, self.rows = position, []
+
     def response(
         self,
         source: AnyRequest,
@@ -353,7 +358,7 @@ class LocalEngine:
         """Process a request; the future is done unless the request is pending."""
         event = self._events.request(request)
         self._kept.appended.clear()
-        is_kept = not api_of_key(request.api_key).only_reads
+        is_kept = self._persistence is not None and not api_of_key(request.api_key).only_reads
         future = self._take(event, is_kept)
         if isinstance(request.body, ProduceRequest):
             self._forget_refused(request.body)
@@ -408,7 +413,10 @@ class LocalEngine:
             if isinstance(row, LocalResponse):
                 self._complete(row.id, row.outcome, row.id != event_id)
             elif isinstance(row, LocalRecord):
-                self._follow(row)
+                if isinstance(row.record, ConfigChanged | LineLogged):
+                    self._report(row.record)
+                else:
+                    self._kept.follow(row.machine, row.record)
             elif isinstance(row, LocalSegment):
                 self._seal(row)
             elif isinstance(row, LocalTimer):
@@ -424,14 +432,12 @@ class LocalEngine:
                 letter = msgspec.json.decode(row.value or b"")
                 _log.warning("dead letter", reason=letter["reason"], detail=letter["detail"])
 
-    def _follow(self, row: LocalRecord) -> None:
-        if isinstance(row.record, ConfigChanged):
+    def _report(self, record: ConfigChanged | LineLogged) -> None:
+        """Report a changed setting, or a line unless the journal is read."""
+        if isinstance(record, ConfigChanged):
             self.on_settings()
-        elif isinstance(row.record, LineLogged):
-            if self._loop is not None:  # not while the journal is read
-                self.on_line(row.record.line)
-        else:
-            self._kept.follow(row.machine, row.record)
+        elif self._loop is not None:
+            self.on_line(record.line)
 
     def _complete(self, event_id: str, outcome: EngineResponse, is_late: bool = False) -> None:
         future = self._pending.pop(event_id, None)

@@ -340,7 +340,9 @@ class KeptBatches:
             batch = record.batch
             if batch.locator is not None:
                 key = (machine, record.topic_id, record.partition)
-                self._add(key, KeptBatch(batch.last_offset, batch.locator))
+                last_offset = batch.base_offset + batch.last_offset_delta
+                self._kept.setdefault(key, deque()).append(KeptBatch(last_offset, batch.locator))
+                self._store.keep(batch.locator)
                 self.appended.add(batch.locator)
             return
         if isinstance(record, TopicRemoved):

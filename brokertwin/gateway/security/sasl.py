@@ -91,6 +91,12 @@ class Authentication:
         self.is_complete = True
         self.is_by_token = False
 
+    is_plain = True
+    """Whether only frames of `SASL_APIS` are for `receive`; a class with `takes` decides."""
+
+    def __init_subclass__(cls) -> None:
+        cls.is_plain = cls.takes is Authentication.takes
+
     @property
     def frame_bytes_max(self) -> int | None:
         """Maximum frame size in the current state; None: the general limit."""

@@ -191,5 +191,47 @@ class Challenge:
         return b"v=" + b64encode(own)
 
 
+class ClientExchange:
+    """A client's side of one login; the user's name and password are UTF-8.
+
+    Raises:
+        ValueError: the server's message is invalid, or the server does not know the password.
+    """
+
+    def __init__(self, user: str, password: str, mechanism: Mechanism, nonce: str = "") -> None:
+        self._mechanism, self._password = mechanism, password.encode()
+        name = user.replace("=", "=3D").replace(",", "=2C")
+        self._nonce = nonce or secrets.token_urlsafe(NONCE_BYTES)
+        self._bare = f"n={name},r={self._nonce}".encode()
+        self._signature = b""
+
+    def first(self) -> bytes:
+        """Return the first message."""
+        return b"n,," + self._bare
+
+    def final(self, server_first: bytes) -> bytes:
+        """Return the last message, with the proof."""
+        given = dict(part.split(b"=", 1) for part in server_first.split(b","))
+        if not given.get(b"r", b"").startswith(self._nonce.encode()) or b"m" in given:
+            raise ValueError("the server's nonce does not begin with the client's")
+        iterations = int(given.get(b"i", b"0"))
+        if iterations < ITERATIONS_MIN:
+            raise ValueError(f"{iterations} iterations, but at least {ITERATIONS_MIN} are required")
+        digest, salt = self._mechanism.digest, b64decode(given[b"s"], validate=True)
+        salted = hashlib.pbkdf2_hmac(digest, self._password, salt, iterations)
+        without_proof = b"c=biws,r=" + given[b"r"]
+        signed = b",".join([self._bare, server_first, without_proof])
+        key = hmac.digest(salted, b"Client Key", digest)
+        signature = hmac.digest(hashlib.new(digest, key).digest(), signed, digest)
+        proof = bytes(one ^ other for one, other in zip(key, signature, strict=True))
+        self._signature = hmac.digest(hmac.digest(salted, b"Server Key", digest), signed, digest)
+        return without_proof + b",p=" + b64encode(proof)
+
+    def check(self, server_final: bytes) -> None:
+        """Check that the server knows the password, too."""
+        if not hmac.compare_digest(server_final, b"v=" + b64encode(self._signature)):
+            raise ValueError("its signature is wrong")
+
+
 def _unescaped(name: bytes) -> bytes:
     return name.replace(b"=2C", b",").replace(b"=3D", b"=")

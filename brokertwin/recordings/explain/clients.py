@@ -100,20 +100,24 @@ class ClientTimeline:
             lines += _latencies(self._own)
         return lines
 
+    @property
+    def lost_sessions(self) -> list[str]:
+        """The fetch sessions that a broker did not know any more."""
+        lost = dict.fromkeys(
+            each.body().get("sessionId", NONE)
+            for each in self._own
+            if each.api == "FETCH" and OF_SESSIONS.intersection(bodies.errors(each.response))
+        )
+        return [str(each) for each in lost if each != NONE]
+
     def _of_timelines(self) -> Iterator[TimelineEntry]:
         """The entries of its producers, its groups and its lost sessions."""
         for key in self.producers:
             yield from ProducerTimeline(self._recording, key).story()
         for key in self.groups:
             yield from GroupTimeline(self._recording, key).story()
-        lost = dict.fromkeys(
-            each.body().get("sessionId", NONE)
-            for each in self._own
-            if each.api == "FETCH" and OF_SESSIONS.intersection(bodies.errors(each.response))
-        )
-        for session in lost:
-            if session != NONE:
-                yield from SessionTimeline(self._recording, str(session)).story()
+        for session in self.lost_sessions:
+            yield from SessionTimeline(self._recording, session).story()
 
 
 def _timed(entry: TimelineEntry, exchange: Exchange) -> TimelineEntry:

@@ -110,6 +110,12 @@ class GroupTimeline:
         self.entity = entity if isinstance(entity, ObservedGroup) else group_of(key)
         self._found = recording.at_places(GROUPS, SHARE_GROUPS)
 
+    @property
+    def transactional_ids(self) -> set[str]:
+        """Those that committed offsets of the group."""
+        found = {each.request.get("transactionalId") for each in self._own}
+        return {str(each) for each in found if each}
+
     def _groups_of(self, exchange: RecordedExchange) -> list[str]:
         if exchange.line.api in OFFSET_APIS:
             return groups_of(exchange, self._known)

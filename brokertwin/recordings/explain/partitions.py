@@ -32,6 +32,7 @@ from brokertwin.recordings.history.replica_findings import UNEXPLAINED
 from brokertwin.recordings.history.replicas import UNKNOWN, PartitionReplicas
 from brokertwin.recordings.history.words import clock, listed
 from brokertwin.recordings.observed.watching import Watched
+from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.recordings.sentences import said as said_of
 
 APIS = frozenset(
@@ -93,6 +94,17 @@ class PartitionTimeline:
         self._differences = _by_place(
             each for each in replication.differences if self._is_mine(each)
         )
+
+    @property
+    def transactional_ids(self) -> set[str]:
+        """Those that wrote to the topic in transactions."""
+        produces = [e for e in self._watched.recording.exchanges if e.api == "PRODUCE"]
+        return {
+            body["transactionalId"]
+            for body in map(Exchange.body, produces)
+            if body.get("transactionalId")
+            and any(bodies.topic_of(topic) in self.topics for topic in body.get("topicData") or ())
+        }
 
     @property
     def _lag_id(self) -> str:

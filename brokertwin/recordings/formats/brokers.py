@@ -21,14 +21,13 @@ from typing import NamedTuple
 import msgspec
 
 from brokertwin.errors import UserError
+from brokertwin.patterns import later
 from brokertwin.protocol.kafka_apis import DESCRIBE_CLUSTER, METADATA
 from brokertwin.recordings.formats.documents import Document, is_controllers, listener_of
 
 DOCUMENTS_LOOKED_AT_MAX = 20_000
-IN_NAME = re.compile(
-    r"(?:broker|controller|kafka|node|server)[-_.]?(\d+)(?![\d.]*\d)", re.IGNORECASE
-)
-AT_END = re.compile(r"^[A-Za-z_./-]*[-_.](\d{1,5})$")
+IN_NAME = later(r"(?:broker|controller|kafka|node|server)[-_.]?(\d+)(?![\d.]*\d)", re.IGNORECASE)
+AT_END = later(r"^[A-Za-z_./-]*[-_.](\d{1,5})$")
 LOOPBACK = ("127.", "0:0:0:0:0:0:0:1", "localhost")
 
 

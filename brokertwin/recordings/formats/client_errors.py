@@ -3,8 +3,7 @@
 Source: `rdkafka.c`, KafkaJS's `protocol/error.js`, Sarama's `errors.go`, franz-go's `kerr`.
 """
 
-import re
-
+from brokertwin.patterns import later
 from brokertwin.protocol.errors import Error
 
 TEXTS: dict[Error, tuple[str, ...]] = {
@@ -222,8 +221,8 @@ _LONGEST_FIRST = sorted(
     ((start, code) for code, starts in TEXTS.items() for start in starts),
     key=lambda each: -len(each[0]),
 )
-_NAME = re.compile(r"[A-Z][A-Z0-9_]+(?=$|:)")
-_PREFIX = re.compile(r"^(?:Broker|kafka server): ")
+_NAME = later(r"[A-Z][A-Z0-9_]+(?=$|:)")
+_PREFIX = later(r"^(?:Broker|kafka server): ")
 
 
 def code_of(text: str) -> Error | None:

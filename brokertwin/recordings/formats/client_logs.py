@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from brokertwin.patterns import later
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.kafka_apis import METADATA
 from brokertwin.recordings.formats import java_text
@@ -47,7 +48,7 @@ COORDINATORS = 2**31 - 1
 PENDING_MAX = 1_000
 """Requests without a response that are kept for a connection and API."""
 
-MARKS = re.compile(
+MARKS = later(
     rb"CorrId \d"
     rb"|\[thrd:[^\]]*\]: [^\n]{0,300}?(?:Broker: |EndTxn returned |Fetch failed at )"
     rb"|request with header RequestHeader"
@@ -64,7 +65,7 @@ MARKS = re.compile(
 )
 """Patterns in lines of requests and responses, after the time."""
 
-OF_JSON = re.compile(rb"\(key: \d+, version: \d+\)(?:\"| ?\{)")
+OF_JSON = later(rb"\(key: \d+, version: \d+\)(?:\"| ?\{)")
 """KafkaJS, whose time and fields are in JSON behind the message."""
 
 
@@ -259,15 +260,15 @@ def _read(text: str, line: bytes) -> Found:
 
 # librdkafka
 
-_RD_CLIENT = re.compile(r"([^\s|\[\]\"':]+)#(?:consumer|producer)-\d+")
-_RD_SENT = re.compile(
+_RD_CLIENT = later(r"([^\s|\[\]\"':]+)#(?:consumer|producer)-\d+")
+_RD_SENT = later(
     r"(?P<place>\S+): (?P<what>Sent|Received) (?P<api>\w+?)(?:Request|Response) "
     r"\(v(?P<version>\d+), [^\n]*?CorrId (?P<number>\d+)(?:, rtt (?P<ms>[\d.]+)ms)?\)"
 )
-_RD_LINE = re.compile(r"\[thrd:[^\]]*\]: (?:(?P<place>\S+?(?:/\S+)?): )?(?P<said>.*)", re.DOTALL)
-_RD_ERROR = re.compile(r"Broker: .*?(?=: explicit actions|: actions|: retrying| \(|$)")
+_RD_LINE = later(r"\[thrd:[^\]]*\]: (?:(?P<place>\S+?(?:/\S+)?): )?(?P<said>.*)", re.DOTALL)
+_RD_ERROR = later(r"Broker: .*?(?=: explicit actions|: actions|: retrying| \(|$)")
 _RD_FAILURES: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = tuple(
-    (re.compile(form), apis)
+    (later(form), apis)
     for form, apis in (
         (r"Failed to acquire (?:\w+ )?PID\b", ("INIT_PRODUCER_ID",)),
         (r"EndTxn returned (?P<name>[A-Z]\w+) in state", ("END_TXN",)),
@@ -328,7 +329,7 @@ def _rd_client(text: str, line: bytes) -> str:
 
 # Java
 
-_JAVA = re.compile(
+_JAVA = later(
     r"(?P<what>Sending|Received) (?P<api>[A-Z_0-9]+) (?:request|response)"
     r"(?: from node (?P<from>-?\d+) for request)? with header RequestHeader\(apiKey=\w+,"
     r" apiVersion=(?P<version>\d+), clientId=(?P<client>.*?), correlationId=(?P<number>-?\d+)"
@@ -357,22 +358,22 @@ def _java(text: str, _: bytes) -> Found:
 
 # kafka-python and aiokafka
 
-_PYTHON = re.compile(
+_PYTHON = later(
     r"<\w*Connection (?P<about>.*?)>:? (?P<what>Request|Response) (?P<number>\d+)"
     r"(?: \((?P<ms>[\d.e-]+) ms\))?: (?P<api>\w+?)(?:Request|Response)(?:_v(?P<version>\d+))?\("
 )
-_PYTHON_CLIENT = re.compile(r"\bclient_id=([^\s,>]+)")
-_PYTHON_NODE = re.compile(r"\bnode_id=(\S+?),? host=(\[[^\]<]*<-\d+|\S+)")
-_PYTHON_VERSION = re.compile(r"version=(\d+)")
-_PYTHON_SENT = re.compile(
+_PYTHON_CLIENT = later(r"\bclient_id=([^\s,>]+)")
+_PYTHON_NODE = later(r"\bnode_id=(\S+?),? host=(\[[^\]<]*<-\d+|\S+)")
+_PYTHON_VERSION = later(r"version=(\d+)")
+_PYTHON_SENT = later(
     r"node=(\S+?)\[(\S+?)\] Send: bytearray\((b(?:'[^\n]{1,2000}?'|\"[^\n]{1,2000}?\"))\)"
 )
-_AIOKAFKA = re.compile(
+_AIOKAFKA = later(
     r"(?P<what>Request to|Response from) (?P<place>\S+) (?P<number>\d+):"
     r" (?P<api>\w+?)(?:Request|Response)_v(?P<version>\d+)\("
 )
-_PYTHON_ENUM = re.compile(r"<\w+\.\w+: (-?\d+)>")
-_PYTHON_STRUCT = re.compile(r"(?<=[\[, (])\((?=\w+=)")
+_PYTHON_ENUM = later(r"<\w+\.\w+: (-?\d+)>")
+_PYTHON_STRUCT = later(r"(?<=[\[, (])\((?=\w+=)")
 _OLDER_PYTHON: Names = {
     "group": ("groupId", {}),
     "consumerGroup": ("groupId", {}),
@@ -482,9 +483,7 @@ def _named_part(values: list[Any]) -> Any:
 
 # KafkaJS
 
-_KAFKAJS = re.compile(
-    r"(?P<what>Request|Response) \w+\(key: (?P<key>\d+), version: (?P<version>\d+)\)"
-)
+_KAFKAJS = later(r"(?P<what>Request|Response) \w+\(key: (?P<key>\d+), version: (?P<version>\d+)\)")
 
 
 class _Entry(msgspec.Struct, rename="camel"):
@@ -533,11 +532,11 @@ def _with_correlation_id(fields: Any, depth: int = 3) -> Any:
 
 # franz-go
 
-_FRANZ = re.compile(r"\b(?P<what>wrote|read) (?P<api>[A-Z]\w+) v(?P<version>\d+)[;\"\s]")
-_FRANZ_BROKER = re.compile(r"\bbroker\"?[=:] ?\"?(\w+)")
-_FRANZ_ERROR = re.compile(r"\berr\"?[=:] *\"?(?![ \",]|<nil>|null\b|$)")
+_FRANZ = later(r"\b(?P<what>wrote|read) (?P<api>[A-Z]\w+) v(?P<version>\d+)[;\"\s]")
+_FRANZ_BROKER = later(r"\bbroker\"?[=:] ?\"?(\w+)")
+_FRANZ_ERROR = later(r"\berr\"?[=:] *\"?(?![ \",]|<nil>|null\b|$)")
 _FRANZ_FAILURES: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = tuple(
-    (re.compile(form), apis)
+    (later(form), apis)
     for form, apis in (
         (
             r"retrying request; request: (?P<api>\w+), .*response_error: (?P<name>[A-Z]+_\w+)",
@@ -582,9 +581,9 @@ def _franz_go(text: str, _: bytes) -> Found:
 
 # Sarama
 
-_SARAMA_ERROR = re.compile(r"kafka server: (?!Not an error).*?(?=\)+\s*$|$)")
+_SARAMA_ERROR = later(r"kafka server: (?!Not an error).*?(?=\)+\s*$|$)")
 _SARAMA: tuple[tuple[re.Pattern[str], str, bool], ...] = tuple(
-    (re.compile(form), api, is_response)
+    (later(form), api, is_response)
     for form, api, is_response in (
         (r"client/metadata fetching metadata .*? from broker (?P<place>\S+)", "METADATA", False),
         (r"client/metadata got error from broker \d+ ", "METADATA", True),
@@ -613,7 +612,7 @@ _SARAMA: tuple[tuple[re.Pattern[str], str, bool], ...] = tuple(
         (r"consumer/broker/(?P<place>\d+) .*because kafka server: ", "FETCH", True),
     )
 )
-_SARAMA_PRODUCER = re.compile(r"\bProducerID:(\d+) ProducerEpoch:(\d+)")
+_SARAMA_PRODUCER = later(r"\bProducerID:(\d+) ProducerEpoch:(\d+)")
 _SARAMA_NAMES = {
     "FIND_COORDINATOR": "key",
     "INIT_PRODUCER_ID": "transactionalId",
@@ -688,7 +687,7 @@ def _response_of(error: str, code: Error | None) -> dict[str, Any]:
     )
 
 
-_NUMBER_AT_END = re.compile(r"/(\d+)$")
+_NUMBER_AT_END = later(r"/(\d+)$")
 _BEFORE_MESSAGES = {API_KEYS[name]: names for name, names in BEFORE_MESSAGES.items()}
 _BY_PLAIN_NAME = {name.replace("_", ""): key for name, key in API_KEYS.items()} | {
     "OFFSET": API_KEYS["LIST_OFFSETS"],

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta, tzinfo
 
 from brokertwin.recordings.formats.stamps import DateOrder, Stamp, stamps
 
+_START = datetime(1970, 1, 1)  # noqa: DTZ001
 MINUTE_MS = 60_000
 BACK_MS = 30 * MINUTE_MS
 """A line this much earlier than the previous one means clocks went back."""
@@ -41,6 +42,7 @@ class LineClock:
         self.unknown_zones: set[str] = set()
         self._offset_ms: int | None = None
         self._latest = 0
+        self._text, self._text_ms = b"", 0
         self._minute = -1
         self._minute_ms = 0
 
@@ -66,6 +68,27 @@ class LineClock:
             self.unknown_zones.add(best.unknown_zone)
         offset = best.offset_ms if best.offset_ms is not None else self._learn(best, found)
         time = best.local_ms - offset if offset is not None else self._local(best.local_ms)
+        self._latest = max(self._latest, time)
+        return time
+
+    def in_minute(self, minute: bytes, ms: int) -> int | None:
+        """Return the time of a line in Kafka's default layout, as `ms` does.
+
+        Args:
+            minute: `2026-11-21 01:22`.
+            ms: the time in this minute.
+        """
+        if minute != self._text:
+            try:
+                local = datetime.fromisoformat(minute.decode("ascii"))
+            except ValueError:
+                return None
+            self._text = minute
+            self._text_ms = (local - _START) // timedelta(milliseconds=1)
+        self.unit_ms = 1
+        local_ms = self._text_ms + ms
+        offset = self._offset_ms
+        time = local_ms - offset if offset is not None else self._local(local_ms)
         self._latest = max(self._latest, time)
         return time
 
@@ -106,5 +129,5 @@ class LineClock:
 
 def _start(minute: int, zone: tzinfo, fold: int) -> int:
     """The start of a minute; `fold` 1 is the second of two equal ones."""
-    naive = datetime(1970, 1, 1) + timedelta(milliseconds=minute)  # noqa: DTZ001
+    naive = _START + timedelta(milliseconds=minute)
     return round(naive.replace(tzinfo=zone, fold=fold).timestamp() * 1000)

@@ -8,22 +8,24 @@ Source: `GroupCoordinator` of Kafka 0.9 to 3.x, `GroupMetadataManager` of Kafka 
 import re
 from typing import NamedTuple
 
-FORM = re.compile(
+from brokertwin.patterns import later
+
+FORM = later(
     rb"\[(?:GroupCoordinator(?: id=|[ ])|GroupMetadataManager brokerId=)(\d+)[^\]]*\]:? (.*?)"
     rb"(?: \([\w.$]*coordinator\.group\.[\w.$]+\))?\s*$",
     re.DOTALL,
 )
-_BRACKETED = re.compile(r"\[Group(?:Id)? ([^\]]+)\]")
-_NAMED = re.compile(r"\b[Gg]roup (?!is |with |of |in |has |through |by |and )(\S+)")
-_PREPARING = re.compile(r"old generation (\d+) (?:\(\S+\) )?\(reason: (.*)\)", re.DOTALL)
-_PARTICULAR = re.compile(
+_BRACKETED = later(r"\[Group(?:Id)? ([^\]]+)\]")
+_NAMED = later(r"\b[Gg]roup (?!is |with |of |in |has |through |by |and )(\S+)")
+_PREPARING = later(r"old generation (\d+) (?:\(\S+\) )?\(reason: (.*)\)", re.DOTALL)
+_PARTICULAR = later(
     r"(?<=\bmember) [^\s;]+| for \([^)]*\) members?| with group instance id [^\s;]+"
     r"|; client reason: not provided"
 )
-_REACHED = re.compile(
+_REACHED = later(
     r"(?:Stabilized group .* generation |with generation (?=\d+ is now empty)|group epoch to )(\d+)"
 )
-_ENDED = re.compile(r"has failed, removing|heartbeat expiration|session|rebalance timeout|fenced")
+_ENDED = later(r"has failed, removing|heartbeat expiration|session|rebalance timeout|fenced")
 
 MEANINGS = {
     "heartbeat expiration": "No heartbeat of the member arrived within session.timeout.ms.",

@@ -30,7 +30,7 @@ NO_RESPONSE = msgspec.Raw(b"")
 METADATA_TOPIC, METADATA_TOPIC_ID = "__cluster_metadata", "AAAAAAAAAAAAAAAAAAAAAQ"
 """Name and id of the controllers' log in every cluster (KIP-595)."""
 
-_METADATA_LOG = tuple(f'"{name}"'.encode() for name in (METADATA_TOPIC, METADATA_TOPIC_ID))
+METADATA_LOG = tuple(f'"{name}"'.encode() for name in (METADATA_TOPIC, METADATA_TOPIC_ID))
 
 API_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 
@@ -62,6 +62,8 @@ class Document(msgspec.Struct):
         rest: all other fields of the document.
         kind: a request, or a disconnect with only time and connection.
         label: container, pod, host or file name around the line; may be empty.
+        arrival: the time, or that of the connection's last request if later; None if other lines
+            have to show it.
     """
 
     place: str
@@ -76,6 +78,7 @@ class Document(msgspec.Struct):
     rest: Fields
     kind: Kind = Kind.REQUEST
     label: str = ""
+    arrival: int | None = None
 
     @property
     def is_request(self) -> bool:
@@ -165,7 +168,7 @@ def is_controllers(header: RequestHeader, request: bytes) -> bool:
     """Whether only controllers receive such a request."""
     key = header.request_api_key
     if key == FETCH.key:
-        return any(name in request for name in _METADATA_LOG)
+        return any(name in request for name in METADATA_LOG)
     return Trait.KRAFT_ONLY in api_of_key(key).traits
 
 

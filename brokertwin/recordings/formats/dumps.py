@@ -7,20 +7,20 @@
   its partition, `orders-0.tsv`, optionally after `<broker>.`.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 
 from brokertwin.errors import UserError
+from brokertwin.patterns import later
 from brokertwin.protocol.batch_headers import Batch
 from brokertwin.recordings.formats.batches import BatchPartition, Headers
 from brokertwin.recordings.formats.lines import SourceLine, lines_of
 
-DUMPED_FILE = re.compile(rb"Dumping .*?([^/\\]+)-(\d+)[/\\]\d+\.log")
-FIELD = re.compile(rb"(\w+): (\S+)")
-TABLE_NAME = re.compile(r"(?:broker-\d+\.)?(.+)-(\d+)\.tsv")
+DUMPED_FILE = later(rb"Dumping .*?([^/\\]+)-(\d+)[/\\]\d+\.log")
+FIELD = later(rb"(\w+): (\S+)")
+TABLE_NAME = later(r"(?:broker-\d+\.)?(.+)-(\d+)\.tsv")
 TABLE_START = b"baseOffset\t"
 
 _Found = tuple[BatchPartition, Batch]

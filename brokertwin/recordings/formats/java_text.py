@@ -7,16 +7,18 @@ Structs of Kafka before 2.8: `{group_id=g,members=[]}`; their names are converte
 import re
 from typing import Any
 
+from brokertwin.patterns import later
+
 DEPTH_MAX = 30
 
-_OPEN = re.compile(r"(?:[\w.]*\(|\{)")
-_KEY = re.compile(r"\s*(\w+)=")
-_QUOTED = re.compile(r"'(.*?)'(?=\s*(?:,\s?\w+=|, '|[)\]}]|$))", re.DOTALL)
-_BARE = re.compile(r"[^,)\]}\[{(]*(?:\([^()]*\)|\[[^\[\]]*\])?(?:,(?!\s?\w+=)[^,)\]}=]*)*")
-_ITEM = re.compile(r"[^,\]]*")
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_OPEN = later(r"(?:[\w.]*\(|\{)")
+_KEY = later(r"\s*(\w+)=")
+_QUOTED = later(r"'(.*?)'(?=\s*(?:,\s?\w+=|, '|[)\]}]|$))", re.DOTALL)
+_BARE = later(r"[^,)\]}\[{(]*(?:\([^()]*\)|\[[^\[\]]*\])?(?:,(?!\s?\w+=)[^,)\]}=]*)*")
+_ITEM = later(r"[^,\]]*")
+_NUMBER = later(r"-?\d+(?:\.\d+)?")
 _WORDS: dict[str, Any] = {"null": None, "None": None, "true": True, "false": False}
-_TEXTS = re.compile(
+_TEXTS = later(
     r"topic$|name$|host$|key$|metadata$|(?:group|member|client|transactional|instance|cluster)Id$"
 )
 """Fields that are texts even if they have digits only."""

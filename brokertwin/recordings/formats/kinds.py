@@ -3,6 +3,7 @@
 import re
 from typing import NamedTuple
 
+from brokertwin.patterns import later
 from brokertwin.recordings.formats.request_log import BEFORE_28
 
 LINE_BYTES_MAX = 2_000
@@ -159,7 +160,7 @@ _FORMS: tuple[tuple[str, str, tuple[bytes, ...]], ...] = (
         ),
     ),
 )
-KINDS = tuple(FileKind(name, hint, re.compile(b"|".join(forms))) for name, hint, forms in _FORMS)
+KINDS = tuple(FileKind(name, hint, later(b"|".join(forms))) for name, hint, forms in _FORMS)
 BY_NAME = {kind.name: kind for kind in KINDS}
 
 

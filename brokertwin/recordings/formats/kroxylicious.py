@@ -19,12 +19,12 @@ are withheld. The proxy's own requests have negative correlation ids and are ski
 Source: `ProtocolLoggerFilter`, `MessageFormatter` and `log4j2.yaml` in Kroxylicious.
 """
 
-import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import msgspec
 
+from brokertwin.patterns import later
 from brokertwin.protocol.bodies import Int16, Int32
 from brokertwin.recordings.formats.documents import (
     API_KEYS,
@@ -49,8 +49,8 @@ FILTERS_MS = 50
 REPEATED = "an entry that another filter of the proxy has logged, too"
 NO_REQUEST = "an answer whose request is not in the log"
 WITHHELD = "withheld by the proxy"
-ENTRY_START = re.compile(rb"\{\s*\"header\"")
-SESSION = re.compile(rb"\bsessionId=([^,}\s]+)")
+ENTRY_START = later(rb"\{\s*\"header\"")
+SESSION = later(rb"\bsessionId=([^,}\s]+)")
 
 
 class _Header(msgspec.Struct, rename="camel"):

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from brokertwin.patterns import later
 from brokertwin.recordings.formats.client_logs import MARKS as CLIENT_MARKS
 from brokertwin.recordings.formats.kroxylicious import ENTRY_START
 from brokertwin.recordings.formats.request_log import MARK
@@ -24,29 +25,29 @@ LABEL_CHARACTERS_MAX = 200
 BYTES_MIN = 20
 """Minimum length of a number list that is a text, as journald writes some."""
 
-COLOURS = re.compile(rb"\x1b\[[\d;]*[A-Za-z]")
-OPENING = re.compile(rb"[\s\[,]*(?=\{\s*(?:[\"}]|$))")
+COLOURS = later(rb"\x1b\[[\d;]*[A-Za-z]")
+OPENING = later(rb"[\s\[,]*(?=\{\s*(?:[\"}]|$))")
 """Text before the objects of a list."""
 
-FRESH = re.compile(rb"\s*\[?\d{4}[-/.]\d\d[-/.]\d\d[ T]\d\d:")
+FRESH = later(rb"\s*\[?\d{4}[-/.]\d\d[-/.]\d\d[ T]\d\d:")
 """Beginning of a log entry, and of no continuation."""
 
 _TIME = rb"\d{4}-\d\d-\d\d[ T][\d:]{8}(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
 _FRAMES = (
-    re.compile(_TIME + rb" (?P<stream>stdout|stderr) (?P<part>[PF])(?::\S+)? ?"),
-    re.compile(rb"\[?pod/(?P<label>[^/\] ]+)/[^\] ]*\]? "),
-    re.compile(rb"(?![\d.-]+ *\|)(?P<label>[\w.@/-]{1,100}) {0,40}\| ?"),
-    re.compile(
+    later(_TIME + rb" (?P<stream>stdout|stderr) (?P<part>[PF])(?::\S+)? ?"),
+    later(rb"\[?pod/(?P<label>[^/\] ]+)/[^\] ]*\]? "),
+    later(rb"(?![\d.-]+ *\|)(?P<label>[\w.@/-]{1,100}) {0,40}\| ?"),
+    later(
         rb"(?:<\d+>)?(?:1 )?(?:[A-Z][a-z]{2} [ \d]\d [\d:]{8}(?: \d{4})?|" + _TIME + rb")"
         rb" (?P<label>[\w.-]+) [\w./@-]+\[\d+\]: "
     ),
-    re.compile(rb"(?:" + _TIME + rb" )?\{(?P<label>\w+=\"[^{}]*)\} +"),
-    re.compile(rb"(?P<label>[\w./-]+\.(?:log|txt)[\w.-]*):(?:\d+:)? ?(?=\[?\d{4}|\{)"),
-    re.compile(
+    later(rb"(?:" + _TIME + rb" )?\{(?P<label>\w+=\"[^{}]*)\} +"),
+    later(rb"(?P<label>[\w./-]+\.(?:log|txt)[\w.-]*):(?:\d+:)? ?(?=\[?\d{4}|\{)"),
+    later(
         rb"(?:" + _TIME + rb" )?(?![\d.-]+ )(?P<label>[\w.-]{1,100}\d)"
         rb" (?:(?:[^\w\s]{1,3} )?[\w.-]{1,100} )?(?=\[?\d{4}-|\{)"
     ),
-    re.compile(_TIME + rb" (?=\[?\d{4}-|\{|Completed)"),
+    later(_TIME + rb" (?=\[?\d{4}-|\{|Completed)"),
 )
 """Prefixes of runtimes and tools, in this order:
 
@@ -54,16 +55,16 @@ CRI, `kubectl logs --prefix`, `docker compose logs`, syslog and journal, `logcli
 and `aws logs tail`, `docker logs -t` and `kubectl logs --timestamps`.
 """
 
-_ELEMENT = re.compile(rb"\s*<(?:(?:\w+:)?[Ee]vent\b|record>)")
-_ELEMENT_END = re.compile(rb"\s*</(?:(?:\w+:)?[Ee]vent|record)>")
-_HEADING = re.compile(rb"==> (.+) <==\s*$")
-_TIME_KEY = re.compile(r"time|date|instant|epoch|^_?ts$|^@?t$|^\$date$", re.IGNORECASE)
-_OTHER_TIME_KEY = re.compile(
+_ELEMENT = later(rb"\s*<(?:(?:\w+:)?[Ee]vent\b|record>)")
+_ELEMENT_END = later(rb"\s*</(?:(?:\w+:)?[Ee]vent|record)>")
+_HEADING = later(rb"==> (.+) <==\s*$")
+_TIME_KEY = later(r"time|date|instant|epoch|^_?ts$|^@?t$|^\$date$", re.IGNORECASE)
+_OTHER_TIME_KEY = later(
     r"ingest|receiv|observ|creat|start|zone|timeout|monotonic|Ms$|end", re.IGNORECASE
 )
-_PART_KEY = re.compile(r"seconds?$|nanos?$", re.IGNORECASE)
+_PART_KEY = later(r"seconds?$|nanos?$", re.IGNORECASE)
 _LABEL_KEYS = tuple(
-    re.compile(form, re.IGNORECASE)
+    later(form, re.IGNORECASE)
     for form in (
         "pod",
         "container",
@@ -75,20 +76,20 @@ _LABEL_KEYS = tuple(
 )
 _object_decoder = msgspec.json.Decoder(dict[str, Any])
 _MARK = MARK.decode()
-_TEXT_LOG = re.compile(
+_TEXT_LOG = later(
     r"\[GroupCoordinator |Handling request:RequestHeader|" + CLIENT_MARKS.pattern.decode()
 )
-_ENTRY = re.compile(ENTRY_START.pattern.decode())
-_OUTSIDE = re.compile(rb"[\"{}\[\]]")
-_INSIDE = re.compile(rb"(?:[^\"\\]+|\\.)*", re.DOTALL)
-_ESCAPED = re.compile(rb"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_ENTRY = later(ENTRY_START.pattern.decode())
+_OUTSIDE = later(rb"[\"{}\[\]]")
+_INSIDE = later(rb"(?:[^\"\\]+|\\.)*", re.DOTALL)
+_ESCAPED = later(rb"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"b": b"\b", b"f": b"\f"}
 
 
 START_BYTES = 32
-_FIRST_KEY = re.compile(rb"\{\"[^\"\\]{1,25}\":\"?")
-_FIRST_TIME = re.compile(rb".{0,22}?\d\d:\d\d(?=:\d\d)")
-_DIGIT = re.compile(rb"\d")
+_FIRST_KEY = later(rb"\{\"[^\"\\]{1,25}\":\"?")
+_FIRST_TIME = later(rb".{0,22}?\d\d:\d\d(?=:\d\d)")
+_DIGIT = later(rb"\d")
 
 
 def start_of(text: bytes) -> bytes | None:

@@ -24,6 +24,7 @@ from brokertwin.recordings.formats.documents import (
 )
 from brokertwin.recordings.formats.lines import SourceLine, lines_of, names_of, spooled
 from brokertwin.recordings.formats.order import LAST, ArrivalOrder, OrderTurn, Seen, Sorter
+from brokertwin.recordings.formats.prefilter import NeededLines, Prefilter
 from brokertwin.recordings.formats.readers import FormatReader, Origin, dead_letter
 from brokertwin.recordings.formats.stamps import DateOrder, order_of_dates
 from brokertwin.recordings.formats.summary import Summary
@@ -45,12 +46,14 @@ class FileReading(NamedTuple):
         zone: zone of the JVMs that wrote them.
         warn: called with warnings about times.
         texts: accepted text logs.
+        needed: the lines that are needed; None reads all.
     """
 
     broker: int | None = None
     zone: tzinfo = UTC
     warn: Callable[[str], None] = lambda _: None
     texts: Texts = Texts.NONE
+    needed: NeededLines | None = None
 
 
 def zone_of(name: str) -> tzinfo:
@@ -78,11 +81,16 @@ def read_files(
 
     Raises:
         UserError: a file is unreadable, or its broker is unknown.
+        DisorderedError: lines were skipped that cannot be skipped.
     """
     seen = Seen()
+    prefilter = Prefilter(reading.needed) if reading.needed is not None else None
     for path, name in zip(paths, names_of(paths), strict=True):
         with spooled(path) as file:
-            yield from _read_file(file, name, reading, len(paths) > 1, seen, summary, on_bytes)
+            documents = _read_file(
+                file, name, reading, len(paths) > 1, seen, summary, on_bytes, prefilter
+            )
+            yield from documents
 
 
 def _read_file(
@@ -93,6 +101,7 @@ def _read_file(
     seen: Seen,
     summary: Summary,
     on_bytes: Callable[[int], None],
+    prefilter: Prefilter | None,
 ) -> Iterator[Document]:
     """Yield the documents of one file, without copies."""
 
@@ -122,12 +131,17 @@ def _read_file(
 
     reader = FormatReader(origin)
     brokers = Brokers(path, name, again)
-    for document in read_with(reader, lines_of(path, name, on_bytes, cut), summary, seen):
+    lines = lines_of(path, name, on_bytes, cut)
+    if prefilter is not None:
+        lines = prefilter.lines(lines, reader, summary.skipped)
+    for document in read_with(reader, lines, summary, seen):
         if document.broker is None and reading.broker is not None:
             document.broker = reading.broker
             brokers.note(document)
         elif document.broker is None and document.is_from_log:
             document.broker = brokers.of(document)
+        if prefilter is not None:
+            prefilter.take(document)
         yield document
     if reading.broker is not None and brokers.is_of_several():
         reading.warn(

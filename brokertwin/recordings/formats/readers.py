@@ -153,6 +153,15 @@ class FormatReader:
         """Names of unknown time zones in the log."""
         return self._clock.unknown_zones
 
+    @property
+    def is_between_entries(self) -> bool:
+        """Whether no line before is incomplete, and none of `tail -v` named the file."""
+        return not (self._open or self._pieces or self._heading)
+
+    def time_of(self, minute: bytes, ms: int) -> int | None:
+        """The time of a line in Kafka's default layout, in ms since 1970; None if it has none."""
+        return self._clock.in_minute(minute, ms)
+
     def read(self, lines: Iterator[SourceLine]) -> Made:
         """Yield documents; each line is in one of them or left with a reason."""
         for line in lines:

@@ -10,10 +10,10 @@ Source: `RequestChannel.updateRequestMetrics`, `RequestConvertToJson` in Kafka.
 """
 
 import math
-import re
 
 import msgspec
 
+from brokertwin.patterns import later
 from brokertwin.recordings.formats.documents import (
     Document,
     Fields,
@@ -53,7 +53,7 @@ class _Completed(msgspec.Struct, rename="camel"):
     response: msgspec.Raw = msgspec.Raw(b'""')
 
 
-_OLDER = re.compile(rb"(?:RequestHeader\(|Name: ?)")
+_OLDER = later(rb"(?:RequestHeader\(|Name: ?)")
 _decoder = msgspec.json.Decoder(_Completed)
 _fields_decoder = msgspec.json.Decoder(Fields)
 

@@ -9,6 +9,8 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from brokertwin.patterns import later
+
 HOUR_MS = 60 * 60 * 1000
 SECONDS = range(946_684_800, 4_102_444_800)
 """Accepted seconds since 1970: the years 2000 to 2099."""
@@ -42,18 +44,16 @@ _DATES = (
     rb"(?P<sep>)\b(?P<mo>[A-Z][a-z]{2})[a-z]*\.? {1,2}(?P<d>\d{1,2})(?:,? (?P<y>\d{4}))?[ ,@]{1,3}"
     + _CLOCK,
 )
-_FORMS = [
-    re.compile(rb"(?<![\d.])" + date + _ZONE + rb"(?P<late>(?: \d{4}\b)?)") for date in _DATES
-]
-_KAFKAS = re.compile(rb"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3})\] [A-Z]{4,5} ")
+_FORMS = [later(rb"(?<![\d.])" + date + _ZONE + rb"(?P<late>(?: \d{4}\b)?)") for date in _DATES]
+_KAFKAS = later(rb"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d),(\d{3})\] [A-Z]{4,5} ")
 """The prefix in Kafka's default layout, parsed faster."""
 
-_EPOCH = re.compile(rb"(?<![\w.:/-])\d{10}(?:\d{3}|\d{6}|\d{9})?(?:\.\d+)?(?![\w:/-])")
+_EPOCH = later(rb"(?<![\w.:/-])\d{10}(?:\d{3}|\d{6}|\d{9})?(?:\.\d+)?(?![\w:/-])")
 _EPOCH_DIGITS = (10, 13, 16, 19)
-_PARTS = re.compile(rb"epochSecond\W{1,4}(\d{10})\W{1,8}nanoOfSecond\W{1,4}(\d{1,9})(?!\d)")
+_PARTS = later(rb"epochSecond\W{1,4}(\d{10})\W{1,8}nanoOfSecond\W{1,4}(\d{1,9})(?!\d)")
 """Log4j's `instant` in XML."""
 
-_AMBIGUOUS = re.compile(
+_AMBIGUOUS = later(
     rb"(?<![\d.])(\d{1,2})([-/.])(\d{1,2})\2(\d{4}|\d\d)[ :T,@]{1,3}(?=\d{1,2}:\d\d:\d\d)"
 )
 AGE_MAX = timedelta(days=3650)

@@ -56,6 +56,10 @@ class Summary:
             self.lines += 1
             yield line
 
+    def skipped(self) -> None:
+        """Count a line that is not needed."""
+        self.lines += 1
+
     def made(self, document: Document) -> None:
         """Count a document."""
         self.events[document.api] += 1

@@ -10,11 +10,11 @@ Source: `RequestChannel.updateRequestMetrics`, `KafkaApis.handle` and `Protocol`
 """
 
 import math
-import re
 from typing import Any
 
 import msgspec
 
+from brokertwin.patterns import later
 from brokertwin.recordings.formats import java_text
 from brokertwin.recordings.formats.documents import (
     API_KEYS,
@@ -31,18 +31,18 @@ from brokertwin.recordings.formats.request_log import host_of
 from brokertwin.state.access.redaction import may_hold_credentials
 from brokertwin.state.core.events import RequestHeader
 
-MARKS = re.compile(rb"(?:Completed|Handling) request: ?RequestHeader\(")
+MARKS = later(rb"(?:Completed|Handling) request: ?RequestHeader\(")
 NO_API = "an API that Kafka 4 does not have"
 
 CUT = "cut"
-_REQUEST = re.compile(
+_REQUEST = later(
     r"(?:\[KafkaApi-(?P<broker>\d+)\] )?(?P<what>Completed|Handling) request: ?RequestHeader\("
     r"apiKey=(?P<api>\w+), apiVersion=(?P<version>\d+), clientId=(?P<client>.*?),"
     r" correlationId=(?P<number>-?\d+)[^)]*\) -- "
 )
-_END = re.compile(r" from connection (?P<connection>[^;\s]+);(?:totalTime:(?P<ms>[\d.]+))?")
-_PRINCIPAL = re.compile(r"principal:(.+?)(?=,listener:|,clientInformation:|\s\(|$)")
-_LISTENER = re.compile(r"listener:([\w.-]+)")
+_END = later(r" from connection (?P<connection>[^;\s]+);(?:totalTime:(?P<ms>[\d.]+))?")
+_PRINCIPAL = later(r"principal:(.+?)(?=,listener:|,clientInformation:|\s\(|$)")
+_LISTENER = later(r"listener:([\w.-]+)")
 _RESPONSE = ",response:"
 
 _PARTITION: Names = {"partition": ("partitionIndex", {})}

@@ -1,10 +1,10 @@
 """JSON of an entry in a text that may come in pieces."""
 
-import re
 from typing import NamedTuple
 
 import msgspec
 
+from brokertwin.patterns import later
 from brokertwin.recordings.formats import kroxylicious, layouts, request_log, text_requests
 from brokertwin.recordings.formats.documents import OTHER, Fields, UnpairedDocuments
 from brokertwin.recordings.formats.lines import SourceLine
@@ -15,10 +15,10 @@ CUT = "cut"
 Key = tuple[object, ...]
 """Key of an expected continuation: names around the line, wrapper path."""
 
-_UNQUOTED = re.compile(request_log.MARK + rb"\s*\{\s*\"(?!\")")
-_LIST = re.compile(rb"\s*[{\[]")
-_QUOTE = re.compile(rb"\{\s*(\\+\"|\"\"|\\*&(?:quot|#34|#x22);)")
-_HEADER = re.compile(rb"[^{]*(?=\{\s*\"header\")")
+_UNQUOTED = later(request_log.MARK + rb"\s*\{\s*\"(?!\")")
+_LIST = later(rb"\s*[{\[]")
+_QUOTE = later(rb"\{\s*(\\+\"|\"\"|\\*&(?:quot|#34|#x22);)")
+_HEADER = later(rb"[^{]*(?=\{\s*\"header\")")
 _fields_decoder = msgspec.json.Decoder(Fields)
 
 

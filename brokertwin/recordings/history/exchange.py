@@ -49,6 +49,9 @@ DELAY_MS = 1.0
 DELETIONS_MAX = 20
 """Maximum number of deletions of a topic name that are kept."""
 
+COARSE_MS = 3_000
+"""From this length on a log without any milliseconds has times of whole seconds."""
+
 DELAYS_MAX = 100_000
 """Maximum number of seconds with a busy broker, and of deleted topics, that are kept."""
 
@@ -146,6 +149,7 @@ class KnownFacts(msgspec.Struct):
         lag_time_max_ms: the brokers' replica.lag.time.max.ms; None if it is unknown.
         deleted: topic name or id to when DeleteTopics deleted it, in ms since 1970.
         takes_all: whether replicas are judged where logs are missing, too.
+        is_precise: whether any time has milliseconds.
     """
 
     topics: dict[str, str] = {}
@@ -158,12 +162,19 @@ class KnownFacts(msgspec.Struct):
     min_isr: dict[str, int] = {}
     lag_time_max_ms: int | None = None
     takes_all: bool = False
+    is_precise: bool = False
     deleted: dict[str, list[int]] = {}
 
     @property
     def last(self) -> int:
         """When the last response of all logs was sent, in ms since 1970."""
         return max((last for _, last in self.logs.values()), default=0)
+
+    @property
+    def is_coarse(self) -> bool:
+        """True if all times are whole seconds: the order within a second is unknown."""
+        is_long = any(last - first >= COARSE_MS for first, last in self.logs.values())
+        return is_long and not self.is_precise
 
     @property
     def common(self) -> tuple[float, float]:
@@ -199,6 +210,8 @@ class KnownFacts(msgspec.Struct):
         line = exchange.line
         first, last = self.logs.get(line.broker, (line.time, line.end))
         self.logs[line.broker] = min(first, line.time), max(last, line.end)
+        if line.end % 1000 > 1:  # it is rounded up to the next ms
+            self.is_precise = True
         self.topics |= bodies.topic_names_in(line.api, exchange.response)
         if line.api == "TXN_OFFSET_COMMIT":
             places = self.places.setdefault(exchange.request.get("producerId", -1), {})

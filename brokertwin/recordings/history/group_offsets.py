@@ -73,6 +73,7 @@ class CommittedOffset(msgspec.Struct, frozen=True):
         metadata: metadata of the commit.
         line: the commit.
         producer: producer id and epoch of a transactional commit; -1 otherwise.
+        is_superseded: whether a later commit without transaction took its place.
     """
 
     topic: str
@@ -82,6 +83,7 @@ class CommittedOffset(msgspec.Struct, frozen=True):
     metadata: str
     line: RecordedRequest
     producer: tuple[int, int] = (NO_PRODUCER, -1)
+    is_superseded: bool = False
 
     @property
     def at(self) -> PartitionId:
@@ -144,8 +146,15 @@ class ObservedOffsets(msgspec.Struct):
                     producer=producer_of(each, known),
                 )
             else:
+                self._supersede(each)
                 yield from self._take(each, known)
         del self.pending[:-OFFSETS_MAX]
+
+    def _supersede(self, new: CommittedOffset) -> None:
+        """Note that a marker does not commit the earlier pending offsets of a partition."""
+        for number, each in enumerate(self.pending):
+            if each.place == new.place and each.line.time <= new.line.end:
+                self.pending[number] = msgspec.structs.replace(each, is_superseded=True)
 
     def _former(self, new: CommittedOffset, known: KnownFacts) -> CommittedOffset | None:
         """The offset before a commit; None if its topic was deleted in between."""
@@ -159,7 +168,7 @@ class ObservedOffsets(msgspec.Struct):
         outcomes = [(each, _outcome(each, exchange, known)) for each in self.pending]
         self.pending = [each for each, outcome in outcomes if outcome is None]
         for each, outcome in outcomes:
-            if outcome is Outcome.COMMITTED:
+            if outcome is Outcome.COMMITTED and not each.is_superseded:
                 yield from self._take(each, known)
             elif outcome is Outcome.ABORTED:
                 yield OffsetAborted(

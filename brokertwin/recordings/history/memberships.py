@@ -3,6 +3,7 @@
 Source: ClassicGroup, GroupMetadataManager; KIP-62, KIP-345, KIP-394, KIP-800, KIP-848.
 """
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -85,6 +86,9 @@ BACK_MS = 600_000
 AWAY, LEFT = -2, -1
 """Member epochs of a heartbeat: a static member that may come back, and one that leaves."""
 
+EXPIRY_MS = 100
+"""How much earlier than a log shows a session may have begun: a response may be logged late."""
+
 POLL_TIMEOUT = re.compile(r"poll timeout has expired|max\.poll\.interval", re.IGNORECASE)
 """In the reason of a LeaveGroup: AbstractCoordinator.HeartbeatThread."""
 
@@ -108,11 +112,17 @@ class Departure(msgspec.Struct, frozen=True):
 
 
 class RecordedJoin(msgspec.Struct, frozen=True):
-    """A JoinGroup that let a member into a generation."""
+    """A JoinGroup that let a member into a generation; `made` is 0 if unknown."""
 
     member: str
     generation: int
     line: RecordedRequest
+    made: float = 0.0
+
+    def waits_at(self, refused: RecordedRequest) -> bool:
+        """Whether it waited for the others when a request was refused."""
+        answered = min(self.line.end, self.made or math.inf)
+        return self.line.time <= refused.end and answered >= refused.time
 
 
 class HandedOutId(msgspec.Struct, frozen=True):
@@ -227,6 +237,7 @@ class Membership(msgspec.Struct):
         has_beats: whether heartbeats of classic members are recorded.
         is_whole: whether all members are recorded; classic groups show that by their leader.
         is_empty: whether the last member is known to have left.
+        is_modern: whether a member has sent a heartbeat of KIP-848.
         deleted: the request that deleted the group; None if it was not, or exists again.
     """
 
@@ -252,6 +263,7 @@ class Membership(msgspec.Struct):
     has_beats: bool = False
     is_whole: bool = False
     is_empty: bool = False
+    is_modern: bool = False
     deleted: RecordedRequest | None = None
 
     def index(self, exchange: RecordedExchange) -> None:
@@ -263,7 +275,7 @@ class Membership(msgspec.Struct):
             if exchange.response and not exchange.code:
                 joined = exchange.response.get("memberId", "")
                 number = exchange.response.get("generationId", -1)
-                self.joins.append(RecordedJoin(joined, number, line))
+                self.joins.append(RecordedJoin(joined, number, line, exchange.made))
             self._bound()
 
     def state_at(self, time: float, known: KnownFacts) -> GroupState:
@@ -328,12 +340,20 @@ class Membership(msgspec.Struct):
         if not response or exchange.code:
             return
         number, instance = response["generationId"], body.get("groupInstanceId") or ""
+        is_later = self.begun is not None and line.time > self.begun.end
+        if number < self.number and is_later and not self.is_modern:
+            self._begin_anew()
         is_new = not body.get("memberId") or member in self.handed_out
-        if instance and self._takes_over(instance, RecordedJoin(member, number, line)):
-            is_new = False
+        if instance:
+            is_free = not self._takes_over(instance, RecordedJoin(member, number, line))
+            is_new = is_new and is_free and self._is_of_rebalance(number, line)
         if member in self.handed_out:
             self.handed_out.remove(member)
         if is_new:
+            shown = self.generations.get(number, ObservedGeneration()).lines
+            is_shown = bool(shown) and not self.is_modern
+            if is_shown and all(each.line.end + EXPIRY_MS < line.time for each in shown):
+                self._begin_anew()  # a new member begins a generation: it is another one
             yield from self._came_back(line, member, body.get("rebalanceTimeoutMs", -1))
         yield from self._waited(line, last)
         if number > self.number:
@@ -350,7 +370,25 @@ class Membership(msgspec.Struct):
                 self._list(listed, number, line)
         former = number - 1
         yield from self._reached(number, line, member, is_new, former, body.get("reason") or "")
-        yield from self._explained(line)
+        yield from self._explained(RecordedJoin(member, number, line, exchange.made))
+
+    def _begin_anew(self) -> None:
+        """Forget the generations of a group that was removed and made again."""
+        self.number, self.begun, self.leader = -1, None, ""
+        self.generations.clear()
+        self.departures.clear()
+        self.members.clear()
+        self.is_whole = False
+
+    def _is_of_rebalance(self, number: int, line: RecordedRequest) -> bool:
+        """Return whether a join came before its generation; one of a stable group gets the same.
+
+        A static member that is restarted begins no generation.
+        """
+        if 0 <= self.number < number:
+            return True
+        known = self.generations.get(number)
+        return known is not None and known.first is not None and line.time <= known.first.end
 
     def _enter(self, member: str, new: ObservedMember) -> None:
         self.members[member] = new
@@ -503,6 +541,7 @@ class Membership(msgspec.Struct):
             if each.line.time > begin:
                 continue
             was_in = each.member in (before or ()) and each.member not in (generation.members or ())
+            was_in = was_in and each.line.end >= since >= 0
             if each.line.api == "LEAVE_GROUP" and each.generation >= 0:
                 is_between = each.generation == number - 1
             elif since >= 0:
@@ -519,7 +558,7 @@ class Membership(msgspec.Struct):
         line, body, response = exchange.line, exchange.request, exchange.response
         epoch, former = response.get("memberEpoch", -1), body.get("memberEpoch", -1)
         instance = body.get("instanceId") or ""
-        known = self.members.get(member)
+        known, self.is_modern = self.members.get(member), True
         if former == AWAY:
             if known is not None:
                 known.epoch, known.epoch_by, known.last = AWAY, line, line
@@ -638,15 +677,12 @@ class Membership(msgspec.Struct):
         found: list[RebalanceCause] = [
             MemberJoined(member=each.member, client=self._client(each.member))
             for each in lines
-            if each.joined
+            if each.joined and self._may_have_begun(each, generation)
         ]
         found += [
             MemberLeft(member=each.member, client=each.line.name, by=each.line, reason=each.reason)
             for each in self._left_before(number, begin)
         ]
-        first = lines[0]
-        if not found and first.former == 0 and not first.joined:
-            found.append(self._again(first))
         before = generation.before if generation.former == number - 1 else None
         now = generation.members
         if before is None or now is None:
@@ -659,9 +695,19 @@ class Membership(msgspec.Struct):
             for member in gone
             if member in self.clients and member not in self.replaced
         ]
-        if not found and not gone and before.keys() == now.keys():
+        is_same = before.keys() == now.keys() and not any(now.values())
+        if not found and not gone and is_same:  # a static member may have been restarted
             found.append(self._again(min(lines, key=lambda each: each.line.time)))
         return found
+
+    def _may_have_begun(self, shown: GenerationLine, generation: ObservedGeneration) -> bool:
+        """Whether a new member may have begun the epoch of its first response.
+
+        A coordinator of KIP-848 computes an assignment only now and then: the first response of
+        a member may have an older epoch than the one that it began.
+        """
+        others = (each.line.end for each in generation.lines if each != shown)
+        return shown.line.api not in BEATS or min(others, default=math.inf) >= shown.line.time
 
     def _again(self, shown: GenerationLine) -> MemberJoinedAgain:
         client = self._client(shown.member)
@@ -719,8 +765,7 @@ class Membership(msgspec.Struct):
             by = self.begun
             return (GenerationChanged(requested=requested, number=self.number, by=by),)
         if code == Error.REBALANCE_IN_PROGRESS:
-            joins = [each.line for each in self.joins]
-            waiting = [e for e in joins if e.end >= line.time and e.time <= line.end]
+            waiting = [each.line for each in self.joins if each.waits_at(line)]
             left = [e.line for e in self.departures if self._is_of_newest(e)]
             by_ = min([*waiting, *left], key=lambda each: each.time, default=None)
             self.rebalancing = [*self.rebalancing, (line, by_)][-EVENTS_MAX:]
@@ -778,12 +823,15 @@ class Membership(msgspec.Struct):
         known = self.members.get(member) or self.dropped.get(member)
         if known is None:
             return ()
+        silent_ms = line.time - known.last.end
+        if silent_ms < known.session_timeout_ms - EXPIRY_MS:
+            return ()  # the coordinator has heard of it since: it has another reason
         return (
             MemberExpired(
                 member=member,
                 client=self._client(member),
                 last=known.last,
-                silent_ms=line.time - known.last.end,
+                silent_ms=silent_ms,
                 session_timeout_ms=known.session_timeout_ms,
             ),
         )
@@ -806,13 +854,13 @@ class Membership(msgspec.Struct):
             return (MemberHasLeft(member=member, by=by, reason=reason, is_by_client=True),)
         return ()
 
-    def _explained(self, join: RecordedRequest) -> Iterator[Finding]:
+    def _explained(self, join: RecordedJoin) -> Iterator[Finding]:
         """Complete refusals for a rebalance in progress with a join that waited then."""
+        by = join.line
         for number, (line, cause) in enumerate(self.rebalancing):
-            is_waiting = join.time <= line.end and join.end >= line.time
-            if is_waiting and (cause is None or join.time < cause.time):
-                self.rebalancing[number] = line, join
-                causes = (RebalanceUnderWay(by=join),)
+            if join.waits_at(line) and (cause is None or by.time < cause.time):
+                self.rebalancing[number] = line, by
+                causes = (RebalanceUnderWay(by=by),)
                 yield self.explained(line, Error.REBALANCE_IN_PROGRESS, causes)
 
     def explained(self, line: RecordedRequest, code: int, causes: tuple[Cause, ...]) -> Finding:

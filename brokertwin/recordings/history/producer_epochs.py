@@ -29,6 +29,9 @@ from brokertwin.recordings.history.markers import (
 )
 from brokertwin.recordings.history.transactions import EndedTransaction, OpenTransaction
 
+CLOCKS_MS = 50
+"""By how much the clocks of two brokers may differ: the coordinator's and the leader's."""
+
 IDS_MAX = 20
 """Maximum number of producer ids of a transactional id that are kept."""
 
@@ -271,7 +274,7 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
         requests, coordinator = self.requests[producer_id], coordinator_of(marker)
         began = requests.open_at(marker.time)
         since = began.line.time if began is not None else 0
-        last = requests.last_aborting(marker.end)
+        last = requests.last_aborting(marker.end + CLOCKS_MS)
         requested = last if last is not None and last.time >= since else None
         requested = marker if coordinator is None else requested
         timeout_ms = self._timeout_at(since) if began is not None else None

@@ -304,7 +304,9 @@ class ObservedProducer(ProducerEpochs, kw_only=True):
             is_committed=is_committed,
             is_requested=is_requested,
         )
-        if ended is None:
+        if known.is_coarse and not is_requested:
+            return  # it may have come before the requests of the transaction
+        if ended is None or known.is_coarse:  # requests of the next one may have come before
             if is_requested:
                 yield became
             return

@@ -19,6 +19,7 @@ FETCH_WAIT_MS = 2_000
 RACE = "a race"
 CUT = "the next fetch of a follower is not in the recording"
 ENDED = "a log ends"
+COARSE = "times are whole seconds"
 UNEXPLAINED = "unexplained"
 
 
@@ -46,6 +47,8 @@ class OpenDifference(msgspec.Struct):
         derived one from a fetch whose connection was closed.
         """
         found = self.found
+        if known.is_coarse:
+            return differs(self.line, found._replace(why=COARSE))
         if not has_all(found.time, known):
             return differs(self.line, found._replace(why=ENDED))
         fetches = [

@@ -125,6 +125,8 @@ class ObservedSessionCache(ObservedEntity, kw_only=True):
         elif used is not None:
             first = bisect_left(self.opened, used.end, key=lambda each: each.end)
             openers = tuple(each.name for each in self.opened[first:] if each.time >= used.end)
+            if line.connection != used.connection:
+                openers = ()  # the broker may have been started again, which ends all sessions
             causes = (SessionEvicted(used=used, openers=openers),)
         is_evicted = used is not None and closed is None
         session.used = None

@@ -224,7 +224,8 @@ def read_from(
         needs.add(document)
         documents.append(document)
     needs.close()
-    found = of_documents(documents, Completion(batches, needs.names))
+    documents.reverse()
+    found = of_documents(documents, Completion(batches, needs.names), is_reversed=True)
     left_out = Counter(found.left_out)
     for (_, reason), count in summary.left.items():
         left_out[reason] += count
@@ -237,7 +238,10 @@ def read_from(
 
 
 def of_documents(
-    documents: Iterable[Document], completion: Completion, listeners: Collection[str] = ()
+    documents: Iterable[Document],
+    completion: Completion,
+    listeners: Collection[str] = (),
+    is_reversed: bool = False,
 ) -> Recording:
     """Build a history from documents, completing Produce requests.
 
@@ -245,14 +249,19 @@ def of_documents(
         documents: in any order.
         completion: completes Produce requests.
         listeners: known listeners of controllers, beside those that the documents show.
+        is_reversed: they are a list in reversed order, which is emptied to save memory.
     """
     exchanges: list[Exchange] = []
     of_cluster: list[Exchange] = []
     broken: list[Broken] = []
     left_out = Counter[str]()
-    documents = list(documents)
+    if not (is_reversed and isinstance(documents, list)):
+        documents = list(documents)[::-1]
     controllers = {*listeners, *controllers_listeners(documents)}
-    for document in documents:
+    is_arrived = True
+    while documents:
+        document = documents.pop()
+        is_arrived &= document.arrival is not None
         if not document.is_request:
             exchanges.append(_end(document))
             continue
@@ -263,10 +272,10 @@ def of_documents(
                 left_out[own] += 1
                 of_cluster.append(_exchange(line, document))
             else:
-                exchanges.append(_exchange(line, document))
+                exchanges.append(_arrived(_exchange(line, document), document.arrival))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             broken.append(Broken(document.place, str(error)))
-    merged = merge(exchanges)
+    merged = merge(exchanges, is_arrived)
     requests = [each for each in merged if each.kind is Kind.REQUEST]
     ends = [each for each in merged if each.kind is not Kind.REQUEST]
     return Recording(requests, broken, left_out, ends, own=of_cluster)
@@ -304,22 +313,38 @@ def has_response(line: bytes) -> bool:
         return False
 
 
-def merge(exchanges: Sequence[Exchange]) -> list[Exchange]:
-    """Merge the exchanges of several files, given in line order."""
+def merge(exchanges: Sequence[Exchange], is_arrived: bool = False) -> list[Exchange]:
+    """Merge the exchanges of several files, given in line order.
+
+    Args:
+        exchanges: the exchanges.
+        is_arrived: whether each one's time is not before that of its connection's last one.
+    """
     arrivals = ArrivalOrder()
     keyed = [
-        (arrivals.time(exchange.connection, exchange.time, exchange.turn), place, exchange)
+        (
+            exchange.time
+            if is_arrived
+            else arrivals.time(exchange.connection, exchange.time, exchange.turn),
+            place,
+            exchange,
+        )
         for place, exchange in enumerate(exchanges)
     ]
     keyed.sort(key=lambda entry: entry[:2])
     return [
-        exchange
-        if exchange.time == time
-        else msgspec.structs.replace(exchange, time=time, end=max(exchange.end, time))
+        _arrived(exchange, time)
         for time, _, exchange in in_turn(
             keyed, lambda each: each[0], lambda each: (each[2].connection, each[2].turn)
         )
     ]
+
+
+def _arrived(exchange: Exchange, time: int | None) -> Exchange:
+    """The exchange with another arrival."""
+    if time is None or exchange.time == time:
+        return exchange
+    return msgspec.structs.replace(exchange, time=time, end=max(exchange.end, time))
 
 
 def _exchange(line: _Line, document: Document) -> Exchange:

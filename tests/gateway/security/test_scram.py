@@ -13,6 +13,7 @@ from brokertwin.gateway.security.scram import (
     ITERATIONS_MIN,
     MECHANISMS,
     Challenge,
+    ClientExchange,
     Credential,
     LoginError,
     derive,
@@ -65,6 +66,47 @@ def test_login_needs_the_right_password(
         with pytest.raises(LoginError):
             challenge.verify(client.final_message())
     assert matches(credential, tried.encode()) == (tried == password)
+    ours = ClientExchange(user, tried, MECHANISMS[mechanism])
+    again = Challenge(parse_client_first(ours.first()), credential)
+    proof = ours.final(again.message)
+    if tried == password:
+        ours.check(again.verify(proof))
+    else:
+        with pytest.raises(LoginError):
+            again.verify(proof)
+
+
+def test_the_client_side_of_the_rfc_example() -> None:
+    client = ClientExchange("user", "pencil", MECHANISMS["SCRAM-SHA-256"], "rOprNGfwEbeRWgbNEkqO")
+    assert client.first() == FIRST
+    assert client.final(rfc_challenge().message) == FINAL
+    client.check(rfc_challenge().verify(FINAL))
+
+
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        (b"r=xOther,s=c2FsdA==,i=4096", "nonce"),
+        (b"r=mine1,s=c2FsdA==,i=4095", "4095 iterations"),
+        (b"r=mine1,s=c2FsdA==,i=many", "invalid literal"),
+        (b"m=must,r=mine1,s=c2FsdA==,i=4096", "nonce"),
+        (b"r=mine1,s=!,i=4096", ""),
+        (b"nonsense", ""),
+        (b"", ""),
+    ],
+)
+def test_a_server_that_does_not_follow_the_rfc_is_refused(message: bytes, why: str) -> None:
+    client = ClientExchange("user", "pencil", MECHANISMS["SCRAM-SHA-256"], "mine")
+    with pytest.raises(ValueError, match=why):
+        client.final(message)
+
+
+def test_a_server_that_does_not_know_the_password_is_refused() -> None:
+    client = ClientExchange("user", "pencil", MECHANISMS["SCRAM-SHA-256"], "rOprNGfwEbeRWgbNEkqO")
+    client.final(rfc_challenge().message)
+    for message in (b"v=AAAA", b"e=other-error", b""):
+        with pytest.raises(ValueError, match="signature"):
+            client.check(message)
 
 
 @pytest.mark.parametrize(

@@ -31,12 +31,22 @@ def test_offsets_of_a_transaction_count_when_it_is_committed(
     committed: bool, kinds: list[str]
 ) -> None:
     recording = SyntheticRecording()
-    recording.commit(10, api="TXN_OFFSET_COMMIT")
     recording.commit(5)
+    recording.commit(10, api="TXN_OFFSET_COMMIT")
     assert recording.found(commits.back) == []
     recording.end_txn("a", 0, committed=committed)
     recording.commit(7)
     assert [each.kind for each in recording.found(commits.back)] == kinds
+
+
+def test_a_marker_does_not_commit_an_offset_that_a_later_commit_has_superseded() -> None:
+    """The order of writes counts, not that of markers (OffsetMetadataManager)."""
+    recording = SyntheticRecording()
+    recording.commit(10, api="TXN_OFFSET_COMMIT")
+    recording.commit(5)
+    recording.end_txn("a", 0, committed=True)
+    recording.commit(7)
+    assert recording.found(commits.back) == []
 
 
 def test_deleted_offset_does_not_go_back() -> None:

@@ -68,7 +68,14 @@ def test_requests_on_a_controllers_listener_are_internal_in_later_micro_batches(
 def test_lines_without_an_exchange_are_counted() -> None:
     cut = WITHOUT_METADATA[0][:300]
     found = rows([b"INFO started", cut, *WITHOUT_METADATA[1:4]], 1)
-    assert found.counts == {"lines": 5, "exchanges": 3, "damaged": 1}
+    assert found.counts == {"lines": 5, "exchanges": 3, "damaged": 1, "other": 1}
+
+
+def test_each_line_is_counted_as_one_thing() -> None:
+    halves = gzip.decompress((KROXYLICIOUS / "json.log.gz").read_bytes()).splitlines()[::2]
+    for lines in (LOG, [b"INFO started", b"{", *LOG[:50]], halves):
+        counts = dict(rows(lines, 1).counts)
+        assert counts.pop("lines") == len(lines) == sum(counts.values()), counts
 
 
 def test_halves_are_paired_in_any_order_and_repeats_pair_once() -> None:

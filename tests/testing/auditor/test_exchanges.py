@@ -161,6 +161,28 @@ def test_a_request_after_the_producer_was_fenced_is_reported() -> None:
     assert exchanges.fenced_count([FENCED]) == 1
 
 
+def produce(at: int, error: int = 0) -> SeenExchange:
+    batch = {"producerId": 7, "producerEpoch": 0}
+    parts = [{"index": 0, "batches": [batch]}]
+    results = [{"index": 0, "errorCode": error}]
+    request = {"transactionalId": "t", "topicData": [{"name": "orders", "partitionData": parts}]}
+    response = {"responses": [{"name": "orders", "partitionResponses": results}]}
+    return exchange(at, "PRODUCE", request, response)
+
+
+def test_an_old_epoch_is_final_for_every_request_but_a_produce() -> None:
+    """INVALID_PRODUCER_EPOCH of a Produce only aborts the transaction (KIP-588)."""
+    old = Error.INVALID_PRODUCER_EPOCH
+    (found,) = exchanges.after_fencing([end(0, error=old), end(100), end(LATER)])
+    assert "47 INVALID_PRODUCER_EPOCH" in found.text
+    aborted = [produce(0, error=old), produce(100), produce(LATER)]
+    assert list(exchanges.after_fencing(aborted)) == []
+    (found,) = exchanges.after_fencing(
+        [produce(0, error=Error.PRODUCER_FENCED), produce(100), produce(LATER)]
+    )
+    assert "a sends PRODUCE 2001 ms after 90 PRODUCER_FENCED" in found.text
+
+
 def test_a_commit_after_the_member_was_removed_is_reported() -> None:
     unknown = commit(0, 4, error=Error.UNKNOWN_MEMBER_ID)
     (found,) = exchanges.after_fencing([unknown, commit(100, 4), commit(LATER, 4)])

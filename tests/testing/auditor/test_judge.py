@@ -125,6 +125,12 @@ def skip_a_record(run: RunEvidence) -> None:
     run.statements[MEMBERS[0].name].remove(Statement("read", ("0", "0", "producer-0")))
 
 
+def let_a_share_group_read_in_place_of_a_member(run: RunEvidence) -> None:
+    """Members and sharers have to read every record, each for themselves."""
+    skip_a_record(run)
+    run.statements["sharer"] = [Statement("received", ("0", "0", "producer-0"))]
+
+
 def stop_reading(run: RunEvidence) -> None:
     reported = run.statements[MEMBERS[0].name]
     run.statements[MEMBERS[0].name] = [each for each in reported if each.words[0] != "1"]
@@ -198,6 +204,11 @@ def read_an_unknown_record(run: RunEvidence) -> None:
         (show_an_aborted_record, "records", "zombie-2-0 was read by read_committed"),
         (read_an_unknown_record, "records", "stranger was read, but no process sent it"),
         (skip_a_record, "commits", "producer-0 at 0 of partition 0 was not read, but"),
+        (
+            let_a_share_group_read_in_place_of_a_member,
+            "commits",
+            "producer-0 at 0 of partition 0 was not read, but",
+        ),
         (go_back, "commits", "member-1 commits 3 of exam-0 after"),
         (assign_twice, "owners", "exam-0 is assigned to m and n in generation 1"),
         (go_on_after_fencing, "fencing", "zombie sends END_TXN 10000 ms after 90"),

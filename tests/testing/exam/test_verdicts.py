@@ -68,6 +68,14 @@ def test_a_deviation_has_path_values_and_request() -> None:
     )
 
 
+@pytest.mark.parametrize(("golden", "got"), [("a", None), (None, "a"), (0, None), ([], None)])
+def test_null_does_not_agree_with_a_value(golden: Any, got: Any) -> None:
+    found = result({"errorCode": 0, "value": got}, golden={"errorCode": 0, "value": golden})
+    assert found.outcome is Outcome.DEVIATES
+    (deviation,) = found.deviations
+    assert (deviation.path, deviation.expected, deviation.got) == ("value", golden, got)
+
+
 def test_lists_are_compared_by_key() -> None:
     golden = {"responses": [{"name": "a"}, {"name": "b"}]}
     assert result({"responses": [{"name": "b"}, {"name": "a"}]}, golden=golden).outcome is (

@@ -1,0 +1,294 @@
+"""`brokertwin explore`: every order of deliveries of a small model."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from brokertwin.cli.options import AsJson
+from brokertwin.cli.output import err, out, say, show_json, show_table, warn
+from brokertwin.errors import UserError
+from brokertwin.protocol.errors import error_name
+from brokertwin.wording import counted
+
+if TYPE_CHECKING:
+    from brokertwin.cli.broker.exploring import PlayedScript, Reached
+    from brokertwin.simulation.explore.api import Model
+    from brokertwin.simulation.explore.search import Result
+    from brokertwin.simulation.explore.shown import Story
+
+VIOLATED = 1
+MISSING_SHOWN = 20
+
+ModelName = Annotated[
+    str | None,
+    typer.Argument(metavar="MODEL", help="A name of --list, or a Python file with a MODEL."),
+]
+Listed = Annotated[bool, typer.Option("--list", help="Print the built-in models.")]
+Depth = Annotated[int | None, typer.Option("--depth", min=1, help="Most steps of a path.")]
+States = Annotated[int | None, typer.Option("--states", min=1, help="Most states to visit.")]
+Seconds = Annotated[float | None, typer.Option("--time", min=0, help="Most seconds to search.")]
+Workers = Annotated[int, typer.Option("--workers", min=1, help="Number of processes.")]
+NoReduction = Annotated[
+    bool,
+    typer.Option("--no-reduction", help="Search every step apart, and both orders of each pair."),
+]
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option("--checkpoint", metavar="FILE", help="Continue the search of FILE; update it."),
+]
+Walk = Annotated[
+    int | None, typer.Option("--walk", metavar="SEED", help="Take random steps instead, 1000.")
+]
+Rules = Annotated[
+    bool, typer.Option("--rules", help="Report functions of state/ that were never reached.")
+]
+Play = Annotated[
+    str | None,
+    typer.Option("--play", metavar="HOST:PORT", help="Send the counterexample to a real broker."),
+]
+Svg = Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Write the diagram.")]
+Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write it as a page.")]
+Pytest = Annotated[
+    Path | None, typer.Option("--pytest", metavar="FILE", help="Write a test with kafka_broker.")
+]
+ScenarioFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--scenario",
+        metavar="FILE",
+        help="Write a scenario of exam as JSON; with --play, with the broker's responses.",
+    ),
+]
+Recording = Annotated[
+    Path | None,
+    typer.Option("--recording", metavar="FILE", help="Write a recording for explain, as JSONL."),
+]
+
+
+def command(
+    model: ModelName = None,
+    listed: Listed = False,
+    depth: Depth = None,
+    states: States = None,
+    seconds: Seconds = None,
+    workers: Workers = 1,
+    no_reduction: NoReduction = False,
+    checkpoint: Checkpoint = None,
+    walk: Walk = None,
+    rules: Rules = False,
+    play: Play = None,
+    svg: Svg = None,
+    html: Html = None,
+    pytest: Pytest = None,
+    scenario: ScenarioFile = None,
+    recording: Recording = None,
+    as_json: AsJson = False,
+) -> None:
+    """Search every order of deliveries of a small model for a broken guarantee.
+
+    The model's brokers are brokertwin's own rules of Kafka 4.3.1. The first counterexample found is
+    one of the shortest. A search is bounded by the model's faults, and is no proof of Kafka.
+
+    Exits with code 1 if an invariant is violated.
+    """
+    from brokertwin.cli.broker.exploring import model_of
+    from brokertwin.simulation.explore.shown import told
+    from brokertwin.simulation.explore.world import ModelError
+
+    if listed:
+        _list()
+        return
+    if model is None:
+        raise UserError("The model is missing.", "Pass a name of --list, or a Python file.")
+    chosen = model_of(model)
+    try:
+        if walk is not None:
+            result, reached = _walked(chosen, walk), None
+        else:
+            options = _options(chosen, depth, states, seconds, workers, no_reduction, checkpoint)
+            result, reached = _searched(chosen, options, rules)
+    except (ModelError, ValueError) as error:
+        raise UserError(f"Cannot explore {chosen.name}: {error}.") from None
+    story = told(chosen, result.path, result.violation) if result.violation else None
+    if as_json:
+        _show_json(chosen, result, story)
+    else:
+        _show(chosen, result, story, reached)
+    if story is not None:
+        _write(story, svg, html, recording)
+        _export(story, play, pytest, scenario)
+    raise typer.Exit(VIOLATED if story is not None else 0)
+
+
+def _list() -> None:
+    from brokertwin.simulation.explore.models import built_in
+
+    rows = [(model.name, model.about, model.expected or "none") for model in built_in().values()]
+    show_table(["model", "about", "violates"], rows)
+
+
+def _options(
+    model: "Model",
+    depth: int | None,
+    states: int | None,
+    seconds: float | None,
+    workers: int,
+    no_reduction: bool,
+    checkpoint: Path | None,
+) -> Any:
+    from brokertwin.simulation.explore.search import Options
+
+    bounds = model.bounds
+    return Options(
+        depth=bounds.depth if depth is None else depth,
+        states=bounds.states if states is None else states,
+        seconds=bounds.seconds if seconds is None else seconds,
+        workers=workers,
+        is_split=no_reduction,
+        has_sleep=not no_reduction,
+        checkpoint=str(checkpoint or ""),
+    )
+
+
+def _searched(model: "Model", options: Any, has_rules: bool) -> "tuple[Result, Reached | None]":
+    from brokertwin.cli.broker.exploring import Reached
+    from brokertwin.simulation.explore.search import Search
+
+    with err.status(f"{model.name}: searching") as status:
+
+        def show(result: "Result", frontier: int) -> None:
+            status.update(
+                f"{model.name}: {counted(result.states, 'state')}, depth {result.depth},"
+                f" {counted(result.deliveries, 'delivery', 'deliveries')}, {frontier:,} to expand"
+            )
+
+        search = Search(model, options, show)
+        if not has_rules:
+            return search.run(), None
+        reached = Reached()
+        with reached.watch():
+            return search.run(), reached
+
+
+def _walked(model: "Model", seed: int) -> "Result":
+    from brokertwin.simulation.explore.search import walk
+
+    return walk(model, seed, 1000)
+
+
+def _outcome(result: "Result") -> str:
+    if result.violation:
+        return f"violated in {counted(len(result.path), 'step')}: {result.violation}"
+    if result.is_complete:
+        return "no violation in any order"
+    return f"no violation so far; ended by the bound: {result.ended_by or 'steps'}"
+
+
+def _show(
+    model: "Model", result: "Result", story: "Story | None", reached: "Reached | None"
+) -> None:
+    from brokertwin.simulation.explore.shown import as_text
+
+    rate = result.deliveries / max(result.cpu_seconds, 0.001)
+    out.print(
+        f"{model.name}: {counted(result.states, 'state')},"
+        f" {counted(result.deliveries, 'delivery', 'deliveries')}, depth {result.depth},"
+        f" {result.cpu_seconds:.1f} CPU s ({rate:,.0f} deliveries/s)"
+    )
+    out.print(_outcome(result), highlight=False, markup=False)
+    if story is not None:
+        out.print(as_text(story), soft_wrap=True, highlight=False, markup=False)
+    rows = [
+        (api, f"{code} {error_name(code)}", count)
+        for (api, code), count in sorted(result.answered.items())
+    ]
+    show_table(["response to", "error", "count"], rows)
+    show_table(["step", "count"], sorted(result.taken.items()))
+    applied = [
+        (name, "controller" if is_controllers else "broker", count)
+        for (name, is_controllers), count in sorted(result.applied.items())
+    ]
+    show_table(["record", "of", "count"], applied)
+    for module, names in (reached.missing() if reached is not None else {}).items():
+        more = f" and {len(names) - MISSING_SHOWN} more" if len(names) > MISSING_SHOWN else ""
+        text = f"never reached in {module}: {', '.join(names[:MISSING_SHOWN])}{more}"
+        out.print(text, soft_wrap=True, highlight=False, markup=False)
+
+
+def _show_json(model: "Model", result: "Result", story: "Story | None") -> None:
+    from brokertwin.simulation.explore.scripts import recording
+
+    show_json(
+        {
+            "model": model.name,
+            "states": result.states,
+            "deliveries": result.deliveries,
+            "depth": result.depth,
+            "cpuSeconds": round(result.cpu_seconds, 2),
+            "violation": result.violation,
+            "isComplete": result.is_complete,
+            "endedBy": result.ended_by,
+            "responses": [
+                {"api": api, "errorCode": int(code), "count": count}
+                for (api, code), count in sorted(result.answered.items())
+            ],
+            "exchanges": recording(story) if story is not None else [],
+        }
+    )
+
+
+def _write(story: "Story", svg: Path | None, html: Path | None, recorded: Path | None) -> None:
+    from brokertwin.simulation.explore.scripts import recording
+    from brokertwin.simulation.explore.shown import as_html, as_svg
+
+    if svg is not None:
+        svg.write_text(as_svg(story), encoding="utf-8")
+    if html is not None:
+        html.write_text(as_html(story), encoding="utf-8")
+    if recorded is not None:
+        lines = (json.dumps(each) + "\n" for each in recording(story))
+        recorded.write_text("".join(lines), encoding="utf-8")
+
+
+def _export(story: "Story", broker: str | None, pytest: Path | None, scenario: Path | None) -> None:
+    from brokertwin.cli.broker.exploring import as_pytest
+    from brokertwin.cli.broker.exploring import play as play_script
+    from brokertwin.gateway.edge_fields import Address
+    from brokertwin.simulation.explore.scripts import NotPlayableError, script
+
+    if broker is None and pytest is None and scenario is None:
+        return
+    try:
+        written = script(story)
+    except NotPlayableError as error:
+        warn(f"This counterexample cannot be played by clients: {error}.")
+        return
+    document = dict(written.scenario)
+    if broker is not None:
+        host, _, port = broker.rpartition(":")
+        if not host or not port.isdigit():
+            raise UserError(f"{broker!r} is no address.", "Pass HOST:PORT, like localhost:9092.")
+        say(f"sending {counted(len(written.called), 'request')} to {broker}")
+        played = play_script(written, Address(host, int(port)))
+        document["golden"] = played.golden
+        _show_played(played)
+    if pytest is not None:
+        pytest.write_text(as_pytest(written), encoding="utf-8")
+    if scenario is not None:
+        scenario.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def _show_played(played: "PlayedScript") -> None:
+    rows = [
+        (each.text, each.model, each.broker or "no response", "yes" if each.is_same else "no")
+        for each in played.steps
+    ]
+    show_table(["step", "model", "broker", "same"], rows)
+    if played.is_same:
+        out.print("the broker does the same")
+    else:
+        first = next((each.text for each in played.steps if not each.is_same), "the end")
+        text = f": {played.ended}" if played.ended else ""
+        out.print(f"the broker differs at {first}{text}", highlight=False, markup=False)

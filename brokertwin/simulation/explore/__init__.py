@@ -1,0 +1,13 @@
+"""Exhaustive search over the orders of deliveries (`brokertwin explore`, docs/explore.md).
+
+api             the parts of a model
+clients         producers and group members for models; `requests` has the bodies
+invariants      conditions on every state
+machine         a cell that goes from state to state
+world           the whole state of a model, and the steps that lead to the next ones
+search          breadth first with reductions and worker processes; random walks
+visited         fingerprints and frontiers, in memory and on disk
+shown           a counterexample as a diagram
+scripts         a counterexample as requests for a real broker, and as a recording
+models          built-in models
+"""

@@ -1,0 +1,758 @@
+"""Conditions on every state, each with its source.
+
+An invariant receives the requests and responses of clients, and keeps them in a *ghost*: a value
+that never changes, that is part of the state, and that should be small. `check` compares the ghost
+with the brokers. Records are known by name: the `locator` of their batch.
+
+AcknowledgedRecordsStay     acknowledged records are never lost
+NothingTwice                an idempotent producer's record is in a log once
+TransactionsAsSaid          a transaction is atomic, and ends as its producer said
+NoHangingTransaction        read_committed readers do not stop for ever
+FencedWritesNothing         no request of a fenced producer is acknowledged
+OneOwner                    a partition has one owner in an epoch of a group
+OffsetsGoForward            committed offsets do not go back
+ExactlyOnce                 a transaction's offsets and its records agree
+LogsAgree                   replicas agree below their high watermarks
+HighWatermarkStays          no leader forgets what readers have seen
+ReadersSeeOneLog            a reader's records are those of the log that it continues to read
+OneOwnerAtATime             the same at any time (KIP-848)
+CellHolds                   the invariants of `state/` (`check(cell)`)
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, ClassVar, NamedTuple
+
+import msgspec
+
+from brokertwin.protocol.errors import Error
+from brokertwin.simulation.explore.api import Model, Send
+from brokertwin.simulation.explore.machine import CellState, ForkableCell
+from brokertwin.state.cell.check import check
+from brokertwin.state.cluster import coordinators, image
+from brokertwin.state.cluster.image import Partition, Topic
+from brokertwin.state.core.check import Touched
+from brokertwin.state.core.decision import CONTROLLER
+from brokertwin.state.core.records import TransactionMetadata
+from brokertwin.state.core.tables import TABLE_NAMES
+from brokertwin.state.groups import committed_offsets
+from brokertwin.state.logs import log as logs
+from brokertwin.state.logs.log import Log, StoredBatch, batches_from, log_key
+from brokertwin.state.logs.log_transactions import NO_OFFSET
+from brokertwin.state.replication import network
+from brokertwin.state.transactions import transactional_ids
+
+Place = tuple[str, int]
+"""A topic and a partition."""
+
+
+class View:
+    """The brokers in the present state, for reading."""
+
+    def __init__(self, machine: ForkableCell, model: Model) -> None:
+        self._machine = machine
+        self._model = model
+        self._places = tuple(
+            (topic, number)
+            for topic, count in model.cluster.topics.items()
+            for number in range(count)
+        )
+        self._batches: dict[tuple[int, str, int], list[StoredBatch]] = {}
+        self._leaders: dict[Place, int] = {}
+        self._committed: dict[Place, list[str]] = {}
+        self.waiting: Any = ()
+
+    def begin(self, state: CellState) -> None:
+        """Look at a new state, which the cell is in."""
+        self._batches = {}
+        self._leaders = {}
+        self._committed = {}
+        self.waiting = state.waiting
+
+    @property
+    def brokers(self) -> list[int]:
+        """All brokers that run."""
+        table = self._machine.tables.cluster
+        found = self._machine.settings.brokers
+        return [each for each in found if not network.is_stopped(table, each)]
+
+    def places(self) -> tuple[Place, ...]:
+        """All partitions of the model's topics."""
+        return self._places
+
+    def partition(self, topic: str, partition: int, machine: int = CONTROLLER) -> Partition | None:
+        """A partition in a machine's image."""
+        found = self._topic(topic, machine)
+        return found.partitions[partition] if found is not None else None
+
+    def leader(self, topic: str, partition: int) -> int:
+        """The leader in the controller's image, -1 for none."""
+        found = self.partition(topic, partition)
+        return found.leader if found is not None else -1
+
+    def serving_leader(self, topic: str, partition: int) -> int:
+        """The leader, if it runs and knows that it leads; else -1."""
+        found = self._leaders.get((topic, partition))
+        if found is None:
+            found = self._leaders[topic, partition] = self._serving_leader(topic, partition)
+        return found
+
+    def _serving_leader(self, topic: str, partition: int) -> int:
+        leader = self.leader(topic, partition)
+        if leader not in self.brokers:
+            return -1
+        known = self.partition(topic, partition, leader)
+        current = self.partition(topic, partition)
+        if known is None or current is None or known.leader_epoch != current.leader_epoch:
+            return -1
+        return leader
+
+    def log(self, broker: int, topic: str, partition: int) -> Log | None:
+        """A broker's log of a partition."""
+        found = self._topic(topic, CONTROLLER)
+        if found is None:
+            return None
+        return self._machine.tables.logs.get(log_key(broker, found.topic_id, partition), Log)
+
+    def batches(self, broker: int, topic: str, partition: int) -> list[StoredBatch]:
+        """The batches of a broker's log, markers included."""
+        key = broker, topic, partition
+        found = self._batches.get(key)
+        if found is None:
+            log = self.log(*key)
+            table = self._machine.tables.logs
+            found = self._batches[key] = (
+                list(batches_from(table, broker, log, log.log_start_offset)) if log else []
+            )
+        return found
+
+    def aborted(self, broker: int, topic: str, partition: int) -> list[tuple[int, int, int]]:
+        """Aborted transactions of a log: producer id, first offset, marker's offset."""
+        log = self.log(broker, topic, partition)
+        if log is None or not log.aborted:
+            return []
+        index = logs.aborted_index(self._machine.tables.logs, broker, log)
+        found = index.between(0, log.log_end_offset)
+        return [(each.producer_id, each.first_offset, each.last_offset) for each in found]
+
+    def committed(self, topic: str, partition: int) -> list[str]:
+        """Names of the records that read_committed shows at the leader, in order."""
+        known = self._committed.get((topic, partition))
+        if known is None:
+            known = self._committed[topic, partition] = self._read_committed(topic, partition)
+        return known
+
+    def _read_committed(self, topic: str, partition: int) -> list[str]:
+        leader = self.serving_leader(topic, partition)
+        log = self.log(leader, topic, partition) if leader >= 0 else None
+        if log is None:
+            return []
+        aborted = self.aborted(leader, topic, partition)
+        return [
+            name
+            for batch in self.batches(leader, topic, partition)
+            if not batch.is_control
+            and batch.last_offset < log.last_stable_offset
+            and not _is_aborted(batch, aborted)
+            for name in names_of(batch.locator)
+        ]
+
+    def transactions(self) -> dict[int, TransactionMetadata]:
+        """Metadata of transactional ids by producer id, from their coordinators."""
+        found = {}
+        for transactional_id in self._model.cluster.transactional_ids:
+            for broker in self.brokers:
+                table = self._machine.tables.transactions
+                known = transactional_ids.metadata(table, broker, transactional_id)
+                leader = self.serving_leader(coordinators.TRANSACTION_TOPIC, 0)
+                if known is not None and leader in (broker, -1):
+                    found[known.producer_id] = known
+        return found
+
+    def committed_offset(self, group: str, topic: str, partition: int) -> int:
+        """A group's committed offset at its coordinator, -1 if there is none."""
+        leader = self.serving_leader(coordinators.GROUP_TOPIC, 0)
+        if self._machine.settings.broker_settings.brokertwin_offset_storage == "zookeeper":
+            leader = CONTROLLER
+        table = self._machine.tables.groups
+        found = committed_offsets.offset(table, leader, group, topic, partition)
+        return found.offset if found is not None else -1
+
+    def broken(self) -> list[str]:
+        """Violations of the invariants of `state/`, of the touched items."""
+        cell = self._machine.cell
+        touched = {name: self._machine.tables[name].touched() for name in TABLE_NAMES}
+        return check(cell, Touched({name: keys for name, keys in touched.items() if keys}))
+
+    def _topic(self, topic: str, machine: int) -> Topic | None:
+        return image.topic_by_name(self._machine.tables.metadata, machine, topic)
+
+
+def _is_aborted(batch: StoredBatch, aborted: list[tuple[int, int, int]]) -> bool:
+    return batch.is_transactional and any(
+        producer_id == batch.producer_id and first <= batch.base_offset <= last
+        for producer_id, first, last in aborted
+    )
+
+
+def names_of(locator: str | None) -> list[str]:
+    """Names of a batch's records."""
+    return locator.split(",") if locator else []
+
+
+class Written(NamedTuple):
+    """A batch in a Produce request."""
+
+    topic: str
+    partition: int
+    names: tuple[str, ...]
+    is_transactional: bool
+    producer_id: int
+    epoch: int
+
+
+def written(send: Send) -> Iterator[Written]:
+    """The batches of a Produce request."""
+    if send.api != "PRODUCE":
+        return
+    for topic in send.body["topicData"]:
+        for partition in topic["partitionData"]:
+            for batch in partition["batches"]:
+                yield Written(
+                    topic["name"],
+                    partition["index"],
+                    tuple(names_of(batch.get("locator"))),
+                    batch.get("isTransactional", False),
+                    batch.get("producerId", -1),
+                    batch.get("producerEpoch", -1),
+                )
+
+
+class Invariant:
+    """A condition on every state.
+
+    Attributes:
+        start: the first ghost.
+        source: of the promise: a KIP or a class in Kafka.
+    """
+
+    start: Any = ()
+    source: ClassVar[str] = ""
+
+    @property
+    def name(self) -> str:
+        """Name in reports."""
+        return type(self).__name__
+
+    def sent(self, ghost: Any, _client: str, _send: Send) -> Any:
+        """Return the ghost after a client has sent a request."""
+        return ghost
+
+    def received(self, ghost: Any, _client: str, _send: Send, _response: Any) -> Any:
+        """Return the ghost after a client has a response, or None if none came."""
+        return ghost
+
+    def crashed(self, ghost: Any, _client: str) -> Any:
+        """Return the ghost after a client has crashed."""
+        return ghost
+
+    def check(self, _ghost: Any, _view: View) -> str | None:
+        """Return the violation as a sentence, or None."""
+        return None
+
+
+class AcknowledgedRecordsStay(Invariant):
+    """An acknowledged record (acks=all) is in the log of each later leader."""
+
+    source = "KIP-101; Kafka's documentation of acks"
+
+    def received(self, ghost: Any, _client: str, send: Send, response: Any) -> Any:
+        """Add acknowledged records."""
+        if response is None or send.api != "PRODUCE" or send.body.get("acks", -1) == 0:
+            return ghost
+        results = {
+            (topic.name, each.index): each
+            for topic in response.responses
+            for each in topic.partition_responses
+        }
+        added = set(ghost)
+        for each in written(send):
+            result = results.get((each.topic, each.partition))
+            if result is not None and result.error_code == Error.NONE:
+                place = each.topic, each.partition, result.base_offset
+                added.update((*place, name) for name in each.names)
+        return tuple(sorted(added))
+
+    def check(self, ghost: Any, view: View) -> str | None:
+        """Look for each record in its leader's log; deleted records may be gone."""
+        for topic, partition, offset, name in ghost:
+            leader = view.serving_leader(topic, partition)
+            log = view.log(leader, topic, partition) if leader >= 0 else None
+            if log is None or offset < log.log_start_offset:
+                continue
+            if not any(name in names_of(b.locator) for b in view.batches(leader, topic, partition)):
+                return f"{name} was acknowledged; broker {leader}, the leader, does not have it"
+        return None
+
+
+class NothingTwice(Invariant):
+    """A record of an idempotent producer is in a leader's log at most once."""
+
+    source = "KIP-98"
+
+    def check(self, _ghost: Any, view: View) -> str | None:
+        """Count names."""
+        for topic, partition in view.places():
+            leader = view.serving_leader(topic, partition)
+            if leader < 0:
+                continue
+            counts = Counter(
+                name
+                for batch in view.batches(leader, topic, partition)
+                if batch.producer_id >= 0
+                for name in names_of(batch.locator)
+            )
+            twice = [name for name, count in counts.items() if count > 1]
+            if twice:
+                return f"{', '.join(twice)} is in {topic}-{partition} twice"
+        return None
+
+
+class _Transaction(NamedTuple):
+    """A transaction as its producer knows it.
+
+    Attributes:
+        is_ended: whether the producer has requested its end.
+        acked: "commit" or "abort" once the end was acknowledged.
+    """
+
+    client: str
+    names: tuple[str, ...] = ()
+    may_commit: bool = False
+    may_abort: bool = False
+    is_ended: bool = False
+    acked: str = ""
+
+
+class TransactionsAsSaid(Invariant):
+    """A transaction's records are committed together or not at all, as its producer said.
+
+    A record is committed if read_committed shows it. It may be so only after the producer has
+    requested the commit, and must not be aborted after the commit was acknowledged.
+    """
+
+    source = "KIP-98, KIP-890"
+
+    def sent(self, ghost: Any, client: str, send: Send) -> Any:
+        """Add records to the open transaction, or note how the producer ends it."""
+        found = list(ghost)
+        last = next((n for n, each in enumerate(found) if each.client == client), None)
+        if send.api == "PRODUCE":
+            names = tuple(n for each in written(send) if each.is_transactional for n in each.names)
+            if not names:
+                return ghost
+            if last is None or found[last].is_ended:
+                found.insert(0, _Transaction(client))
+                last = 0
+            known = found[last]
+            added = tuple(name for name in names if name not in known.names)
+            found[last] = known._replace(names=known.names + added)
+        elif send.api == "END_TXN" and last is not None:
+            is_commit = send.body["committed"]
+            known = found[last]
+            found[last] = known._replace(
+                is_ended=True,
+                may_commit=known.may_commit or is_commit,
+                may_abort=known.may_abort or not is_commit,
+            )
+        elif send.api == "INIT_PRODUCER_ID" and last is not None:
+            found[last] = found[last]._replace(is_ended=True, may_abort=True)
+        return tuple(found)
+
+    def received(self, ghost: Any, client: str, send: Send, response: Any) -> Any:
+        """Note an acknowledged end."""
+        if send.api != "END_TXN" or response is None or response.error_code != Error.NONE:
+            return ghost
+        found = list(ghost)
+        last = next((n for n, each in enumerate(found) if each.client == client), None)
+        if last is not None and not found[last].acked:
+            acked = "commit" if send.body["committed"] else "abort"
+            found[last] = found[last]._replace(acked=acked)
+        return tuple(found)
+
+    def crashed(self, ghost: Any, client: str) -> Any:
+        """End the client's transaction: a new instance does not continue it."""
+        found = list(ghost)
+        last = next((n for n, each in enumerate(found) if each.client == client), None)
+        if last is not None:
+            found[last] = found[last]._replace(is_ended=True, may_abort=True)
+        return tuple(found)
+
+    def check(self, ghost: Any, view: View) -> str | None:
+        """Compare each transaction with the logs."""
+        if not ghost:
+            return None
+        shown: set[str] = set()
+        aborted: set[str] = set()
+        for topic, partition in view.places():
+            leader = view.serving_leader(topic, partition)
+            if leader < 0:
+                continue
+            shown.update(view.committed(topic, partition))
+            ended = view.aborted(leader, topic, partition)
+            if ended:
+                for batch in view.batches(leader, topic, partition):
+                    if not batch.is_control and _is_aborted(batch, ended):
+                        aborted.update(names_of(batch.locator))
+        for known in ghost:
+            here = [name for name in known.names if name in shown]
+            gone = [name for name in known.names if name in aborted]
+            if here and gone:
+                return (
+                    f"a transaction of {known.client} is torn: {', '.join(here)} is committed,"
+                    f" {', '.join(gone)} is aborted"
+                )
+            if here and not known.may_commit:
+                said = "aborted it" if known.may_abort else "has not ended it"
+                return f"{', '.join(here)} is committed; {known.client} {said}"
+            if here and known.acked == "abort":
+                return f"{', '.join(here)} is committed; the abort was acknowledged"
+            if gone and known.acked == "commit":
+                return f"{', '.join(gone)} is aborted; the commit was acknowledged"
+        return None
+
+
+OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
+
+
+class NoHangingTransaction(Invariant):
+    """Each transaction that is open in a log is open at its coordinator, which will end it."""
+
+    source = "KIP-664, KIP-890"
+
+    def check(self, _ghost: Any, view: View) -> str | None:
+        """Compare open transactions with the coordinators."""
+        if view.waiting:
+            return None
+        known = None
+        for topic, partition in view.places():
+            leader = view.serving_leader(topic, partition)
+            log = view.log(leader, topic, partition) if leader >= 0 else None
+            for each in log.transactions if log is not None else ():
+                if each.last_offset != NO_OFFSET:
+                    continue
+                known = view.transactions() if known is None else known
+                metadata = known.get(each.producer_id)
+                is_open = metadata is not None and metadata.state in OPEN_STATES
+                places = metadata.partitions.get(topic, []) if metadata is not None else []
+                if not is_open or partition not in places:
+                    return (
+                        f"{topic}-{partition} has an open transaction of producer"
+                        f" {each.producer_id} from offset {each.first_offset} on that its"
+                        f" coordinator does not know: read_committed readers stop there"
+                    )
+        return None
+
+
+class FencedWritesNothing(Invariant):
+    """A request with an older epoch than an assigned one is not acknowledged, and writes nothing.
+
+    The epoch must have been assigned before the request was sent.
+    """
+
+    source = "KIP-98, KIP-360"
+
+    def received(self, ghost: Any, client: str, send: Send, response: Any) -> Any:
+        """Note assigned epochs, and acknowledged requests of older ones."""
+        if response is None:
+            return ghost
+        if send.api in ("INIT_PRODUCER_ID", "END_TXN"):
+            epoch = getattr(response, "producer_epoch", -1)
+            if isinstance(epoch, int) and epoch >= 0 and response.error_code == Error.NONE:
+                newest = dict(ghost)
+                before = newest.get(response.producer_id, -1)
+                newest[response.producer_id] = max(before, epoch)
+                return tuple(sorted(newest.items()))
+        return ghost
+
+    def check(self, ghost: Any, view: View) -> str | None:
+        """Look for batches of older epochs after newer ones."""
+        for topic, partition in view.places():
+            leader = view.serving_leader(topic, partition)
+            newest: dict[int, int] = {}
+            for batch in view.batches(leader, topic, partition) if leader >= 0 else ():
+                if batch.producer_id < 0:
+                    continue
+                before = newest.get(batch.producer_id, -1)
+                if batch.producer_epoch < before:
+                    return (
+                        f"{topic}-{partition} has {batch.locator} of epoch {batch.producer_epoch}"
+                        f" after epoch {before} of producer {batch.producer_id}"
+                    )
+                newest[batch.producer_id] = max(before, batch.producer_epoch)
+        return None
+
+
+class OneOwner(Invariant):
+    """A partition is assigned to one client in a generation, or member epoch, of a group.
+
+    Assignments of classic groups are text in base64: the client's own format.
+    """
+
+    source = "KIP-848; the classic group protocol"
+
+    def received(self, ghost: Any, client: str, send: Send, response: Any) -> Any:
+        """Note assignments."""
+        if response is None or send.api not in ("SYNC_GROUP", "CONSUMER_GROUP_HEARTBEAT"):
+            return ghost
+        if response.error_code != Error.NONE:
+            return ghost
+        return tuple(sorted({*ghost, *_owned(client, send, response)}))
+
+    def check(self, ghost: Any, _view: View) -> str | None:
+        """Look for two owners."""
+        owners: dict[tuple[Any, ...], str] = {}
+        for group, epoch, what, client in ghost:
+            before = owners.setdefault((group, epoch, what), client)
+            if before != client:
+                return f"{what} belongs to {before} and {client} in epoch {epoch} of {group}"
+        return None
+
+
+def _owned(client: str, send: Send, response: Any) -> Iterator[tuple[str, int, str, str]]:
+    group = send.body["groupId"]
+    if send.api == "SYNC_GROUP":
+        for what in assigned_text(response.assignment).split():
+            yield group, send.body["generationId"], what, client
+        return
+    assignment = getattr(response, "assignment", None)
+    for topic in getattr(assignment, "topic_partitions", None) or ():
+        for partition in topic.partitions:
+            yield group, response.member_epoch, f"partition-{partition}", client
+
+
+def assigned_text(assignment: Any) -> str:
+    """Return a classic assignment of a model's client."""
+    import base64
+
+    raw = assignment if isinstance(assignment, bytes) else base64.b64decode(assignment or "")
+    return raw.decode()
+
+
+class OffsetsGoForward(Invariant):
+    """A committed offset is not below one that was acknowledged before.
+
+    For models whose clients never seek back.
+    """
+
+    source = "the consumer's documentation; KIP-447 for transactions"
+
+    def received(self, ghost: Any, _client: str, send: Send, response: Any) -> Any:
+        """Note acknowledged commits."""
+        if response is None or send.api != "OFFSET_COMMIT":
+            return ghost
+        codes = {
+            (topic.name, each.partition_index): each.error_code
+            for topic in response.topics
+            for each in topic.partitions
+        }
+        highest = {(group, topic, at): offset for group, topic, at, offset in ghost}
+        for topic in send.body["topics"]:
+            for each in topic["partitions"]:
+                place = topic["name"], each["partitionIndex"]
+                if codes.get(place) == Error.NONE:
+                    key = (send.body["groupId"], *place)
+                    highest[key] = max(highest.get(key, -1), each["committedOffset"])
+        return tuple(sorted((*key, offset) for key, offset in highest.items()))
+
+    def check(self, ghost: Any, view: View) -> str | None:
+        """Compare with the stored offsets."""
+        for group, topic, partition, offset in ghost:
+            stored = view.committed_offset(group, topic, partition)
+            if 0 <= stored < offset:
+                return (
+                    f"the committed offset of {group} for {topic}-{partition} goes back from"
+                    f" {offset} to {stored}"
+                )
+        return None
+
+
+class ExactlyOnce(Invariant):
+    """Each input record has at most one committed output.
+
+    Outputs are named INPUT@WORKER: the name of the input record, and the worker.
+
+    Args:
+        output: the topic of the outputs.
+    """
+
+    source = "KIP-98, KIP-447"
+
+    def __init__(self, output: str) -> None:
+        self._output = output
+
+    def check(self, _ghost: Any, view: View) -> str | None:
+        """Count committed outputs of each input."""
+        counts: Counter[str] = Counter()
+        for topic, partition in view.places():
+            if topic == self._output:
+                names = view.committed(topic, partition)
+                counts.update(name.partition("@")[0] for name in names)
+        twice = [name for name, count in counts.items() if count > 1]
+        return f"{', '.join(twice)} is processed twice" if twice else None
+
+
+class LogsAgree(Invariant):
+    """Replicas have the same batches below their high watermarks."""
+
+    source = "KIP-101, KIP-279; `UnifiedLog`"
+
+    def check(self, _ghost: Any, view: View) -> str | None:
+        """Compare each replica with the leader."""
+        for topic, partition in view.places():
+            found = view.partition(topic, partition)
+            seen: dict[int, tuple[int, Any]] = {}
+            for broker in found.replicas if found is not None else ():
+                log = view.log(broker, topic, partition)
+                for batch in view.batches(broker, topic, partition) if log is not None else ():
+                    if batch.last_offset >= log.high_watermark:  # type: ignore[union-attr]
+                        break
+                    what = batch.locator, batch.partition_leader_epoch, batch.is_control
+                    other = seen.setdefault(batch.base_offset, (broker, what))
+                    if other[1] != what:
+                        return (
+                            f"{topic}-{partition} at {batch.base_offset} is {other[1][0]} on"
+                            f" broker {other[0]} and {batch.locator} on broker {broker}, both"
+                            " below the high watermark"
+                        )
+        return None
+
+
+class HighWatermarkStays(Invariant):
+    """Offsets below a high watermark that a reader received stay in each leader's log.
+
+    Args:
+        may_be_behind: a new leader's high watermark may be behind for a moment (KIP-207).
+    """
+
+    source = "KIP-207"
+
+    def received(self, ghost: Any, _client: str, send: Send, response: Any) -> Any:
+        """Note the high watermarks that readers received."""
+        if response is None or send.api != "FETCH":
+            return ghost
+        highest = {(topic, at): offset for topic, at, offset in ghost}
+        for topic in response.responses:
+            for each in topic.partitions:
+                if each.error_code == Error.NONE:
+                    key = topic.topic, each.partition_index
+                    highest[key] = max(highest.get(key, 0), each.high_watermark)
+        return tuple(sorted((*key, offset) for key, offset in highest.items()))
+
+    def check(self, ghost: Any, view: View) -> str | None:
+        """Check that each leader's log reaches the offsets that were seen."""
+        for topic, partition, offset in ghost:
+            leader = view.serving_leader(topic, partition)
+            log = view.log(leader, topic, partition) if leader >= 0 else None
+            if log is not None and log.log_end_offset < offset:
+                return (
+                    f"a reader saw {topic}-{partition} up to {offset}; the log of broker"
+                    f" {leader} ends at {log.log_end_offset}"
+                )
+        return None
+
+
+class ReadersSeeOneLog(Invariant):
+    """A reader that receives records at its position has read the records before them.
+
+    Without leader epochs in its requests, a reader continues in another log without notice.
+    """
+
+    source = "KIP-320"
+
+    def received(self, ghost: Any, client: str, send: Send, response: Any) -> Any:
+        """Append received records to the earlier ones."""
+        if response is None or send.api != "FETCH":
+            return ghost
+        read = dict(ghost)
+        for topic in response.responses:
+            for each in topic.partitions:
+                key = client, topic.topic, each.partition_index
+                diverging = each.diverging_epoch
+                if diverging is not msgspec.UNSET:
+                    kept = (at for at in read.get(key, ()) if at[0] < diverging.end_offset)
+                    read[key] = tuple(kept)
+                for batch in each.batches or ():
+                    if not batch.is_control and each.error_code == Error.NONE:
+                        at = batch.base_offset, batch.locator or ""
+                        if at not in read.get(key, ()):
+                            read[key] = (*read.get(key, ()), at)
+        return tuple(sorted(read.items()))
+
+    def check(self, ghost: Any, view: View) -> str | None:
+        """Check that a log with a reader's last record has its earlier ones, too."""
+        for (client, topic, partition), names in ghost:
+            found = view.partition(topic, partition)
+            for broker in found.replicas if found is not None and names else ():
+                has = {
+                    (batch.base_offset, batch.locator)
+                    for batch in view.batches(broker, topic, partition)
+                }
+                if names[-1] in has and not has.issuperset(names):
+                    texts = ", ".join(f"{name} at {offset}" for offset, name in names)
+                    return (
+                        f"{client} has read {texts} of {topic}-{partition}; broker {broker} has"
+                        " the last of these, and others before it"
+                    )
+        return None
+
+
+class OneOwnerAtATime(Invariant):
+    """No two members of a KIP-848 group have a partition at the same time.
+
+    A member has the partitions of its last response with an assignment, until it is fenced. For
+    models without the fault `wait`: a member whose session has expired does not know that.
+    """
+
+    source = "KIP-848"
+
+    def sent(self, ghost: Any, client: str, send: Send) -> Any:
+        """Drop the partitions of a member that joins or leaves."""
+        is_new = send.api == "CONSUMER_GROUP_HEARTBEAT" and send.body["memberEpoch"] <= 0
+        return tuple(each for each in ghost if each[0] != client) if is_new else ghost
+
+    def received(self, ghost: Any, client: str, send: Send, response: Any) -> Any:
+        """Note an assignment."""
+        if response is None or send.api != "CONSUMER_GROUP_HEARTBEAT":
+            return ghost
+        others = [each for each in ghost if each[0] != client]
+        if response.error_code != Error.NONE:
+            return tuple(others)
+        if response.assignment is None:
+            return ghost
+        own = [
+            (client, partition)
+            for topic in response.assignment.topic_partitions
+            for partition in topic.partitions
+        ]
+        return tuple(sorted([*others, *own]))
+
+    def check(self, ghost: Any, _view: View) -> str | None:
+        """Look for two owners."""
+        owners: dict[int, str] = {}
+        for client, partition in ghost:
+            other = owners.setdefault(partition, client)
+            if other != client:
+                return f"partition {partition} belongs to {other} and {client}"
+        return None
+
+
+class CellHolds(Invariant):
+    """The invariants of the state machine itself, while no message is under way."""
+
+    source = "the `check.py` of each room in state/"
+
+    def check(self, _ghost: Any, view: View) -> str | None:
+        """Check the touched items."""
+        found = view.broken() if not view.waiting else ()
+        return found[0] if found else None

@@ -1,0 +1,314 @@
+"""A cell that goes from state to state, for the search.
+
+A state shares the encoded items that a delivery has not touched with the state before it. The
+fingerprint of a state is the sum of the fingerprints of its items, so a delivery updates it from
+the touched items alone. Not in the fingerprint: the items of `UNREAD`, and log lines.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import msgspec
+
+from brokertwin.protocol.bodies import Body, shown
+from brokertwin.simulation.explore.api import Between, Cluster
+from brokertwin.state.cell.cell import Cell, Meta
+from brokertwin.state.cell.delivery import MetadataRead, Step
+from brokertwin.state.cell.output_rows import Rows
+from brokertwin.state.configs import broker_config
+from brokertwin.state.core import outputs, pending
+from brokertwin.state.core.decision import CONTROLLER, AnyRequest, Message, Sent
+from brokertwin.state.core.events import Event, Kind
+from brokertwin.state.core.outputs import Position
+from brokertwin.state.core.records import Record
+from brokertwin.state.core.settings import CellSettings
+from brokertwin.state.core.tables import TABLE_NAMES, CellTables
+from brokertwin.state.eras.versions import SETTINGS
+from brokertwin.state.replication import network
+
+CLUSTER = "explored"
+T0 = 1_700_000_000_000
+"""The time of the first event. Time passes only with the fault `wait`."""
+
+UNREAD = frozenset({"producer-ids"})
+"""Kinds of items that no later decision depends on: the search chooses producer ids."""
+
+ITEM_HASHES = 2**17
+
+Items = Mapping[str, bytes]
+Tables = Mapping[str, Items]
+Waiting = tuple[tuple[tuple[str, int, int], tuple[Step, ...]], ...]
+"""Undelivered messages between machines, by kind, sender and receiver, in order."""
+
+NONE_WAITING: Waiting = ()
+
+
+class CellState(NamedTuple):
+    """A state of the cell: items by table, time, messages under way, sums of item fingerprints.
+
+    There is a sum for each exchange of client names (`Model.symmetric`), the first without any.
+    """
+
+    tables: Tables
+    meta: tuple[int, int]
+    waiting: Waiting
+    sums: tuple[int, ...]
+
+
+class Answer(NamedTuple):
+    """A response to a client."""
+
+    event_id: str
+    body: Any
+    closes_connection: bool
+
+
+class CollectedRows(Rows):
+    """Keeps responses as structs and counts records; writes no rows."""
+
+    answers: list[Answer]
+    applied: Counter[tuple[str, bool]]
+    refusals: list[str]
+
+    def begin(self, position: Position) -> None:
+        """Start with an event."""
+        self.rows = []
+        self._ordinal = 0
+
+    def response(
+        self,
+        source: AnyRequest,
+        now: int,
+        response: Body | dict[str, Any] | None,
+        closes_connection: bool = False,
+        mute_ms: int = 0,
+    ) -> None:
+        """Keep a response with the fields of its version."""
+        if isinstance(response, Body):
+            response = shown(response, source.header.request_api_version)
+        self.answers.append(Answer(source.event_id, response, closes_connection))
+
+    def done(self, event: Event, now: int, content: msgspec.Struct | None = None) -> None:
+        """Drop the response to an intervention."""
+
+    def record(self, machine: int, now: int, event_id: str, record: Record) -> None:
+        """Count a record."""
+        self.applied[type(record).__name__, machine == CONTROLLER] += 1
+
+    def of_group(self, record: Record) -> None:
+        """Drop a row of a group."""
+
+    def timer(self, deadline: int) -> None:
+        """Drop a deadline."""
+
+
+class Held:
+    """Messages between machines that wait for their delivery; `released` is delivered at once."""
+
+    def __init__(self, between: frozenset[Between]) -> None:
+        self.between = between
+        self.ways: dict[tuple[str, int, int], tuple[Step, ...]] = {}
+        self.released: deque[Step] = deque()
+        self._metadata: deque[Step] = deque()
+
+    def publish(self, record: Record, brokers: Iterable[int]) -> None:
+        """Queue a metadata record for brokers."""
+        for broker in brokers:
+            if Between.METADATA in self.between:
+                self._hold(Between.METADATA, CONTROLLER, broker, MetadataRead(broker, record))
+            else:
+                self._metadata.append(MetadataRead(broker, record))
+
+    def send(self, messages: Sequence[Sent]) -> None:
+        """Queue messages of a machine."""
+        for message in messages:
+            kind = Between.REQUEST if isinstance(message, Message) else Between.REPLICA
+            if kind not in self.between or message.sender == message.receiver:
+                self.released.append(message)
+            else:
+                self._hold(kind, message.sender, message.receiver, message)
+
+    def next(self) -> Step | None:
+        """Return the next delivery."""
+        if self._metadata:
+            return self._metadata.popleft()
+        return self.released.popleft() if self.released else None
+
+    def _hold(self, kind: Between, sender: int, receiver: int, step: Step) -> None:
+        way = str(kind), sender, receiver
+        self.ways[way] = (*self.ways.get(way, ()), step)
+
+    def clear(self) -> None:
+        """Drop the messages of an event that raised."""
+        self.released.clear()
+        self._metadata.clear()
+
+
+def settings_of(cluster: Cluster) -> CellSettings:
+    """Return the settings of a model's cluster: Kafka's, but small internal topics."""
+    replicas = cluster.replicas or min(cluster.brokers, 3)
+    given = {
+        "auto.create.topics.enable": "false",
+        "auto.leader.rebalance.enable": "false",
+        "default.replication.factor": str(replicas),
+        "group.initial.rebalance.delay.ms": "0",
+        "offsets.topic.num.partitions": "1",
+        "offsets.topic.replication.factor": str(replicas),
+        "transaction.state.log.num.partitions": "1",
+        "transaction.state.log.replication.factor": str(replicas),
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.num.partitions": "1",
+        "share.coordinator.state.topic.replication.factor": str(replicas),
+        "share.coordinator.state.topic.min.isr": "1",
+        **(SETTINGS[cluster.era] if cluster.era else {}),
+        **cluster.settings,
+    }
+    return CellSettings(
+        name=CLUSTER,
+        cluster=CLUSTER,
+        brokers=list(range(1, cluster.brokers + 1)),
+        event_time="recorded",
+        may_intervene=True,
+        writes_records=False,
+        broker_settings=broker_config.parse(given)[0],
+    )
+
+
+@lru_cache(ITEM_HASHES)
+def item_hash(table: str, key: str, encoded: bytes) -> int:
+    """Return the fingerprint of an item, 0 if nothing depends on it."""
+    parts = key.split("/", 2)
+    if len(parts) > 1 and parts[1] in UNREAD:
+        return 0
+    text = b"%b/%b\0%b" % (table.encode(), key.encode(), encoded)
+    return int.from_bytes(blake2b(text, digest_size=8).digest())
+
+
+class ForkableCell:
+    """One cell, loaded with one state after the other.
+
+    Args:
+        exchanges: for each exchange of names, the pairs of names to replace.
+    """
+
+    def __init__(
+        self, cluster: Cluster, exchanges: Sequence[Sequence[tuple[str, str]]] = ((),)
+    ) -> None:
+        self.settings = settings_of(cluster)
+        self.held = Held(cluster.between)
+        self.applied: Counter[tuple[str, bool]] = Counter()
+        self._answers: list[Answer] = []
+        self._exchanges = [tuple(each) for each in exchanges]
+        self.cell = Cell(self.settings, None, self._rows, lambda: self.held)
+        self._loaded: CellState | None = None
+        self._commits = 0
+
+    def _rows(self, settings: CellSettings) -> CollectedRows:
+        rows = CollectedRows(settings)
+        rows.answers, rows.applied = self._answers, self.applied
+        return rows
+
+    @property
+    def tables(self) -> CellTables:
+        """The tables of the present state."""
+        return self.cell.tables
+
+    def begin(self) -> CellState:
+        """Return the empty state."""
+        tables: dict[str, Items] = {name: {} for name in TABLE_NAMES}
+        meta = Meta(T0)
+        return CellState(tables, (meta.now, meta.outstanding), (), (0,) * len(self._exchanges))
+
+    def load(self, state: CellState) -> None:
+        """Go to a state."""
+        self.cell.load(state.tables, Meta(*state.meta))
+        self.held.ways = dict(state.waiting)
+        self.held.clear()
+        self._loaded = state
+        self._commits = self.cell.tables.commits
+
+    def handle(self, event: Event, released: Step | None = None) -> list[Answer]:
+        """Handle an event and return the responses to clients.
+
+        Raises:
+            RuntimeError: the cell refuses the event.
+        """
+        self._answers.clear()
+        if released is not None:
+            self.held.released.append(released)
+        rows = self.cell.handle(event, Position(0, 0))
+        while self._is_due():
+            tick = Event(id="tick", cluster=CLUSTER, time=self.cell.meta.now, kind=Kind.TICK)
+            rows = [*rows, *self.cell.handle(tick, Position(0, 0))]
+        letters = [row for row in rows if row.topic == outputs.DEAD_LETTERS]
+        if letters or self.cell.tables.commits != self._commits:
+            detail = msgspec.json.decode(letters[0].value or b"{}") if letters else {}
+            reason = detail.get("reason", "fault")
+            text = detail.get("detail", "an exception that did not repeat")
+            raise RuntimeError(f"the cell refuses {event.id}: {reason}: {text}")
+        return list(self._answers)
+
+    def _is_due(self) -> bool:
+        """True if a deadline is over without a further event."""
+        earliest = pending.earliest(self.tables.pending)
+        return earliest is not None and earliest[0] <= self.cell.meta.now
+
+    def save(self) -> tuple[CellState, Mapping[str, Mapping[str, Any]]]:
+        """Return the present state, and the items that differ from the loaded one."""
+        loaded = self._loaded
+        assert loaded is not None
+        changed = self.cell.tables.differences()
+        meta = self.cell.meta
+        waiting = tuple(sorted((k, v) for k, v in self.held.ways.items() if v))
+        sums = list(loaded.sums)
+        tables = dict(loaded.tables) if changed else loaded.tables
+        for name, items in changed.items():
+            before = loaded.tables[name]
+            after = dict(before)
+            for key, encoded in items.items():
+                former = before.get(key)
+                if encoded is None:
+                    after.pop(key, None)
+                else:
+                    after[key] = encoded
+                for number, exchange in enumerate(self._exchanges):
+                    if former is not None:
+                        sums[number] -= _hash_exchanged(name, key, former, exchange)
+                    if encoded is not None:
+                        sums[number] += _hash_exchanged(name, key, encoded, exchange)
+            tables[name] = after  # type: ignore[index]
+        mask = 2**64 - 1
+        saved = CellState(
+            tables, (meta.now, meta.outstanding), waiting, tuple(each & mask for each in sums)
+        )
+        return saved, changed
+
+    def serves(self, broker: int) -> bool:
+        """True if a broker runs and has registered."""
+        return network.serves(self.tables.cluster, broker)
+
+
+def _hash_exchanged(
+    table: str, key: str, encoded: bytes, exchange: tuple[tuple[str, str], ...]
+) -> int:
+    for one, other in exchange:
+        key = exchanged_text(key, one, other)
+        encoded = exchanged_bytes(encoded, one.encode(), other.encode())
+    return item_hash(table, key, encoded)
+
+
+def exchanged_text(text: str, one: str, other: str) -> str:
+    """Exchange two names."""
+    if one not in text and other not in text:
+        return text
+    return other.join(part.replace(other, one) for part in text.split(one))
+
+
+def exchanged_bytes(text: bytes, one: bytes, other: bytes) -> bytes:
+    """Exchange two names of equal length in encoded items."""
+    if one not in text and other not in text:
+        return text
+    return other.join(part.replace(other, one) for part in text.split(one))

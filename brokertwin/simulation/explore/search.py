@@ -1,0 +1,480 @@
+"""The search through all states of a model, in the order of depth.
+
+The first violation found is therefore one with the fewest steps. Two reductions lose no state of
+the brokers (`docs/explore.md` shows how this is checked):
+
+- A step that only one client can see is part of the step before it (`world.py`).
+- Of two deliveries to different brokers that commute, the second order is not tried. This is a
+  sleep set (Godefroid 1996): a state remembers which deliveries need not be tried from it. A state
+  that is reached again, with a delivery awake that was asleep before, is expanded again for that
+  delivery. Deliveries commute only if all messages between machines are steps of their own
+  (`Cluster.between`); otherwise a delivery to one broker can change another one at once.
+
+Random walks (`walk`) take the same steps with a random choice.
+"""
+
+import pickle
+import time
+from array import array
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import msgspec
+
+from brokertwin.simulation.explore.api import Between, Model
+from brokertwin.simulation.explore.visited import FRONTIER_MAX, MEMORY_MAX, Frontier, Visited
+from brokertwin.simulation.explore.world import Explorer, Step, World
+
+CHUNK = 64
+"""States that a worker expands at a time."""
+
+NO_PARENT = -1
+OF_ONE_BROKER = frozenset({"PRODUCE", "FETCH"})
+"""APIs that change the items of their broker alone, if all messages are steps of their own."""
+
+AWAKE: frozenset[Step] = frozenset()
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How to search; 0 is no bound.
+
+    Attributes:
+        is_split: requests, decisions and responses are steps of their own.
+        has_sleep: commuting deliveries are tried in one order.
+        collects: keep the fingerprints of the brokers' states.
+        memory_max: fingerprints in memory before they go to disk.
+        checkpoint: file from which to resume, and to write at the end of a bounded search.
+    """
+
+    depth: int = 0
+    states: int = 0
+    seconds: float = 0.0
+    workers: int = 1
+    is_split: bool = False
+    has_sleep: bool = True
+    collects: bool = False
+    memory_max: int = MEMORY_MAX
+    frontier_max: int = FRONTIER_MAX
+    checkpoint: str = ""
+
+
+class Result(msgspec.Struct):
+    """The outcome of a search.
+
+    Attributes:
+        deliveries: steps taken, also those to known states.
+        depth: steps to the deepest expanded state.
+        violation: the invariant and its text; "" for none.
+        path: the steps that lead to it.
+        is_complete: all states within the model's faults were visited.
+        ended_by: the bound that ended the search.
+        answered: responses by API and error code.
+        taken: steps by kind.
+        applied: records by type, those of the controller apart.
+        cpu_seconds: of all processes.
+        cell_states: fingerprints of the brokers' states, if collected.
+    """
+
+    states: int = 0
+    deliveries: int = 0
+    depth: int = 0
+    violation: str = ""
+    path: list[Step] = []
+    is_complete: bool = False
+    ended_by: str = ""
+    answered: Counter[tuple[str, int]] = msgspec.field(default_factory=Counter)
+    taken: Counter[str] = msgspec.field(default_factory=Counter)
+    applied: Counter[tuple[str, bool]] = msgspec.field(default_factory=Counter)
+    cpu_seconds: float = 0.0
+    frontier: int = 0
+    cell_states: set[int] = set()
+
+
+class Node(NamedTuple):
+    """A state to be expanded.
+
+    Attributes:
+        asleep: steps that need not be tried.
+        only: the steps to try; None for all.
+    """
+
+    number: int
+    fingerprint: int
+    world: World
+    asleep: frozenset[Step]
+    only: frozenset[Step] | None = None
+
+
+class Child(NamedTuple):
+    """A state that a step leads to; `world` is None if its worker has returned it before."""
+
+    parent: int
+    step: Step
+    fingerprint: int
+    world: World | None
+    asleep: frozenset[Step]
+    violation: str
+    cell: int
+
+
+def commute(one: Step, other: Step, broker_of: Callable[[Step], int]) -> bool:
+    """True if two steps of different brokers can be exchanged."""
+    first, second = broker_of(one), broker_of(other)
+    if first < 0 or second < 0 or first == second:
+        return False
+    return not (one[0] == other[0] == "call" and one[1] == other[1])
+
+
+class Expander:
+    """Takes the steps of states, in one process."""
+
+    def __init__(self, model: Model, options: Options) -> None:
+        self.explorer = Explorer(model, is_split=options.is_split)
+        is_apart = model.cluster.between == frozenset(Between)
+        self._has_sleep = options.has_sleep and is_apart
+        self._collects = options.collects
+        self._world: World | None = None
+
+    def children(self, node: Node, known: Visited | set[int]) -> Iterator[Child]:
+        """Return the states that the steps of a state lead to."""
+        explorer, world = self.explorer, node.world
+        self._world = world
+        tried: list[Step] = []
+        for step in explorer.steps(world):
+            if step in node.asleep or (node.only is not None and step not in node.only):
+                continue
+            after = explorer.take(world, step)
+            fingerprint = explorer.fingerprint(after)
+            asleep = AWAKE
+            if self._has_sleep:
+                others = (*node.asleep, *tried)
+                asleep = frozenset(e for e in others if commute(e, step, self._broker_of))
+                tried.append(step)
+            is_known = fingerprint in known
+            violation = "" if is_known else explorer.violation(after) or ""
+            cell = explorer.cell_fingerprint(after) if self._collects else 0
+            yield Child(
+                node.number,
+                step,
+                fingerprint,
+                None if is_known and not self._has_sleep else after,
+                asleep,
+                violation,
+                cell,
+            )
+
+    def _broker_of(self, step: Step) -> int:
+        """Return the broker whose items alone a step changes, or -1."""
+        if step[0] == "deliver":
+            return int(step[3]) if step[1] != Between.REQUEST else -1
+        if step[0] == "call" and self._world is not None:
+            client = self.explorer.model.clients[step[1]]
+            sends = list(client.sends(self._world.clients[step[1]].state))
+            send = sends[step[2]]
+            return send.broker if send.api in OF_ONE_BROKER else -1
+        return -1
+
+    def counts(self) -> tuple[Counter[Any], Counter[Any], Counter[Any]]:
+        """Return and reset the counts of responses, steps and records."""
+        explorer = self.explorer
+        found = explorer.answered.copy(), explorer.taken.copy(), explorer.machine.applied.copy()
+        explorer.answered.clear()
+        explorer.taken.clear()
+        explorer.machine.applied.clear()
+        return found
+
+
+_worker: Expander
+_returned: set[int]
+
+
+def _start_worker(model: Model, options: Options) -> None:
+    global _worker, _returned
+    _worker = Expander(model, options)
+    _worker.explorer.first()
+    _worker.counts()
+    _returned = set()
+
+
+def _expand(chunk: bytes) -> tuple[bytes, Any, float]:
+    """Expand states in a worker process; return their children and the CPU time."""
+    before = time.process_time()
+    found = []
+    for node in pickle.loads(chunk):
+        for child in _worker.children(node, _returned):
+            _returned.add(child.fingerprint)
+            found.append(child)
+    data = pickle.dumps(found, pickle.HIGHEST_PROTOCOL)
+    return data, _worker.counts(), time.process_time() - before
+
+
+class Search:
+    """A breadth-first search.
+
+    Args:
+        on_progress: called after each chunk with the result so far and the frontier's size.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        options: Options,
+        on_progress: Callable[[Result, int], None] = lambda *_: None,
+    ) -> None:
+        self._model = model
+        self._options = options
+        self._on_progress = on_progress
+        self._expander = Expander(model, options)
+        self.result = Result()
+        self._visited = Visited(options.memory_max)
+        self._parents = array("q")
+        self._steps = array("I")
+        self._names: dict[Step, int] = {}
+        self._asleep: dict[int, frozenset[Step]] = {}
+        self._here = Frontier(options.frontier_max)
+        self._next = Frontier(options.frontier_max)
+        self._bad = NO_PARENT
+        self._pool: ProcessPoolExecutor | None = None
+
+    def run(self) -> Result:
+        """Search until all states are visited, an invariant is violated, or a bound is reached."""
+        options = self._options
+        begun, wall = time.process_time(), time.monotonic()
+        if not (options.checkpoint and self._resume()):
+            self._begin()
+        result = self.result
+        ends = wall + options.seconds if options.seconds else None
+        try:
+            while not result.violation and not result.ended_by:
+                if not len(self._here):
+                    if not len(self._next):
+                        result.is_complete = True
+                        break
+                    self._here, self._next = self._next, self._here
+                    result.depth += 1
+                if options.depth and result.depth > options.depth:
+                    result.ended_by = "depth"
+                    break
+                self._level(ends)
+        except KeyboardInterrupt:
+            result.ended_by = "interrupt"
+        finally:
+            if self._pool is not None:
+                self._pool.shutdown(cancel_futures=True)
+                self._pool = None
+        result.frontier = len(self._here) + len(self._next)
+        result.cpu_seconds += time.process_time() - begun
+        if result.violation:
+            result.path = self.path(self._bad)
+        elif options.checkpoint:
+            self._store()
+        return result
+
+    def _begin(self) -> None:
+        first = self._expander.explorer.first()
+        self._expander.counts()
+        result = self.result
+        fingerprint = self._expander.explorer.fingerprint(first)
+        self._visited.add(fingerprint)
+        result.states = 1
+        self._parents.append(NO_PARENT)
+        self._steps.append(0)
+        self._names[()] = 0
+        self._here.append(Node(0, fingerprint, first, AWAKE))
+        if self._options.collects:
+            result.cell_states.add(self._expander.explorer.cell_fingerprint(first))
+        violation = self._expander.explorer.violation(first)
+        if violation:
+            result.violation, self._bad = violation, 0
+
+    def _level(self, ends: float | None) -> None:
+        """Expand the states of one depth."""
+        result, options = self.result, self._options
+        for children in self._children():
+            for child in children:
+                self._add(child)
+                if result.violation:
+                    return
+            if options.states and result.states >= options.states:
+                result.ended_by = "states"
+                return
+            if ends is not None and time.monotonic() > ends:
+                result.ended_by = "time"
+                return
+            self._on_progress(result, len(self._here) + len(self._next))
+
+    def _children(self) -> Iterator[Iterable[Child]]:
+        if self._options.workers > 1:
+            yield from self._children_of_workers()
+            return
+        for node in self._here:
+            yield self._expander.children(self._current(node), self._visited)
+            self._count(self._expander.counts())
+
+    def _current(self, node: Node) -> Node:
+        """Return a node with the steps that are still asleep."""
+        if not node.asleep or node.only is not None:
+            return node
+        return node._replace(asleep=self._asleep.get(node.fingerprint, AWAKE))
+
+    def _children_of_workers(self) -> Iterator[Iterable[Child]]:
+        options = self._options
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(
+                options.workers,
+                get_context("fork"),
+                _start_worker,
+                (self._model, options),
+            )
+        nodes = iter(self._here)
+        running: deque[tuple[Future[Any], list[Node]]] = deque()
+        try:
+            while True:
+                while len(running) < 2 * options.workers:
+                    chunk = [self._current(node) for node in islice(nodes, CHUNK)]
+                    if not chunk:
+                        break
+                    data = pickle.dumps(chunk, pickle.HIGHEST_PROTOCOL)
+                    running.append((self._pool.submit(_expand, data), chunk))
+                if not running:
+                    return
+                data, counts, seconds = running[0][0].result()
+                running.popleft()
+                self._count(counts)
+                self.result.cpu_seconds += seconds
+                yield pickle.loads(data)
+        finally:
+            for _, chunk in running:
+                for node in chunk:
+                    self._here.append(node)
+
+    def _count(self, counts: Any) -> None:
+        result = self.result
+        answered, taken, applied = counts
+        result.answered.update(answered)
+        result.taken.update(taken)
+        result.applied.update(applied)
+        result.deliveries += sum(taken.values())
+
+    def _add(self, child: Child) -> None:
+        """Note a state; put it into the next level if it is new, or awake for another step."""
+        result, fingerprint = self.result, child.fingerprint
+        if self._options.collects:
+            result.cell_states.add(child.cell)
+        if not self._visited.add(fingerprint):
+            self._wake(child)
+            return
+        index = self._place(child)
+        result.states += 1
+        if child.violation:
+            result.violation, self._bad = child.violation, index
+            return
+        if child.asleep:
+            self._asleep[fingerprint] = child.asleep
+        assert child.world is not None
+        self._next.append(Node(index, fingerprint, child.world, child.asleep))
+
+    def _wake(self, child: Child) -> None:
+        """Expand a known state again for steps that were asleep and are not on this way to it."""
+        before = self._asleep.get(child.fingerprint)
+        if before is None:
+            return
+        woken = before - child.asleep
+        if not woken:
+            return
+        after = before & child.asleep
+        if after:
+            self._asleep[child.fingerprint] = after
+        else:
+            del self._asleep[child.fingerprint]
+        if child.world is not None:
+            index = self._place(child)
+            self._next.append(Node(index, child.fingerprint, child.world, after, woken))
+
+    def _place(self, child: Child) -> int:
+        """Note how a state was reached; return the number of its entry."""
+        self._parents.append(child.parent)
+        self._steps.append(self._names.setdefault(child.step, len(self._names)))
+        return len(self._parents) - 1
+
+    def path(self, index: int) -> list[Step]:
+        """Return the steps from the first state to a state."""
+        names = {number: step for step, number in self._names.items()}
+        found = []
+        while self._parents[index] != NO_PARENT:
+            found.append(names[self._steps[index]])
+            index = self._parents[index]
+        return found[::-1]
+
+    # Resuming
+
+    def _store(self) -> None:
+        """Write the search to a file, so that a later one continues it."""
+        here, following = list(self._here), list(self._next)
+        result = msgspec.structs.replace(self.result, ended_by="")
+        content = (
+            self._identity(),
+            (self._parents, self._steps, self._names, self._asleep),
+            self._visited.everything(),
+            (here, following, result),
+        )
+        Path(self._options.checkpoint).write_bytes(pickle.dumps(content))
+
+    def _resume(self) -> bool:
+        """Continue the search of a file, if it exists. Raises ValueError for another model."""
+        file = Path(self._options.checkpoint)
+        if not file.exists():
+            return False
+        identity, known, visited, (here, following, result) = pickle.loads(file.read_bytes())
+        if identity != self._identity():
+            raise ValueError(f"{file} is of another model or of other options")
+        self._parents, self._steps, self._names, self._asleep = known
+        for each in visited:
+            self._visited.add(each)
+        for node in here:
+            self._here.append(node)
+        for node in following:
+            self._next.append(node)
+        self.result = result
+        return True
+
+    def _identity(self) -> tuple[Any, ...]:
+        explorer = self._expander.explorer
+        first = explorer.first()
+        self._expander.counts()
+        options = self._options
+        number = explorer.fingerprint(first)
+        return self._model.name, number, options.is_split, options.has_sleep
+
+
+def walk(model: Model, seed: int, steps: int) -> Result:
+    """Take random steps; the result has the first violation."""
+    chance = Random(seed)
+    explorer = Explorer(model)
+    world = explorer.first()
+    result = Result(states=1)
+    before = time.process_time()
+    for _ in range(steps):
+        possible = explorer.steps(world)
+        if not possible:
+            break
+        step = chance.choice(possible)
+        world = explorer.take(world, step)
+        result.path.append(step)
+        result.deliveries += 1
+        result.depth += 1
+        violation = explorer.violation(world)
+        if violation:
+            result.violation = violation
+            break
+    result.cpu_seconds = time.process_time() - before
+    result.answered.update(explorer.answered)
+    result.taken.update(explorer.taken)
+    result.applied.update(explorer.machine.applied)
+    return result

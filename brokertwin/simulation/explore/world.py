@@ -1,0 +1,827 @@
+"""The whole state of a model between two deliveries, and the steps that lead to the next ones.
+
+By default a request, its decision and its response are one step (`call`): a client has one request
+in flight, so the time of sending is not visible, and steps of a client alone commute with all
+steps of others. With `is_split` the three are steps of their own; `explore --no-reduction` shows
+that both find the same states of the brokers.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from functools import cache
+from hashlib import blake2b
+from importlib import import_module
+from itertools import permutations, product
+from typing import Any, NamedTuple
+
+import msgspec
+
+from brokertwin.protocol.bodies import Body
+from brokertwin.protocol.errors import Error
+from brokertwin.protocol.kafka_apis import KAFKA_APIS, api_of_key
+from brokertwin.simulation.explore.api import Fault, Model, Send
+from brokertwin.simulation.explore.invariants import Invariant, View
+from brokertwin.simulation.explore.machine import (
+    CLUSTER,
+    T0,
+    Answer,
+    CellState,
+    ForkableCell,
+    exchanged_bytes,
+)
+from brokertwin.simulation.explore.requests import topic_id
+from brokertwin.state.cell.delivery import MetadataRead
+from brokertwin.state.core import pending
+from brokertwin.state.core.decision import CONTROLLER, Message, ReplicaFetch
+from brokertwin.state.core.events import Choices, Event, Kind, RequestHeader
+from brokertwin.state.replication import network
+
+API_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
+TRANSACTIONAL_IDS_MAX = 100
+IDS_OF_CLIENT = 50
+SETUP_TRIES = 10
+SYMMETRIC_NAME_MIN = 6
+KINDS = {
+    Fault.STOP: Kind.STOP_BROKER,
+    Fault.KILL: Kind.KILL_BROKER,
+    Fault.START: Kind.START_BROKER,
+    Fault.ISOLATE: Kind.ISOLATE_BROKER,
+    Fault.SEVER: Kind.SEVER_BROKER,
+    Fault.REJOIN: Kind.REJOIN_BROKER,
+}
+
+FAULT_TEXTS = {
+    Fault.STOP: "stops",
+    Fault.KILL: "crashes",
+    Fault.START: "starts",
+    Fault.ISOLATE: "is cut off from other brokers",
+    Fault.SEVER: "is cut off from other brokers and the controller",
+    Fault.REJOIN: "is reached again",
+}
+
+Step = tuple[Any, ...]
+"""A step by name: its kind, the client or broker, and which of several."""
+
+
+class ModelError(Exception):
+    """A model that cannot run; the message is the reason."""
+
+
+class ClientRun(NamedTuple):
+    """A client: its state, the request without a response, and the response on its way.
+
+    Attributes:
+        waiting: the request that the client waits for.
+        waiting_id: its id at the broker; "" while it is on its way there.
+        response: a response on its way (split steps only).
+        producer_id: the id that the request gets if it is assigned a new one.
+        issued: producer ids issued to this client.
+    """
+
+    state: Any
+    waiting: Send | None = None
+    waiting_id: str = ""
+    response: tuple[Any] | None = None
+    producer_id: int = -1
+    issued: int = 0
+
+
+class Late(NamedTuple):
+    """A request that its client has given up and that may still arrive."""
+
+    client: int
+    send: Send
+    producer_id: int
+
+
+class World(NamedTuple):
+    """A state of the model.
+
+    Attributes:
+        left: how often each fault may still happen, by `Fault`.
+        ghosts: one for each invariant.
+    """
+
+    cell: CellState
+    clients: tuple[ClientRun, ...]
+    late: tuple[Late, ...]
+    left: tuple[int, ...]
+    ghosts: tuple[Any, ...]
+
+
+COUNTED = (
+    Fault.LATE,
+    Fault.LOST,
+    Fault.CRASH,
+    Fault.WAIT,
+    Fault.STOP,
+    Fault.KILL,
+    Fault.ISOLATE,
+    Fault.SEVER,
+    Fault.ELECT,
+)
+AT = {fault: number for number, fault in enumerate(COUNTED)}
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Happening(StrEnum):
+    """Kind of a line of a trace."""
+
+    CALL = "call"
+    GIVEN_UP = "given up"
+    ARRIVAL = "arrival"
+    RESPONSE = "response"
+    BETWEEN = "between brokers"
+    WAIT = "wait"
+    FAULT = "fault"
+
+
+class Exchange(msgspec.Struct):
+    """A line of a trace: a message, and its response.
+
+    Attributes:
+        send, body: of a client's request, and its response.
+        wait_ms: the time that passes.
+    """
+
+    kind: Happening
+    sender: str
+    receiver: str
+    text: str
+    response: str = ""
+    note: str = ""
+    send: Send | None = None
+    body: Any = None
+    wait_ms: int = 0
+
+    @property
+    def is_pending(self) -> bool:
+        """True if the response to a request comes later."""
+        return self.kind is Happening.CALL and not self.response
+
+
+class Explorer:
+    """Steps of a model from state to state.
+
+    Attributes:
+        answered: counts of responses by API and error.
+        trace: exchanges since it was last emptied, if `is_traced`.
+    """
+
+    def __init__(self, model: Model, *, is_split: bool = False) -> None:
+        self.model = model
+        self.is_split = is_split
+        self.is_traced = False
+        self.trace: list[Exchange] = []
+        self.answered: Counter[tuple[str, int]] = Counter()
+        self.taken: Counter[str] = Counter()
+        names = [client.name for client in model.clients]
+        if len(set(names)) < len(names):
+            raise ModelError("two clients have the same name")
+        self._names = names
+        self._numbers = {name: number for number, name in enumerate(names)}
+        self._exchanges = _exchanges(model)
+        self.machine = ForkableCell(model.cluster, self._exchanges)
+        brokers = self.machine.settings.brokers
+        self._faulty = [each for each in brokers if each in (model.faults.brokers or brokers)]
+        self._settings = self.machine.settings
+        self._invariants: tuple[Invariant, ...] = model.invariants
+        self._ids = {name: at for at, name in enumerate(model.cluster.transactional_ids)}
+        self.view = View(self.machine, model)
+        self._now = T0
+
+    # The first state
+
+    def first(self) -> World:
+        """Return the first state: topics and coordinators exist, no client has sent a request.
+
+        Raises:
+            ModelError: the cluster cannot be set up.
+        """
+        model, machine = self.model, self.machine
+        state = machine.begin()
+        machine.load(state)
+        topics = model.cluster.topics
+        between, machine.held.between = machine.held.between, frozenset()
+        for send in (*_setup(model), *model.cluster.setup):
+            for _ in range(SETUP_TRIES):
+                event = self._event(send, "setup", f"setup-{send.label}", -1)
+                event.choices = Choices(topic_ids={name: topic_id(name) for name in topics})
+                answers = machine.handle(event)
+                codes = set(error_codes(answers[0].body)) if answers else {0}
+                if codes <= {Error.NONE, Error.TOPIC_ALREADY_EXISTS}:
+                    break
+            else:
+                raise ModelError(f"the setup request {send.api} returns {sorted(codes)}")
+        machine.held.between = between
+        state, _ = machine.save()
+        faults = model.faults
+        left = (
+            *(faults.late, faults.lost, faults.crashes, faults.waits, faults.stops, faults.kills),
+            *(faults.isolations, faults.severed, faults.elections),
+        )
+        clients = tuple(ClientRun(client.start) for client in model.clients)
+        ghosts = tuple(invariant.start for invariant in self._invariants)
+        return World(state, clients, (), left, ghosts)
+
+    # Fingerprints
+
+    def fingerprint(self, world: World) -> int:
+        """Return 64 bits that are equal for states with the same future."""
+        found = [
+            self._fingerprint(world, number, exchange)
+            for number, exchange in enumerate(self._exchanges)
+        ]
+        return min(found)
+
+    def _fingerprint(self, world: World, number: int, exchange: Sequence[tuple[str, str]]) -> int:
+        cell, clients = world.cell, list(world.clients)
+        order = list(range(len(clients)))
+        for one, other in exchange:
+            a, b = self._numbers[one], self._numbers[other]
+            order[a], order[b] = order[b], order[a]
+        rest = [
+            [clients[at] for at in order],
+            sorted(_encode([self._names[each.client], *each[1:]]) for each in world.late),
+            world.left,
+            world.ghosts,
+            cell.waiting,
+            cell.meta[0],
+        ]
+        text = _encode(rest)
+        for one, other in exchange:
+            text = exchanged_bytes(text, one.encode(), other.encode())
+        digest = blake2b(text, digest_size=8).digest()
+        return (int.from_bytes(digest) + cell.sums[number]) % 2**64
+
+    def cell_fingerprint(self, world: World) -> int:
+        """Return the fingerprint of the brokers' state alone, to compare searches."""
+        return world.cell.sums[0]
+
+    # Steps
+
+    def steps(self, world: World) -> list[Step]:
+        """Return the steps that are possible in a state; loads it."""
+        self.machine.load(world.cell)
+        found: list[Step] = [*self._client_steps(world)]
+        found += [
+            ("arrive", number)
+            for number, each in enumerate(world.late)
+            if self.machine.serves(each.send.broker)
+        ]
+        found += [("deliver", *way) for way, _ in world.cell.waiting]
+        found += self._fault_steps(world)
+        return found
+
+    def _client_steps(self, world: World) -> Iterator[Step]:
+        left = world.left
+        for number, run in enumerate(world.clients):
+            client = self.model.clients[number]
+            if left[AT[Fault.CRASH]]:
+                yield ("crash", number)
+            if run.waiting is not None:
+                is_sent = self.is_split and not run.waiting_id and run.response is None
+                if is_sent and self.machine.serves(run.waiting.broker):
+                    yield ("handle", number)
+                if run.response is not None:
+                    yield ("receive", number)
+                if run.waiting.may_be_late and self._may_give_up(run, left):
+                    yield ("give-up", number)
+                continue
+            for at, send in enumerate(client.sends(run.state)):
+                if self.is_split:
+                    yield ("send", number, at)
+                    continue
+                if not self.machine.serves(send.broker):
+                    continue
+                yield ("call", number, at)
+                if send.may_be_late and left[AT[Fault.LATE]]:
+                    yield ("late", number, at)
+                if send.may_be_late and left[AT[Fault.LOST]]:
+                    yield ("lost", number, at)
+
+    def _may_give_up(self, run: ClientRun, left: tuple[int, ...]) -> bool:
+        """True if a request without a response may be given up: late, or its response is lost."""
+        if run.response is not None:
+            return left[AT[Fault.LOST]] > 0
+        if self.is_split and not run.waiting_id:
+            return left[AT[Fault.LATE]] > 0
+        return left[AT[Fault.LATE]] + left[AT[Fault.LOST]] > 0
+
+    def _fault_steps(self, world: World) -> Iterator[Step]:
+        left, table = world.left, self.machine.tables.cluster
+        if left[AT[Fault.WAIT]]:
+            yield ("wait",)
+        for broker in self._faulty:
+            if network.is_stopped(table, broker):
+                if not network.is_starting(table, broker):
+                    yield (Fault.START, broker)
+                continue
+            if not network.serves(table, broker):
+                continue
+            if left[AT[Fault.STOP]]:
+                yield (Fault.STOP, broker)
+            if left[AT[Fault.KILL]]:
+                yield (Fault.KILL, broker)
+            if network.is_isolated(table, broker):
+                yield (Fault.REJOIN, broker)
+                continue
+            if left[AT[Fault.ISOLATE]]:
+                yield (Fault.ISOLATE, broker)
+            if left[AT[Fault.SEVER]]:
+                yield (Fault.SEVER, broker)
+        if left[AT[Fault.ELECT]]:
+            for topic, count in self.model.cluster.topics.items():
+                for partition in range(count):
+                    if self.view.leader(topic, partition) < 0:
+                        yield (Fault.ELECT, topic, partition)
+
+    # Transitions
+
+    def take(self, world: World, step: Step) -> World:
+        """Return the state after a step; the cell stays in it until the next `load`."""
+        self.machine.load(world.cell)
+        self._now = world.cell.meta[0]
+        kind = step[0]
+        self.taken[kind] += 1
+        if kind in ("call", "late", "lost"):
+            return self._call(world, *step)
+        if kind == "arrive":
+            return self._arrive(world, step[1])
+        if kind == "deliver":
+            return self._deliver(world, step[1:])
+        if kind == "crash":
+            return self._crash(world, step[1])
+        if kind == "give-up":
+            return self._give_up(world, step[1])
+        if kind == "wait":
+            return self._wait(world)
+        if kind in ("send", "handle", "receive"):
+            return self._split(world, *step)
+        return self._intervene(world, *step)
+
+    def _call(self, world: World, fate: str, number: int, at: int) -> World:
+        client, run = self.model.clients[number], world.clients[number]
+        send = list(client.sends(run.state))[at]
+        ghosts = self._sent(world.ghosts, client.name, send)
+        producer_id, issued = self._producer_id(number, run, send)
+        run = run._replace(issued=issued)
+        world = world._replace(ghosts=ghosts)
+        if fate == "late":
+            late = Late(number, send, producer_id)
+            self._note(Happening.GIVEN_UP, client.name, send, "is late; the client gives up")
+            world = world._replace(
+                late=_with_late(world.late, late), left=_spent(world.left, Fault.LATE)
+            )
+            return self._received(world, number, run, send, None)
+        event_id = self._free_id(client.name)
+        exchange = self._note(Happening.CALL, client.name, send)
+        answers = self.machine.handle(self._event(send, client.name, event_id, producer_id))
+        if fate == "lost":
+            own = [each for each in answers if each.event_id == event_id]
+            self._answered(exchange, send, _body(own[0].body, send) if own else None, "lost")
+            world = world._replace(left=_spent(world.left, Fault.LOST))
+            world = self._received(world, number, run, send, None)
+            return self._answer(world, [a for a in answers if a.event_id != event_id])
+        run = run._replace(waiting=send, waiting_id=event_id)
+        world = world._replace(clients=_with(world.clients, number, run))
+        return self._answer(world, answers, exchange)
+
+    def _answer(
+        self, world: World, answers: Sequence[Answer], exchange: Exchange | None = None
+    ) -> World:
+        """Deliver responses to the clients that wait for them, and take the cell's state."""
+        for answer in answers:
+            for number, run in enumerate(world.clients):
+                send = run.waiting
+                if send is None or run.waiting_id != answer.event_id:
+                    continue
+                body = _body(answer.body, send)
+                self._answered(exchange, send, body, number=number)
+                if self.is_split:
+                    run = run._replace(response=(body,), waiting_id="")
+                    world = world._replace(clients=_with(world.clients, number, run))
+                else:
+                    world = self._received(world, number, run, send, body)
+                break
+        return world._replace(cell=self.machine.save()[0])
+
+    def _received(self, world: World, number: int, run: ClientRun, send: Send, body: Any) -> World:
+        """Let a client take a response, or learn that none comes."""
+        client = self.model.clients[number]
+        state = client.receives(run.state, send, body)
+        ghosts = tuple(
+            invariant.received(ghost, client.name, send, body)
+            for invariant, ghost in zip(self._invariants, world.ghosts, strict=True)
+        )
+        after = ClientRun(state, issued=run.issued)
+        return world._replace(clients=_with(world.clients, number, after), ghosts=ghosts)
+
+    def _sent(self, ghosts: tuple[Any, ...], name: str, send: Send) -> tuple[Any, ...]:
+        return tuple(
+            invariant.sent(ghost, name, send)
+            for invariant, ghost in zip(self._invariants, ghosts, strict=True)
+        )
+
+    def _arrive(self, world: World, at: int) -> World:
+        late = world.late[at]
+        name = self.model.clients[late.client].name
+        world = world._replace(late=(*world.late[:at], *world.late[at + 1 :]))
+        exchange = self._note(Happening.ARRIVAL, name, late.send, "arrives late")
+        event_id = self._free_id(f"{name}~")
+        event = self._event(late.send, f"{name}~", event_id, late.producer_id)
+        answers = self.machine.handle(event)
+        own = [each for each in answers if each.event_id == event_id]
+        body = _body(own[0].body, late.send) if own else None
+        self._answered(exchange, late.send, body)
+        return self._answer(world, [each for each in answers if each.event_id != event_id])
+
+    def _deliver(self, world: World, way: tuple[str, int, int]) -> World:
+        """Deliver the oldest message of a pair of machines."""
+        held = self.machine.held
+        step, *later = held.ways[way]
+        held.ways[way] = tuple(later)
+        if self.is_traced:
+            self.trace.append(_between(way, step))
+        return self._answer(world, self._tick(self._now, step))
+
+    def _tick(self, time: int, step: Any = None) -> list[Answer]:
+        event = Event(id="tick", cluster=CLUSTER, time=time, kind=Kind.TICK)
+        return self.machine.handle(event, step)
+
+    def _wait(self, world: World) -> World:
+        wait_ms = self.model.faults.wait_ms
+        self._tell(Happening.WAIT, "", "", f"{wait_ms} ms pass", wait_ms)
+        world = world._replace(left=_spent(world.left, Fault.WAIT))
+        return self._answer(world, self._tick(self._now + wait_ms))
+
+    def _crash(self, world: World, number: int) -> World:
+        client, run = self.model.clients[number], world.clients[number]
+        self._tell(Happening.FAULT, client.name, client.name, "crashes and starts again")
+        late = world.late
+        is_sent = self.is_split and not run.waiting_id and run.response is None
+        if run.waiting is not None and is_sent:
+            late = _with_late(late, Late(number, run.waiting, run.producer_id))
+        ghosts = tuple(
+            invariant.crashed(ghost, client.name)
+            for invariant, ghost in zip(self._invariants, world.ghosts, strict=True)
+        )
+        after = ClientRun(client.restarts(run.state), issued=run.issued)
+        return world._replace(
+            clients=_with(world.clients, number, after),
+            late=late,
+            left=_spent(world.left, Fault.CRASH),
+            ghosts=ghosts,
+        )
+
+    def _give_up(self, world: World, number: int) -> World:
+        """Let a client give up a request without a response."""
+        run = world.clients[number]
+        send = run.waiting
+        assert send is not None
+        is_on_its_way = self.is_split and not run.waiting_id and run.response is None
+        left = world.left
+        if is_on_its_way:
+            late = _with_late(world.late, Late(number, send, run.producer_id))
+            world = world._replace(late=late, left=_spent(left, Fault.LATE))
+        else:
+            fault = Fault.LOST if left[AT[Fault.LOST]] else Fault.LATE
+            world = world._replace(left=_spent(left, fault))
+        name = self.model.clients[number].name
+        self._note(Happening.GIVEN_UP, name, send, "the client gives up waiting")
+        return self._received(world, number, run, send, None)
+
+    def _split(self, world: World, kind: str, number: int, at: int = 0) -> World:
+        """Send, handle or receive as a step of its own."""
+        client, run = self.model.clients[number], world.clients[number]
+        if kind == "send":
+            sent = list(client.sends(run.state))[at]
+            producer_id, issued = self._producer_id(number, run, sent)
+            run = run._replace(waiting=sent, producer_id=producer_id, issued=issued)
+            ghosts = self._sent(world.ghosts, client.name, sent)
+            return world._replace(clients=_with(world.clients, number, run), ghosts=ghosts)
+        send = run.waiting
+        assert send is not None
+        if kind == "receive":
+            assert run.response is not None
+            return self._received(world, number, run, send, run.response[0])
+        event_id = self._free_id(client.name)
+        exchange = self._note(Happening.CALL, client.name, send)
+        answers = self.machine.handle(self._event(send, client.name, event_id, run.producer_id))
+        run = run._replace(waiting_id=event_id)
+        world = world._replace(clients=_with(world.clients, number, run))
+        return self._answer(world, answers, exchange)
+
+    def _intervene(self, world: World, fault: Fault, *where: Any) -> World:
+        counted = fault not in (Fault.START, Fault.REJOIN)
+        if counted:
+            world = world._replace(left=_spent(world.left, fault))
+        name = f"broker {where[0]}" if fault is not Fault.ELECT else "controller"
+        text = FAULT_TEXTS[fault] if fault is not Fault.ELECT else "elects an unclean leader"
+        self._tell(Happening.FAULT, name, name, text)
+        if fault is Fault.ELECT:
+            return self._elect(world, *where)
+        broker = where[0]
+        self._cut_ways(broker, fault)
+        event = Event(
+            id=f"{fault}-{broker}",
+            cluster=CLUSTER,
+            broker=broker,
+            time=self._now,
+            kind=KINDS[fault],
+        )
+        answers = self.machine.handle(event)
+        return self._answer(self._after_intervention(world, fault, broker), answers)
+
+    def _after_intervention(self, world: World, fault: Fault, broker: int) -> World:
+        """Break the connections of clients to a stopped broker: their requests are lost."""
+        if fault not in (Fault.STOP, Fault.KILL):
+            return world
+        for number, run in enumerate(world.clients):
+            send = run.waiting
+            if send is not None and send.broker == broker:
+                world = self._received(world, number, run, send, None)
+        late = tuple(each for each in world.late if each.send.broker != broker)
+        return world._replace(late=late)
+
+    def _cut_ways(self, broker: int, fault: Fault) -> None:
+        """Drop messages on the connections of a broker that end; metadata is read later."""
+        ways, table = self.machine.held.ways, self.machine.tables.cluster
+        if fault in (Fault.START, Fault.REJOIN):
+            return
+        for way in list(ways):
+            kind, sender, receiver = way
+            if broker not in (sender, receiver):
+                continue
+            if kind == "replica" or (fault in (Fault.STOP, Fault.KILL) and kind == "request"):
+                del ways[way]
+            elif kind == "metadata" and fault is not Fault.ISOLATE:
+                for read in ways.pop(way):
+                    assert isinstance(read, MetadataRead)
+                    self._unread(table, broker, fault, read)
+
+    def _unread(self, table: Any, broker: int, fault: Fault, read: MetadataRead) -> None:
+        state = network._network(table)
+        if fault is Fault.SEVER:
+            state.unread.setdefault(broker, []).append(read.record)
+        else:
+            state.missed.setdefault(broker, []).append(read.record)
+
+    def _elect(self, world: World, topic: str, partition: int) -> World:
+        wanted = [{"topic": topic, "partitions": [partition]}]
+        body = {"electionType": 1, "topicPartitions": wanted, "timeoutMs": 60_000}
+        brokers = [each for each in self._settings.brokers if self.machine.serves(each)]
+        if not brokers:
+            return world
+        send = Send(api="ELECT_LEADERS", version=2, body=body, broker=brokers[0])
+        answers = self.machine.handle(self._event(send, "admin", "admin", -1))
+        return self._answer(world, answers)
+
+    # Requests
+
+    def _event(self, send: Send, client: str, event_id: str, producer_id: int) -> Event:
+        chosen = producer_id if producer_id >= 0 else None
+        header = RequestHeader(API_KEYS[send.api], send.version, 1, client)
+        return Event(
+            id=event_id,
+            cluster=CLUSTER,
+            broker=send.broker,
+            time=self._now,
+            connection=client,
+            nonce=send.nonce or client,
+            request_header=header,
+            request=send.body,  # type: ignore[arg-type]
+            choices=Choices(producer_id=chosen) if chosen is not None else None,
+        )
+
+    def _producer_id(self, number: int, run: ClientRun, send: Send) -> tuple[int, int]:
+        """Return the producer id for InitProducerId, and how many the client has then had."""
+        if send.api != "INIT_PRODUCER_ID":
+            return -1, run.issued
+        if send.producer_id >= 0:
+            return send.producer_id, run.issued
+        known = self._ids.get(send.body.get("transactionalId") or "")
+        if known is not None:
+            return known, run.issued
+        base = TRANSACTIONAL_IDS_MAX + number * IDS_OF_CLIENT
+        return base + run.issued, run.issued + 1
+
+    def _free_id(self, name: str) -> str:
+        """Return an id that no pending request has."""
+        number = 1
+        while pending.get(self.machine.tables.pending, f"{name}{number}") is not None:
+            number += 1
+        return f"{name}{number}"
+
+    # Traces and coverage
+
+    def _note(self, kind: Happening, name: str, send: Send, note: str = "") -> Exchange | None:
+        if not self.is_traced:
+            return None
+        text = send.label or send.api
+        exchange = Exchange(kind, name, f"broker {send.broker}", text, note=note, send=send)
+        self.trace.append(exchange)
+        return exchange
+
+    def _answered(
+        self,
+        exchange: Exchange | None,
+        send: Send,
+        body: Any,
+        note: str = "",
+        number: int = -1,
+    ) -> None:
+        for code in set(error_codes(body)):
+            self.answered[send.api, code] += 1
+        if not self.is_traced:
+            return
+        text = response_text(body)
+        name = self.model.clients[number].name if number >= 0 else ""
+        if exchange is not None and exchange.send is send and name in ("", exchange.sender):
+            exchange.response, exchange.body = text, body
+            exchange.note = f"{exchange.note} {note}".strip()
+            return
+        label = send.label or send.api
+        self.trace.append(
+            Exchange(Happening.RESPONSE, f"broker {send.broker}", name, label, text, "", send, body)
+        )
+
+    def _tell(
+        self, kind: Happening, sender: str, receiver: str, text: str, wait_ms: int = 0
+    ) -> None:
+        if self.is_traced:
+            self.trace.append(Exchange(kind, sender, receiver, text, wait_ms=wait_ms))
+
+    # Invariants
+
+    def violation(self, world: World) -> str | None:
+        """Return the name of the first violated invariant and its text, in the cell's state."""
+        self.view.begin(world.cell)
+        for invariant, ghost in zip(self._invariants, world.ghosts, strict=True):
+            text = invariant.check(ghost, self.view)
+            if text is not None:
+                return f"{invariant.name}: {text}"
+        return None
+
+
+def _setup(model: Model) -> Iterator[Send]:
+    cluster = model.cluster
+    replicas = cluster.replicas or min(cluster.brokers, 3)
+    configs = [{"name": name, "value": value} for name, value in cluster.topic_configs.items()]
+    if cluster.topics:
+        topics = [
+            {
+                "name": name,
+                "numPartitions": -1,
+                "replicationFactor": -1,
+                "assignments": [
+                    {"partitionIndex": at, "brokerIds": _replicas(at, cluster.brokers, replicas)}
+                    for at in range(count)
+                ],
+                "configs": configs,
+            }
+            for name, count in cluster.topics.items()
+        ]
+        body = {"topics": topics, "timeoutMs": 10_000}
+        yield Send(api="CREATE_TOPICS", version=7, body=body, label="topics", nonce="setup")
+    for key, name in (
+        *((0, group) for group in cluster.groups),
+        *((1, each) for each in cluster.transactional_ids),
+    ):
+        body = {"key": name, "keyType": key}
+        yield Send(api="FIND_COORDINATOR", version=2, body=body, label=name, nonce=name)
+    for broker in range(1, cluster.brokers + 1):
+        body = {"transactionalId": None, "transactionTimeoutMs": 1_000}
+        yield Send(
+            api="INIT_PRODUCER_ID", version=2, body=body, label=f"block-{broker}", broker=broker
+        )
+
+
+def _replicas(partition: int, brokers: int, replicas: int) -> list[int]:
+    """Return the replicas of a partition; its first one leads."""
+    return [(partition + at) % brokers + 1 for at in range(replicas)]
+
+
+def _exchanges(model: Model) -> list[tuple[tuple[str, str], ...]]:
+    """Return all ways to exchange symmetric clients, each as pairs of names; the first is none."""
+    choices = []
+    for names in model.symmetric:
+        if len({len(name) for name in names}) > 1 or len(names[0]) < SYMMETRIC_NAME_MIN:
+            raise ModelError(
+                f"the symmetric names {', '.join(names)} must have equal lengths, of at least"
+                f" {SYMMETRIC_NAME_MIN} characters, because they are exchanged in encoded items"
+            )
+        choices.append([_transpositions(names, order) for order in permutations(names)])
+    return [tuple(pair for pairs in each for pair in pairs) for each in product(*choices)]
+
+
+def _transpositions(names: Sequence[str], order: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Return exchanges that lead from one order to another."""
+    current, found = list(names), []
+    for at, wanted in enumerate(order):
+        if current[at] != wanted:
+            found.append((current[at], wanted))
+            other = current.index(wanted)
+            current[at], current[other] = current[other], current[at]
+    return tuple(found)
+
+
+def _with(clients: tuple[ClientRun, ...], number: int, run: ClientRun) -> tuple[ClientRun, ...]:
+    return (*clients[:number], run, *clients[number + 1 :])
+
+
+def _with_late(late: tuple[Late, ...], added: Late) -> tuple[Late, ...]:
+    return tuple(sorted((*late, added), key=_encode))
+
+
+def _spent(left: tuple[int, ...], fault: Fault) -> tuple[int, ...]:
+    at = AT[fault]
+    return (*left[:at], left[at] - 1, *left[at + 1 :])
+
+
+def _body(body: Any, send: Send) -> Any:
+    """Return a response as a struct; a response of an older version is a document."""
+    return msgspec.convert(body, response_type(send.api)) if isinstance(body, dict) else body
+
+
+@cache
+def response_type(api: str) -> type[Body]:
+    """Return the struct of an API's responses."""
+    module = import_module(f"brokertwin.protocol.generated.{api.lower()}")
+    name = "".join(word.title() for word in api.split("_"))
+    found: type[Body] = getattr(module, f"{name}Response")
+    return found
+
+
+def error_codes(body: Any) -> Iterator[int]:
+    """Return all error codes in a response."""
+    if isinstance(body, msgspec.Struct):
+        for name in body.__struct_fields__:
+            value = getattr(body, name)
+            if name in ("error_code", "partition_error_code") and isinstance(value, int):
+                yield value
+            elif isinstance(value, list):
+                for each in value:
+                    yield from error_codes(each)
+    elif isinstance(body, dict):
+        for name, value in body.items():
+            if name in ("errorCode", "partitionErrorCode"):
+                yield value
+            elif isinstance(value, list):
+                for each in value:
+                    yield from error_codes(each)
+
+
+def response_text(body: Any) -> str:
+    """Return a response in a few words: its errors, and ids that it assigns."""
+    if body is None:
+        return "no response"
+    codes = sorted(set(error_codes(body)))
+    text = ", ".join(f"{code} {Error(code).name}" for code in codes) or "0 NONE"
+    shown = {
+        "producer_id": "producer",
+        "producer_epoch": "epoch",
+        "generation_id": "generation",
+        "member_epoch": "member epoch",
+    }
+    parts = [
+        f"{word} {value}"
+        for name, word in shown.items()
+        if isinstance(value := getattr(body, name, None), int) and value >= 0
+    ]
+    return ", ".join([text, *parts])
+
+
+def _between(way: tuple[str, int, int], step: Any) -> Exchange:
+    """Return a message between machines, for a trace."""
+    names = ["controller" if each == CONTROLLER else f"broker {each}" for each in way[1:]]
+    if isinstance(step, MetadataRead):
+        text = f"metadata: {type(step.record).__name__} {_fields(step.record)}"
+    elif isinstance(step, Message):
+        text = api_of_key(step.api_key).name
+    elif isinstance(step, ReplicaFetch):
+        text = "fetch from " + ", ".join(str(each.fetch_offset) for each in step.partitions)
+    else:
+        text = f"{type(step).__name__} {_replica_text(step)}"
+    return Exchange(Happening.BETWEEN, names[0], names[1], text)
+
+
+def _replica_text(step: Any) -> str:
+    return (
+        ", ".join(
+            f"{len(each.batches)} batches, HW {each.high_watermark}" for each in step.partitions
+        )
+        if hasattr(step, "partitions") and hasattr(step.partitions[0], "batches")
+        else ""
+    )
+
+
+def _fields(record: Any) -> str:
+    shown = ("partition", "leader", "isr")
+    return " ".join(
+        f"{name} {getattr(record, name)}"
+        for name in shown
+        if getattr(record, name, None) is not None
+    )

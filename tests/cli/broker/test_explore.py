@@ -1,0 +1,172 @@
+"""`brokertwin explore`: the built-in models, files of one's own, exports, a real broker."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from brokertwin.cli.broker.exploring import Reached, as_pytest, model_of, play
+from brokertwin.cli.main import app
+from brokertwin.errors import UserError
+from brokertwin.gateway.edge_fields import Address
+from brokertwin.simulation.explore.models import built_in
+from brokertwin.simulation.explore.scripts import Script, script
+from brokertwin.simulation.explore.search import Options, Search
+from brokertwin.simulation.explore.shown import told
+from brokertwin.testing.broker import KafkaBroker
+from tests.support.sources import ROOT
+
+TORN = "torn-transaction-v1"
+
+
+def run(*words: str, code: int = 0) -> str:
+    done = CliRunner().invoke(app, ["explore", *words])
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def script_of(name: str) -> Script:
+    model = built_in()[name]
+    result = Search(model, Options()).run()
+    return script(told(model, result.path, result.violation))
+
+
+def test_list_shows_what_each_model_violates() -> None:
+    output = run("--list")
+
+    assert all(name in output for name in built_in())
+    assert "TransactionsAsSaid" in output
+
+
+def test_a_violation_exits_with_1_and_shows_the_diagram_and_what_was_covered() -> None:
+    output = run(TORN, code=1)
+
+    assert "violated in 8 steps: TransactionsAsSaid" in output
+    assert "(arrives late)" in output
+    assert "90 PRODUCER_FENCED" in output
+    assert "TransactionMetadataWritten" in output
+
+
+def test_a_search_without_violation_exits_with_0() -> None:
+    assert "no violation in any order" in run("torn-transaction-v2")
+
+
+def test_a_bound_is_reported() -> None:
+    assert "ended by the bound: depth" in run("torn-transaction-v2", "--depth", "3")
+    assert "ended by the bound: states" in run("torn-transaction-v2", "--states", "20")
+
+
+def test_json_has_the_exchanges() -> None:
+    document = json.loads(run(TORN, "--json", code=1))
+
+    assert document["violation"].startswith("TransactionsAsSaid")
+    assert [each["requestHeader"]["requestApiKeyName"] for each in document["exchanges"]][-1] == (
+        "END_TXN"
+    )
+
+
+def test_a_random_walk_takes_the_steps_of_the_model() -> None:
+    assert "deliveries, depth" in run("torn-transaction-v2", "--walk", "1")
+
+
+def test_rules_that_were_never_reached_are_reported() -> None:
+    output = run("hanging-transaction-v2", "--rules")
+
+    assert "never reached in state/apis/init_producer_id.py: complete, ready" in output
+
+
+def test_reached_functions_are_not_missing() -> None:
+    reached = Reached()
+    with reached.watch():
+        Search(built_in()["hanging-transaction-v2"], Options()).run()
+
+    assert "handle" not in reached.missing().get("state/apis/produce.py", [])
+
+
+def test_an_unknown_model_is_refused() -> None:
+    with pytest.raises(UserError, match="No built-in model is called 'nothing'"):
+        model_of("nothing")
+
+
+def test_a_file_without_a_model_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "empty.py"
+    file.write_text("", encoding="utf-8")
+
+    with pytest.raises(UserError, match="has no MODEL"):
+        model_of(str(file))
+    with pytest.raises(UserError, match="Cannot read the model"):
+        model_of(str(tmp_path / "missing.py"))
+
+
+def test_a_file_with_a_model_is_explored(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from brokertwin.simulation.explore.models.transactions import torn\nMODEL = torn(1)\n",
+        encoding="utf-8",
+    )
+
+    assert "violated in 8 steps" in run(str(file), code=1)
+
+
+def test_the_model_of_the_page_for_authors_is_explored(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "explore_models.md").read_text(encoding="utf-8")
+    file = tmp_path / "counter.py"
+    file.write_text(page.split("```python\n")[1].split("```")[0], encoding="utf-8")
+
+    output = run(str(file), code=1)
+
+    assert "violated in 2 steps: WrittenOnce: ['r0'] is there twice" in output
+
+
+def test_explain_reads_the_recording(tmp_path: Path) -> None:
+    file = tmp_path / "torn.jsonl"
+    run(TORN, "--recording", str(file), code=1)
+
+    done = CliRunner().invoke(app, ["explain", "transaction", "billing", str(file)])
+
+    assert done.exit_code == 0, done.output
+    assert "END_TXN" in done.output
+    assert "commit" in done.output
+
+
+def test_a_counterexample_with_several_brokers_is_not_played() -> None:
+    output = run("truncation-to-hw", "--play", "localhost:1", code=1)
+
+    assert "cannot be played by clients" in output
+
+
+@pytest.mark.parametrize("name", [TORN, "late-produce-v1", "static-owners"])
+def test_the_fixture_does_what_the_model_does(name: str, kafka_broker: KafkaBroker) -> None:
+    host, _, port = kafka_broker.bootstrap.rpartition(":")
+
+    played = play(script_of(name), Address(host, int(port)))
+
+    assert played.ended == ""
+    assert [each for each in played.steps if not each.is_same] == []
+
+
+def test_a_broker_that_does_otherwise_is_shown(kafka_broker: KafkaBroker) -> None:
+    host, _, port = kafka_broker.bootstrap.rpartition(":")
+
+    played = play(script_of("hanging-transaction"), Address(host, int(port)))
+
+    (differs,) = [each for each in played.steps if not each.is_same]
+    assert (differs.text, differs.broker) == ("Produce p0a", "48 INVALID_TXN_STATE")
+
+
+def test_the_exported_test_passes(kafka_broker: KafkaBroker) -> None:
+    names: dict[str, object] = {}
+    exec(compile(as_pytest(script_of(TORN)), "exported", "exec"), names)
+
+    names["test_torn_transaction_v1"](kafka_broker)  # type: ignore[operator]
+
+
+def test_files_are_written(tmp_path: Path) -> None:
+    svg, html, scenario = (tmp_path / name for name in ("a.svg", "a.html", "a.json"))
+
+    run(TORN, "--svg", str(svg), "--html", str(html), "--scenario", str(scenario), code=1)
+
+    assert svg.read_text(encoding="utf-8").startswith("<svg")
+    assert "<svg" in html.read_text(encoding="utf-8")
+    assert json.loads(scenario.read_text(encoding="utf-8"))["name"] == "torn_transaction_v1"

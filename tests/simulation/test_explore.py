@@ -1,0 +1,322 @@
+"""Exhaustive search: what it finds, what it must not lose, and how it goes on."""
+
+import xml.etree.ElementTree as ElementTree
+from typing import Any
+
+import msgspec
+import pytest
+
+from brokertwin.simulation.explore import requests
+from brokertwin.simulation.explore.api import (
+    Between,
+    Client,
+    Cluster,
+    Faults,
+    Model,
+    Send,
+)
+from brokertwin.simulation.explore.clients import IdempotentProducer
+from brokertwin.simulation.explore.invariants import CellHolds, Invariant, NothingTwice
+from brokertwin.simulation.explore.machine import ForkableCell, exchanged_bytes
+from brokertwin.simulation.explore.models import built_in, replication, transactions
+from brokertwin.simulation.explore.scripts import NotPlayableError, recording, script
+from brokertwin.simulation.explore.search import Options, Result, Search, walk
+from brokertwin.simulation.explore.shown import as_html, as_svg, as_text, told
+from brokertwin.simulation.explore.visited import Frontier, Visited
+from brokertwin.simulation.explore.world import Explorer, ModelError
+from brokertwin.state.core.tables import TABLE_NAMES
+
+LARGE = {
+    "two-producers-v1": 200,
+    "two-producers-v2": 200,
+    "exactly-once": 200,
+    "eager-rebalance": 200,
+    "static-commits": 200,
+    "careful-producer": 200,
+    "truncation-by-epoch": 200,
+    "agreeing-logs": 200,
+    "reader-with-epochs": 200,
+    "leader-changes": 200,
+    "consumer-group": 200,
+}
+"""Models whose search is bounded here; docs/explore.md has the complete ones."""
+
+SLOW = {"offsets-without-generation", "diverging-logs", "reader-without-epochs"}
+"""Models with a counterexample that takes more than a second to find."""
+
+
+def search(model: Model, **options: Any) -> Result:
+    """Search a model."""
+    return Search(model, Options(**options)).run()
+
+
+@pytest.mark.parametrize("name", sorted(built_in().keys() - SLOW))
+def test_a_built_in_model_violates_what_it_says(name: str) -> None:
+    model = built_in()[name]
+
+    result = search(model, states=LARGE.get(name, 0))
+
+    assert result.violation.partition(":")[0] == model.expected
+    assert bool(result.violation) or result.is_complete or name in LARGE
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", sorted(SLOW))
+def test_a_large_model_violates_what_it_says(name: str) -> None:
+    model = built_in()[name]
+
+    assert search(model).violation.partition(":")[0] == model.expected
+
+
+def test_the_first_counterexample_is_the_shortest() -> None:
+    model = built_in()["torn-transaction-v1"]
+
+    result = search(model)
+
+    assert result.violation == "TransactionsAsSaid: p1a is committed; p has not ended it"
+    assert len(result.path) == 8
+    assert result.depth == 7
+
+
+SMALL = ("torn-transaction-v2", "late-batches", "hanging-transaction-v2", "remembered-producer")
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_call_as_one_step_reaches_the_same_states_of_brokers(name: str) -> None:
+    model = built_in()[name]
+
+    together = search(model, collects=True)
+    apart = search(model, collects=True, is_split=True)
+
+    assert together.cell_states == apart.cell_states
+    assert together.states < apart.states
+
+
+@pytest.mark.long
+def test_one_order_of_commuting_deliveries_reaches_the_same_states() -> None:
+    model = replication.truncation(False, records=1, brokers=2, stops=1)
+    cluster = msgspec.structs.replace(model.cluster, between=frozenset(Between))
+    model = msgspec.structs.replace(model, cluster=cluster)
+
+    one_order = search(model, collects=True)
+    both = search(model, collects=True, has_sleep=False)
+
+    assert one_order.states == both.states
+    assert one_order.cell_states == both.cell_states
+    assert one_order.deliveries < both.deliveries
+
+
+def test_exchanged_clients_count_once() -> None:
+    model = transactions.zombies(2)
+    model = msgspec.structs.replace(model, faults=Faults())
+
+    symmetric = search(model)
+    apart = search(msgspec.structs.replace(model, symmetric=()))
+
+    assert symmetric.is_complete
+    assert apart.is_complete
+    assert apart.states // 2 <= symmetric.states < apart.states * 0.6
+
+
+def test_names_are_exchanged_in_bytes() -> None:
+    assert exchanged_bytes(b"p q pq", b"p", b"q") == b"q p qp"
+
+
+def test_a_loaded_state_is_that_of_its_deliveries() -> None:
+    explorer = Explorer(built_in()["torn-transaction-v2"])
+    world = first = explorer.first()
+    for _ in range(4):
+        world = explorer.take(world, explorer.steps(world)[0])
+    walked = explorer.machine.cell.columns()
+    machine = ForkableCell(explorer.model.cluster)
+    machine.load(first.cell)
+    machine.load(world.cell)
+
+    loaded = machine.cell.columns()
+
+    assert loaded == walked
+
+
+def test_taking_a_step_leaves_the_state_before_it_unchanged() -> None:
+    explorer = Explorer(built_in()["torn-transaction-v2"])
+    world = explorer.first()
+    before = {name: dict(world.cell.tables[name]) for name in TABLE_NAMES}
+
+    explorer.take(world, ("call", 0, 0))
+
+    assert before == world.cell.tables
+
+
+def test_a_bounded_search_continues_from_its_checkpoint(tmp_path: Any) -> None:
+    model = built_in()["remembered-producer"]
+    file = str(tmp_path / "search")
+
+    first = search(model, states=50, checkpoint=file)
+    second = search(model, checkpoint=file)
+
+    assert first.ended_by == "states"
+    assert second.is_complete
+    assert second.states == search(model).states
+
+
+def test_a_checkpoint_of_another_model_is_refused(tmp_path: Any) -> None:
+    file = str(tmp_path / "search")
+    search(built_in()["late-batches"], states=10, checkpoint=file)
+
+    with pytest.raises(ValueError, match="another model"):
+        search(built_in()["remembered-producer"], checkpoint=file)
+
+
+@pytest.mark.processes
+def test_workers_find_the_same_states() -> None:
+    model = built_in()["remembered-producer"]
+
+    alone, together = search(model), search(model, workers=2)
+
+    assert together.states == alone.states
+    assert together.is_complete
+
+
+def test_fingerprints_and_frontiers_go_to_disk() -> None:
+    model = built_in()["remembered-producer"]
+
+    on_disk = search(model, memory_max=10, frontier_max=3)
+
+    assert on_disk.states == search(model).states
+
+
+def test_visited_keeps_fingerprints_across_runs() -> None:
+    visited = Visited(memory_max=5)
+
+    assert all(visited.add(number * 7) for number in range(100))
+    assert not any(visited.add(number * 7) for number in range(100))
+    assert len(visited) == 100
+    assert 3 not in visited
+    assert sorted(visited.everything()) == [number * 7 for number in range(100)]
+
+
+def test_a_frontier_keeps_its_order_on_disk() -> None:
+    frontier = Frontier(memory_max=3)
+    for number in range(10):
+        frontier.append(number)
+
+    assert len(frontier) == 10
+    assert list(frontier) == list(range(10))
+    assert len(frontier) == 0
+
+
+def test_a_random_walk_finds_a_violation() -> None:
+    model = built_in()["late-produce-v1"]
+
+    found = [walk(model, seed, 50).violation for seed in range(40)]
+
+    assert any(each.startswith("TransactionsAsSaid") for each in found)
+
+
+class Twice(Client):
+    """A client that sends one batch with acks 0 twice."""
+
+    name = "twice"
+    start = 0
+
+    def sends(self, state: int) -> list[Send]:
+        """Return the batch."""
+        return [requests.produce("orders", 0, "r")] if state < 2 else []
+
+    def receives(self, state: int, _send: Send, _response: Any) -> int:
+        """Count."""
+        return state + 1
+
+
+class NoDuplicate(Invariant):
+    """No record is in the log twice, also not without idempotence."""
+
+    def check(self, _ghost: Any, view: Any) -> str | None:
+        """Compare names."""
+        names = [each.locator for each in view.batches(1, "orders", 0)]
+        return "a record is there twice" if len(set(names)) < len(names) else None
+
+
+def test_a_model_of_ones_own() -> None:
+    model = Model(
+        name="own",
+        about="",
+        clients=(Twice(),),
+        cluster=Cluster(topics={"orders": 1}),
+        invariants=(NoDuplicate(), NothingTwice(), CellHolds()),
+    )
+
+    result = search(model)
+
+    assert result.violation == "NoDuplicate: a record is there twice"
+    assert result.path == [("call", 0, 0), ("call", 0, 0)]
+
+
+def test_symmetric_names_that_occur_elsewhere_are_refused() -> None:
+    clients = (IdempotentProducer("p", 1), IdempotentProducer("q", 1))
+    model = Model(name="own", about="", clients=clients, symmetric=(("p", "q"),))
+
+    with pytest.raises(ModelError, match="at least 6 characters"):
+        Explorer(model)
+
+
+def test_two_clients_with_one_name_are_refused() -> None:
+    producer = IdempotentProducer("p", 1)
+    model = Model(name="own", about="", clients=(producer, producer))
+
+    with pytest.raises(ModelError, match="same name"):
+        Explorer(model)
+
+
+def story_of(name: str) -> Any:
+    """Search a model and tell its counterexample."""
+    model = built_in()[name]
+    result = search(model)
+    return told(model, result.path, result.violation)
+
+
+def test_a_counterexample_is_a_diagram() -> None:
+    story = story_of("torn-transaction-v1")
+
+    text = as_text(story).splitlines()
+
+    assert text[0].split() == ["p", "broker", "1"]
+    assert "EndTxn commit" in text[7]
+    assert text[7].endswith("(is late; the client gives up)")
+    assert text[-1] == f"violated: {story.violation}"
+    root = ElementTree.fromstring(as_svg(story))
+    words = [each.text for each in root.iter() if each.tag.endswith("text")]
+    assert words.count("EndTxn commit") == 1
+    assert "EndTxn commit  (arrives late)" in words
+    assert as_svg(story) in as_html(story)
+
+
+def test_a_counterexample_is_a_recording() -> None:
+    documents = recording(story_of("torn-transaction-v1"))
+
+    assert [each["requestHeader"]["requestApiKey"] for each in documents] == [
+        22,
+        24,
+        0,
+        26,
+        24,
+        0,
+        26,
+    ]
+    assert documents[-1]["connection"] == "p-late"
+    assert documents[-1]["response"]["errorCode"] == 0
+
+
+def test_a_counterexample_is_a_scenario_with_references() -> None:
+    written = script(story_of("torn-transaction-v1"))
+
+    (add,) = [each for each in written.scenario["steps"] if each.get("label", "").startswith("2:")]
+    assert add["body"]["v3AndBelowProducerId"] == {"$ref": "2.producerId"}
+    assert add["body"]["v3AndBelowTopics"] == [{"name": {"$name": "orders"}, "partitions": [0]}]
+    assert written.committed == {"read_committed orders-0": ["p0a", "p1a"]}
+    assert [each.codes for each in written.called] == [(0,)] * 7
+
+
+def test_a_counterexample_with_several_brokers_cannot_be_played() -> None:
+    with pytest.raises(NotPlayableError, match="several brokers"):
+        script(story_of("truncation-to-hw"))
