@@ -118,6 +118,13 @@ NOT_TYPED = {
         command.text: Elsewhere("a broker of the reader", "tests/cli/broker/test_exam.py", "exam")
         for command in commands(ROOT / "docs/exam.md")
     },
+    **{
+        command.text: Elsewhere(
+            "a violation ends with code 1", "tests/cli/broker/test_explore.py", "explore"
+        )
+        for page in ("docs/explore.md", "docs/explore_models.md")
+        for command in commands(ROOT / page)
+    },
     "make exam-record": Elsewhere("minutes", "tests/testing/exam/test_scenarios.py", "exam-record"),
     the_command("docs/clusters.md", "spark-submit").text: Elsewhere(
         "a standalone cluster", "tests/streaming/job/test_cluster.py", "spark-submit"

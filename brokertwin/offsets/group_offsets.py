@@ -43,7 +43,7 @@ TOPIC = "__consumer_offsets"
 SHARE_TOPIC = "__share_group_state"
 """Topic of share groups' positions (KIP-932)."""
 
-CHUNK_ROWS = 32_768
+CHUNK_ROWS = 16_384
 """Rows of a file of an import, which are in memory together."""
 
 POLL_S = 1.0

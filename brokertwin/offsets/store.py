@@ -50,7 +50,7 @@ FAN = 32
 MERGED_MAX = 256 * 1024 * 1024
 """Size of files that are not merged again."""
 
-GROUP_ROWS = 65_536
+GROUP_ROWS = 32_768
 """Rows of a row group, and at least so many in a merged file."""
 
 ROW_COLUMNS = ("log_partition", "log_offset", "timestamp", "key", "value")
@@ -364,13 +364,13 @@ def _open(path: Path) -> pq.ParquetFile:
 def _count_rows(path: Path) -> int:
     """Read a whole file and count its rows. Raises HistoryError if a page is damaged."""
     with _readable(path):
-        return sum(batch.num_rows for batch in _open(path).iter_batches())
+        return sum(batch.num_rows for batch in _open(path).iter_batches(GROUP_ROWS))
 
 
 def _batches(file: pq.ParquetFile, groups: Collection[str]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of groups, or all; reads only the keys of row groups without such rows."""
     if not groups:
-        yield from file.iter_batches(columns=[*ROW_COLUMNS])
+        yield from file.iter_batches(GROUP_ROWS, columns=[*ROW_COLUMNS])
         return
     for number in range(file.num_row_groups):
         keys = file.read_row_group(number, columns=["key"]).column(0)
@@ -452,7 +452,7 @@ def _together(paths: Sequence[Path], schema: pa.Schema) -> Iterator[pa.Table]:
     gathered: list[pa.RecordBatch] = []
     for path in paths:
         with _readable(path):
-            for batch in _open(path).iter_batches():
+            for batch in _open(path).iter_batches(GROUP_ROWS):
                 gathered.append(batch)
                 if sum(each.num_rows for each in gathered) >= GROUP_ROWS:
                     yield pa.Table.from_batches(gathered).cast(schema)

@@ -144,10 +144,16 @@ def because(why: f.Cause, line: RecordedRequest) -> str:
         case f.SessionEvicted():
             others = Counter(why.openers).most_common()
             names = ", ".join(f"client {name} ({count})" for name, count in others)
+            used = f"It was used last by {why.used.words}"
+            if not names:
+                return (
+                    f"{used}. Since then it made room for another"
+                    " (max.incremental.fetch.session.cache.slots), or its broker was started again."
+                )
             return (
-                f"It was used last by {why.used.words}, and has made room for another since"
-                " (max.incremental.fetch.session.cache.slots), or its broker was started again."
-                + (f" Sessions that were opened in between: {names}." if names else "")
+                f"{used}, and has made room for another since"
+                " (max.incremental.fetch.session.cache.slots). Sessions that were opened in"
+                f" between: {names}."
             )
         case f.SessionEpochExpected():
             return (
@@ -399,10 +405,8 @@ def _said_of_others(found: f.Finding) -> str:
                 if isinstance(why, f.SessionClosed):
                     return f"session {found.session} was closed by {why.by.words}"
                 if isinstance(why, f.SessionEvicted):
-                    return (
-                        f"session {found.session}, used last at {why.used.place};"
-                        f" {len(why.openers)} were opened since"
-                    )
+                    used = f"session {found.session}, used last at {why.used.place}"
+                    return f"{used}; {len(why.openers)} were opened since" if why.openers else used
             return f"session {found.session}, seen here first"
         case f.LeaderChanged():
             return f"broker {found.leader} leads in epoch {found.epoch}"

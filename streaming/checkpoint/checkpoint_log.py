@@ -7,9 +7,11 @@ Source: org.apache.spark.sql.execution.streaming.OffsetSeqLog and CommitLog (for
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from brokertwin.errors import UserError
+from brokertwin.sinks import files
 
 LIVE = "brokertwin-live.json"
 """File in a checkpoint of `brokertwin live`, with the settings that are fixed."""
@@ -66,6 +68,21 @@ def begun_ms(checkpoint: Path, batch: int) -> int:
 def _plan(checkpoint: Path, batch: int) -> list[str]:
     """The lines of a planned batch: format, metadata, offsets."""
     return (checkpoint / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()
+
+
+def move_offsets(checkpoint: Path, batch: int, moved: Mapping[str, Mapping[int, int]]) -> None:
+    """Set end offsets of a batch by topic and partition, while no query runs.
+
+    Hadoop's checksum of the file, if there is one, is removed.
+    """
+    path = checkpoint / "offsets" / str(batch)
+    *head, offsets = _plan(checkpoint, batch)[:3]
+    by_topic = json.loads(offsets)
+    for topic, partitions in moved.items():
+        by_topic.setdefault(topic, {}).update({str(n): at for n, at in partitions.items()})
+    (path.parent / f".{batch}.crc").unlink(missing_ok=True)
+    with files.replacing(path) as temporary:
+        temporary.write_text("\n".join([*head, json.dumps(by_topic)]), encoding="utf-8")
 
 
 def kept(checkpoint: Path) -> range:

@@ -20,6 +20,7 @@ query       the plan
 outputs     (4) writes topics and Parquet
 snapshots   entity rows of Spark's state as Parquet
 runner      preparation, run, stop
+remade_topics   source topics that were made again, or lost records
 read_back   reads the topics: findings, and the rows of a subject
 
 The machines of `recordings/history` decide everything.

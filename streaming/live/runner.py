@@ -21,6 +21,7 @@ from brokertwin.streaming.job.lag import LagReader
 from brokertwin.streaming.job.runner import QueryFailed, finish
 from brokertwin.streaming.job.session import stop_query
 from brokertwin.streaming.live import query as plan
+from brokertwin.streaming.live import remade_topics
 from brokertwin.streaming.live.modes import FIXED
 from brokertwin.streaming.live.operator import EXCHANGES, LiveFunctions
 from brokertwin.streaming.live.outputs import Found, LiveOutputs
@@ -63,7 +64,7 @@ Observer = Callable[[LiveProgress], None]
 
 @contextmanager
 def prepared(query: LiveQuery, say: Callable[[str], None] = lambda _: None) -> Iterator[None]:
-    """Create missing topics and lock the checkpoint.
+    """Create missing topics, lock the checkpoint, and follow topics that were made again.
 
     Raises:
         UserError: Kafka does not respond, a source topic is missing, another query runs on the
@@ -80,6 +81,7 @@ def prepared(query: LiveQuery, say: Callable[[str], None] = lambda _: None) -> I
         wanted = {query.topic(spec.name): spec for spec in plan.specs()}
         topics.create_missing(admin, wanted, there, say)
         _check_topics(query)
+        remade_topics.follow(query, say)
         yield
 
 

@@ -27,17 +27,17 @@ from brokertwin.simulation.explore.world import Explorer, ModelError
 from brokertwin.state.core.tables import TABLE_NAMES
 
 LARGE = {
-    "two-producers-v1": 300,
-    "two-producers-v2": 300,
-    "exactly-once": 300,
-    "eager-rebalance": 300,
-    "static-commits": 300,
-    "careful-producer": 300,
-    "truncation-by-epoch": 300,
-    "agreeing-logs": 300,
-    "reader-with-epochs": 300,
-    "leader-changes": 300,
-    "consumer-group": 300,
+    "two-producers-v1": 200,
+    "two-producers-v2": 200,
+    "exactly-once": 200,
+    "eager-rebalance": 200,
+    "static-commits": 200,
+    "careful-producer": 200,
+    "truncation-by-epoch": 200,
+    "agreeing-logs": 200,
+    "reader-with-epochs": 200,
+    "leader-changes": 200,
+    "consumer-group": 200,
 }
 """Models whose search is bounded here; docs/explore.md has the complete ones."""
 
@@ -92,6 +92,7 @@ def test_a_call_as_one_step_reaches_the_same_states_of_brokers(name: str) -> Non
     assert together.states < apart.states
 
 
+@pytest.mark.long
 def test_one_order_of_commuting_deliveries_reaches_the_same_states() -> None:
     model = replication.truncation(False, records=1, brokers=2, stops=1)
     cluster = msgspec.structs.replace(model.cluster, between=frozenset(Between))

@@ -276,6 +276,7 @@ def _planner(
     The order is the one that explains the recorded responses, or, if `follows` is false, that of
     arrival. The order of a job's own events is known.
     """
+    from brokertwin.recordings.replay.lacks import lacks
     from brokertwin.recordings.replay.plan import plan
 
     def planned_of(
@@ -288,6 +289,8 @@ def _planner(
             as_decided = _as_decided(where, history, given)
             if as_decided is not None:
                 return history, as_decided
+            for sentence in lacks(history.exchanges) if needs_responses else ():
+                warn(sentence)
         with _progress("finding the order of events", 2 * len(history.events)) as advance:
             planned = plan(
                 history, cluster, given, follows, limits, advance, needs_responses, begins

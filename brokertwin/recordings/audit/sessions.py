@@ -33,7 +33,11 @@ def lost(history: EntityHistory) -> Iterator[AuditFinding]:
     refused = history.found(sessions.CACHES, SessionLost, SessionOutOfTurn)
     of_clients = (each for each in refused if not each.line.is_own)
     for found in grouped(of_clients, lambda each: (each.kind, each.subject)):
-        evicted = sum(isinstance(why, SessionEvicted) for each in found for why in each.causes)
+        evicted = sum(
+            isinstance(why, SessionEvicted) and bool(why.openers)
+            for each in found
+            for why in each.causes
+        )
         is_lost = isinstance(found[0], SessionLost)
         became = "not known any more" if is_lost else "asked out of turn"
         said = f"{times(len(found))} a fetch session of {found[0].subject.name} was {became}"

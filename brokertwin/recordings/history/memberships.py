@@ -344,11 +344,9 @@ class Membership(msgspec.Struct):
         if number < self.number and is_later and not self.is_modern:
             self._begin_anew()
         is_new = not body.get("memberId") or member in self.handed_out
-        if instance and self._takes_over(instance, RecordedJoin(member, number, line)):
-            is_new = False
-        is_first = not any(each < number for each in self.generations)
-        if instance and is_first and number > 1:
-            is_new = False  # it may have replaced another member, which begins nothing
+        if instance:
+            is_free = not self._takes_over(instance, RecordedJoin(member, number, line))
+            is_new = is_new and is_free and self._is_of_rebalance(number, line)
         if member in self.handed_out:
             self.handed_out.remove(member)
         if is_new:
@@ -381,6 +379,16 @@ class Membership(msgspec.Struct):
         self.departures.clear()
         self.members.clear()
         self.is_whole = False
+
+    def _is_of_rebalance(self, number: int, line: RecordedRequest) -> bool:
+        """Return whether a join came before its generation; one of a stable group gets the same.
+
+        A static member that is restarted begins no generation.
+        """
+        if 0 <= self.number < number:
+            return True
+        known = self.generations.get(number)
+        return known is not None and known.first is not None and line.time <= known.first.end
 
     def _enter(self, member: str, new: ObservedMember) -> None:
         self.members[member] = new
@@ -533,6 +541,7 @@ class Membership(msgspec.Struct):
             if each.line.time > begin:
                 continue
             was_in = each.member in (before or ()) and each.member not in (generation.members or ())
+            was_in = was_in and each.line.end >= since >= 0
             if each.line.api == "LEAVE_GROUP" and each.generation >= 0:
                 is_between = each.generation == number - 1
             elif since >= 0:
@@ -674,9 +683,6 @@ class Membership(msgspec.Struct):
             MemberLeft(member=each.member, client=each.line.name, by=each.line, reason=each.reason)
             for each in self._left_before(number, begin)
         ]
-        first = lines[0]
-        if not found and first.former == 0 and not first.joined:
-            found.append(self._again(first))
         before = generation.before if generation.former == number - 1 else None
         now = generation.members
         if before is None or now is None:
@@ -689,7 +695,8 @@ class Membership(msgspec.Struct):
             for member in gone
             if member in self.clients and member not in self.replaced
         ]
-        if not found and not gone and before.keys() == now.keys():
+        is_same = before.keys() == now.keys() and not any(now.values())
+        if not found and not gone and is_same:  # a static member may have been restarted
             found.append(self._again(min(lines, key=lambda each: each.line.time)))
         return found
 

@@ -237,12 +237,28 @@ class ObservedShareGroup(ObservedEntity, kw_only=True):
                 name = f"{at[0]} {at[1]}"
                 for batch in part.get("stateBatches") or ():
                     count = batch["deliveryCount"]
-                    if batch["deliveryState"] != ARCHIVED or count < DELIVERY_LIMIT:
+                    if batch["deliveryState"] != ARCHIVED:
+                        continue
+                    if count < DELIVERY_LIMIT and not self._is_last(at, batch, count):
                         continue
                     for first, last in self._new(
                         name, at, batch["firstOffset"], batch["lastOffset"]
                     ):
                         yield self._archived(exchange.line, at, first, last, count, known)
+
+    def _is_last(self, at: tuple[str, int], batch: Any, count: int) -> bool:
+        """Return whether a member gave records back whose last delivery has this count.
+
+        A release below the limit makes them available again. So the group's limit is the count.
+        """
+        first, last = batch["firstOffset"], batch["lastOffset"]
+        given = [e for e in self.deliveries if e.place[1:] == at and e.first <= first <= e.last]
+        released = [
+            each
+            for each in self.releases
+            if each.place[1:] == at and each.first <= first and each.last >= last
+        ]
+        return bool(given and released) and given[-1].count == count
 
     def _new(self, name: str, at: tuple[str, int], first: int, last: int) -> list[tuple[int, int]]:
         """The records of a stretch that were not archived before, nor rejected by a member."""

@@ -37,12 +37,15 @@ class SearchLimits(NamedTuple):
         lookback_moments: how far back an attempt may start; each moment costs memory.
         moments_per_exchange: total moments of all attempts for each exchange; after that,
             differences stay unexplained.
+        hopeless: number of exchanges without any order that explains them, from which on no other
+            orders are tried if they are more than a quarter of all so far.
     """
 
     tolerances: Tolerances = TOLERANCES
     moved_together: int = 8
     lookback_moments: int = 600
     moments_per_exchange: int = 8
+    hopeless: int = 100
 
 
 LIMITS = SearchLimits()
@@ -80,6 +83,7 @@ class Search:
         self._footprints = Footprints(exchanges)
         self._tails = acks_0_tails(exchanges)
         self._budget = limits.moments_per_exchange * len(exchanges)
+        self._failures = 0
         self._decided = Decided()
         self._walk = Walk(
             exchanges,
@@ -123,6 +127,9 @@ class Search:
             if resumed is not None:
                 return resumed
         self._decided.force(failed)
+        self._failures += 1
+        if self._failures >= self._limits.hopeless and self._failures * 4 > failed:
+            self._budget = 0
         start = walk.arrival[failed]
         if start not in walk.snapshots:
             walk.give_up(failed, walk.moments[at].time)

@@ -1,8 +1,8 @@
 """Exhaustive search over the orders of deliveries (`brokertwin explore`, docs/explore.md).
 
-api             what a model consists of
+api             the parts of a model
 clients         producers and group members for models; `requests` has the bodies
-invariants      what must hold in every state
+invariants      conditions on every state
 machine         a cell that goes from state to state
 world           the whole state of a model, and the steps that lead to the next ones
 search          breadth first with reductions and worker processes; random walks

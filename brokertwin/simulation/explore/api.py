@@ -1,4 +1,4 @@
-"""What a model of `brokertwin explore` consists of: clients, faults, a cluster, invariants, bounds.
+"""Parts of a model of `brokertwin explore`: clients, faults, a cluster, invariants, bounds.
 
 A model is a Python file with a `Model` in the name `MODEL`. The page docs/explore_models.md
 explains one line by line.
@@ -21,7 +21,7 @@ class Send(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         api: Kafka's name in capitals, for example `END_TXN`.
         body: with the field names of Kafka's schemas (camel case).
-        label: what the request is for, in diagrams.
+        label: text in diagrams.
         broker: the broker that receives it.
         nonce: seeds ids that the broker makes, for example a member id. Requests with the same
             nonce get the same id.
@@ -147,7 +147,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
             (`state/eras/versions.py`).
         era: a key of `versions.SETTINGS`, for the settings of a former Kafka; "" for 4.3.
         topic_configs: of every topic.
-        between: messages between machines whose order is searched.
+        between: kinds of messages between machines; each message is a step of its own.
         setup: requests before the search begins.
     """
 
@@ -164,7 +164,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a search ends; 0 is no bound. `seconds` are of the wall clock."""
+    """Bounds of a search; 0 is no bound. `seconds` are of the wall clock."""
 
     depth: int = 0
     states: int = 0
@@ -172,7 +172,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
-    """A model: who sends what to which cluster, what can go wrong, and what must hold.
+    """A model: clients, their cluster, its faults, and conditions on every state.
 
     Attributes:
         about: one sentence for `explore --list`.

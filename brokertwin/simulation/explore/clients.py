@@ -1,4 +1,4 @@
-"""Clients for models: producers, as far as the protocol fixes what they do."""
+"""Clients for models: producers, and members of classic groups."""
 
 import base64
 from collections.abc import Iterable, Sequence
@@ -55,8 +55,8 @@ class TransactionalProducer(Client):
         ends: how it ends each transaction: `commit` or `abort`.
         version: `transaction.version` of the client: 2 uses the protocol of KIP-890.
         initialises: after an EndTxn without a response, it initialises again instead.
-        gives_up: after a Produce without a response it aborts, like a client whose
-            delivery.timeout.ms is over.
+        gives_up: after a Produce without a response it aborts, like a client after
+            delivery.timeout.ms.
         late: the APIs whose requests may be late; empty for all.
     """
 

@@ -1,6 +1,6 @@
-"""What must hold in every state, each with its source.
+"""Conditions on every state, each with its source.
 
-An invariant is told what clients send and receive, and keeps what it needs in a *ghost*: a value
+An invariant receives the requests and responses of clients, and keeps them in a *ghost*: a value
 that never changes, that is part of the state, and that should be small. `check` compares the ghost
 with the brokers. Records are known by name: the `locator` of their batch.
 
@@ -13,7 +13,7 @@ OneOwner                    a partition has one owner in an epoch of a group
 OffsetsGoForward            committed offsets do not go back
 ExactlyOnce                 a transaction's offsets and its records agree
 LogsAgree                   replicas agree below their high watermarks
-HighWatermarkStays          a leader's high watermark is not below what it was
+HighWatermarkStays          no leader forgets what readers have seen
 ReadersSeeOneLog            a reader's records are those of the log that it continues to read
 OneOwnerAtATime             the same at any time (KIP-848)
 CellHolds                   the invariants of `state/` (`check(cell)`)
@@ -229,11 +229,11 @@ def written(send: Send) -> Iterator[Written]:
 
 
 class Invariant:
-    """What must hold in every state.
+    """A condition on every state.
 
     Attributes:
         start: the first ghost.
-        source: where Kafka promises it.
+        source: of the promise: a KIP or a class in Kafka.
     """
 
     start: Any = ()
@@ -257,7 +257,7 @@ class Invariant:
         return ghost
 
     def check(self, _ghost: Any, _view: View) -> str | None:
-        """Return what is violated, or None."""
+        """Return the violation as a sentence, or None."""
         return None
 
 
@@ -322,7 +322,7 @@ class _Transaction(NamedTuple):
     """A transaction as its producer knows it.
 
     Attributes:
-        is_ended: whether the producer has asked for its end.
+        is_ended: whether the producer has requested its end.
         acked: "commit" or "abort" once the end was acknowledged.
     """
 
@@ -338,7 +338,7 @@ class TransactionsAsSaid(Invariant):
     """A transaction's records are committed together or not at all, as its producer said.
 
     A record is committed if read_committed shows it. It may be so only after the producer has
-    asked for the commit, and must not be aborted after the commit was acknowledged.
+    requested the commit, and must not be aborted after the commit was acknowledged.
     """
 
     source = "KIP-98, KIP-890"
@@ -422,6 +422,9 @@ class TransactionsAsSaid(Invariant):
         return None
 
 
+OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
+
+
 class NoHangingTransaction(Invariant):
     """Each transaction that is open in a log is open at its coordinator, which will end it."""
 
@@ -440,10 +443,9 @@ class NoHangingTransaction(Invariant):
                     continue
                 known = view.transactions() if known is None else known
                 metadata = known.get(each.producer_id)
-                is_open = metadata is not None and metadata.state in (
-                    *("Ongoing", "PrepareCommit", "PrepareAbort"),
-                )
-                if not is_open or partition not in metadata.partitions.get(topic, []):  # type: ignore[union-attr]
+                is_open = metadata is not None and metadata.state in OPEN_STATES
+                places = metadata.partitions.get(topic, []) if metadata is not None else []
+                if not is_open or partition not in places:
                     return (
                         f"{topic}-{partition} has an open transaction of producer"
                         f" {each.producer_id} from offset {each.first_offset} on that its"
@@ -578,7 +580,7 @@ class OffsetsGoForward(Invariant):
 class ExactlyOnce(Invariant):
     """Each input record has at most one committed output.
 
-    Outputs are named INPUT@WORKER: the name of the input record, and who has processed it.
+    Outputs are named INPUT@WORKER: the name of the input record, and the worker.
 
     Args:
         output: the topic of the outputs.
@@ -627,7 +629,7 @@ class LogsAgree(Invariant):
 
 
 class HighWatermarkStays(Invariant):
-    """What a reader has seen stays below the high watermark: no leader forgets it.
+    """Offsets below a high watermark that a reader received stay in each leader's log.
 
     Args:
         may_be_behind: a new leader's high watermark may be behind for a moment (KIP-207).
@@ -648,7 +650,7 @@ class HighWatermarkStays(Invariant):
         return tuple(sorted((*key, offset) for key, offset in highest.items()))
 
     def check(self, ghost: Any, view: View) -> str | None:
-        """Check that each leader's log reaches what was seen."""
+        """Check that each leader's log reaches the offsets that were seen."""
         for topic, partition, offset in ghost:
             leader = view.serving_leader(topic, partition)
             log = view.log(leader, topic, partition) if leader >= 0 else None
@@ -669,7 +671,7 @@ class ReadersSeeOneLog(Invariant):
     source = "KIP-320"
 
     def received(self, ghost: Any, client: str, send: Send, response: Any) -> Any:
-        """Append received records to what the reader has."""
+        """Append received records to the earlier ones."""
         if response is None or send.api != "FETCH":
             return ghost
         read = dict(ghost)
@@ -677,8 +679,8 @@ class ReadersSeeOneLog(Invariant):
             for each in topic.partitions:
                 key = client, topic.topic, each.partition_index
                 diverging = each.diverging_epoch
-                if isinstance(diverging, msgspec.Struct):
-                    kept = (at for at in read.get(key, ()) if at[0] < diverging.end_offset)  # type: ignore[attr-defined]
+                if diverging is not msgspec.UNSET:
+                    kept = (at for at in read.get(key, ()) if at[0] < diverging.end_offset)
                     read[key] = tuple(kept)
                 for batch in each.batches or ():
                     if not batch.is_control and each.error_code == Error.NONE:
@@ -688,19 +690,20 @@ class ReadersSeeOneLog(Invariant):
         return tuple(sorted(read.items()))
 
     def check(self, ghost: Any, view: View) -> str | None:
-        """Check that some replica's log has all that each reader has read."""
+        """Check that a log with a reader's last record has its earlier ones, too."""
         for (client, topic, partition), names in ghost:
             found = view.partition(topic, partition)
-            for broker in found.replicas if found is not None else ():
+            for broker in found.replicas if found is not None and names else ():
                 has = {
                     (batch.base_offset, batch.locator)
                     for batch in view.batches(broker, topic, partition)
                 }
-                if has.issuperset(names):
-                    break
-            else:
-                texts = ", ".join(f"{name} at {offset}" for offset, name in names)
-                return f"{client} has read {texts} of {topic}-{partition}: no log has these"
+                if names[-1] in has and not has.issuperset(names):
+                    texts = ", ".join(f"{name} at {offset}" for offset, name in names)
+                    return (
+                        f"{client} has read {texts} of {topic}-{partition}; broker {broker} has"
+                        " the last of these, and others before it"
+                    )
         return None
 
 

@@ -142,7 +142,7 @@ class Held:
         self.ways[way] = (*self.ways.get(way, ()), step)
 
     def clear(self) -> None:
-        """Drop what an event that raised has left."""
+        """Drop the messages of an event that raised."""
         self.released.clear()
         self._metadata.clear()
 

@@ -63,7 +63,7 @@ class Script(msgspec.Struct, frozen=True):
 
 
 class _Writer:
-    """Writes the steps; keeps where ids come from."""
+    """Writes the steps; keeps the step that assigned each id."""
 
     def __init__(self, topics: Iterable[str]) -> None:
         self._topics = {requests.topic_id(topic): topic for topic in topics}

@@ -3,7 +3,7 @@
 The first violation found is therefore one with the fewest steps. Two reductions lose no state of
 the brokers (`docs/explore.md` shows how this is checked):
 
-- What only a client can see is no step of its own (`world.py`).
+- A step that only one client can see is part of the step before it (`world.py`).
 - Of two deliveries to different brokers that commute, the second order is not tried. This is a
   sleep set (Godefroid 1996): a state remembers which deliveries need not be tried from it. A state
   that is reached again, with a delivery awake that was asleep before, is expanded again for that
@@ -181,7 +181,7 @@ class Expander:
         return -1
 
     def counts(self) -> tuple[Counter[Any], Counter[Any], Counter[Any]]:
-        """Return and reset what was covered."""
+        """Return and reset the counts of responses, steps and records."""
         explorer = self.explorer
         found = explorer.answered.copy(), explorer.taken.copy(), explorer.machine.applied.copy()
         explorer.answered.clear()
@@ -318,7 +318,7 @@ class Search:
             self._count(self._expander.counts())
 
     def _current(self, node: Node) -> Node:
-        """Return a node with what has woken up since it was found."""
+        """Return a node with the steps that are still asleep."""
         if not node.asleep or node.only is not None:
             return node
         return node._replace(asleep=self._asleep.get(node.fingerprint, AWAKE))

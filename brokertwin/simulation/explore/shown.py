@@ -15,7 +15,7 @@ COLUMN = 38
 
 
 class Story(NamedTuple):
-    """A path to a violation, told.
+    """A path to a violation.
 
     Attributes:
         committed: names of the records that read_committed shows in the end, by partition.
@@ -28,7 +28,7 @@ class Story(NamedTuple):
 
 
 def told(model: Model, path: Sequence[Step], violation: str) -> Story:
-    """Take the steps of a path again, and return what happens."""
+    """Take the steps of a path again, and return their exchanges."""
     explorer = Explorer(model)
     explorer.is_traced = True
     world = explorer.first()

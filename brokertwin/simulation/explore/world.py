@@ -1,7 +1,7 @@
 """The whole state of a model between two deliveries, and the steps that lead to the next ones.
 
 By default a request, its decision and its response are one step (`call`): a client has one request
-in flight, so nobody can tell when it was sent, and what a client does alone commutes with all
+in flight, so the time of sending is not visible, and steps of a client alone commute with all
 steps of others. With `is_split` the three are steps of their own; `explore --no-reduction` shows
 that both find the same states of the brokers.
 """
@@ -65,7 +65,7 @@ Step = tuple[Any, ...]
 
 
 class ModelError(Exception):
-    """A model that cannot run; the message says why."""
+    """A model that cannot run; the message is the reason."""
 
 
 class ClientRun(NamedTuple):
@@ -100,7 +100,7 @@ class World(NamedTuple):
 
     Attributes:
         left: how often each fault may still happen, by `Fault`.
-        ghosts: what invariants remember, one entry each.
+        ghosts: one for each invariant.
     """
 
     cell: CellState
@@ -127,7 +127,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Happening(StrEnum):
-    """What a line of a trace is about."""
+    """Kind of a line of a trace."""
 
     CALL = "call"
     GIVEN_UP = "given up"
@@ -139,7 +139,7 @@ class Happening(StrEnum):
 
 
 class Exchange(msgspec.Struct):
-    """A line of a trace: who sends what to whom, and what comes back.
+    """A line of a trace: a message, and its response.
 
     Attributes:
         send, body: of a client's request, and its response.
@@ -195,7 +195,7 @@ class Explorer:
     # The first state
 
     def first(self) -> World:
-        """Return the first state: topics and coordinators exist, nobody has sent anything.
+        """Return the first state: topics and coordinators exist, no client has sent a request.
 
         Raises:
             ModelError: the cluster cannot be set up.

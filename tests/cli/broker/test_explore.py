@@ -15,6 +15,7 @@ from brokertwin.simulation.explore.scripts import Script, script
 from brokertwin.simulation.explore.search import Options, Search
 from brokertwin.simulation.explore.shown import told
 from brokertwin.testing.broker import KafkaBroker
+from tests.support.sources import ROOT
 
 TORN = "torn-transaction-v1"
 
@@ -106,6 +107,16 @@ def test_a_file_with_a_model_is_explored(tmp_path: Path) -> None:
     )
 
     assert "violated in 8 steps" in run(str(file), code=1)
+
+
+def test_the_model_of_the_page_for_authors_is_explored(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "explore_models.md").read_text(encoding="utf-8")
+    file = tmp_path / "counter.py"
+    file.write_text(page.split("```python\n")[1].split("```")[0], encoding="utf-8")
+
+    output = run(str(file), code=1)
+
+    assert "violated in 2 steps: WrittenOnce: ['r0'] is there twice" in output
 
 
 def test_explain_reads_the_recording(tmp_path: Path) -> None:

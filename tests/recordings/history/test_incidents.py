@@ -73,6 +73,15 @@ def test_a_broker_that_still_sends_heartbeats_was_not_gone() -> None:
     assert incidents(found, alive, beats[-1]) == []
 
 
+def test_a_short_silence_of_a_busy_broker_is_no_absence() -> None:
+    found = whole("leader_kill").history.unfolded_changes()
+    first = min(each.line.time for each in found)
+    beats = [first + time * 100.0 for time in range(-600, 0)]
+    beats += [first + 1_000 + time * 100.0 for time in range(600)]
+    alive = {broker: BrokerSigns(beats, beats, [], []) for broker in (1, 2, 3)}
+    assert incidents(found, alive, beats[-1]) == []
+
+
 def test_without_signs_nothing_is_known_of_a_broker() -> None:
     assert incidents([*whole("leader_kill").history.unfolded_changes()], {}, 0.0) == []
 

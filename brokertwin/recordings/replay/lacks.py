@@ -1,0 +1,73 @@
+"""What a recording lacks for a comparison: found before the search, which takes long."""
+
+from collections.abc import Iterable, Iterator
+
+from brokertwin.protocol.kafka_apis import FETCH
+from brokertwin.recordings.replay.recording import Exchange
+from brokertwin.wording import counted
+
+OF_MEMBERS = ("HEARTBEAT", "SYNC_GROUP", "OFFSET_COMMIT", "LEAVE_GROUP")
+NO_SESSION = 0
+
+
+def lacks(exchanges: Iterable[Exchange]) -> Iterator[str]:
+    """Yield a sentence for the beginning of a log, and one for several brokers, if they lack.
+
+    A fetch session, a member or a topic is older than the recording if it is used, and no request
+    before made it.
+    """
+    sessions: set[tuple[int, int]] = set()
+    members: set[str] = set()
+    created: set[str] = set()
+    old_sessions: set[tuple[int, int]] = set()
+    old_groups: set[str] = set()
+    old_topics: set[str] = set()
+    brokers: set[int] = set()
+    is_placed = True
+    for each in exchanges:
+        brokers.add(each.broker)
+        response = each.response or {}
+        if each.header.request_api_key == FETCH.key:
+            asked = each.broker, int(each.body().get("sessionId") or NO_SESSION)
+            if asked[1] != NO_SESSION and asked not in sessions:
+                old_sessions.add(asked)
+            sessions.add((each.broker, int(response.get("sessionId") or NO_SESSION)))
+        elif each.api == "JOIN_GROUP":
+            members.add(str(response.get("memberId")))
+        elif each.api in OF_MEMBERS and not response.get("errorCode"):
+            body = each.body()
+            member = body.get("memberId")
+            if member and member not in members and body.get("generationId", 0) >= 0:
+                old_groups.add(str(body.get("groupId")))
+        elif each.api == "CREATE_TOPICS":
+            topics = each.body().get("topics") or ()
+            created |= {topic["name"] for topic in topics}
+            is_placed &= all(topic.get("assignments") for topic in topics)
+        elif each.api == "PRODUCE":
+            for topic in response.get("responses") or ():
+                name = topic.get("name") or topic.get("topicId")
+                if any(part.get("baseOffset", 0) > 0 for part in topic["partitionResponses"]):
+                    old_topics |= {str(name)} - created
+                created.add(str(name))
+    old = [
+        counted(len(found), what)
+        for found, what in (
+            (old_sessions, "fetch session"),
+            (old_groups, "group"),
+            (old_topics, "topic"),
+        )
+        if found
+    ]
+    if old:
+        yield (
+            f"The recording does not have its beginning: {', '.join(old)} are older. Answers that"
+            " depend on them differ. Compare a log from the start of its cluster, or continue a"
+            " kept state with --from."
+        )
+    if len(brokers) > 1 and not is_placed:
+        yield (
+            f"A comparison of {counted(len(brokers), 'broker')} is not supported, because the"
+            " recording does not show where Kafka placed the replicas of new topics. Answers that"
+            " depend on leaders differ. Compare the log of one broker, or create the topics with"
+            " assigned replicas."
+        )

@@ -1,0 +1,309 @@
+"""Causes of findings about groups: none from dropped history, none that an error denies."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from brokertwin.protocol.errors import Error
+from brokertwin.recordings.audit.history import History
+from brokertwin.recordings.explain.groups import GroupTimeline
+from brokertwin.recordings.history.entity import EntityKey
+from brokertwin.recordings.history.findings import (
+    Cause,
+    Certainty,
+    CommitRefused,
+    EpochChanged,
+    GenerationBegan,
+    GroupHasMembers,
+    GroupRefused,
+    InstanceHeld,
+    MemberExpired,
+    MemberHasLeft,
+    MemberJoined,
+    MemberLeft,
+    MemberRefused,
+    OffsetCommitted,
+    OffsetsPending,
+    OffsetVanished,
+    OffsetWentBack,
+    ProducerReplaced,
+    Rebalance,
+    Vanishing,
+)
+from brokertwin.recordings.history.groups import GROUPS, ObservedGroup
+from brokertwin.recordings.history.memberships import GENERATIONS_MAX
+from brokertwin.recordings.history.producers import PRODUCERS
+from tests.support.synthetic_recording import GROUP, TOPIC, SyntheticRecording
+
+BEAT = "CONSUMER_GROUP_HEARTBEAT"
+
+
+def machine(recording: SyntheticRecording) -> ObservedGroup:
+    found = History(recording.exchanges).recording.observed(GROUPS).entities
+    group = found[EntityKey("group", GROUP)]
+    assert isinstance(group, ObservedGroup)
+    return group
+
+
+def causes(recording: SyntheticRecording) -> dict[int, list[Cause]]:
+    found = History(recording.exchanges).found(GROUPS, Rebalance)
+    return {each.number: list(each.causes) for each in found}
+
+
+def heartbeat(
+    recording: SyntheticRecording, client: str, generation: int, code: int = 0, member: str = ""
+) -> None:
+    request = {"groupId": GROUP, "memberId": member, "generationId": generation}
+    recording.add(client, "HEARTBEAT", request, {"errorCode": code})
+
+
+def beat(
+    recording: SyntheticRecording, member: str, epoch: int, became: int, code: int = 0, **body: Any
+) -> None:
+    """A heartbeat of the consumer protocol."""
+    request = {"groupId": GROUP, "memberId": member, "memberEpoch": epoch, **body}
+    response = {"errorCode": code, "memberId": member, "memberEpoch": became}
+    recording.add(member, BEAT, request, response)
+
+
+def test_a_departure_began_the_next_generation_alone_however_many_are_kept() -> None:
+    """After the eleventh generation the oldest one kept has lost the one before it."""
+    recording = SyntheticRecording()
+    last = 3 * GENERATIONS_MAX
+    for number in range(1, last, 2):
+        recording.join("b", number, is_new=True)
+        recording.join("a", number, ["a", "b"], is_new=number == 1)
+        recording.leave("b")
+        recording.join("a", number + 1, ["a"])
+    found = causes(recording)
+    left = {n: [e for e in of if isinstance(e, MemberLeft)] for n, of in found.items()}
+    assert {n: len(of) for n, of in left.items()} == {
+        n: int(n % 2 == 0) for n in range(1, last + 1)
+    }
+
+
+def test_a_departure_before_the_recording_shows_a_generation_is_charged_with_none() -> None:
+    recording = SyntheticRecording()
+    recording.leave("stranger")
+    recording.join("a", 7, ["a"])
+    assert causes(recording) == {7: []}
+
+
+def test_a_static_member_that_is_restarted_has_joined_nothing_and_counts_once() -> None:
+    recording = SyntheticRecording()
+    for number in range(10):
+        member = f"i-{number}"
+        request = {"groupId": GROUP, "memberId": "", "groupInstanceId": "i"}
+        response = {"errorCode": 0, "generationId": 1, "memberId": member, "leader": ""}
+        recording.add("a", "JOIN_GROUP", request, response)
+    assert causes(recording) == {1: []}
+    assert list(machine(recording).membership.members) == ["i-9"]
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_a_group_is_empty_in_the_next_generation_when_its_last_member_has_left(
+    is_last: bool,
+) -> None:
+    recording = SyntheticRecording()
+    recording.join("a", 3, ["a"] if is_last else ["a", "b"])
+    recording.leave("a")
+    (line,) = GroupTimeline(recording.exchanges, GROUP).ending()
+    number = "is empty, in generation 4" if is_last else "is in generation 3"
+    assert line == f"group {GROUP} {number}"
+
+
+def test_a_group_whose_members_are_not_all_recorded_is_not_called_empty() -> None:
+    recording = SyntheticRecording()
+    recording.join("b", 3)
+    recording.leave("b")
+    (line,) = GroupTimeline(recording.exchanges, GROUP).ending()
+    assert line == f"group {GROUP} was in generation 3; whether it has members is not recorded"
+
+
+def test_a_member_whose_session_ended_is_not_in_the_group_at_the_end() -> None:
+    recording = SyntheticRecording()
+    recording.join("a", 3, ["a"])
+    made = recording.exchanges[-1]
+    body = {**msgspec.json.decode(made.request), "sessionTimeoutMs": 6_000}
+    raw = msgspec.Raw(msgspec.json.encode(body))
+    recording.exchanges[-1] = msgspec.structs.replace(made, request=raw)
+    heartbeat(recording, "a", 3, member="a")
+    recording.add("x", "METADATA", {"topics": []}, {"topics": []}, at=60_000)
+    (line,) = GroupTimeline(recording.exchanges, GROUP).ending()
+    assert line == f"group {GROUP} is empty, in generation 4"
+
+
+def test_a_generation_of_an_empty_group_is_begun_by_the_join_and_not_by_old_departures() -> None:
+    recording = SyntheticRecording()
+    recording.join("b", 3, is_new=True)
+    recording.join("a", 3, ["a", "b"])
+    heartbeat(recording, "b", 3, member="b")
+    recording.leave("b")
+    recording.join("a", 4, ["a"])
+    recording.leave("a")
+    recording.join("c", 6, ["c"], is_new=True)
+    began = {
+        e.number: e.by_request for e in History(recording.exchanges).found(GROUPS, GenerationBegan)
+    }
+    assert began[6] is not None and began[6].client == "c"
+
+
+# Refusals
+
+
+def refusal(recording: SyntheticRecording, kind: Any = MemberRefused) -> tuple[Cause, ...]:
+    (found,) = History(recording.exchanges).found(GROUPS, kind)
+    return tuple(found.causes)
+
+
+def test_a_heartbeat_without_a_member_id_is_explained_by_its_client_that_left() -> None:
+    recording = SyntheticRecording()
+    recording.join("slow", 1, ["slow", "other"], is_new=True)
+    recording.join("other", 1, is_new=True)
+    recording.leave("slow")
+    heartbeat(recording, "slow", 1, Error.UNKNOWN_MEMBER_ID)
+    (cause,) = refusal(recording)
+    assert isinstance(cause, MemberHasLeft)
+    assert (cause.member, cause.is_by_client) == ("slow", True)
+
+
+def test_a_heartbeat_without_a_member_id_is_not_explained_by_a_rule_of_commits() -> None:
+    recording = SyntheticRecording()
+    recording.join("frozen", 1, ["frozen", "healthy"], is_new=True)
+    recording.join("healthy", 2, ["healthy"], is_new=True)
+    heartbeat(recording, "frozen", 1, Error.UNKNOWN_MEMBER_ID)
+    (cause,) = refusal(recording)
+    assert isinstance(cause, MemberExpired)
+    assert (cause.member, cause.client) == ("frozen", "frozen")
+
+
+def test_a_commit_without_a_member_id_is_refused_because_another_member_is_there() -> None:
+    recording = SyntheticRecording()
+    recording.join("other", 1, ["other"], is_new=True)
+    request = {"groupId": GROUP, "memberId": "", "generationIdOrMemberEpoch": -1}
+    offsets = [{"partitionIndex": 0, "committedOffset": 1}]
+    codes = [{"partitionIndex": 0, "errorCode": Error.UNKNOWN_MEMBER_ID}]
+    topics, became = ([{"name": TOPIC, "partitions": each}] for each in (offsets, codes))
+    recording.add("tool", "OFFSET_COMMIT", request | {"topics": topics}, {"topics": became})
+    (cause,) = refusal(recording, CommitRefused)
+    assert isinstance(cause, GroupHasMembers)
+    assert cause.member.client == "other"
+
+
+def test_a_member_that_was_heard_of_within_its_session_has_not_expired() -> None:
+    recording = SyntheticRecording()
+    request = {"groupId": GROUP, "memberId": "", "sessionTimeoutMs": 45_000}
+    response = {"errorCode": 0, "generationId": 1, "memberId": "a", "leader": ""}
+    recording.add("a", "JOIN_GROUP", request, response)
+    heartbeat(recording, "a", 1, Error.UNKNOWN_MEMBER_ID, member="a")
+    assert refusal(recording) == ()
+
+
+def test_the_generation_of_the_request_is_no_cause_of_its_refusal() -> None:
+    recording = SyntheticRecording()
+    recording.join("a", 2, ["a"])
+    heartbeat(recording, "a", 2, Error.ILLEGAL_GENERATION, member="a")
+    assert refusal(recording) == ()
+
+
+def test_an_instance_that_is_not_released_is_held_by_its_member() -> None:
+    recording = SyntheticRecording()
+    beat(recording, "old", 0, 1, instanceId="i")
+    beat(recording, "new", 0, 0, Error.UNRELEASED_INSTANCE_ID, instanceId="i")
+    (cause,) = refusal(recording)
+    assert isinstance(cause, InstanceHeld)
+    assert (cause.instance, cause.member) == ("i", "old")
+
+
+def test_an_old_member_epoch_is_explained_by_the_heartbeat_with_the_newer_one() -> None:
+    recording = SyntheticRecording()
+    beat(recording, "m", 0, 1)
+    beat(recording, "m", 1, 4)
+    beat(recording, "m", 1, 0, Error.FENCED_MEMBER_EPOCH)
+    (cause,) = refusal(recording)
+    assert isinstance(cause, EpochChanged)
+    assert (cause.requested, cause.number) == (1, 4)
+
+
+def test_a_producer_id_that_no_other_producer_replaced_has_no_known_cause_of_49() -> None:
+    recording = SyntheticRecording()
+    recording.init("a", 0)
+    recording.end_txn("a", 0, Error.INVALID_PRODUCER_ID_MAPPING)
+    (found,) = History(recording.exchanges).found(PRODUCERS, ProducerReplaced)
+    assert (found.causes, found.certainty) == ((), Certainty.UNKNOWN)
+
+
+def test_static_members_that_join_one_rebalance_are_all_new() -> None:
+    recording = SyntheticRecording()
+    recording.join("a", 1, ["a"])
+    for number, at in enumerate((10_000, 10_001, 90_000)):
+        name = f"i{number}"
+        request = {"groupId": GROUP, "memberId": "", "groupInstanceId": name}
+        response = {"errorCode": 0, "generationId": 2, "memberId": name, "leader": ""}
+        end = at + 5 if at == 90_000 else 12_000
+        recording.add(name, "JOIN_GROUP", request, response, at=at, end=end)
+    (*_, members) = causes(recording).values()
+    assert {each.member for each in members if isinstance(each, MemberJoined)} == {"i0", "i1"}
+
+
+# Offsets
+
+
+def test_an_offset_that_an_offset_fetch_no_longer_returns_did_not_go_back() -> None:
+    recording = SyntheticRecording()
+    recording.commit(40)
+    part = {"partitionIndex": 0, "committedOffset": -1, "errorCode": 0}
+    response = {"groups": [{"groupId": GROUP, "errorCode": 0}]}
+    response["groups"][0]["topics"] = [{"name": TOPIC, "partitions": [part]}]
+    recording.add("a", "OFFSET_FETCH", {"groups": [{"groupId": GROUP}]}, response)
+    recording.commit(2)
+    history = History(recording.exchanges)
+    (gone,) = history.found(GROUPS, OffsetVanished)
+    assert (gone.offset, gone.why) == (40, Vanishing.NOT_FETCHED)
+    assert list(history.found(GROUPS, OffsetWentBack)) == []
+
+
+def test_an_offset_of_a_topic_that_was_made_again_did_not_go_back() -> None:
+    recording = SyntheticRecording()
+    recording.commit(40)
+    deleted = {"responses": [{"name": TOPIC, "topicId": None, "errorCode": 0}]}
+    recording.add("admin", "DELETE_TOPICS", {"topics": [{"name": TOPIC}]}, deleted)
+    recording.commit(2)
+    assert list(History(recording.exchanges).found(GROUPS, OffsetWentBack)) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [Error.CONCURRENT_TRANSACTIONS, Error.COORDINATOR_LOAD_IN_PROGRESS, Error.NOT_COORDINATOR],
+)
+def test_a_refused_end_txn_drops_no_pending_offset(code: Error) -> None:
+    recording = SyntheticRecording()
+    recording.commit(35)
+    recording.commit(195, api="TXN_OFFSET_COMMIT")
+    recording.end_txn("a", 0, code)
+    (*_, pending) = GroupTimeline(recording.exchanges, GROUP).ending()
+    assert pending.startswith(f"{TOPIC}-0 at 195 is pending")
+    recording.end_txn("a", 0)
+    offsets = [e.offset for e in History(recording.exchanges).found(GROUPS, OffsetCommitted)]
+    assert offsets == [35, 195]
+
+
+def test_a_later_commit_of_the_partition_wins_over_a_pending_one() -> None:
+    recording = SyntheticRecording()
+    recording.commit(13, api="TXN_OFFSET_COMMIT")
+    recording.commit(14)
+    recording.end_txn("a", 0)
+    assert machine(recording).offsets.offsets[f"{TOPIC}-0"].offset == 14
+
+
+def test_an_unstable_offset_names_the_transaction_that_has_it() -> None:
+    recording = SyntheticRecording()
+    recording.commit(13, api="TXN_OFFSET_COMMIT")
+    part = {"partitionIndex": 0, "committedOffset": -1, "errorCode": Error.UNSTABLE_OFFSET_COMMIT}
+    topics = [{"name": TOPIC, "partitions": [part]}]
+    response = {"groups": [{"groupId": GROUP, "errorCode": 0, "topics": topics}]}
+    recording.add("r", "OFFSET_FETCH", {"groups": [{"groupId": GROUP}]}, response)
+    (cause,) = refusal(recording, GroupRefused)
+    assert isinstance(cause, OffsetsPending)
+    assert cause.by.api == "TXN_OFFSET_COMMIT"
