@@ -5,7 +5,7 @@
 
 import re
 from functools import cache
-from pathlib import Path
+from importlib.resources import files
 from typing import Any, NamedTuple
 
 import msgspec
@@ -114,7 +114,7 @@ def _default(kind: str, is_array: bool, given: Any) -> Any:
 
 
 def _document(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.json.decode(Path(__file__).with_name(name).read_bytes())
+    found: dict[str, Any] = msgspec.json.decode((files(__package__) / name).read_bytes())
     return found
 
 

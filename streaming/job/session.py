@@ -294,6 +294,6 @@ def packages_zip(home: Path) -> Path:
 
 
 def _sources(root: Path, is_top: bool) -> list[Path]:
-    """A package's Python files; only the top level of `brokertwin` itself."""
-    found = root.glob("*.py") if is_top else root.rglob("*.py")
+    """A package's modules and JSON files; only the top level of `brokertwin` itself."""
+    found = root.glob("*.py") if is_top else [*root.rglob("*.py"), *root.rglob("*.json")]
     return sorted(file for file in found if "__pycache__" not in file.parts)
