@@ -268,6 +268,7 @@ def reader(request: pytest.FixtureRequest, tmp_path: Path, name: str) -> Iterato
     directory.mkdir()
     if name in IN_A_CLONE:
         for each in OF_A_CLONE:
+            (directory / each).parent.mkdir(exist_ok=True)
             (directory / each).symlink_to(ROOT / each)
     made = Reader(directory, tmp_path / "home", bootstrap)
     BEFORE.get(name, lambda _: None)(made)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import msgspec
 
-from brokertwin.protocol.codec import message_reader, message_writer
+from brokertwin.protocol.codec import Write, message_reader, message_writer
 from brokertwin.protocol.primitives import MalformedError
 
 Encoded = tuple[bytes, bytes | None]
@@ -18,6 +18,8 @@ T = TypeVar("T", bound="RowPart")
 
 _INT16 = struct.Struct(">h")
 VERSION_BYTES = _INT16.size
+
+_writers: dict[tuple[type, int], Write] = {}
 
 
 def kind_of(key: bytes) -> int:
@@ -54,12 +56,16 @@ class RowKey(RowPart):
     """A key. `KIND` is Kafka's number of the row's kind."""
 
     KIND: ClassVar[int]
+    WRITE: ClassVar[Write | None] = None
 
     def encoded(self) -> bytes:
         """The bytes. Raises ValueError for strings of more than 32,767 bytes."""
         kind = type(self)
-        out = bytearray(_INT16.pack(self.KIND))
-        message_writer(kind.__name__, 0, kind)(out, self)
+        write = kind.WRITE
+        if write is None:
+            write = kind.WRITE = message_writer(kind.__name__, 0, kind)
+        out = bytearray(_INT16.pack(kind.KIND))
+        write(out, self)
         return bytes(out)
 
     @classmethod
@@ -79,8 +85,11 @@ class Row(RowPart):
     def encoded(self, version: int) -> bytes:
         """Encode a version. Raises ValueError for too long a string."""
         kind = type(self)
+        write = _writers.get((kind, version))
+        if write is None:
+            write = _writers[kind, version] = message_writer(kind.__name__, version, kind)
         out = bytearray(_INT16.pack(version))
-        message_writer(kind.__name__, version, kind)(out, self)
+        write(out, self)
         return bytes(out)
 
     @classmethod

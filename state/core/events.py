@@ -284,15 +284,13 @@ def decode_event(document: bytes) -> Event | Refusal:
 
 
 def decode_body(
-    document: msgspec.Raw | dict[str, Any] | Body, decoder: msgspec.json.Decoder[Any]
+    document: msgspec.Raw | dict[str, Any], decoder: msgspec.json.Decoder[Any]
 ) -> Any | Refusal:
     """Return a request's body, or a refusal.
 
     Strings are limited to the size of Kafka's protocol. Those of a dictionary are from a reader
     that has limited them.
     """
-    if isinstance(document, Body):
-        return document
     try:
         if isinstance(document, dict):
             return msgspec.convert(document, decoder.type)

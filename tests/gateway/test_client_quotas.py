@@ -477,3 +477,41 @@ def test_connections_above_the_rate_are_delayed_like_kafkas(
         ours = slow_ones(gateway.addresses[1])
     assert min(real, ours) > 3 * WAITS_S, "one after the other, and all are served"
     assert abs(real - ours) < 2 * TOLERANCE_MS / 1000
+
+
+IN_ORDER = [
+    ("user=lee", ["request_percentage", "producer_byte_rate"]),
+    ("client-id=c0/user=zoe", ["request_percentage"]),
+    ("user=amy", ["consumer_byte_rate", "request_percentage", "producer_byte_rate"]),
+    ("client-id=c6/user=max", ["request_percentage"]),
+    ("client-id=c3/user=kim", ["request_percentage"]),
+    ("user=bob", ["request_percentage", "producer_byte_rate"]),
+    ("user=ida", ["consumer_byte_rate", "request_percentage", "producer_byte_rate"]),
+    ("user=ann", ["request_percentage", "producer_byte_rate"]),
+]
+"""Response of Kafka 4.4.0 without other quotas."""
+
+
+def test_quotas_are_described_in_the_order_of_kafkas_maps() -> None:
+    keys = ("request_percentage", "producer_byte_rate", "consumer_byte_rate")
+    users = ("zoe", "bob", "amy", "kim", "lee", "ida", "max", "ann")
+    with running_gateway() as gateway, Client(gateway.addresses[1], name="tester") as client:
+        for number, user in enumerate(users):
+            entity = [{"entityType": "user", "entityName": user}]
+            if number % 3 == 0:
+                entity.append({"entityType": "client-id", "entityName": f"c{number}"})
+            for key in keys[: 1 + number % 3]:
+                ops = [{"key": key, "value": 100.0, "remove": False}]
+                entries = [{"entity": entity, "ops": ops}]
+                client.call("ALTER_CLIENT_QUOTAS", 1, {"entries": entries, "validateOnly": False})
+        wanted = [{"entityType": "user", "matchType": 2, "match": None}]
+        body = {"components": wanted, "strict": False}
+        entries = client.call("DESCRIBE_CLIENT_QUOTAS", 1, body)["entries"]
+    found = [
+        (
+            "/".join(f"{part['entityType']}={part['entityName']}" for part in entry["entity"]),
+            [value["key"] for value in entry["values"]],
+        )
+        for entry in entries
+    ]
+    assert found == IN_ORDER

@@ -14,6 +14,7 @@ from brokertwin.recordings.audit.history import EntityHistory
 from brokertwin.recordings.history.findings import CommitRefused, OffsetWentBack
 from brokertwin.recordings.history.groups import GROUPS
 from brokertwin.recordings.history.words import sentence, times
+from brokertwin.recordings.sentences import cause
 from brokertwin.recordings.sentences import said as said_of
 
 
@@ -33,7 +34,9 @@ def stale(history: EntityHistory) -> Iterator[AuditFinding]:
     for found in grouped(refused, lambda each: (each.subject, each.code)):
         said = f"{counted(len(found), 'commit')} of {clients_of(found)} refused"
         error = error_name(found[0].code)
-        yield AuditFinding.of(found, f"{said}: {error}. What was not committed is read again.")
+        why = cause(found[0])
+        said += f": {error}. What was not committed is read again."
+        yield AuditFinding.of(found, f"{said} {why}".rstrip())
 
 
 FINDERS = (back, stale)

@@ -24,7 +24,7 @@ from brokertwin.recordings.history.findings import (
 )
 from brokertwin.recordings.history.groups import GROUPS
 from brokertwin.recordings.history.words import sentence, times
-from brokertwin.recordings.sentences import rebalance_cause
+from brokertwin.recordings.sentences import cause, rebalance_cause
 from brokertwin.recordings.sentences import said as said_of
 
 CAUSES_SHOWN = 4
@@ -75,8 +75,9 @@ def refused(history: EntityHistory) -> Iterator[AuditFinding]:
     for found in grouped(refusals, lambda each: (each.subject, each.code)):
         by = causers_of(found)
         who = f"; its group.instance.id went to {by}" if by else ""
-        said = f"{error_name(found[0].code)} was answered {times(len(found))} to"
-        yield AuditFinding.of(found, f"{said} {clients_of(found)}{who}.")
+        said = f"{clients_of(found)} got {error_name(found[0].code)} {times(len(found))}{who}"
+        why = cause(next((each for each in found if each.causes), found[0]))
+        yield AuditFinding.of(found, f"{sentence(said)} {why}".rstrip())
 
 
 def exceeded(history: EntityHistory) -> Iterator[AuditFinding]:

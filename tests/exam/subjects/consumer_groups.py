@@ -89,10 +89,9 @@ def cons_leave(s: Script) -> None:
 
 @CONSUMER
 def cons_epochs(s: Script) -> None:
-    """A heartbeat with a future or a former epoch is fenced."""
+    """A heartbeat with a future epoch, or with an epoch below -2, is refused."""
     g, _, m, e = joined(s)
     beat(s, g, m, e + 7, "future epoch")
-    beat(s, g, m, e - 1, "former epoch, nothing owned", topicPartitions=[])
     beat(s, g, m, e, "current")
     beat(s, g, m, -3, "epoch -3")
 

@@ -26,6 +26,7 @@ from brokertwin.recordings.history.findings import (
     OffsetWentBack,
     OpenTransactionOf,
     ProducerIdReplaced,
+    ProducerKey,
     ProducerReplaced,
     RecordsArchived,
     Vanishing,
@@ -34,6 +35,7 @@ from brokertwin.recordings.history.groups import GROUPS
 from brokertwin.recordings.history.lag import LAGS
 from brokertwin.recordings.history.producers import PRODUCERS
 from brokertwin.recordings.history.shares import SHARE_GROUPS
+from brokertwin.recordings.history.stable_offsets import StableOffset, TransactionInPartition
 from brokertwin.recordings.replay import recording
 from tests.support.sources import ROOT
 from tests.support.synthetic_recording import SyntheticRecording
@@ -121,6 +123,15 @@ def test_the_oldest_open_transaction_holds_back_the_last_stable_offset() -> None
     assert (cause.producer.id, cause.began.client, line_of(found)) == ("settle", "settler", 281)
     assert (found.stable, found.behind, found.readers) == (0, 61, ("ledger-reader",))
     assert found.ended is not None and found.ended.place.endswith(":283")
+
+
+def test_a_transaction_that_began_after_the_last_stable_offset_does_not_hold_it_back() -> None:
+    (found,) = history("lso-held-back").found(LAGS, LsoHeldBack)
+    key, line = ProducerKey("later"), found.line
+    later = {"later": TransactionInPartition(key, 1, first=7, line=line)}
+    assert StableOffset(stable=5, high_watermark=9, since=line, open=later).holder is None
+    at_it = {"it": TransactionInPartition(key, 1, first=5, line=line)}
+    assert StableOffset(stable=5, high_watermark=9, since=line, open=at_it).holder is at_it["it"]
 
 
 def test_explain_lso_names_the_transaction_its_client_and_who_waits() -> None:

@@ -64,6 +64,15 @@ def test_log_of_another_broker_does_not_show_a_time_out() -> None:
     )
 
 
+def test_a_transaction_whose_time_out_is_not_recorded_has_not_timed_out_for_certain() -> None:
+    recording = SyntheticRecording()
+    recording.init("a", 0, at=0)
+    recording.take_in("a", 0, at=500)
+    recording.abort_marker(1, at=12_000)
+    recording.add("x", "METADATA", {"topics": []}, {"topics": []}, at=20_000)
+    assert recording.found(producers.timed_out) == []
+
+
 def test_abort_that_a_client_requested_is_no_time_out() -> None:
     for is_new_producer in (False, True):
         recording = SyntheticRecording()

@@ -16,7 +16,7 @@ from tests.exam.steady import behind
 from tests.support.exams import deviating, examined
 from tests.support.gateways import Running, client_at, running_gateway
 
-QUICK = ("idem_in", "txn_commit", "fetch_new", "grp_leave", "cons_join", "off_simple", "meta_by")
+QUICK = ("idem_in", "txn_commit", "fetch_new", "grp_leave", "cons_join", "off_simple", "size_above")
 """Beginnings of names of scenarios that need no time."""
 
 
