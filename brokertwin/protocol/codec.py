@@ -616,6 +616,10 @@ class _Writer:
         if not tagged:
             code.add("out.append(0)")
             return
+        is_fixed = fields[0].type in FORMATS and not fields[0].is_array
+        if kind is not None and len(fields) == 1 and is_fixed:
+            self._only_tag(f"{body}.{tagged[0].name}", fields[0], tagged[0])
+            return
         if kind is None:
             names = code.constant("names", frozenset(each.name for each in tagged))
             is_usual = f"{names}.isdisjoint({body})"
@@ -626,6 +630,18 @@ class _Writer:
             )
         code.add(f"if {is_usual}:", "    out.append(0)", "else:")
         code.add(f"    tags(out, {body}, {code.constant('tagged', tagged)})")
+
+    def _only_tag(self, value: str, field: Field, tagged: _Tagged) -> None:
+        """Generate code that writes the only tagged field of a struct, which has one size."""
+        code, default = self._code, self._code.constant("default", tagged.default)
+        head = bytes((1, tagged.tag, _form_of([field]).size))
+
+        def write() -> None:
+            code.add(f"out += {head!r}")
+            self._numbers([field], [value])
+
+        code.add(f"if {value} == {default} or {value} is UNSET:", "    out.append(0)")
+        code.block("else:", write)
 
     def _has(self, kind: Kind, field: Field) -> _Member | None:
         """Return a struct's field if its annotation includes the version."""

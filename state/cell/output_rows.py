@@ -1,6 +1,6 @@
 """Output rows of one event, as a cell collects and numbers them."""
 
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -106,7 +106,7 @@ class Rows:
     ) -> None:
         """Add the response to a request. Raises EventRefusedError if it is too large."""
         if response is not None and type(response) is not dict:  # `isinstance` is slow here
-            response = shown(cast("Body", response), source.header.request_api_version)
+            response = shown(response, source.header.request_api_version)  # type: ignore[arg-type]
         value = _json.encode(
             Response(
                 source.event_id,

@@ -102,6 +102,8 @@ def command(
         return
     if model is None:
         raise UserError("The model is missing.", "Pass a name of --list, or a Python file.")
+    if rules and workers > 1:
+        raise UserError("Cannot combine --rules with --workers.", "Calls are noted in one process.")
     chosen = model_of(model)
     try:
         if walk is not None:

@@ -125,6 +125,13 @@ RULES: dict[int, Rule] = {
         "A single large record; compression that was disabled.",
         PRODUCE,
     ),
+    Error.RECORD_LIST_TOO_LARGE: Rule(
+        "The batch is larger than segment.bytes of the topic.",
+        "UnifiedLog.append",
+        "Send smaller batches, or raise segment.bytes of the topic.",
+        "A topic with small segments, and a producer with a large batch.size.",
+        PRODUCE,
+    ),
     Error.CORRUPT_MESSAGE: Rule(
         "The checksum of the batch does not match, or the bytes are not a batch.",
         "LogValidator; DefaultRecordBatch.ensureValid",

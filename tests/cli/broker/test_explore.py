@@ -84,6 +84,12 @@ def test_reached_functions_are_not_missing() -> None:
     assert "handle" not in reached.missing().get("state/apis/produce.py", [])
 
 
+def test_rules_of_several_processes_are_refused() -> None:
+    done = CliRunner().invoke(app, ["explore", TORN, "--rules", "--workers", "2"])
+
+    assert isinstance(done.exception, UserError)
+
+
 def test_an_unknown_model_is_refused() -> None:
     with pytest.raises(UserError, match="No built-in model is called 'nothing'"):
         model_of("nothing")

@@ -23,6 +23,7 @@ EXCEPTIONS = {
     Error.CORRUPT_MESSAGE: "CorruptRecordException",
     Error.KAFKA_STORAGE_ERROR: "KafkaStorageException",
     Error.MESSAGE_TOO_LARGE: "RecordTooLargeException",
+    Error.RECORD_LIST_TOO_LARGE: "RecordBatchTooLargeException",
     Error.OUT_OF_ORDER_SEQUENCE_NUMBER: "OutOfOrderSequenceException",
     Error.INVALID_REGULAR_EXPRESSION: "InvalidRegularExpression",
     Error.INVALID_TOPIC_EXCEPTION: "InvalidTopicException",
