@@ -9,7 +9,7 @@ from tests.support.documents import Command, commands
 from tests.support.sources import ROOT
 
 README = ROOT / "README.md"
-SECTION = "Why was this producer fenced?"
+SECTION = "Operator: why was this producer fenced?"
 
 
 def typed_in_the_section() -> list[Command]:
