@@ -7,6 +7,7 @@ response or a late delivery by the network.
 
 import copy
 import json
+import re
 import secrets
 import struct
 from collections import Counter
@@ -202,6 +203,10 @@ class ChangingConnection(ExamConnection):
         super().send(api, version, body, has_response)
 
 
+NUMBER = re.compile(r"\d+")
+"""Numbers of responses and of seconds in the reason differ in each run."""
+
+
 class ChangingPlayer(Player):
     """Plays a changed scenario; `clock` is the broker's, if its time can be skipped."""
 
@@ -209,8 +214,9 @@ class ChangingPlayer(Player):
     met: Counter[str]
     clock: SkippingClock | None = None
 
-    def _connected(self, address: Address) -> ExamConnection:
-        connection = ChangingConnection(address, lambda: self._deadline)
+    def _connected(self, address: Address, client: str) -> ExamConnection:
+        security = self._site.security
+        connection = ChangingConnection(address, lambda: self._deadline, security, client)
         connection.changes, connection.met = self.changes, self.met
         return connection
 
@@ -256,10 +262,11 @@ def played(
     player = ChangingPlayer(scenario, site, prefix, PATIENCE)
     player.changes, player.met, player.clock = changes, met, clock
     try:
-        ended = player.run()
+        found = player.run()
+        ended = "" if found is None else f"{found.step}: {found.path or NUMBER.sub('', found.text)}"
     except UNWRITABLE as error:
         ended = type(error).__name__
     finally:
         player.close()
-    found = json.dumps(msgspec.to_builtins(player.observations), indent=1, sort_keys=True)
-    return [*found.splitlines(), ended]
+    text = json.dumps(msgspec.to_builtins(player.observations), indent=1, sort_keys=True)
+    return [*text.splitlines(), ended]
