@@ -90,12 +90,11 @@ NOT_TYPED = {
             ("live brokertwin explain", "explain"),
         )
     },
-    **dict.fromkeys(
-        (
-            "python3 -m venv .venv && . .venv/bin/activate",
-            "pip install -q -c .ci/constraints.txt .",
-        ),
-        Elsewhere("packages come from an index", "tests/test_wheel.py", "light_python"),
+    "python3 -m venv .venv && . .venv/bin/activate": Elsewhere(
+        "the reader has the path", "tests/support/typed_commands.py", "activate"
+    ),
+    "pip install -q -c .ci/constraints.txt .": Elsewhere(
+        "packages come from an index", "Makefile", "-c .ci/constraints.txt"
     ),
     "brokertwin exam localhost:9192 --only idem_": Elsewhere(
         "a broker of the reader", "tests/cli/broker/test_exam.py", "exam"

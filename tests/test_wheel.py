@@ -168,7 +168,7 @@ print(json.dumps(failed))
         "cli.job.run_snapshots": "pyarrow",
         "streaming.checks.snapshot_checks": "pyarrow",
         "offsets.store": "pyarrow",
-        "offsets.moves": "pyarrow",
+        "tables.query.spark_source": "pyspark",
         "sinks.offsets_snapshot": "pyarrow",
         "sinks.snapshot_store": "pyarrow",
         "streaming.checks.batch_checks": "pyarrow",

@@ -41,7 +41,8 @@ def expected(truth: KnownTruth, lines: Lines) -> Iterator[Expected]:
             case MemberChanged(change="left"):
                 yield Expected("member left", f"{fact.group} {fact.member}", _of_left(fact))
             case MemberChanged(change="joined"):
-                if _was_in(truth, fact) and _is_followed(truth, fact, end):
+                is_shown = not (fact.instance and _is_first(truth, fact))
+                if is_shown and _was_in(truth, fact) and _is_followed(truth, fact, end):
                     what = f"{fact.group} {fact.member}"
                     yield Expected("member joined", what, _of_joined(fact))
             case TransactionMoved(is_timeout=True):
@@ -60,6 +61,12 @@ def _is_followed(truth: KnownTruth, fact: MemberChanged, end: float) -> bool:
         each.time >= fact.time and each.time <= end and each.members
         for each in truth.generations[fact.group]
     )
+
+
+def _is_first(truth: KnownTruth, fact: MemberChanged) -> bool:
+    """Whether it joined in the group's first generation: a restart of a static member looks so."""
+    first = next(iter(truth.generations[fact.group]), None)
+    return first is not None and fact.time <= first.time
 
 
 def _is_classic(fact: MemberChanged) -> bool:

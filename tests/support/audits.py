@@ -102,7 +102,8 @@ def stronger(finding: AuditFinding, former: Audited) -> str:
     for each in (line for one in same for line in one.evidence):
         by[each.place] = by.get(each.place, set()) | {*each.by}
     most = max(each.severity for each in same), max(each.total for each in same)
-    if finding.severity > most[0] or finding.total > most[1]:
+    is_folded = _is_folded(finding, former)
+    if finding.severity > most[0] or (finding.total > most[1] and not is_folded):
         return f"{key} is worse: {finding.severity} {finding.total}"
     for each in finding.evidence:
         if not {*each.by} <= by.get(each.place, {*each.by}):
@@ -110,9 +111,21 @@ def stronger(finding: AuditFinding, former: Audited) -> str:
         is_reported = not each.client and each.said in {
             former.said for one in same for former in one.evidence
         }
+        is_reported |= is_folded or any(_spans(one, each.time) for one in same)
         if each.place not in by and not is_reported:
             return f"{key} has the new line {each.place}"
     return ""
+
+
+NEAR_MS = 1_000
+"""An incident is shown by requests that arrived shortly before and after it."""
+
+
+def _spans(finding: AuditFinding, time: float) -> bool:
+    """Whether an incident lasted at a time: a cut recording may show it by another line."""
+    times = [finding.begin, finding.end]
+    times += [each[name] for each in finding.consequences for name in ("from", "to")]
+    return bool(finding.consequences) and min(times) - NEAR_MS <= time <= max(times) + NEAR_MS
 
 
 def _is_folded(finding: AuditFinding, former: Audited) -> bool:

@@ -347,7 +347,9 @@ def _fetched_offsets(
             continue
         for topic in each.get("topics") or ():
             for part in topic["partitions"]:
-                if not part.get("errorCode"):
+                # A client's log may have a part of the body only.
+                is_whole = "partitionIndex" in part and "committedOffset" in part
+                if is_whole and not part.get("errorCode"):
                     yield known.topic(topic), part["partitionIndex"], part["committedOffset"]
 
 

@@ -85,7 +85,7 @@ def test_faults_of_a_file_and_a_recording(tmp_path: Path) -> None:
             assert [each["hits"] for each in json.load(response)] == [1, 1]
         printed = running.end()
         assert [record.value for record in broker.records("orders")] == [b"0", b"1", b"2"]
-    assert "fault 1: PRODUCE response lost: 1 of 1 matching requests" in printed
+    assert "fault 1: PRODUCE response lost: 1 of 5 matching requests" in printed
     assert running.process.returncode == 0
     recorded = [json.loads(line) for line in (tmp_path / "out.jsonl").open(encoding="utf-8")]
     faults = [each["fault"] for each in recorded if "fault" in each]

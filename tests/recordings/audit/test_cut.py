@@ -77,7 +77,9 @@ def accusations(
         except UserError:
             return [], Counter()  # nothing is left
     reported = [audits.stronger(each, audits.whole(name)) for each in found]
-    return [each for each in reported if each], Counter(each.kind for each in found)
+    kinds = Counter(each.kind for each in found)
+    kinds += Counter(str(one["kind"]) for each in found for one in each.consequences)
+    return [each for each in reported if each], kinds
 
 
 @pytest.mark.long

@@ -48,7 +48,7 @@ def test_strip_shows_periods_of_leaders_and_in_sync_replicas() -> None:
 @pytest.mark.long
 def test_a_page_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
     observer = observed(exchanges("leader_kill"))
-    plots.write(tmp_path / "r.html", observer.samples, observer.time)
+    plots.write(tmp_path / "r.html", ".html", observer.samples, observer.time)
     text = (tmp_path / "r.html").read_text()
     assert "lk-0: log end offsets" in text
     assert not re.search(r"""<(script|link|img)[^>]+(src|href)=["']?(https?:)?//""", text)

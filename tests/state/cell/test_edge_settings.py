@@ -32,11 +32,12 @@ def test_gateway_gets_codecs_quotas_and_broker_settings() -> None:
     bench.request("ALTER_CLIENT_QUOTAS", 1, {"entries": [entry]})
     bench.now += 1
     codec = {"compression.type": "gzip"}
+    values = {"connection_creation_rate": 2.0}
     changed = {"max.connections": "5", "no.such.password": ""}
     assert reported(bench) == {
         **nothing,
         "brokers": {"1": changed, "cluster": changed},
-        "quotas": [{"entity": {"ip": None}, "values": {"connection_creation_rate": 2.0}}],
+        "quotas": [{"entity": {"ip": None}, "values": values, "number": 1}],
         "codecs": {packed: codec, "packed": codec},
     }
     alter(bench, "INCREMENTAL_ALTER_CONFIGS", 1, [(TOPIC, "packed", [("compression.type", 1, "")])])
