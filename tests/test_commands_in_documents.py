@@ -35,7 +35,7 @@ PAGES = {name_of(page): page for page in DOCUMENTS if commands(page)}
 
 
 IN_A_CLONE = {
-    *("docs/explain.md", "docs/audit.md", "docs/query.md", "docs/clients.md"),
+    *("docs/explain.md", "docs/audit.md", "docs/query.md", "docs/clients.md", "docs/page.md"),
     *("README.md", "docs/CONTRIBUTING.md", "examples/README.md"),
     "checkpoints.example/README.md",
     *("docs/tutorials/audit-a-request-log.md", "docs/tutorials/run-the-job.md"),
@@ -93,6 +93,7 @@ NOT_TYPED = {
     "python3 -m venv .venv && . .venv/bin/activate": Elsewhere(
         "the reader has the path", "tests/support/typed_commands.py", "activate"
     ),
+    "pip install '.[mcp,query]'": Elsewhere("packages come from an index", "pyproject.toml", "mcp"),
     "pip install -q -c .ci/constraints.txt .": Elsewhere(
         "packages come from an index", "Makefile", "-c .ci/constraints.txt"
     ),
