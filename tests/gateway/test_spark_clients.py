@@ -19,6 +19,7 @@ import confluent_kafka.admin
 import kafka
 import pytest
 
+from brokertwin.protocol.generated.produce import TopicProduceData
 from brokertwin.state.configs.broker_config import parse
 from brokertwin.testing.exam.model import subjects
 from brokertwin.testing.exam.verdicts import Outcome, Result
@@ -87,8 +88,8 @@ SCENARIOS = (
     *("idem_sequence_gap", "pipelined_in_order", "describe_cluster", "off_simple_commit"),
     *("share_leave", "streams_leave", "txn_commit", "tv2_end_bumps_epoch"),
 )
-LEFT_OUT = {"cluster", "consumer_groups"}
-"""Subjects for several brokers, and for other heartbeat intervals than those of `SETTINGS`."""
+LEFT_OUT = {"cluster", "consumer_groups", "restarts"}
+"""Subjects for several brokers, for other heartbeat intervals, and for a broker that restarts."""
 
 SCENARIO_PATIENCE = 40
 """Factor by which a scenario may be slower than with Kafka."""
@@ -295,7 +296,8 @@ def test_batches_are_stored_in_the_codec_of_their_topic(gateway: Running) -> Non
     name = f"packed-{token_hex(3)}"
     with gateway.client(timeout_s=PATIENCE_S) as client:
         client.topic(name, compression_type="gzip")
-        wait_until(lambda: gateway.engine.codec_of(1, {"name": name}) is not None)
+        topic = TopicProduceData(name=name)
+        wait_until(lambda: gateway.engine.codec_of(1, topic) is not None)
         plain = batch(b"a" * 500)
         assert client.produce(name, plain)["errorCode"] == 0
         assert len(client.fetch(name, 0)["records"]) < len(plain) / 2

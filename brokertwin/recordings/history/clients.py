@@ -109,8 +109,10 @@ class ObservedClient(ObservedEntity, kw_only=True):
             return
         if exchange.request["opened"] != NONE:
             yield from self._opened(line)
-        if exchange.response["throttle"] > 0:
-            yield self._throttled(line, exchange.response["throttle"])
+        # An exchange that waited in a checkpoint of an earlier program has no throttle time.
+        throttle = exchange.response.get("throttle", 0)
+        if throttle > 0:
+            yield self._throttled(line, throttle)
         if exchange.is_deprecated:
             yield self._deprecated(line)
 

@@ -105,8 +105,9 @@ def test_a_job_starts_from_an_example(
     assert (produced["errorCode"], produced["baseOffset"]) == (0, 3)
     (orders,) = responses["again-1"]["topics"]
     assert [each["committedOffset"] for each in orders["partitions"]] == [5, 1]
-    stored = state_reader._from_files(job.checkpoint, 1, known)
-    assert [row[0] for row in stored.values()] == [STATE_VERSION], "stored in the new form"
+    states = store_files.read_states(job.checkpoint, 1, known.groups.values())
+    versions = [state_reader.of_row(state)[0] for state in states.values()]
+    assert versions == [STATE_VERSION], "stored in the new form"
 
 
 def test_the_open_transaction_and_the_members_of_an_idle_cell_are_in_the_rocksdb_snapshot() -> None:

@@ -13,7 +13,13 @@ from brokertwin.sinks import snapshot_store
 from brokertwin.state.cell.cell import Cell
 from brokertwin.state.core import layers, outputs
 from brokertwin.state.core.murmur2 import partition_of
-from brokertwin.streaming.checkpoint import checkpoint_log, facts, snapshots, state_reader
+from brokertwin.streaming.checkpoint import (
+    checkpoint_log,
+    facts,
+    snapshots,
+    state_reader,
+    store_files,
+)
 from brokertwin.streaming.job import runner
 from brokertwin.streaming.job.clock import now_ms
 from brokertwin.streaming.job.measures import QueryProgress
@@ -241,7 +247,8 @@ def base_of_offsets(checkpoint: Path, batch: int) -> bytes:
     """The bytes that rest in the column of groups and their offsets, as they are stored."""
     known = facts.read(checkpoint)
     assert known is not None
-    _, columns = state_reader._from_files(checkpoint, batch, known)["a"]
+    state = store_files.read_states(checkpoint, batch, [known.groups["a"]])[known.groups["a"]]
+    _, columns = state_reader.of_row(state)
     return msgspec.msgpack.decode(columns["groups"], type=layers.LayeredColumn).base
 
 
