@@ -11,6 +11,7 @@ OffsetFetch                 shows an offset that is gone, expired ones too
 
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 from msgspec import field
@@ -334,35 +335,33 @@ def of_partition(
 PARTS = ("partitions", "partitionIndexes")
 
 
+def _returned(exchange: RecordedExchange) -> Iterator[tuple[Any, Any, Any]]:
+    """Group, topic and part of each partition in an OffsetFetch response of any version."""
+    response = exchange.response
+    groups = response.get("groups")
+    if groups is None:
+        groups = [{**response, "groupId": exchange.request.get("groupId")}]
+    for each in groups:
+        for topic in each.get("topics") or ():
+            for part in topic["partitions"]:
+                if "partitionIndex" in part:  # a client's log may have a part of the body only
+                    yield each, topic, part
+
+
 def _fetched_offsets(
     exchange: RecordedExchange, group: str, known: KnownFacts
 ) -> Iterator[tuple[str, int, int]]:
     """Topic, partition and offset of each part of an OffsetFetch response without an error."""
-    response = exchange.response
-    groups = response.get("groups")
-    if groups is None:
-        groups = [{**response, "groupId": exchange.request.get("groupId")}]
-    for each in groups:
-        if each.get("groupId") != group or each.get("errorCode"):
-            continue
-        for topic in each.get("topics") or ():
-            for part in topic["partitions"]:
-                # A client's log may have a part of the body only.
-                is_whole = "partitionIndex" in part and "committedOffset" in part
-                if is_whole and not part.get("errorCode"):
-                    yield known.topic(topic), part["partitionIndex"], part["committedOffset"]
+    for each, topic, part in _returned(exchange):
+        is_mine = each.get("groupId") == group and not each.get("errorCode")
+        if is_mine and "committedOffset" in part and not part.get("errorCode"):
+            yield known.topic(topic), part["partitionIndex"], part["committedOffset"]
 
 
 def fetched_places(exchange: RecordedExchange) -> Iterator[tuple[str, str, int]]:
     """Group, topic (as in the response) and partition of an OffsetFetch response."""
-    response = exchange.response
-    groups = response.get("groups")
-    if groups is None:
-        groups = [{**response, "groupId": exchange.request.get("groupId")}]
-    for each in groups:
-        for topic in each.get("topics") or ():
-            for part in topic["partitions"]:
-                yield str(each.get("groupId")), bodies.topic_of(topic), part["partitionIndex"]
+    for each, topic, part in _returned(exchange):
+        yield str(each.get("groupId")), bodies.topic_of(topic), part["partitionIndex"]
 
 
 def _accepted(exchange: RecordedExchange, known: KnownFacts) -> Iterator[CommittedOffset]:
