@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.recordings.history.clients import CLIENTS
 from brokertwin.recordings.history.entity import EntityKey
 from brokertwin.streaming.live import findings, tables
 from brokertwin.streaming.live.entity import ALARM_MS, EntityArrival, LiveEntity
@@ -61,7 +62,8 @@ class LiveFunctions:
         client: the connection to Kafka.
         fact_topic: full name of the topic of facts.
         zone: time zone of lines that name none.
-        count: called with numbers of lines, exchanges, damaged lines and findings.
+        count: called with numbers: those of `ReadRows.counts`, findings, and of the exchanges
+            those that are `repeated`, `late`, or `without_entity`.
     """
 
     client: ClientProperties
@@ -93,11 +95,13 @@ class LiveFunctions:
         facts = self._facts.read()
         for frame in frames:
             columns = (frame[name].tolist() for name in ("cluster", "is_half", "value"))
-            routed = (
-                each
-                for cluster, is_half, value in zip(*columns, strict=True)
-                for each in route(cluster, is_half, value, facts)
-            )
+            routed: list[tuple[str, str, str, bytes]] = []
+            counts: Counter[str] = Counter()
+            for row in zip(*columns, strict=True):
+                parts = list(route(*row, facts))
+                counts["without_entity"] += not parts
+                routed += parts
+            self.count(counts)
             yield from _frames(ROUTED_SCHEMA, routed)
 
     def entity(
@@ -121,7 +125,7 @@ class LiveFunctions:
         else:
             state.update(tables.state_of(handled.stored, handled.row))
             state.setTimeoutDuration(handled.alarm_ms)
-        self.count(_findings_in(handled.outputs))
+        self.count(handled.counts)
         yield from _frames(OUTPUT_SCHEMA, handled.outputs)
 
     def bucket(
@@ -142,12 +146,8 @@ class LiveFunctions:
             state.setTimeoutDuration(max(ALARM_MS, bucket.next_alarm - now))
         else:
             state.remove()
-        self.count(_findings_in(outputs))
+        self.count(bucket.counts)
         yield from _frames(OUTPUT_SCHEMA, outputs)
-
-
-def _findings_in(outputs: Iterable[OutputRow]) -> Counter[str]:
-    return Counter("findings" for each in outputs if each.topic == FINDINGS)
 
 
 def read(
@@ -204,12 +204,14 @@ class Handled(NamedTuple):
         stored: its state; None if it is over.
         row: its row in a table.
         alarm_ms: in how many ms it has to be called if no exchange comes.
+        counts: number of findings; of a client also of ignored exchanges, `late` and `repeated`.
     """
 
     outputs: list[OutputRow]
     stored: bytes | None
     row: tables.Row | None
     alarm_ms: int
+    counts: Mapping[str, int] = {}
 
 
 def handle(
@@ -239,12 +241,14 @@ def handle(
     found = entity.handle([_arrival_decoder.decode(each) for each in values], known, now)
     outputs = [
         OutputRow(FINDINGS, each.id.encode(), each.value, cluster)
-        for each in findings.rows_of(cluster, found)
+        for each in findings.rows_of(cluster, entity.together(found))
     ]
+    # Each exchange has one client, but several other entities.
+    counts = Counter(entity.counts if key.kind == CLIENTS.name else (), findings=len(outputs))
     is_over = not values and not entity.is_waiting and entity.is_over(event_time)
     after = None if is_over else tables.row_of(key, entity.machine)
     outputs += [OutputRow(*each, cluster) for each in tables.changes(cluster, before, after)]
-    return Handled(outputs, None if is_over else entity.stored(), after, entity.alarm_ms)
+    return Handled(outputs, None if is_over else entity.stored(), after, entity.alarm_ms, counts)
 
 
 def _connection(
@@ -269,9 +273,11 @@ class Bucket:
 
     Attributes:
         entities: kind and id to the state, and the time of the alarm in ms since 1970.
+        counts: see `Handled`.
     """
 
     def __init__(self, stored: bytes | None) -> None:
+        self.counts: Counter[str] = Counter()
         self.entities: dict[EntityKey, tuple[bytes, int]] = {}
         if stored is not None:
             self.entities = {
@@ -293,6 +299,7 @@ class Bucket:
             stored, _ = self.entities.get(key, (None, 0))
             handled = handle(cluster, key, stored, own, facts, now)
             outputs += handled.outputs
+            self.counts.update(handled.counts)
             if handled.stored is None:
                 del self.entities[key]
             else:

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 POLL_S = 0.2
+COUNTS_KEPT = 100
+"""Number of micro-batches whose counts wait for Spark's report of their progress."""
+
 STOP_S = 60.0
 """Maximum wait for the running micro-batch when the query is stopped."""
 
@@ -47,7 +50,7 @@ class LiveProgress(msgspec.Struct, frozen=True):
         lag: number of rows of the topics that are not yet read.
         entities: number of rows in Spark's state.
         state_bytes: memory that Spark's state store uses.
-        counts: lines, exchanges, damaged lines and findings since the start.
+        counts: what lines and exchanges are, and findings, since the start; see `LiveFunctions`.
     """
 
     batch: int
@@ -155,11 +158,15 @@ def run(
     first = checkpoint_log.committed(query.checkpoint) + 1
     due = DueSnapshot(every, first, time.monotonic()) if every is not None else None
 
+    counted: dict[int, dict[str, int]] = {}
+
     def write(rows: "DataFrame", batch: int) -> None:
         if tables is not None and due is not None and due.is_due(batch, time.monotonic()):
             due.taken(batch, time.monotonic())
             write_snapshot(rows.sparkSession, query, tables, batch - 1)
         outputs.write(rows, batch, query_id(query.checkpoint))
+        counted[batch] = dict(counts.value)  # all tasks of the micro-batch have ended
+        counted.pop(batch - COUNTS_KEPT, None)
 
     started = plan.start(session, query, functions, write)
     try:
@@ -168,7 +175,7 @@ def run(
             started,
             query.checkpoint,
             ended,
-            lambda: dict(counts.value),
+            lambda batch: counted.get(batch, {}),
             lag_of(query),
             observe,
             look,
@@ -192,7 +199,7 @@ def _watch(
     query: "StreamingQuery",
     checkpoint: Path,
     stop: threading.Event,
-    counts: Callable[[], dict[str, int]],
+    counts: Callable[[int], dict[str, int]],
     lag: LagReader,
     observe: Observer,
     look: Callable[[], None],
@@ -213,7 +220,7 @@ def _watch(
 def _report(
     query: "StreamingQuery",
     seen: int,
-    counts: Callable[[], dict[str, int]],
+    counts: Callable[[int], dict[str, int]],
     lag: LagReader,
     observe: Observer,
 ) -> int:
@@ -221,7 +228,7 @@ def _report(
     if newest is None or newest.batchId() <= seen:
         return seen
     progress = json.loads(newest.json())
-    observe(_progress_of(progress, counts(), lag))
+    observe(_progress_of(progress, counts(progress["batchId"]), lag))
     return int(progress["batchId"])
 
 

@@ -252,8 +252,9 @@ def show_progress(progress: "LiveProgress") -> None:
     say(
         f"batch {progress.batch}: {progress.rows:,} rows in {progress.seconds:.2f} s,"
         f" {progress.entities:,} state rows; {counts.get('lines', 0):,} lines:"
-        f" {counts.get('exchanges', 0):,} exchanges, {counts.get('damaged', 0):,} damaged lines"
-        f"{_others(counts)}; {counts.get('findings', 0):,} findings"
+        f" {counts.get('exchanges', 0):,} exchanges{_ignored(counts)},"
+        f" {counts.get('damaged', 0):,} damaged lines{_others(counts)};"
+        f" {counts.get('findings', 0):,} findings"
     )
 
 
@@ -264,6 +265,14 @@ OTHERS = {
     "other": "other lines",
 }
 """Further counts of lines, and how they are shown."""
+
+IGNORED = {"repeated": "repeated", "late": "too late", "without_entity": "of no entity"}
+"""Exchanges that change nothing, and how they are shown."""
+
+
+def _ignored(counts: Mapping[str, int]) -> str:
+    found = [f"{counts[name]:,} {text}" for name, text in IGNORED.items() if counts.get(name)]
+    return f" ({', '.join(found)})" if found else ""
 
 
 def _others(counts: Mapping[str, int]) -> str:
