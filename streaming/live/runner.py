@@ -24,7 +24,7 @@ from brokertwin.streaming.live import query as plan
 from brokertwin.streaming.live import remade_topics
 from brokertwin.streaming.live.modes import FIXED
 from brokertwin.streaming.live.operator import EXCHANGES, LiveFunctions
-from brokertwin.streaming.live.outputs import Found, LiveOutputs
+from brokertwin.streaming.live.outputs import FINDINGS_KEPT_DAYS, Found, LiveOutputs
 from brokertwin.streaming.live.query import FACTS, LiveQuery
 from brokertwin.streaming.live.snapshots import write_snapshot
 
@@ -132,6 +132,7 @@ def run(
     stop: threading.Event | None = None,
     observe: Observer = lambda _: None,
     found: Found = lambda _: None,
+    kept_days: int = FINDINGS_KEPT_DAYS,
     look: Callable[[], None] = lambda: None,
 ) -> None:
     """Run the query until it is stopped, or to the end of the topics.
@@ -145,6 +146,7 @@ def run(
         stop: set to stop it after the running micro-batch.
         observe: called after each micro-batch.
         found: called with the findings of each micro-batch, as in the topic.
+        kept_days: how long findings are kept there.
         look: called regularly while the query runs.
 
     Raises:
@@ -154,7 +156,7 @@ def run(
     functions = LiveFunctions(
         query.client, query.topic(FACTS), zone, lambda new: counts.add(dict(new))
     )
-    outputs = LiveOutputs(query, tables, found)
+    outputs = LiveOutputs(query, tables, kept_days, found)
     first = checkpoint_log.committed(query.checkpoint) + 1
     due = DueSnapshot(every, first, time.monotonic()) if every is not None else None
 

@@ -157,9 +157,9 @@ class LiveTopics:
             for row in operator.read(own, self.now, self._facts, UTC, self.counts.update)
         ]
         values: dict[str, dict[EntityKey, list[bytes]]] = defaultdict(lambda: defaultdict(list))
-        for cluster, _, is_half, value in read:
-            for _, kind, name, part in operator.route(cluster, is_half, value, self._facts.read()):
-                values[cluster][EntityKey(kind, name)].append(part)
+        routed = operator.route(read, self._facts.read(), self.counts.update)
+        for cluster, kind, name, parts in routed:
+            values[cluster][EntityKey(kind, name)].append(parts)
         for (cluster, key), alarm in self._alarms.items():
             if alarm <= self.now:
                 values[cluster].setdefault(key, [])

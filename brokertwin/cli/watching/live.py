@@ -71,6 +71,12 @@ SnapshotEveryOption = Annotated[
         help='How often entity rows are written to Parquet: "100 batches", "5 minutes".',
     ),
 ]
+FindingsKept = Annotated[
+    int,
+    typer.Option(
+        "--findings-kept", metavar="DAYS", min=1, help="How long findings are kept in Parquet."
+    ),
+]
 Key = Annotated[
     KeyMode,
     typer.Option(
@@ -102,6 +108,7 @@ def command(
     checkpoint: LiveCheckpoint = None,
     tables: Tables = None,
     snapshot_every: SnapshotEveryOption = "5 minutes",
+    findings_kept: FindingsKept = 90,
     key: Key = KeyMode.BUCKET,
     trigger: Trigger = "10 seconds",
     available_now: AvailableNow = False,
@@ -154,7 +161,13 @@ def command(
         rows_max=settings.max_offsets_per_trigger,
         is_available_now=available_now,
     )
-    how = _How(place(tables or directory), parse_every(snapshot_every), zone_of(time_zone), as_json)
+    how = _How(
+        place(tables or directory),
+        parse_every(snapshot_every),
+        findings_kept,
+        zone_of(time_zone),
+        as_json,
+    )
     check_start(settings)
     stop, http = threading.Event(), HttpPort(http_listen, http_access)
     with runner.prepared(query, say), _watched(query, http, stop) as watched:
@@ -168,10 +181,11 @@ def command(
 
 
 class _How(NamedTuple):
-    """Directory of Parquet files and their interval, time zone of lines, form of progress."""
+    """Parquet files: directory, interval, days; time zone of lines, form of progress."""
 
     tables: Path
     every: "Every"
+    kept_days: int
     zone: tzinfo
     as_json: bool
 
@@ -195,7 +209,11 @@ def _run(
 
     beat, found = watched.pulse.beat, watched.found
     try:
-        runner.run(session, query, how.tables, how.every, how.zone, stop, observe, found, beat)
+        runner.run(
+            *(session, query, how.tables, how.every, how.zone, stop, observe, found),
+            kept_days=how.kept_days,
+            look=beat,
+        )
     except QueryFailed as error:
         say(str(error))
         raise typer.Exit(1) from None
