@@ -177,13 +177,13 @@ def read(
         new = found.listeners[cluster] - known.listeners.keys()
         rows += [FactRow(cluster, "listener", each, True) for each in sorted(new)]
         store.write(rows)
-    exchanges = (
+    whole = (
         ((cluster, each.exchange.line.connection, False), each)
         for cluster, own in found.exchanges.items()
         for each in own
     )
     halves = (((cluster, half.session, True), half) for cluster, half in found.halves)
-    yield from _packed(chain(exchanges, halves))
+    yield from _packed(chain(whole, halves))
 
 
 def route(
@@ -215,7 +215,7 @@ def route(
     yield from _packed(routed())
 
 
-def _packed(items: Iterable[tuple[tuple[Any, ...], Any]]) -> Iterator[tuple[Any, ...]]:
+def _packed(items: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, ...]]:
     """Encode items of the same key together, because a row of Spark costs more than an item."""
     by_key: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
     for number, (key, item) in enumerate(items, 1):
@@ -275,7 +275,9 @@ def handle(
         for each in findings.rows_of(cluster, entity.together(found))
     ]
     # Each exchange has one client, but several other entities.
-    counts = Counter(entity.counts if key.kind == CLIENTS.name else (), findings=len(outputs))
+    counts = Counter(findings=len(outputs))
+    if key.kind == CLIENTS.name:
+        counts += entity.counts
     is_over = not values and not entity.is_waiting and entity.is_over(event_time)
     after = None if is_over else tables.row_of(key, entity.machine)
     outputs += [OutputRow(*each, cluster) for each in tables.changes(cluster, before, after)]

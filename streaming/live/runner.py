@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, tzinfo
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -30,6 +30,7 @@ from brokertwin.streaming.live.snapshots import write_snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
 POLL_S = 0.2
@@ -177,7 +178,7 @@ def run(
             started,
             query.checkpoint,
             ended,
-            lambda batch: counted.get(batch, {}),
+            counted,
             lag_of(query),
             observe,
             look,
@@ -201,7 +202,7 @@ def _watch(
     query: "StreamingQuery",
     checkpoint: Path,
     stop: threading.Event,
-    counts: Callable[[int], dict[str, int]],
+    counted: Mapping[int, dict[str, int]],
     lag: LagReader,
     observe: Observer,
     look: Callable[[], None],
@@ -210,38 +211,40 @@ def _watch(
     seen = -1
     while query.isActive and not stop.wait(POLL_S):
         look()
-        seen = _report(query, seen, counts, lag, observe)
+        seen = _report(query, seen, counted, lag, observe)
     if query.isActive:
         finish(query, STOP_S, checkpoint)
     failure = query.exception()
     if failure is not None:
         raise QueryFailed(str(failure))
-    _report(query, seen, counts, lag, observe)
+    _report(query, seen, counted, lag, observe)
 
 
 def _report(
     query: "StreamingQuery",
     seen: int,
-    counts: Callable[[int], dict[str, int]],
+    counted: Mapping[int, dict[str, int]],
     lag: LagReader,
     observe: Observer,
 ) -> int:
-    newest = query._jsq.lastProgress()
-    if newest is None or newest.batchId() <= seen:
+    if max(list(counted), default=seen) <= seen:
+        return seen  # reading Spark's report takes many calls into the JVM
+    newest = query.lastProgress
+    if newest is None or newest.batchId <= seen:
         return seen
-    progress = json.loads(newest.json())
-    observe(_progress_of(progress, counts(progress["batchId"]), lag))
-    return int(progress["batchId"])
+    observe(_progress_of(newest, counted.get(newest.batchId, {}), lag.read().total))
+    return newest.batchId
 
 
-def _progress_of(report: Mapping[str, Any], counts: dict[str, int], lag: LagReader) -> LiveProgress:
-    state = report["stateOperators"]
+def _progress_of(
+    report: "StreamingQueryProgress", counts: dict[str, int], lag: int
+) -> LiveProgress:
     return LiveProgress(
-        batch=report["batchId"],
-        rows=report["numInputRows"],
-        seconds=report["durationMs"].get("triggerExecution", 0) / 1000,
-        lag=lag.read().total,
-        entities=sum(each["numRowsTotal"] for each in state),
-        state_bytes=sum(each["memoryUsedBytes"] for each in state),
+        batch=report.batchId,
+        rows=report.numInputRows,
+        seconds=report.durationMs.get("triggerExecution", 0) / 1000,
+        lag=lag,
+        entities=sum(each.numRowsTotal for each in report.stateOperators),
+        state_bytes=sum(each.memoryUsedBytes for each in report.stateOperators),
         counts=counts,
     )
