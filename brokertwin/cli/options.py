@@ -39,6 +39,7 @@ Bootstrap = Annotated[
     str | None,
     typer.Option(
         "--bootstrap",
+        "-b",
         metavar="HOST:PORT,…",
         help="Kafka's address; default: the embedded broker.",
     ),
@@ -67,10 +68,6 @@ Snapshots = Annotated[
         help="Directory of snapshots; default: HOME/snapshots/PREFIX.",
     ),
 ]
-Batch = Annotated[
-    int | None,
-    typer.Option("--batch", metavar="N", help="State after micro-batch N; default: the newest."),
-]
 StateMaster = Annotated[
     str, typer.Option("--master", metavar="URL", help="Spark master, if Spark is needed to read.")
 ]
@@ -81,11 +78,11 @@ JobCluster = Annotated[
     str | None,
     typer.Option("--cluster", metavar="NAME", help="The cluster, if the job has several."),
 ]
-AsOf = Annotated[
+At = Annotated[
     str | None,
     typer.Option(
-        "--as-of",
-        metavar="BATCH|TIME",
+        "--at",
+        metavar="TIME|BATCH",
         help="State after micro-batch BATCH, or after the newest that started by TIME"
         " (2026-03-01T12:00:03). For recordings: a time or an exchange (orders.jsonl:120).",
     ),
@@ -130,7 +127,7 @@ class HttpPort(NamedTuple):
     access: Path | None
 
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+AsJson = Annotated[bool, typer.Option("--json", "-J", help="Print JSON instead of a table.")]
 
 
 Command = Callable[..., None]

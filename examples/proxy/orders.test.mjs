@@ -1,6 +1,6 @@
 // Faults from a Node suite, with Node's own test runner and KafkaJS:
 //
-//   brokertwin proxy --broker localhost:9092 --listen localhost:19092 --control 9405
+//   brokertwin proxy localhost:9092 --listen localhost:19092 --control-listen 9405
 //   npm install kafkajs
 //   node --test orders.test.mjs
 import assert from 'node:assert/strict'

@@ -1,6 +1,6 @@
 // Faults from a Go suite, with franz-go:
 //
-//	brokertwin proxy --broker localhost:9092 --listen localhost:19092 --control 9405
+//	brokertwin proxy localhost:9092 --listen localhost:19092 --control-listen 9405
 //	go mod init orders && go get github.com/twmb/franz-go/pkg/kadm
 //	go test
 package orders

@@ -105,7 +105,7 @@ ControlFile = Annotated[
 ResponseTimeout = Annotated[
     float | None,
     typer.Option(
-        "--answer-timeout",
+        "--response-timeout",
         min=1,
         metavar="SECONDS",
         help="With --engine spark: close connections whose requests have waited this long for the"

@@ -92,12 +92,16 @@ Suite = Annotated[
 ]
 From = Annotated[
     list[str] | None,
-    typer.Option("--from", metavar="[PARTITION:]OFFSET", help="First offset to check; repeatable."),
+    typer.Option(
+        "--from-offset", metavar="[PARTITION:]OFFSET", help="First offset to check; repeatable."
+    ),
 ]
 To = Annotated[
     list[str] | None,
     typer.Option(
-        "--to", metavar="[PARTITION:]OFFSET", help="Offset after the last to check; repeatable."
+        "--to-offset",
+        metavar="[PARTITION:]OFFSET",
+        help="Offset after the last to check; repeatable.",
     ),
 ]
 Docs = Annotated[
@@ -122,7 +126,7 @@ Live = Annotated[
     ),
 ]
 Json = Annotated[
-    bool, typer.Option("--json", help="Print a JSON line for each failed expectation.")
+    bool, typer.Option("--json", "-J", help="Print a JSON line for each failed expectation.")
 ]
 
 
@@ -207,7 +211,7 @@ def _refuse(
         )
     if on not in ON_TOPICS and has_range:
         raise UserError(
-            "--from and --to are offsets in a topic, but no topic is checked.",
+            "--from-offset and --to-offset are offsets in a topic, but no topic is checked.",
             "Add --on requests, --on responses or --on records.",
         )
     if on is On.STATE and has_suite:
@@ -235,7 +239,9 @@ def _refuse_live(on: On, source: Path | None, has_range: bool) -> None:
             f"Pass --on with {', '.join(ON_LIVE)} or state.",
         )
     if source is not None or has_range:
-        raise UserError("--live reads whole topics.", "Leave out SOURCE, --from and --to.")
+        raise UserError(
+            "--live reads whole topics.", "Leave out SOURCE, --from-offset and --to-offset."
+        )
 
 
 @contextmanager
@@ -408,8 +414,8 @@ def _topic(
     def part(topic: str) -> "Iterable[TopicRow]":
         name = full_name(settings.prefix, topic)
         partitions = partitions_of(client, name)
-        begin = _places("--from", limits[0], partitions)
-        end = _places("--to", limits[1], partitions)
+        begin = _places("--from-offset", limits[0], partitions)
+        end = _places("--to-offset", limits[1], partitions)
         for row in read_all(client, name, begin):
             if row.partition not in end or row.offset < end[row.partition]:
                 yield row

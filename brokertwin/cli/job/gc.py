@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 LEAST_AGE_MS = 600_000
 """Minimum age of deleted batches. A gateway writes a batch's event within this time or drops the
-batch: see `DataTopic.put` and `--answer-timeout`, which limits the delay of an event."""
+batch: see `DataTopic.put` and `--response-timeout`, which limits the delay of an event."""
 
 OlderThan = Annotated[
     str,

@@ -7,7 +7,6 @@ import typer
 
 from brokertwin.cli.options import (
     AsJson,
-    Batch,
     Bootstrap,
     Checkpoint,
     ConfigFile,
@@ -29,6 +28,11 @@ if TYPE_CHECKING:
     from brokertwin.streaming.checkpoint.restore import Restored
 
 app = group()
+
+Batch = Annotated[
+    int | None,
+    typer.Option("--batch", metavar="N", help="State after micro-batch N; default: the newest."),
+]
 
 Suite = Annotated[
     str | None,

@@ -16,7 +16,7 @@ LOGS = [str(path) for path in logs_of("follower_stop")]
 
 
 def report(*words: str) -> Result:
-    return CliRunner().invoke(app, ["report", *words], env={"COLUMNS": "200"})
+    return CliRunner().invoke(app, ["replication", *words], env={"COLUMNS": "200"})
 
 
 def test_report_shows_partitions_and_unexplained_changes() -> None:
@@ -28,13 +28,13 @@ def test_report_shows_partitions_and_unexplained_changes() -> None:
 
 
 def test_one_partition_with_its_changes() -> None:
-    output = report(*LOGS, "--partition", "isr-0")
+    output = report(*LOGS, "--topic-partition", "isr-0")
     assert "isr-1" not in output.output
     assert "[1, 2]" in output.output
 
 
 def test_json_has_everything() -> None:
-    found = json.loads(report(*LOGS, "--json", "--partition", "isr-0").stdout)
+    found = json.loads(report(*LOGS, "--json", "--topic-partition", "isr-0").stdout)
     state = found["partitions"]["isr-0"]
     assert (state["leader"], state["isr"], state["highWatermark"]) == (1, [1, 2, 3], 169)
     assert found["highWatermarks"]["a race"] == 3
@@ -54,7 +54,7 @@ def test_requests_with_unexpected_fields_are_reported(tmp_path: Path) -> None:
 
 
 def test_a_partition_that_is_not_there() -> None:
-    output = report(*LOGS, "--partition", "isr-9")
+    output = report(*LOGS, "--topic-partition", "isr-9")
     assert output.exit_code != 0
     assert "The recording has no partition isr-9" in str(output.exception)
 

@@ -1,4 +1,4 @@
-"""`brokertwin report`: leaders, in-sync replicas and high watermarks in a recorded cluster."""
+"""`brokertwin replication`: leaders, in-sync replicas and high watermarks in a recorded cluster."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ Files = Annotated[
 Partitions = Annotated[
     list[str] | None,
     typer.Option(
-        "--partition",
+        "--topic-partition",
         metavar="TOPIC-N",
         help="Report only this partition, with all its changes; repeatable.",
     ),

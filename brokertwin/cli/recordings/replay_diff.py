@@ -1,49 +1,75 @@
-"""Differences between two states, for `brokertwin replay --diff`."""
+"""`brokertwin replay diff`: differences between two states of recordings."""
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from brokertwin.cli.job import state_tables
+from brokertwin.cli.job.state import All
+from brokertwin.cli.options import AsJson, BrokerConfig, BrokerSet
 from brokertwin.cli.output import out, show_json, show_table
-from brokertwin.cli.recordings.sources import Where
+from brokertwin.cli.recordings.planning import RECORDED, planner, settings_given
+from brokertwin.cli.recordings.sources import Where, with_source
 
 if TYPE_CHECKING:
     from brokertwin.recordings.replay.plan import ReplayPlan
     from brokertwin.recordings.replay.recording import Recording
     from brokertwin.recordings.replay.state_diff import StateChange
-    from brokertwin.tables.state_rows import Columns, ItemKind
+    from brokertwin.tables.state_rows import Columns
 
 BEGINNING, END = "beginning", "end"
 
+Before = Annotated[
+    str,
+    typer.Argument(
+        metavar="BEFORE",
+        help="A time or an exchange of the recording (orders.jsonl:120), `beginning`, `end`,"
+        " another recording (its end), or a directory of `replay --keep`.",
+    ),
+]
+After = Annotated[str, typer.Argument(metavar="AFTER", help="The same of the other state.")]
+Kind = Annotated[
+    str | None,
+    typer.Option("--kind", metavar=state_tables.KINDS, help="Compare only items of this kind."),
+]
 
-def show(
-    planned_of: "Callable[[Where], tuple[Recording, ReplayPlan]]",
+
+@with_source
+def command(
+    before: Before,
+    after: After,
     where: Where,
-    moments: tuple[str, str],
-    kind: "ItemKind | None",
-    all_items: bool,
-    as_json: bool,
+    kind: Kind = None,
+    all_items: All = False,
+    broker_set: BrokerSet = None,
+    broker_config: BrokerConfig = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Print the differences between two moments or recordings: a table of each kind, or JSON.
+    """Show what differs between two states: of one recording, of two, or of kept states.
 
-    Each moment is a time or an exchange of the recording, `BEGINNING`, `END`, another recording, or
-    a directory with a kept state. `kind` None compares all kinds. Raises UserError.
+    Runs the requests through the broker model. Broker settings come from the same places as those
+    of `replay`. Prints a table of each kind of items.
     """
+    from brokertwin.recordings.replay.search import LIMITS
     from brokertwin.recordings.replay.state_diff import changes
     from brokertwin.tables.state_rows import WHOLE
 
-    (before, unknown), (after, others) = _states(planned_of, where, moments)
-    kinds = [kind] if kind is not None else WHOLE
-    found = changes(before, after, kinds, all_items, unknown | others)
+    wanted, moments = state_tables.kind_of(kind), (before, after)
+    given = functools.partial(settings_given, file=broker_config, pairs=broker_set, begins=None)
+    planned_of = planner(where.cluster or RECORDED, LIMITS, given, None, False)
+    (first, unknown), (second, others) = _states(planned_of, where, moments)
+    kinds = [wanted] if wanted is not None else WHOLE
+    found = changes(first, second, kinds, all_items, unknown | others)
     if as_json:
         show_json([change.document for change in found])
         return
     show_changes(found, moments)
     if not found:
-        out.print(f"no difference between {moments[0]} and {moments[1]}", highlight=False)
+        out.print(f"no difference between {before} and {after}", highlight=False)
 
 
 def show_changes(found: "Sequence[StateChange]", moments: tuple[str, str]) -> None:
@@ -79,7 +105,7 @@ def _states(
         if moment == BEGINNING:
             documents = []
         elif moment != END and not other.is_file():
-            documents = events_until(plan.documents, moment, zone_of(where.time_zone), "--diff")
+            documents = events_until(plan.documents, moment, zone_of(where.time_zone), "a state")
         without_ends = topics_without_headers(history.exchanges)
         yield plan.state_after(documents).columns(), without_ends
 
