@@ -9,27 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from brokertwin.cli.files import writing
-from brokertwin.cli.options import (
-    Bootstrap,
-    Checkpoint,
-    ConfigFile,
-    JobCluster,
-    KafkaConfig,
-    Prefix,
-    Snapshots,
-    settings_of,
-)
+from brokertwin.cli.options import JobCluster, with_settings
 from brokertwin.cli.output import out, progress_bars, say, show_json
 from brokertwin.errors import UserError
 from brokertwin.extras import need
 from brokertwin.places import place
+from brokertwin.settings import Settings
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from brokertwin.kafka_io.topic_reader import TopicRow
-    from brokertwin.settings import Settings
     from brokertwin.sinks.offsets_snapshot import SnapshotRow
     from brokertwin.streaming.checks.checked_state import Cells, Violation
     from brokertwin.streaming.checks.snapshot_checks import Checked
@@ -130,7 +121,9 @@ Json = Annotated[
 ]
 
 
+@with_settings("bootstrap", "kafka_config", "prefix", "snapshots", "checkpoint")
 def command(
+    settings: Settings,
     source: Source = None,
     on: OnOption = On.SNAPSHOT,
     suite: Suite = BUILT_IN,
@@ -140,12 +133,6 @@ def command(
     cluster: JobCluster = None,
     with_topics: WithTopics = None,
     live: Live = None,
-    bootstrap: Bootstrap = None,
-    kafka_config: KafkaConfig = None,
-    prefix: Prefix = None,
-    snapshots: Snapshots = None,
-    checkpoint: Checkpoint = None,
-    config: ConfigFile = None,
     as_json: Json = False,
 ) -> None:
     """Find gaps, duplicates and wrong values in a job's snapshots, topics and state.
@@ -163,14 +150,6 @@ def command(
     need("`brokertwin check`", "great_expectations", "pandas", "pyarrow")
     from brokertwin.streaming.checks import snapshot_checks as checks
 
-    settings = settings_of(
-        config,
-        bootstrap=bootstrap,
-        kafka_config=kafka_config,
-        prefix=prefix,
-        snapshots=snapshots,
-        checkpoint=checkpoint,
-    )
     given = checks.read_suite(Path(suite)) if suite != BUILT_IN else None
     if live is not None:
         _refuse_live(on, source, bool(first or last))
@@ -253,7 +232,7 @@ def _progress() -> Iterator[Callable[[str], None]]:
 
 
 def _snapshot(
-    source: Path | None, settings: "Settings", given: "Document | None", with_topics: bool
+    source: Path | None, settings: Settings, given: "Document | None", with_topics: bool
 ) -> list[Part]:
     """Return the offsets of a snapshot, or a Parquet file, with the suite for them."""
     import pyarrow as pa
@@ -305,7 +284,7 @@ def _against_topics(
     cells: "Iterable[str]",
     rows: "Sequence[SnapshotRow]",
     ends: "Mapping[int, int]",
-    settings: "Settings",
+    settings: Settings,
 ) -> "Iterator[Violation]":
     """Yield the differences between committed offsets and the topics of their clusters."""
     from brokertwin.kafka_io.kafka_clients import client_properties
@@ -356,7 +335,7 @@ def _state(
     return parts
 
 
-def _live(on: On, settings: "Settings", prefix: str, given: "Document | None") -> list[Part]:
+def _live(on: On, settings: Settings, prefix: str, given: "Document | None") -> list[Part]:
     """Return the rows in the topics of a live audit, with the suites for them."""
     from brokertwin.kafka_io.kafka_clients import client_properties
     from brokertwin.kafka_io.topic_reader import read_all
@@ -394,7 +373,7 @@ def _earlier(source: Path) -> "Cells | None":
 
 def _topic(
     on: On,
-    settings: "Settings",
+    settings: Settings,
     cluster: str | None,
     limits: tuple[list[str] | None, list[str] | None],
     given: "Document | None",
