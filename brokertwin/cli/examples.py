@@ -158,6 +158,7 @@ EXAMPLES = {
     "gateway": (
         "brokertwin gateway --listen localhost:9092 --journal broker.journal",
         "brokertwin gateway --journal broker.journal --journal-fsync always",
+        "brokertwin gateway --listen localhost:9092 --control-listen 9405",
         "brokertwin gateway --engine spark --listen 0.0.0.0:9092 --advertise kafka.example:9092",
     ),
     "cluster": (

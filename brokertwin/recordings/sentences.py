@@ -360,14 +360,14 @@ def _said_of_producer(found: f.Finding) -> str:
             return f"transaction {found.number} begins"
         case f.TransactionTookIn():
             of = found.place or f"offsets of group {found.group}"
-            return f"takes in {of}"
+            return f"adds {'partition ' if found.place else ''}{of}"
         case f.TransactionWaited():
-            return f"transaction {found.number} is open: it has to be aborted first"
+            return f"transaction {found.number} is still open; the coordinator aborts it first"
         case f.TransactionEnded():
             became = "committed" if found.is_committed else "aborted"
             if found.began is None:
                 return f"no transaction is open in the recording: {became} again, or empty"
-            by = "" if found.is_requested else ", by whoever came next"
+            by = "" if found.is_requested else ", without an EndTxn"
             if found.causes:
                 by = ""
             return f"transaction {found.number} is {became} after {found.lasted_ms} ms{by}"

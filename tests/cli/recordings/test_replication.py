@@ -1,4 +1,4 @@
-"""`brokertwin report`: its output for a recorded cluster, and its exit code."""
+"""`brokertwin replication`: its output for a recorded cluster, and its exit code."""
 
 import gzip
 import json
