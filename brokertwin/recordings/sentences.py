@@ -103,7 +103,7 @@ def because(why: f.Cause, line: RecordedRequest) -> str:
             return f"{why.by.words} bumped the epoch to {why.epoch}; {has}."
         case f.EpochNeverGiven():
             return (
-                f"{client} has epoch {why.own}, which no response gave: the last one is"
+                f"{client} has epoch {why.own}, which no recorded response gave: the last one is"
                 f" {why.epoch}, by {why.by.words}."
             )
         case f.BeingFenced():
@@ -367,10 +367,7 @@ def _said_of_producer(found: f.Finding) -> str:
             became = "committed" if found.is_committed else "aborted"
             if found.began is None:
                 return f"no transaction is open in the recording: {became} again, or empty"
-            by = "" if found.is_requested else ", by whoever came next"
-            if found.causes:
-                by = ""
-            return f"transaction {found.number} is {became} after {found.lasted_ms} ms{by}"
+            return f"transaction {found.number} is {became} {_lasted(found)}"
         case f.SequenceSkipped():
             return f"{_batch(found)}, where {found.expected} was due"
         case f.OffsetReused():
@@ -525,7 +522,13 @@ def transaction(ended: f.TransactionEnded) -> str:
     for why in ended.causes:
         if isinstance(why, f.TransactionAborted):
             return f"{of}: {aborted(why)}; {held}"
-    return f"{of}: {became} after {ended.lasted_ms} ms by {ended.line.words}; {held}"
+    return f"{of}: {became} {_lasted(ended, f' by {ended.line.words}')}; {held}"
+
+
+def _lasted(ended: f.TransactionEnded, by: str = "") -> str:
+    if ended.certainty is f.Certainty.UNKNOWN:
+        return f"after at most {ended.lasted_ms} ms{by or ' by this request'}, or by its time-out"
+    return f"after {ended.lasted_ms} ms{by}"
 
 
 def open_transaction(opened: OpenTransaction) -> str:

@@ -1000,7 +1000,7 @@ class TransactionWaited(_OfTransaction, frozen=True, kw_only=True, tag="transact
 
 
 class TransactionEnded(_OfTransaction, frozen=True, kw_only=True, tag="transaction-ended"):
-    """A transaction ended.
+    """A transaction ended; the certainty is `unknown` if it may have timed out before `line`.
 
     Attributes:
         is_committed: whether it committed.

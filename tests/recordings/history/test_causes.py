@@ -29,6 +29,7 @@ from brokertwin.recordings.history.findings import (
     OffsetWentBack,
     ProducerReplaced,
     Rebalance,
+    RebalanceUnderWay,
     Vanishing,
 )
 from brokertwin.recordings.history.groups import GROUPS, ObservedGroup
@@ -81,6 +82,36 @@ def test_a_departure_began_the_next_generation_alone_however_many_are_kept() -> 
     assert {n: len(of) for n, of in left.items()} == {
         n: int(n % 2 == 0) for n in range(1, last + 1)
     }
+
+
+def test_a_late_departure_of_a_member_off_the_list_began_no_later_generation() -> None:
+    recording = SyntheticRecording()
+    recording.join("a", 1, ["a", "b"], is_new=True)
+    recording.join("b", 1, is_new=True)
+    recording.add(
+        "b", "LEAVE_GROUP", {"groupId": GROUP, "memberId": "b"}, {"errorCode": 0}, 2_000, 2_900
+    )
+    recording.join("a", 2, ["a"], at=2_200, end=2_300)
+    recording.join("c", 4, ["c"], is_new=True, at=9_000)
+    (left,) = (e for e in causes(recording)[2] if isinstance(e, MemberLeft))
+    assert left.member == "b"
+    assert [e for e in causes(recording)[4] if isinstance(e, MemberLeft)] == []
+
+
+@pytest.mark.parametrize("is_precise", [True, False])
+def test_whole_seconds_do_not_show_that_a_join_waited(is_precise: bool) -> None:
+    recording = SyntheticRecording()
+    recording.join("a", 1, ["a"], is_new=True)
+    heartbeat(recording, "a", 1, Error.REBALANCE_IN_PROGRESS, member="a")
+    recording.join("b", 2, is_new=True, at=700, end=5_300)
+    if not is_precise:
+        recording.exchanges = [
+            msgspec.structs.replace(e, time=e.time // 1000 * 1000, end=e.end // 1000 * 1000)
+            for e in recording.exchanges
+        ]
+    found = History(recording.exchanges).found(GROUPS, GroupRefused)
+    by = [e.by.client for each in found for e in each.causes if isinstance(e, RebalanceUnderWay)]
+    assert by == ["b"] * is_precise
 
 
 def test_a_departure_before_the_recording_shows_a_generation_is_charged_with_none() -> None:
