@@ -7,7 +7,7 @@ from brokertwin.recordings.history import findings as f
 from brokertwin.recordings.history.bodies import records_between
 from brokertwin.recordings.history.exchange import RecordedRequest
 from brokertwin.recordings.history.transactions import OpenTransaction
-from brokertwin.recordings.history.words import clock, names_of
+from brokertwin.recordings.history.words import clock, listed, names_of
 from brokertwin.recordings.rules import RULES, Rule
 from brokertwin.recordings.rules.findings import OF_FINDINGS, REMOVED
 from brokertwin.wording import counted
@@ -513,6 +513,29 @@ def _missing(found: f.BatchFinding) -> str:
                 return f"{text}, and {why.last} is written"
             return f"{text}, {missing} records after {why.last}"
     return f"{text}; nothing recorded before it"
+
+
+def moved(why: f.SampleCause) -> str:
+    """What changed the state of a partition."""
+    match why:
+        case f.LeaderNamed():
+            leader = str(why.leader) if why.leader >= 0 else "no broker"
+            return f"{why.by} names it: {leader} leads in epoch {why.epoch}"
+        case f.InSyncNamed():
+            by = f"{why.by} removed broker {listed(why.removed)}" if why.removed else why.by
+            return f"{by}: in sync are {[*why.isr]}"
+        case f.ReplicaFetched():
+            return f"broker {why.broker} fetches from {why.offset}"
+        case f.RecordsAppended():
+            return f"records from offset {why.offset} on"
+    return "adopted from a response" if why.is_adopted else "its high watermark was reported"
+
+
+def breach(why: f.JoinedBelow | f.LeftEarly) -> str:
+    """The rule of in-sync sets that a request breaks."""
+    if isinstance(why, f.JoinedBelow):
+        return f"its LEO is {why.end}"
+    return f"it was caught up {why.behind_ms:.0f} ms before"
 
 
 def transaction(ended: f.TransactionEnded) -> str:

@@ -292,6 +292,16 @@ class Membership(msgspec.Struct):
         is_empty = self.is_empty or has_gone
         return GroupState(number, len(alive), is_empty or (False if alive else None))
 
+    def count(self) -> int:
+        """Members whose sessions had not ended when a member was heard of last."""
+        newest = max((each.last.time for each in self.members.values()), default=0)
+        return sum(
+            not self.has_beats
+            or each.session_timeout_ms < 0
+            or newest <= each.last.end + each.session_timeout_ms
+            for each in self.members.values()
+        )
+
     def _is_expired(self, member: ObservedMember, time: float, known: KnownFacts) -> bool:
         if member.session_timeout_ms < 0 or not self.has_beats:
             return False

@@ -165,6 +165,22 @@ def test_a_member_whose_session_ended_is_not_in_the_group_at_the_end() -> None:
     assert line == f"group {GROUP} is empty, in generation 4"
 
 
+@pytest.mark.parametrize(("at", "count"), [(6_000, 2), (50_006, 1)])
+def test_a_static_member_that_died_is_not_counted_when_its_session_has_ended(
+    at: int, count: int
+) -> None:
+    recording = SyntheticRecording()
+    for number, name in enumerate(("dead", "alive")):
+        request = {"groupId": GROUP, "memberId": "", "groupInstanceId": name}
+        request |= {"sessionTimeoutMs": 45_000}
+        response = {"errorCode": 0, "generationId": 1, "memberId": name, "leader": ""}
+        recording.add(name, "JOIN_GROUP", request, response, at=number, end=100)
+    heartbeat(recording, "dead", 1, member="dead")
+    beat_at = {"groupId": GROUP, "memberId": "alive", "generationId": 1}
+    recording.add("alive", "HEARTBEAT", beat_at, {"errorCode": 0}, at=at)
+    assert machine(recording).membership.count() == count
+
+
 def test_a_generation_of_an_empty_group_is_begun_by_the_join_and_not_by_old_departures() -> None:
     recording = SyntheticRecording()
     recording.join("b", 3, is_new=True)
