@@ -417,10 +417,10 @@ def _said_of_others(found: f.Finding) -> str:
         case f.IsrRequested() | f.IsrAgainstRule():
             change = found.change
             verb = "in" if change.is_added else "out"
-            why_not = f", and {change.why}" if change.why else ""
+            why_not = f", and {breach(change.why)}" if change.why else ""
             return f"leader {change.leader} wanted broker {change.broker} {verb}{why_not}"
         case f.SampleTaken() | f.IsrSampleTaken():
-            return found.sample.why
+            return moved(found.sample.why)
         case f.LsoHeldBack():
             readers = f"; {names_of(found.readers)} read only committed" if found.readers else ""
             return (
