@@ -360,9 +360,9 @@ def _said_of_producer(found: f.Finding) -> str:
             return f"transaction {found.number} begins"
         case f.TransactionTookIn():
             of = found.place or f"offsets of group {found.group}"
-            return f"takes in {of}"
+            return f"adds {'partition ' if found.place else ''}{of}"
         case f.TransactionWaited():
-            return f"transaction {found.number} is open: it has to be aborted first"
+            return f"transaction {found.number} is still open; the coordinator aborts it first"
         case f.TransactionEnded():
             became = "committed" if found.is_committed else "aborted"
             if found.began is None:
@@ -551,7 +551,8 @@ def transaction(ended: f.TransactionEnded) -> str:
 def _lasted(ended: f.TransactionEnded, by: str = "") -> str:
     if ended.certainty is f.Certainty.UNKNOWN:
         return f"after at most {ended.lasted_ms} ms{by or ' by this request'}, or by its time-out"
-    return f"after {ended.lasted_ms} ms{by}"
+    is_told = by or ended.is_requested or ended.causes
+    return f"after {ended.lasted_ms} ms{by if is_told else ', without an EndTxn'}"
 
 
 def open_transaction(opened: OpenTransaction) -> str:

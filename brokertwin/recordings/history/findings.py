@@ -1470,7 +1470,12 @@ class SessionOutOfTurn(_OfLostSession, frozen=True, kw_only=True, tag="session-o
 
 
 class SessionDenied(Finding, frozen=True, kw_only=True, tag="session-denied"):
-    """A client wanted a session while the cache had no room."""
+    """A client wanted a session while the cache had no room.
+
+    Attributes: `holders`, clients that used sessions in the two minutes before, and how many.
+    """
+
+    holders: dict[str, int] = field(default_factory=dict)
 
     @property
     def subject(self) -> ClientId:

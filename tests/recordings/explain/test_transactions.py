@@ -44,7 +44,7 @@ def test_transaction_begins_with_its_first_partition_and_ends_with_its_commit() 
     assert notes == [
         [],
         [],
-        ["transaction 1 begins", "takes in orders-0"],
+        ["transaction 1 begins", "adds partition orders-0"],
         ["transaction 1 is committed after 1005 ms"],
     ]
     assert found.ending()[0] == (
@@ -61,8 +61,8 @@ def test_next_init_aborts_an_open_transaction() -> None:
     recording.init("b", 2)
     recording.end_txn("a", 0, Error.INVALID_PRODUCER_EPOCH)
     notes, found = story(recording)
-    assert notes[2] == ["transaction 1 is open: it has to be aborted first"]
-    assert notes[3][0] == "transaction 1 is aborted after 2005 ms"
+    assert notes[2] == ["transaction 1 is still open; the coordinator aborts it first"]
+    assert notes[3][0] == "transaction 1 is aborted after 2005 ms, without an EndTxn"
     assert notes[4] == [], "what is refused ends nothing"
     assert [each.is_committed for each in found.ended] == [False]
 
@@ -120,7 +120,7 @@ def test_verified_partition_is_not_taken_in() -> None:
         request = {"transactions": [one | {"verifyOnly": verifies, "topics": []}]}
         recording.add("broker", "ADD_PARTITIONS_TO_TXN", request, response)
     notes, _ = story(recording)
-    assert notes[1:] == [[], ["transaction 1 begins", "takes in orders-0"]]
+    assert notes[1:] == [[], ["transaction 1 begins", "adds partition orders-0"]]
 
 
 def test_each_transaction_of_a_recording_ended_as_its_client_requested() -> None:
