@@ -135,8 +135,11 @@ def run(
     found: Found = lambda _: None,
     kept_days: int = FINDINGS_KEPT_DAYS,
     look: Callable[[], None] = lambda: None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Run the query until it is stopped, or to the end of the topics.
+
+    It is started again, from the beginning of the new topic, if a topic was made again.
 
     Args:
         session: the Spark session.
@@ -149,6 +152,7 @@ def run(
         found: called with the findings of each micro-batch, as in the topic.
         kept_days: how long findings are kept there.
         look: called regularly while the query runs.
+        say: called with a message about topics that were made again.
 
     Raises:
         QueryFailed: the query failed.
@@ -171,20 +175,26 @@ def run(
         counted[batch] = dict(counts.value)  # all tasks of the micro-batch have ended
         counted.pop(batch - COUNTS_KEPT, None)
 
-    started = plan.start(session, query, functions, write)
-    try:
-        ended = stop or threading.Event()
-        _watch(
-            started,
-            query.checkpoint,
-            ended,
-            counted,
-            lag_of(query),
-            observe,
-            look,
-        )
-    finally:
-        stop_query(started)
+    ended = stop or threading.Event()
+    while True:
+        started = plan.start(session, query, functions, write)
+        remade = remade_topics.Watch(query)
+        try:
+            _watch(
+                started,
+                query.checkpoint,
+                ended,
+                remade,
+                counted,
+                lag_of(query),
+                observe,
+                look,
+            )
+        finally:
+            stop_query(started)
+        if ended.is_set() or not remade.found:
+            return
+        remade_topics.follow(query, say)
 
 
 def lag_of(query: LiveQuery) -> LagReader:
@@ -202,6 +212,7 @@ def _watch(
     query: "StreamingQuery",
     checkpoint: Path,
     stop: threading.Event,
+    remade: remade_topics.Watch,
     counted: Mapping[int, dict[str, int]],
     lag: LagReader,
     observe: Observer,
@@ -209,7 +220,7 @@ def _watch(
 ) -> None:
     """Report progress until the query ends or has to stop. Raises QueryFailed."""
     seen = -1
-    while query.isActive and not stop.wait(POLL_S):
+    while query.isActive and not (stop.wait(POLL_S) or remade.is_made_again(time.monotonic())):
         look()
         seen = _report(query, seen, counted, lag, observe)
     if query.isActive:
