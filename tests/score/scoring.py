@@ -145,8 +145,7 @@ def follow(lines: Lines, headers: Headers | None, chance: random.Random) -> list
             if len(spool):
                 facts = spool.facts()
                 machines = machines or OnePass(facts, kept=None)
-                for each in spool:
-                    machines.take(each)
+                machines.take(spool)
                 machines.expire(machines.end if chance.randrange(2) else float("inf"))
                 found += (each for of_kind in machines.by_kind().values() for each in of_kind)
     return found

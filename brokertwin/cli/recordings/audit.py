@@ -132,8 +132,7 @@ def _passed(
             spool.read(source)
         machines = OnePass(spool.facts())
         with progress_bars() as bar:
-            for each in bar.track(spool, total=len(spool), description="judging"):
-                machines.take(each)
+            machines.take(bar.track(spool, total=len(spool), description="judging"))
         machines.expire()
         return findings(machines.findings()), spool.broken
 
@@ -174,8 +173,7 @@ def _follow(
                     grown_at = time.monotonic()
                     facts = spool.facts()
                     machines = machines or OnePass(facts)
-                    for each in spool:
-                        machines.take(each)
+                    machines.take(spool)
                 if machines is not None:
                     is_quiet = time.monotonic() - grown_at >= QUIET_S
                     machines.expire(float("inf") if is_quiet else machines.end)

@@ -1,7 +1,7 @@
 """The findings of a source in one pass, in bounded memory: findings are kept, exchanges are not."""
 
-from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple, TypeVar
 
 from brokertwin.recordings.audit.history import FoldedFindings
@@ -17,6 +17,9 @@ from brokertwin.recordings.history.replication import REPLICATION
 from brokertwin.recordings.replay.recording import Broken
 
 F = TypeVar("F", bound=f.Finding)
+
+PART = 2_000
+"""Number of exchanges that the machines of a kind take at a time."""
 
 KEPT: frozenset[type[f.Finding]] = frozenset(
     {
@@ -50,33 +53,37 @@ class OnePass:
         self._of_kind = {
             name: ObservedEntities(kind, known[name], kept) for name, kind in KINDS.items()
         }
-        self._of_api: dict[str, list[ObservedEntities]] = defaultdict(list)
-        for name, kind in KINDS.items():
-            for api in kind.apis:
-                self._of_api[api].append(self._of_kind[name])
         self._signs = Signs()
         self._last = 0.0
         self._exchanges = 0
-        self._begin = self._end = 0
+        self._begin, self._end = float("inf"), 0
 
     @property
     def end(self) -> int:
         """When the last response to a client was sent, in ms since 1970."""
         return self._end
 
-    def take(self, exchange: RecordedExchange) -> None:
-        """Take an exchange of a client, a broker or a controller."""
-        line = exchange.line
-        self._signs.take(exchange)
-        self._last = max(self._last, exchange.made)
-        if exchange.has_response and not exchange.is_internal:
-            self._begin = min(self._begin, line.time) if self._exchanges else line.time
-            self._end = max(self._end, line.end)
-            self._exchanges += 1
-            for each in self._of_api[line.api]:
-                each.take(exchange)
-        elif line.api in REPLICATION.apis:
-            self._of_kind[REPLICATION.name].take(exchange)
+    def take(self, exchanges: Iterable[RecordedExchange]) -> None:
+        """Take exchanges of clients, brokers and controllers.
+
+        The machines of a kind take many exchanges before those of the next one: their code and
+        states stay in the processor's cache.
+        """
+        rest = iter(exchanges)
+        while part := list(islice(rest, PART)):
+            of_clients = [each for each in part if each.has_response and not each.is_internal]
+            for name, observed in self._of_kind.items():
+                apis = KINDS[name].apis
+                for each in part if name == REPLICATION.name else of_clients:
+                    if each.line.api in apis:
+                        observed.take(each)
+            for each in part:
+                self._signs.take(each)
+                self._last = max(self._last, each.made)
+            for each in of_clients:
+                self._begin = min(self._begin, each.line.time)
+                self._end = max(self._end, each.line.end)
+            self._exchanges += len(of_clients)
 
     def expire(self, now: float = float("inf")) -> None:
         """Take the exchanges that need not wait any longer at a time in ms since 1970."""
@@ -89,7 +96,7 @@ class OnePass:
 
     def findings(self) -> "PassedFindings":
         """Return what the machines have found."""
-        span = float(self._begin), float(self._end)
+        span = self._begin if self._exchanges else 0.0, float(self._end)
         return PassedFindings(
             self.by_kind(), self._signs.by_broker, self._last, span, self._exchanges
         )
@@ -160,7 +167,6 @@ def pass_over(
     with Spool(batches, known) as spool:
         spool.read(source)
         machines = OnePass(spool.facts())
-        for each in spool:
-            machines.take(each)
+        machines.take(spool)
         machines.expire()
         return Passed(machines.findings(), spool.broken)

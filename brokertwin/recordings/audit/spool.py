@@ -202,12 +202,12 @@ class Spool:
 
 def _exchange(spooled: SpooledExchange, is_internal: bool) -> RecordedExchange:
     """Return the exchange; one of a client arrives after those before it on its connection."""
-    place, time, end, *others = spooled.line
-    if not is_internal and spooled.arrival != time:
-        time, end = spooled.arrival, max(end, spooled.arrival)
+    line, arrival = RecordedRequest(*spooled.line), spooled.arrival
+    if not is_internal and arrival != line.time:
+        line = msgspec.structs.replace(line, time=arrival, end=max(line.end, arrival))
     has_response, taken, made, has_waited, busy_ms, is_deprecated = spooled.rest
     return RecordedExchange(
-        RecordedRequest(place, time, end, *others),
+        line,
         spooled.request,
         spooled.response,
         has_response,

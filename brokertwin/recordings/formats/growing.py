@@ -7,7 +7,6 @@ and those in UTF-16 do not grow, and are read once.
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO
 
 from brokertwin import unpacked
 from brokertwin.errors import UserError
@@ -58,8 +57,8 @@ class _GrowingFile:
         self._parts += 1
         name = self._name if self._parts == 1 else f"{self._name}#{self._parts}"
         try:
-            self._file: IO[bytes] = self._path.open("rb")
-            _, stream = next(unpacked.members(unpacked.buffered(self._file), lambda: None))
+            self._file = unpacked.buffered(self._path.open("rb"))
+            _, stream = next(unpacked.members(self._file, lambda: None))
         except unpacked.ERRORS as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise UserError(f"{self._path} cannot be read: {reason}.") from None

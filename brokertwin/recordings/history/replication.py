@@ -273,7 +273,7 @@ def _partitions_in(exchange: RecordedExchange, known: KnownFacts) -> Parts:
         request = requested.get(place, {})
         if request or api == "FETCH":
             request = request | more
-        part = RecordedExchange(
+        own = RecordedExchange(
             exchange.line,
             request,
             responded.get(place, {}),
@@ -286,7 +286,7 @@ def _partitions_in(exchange: RecordedExchange, known: KnownFacts) -> Parts:
             exchange.is_deprecated,
         )
         topic, number = place
-        parts_of.append((EntityKey("replication", f"{number} {topic}"), part))
+        parts_of.append((EntityKey("replication", f"{number} {topic}"), own))
     return parts_of
 
 

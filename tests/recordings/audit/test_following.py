@@ -57,8 +57,7 @@ def followed(name: str, folder: Path, chance: random.Random) -> list[AuditFindin
             if len(spool):
                 facts = spool.facts()
                 machines = machines or OnePass(facts)
-                for each in spool:
-                    machines.take(each)
+                machines.take(spool)
                 machines.expire(machines.end)
     assert machines is not None
     machines.expire()
