@@ -153,6 +153,7 @@ EXAMPLES = {
     "gateway": (
         "brokertwin gateway --listen localhost:9092 --journal broker.journal",
         "brokertwin gateway --journal broker.journal --journal-fsync always",
+        "brokertwin gateway --listen localhost:9092 --faults 9405",
         "brokertwin gateway --engine spark --listen 0.0.0.0:9092 --advertise kafka.example:9092",
     ),
     "cluster": (

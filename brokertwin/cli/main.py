@@ -17,7 +17,12 @@ and the hint, and exits with code 2.
 
 import gc
 import importlib
+import os
+import signal
+import socket
 import sys
+import threading
+import time
 from collections.abc import Callable
 from itertools import takewhile
 from typing import Annotated, Any, NoReturn
@@ -114,6 +119,8 @@ BATCH = {"ingest", "report", "replay", "explain", "audit"}
 """Commands that keep what they read until they end, so that there is no garbage to collect."""
 
 USER_ERROR = 2
+INTERRUPTED = 130
+ENDING_S = 4.0
 
 
 class LazyGroup(HelpfulGroup):
@@ -205,6 +212,7 @@ def brokertwin_command(
 def main() -> None:
     """Run the console script."""
     gc.disable()  # imports make no garbage
+    _end_soon_after_ctrl_c()
     command = typer.main.get_command(app)
     command.help = (command.help or "") + as_markdown("")
     try:
@@ -216,6 +224,27 @@ def main() -> None:
         if module not in extras.EXTRA_OF:
             raise
         _fail(extras.missing(f"`brokertwin {_called()}`", module))
+
+
+def _end_soon_after_ctrl_c() -> None:
+    """End the process `ENDING_S` after Ctrl-C, even if it waits in a call to a broker that is gone.
+
+    A command that handles SIGINT itself ends as it says.
+    """
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+    signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    threading.Thread(target=_watch_for_ctrl_c, args=(reader, writer), daemon=True).start()
+
+
+def _watch_for_ctrl_c(reader: socket.socket, _writer: socket.socket) -> None:
+    while signal.SIGINT not in reader.recv(1):
+        pass
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        time.sleep(ENDING_S)
+        sys.stderr.write("Ended without waiting any longer. Sent requests may have an effect.\n")
+        sys.stderr.flush()
+        os._exit(INTERRUPTED)
 
 
 def _fail(error: UserError) -> NoReturn:

@@ -130,8 +130,11 @@ def run(
     observe: Observer = lambda _: None,
     found: Found = lambda _: None,
     look: Callable[[], None] = lambda: None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Run the query until it is stopped, or to the end of the topics.
+
+    It is started again, from the beginning of the new topic, if a topic was made again.
 
     Args:
         session: the Spark session.
@@ -143,6 +146,7 @@ def run(
         observe: called after each micro-batch.
         found: called with the findings of each micro-batch, as in the topic.
         look: called regularly while the query runs.
+        say: called with a message about topics that were made again.
 
     Raises:
         QueryFailed: the query failed.
@@ -161,20 +165,26 @@ def run(
             write_snapshot(rows.sparkSession, query, tables, batch - 1)
         outputs.write(rows, batch, query_id(query.checkpoint))
 
-    started = plan.start(session, query, functions, write)
-    try:
-        ended = stop or threading.Event()
-        _watch(
-            started,
-            query.checkpoint,
-            ended,
-            lambda: dict(counts.value),
-            lag_of(query),
-            observe,
-            look,
-        )
-    finally:
-        stop_query(started)
+    ended = stop or threading.Event()
+    while True:
+        started = plan.start(session, query, functions, write)
+        remade = remade_topics.Watch(query)
+        try:
+            _watch(
+                started,
+                query.checkpoint,
+                ended,
+                remade,
+                lambda: dict(counts.value),
+                lag_of(query),
+                observe,
+                look,
+            )
+        finally:
+            stop_query(started)
+        if ended.is_set() or not remade.found:
+            return
+        remade_topics.follow(query, say)
 
 
 def lag_of(query: LiveQuery) -> LagReader:
@@ -192,6 +202,7 @@ def _watch(
     query: "StreamingQuery",
     checkpoint: Path,
     stop: threading.Event,
+    remade: remade_topics.Watch,
     counts: Callable[[], dict[str, int]],
     lag: LagReader,
     observe: Observer,
@@ -199,7 +210,7 @@ def _watch(
 ) -> None:
     """Report progress until the query ends or has to stop. Raises QueryFailed."""
     seen = -1
-    while query.isActive and not stop.wait(POLL_S):
+    while query.isActive and not (stop.wait(POLL_S) or remade.is_made_again(time.monotonic())):
         look()
         seen = _report(query, seen, counts, lag, observe)
     if query.isActive:

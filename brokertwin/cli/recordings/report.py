@@ -168,9 +168,9 @@ class _Report:
     @property
     def unexplained(self) -> list["WatermarkDifference"]:
         """High watermarks that differ from the rule without a known reason."""
-        from brokertwin.recordings.history.replica_findings import UNEXPLAINED
+        from brokertwin.recordings.history.findings import DifferenceCause
 
-        return [each for each in self.differences if each.why == UNEXPLAINED]
+        return [each for each in self.differences if each.why is DifferenceCause.UNEXPLAINED]
 
     def check(self, files: Sequence[tuple[int, str]]) -> list["CheckedEntry"]:
         """Compare the entries of checkpoint files with the derived high watermarks."""
@@ -189,6 +189,8 @@ class _Report:
 
     def as_json(self, checked: Sequence["CheckedEntry"]) -> dict[str, Any]:
         """All findings as JSON; times are in ms since 1970."""
+        from brokertwin.recordings import sentences
+
         return {
             "partitions": {
                 name: _state(each, self._replication.has_leader_log(each))
@@ -197,9 +199,15 @@ class _Report:
             "missingLogs": self._replication.missing,
             "highWatermarks": self._counts(),
             "differences": [each._asdict() for each in self.differences],
-            "isrChanges": [each._asdict() for each in self.isr_changes],
+            "isrChanges": [
+                {**each._asdict(), "why": sentences.breach(each.why) if each.why else ""}
+                for each in self.isr_changes
+            ],
             "checkpoints": [each._asdict() for each in checked],
-            "changes": [each._asdict() for each in self.samples] if self._named else [],
+            "changes": [
+                {**each._asdict(), "why": sentences.moved(each.why)}
+                for each in (self.samples if self._named else ())
+            ],
             "unreadable": Counter(each.reason for each in self._broken),
             "unread": dict(self._replication.unread),
         }
@@ -213,6 +221,7 @@ class _Report:
 
     def show(self, checked: Sequence["CheckedEntry"]) -> None:
         """Print the findings as tables."""
+        from brokertwin.recordings import sentences
         from brokertwin.recordings.history.words import clock
 
         show_table(
@@ -241,11 +250,12 @@ class _Report:
                 title="High watermarks that differ from Kafka's rule",
             )
         for change in self.odd_changes:
+            assert change.why is not None
             verb = "added to" if change.is_added else "removed from"
             warn(
                 f"{change.topic}-{change.partition}: leader {change.leader} asked at"
                 f" {clock(change.time)} for broker {change.broker} to be {verb} the ISR, but"
-                f" {change.why} ({change.place})"
+                f" {sentences.breach(change.why)} ({change.place})"
             )
         say(
             f"ISR: {counted(len(self.isr_changes), 'change')},"
@@ -271,6 +281,7 @@ class _Report:
             warn(f"skipped {messages}, whose fields are not those of Kafka 4.3")
 
     def _show_changes(self) -> None:
+        from brokertwin.recordings import sentences
         from brokertwin.recordings.history.words import clock
 
         rows = [
@@ -282,7 +293,7 @@ class _Report:
                 list(sample.isr),
                 _end(max(sample.ends.values(), default=UNKNOWN), sample.is_least),
                 _number(sample.high_watermark),
-                sample.why,
+                sentences.moved(sample.why),
             )
             for sample in self.samples[-CHANGES_SHOWN:]
         ]

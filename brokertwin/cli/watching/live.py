@@ -195,7 +195,7 @@ def _run(
 
     beat, found = watched.pulse.beat, watched.found
     try:
-        runner.run(session, query, how.tables, how.every, how.zone, stop, observe, found, beat)
+        runner.run(session, query, how.tables, how.every, how.zone, stop, observe, found, beat, say)
     except QueryFailed as error:
         say(str(error))
         raise typer.Exit(1) from None

@@ -96,7 +96,9 @@ def test_faults_of_a_file_and_a_recording(tmp_path: Path) -> None:
 @pytest.mark.full
 @pytest.mark.clients
 def test_the_node_example_passes_in_front_of_a_real_kafka(kafka: str, tmp_path: Path) -> None:
-    (tmp_path / "orders.test.mjs").write_text((ROOT / "examples/proxy/orders.test.mjs").read_text())
+    (tmp_path / "orders.test.mjs").write_text(
+        (ROOT / "examples/faults/orders.test.mjs").read_text()
+    )
     subprocess.run(["npm", "install", "kafkajs@2"], cwd=tmp_path, check=True, timeout=PATIENCE_S)
     with proxy(kafka) as running:
         environment = {**os.environ, "CONTROL": running.control, "BROKER": running.bootstrap}

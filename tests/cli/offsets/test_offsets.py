@@ -262,12 +262,16 @@ def test_offsets_go_from_one_real_cluster_to_another(
     as_they_are = documents(unwarned.stdout)
     assert [d["verdict"] for d in as_they_are] == ["before the log's start", "past the log's end"]
     (by_time,) = documents(brokertwin(*dry, "--by-time", kafka).stdout)
-    assert by_time["verdict"] == "no record to go by", "it was past the end where it comes from"
+    assert by_time["verdict"] == "no record at the source offset", (
+        "it was past the end where it comes from"
+    )
     create(other, at_end)
     (tmp_path / "gone.csv").write_text(f"{past},{at_end},0,0\n")
     gone = ("offsets", "export", tmp_path / "gone.csv", *dry[3:], "--by-time", kafka)
     (vanished,) = documents(brokertwin(*gone).stdout)
-    assert vanished["verdict"] == "no record to go by", "the source has no such topic any more"
+    assert vanished["verdict"] == "no record at the source offset", (
+        "the source has no such topic any more"
+    )
 
     words = ("--group", moving, "--group", at_end, "--json")
     to = ("offsets", "export", backup, *words, "--to", other, "--by-time", kafka)
