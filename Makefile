@@ -54,7 +54,7 @@ compare: setup ## compare with a real broker, not with goldens; EXAMPLES=100 tri
 	@GOLDENS=compare GOLDEN=$(NAME) $(BIN)/pytest -v -n 2 -m compares
 	@$(if $(NAME),true,$(BIN)/python bench/instructions.py --compare)
 
-exam-record: setup ## record goldens of changed exam scenarios (ARGS=--all: all), then examine a real cluster
+exam-record: setup ## record goldens of exam scenarios (ARGS: names, or --all; default: those without), then examine a real cluster
 	@$(BIN)/python -m tests.exam.record $(ARGS)
 	@$(BIN)/python -m tests.exam.steady
 

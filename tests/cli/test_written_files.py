@@ -16,14 +16,14 @@ from tests.support.sources import ROOT
 RECORDED = ROOT / "tests" / "consumer_offsets"
 LOG = ROOT / "examples" / "billing.kafka-request.log.gz"
 WRITING = [
-    ("offsets", "export", RECORDED, "--csv", "FILE"),
+    ("offsets", "export", RECORDED, "--out", "FILE"),
     ("offsets", "export", RECORDED, "--parquet", "FILE"),
     ("page", LOG, "-o", "FILE"),
     ("ingest", LOG, "--out", "FILE"),
-    ("report", LOG, "--plot", "FILE.svg"),
+    ("replication", LOG, "--plot", "FILE.svg"),
     ("query", "from groups", LOG, "--parquet", "FILE"),
-    ("exam", "localhost:1", "--json", "FILE"),
-    ("replay", LOG, "--records", "FILE"),
+    ("exam", "localhost:1", "--out", "FILE"),
+    ("replay", "records", "FILE"),
 ]
 
 

@@ -49,7 +49,7 @@ Baseline = Annotated[
         "--baseline", metavar="FILE", help="Earlier --json report; only new deviations fail."
     ),
 ]
-Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write a JSON report.")]
+Json = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write a JSON report.")]
 Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML.")]
 Sarif = Annotated[
     Path | None, typer.Option("--sarif", metavar="FILE", help="Write deviations as SARIF 2.1.0.")
@@ -69,7 +69,7 @@ ReadOnly = Annotated[
     bool, typer.Option("--read-only", help="Play only scenarios that change nothing.")
 ]
 Prefix = Annotated[
-    str, typer.Option("--prefix", metavar="TEXT", help="Prefix of all created names.")
+    str, typer.Option("--prefix", metavar="NAME", help="Prefix of all created names.")
 ]
 RestartCommand = Annotated[
     str | None,

@@ -36,7 +36,7 @@ NoReduction = Annotated[
 ]
 Checkpoint = Annotated[
     Path | None,
-    typer.Option("--checkpoint", metavar="FILE", help="Continue the search of FILE; update it."),
+    typer.Option("--progress", metavar="FILE", help="Continue the search of FILE; update it."),
 ]
 Walk = Annotated[
     int | None, typer.Option("--walk", metavar="SEED", help="Take random steps instead, 1000.")

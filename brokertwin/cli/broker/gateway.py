@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from brokertwin.testing.broker import KafkaBroker
 
 
-FAULTS = "--faults"
+FAULTS = "--control-listen"
 
 Listen = Annotated[
     str,
@@ -119,7 +119,7 @@ Faults = Annotated[
 ResponseTimeout = Annotated[
     float | None,
     typer.Option(
-        "--answer-timeout",
+        "--response-timeout",
         min=1,
         metavar="SECONDS",
         help="With --engine spark: close connections whose requests have waited this long for the"

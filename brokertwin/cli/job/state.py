@@ -9,8 +9,7 @@ import typer
 from brokertwin.cli.job import state_tables
 from brokertwin.cli.options import (
     AsJson,
-    AsOf,
-    Batch,
+    At,
     Checkpoint,
     ConfigFile,
     Prefix,
@@ -65,8 +64,7 @@ def command(
     kind: KindArgument = None,
     key: Key = None,
     checkpoint: Checkpoint = None,
-    batch: Batch = None,
-    as_of: AsOf = None,
+    at: At = None,
     where: Where = None,
     all_items: All = False,
     prefix: Prefix = None,
@@ -94,11 +92,8 @@ def command(
     wanted = state_tables.kind_of(kind)
     if wanted is None and where is not None:
         raise UserError("--where requires a kind of items.", f"Pass one of: {state_tables.KINDS}.")
-    if batch is not None and as_of is not None:
-        raise UserError("Cannot combine --batch with --as-of.", "Leave out one of them.")
     settings = settings_of(config, checkpoint=checkpoint, prefix=prefix, master=master)
     directory = settings.checkpoint_dir
-    at = as_of if batch is None else batch
     state = tables.stored(directory, at) or _of_checkpoint(settings, at, verbose)
     cells, when = state.cells, state.origin
     if checkpoint_files is not None:

@@ -66,9 +66,13 @@ FollowOption = Annotated[
 ]
 EveryOption = Annotated[
     float,
-    typer.Option("--every", metavar="SECONDS", min=0.1, help="How often to look, with --follow."),
+    typer.Option(
+        "--interval", metavar="SECONDS", min=0.1, help="How often to look, with --follow."
+    ),
 ]
-AuditJson = Annotated[bool, typer.Option("--json", help="Print one JSON line for each finding.")]
+AuditJson = Annotated[
+    bool, typer.Option("--json", "-J", help="Print one JSON line for each finding.")
+]
 
 
 @with_source

@@ -54,17 +54,17 @@ Listen = Annotated[
     typer.Option(
         "--listen",
         metavar="HOST:PORT",
-        help="Address for clients in place of --broker. Other brokers of the cluster get the"
+        help="Address for clients in place of the broker's. Other brokers of the cluster get the"
         " following ports. Port 0: any free port.",
     ),
 ]
-Broker = Annotated[
-    str, typer.Option("--broker", metavar="HOST:PORT", help="A broker of the Kafka to record.")
-]
+Broker = Annotated[str, typer.Argument(metavar="HOST:PORT", help="A broker of the cluster.")]
 Advertise = Annotated[
     str | None,
     typer.Option(
-        "--advertise", metavar="HOST", help="Host in metadata responses in place of --listen's."
+        "--advertise-host",
+        metavar="HOST",
+        help="Host in metadata responses in place of --listen's.",
     ),
 ]
 ListenConfig = Annotated[
@@ -88,7 +88,8 @@ Topic = Annotated[
     str | None,
     typer.Option(
         "--topic",
-        metavar="NAME",
+        "-t",
+        metavar="TOPIC",
         help="Write to partition 0 of this topic in the Kafka at --bootstrap.",
     ),
 ]
@@ -103,6 +104,7 @@ AsJsonLines = Annotated[
     bool,
     typer.Option(
         "--json",
+        "-J",
         help="Print JSON lines: the listen address, the counters every 10 s, and the totals at the"
         " end; on standard output, or with --out - on standard error.",
     ),
@@ -170,7 +172,7 @@ def relay_ends(
     """Return the ends of a relay to a reachable broker. Raises UserError."""
     from brokertwin.kafka_io.kafka_clients import check_reachable
 
-    at, to = address("--listen", listen), address("--broker", broker)
+    at, to = address("--listen", listen), address("HOST:PORT", broker)
     tls = broker_client(broker, settings).ssl_context()
     check_reachable(broker, patience_s=0)
     return RelayEnds(at, to, advertise, tls, _listen_tls(listen_config))

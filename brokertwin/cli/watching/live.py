@@ -43,6 +43,7 @@ Topics = Annotated[
     list[str],
     typer.Option(
         "--topic",
+        "-t",
         metavar="[CLUSTER=]TOPIC",
         help="A topic with exchanges of a cluster: lines of request logs or of Kroxylicious, also"
         " in a log agent's JSON, or documents of `capture --topic`; repeatable.",
@@ -87,7 +88,7 @@ AvailableNow = Annotated[
     typer.Option("--available-now", help="Stop when all rows of the topics are read."),
 ]
 TimeZone = Annotated[
-    str, typer.Option("--time-zone", metavar="ZONE", help="Time zone of lines that name none.")
+    str, typer.Option("--time-zone", metavar="NAME", help="Time zone of lines that name none.")
 ]
 SparkConf = Annotated[
     list[str] | None,
