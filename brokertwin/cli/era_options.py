@@ -1,14 +1,17 @@
-"""Options --era and --trace of the commands with clients and brokers of former Kafka versions."""
+"""Options --era, --trace and --version of clients and brokers of other Kafka versions."""
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from brokertwin.cli.output import say
 from brokertwin.clients.era import Era
 from brokertwin.errors import UserError
+
+if TYPE_CHECKING:
+    from brokertwin.gateway.admin.releases import Release
 
 EraOption = Annotated[
     Era | None,
@@ -41,18 +44,32 @@ BrokerTrace = Annotated[
         " fetch sessions, fetcher threads, replicated records, completed requests.",
     ),
 ]
+KafkaVersion = Annotated[
+    str | None,
+    typer.Option(
+        "--version",
+        metavar="4.4|4.3|…|2.8",
+        help="With --engine local: release of Kafka whose API versions are offered, 4.4 with its"
+        " rules. Default: 4.3.",
+    ),
+]
 
 
-def broker_defaults(era: Era | None, is_traced: bool, is_local: bool) -> dict[str, str]:
-    """Return the broker settings of an era. Raises UserError for a job's brokers."""
+def broker_defaults(
+    era: Era | None, is_traced: bool, offered: "Release | None", is_local: bool
+) -> dict[str, str]:
+    """Return the settings of brokers of another version. Raises UserError for a job's brokers."""
+    from brokertwin.gateway.admin.releases import settings_of
     from brokertwin.state.eras.versions import SETTINGS, TRACES
 
-    if not is_local and (era is not None or is_traced):
+    if not is_local and (era is not None or is_traced or offered is not None):
         raise UserError(
-            "Cannot combine --era and --trace with --engine spark: the job has the brokers.",
+            "Cannot combine --era, --trace and --version with --engine spark: the job has the"
+            " brokers.",
             "Pass the settings `brokertwin.…` to `brokertwin run` with --set instead.",
         )
-    return {**(SETTINGS[era] if era else {}), **(TRACES if is_traced else {})}
+    of_era = SETTINGS[era] if era else {}
+    return {**settings_of(offered), **of_era, **(TRACES if is_traced else {})}
 
 
 def tracer(is_wanted: bool) -> Callable[[str], None] | None:

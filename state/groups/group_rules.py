@@ -25,6 +25,9 @@ from brokertwin.state.groups.classic_group import (
     ClassicGroupState,
 )
 
+TXN_EPOCHS_SINCE = 6
+"""First version of TxnOffsetCommit with member epochs (KIP-1319)."""
+
 
 class OffsetCommitCheck(msgspec.Struct):
     """An offset commit as the coordinator of a group validates it.
@@ -44,6 +47,11 @@ class OffsetCommitCheck(msgspec.Struct):
     version: int
     places: list[tuple[str, Uuid, int]]
     is_transactional: bool = False
+
+    @property
+    def has_generation(self) -> bool:
+        """True for TxnOffsetCommit before version 6, whose clients know no member epochs."""
+        return self.is_transactional and self.version < TXN_EPOCHS_SINCE
 
 
 def access_error(
