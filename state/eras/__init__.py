@@ -7,8 +7,9 @@ high_watermark_truncation  followers truncate to the high watermark (before KIP-
 replication_lines          log lines about replication (Kafka 0.10)
 session_lines              log lines about fetch sessions (Kafka 1.1 to 2.x)
 kafka_4_4                  what Kafka 4.4 changes for clients
-versions                   broker settings of Kafka 0.10 and 2.0
+versions                   broker settings of Kafka 0.8.2, 0.10 and 2.0
 
-Two more settings are one condition each: `brokertwin.isr.by.time.only` in
-`replication/leader.py`, `brokertwin.fetch.by.backoff` in `replication/copying.py`.
+Three more settings are one condition each: `brokertwin.isr.by.time.only` in
+`replication/leader.py`, `brokertwin.fetch.by.backoff` and
+`brokertwin.high.watermark.under.min.isr` in `replication/copying.py`.
 """

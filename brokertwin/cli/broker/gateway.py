@@ -17,7 +17,7 @@ from brokertwin.cli.broker.securing import (
     security_of,
 )
 from brokertwin.cli.era_options import (
-    BrokerEra,
+    BrokerEraOption,
     BrokerTrace,
     KafkaVersion,
     broker_defaults,
@@ -157,7 +157,7 @@ def command(
     http_listen: HttpListen = None,
     http_access: HttpAccessFile = None,
     version: KafkaVersion = None,
-    era: BrokerEra = None,
+    era: BrokerEraOption = None,
     trace: BrokerTrace = False,
 ) -> None:
     """Serve unmodified Kafka clients.
