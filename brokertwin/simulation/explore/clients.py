@@ -9,6 +9,7 @@ import msgspec
 from brokertwin.protocol.errors import Error
 from brokertwin.simulation.explore import requests
 from brokertwin.simulation.explore.api import Client, Send
+from brokertwin.simulation.explore.machine import error_codes
 
 RETRIABLE = frozenset(
     {
@@ -476,6 +477,4 @@ def _text(assignment: Any) -> list[str]:
 
 def _code(response: Any) -> int:
     """Return the worst error of a response, 0 if there is none."""
-    from brokertwin.simulation.explore.world import error_codes
-
     return next((code for code in error_codes(response) if code), 0)

@@ -28,13 +28,11 @@ import msgspec
 from brokertwin.protocol.errors import Error
 from brokertwin.simulation.explore.api import Model, Send
 from brokertwin.simulation.explore.machine import CellState, ForkableCell
-from brokertwin.state.cell.check import check
 from brokertwin.state.cluster import coordinators, image
 from brokertwin.state.cluster.image import Partition, Topic
-from brokertwin.state.core.check import Touched
 from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.records import TransactionMetadata
-from brokertwin.state.core.tables import TABLE_NAMES
+from brokertwin.state.core.tables import CellTables
 from brokertwin.state.groups import committed_offsets
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs.log import Log, StoredBatch, batches_from, log_key
@@ -60,19 +58,37 @@ class View:
         self._batches: dict[tuple[int, str, int], list[StoredBatch]] = {}
         self._leaders: dict[Place, int] = {}
         self._committed: dict[Place, list[str]] = {}
-        self.waiting: Any = ()
+        self._state: CellState | None = None
 
     def begin(self, state: CellState) -> None:
-        """Look at a new state, which the cell is in."""
-        self._batches = {}
-        self._leaders = {}
-        self._committed = {}
-        self.waiting = state.waiting
+        """Look at another state."""
+        if state is not self._state:
+            self._state = state
+            self._batches = {}
+            self._leaders = {}
+            self._committed = {}
+
+    @property
+    def _tables(self) -> CellTables:
+        """The tables in the state, which is loaded if necessary."""
+        self._machine.enter(self.state)
+        return self._machine.tables
+
+    @property
+    def state(self) -> CellState:
+        """The state."""
+        assert self._state is not None, "`begin` has been called"
+        return self._state
+
+    @property
+    def waiting(self) -> Any:
+        """Messages between machines that are under way."""
+        return self.state.waiting
 
     @property
     def brokers(self) -> list[int]:
         """All brokers that run."""
-        table = self._machine.tables.cluster
+        table = self._tables.cluster
         found = self._machine.settings.brokers
         return [each for each in found if not network.is_stopped(table, each)]
 
@@ -112,7 +128,7 @@ class View:
         found = self._topic(topic, CONTROLLER)
         if found is None:
             return None
-        return self._machine.tables.logs.get(log_key(broker, found.topic_id, partition), Log)
+        return self._tables.logs.get(log_key(broker, found.topic_id, partition), Log)
 
     def batches(self, broker: int, topic: str, partition: int) -> list[StoredBatch]:
         """The batches of a broker's log, markers included."""
@@ -120,7 +136,7 @@ class View:
         found = self._batches.get(key)
         if found is None:
             log = self.log(*key)
-            table = self._machine.tables.logs
+            table = self._tables.logs
             found = self._batches[key] = (
                 list(batches_from(table, broker, log, log.log_start_offset)) if log else []
             )
@@ -131,7 +147,7 @@ class View:
         log = self.log(broker, topic, partition)
         if log is None or not log.aborted:
             return []
-        index = logs.aborted_index(self._machine.tables.logs, broker, log)
+        index = logs.aborted_index(self._tables.logs, broker, log)
         found = index.between(0, log.log_end_offset)
         return [(each.producer_id, each.first_offset, each.last_offset) for each in found]
 
@@ -162,7 +178,7 @@ class View:
         found = {}
         for transactional_id in self._model.cluster.transactional_ids:
             for broker in self.brokers:
-                table = self._machine.tables.transactions
+                table = self._tables.transactions
                 known = transactional_ids.metadata(table, broker, transactional_id)
                 leader = self.serving_leader(coordinators.TRANSACTION_TOPIC, 0)
                 if known is not None and leader in (broker, -1):
@@ -174,18 +190,12 @@ class View:
         leader = self.serving_leader(coordinators.GROUP_TOPIC, 0)
         if self._machine.settings.broker_settings.brokertwin_offset_storage == "zookeeper":
             leader = CONTROLLER
-        table = self._machine.tables.groups
+        table = self._tables.groups
         found = committed_offsets.offset(table, leader, group, topic, partition)
         return found.offset if found is not None else -1
 
-    def broken(self) -> list[str]:
-        """Violations of the invariants of `state/`, of the touched items."""
-        cell = self._machine.cell
-        touched = {name: self._machine.tables[name].touched() for name in TABLE_NAMES}
-        return check(cell, Touched({name: keys for name, keys in touched.items() if keys}))
-
     def _topic(self, topic: str, machine: int) -> Topic | None:
-        return image.topic_by_name(self._machine.tables.metadata, machine, topic)
+        return image.topic_by_name(self._tables.metadata, machine, topic)
 
 
 def _is_aborted(batch: StoredBatch, aborted: list[tuple[int, int, int]]) -> bool:
@@ -753,6 +763,5 @@ class CellHolds(Invariant):
     source = "the `check.py` of each room in state/"
 
     def check(self, _ghost: Any, view: View) -> str | None:
-        """Check the touched items."""
-        found = view.broken() if not view.waiting else ()
-        return found[0] if found else None
+        """Return a violation of the step that led to the state."""
+        return view.state.broken[0] if view.state.broken else None
