@@ -38,6 +38,9 @@ LARGE = {
     "reader-with-epochs": 200,
     "leader-changes": 200,
     "consumer-group": 200,
+    "streams-group": 200,
+    "share-group": 200,
+    "fetch-session": 200,
 }
 """Models whose search is bounded here; docs/explore.md has the complete ones."""
 

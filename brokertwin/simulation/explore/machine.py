@@ -41,6 +41,8 @@ T0 = 1_700_000_000_000
 UNREAD = frozenset({"producer-ids"})
 """Kinds of items that no later decision depends on: the search chooses producer ids."""
 
+MODERN_GROUPS = ("consumer", "share", "streams")
+
 ITEM_HASHES = 2**17
 
 EFFECTS_MAX = 30_000
@@ -211,13 +213,18 @@ class Held:
 
 
 def settings_of(cluster: Cluster) -> CellSettings:
-    """Return the settings of a model's cluster: Kafka's, but small internal topics."""
+    """Return the settings of a model's cluster: Kafka's, but small internal topics, and no delays.
+
+    Time passes only with the fault `wait`, so groups compute assignments at once.
+    """
     replicas = cluster.replicas or min(cluster.brokers, 3)
     given = {
         "auto.create.topics.enable": "false",
         "auto.leader.rebalance.enable": "false",
         "default.replication.factor": str(replicas),
         "group.initial.rebalance.delay.ms": "0",
+        "group.streams.initial.rebalance.delay.ms": "0",
+        **{f"group.{kind}.assignment.interval.ms": "0" for kind in MODERN_GROUPS},
         "offsets.topic.num.partitions": "1",
         "offsets.topic.replication.factor": str(replicas),
         "transaction.state.log.num.partitions": "1",
