@@ -39,7 +39,6 @@ LARGE = {
     "leader-changes": 200,
     "consumer-group": 200,
     "streams-group": 200,
-    "share-group": 200,
     "fetch-session": 200,
 }
 """Models whose search is bounded here; docs/explore.md has the complete ones."""

@@ -15,7 +15,7 @@ from brokertwin.simulation.explore.invariants import (
     OneOwnerAtATime,
     SessionsHideNothing,
 )
-from brokertwin.simulation.explore.models import built_in, groups, sharing
+from brokertwin.simulation.explore.models import built_in, groups
 from brokertwin.simulation.explore.search import Options, Search
 from brokertwin.state.fetch import fetch_session
 from brokertwin.state.groups.task_assignment import TaskOwners
@@ -65,7 +65,7 @@ BROKEN = {
         "c does not receive record 0 of orders-0, which was acknowledged before the fetch",
     ),
     "a record is archived one delivery too late": Broken(
-        sharing.shared(members=1, fetches=4, lost=0),
+        built_in()["share-group"],
         InFlightState,
         "transition",
         delivers_once_more,
@@ -73,7 +73,7 @@ BROKEN = {
         "record 0 of partition 0 was delivered 3 times",
     ),
     "a released record is archived": Broken(
-        sharing.shared(members=1, fetches=4, lost=0),
+        built_in()["share-group"],
         InFlightState,
         "transition",
         archives_released,

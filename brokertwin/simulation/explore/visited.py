@@ -127,12 +127,12 @@ class Frontier:
     def _read(self) -> list[Any]:
         """Return and remove the next page."""
         if self._file is None:
-            page, self._page = self._page, []
-            return page
+            rest, self._page = self._page, []
+            return rest
         if not self._is_read:
             self._file.seek(0)
             self._is_read = True
-        page = pickle.load(self._file)
+        page: list[Any] = pickle.load(self._file)
         self._on_disk -= len(page)
         if not self._on_disk:
             self._file.close()

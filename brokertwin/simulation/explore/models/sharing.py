@@ -107,7 +107,7 @@ class Sharer(Client):
 
 
 def shared(
-    members: int = 2, records: int = 1, fetches: int = 2, lost: int = 1, waits: int = 2
+    members: int = 1, records: int = 1, fetches: int = 4, lost: int = 1, waits: int = 2
 ) -> Model:
     """Members that accept and release records, or keep them until their locks expire."""
     names = [f"sharer-{number}" for number in range(1, members + 1)]
