@@ -20,7 +20,7 @@ class OffsetVerdict(StrEnum):
     BEFORE_START = "before the log's start"
     PAST_END = "past the log's end"
     UNKNOWN = "no such partition"
-    UNTRANSLATED = "no record to go by"
+    UNTRANSLATED = "no record at the source offset"
     HAS_MEMBERS = "the group has members"
     SHARES = "a share group"
 

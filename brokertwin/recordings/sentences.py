@@ -7,7 +7,7 @@ from brokertwin.recordings.history import findings as f
 from brokertwin.recordings.history.bodies import records_between
 from brokertwin.recordings.history.exchange import RecordedRequest
 from brokertwin.recordings.history.transactions import OpenTransaction
-from brokertwin.recordings.history.words import clock, names_of
+from brokertwin.recordings.history.words import clock, listed, names_of
 from brokertwin.recordings.rules import RULES, Rule
 from brokertwin.recordings.rules.findings import OF_FINDINGS, REMOVED
 from brokertwin.wording import counted
@@ -103,7 +103,7 @@ def because(why: f.Cause, line: RecordedRequest) -> str:
             return f"{why.by.words} bumped the epoch to {why.epoch}; {has}."
         case f.EpochNeverGiven():
             return (
-                f"{client} has epoch {why.own}, which no response gave: the last one is"
+                f"{client} has epoch {why.own}, which no recorded response gave: the last one is"
                 f" {why.epoch}, by {why.by.words}."
             )
         case f.BeingFenced():
@@ -360,17 +360,14 @@ def _said_of_producer(found: f.Finding) -> str:
             return f"transaction {found.number} begins"
         case f.TransactionTookIn():
             of = found.place or f"offsets of group {found.group}"
-            return f"takes in {of}"
+            return f"adds {'partition ' if found.place else ''}{of}"
         case f.TransactionWaited():
-            return f"transaction {found.number} is open: it has to be aborted first"
+            return f"transaction {found.number} is still open; the coordinator aborts it first"
         case f.TransactionEnded():
             became = "committed" if found.is_committed else "aborted"
             if found.began is None:
                 return f"no transaction is open in the recording: {became} again, or empty"
-            by = "" if found.is_requested else ", by whoever came next"
-            if found.causes:
-                by = ""
-            return f"transaction {found.number} is {became} after {found.lasted_ms} ms{by}"
+            return f"transaction {found.number} is {became} {_lasted(found)}"
         case f.SequenceSkipped():
             return f"{_batch(found)}, where {found.expected} was due"
         case f.OffsetReused():
@@ -420,10 +417,10 @@ def _said_of_others(found: f.Finding) -> str:
         case f.IsrRequested() | f.IsrAgainstRule():
             change = found.change
             verb = "in" if change.is_added else "out"
-            why_not = f", and {change.why}" if change.why else ""
+            why_not = f", and {breach(change.why)}" if change.why else ""
             return f"leader {change.leader} wanted broker {change.broker} {verb}{why_not}"
         case f.SampleTaken() | f.IsrSampleTaken():
-            return found.sample.why
+            return moved(found.sample.why)
         case f.LsoHeldBack():
             readers = f"; {names_of(found.readers)} read only committed" if found.readers else ""
             return (
@@ -518,6 +515,29 @@ def _missing(found: f.BatchFinding) -> str:
     return f"{text}; nothing recorded before it"
 
 
+def moved(why: f.SampleCause) -> str:
+    """What changed the state of a partition."""
+    match why:
+        case f.LeaderNamed():
+            leader = str(why.leader) if why.leader >= 0 else "no broker"
+            return f"{why.by} names it: {leader} leads in epoch {why.epoch}"
+        case f.InSyncNamed():
+            by = f"{why.by} removed broker {listed(why.removed)}" if why.removed else why.by
+            return f"{by}: in sync are {[*why.isr]}"
+        case f.ReplicaFetched():
+            return f"broker {why.broker} fetches from {why.offset}"
+        case f.RecordsAppended():
+            return f"records from offset {why.offset} on"
+    return "adopted from a response" if why.is_adopted else "its high watermark was reported"
+
+
+def breach(why: f.JoinedBelow | f.LeftEarly) -> str:
+    """The rule of in-sync sets that a request breaks."""
+    if isinstance(why, f.JoinedBelow):
+        return f"its LEO is {why.end}"
+    return f"it was caught up {why.behind_ms:.0f} ms before"
+
+
 def transaction(ended: f.TransactionEnded) -> str:
     """An ended transaction in one line: contents, outcome, and the request that ended it."""
     became = "committed" if ended.is_committed else "aborted"
@@ -525,7 +545,14 @@ def transaction(ended: f.TransactionEnded) -> str:
     for why in ended.causes:
         if isinstance(why, f.TransactionAborted):
             return f"{of}: {aborted(why)}; {held}"
-    return f"{of}: {became} after {ended.lasted_ms} ms by {ended.line.words}; {held}"
+    return f"{of}: {became} {_lasted(ended, f' by {ended.line.words}')}; {held}"
+
+
+def _lasted(ended: f.TransactionEnded, by: str = "") -> str:
+    if ended.certainty is f.Certainty.UNKNOWN:
+        return f"after at most {ended.lasted_ms} ms{by or ' by this request'}, or by its time-out"
+    is_told = by or ended.is_requested or ended.causes
+    return f"after {ended.lasted_ms} ms{by if is_told else ', without an EndTxn'}"
 
 
 def open_transaction(opened: OpenTransaction) -> str:

@@ -317,7 +317,9 @@ class Truth:
             ClassicGroupState.STABLE,
             ClassicGroupState.COMPLETING_REBALANCE,
         )
-        if now.state == ClassicGroupState.PREPARING_REBALANCE and is_begun:
+        has_begun = now.generation != former.generation  # a lone member need not wait
+        is_preparing = now.state == ClassicGroupState.PREPARING_REBALANCE
+        if is_begun and (is_preparing or has_begun):
             self._rejoined(name, former, event, {*joined, *gone})
 
     def _rejoined(self, name: str, former: _Group, event: _EventHead, changed: set[str]) -> None:

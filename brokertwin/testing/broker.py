@@ -5,12 +5,13 @@ methods may be called from any other thread.
 """
 
 import time
+import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.admin.api_versions import SERVED
-from brokertwin.gateway.admin.releases import release
+from brokertwin.gateway.admin.releases import release, settings_of
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.faults.fault import (
     OF_THE_CONNECTION,
@@ -19,9 +20,11 @@ from brokertwin.gateway.faults.fault import (
     FaultSpec,
     api_key_of,
 )
+from brokertwin.gateway.faults.injection import FaultSet
 from brokertwin.gateway.limits import GatewayLimits
 from brokertwin.gateway.server import Gateway
 from brokertwin.protocol.kafka_apis import KAFKA_APIS
+from brokertwin.state.apis.create_topics import BY_DEFAULT
 from brokertwin.state.cluster.coordinators import GROUP_TOPIC, partition_for
 from brokertwin.state.configs.broker_config import UnknownSettingError, parse
 from brokertwin.state.configs.config_keys import InvalidConfigError
@@ -47,8 +50,13 @@ class KafkaBroker(FaultVerbs):
         config: broker settings by Kafka's names, including files for TLS (`ssl.keystore.location`).
         security_protocol: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
         users: passwords by user, for SASL.
-        version: release of Kafka (2.8, 3.4, 3.9, 4.0 or 4.3) whose API versions are announced and
-            accepted; None: all of 4.3.
+        version: release of Kafka (2.8, 3.4, 3.9, 4.0, 4.3 or 4.4) whose API versions are announced
+            and accepted, 4.4 with its rules; None: all of 4.3.
+        replication_factor: replicas of the initial topics, and of topics created with the default;
+            None: the setting `default.replication.factor`.
+        listen: host and port of the first broker; the others get the following ports. Port 0: any
+            free port for each broker.
+        advertise: address in metadata responses in place of `listen`, for clients in containers.
 
     Raises:
         UserError: an unknown setting or release, an invalid topic, or a missing or invalid file for
@@ -63,28 +71,37 @@ class KafkaBroker(FaultVerbs):
         security_protocol: str = "PLAINTEXT",
         users: Mapping[str, str] | None = None,
         version: str | None = None,
+        replication_factor: int | None = None,
+        listen: tuple[str, int] = (HOST, 0),
+        advertise: tuple[str, int] | None = None,
     ) -> None:
         if not 1 <= brokers <= BROKERS_MAX:
             raise UserError(f"Invalid brokers={brokers}.", f"Pass 1 to {BROKERS_MAX}.")
         if isinstance(topics, str):
             raise UserError(f"Invalid topics={topics!r}.", "Pass a list of names, or a dict.")
         self._topics = topics if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
-        texts = {**DEFAULTS, **{name: _text(value) for name, value in (config or {}).items()}}
+        self._release = None if version is None else release(version)
+        given = {name: _text(value) for name, value in (config or {}).items()}
+        texts = {**DEFAULTS, **settings_of(self._release), **given}
+        if replication_factor is not None:
+            texts["default.replication.factor"] = str(replication_factor)
         self._broker_ids = list(range(1, brokers + 1))
         self._settings = _settings(texts)
-        self._release = None if version is None else release(version)
         self._security, self._folder = securing.security_of(security_protocol, texts, users or {})
+        self._cluster = f"test-{uuid.uuid4()}"  # Kafka, too, draws an id for each cluster
+        self._listen = Address(*listen)
+        self._advertise = None if advertise is None else Address(*advertise)
+        self.fault_set = FaultSet()
         self._thread = LoopThread("broker")
         self._call, self._run = self._thread.call, self._thread.run
         self._make()
 
     def _make(self) -> None:
         """Create an empty cluster."""
-        self._engine = FaultyEngine("test", self._broker_ids, self._settings)
-        self._faults = self._engine.faults
+        self._engine = FaultyEngine(self._cluster, self._broker_ids, self._settings, self.fault_set)
         limits = GatewayLimits.of(self._settings.given)
         self._gateway = Gateway(
-            self._engine, Address(HOST, 0), None, limits, self._security, self._release
+            self._engine, self._listen, self._advertise, limits, self._security, self._release
         )
 
     def start(self) -> Self:
@@ -110,7 +127,7 @@ class KafkaBroker(FaultVerbs):
         the former test must be closed before, or they connect again.
         """
         ports = {broker: address.port for broker, address in self._gateway.addresses.items()}
-        self._faults.clear()
+        self.fault_set.clear()
         self._run(self._gateway.close())
         self._make()
         self._begin(ports)
@@ -120,7 +137,7 @@ class KafkaBroker(FaultVerbs):
         if not self._thread.is_running:
             return
         try:
-            self._faults.clear()
+            self.fault_set.clear()
             self._run(self._gateway.close())
         finally:
             self._thread.end()
@@ -143,10 +160,13 @@ class KafkaBroker(FaultVerbs):
         self,
         name: str,
         partitions: int = 1,
-        replication_factor: int = 1,
+        replication_factor: int = BY_DEFAULT,
         config: Mapping[str, object] | None = None,
     ) -> str:
-        """Create a topic and return its id. Raises UserError if Kafka would reject it."""
+        """Create a topic and return its id. Raises UserError if Kafka would reject it.
+
+        Without `replication_factor` it has `default.replication.factor` replicas.
+        """
         configs = {key: _text(value) for key, value in (config or {}).items()}
         wanted = writing.TopicToCreate(name, partitions, replication_factor, configs)
         return self._run(writing.create_topic(self._engine, wanted))
@@ -260,7 +280,7 @@ class KafkaBroker(FaultVerbs):
 
     def calm(self) -> None:
         """End all faults, release held requests, and resume paused brokers."""
-        self._faults.clear()
+        self.fault_set.clear()
         self.resume()
 
     # Trouble in the cluster

@@ -93,8 +93,10 @@ class FaultyEngine(LocalEngine):
         paused: brokers that send no responses.
     """
 
-    def __init__(self, cluster: str, brokers: list[int], settings: BrokerSettings) -> None:
-        self.faults = FaultSet()
+    def __init__(
+        self, cluster: str, brokers: list[int], settings: BrokerSettings, faults: FaultSet
+    ) -> None:
+        self.faults = faults
         self.seen: deque[SeenRequest] = deque(maxlen=REQUESTS_KEPT)
         self.ahead_ms = 0
         self.paused: set[int] = set()

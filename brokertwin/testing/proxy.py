@@ -32,10 +32,10 @@ class KafkaProxy(FaultVerbs):
         host, _, port = broker.rpartition(":")
         if not host or not port.isdecimal():
             raise UserError(f"Invalid broker={broker!r}.", "Pass host:port of one broker.")
-        self._faults = FaultSet(faults)
+        self.fault_set = FaultSet(faults)
         self._first = Address(host.strip("[]"), int(port))
         self._thread = LoopThread("proxy")
-        self._proxy = FaultProxy(Address(HOST, 0), self._first, self._faults)
+        self._proxy = FaultProxy(Address(HOST, 0), self._first, self.fault_set)
 
     def start(self) -> Self:
         """Listen; a `with` does it."""
@@ -63,7 +63,7 @@ class KafkaProxy(FaultVerbs):
 
     def calm(self) -> None:
         """End all faults and release held requests."""
-        self._faults.clear()
+        self.fault_set.clear()
 
     def _documents(self) -> list[dict[str, Any]]:
         lines = self._thread.call(self._proxy.documents)

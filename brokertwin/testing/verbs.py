@@ -43,7 +43,7 @@ class FaultVerbs(ABC):
     the parts of a `Choice`. All raise UserError for an unknown API or a value that does not fit.
     """
 
-    _faults: FaultSet
+    fault_set: FaultSet
     _thread: LoopThread
 
     @abstractmethod
@@ -105,12 +105,12 @@ class FaultVerbs(ABC):
     @property
     def faults(self) -> list[Fault]:
         """Faults in force, in order of evaluation."""
-        return list(self._faults.faults)
+        return list(self.fault_set.faults)
 
     def add_fault(self, spec: FaultSpec) -> Fault:
         """Add a fault, given like an entry of a fault file."""
-        self._faults.forget_ended()
-        return self._faults.add(spec)
+        self.fault_set.forget_ended()
+        return self.fault_set.add(spec)
 
     def fail_next(
         self, api: str | int, error: str | int, times: int | None = 1, **which: Unpack[Choice]

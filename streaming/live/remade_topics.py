@@ -2,20 +2,25 @@
 
 Spark goes on from the offset in its checkpoint. In a topic that was deleted and made again that
 offset may lie beyond the end, and Spark reads nothing until the topic reaches it. So the offsets of
-such a topic are set to its beginning before the query starts.
+such a topic are set to its beginning before the query starts. A running query is stopped for it.
 """
 
 import json
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 
 from brokertwin.kafka_io import topics
 from brokertwin.kafka_io.topic_reader import consumer, first_and_end
 from brokertwin.streaming.checkpoint import checkpoint_log
 from brokertwin.streaming.live.query import LiveQuery
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from confluent_kafka.admin import TopicDescription
 
 TOPIC_IDS = "brokertwin-live-topics.json"
 """File in the checkpoint with the ids of the source topics."""
@@ -23,11 +28,44 @@ TOPIC_IDS = "brokertwin-live-topics.json"
 Offsets = dict[str, dict[int, int]]
 
 
+LOOK_S = 10.0
+"""Interval at which a running query looks at the ids of its source topics."""
+
+
 class TopicSpan(NamedTuple):
     """First and end offset of a partition."""
 
     first: int
     end: int
+
+
+class Watch:
+    """Notices a source topic that is made again while the query runs.
+
+    Args:
+        query: the query; its checkpoint has the ids of the topics.
+    """
+
+    def __init__(self, query: LiveQuery) -> None:
+        self._admin = topics.admin_client(query.client)
+        self._ids = json.loads((query.checkpoint / TOPIC_IDS).read_text())
+        self._next = 0.0
+        self.found = False
+
+    def is_made_again(self, now: float) -> bool:
+        """Look if it is time; a topic that is not there now is not made again yet."""
+        if now >= self._next and not self.found:
+            self._next = now + LOOK_S
+            names = TopicCollection([*self._ids])
+            described = self._admin.describe_topics(names, request_timeout=LOOK_S)
+            self.found = any(self._is_another(*each) for each in described.items())
+        return self.found
+
+    def _is_another(self, name: str, described: "Future[TopicDescription]") -> bool:
+        try:
+            return str(described.result().topic_id) != self._ids[name]
+        except KafkaException:
+            return False
 
 
 def follow(query: LiveQuery, say: Callable[[str], None]) -> None:

@@ -81,7 +81,7 @@ class Stand:
         place = ("--prefix", self.bench.prefix, "--bootstrap", bootstrap, "--cluster", CELL)
         self.address = Address(HOST, free_port())
         listen = ("--listen", f"{HOST}:{self.address.port}")
-        patience = ("--answer-timeout", str(response_timeout_s))
+        patience = ("--response-timeout", str(response_timeout_s))
         options = [word for each in (of_broker or {}).items() for word in ("--set", "=".join(each))]
         self.job = Server(("run", *options), given, directory / "job.log")
         self.gateway = Server(

@@ -298,7 +298,7 @@ def denied(cluster: RealCluster) -> None:
         removed.result(PATIENCE_S)
 
 
-@accident(("records-redelivered", "*"), may=(("records-archived", "*"),))
+@accident(("records-redelivered", "*"), ("records-archived", "*"))
 def share_records_given_up(cluster: RealCluster) -> None:
     """A member of a share group releases each record, until the delivery limit is reached."""
     cluster.topic("shared", partitions=1)

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from brokertwin.recordings.history import findings as f
+from brokertwin.recordings.history.exchange import RecordedRequest
 from brokertwin.simulation.truth import ABORTED, OPEN, OffsetStored, TransactionMoved
 from tests.score.known_truth import KnownTruth
 
@@ -186,7 +187,8 @@ def _ended(found: f.TransactionEnded, truth: KnownTruth) -> Answer:
     ends = [e for e in facts if span[0] <= e.time <= span[1] and e.state in wanted]
     if not ends:
         ended = truth.find(facts, found.line.end, lambda e: e.state in wanted)
-        is_late = not found.is_requested and ended is not None
+        is_open = found.certainty is not f.Certainty.UNKNOWN and found.is_requested
+        is_late = not is_open and ended is not None
         return _is(is_late, f"{[(e.state, e.api, e.time) for e in facts][-6:]} at {span}")
     of_epoch = [e for e in ends if e.former_epoch == found.epoch] or ends
     end = min(of_epoch, key=lambda e: abs(e.time - found.line.end))
@@ -234,6 +236,94 @@ def _shrank(found: f.IsrShrank, truth: KnownTruth) -> Answer:
     return _is(any(found.broker not in each for each in sets), f"in-sync sets: {sets}")
 
 
+def _grew(found: f.IsrGrew, truth: KnownTruth) -> Answer:
+    if not truth.partitions:
+        return U
+    place = found.partition.topic, found.partition.partition
+    sets = [e.isr for e in truth.partitions if (e.topic, e.partition) == place and e.isr]
+    return _is(any(found.broker in each for each in sets), f"in-sync sets: {sets}")
+
+
+def _sampled(found: f.SampleTaken | f.IsrSampleTaken, truth: KnownTruth) -> Answer:
+    """A high watermark is within the log; the log's end is not known before its batches."""
+    of = found.sample
+    ends = truth.log_ends
+    if (of.topic, of.partition) not in ends:
+        return U
+    return _is(of.high_watermark <= ends[of.topic, of.partition], f"log end {ends}")
+
+
+def _lag(found: f.LagSeen, truth: KnownTruth) -> Answer:
+    end = truth.log_ends.get((found.partition.topic, found.partition.partition))
+    if end is None:
+        return U
+    return _is(found.lag <= max(end - found.offset, 0), f"log end {end}")
+
+
+def _batch(found: f.ProducerBegan | f.BatchRepeated, truth: KnownTruth) -> Answer:
+    """The log has this batch of this producer at the offset."""
+    if found.partition is None or found.offset < 0:
+        return U
+    log = truth.batches.get((found.partition.topic, found.partition.partition), {})
+    each = log.get(found.offset)
+    if each is None:
+        return U
+    is_same = each.base_sequence == found.first_sequence and each.producer_epoch == found.epoch
+    return _is(is_same, f"the log has sequence {each.base_sequence}, epoch {each.producer_epoch}")
+
+
+def _advanced(found: f.MemberAdvanced, truth: KnownTruth) -> Answer:
+    numbers = {each.number for each in truth.generations[found.group]}
+    return _is(found.epoch in numbers and found.former < found.epoch, f"epochs {sorted(numbers)}")
+
+
+def _took_in(found: f.TransactionTookIn, truth: KnownTruth) -> Answer:
+    facts = truth.transactions[found.producer.transactional_id]
+    limit = found.line.end + truth.tolerance_ms
+    held = {place for e in facts if e.time <= limit for place in e.partitions}
+    if found.place:
+        return _is(found.place in held, f"{found.place} is not in {sorted(held)}")
+    return _is(any(each.startswith("__consumer_offsets") for each in held), f"{sorted(held)}")
+
+
+def _pending(found: f.OffsetPending, truth: KnownTruth) -> Answer:
+    return _open_at(found.producer, found.line, truth)
+
+
+def _open_at(producer: f.ProducerKey, line: RecordedRequest, truth: KnownTruth) -> Answer:
+    """Whether a transaction was open, or being ended, at some time of an exchange."""
+    if not producer.transactional_id:
+        return U
+    facts = truth.transactions[producer.transactional_id]
+    span = line.time - truth.tolerance_ms, line.end + truth.tolerance_ms
+    before = [e for e in facts if e.time < span[0]][-1:]
+    states = {e.state for e in [*before, *(e for e in facts if span[0] <= e.time <= span[1])]}
+    is_open = OPEN in states or any(each.startswith("Prepare") for each in states)
+    return _is(is_open, f"states {sorted(states)} of {producer.name} at {span}")
+
+
+def _dropped(found: f.OffsetAborted, truth: KnownTruth) -> Answer:
+    """No transaction stored the offset: it was aborted, or its topic or group was gone."""
+    name = found.producer.transactional_id
+    if not name:
+        return U
+    facts = truth.transactions[name]
+    return _is(
+        truth.find(facts, found.line.end, lambda e: e.state in ABORTED),
+        f"{[(e.state, e.api, e.time) for e in facts][-6:]}",
+    )
+
+
+def _too_late(found: f.CommitTooLate, truth: KnownTruth) -> Answer:
+    name = found.producer.transactional_id
+    if not name:
+        return U
+    facts = truth.transactions[name]
+    before = truth.find(facts, found.line.end, lambda _: True)
+    is_open = before is not None and before.state == OPEN and before.time < found.line.time
+    return _is(not is_open, "the transaction is open")
+
+
 FINDINGS: dict[type[f.Finding], Callable[..., Answer]] = {
     f.Rebalance: _rebalance,
     f.GenerationBegan: _rebalance,
@@ -259,15 +349,63 @@ FINDINGS: dict[type[f.Finding], Callable[..., Answer]] = {
     f.BrokerGone: _broker_gone,
     f.LeaderChanged: _led,
     f.IsrShrank: _shrank,
+    f.IsrGrew: _grew,
+    f.SampleTaken: _sampled,
+    f.IsrSampleTaken: _sampled,
+    f.LagSeen: _lag,
+    f.ProducerBegan: _batch,
+    f.BatchRepeated: _batch,
+    f.MemberAdvanced: _advanced,
+    f.TransactionTookIn: _took_in,
+    f.TransactionWaited: lambda found, truth: _open_at(found.producer, found.line, truth),
+    f.OffsetPending: _pending,
+    f.OffsetAborted: _dropped,
+    f.CommitTooLate: _too_late,
 }
-"""Judges by type; refusals need none, because the response itself shows them."""
+"""Judges by type."""
+
+SHOWN_BY_RESPONSE = frozenset(
+    {
+        *(f.MemberRefused, f.InstanceFenced, f.GroupRefused, f.CommitRefused, f.Refused),
+        *(f.SequenceGap, f.DuplicateRefused, f.BatchRefused, f.ProducerReplaced, f.UnderMinIsr),
+        *(f.SessionOpened, f.SessionEnded, f.SessionForgot, f.SessionLost, f.SessionOutOfTurn),
+        *(f.SessionDenied, f.SessionChurn, f.ShareSessionOpened, f.ShareSessionClosed),
+        *(f.ShareSessionLost, f.ShareSessionDenied, f.AcknowledgeRefused, f.RecordsRejected),
+        *(f.RecordsReleased, f.RecordsDeliveredAgain, f.ClientThrottled, f.DeprecatedVersion),
+        *(f.StreamsStatus, f.OffsetMovedBack, f.Unread, f.SentForClient),
+        *(f.EpochChanged, f.NewerEpochWrote, f.SequenceExpected, f.RepeatOf, f.SessionClosed),
+        *(f.SessionEpochExpected, f.RecordsMoved, f.DeliveredBefore, f.DeliveryLimitReached),
+    }
+)
+"""Findings and causes without a judge: the exchanges in them have all that they say."""
+
+WITHOUT_FACTS = frozenset(
+    {
+        f.RecordsArchived,  # simulated groups of KIP-932 have a limit that they do not reach
+        f.JoinWaited,  # its cause is judged
+        f.LagGrew,
+        f.CommitBeyondEnd,  # high watermarks are no facts
+        f.LsoHeldBack,
+        f.WatermarkDiffers,
+        f.WatermarkDiffersBriefly,  # how far a follower had read is no fact
+        f.IsrRequested,
+        f.IsrAgainstRule,
+        f.ControllerRemoved,
+        f.ConnectionEnded,  # connections are no facts
+        f.ProducerUnused,  # simulated producer ids do not expire
+    }
+)
+"""Findings and causes without a judge because no fact covers them. They stay undecided."""
 
 
 OF_WHOLE = frozenset(
     {
         *(f.OffsetCommitted, f.OffsetWentBack, f.OffsetVanished, f.EpochGiven, f.ProducerFenced),
         *(f.CoordinatorAborted, f.TransactionEnded, f.TransactionBegan),
-        *(f.EpochBumped, f.TransactionAborted),
+        *(f.EpochBumped, f.TransactionAborted, f.TransactionTookIn, f.TransactionWaited),
+        *(f.BeingFenced, f.ProducerIdReplaced, f.OpenTransactionOf),
+        *(f.OffsetPending, f.OffsetAborted, f.CommitTooLate, f.OffsetsPending, f.LagSeen),
+        *(f.ProducerBegan, f.BatchRepeated, f.SampleTaken, f.IsrSampleTaken, f.MemberAdvanced),
     }
 )
 """What only whole facts about offsets and producers can judge."""
@@ -397,6 +535,20 @@ def _evicted(found: f.SessionLost, cause: f.SessionEvicted, truth: KnownTruth) -
     return _is(not cause.openers, f"broker {found.line.broker} was away: nobody evicted it")
 
 
+def _producer_replaced(
+    found: f.ProducerReplaced, cause: f.ProducerIdReplaced, truth: KnownTruth
+) -> Answer:
+    facts = truth.transactions[found.producer.transactional_id]
+    given = truth.find(facts, cause.by.end, lambda e: e.producer == cause.producer_id)
+    return _is(given, f"{[(e.producer, e.time) for e in facts][-6:]}")
+
+
+def _unused(found: f.JoinWaited, cause: f.MemberIdUnused, truth: KnownTruth) -> Answer:
+    joined = [e for e in truth.changes[found.group] if e.member == cause.member]
+    before = [e.change for e in joined if e.time <= found.line.end - truth.tolerance_ms]
+    return _is(not before, f"{cause.member}: {before}")
+
+
 CAUSES: dict[type[f.Cause], Callable[..., Answer]] = {
     f.GenerationChanged: _generation_changed,
     f.RebalanceUnderWay: _under_way,
@@ -409,5 +561,10 @@ CAUSES: dict[type[f.Cause], Callable[..., Answer]] = {
     f.TransactionAborted: _abort_of,
     f.TransactionOverdue: _overdue,
     f.SessionEvicted: _evicted,
+    f.OffsetsPending: lambda found, cause, truth: _open_at(cause.producer, found.line, truth),
+    f.OpenTransactionOf: lambda found, cause, truth: _open_at(cause.producer, found.line, truth),
+    f.BeingFenced: lambda found, cause, truth: _open_at(found.producer, cause.by, truth),
+    f.ProducerIdReplaced: _producer_replaced,
+    f.MemberIdUnused: _unused,
     f.EpochNeverGiven: lambda *_: (F, "every epoch was given by a response"),
 }

@@ -2,9 +2,11 @@
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
+from brokertwin.protocol.batch_headers import Batch
 from brokertwin.simulation.truth import (
     BrokerMoved,
     Fact,
@@ -38,6 +40,7 @@ class KnownTruth:
         facts: in any order.
         tolerance_ms: by how much the times of logs may differ from those of facts.
         is_whole: whether nothing is missing in the facts about offsets and producers.
+        batches: topic and partition to the batches of its log by offset.
 
     Attributes:
         changes: of members, by group.
@@ -46,12 +49,23 @@ class KnownTruth:
         removed: removed offsets, likewise.
         transactions: changes, by transactional id.
         away: absences of brokers.
+        log_ends: topic and partition to the end of its log, at the end.
     """
 
     def __init__(
-        self, facts: Iterable[Fact], tolerance_ms: float = 0, *, is_whole: bool = True
+        self,
+        facts: Iterable[Fact],
+        tolerance_ms: float = 0,
+        *,
+        is_whole: bool = True,
+        batches: Mapping[tuple[str, int], Mapping[int, Batch]] = MappingProxyType({}),
     ) -> None:
         self.tolerance_ms = tolerance_ms
+        self.batches = batches
+        self.log_ends = {
+            place: max(each.base_offset + each.last_offset_delta + 1 for each in log.values())
+            for place, log in batches.items()
+        }
         self.is_whole = is_whole
         self.changes: defaultdict[str, list[MemberChanged]] = defaultdict(list)
         self.generations: defaultdict[str, list[GenerationBegan]] = defaultdict(list)

@@ -36,12 +36,13 @@ def expected(truth: KnownTruth, lines: Lines) -> Iterator[Expected]:
             continue
         match fact:
             case MemberChanged(change="expired"):
-                if _is_classic(fact) and _was_in(truth, fact) and _is_followed(truth, fact, end):
+                is_shown = _is_classic(fact) and not _is_replaced(truth, fact)
+                if is_shown and _was_in(truth, fact) and _is_followed(truth, fact, end):
                     yield Expected("member expired", f"{fact.group} {fact.member}", _of_gone(fact))
             case MemberChanged(change="left"):
                 yield Expected("member left", f"{fact.group} {fact.member}", _of_left(fact))
             case MemberChanged(change="joined"):
-                is_shown = not (fact.instance and _is_first(truth, fact))
+                is_shown = not (fact.instance and _is_restart(truth, fact))
                 if is_shown and _was_in(truth, fact) and _is_followed(truth, fact, end):
                     what = f"{fact.group} {fact.member}"
                     yield Expected("member joined", what, _of_joined(fact))
@@ -63,10 +64,21 @@ def _is_followed(truth: KnownTruth, fact: MemberChanged, end: float) -> bool:
     )
 
 
-def _is_first(truth: KnownTruth, fact: MemberChanged) -> bool:
-    """Whether it joined in the group's first generation: a restart of a static member looks so."""
-    first = next(iter(truth.generations[fact.group]), None)
-    return first is not None and fact.time <= first.time
+def _is_restart(truth: KnownTruth, fact: MemberChanged) -> bool:
+    """Whether a static member joined as one that is restarted does: it begins no generation."""
+    begun = truth.generations[fact.group]
+    before = [each for each in begun if each.time < fact.time]
+    return not before or _has_instance(before[-1].members, fact)
+
+
+def _is_replaced(truth: KnownTruth, fact: MemberChanged) -> bool:
+    """Whether the next generation has its instance again."""
+    later = [each for each in truth.generations[fact.group] if each.time >= fact.time]
+    return bool(later) and _has_instance(later[0].members, fact)
+
+
+def _has_instance(members: tuple[str, ...], fact: MemberChanged) -> bool:
+    return bool(fact.instance) and any(each.startswith(f"{fact.instance}-") for each in members)
 
 
 def _is_classic(fact: MemberChanged) -> bool:

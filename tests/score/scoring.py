@@ -178,7 +178,8 @@ def score_of(history: History, seed: int, cases: Iterable[tuple[str, str]]) -> S
         chance = random.Random(f"{seed}/{reader}/{damage}")
         worse = DAMAGES[damage]
         lines = worse.change(history.lines, chance)
-        truth = KnownTruth(history.truth.facts, TOLERANCE_MS + worse.off_ms)
+        off_ms = TOLERANCE_MS + worse.off_ms
+        truth = KnownTruth(history.truth.facts, off_ms, batches=history.truth.batches)
         found = READERS[reader](lines, headers if worse.has_headers else None, chance)
         for each in found:
             for verdict in judged(each, truth):
@@ -195,12 +196,14 @@ def score_of(history: History, seed: int, cases: Iterable[tuple[str, str]]) -> S
 
 
 def cases_of(seed: int) -> list[tuple[str, str]]:
-    """The cases of a seed: its whole log, and a worse one for each reader."""
+    """The cases of a seed: its whole log, and another worse one for each reader."""
     worse = [name for name in DAMAGES if name != WHOLE]
-    readers = [*READERS]
     return [
         (audit.__name__, WHOLE),
-        (readers[seed % len(readers)], worse[seed % len(worse)]),
+        *(
+            (reader, worse[(seed + 3 * number) % len(worse)])
+            for number, reader in enumerate(READERS)
+        ),
     ]
 
 

@@ -1,11 +1,21 @@
 """No statement about a cluster with known truth is false, and what a whole log shows is said."""
 
+from typing import get_args
+
 import pytest
 
+from brokertwin.recordings.history.findings import Cause, Finding, MemberJoinedAgain
 from brokertwin.simulation.histories import History, draw_history, run_history
 from brokertwin.simulation.truth import MemberChanged, OffsetStored, TransactionMoved
 from tests.score.goldens import names
-from tests.score.judges import Verdict
+from tests.score.judges import (
+    CAUSES,
+    FINDINGS,
+    REBALANCED_BY,
+    SHOWN_BY_RESPONSE,
+    WITHOUT_FACTS,
+    Verdict,
+)
 from tests.score.scoring import (
     WHOLE,
     Score,
@@ -64,6 +74,19 @@ def test_no_warning_about_a_recorded_accident_is_false(name: str) -> None:
     score = score_of_golden(name, [(audit.__name__, WHOLE)])
     assert [str(each) for each in score.false] == []
     assert [str(wanted) for _, wanted in score.absent] == []
+
+
+def _concrete(base: type) -> set[type]:
+    """The classes below a class that have no class below themselves."""
+    below = {each for child in base.__subclasses__() for each in _concrete(child)}
+    return below or {base}
+
+
+def test_each_kind_has_a_judge_or_a_reason_for_none() -> None:
+    judged = {*FINDINGS, *CAUSES, *REBALANCED_BY, MemberJoinedAgain}
+    listed = SHOWN_BY_RESPONSE | WITHOUT_FACTS
+    assert judged & listed == set()
+    assert judged | listed == _concrete(Finding) | {*get_args(Cause)}
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,18 @@
-"""Generate docs/schemas.md from the code that writes and reads the job's topics.
+"""Generate docs/schemas.md and docs/schemas.json from the code of the job's topics.
 
-    python -m tests.support.topic_schemas        # writes docs/schemas.md
+    python -m tests.support.topic_schemas        # writes both
 
 Documents that the code builds field by field are declared here as structs; tests/test_schemas.py
 compares them with real rows.
 """
 
-from collections.abc import Callable, Iterator
+import json
 from typing import Any
 
 import msgspec
 from msgspec import NODEFAULT, inspect
 
+from brokertwin.gateway.faults.fault_file import SCHEMA_ID
 from brokertwin.kafka_io import topics
 from brokertwin.kafka_io.placement import Placement
 from brokertwin.protocol.batch_headers import Batch
@@ -27,6 +28,7 @@ from brokertwin.state.groups.offset_records import OffsetKey
 from tests.support.sources import ROOT
 
 PAGE = ROOT / "docs" / "schemas.md"
+JSON_SCHEMA = PAGE.with_suffix(".json")
 
 
 class Refused(msgspec.Struct):
@@ -122,33 +124,48 @@ def page() -> str:
         name = spec.name.replace("default", "<cluster>")
         parts.append(f"## `{name}`\n\nKey: {key}. Value: {value}.\n")
         parts.append(f"Settings: {_settings(spec.settings)}.\n")
-        parts += [_struct(struct, _list) for struct in structs]
-    done = {each for _, _, structs in TOPICS.values() for each in structs}
-    parts.append("## Parts of these documents\n")
-    parts.append("A record has its type in the field `type`.\n")
-    parts += [_struct(each, _line) for each in sorted(_all_below(done), key=lambda t: t.__name__)]
+        parts += [_struct(struct) for struct in structs]
     return "\n".join(parts).rstrip() + "\n"
+
+
+def json_schema() -> str:
+    """The schemas of all documents and of what they contain, as JSON Schema."""
+    structs = [_without_raw(each) for _, _, structs in TOPICS.values() for each in structs]
+    _, definitions = msgspec.json.schema_components(structs, ref_template="#/$defs/{name}")
+    document = {"$schema": SCHEMA_ID, "title": "Topics of a job", "$defs": definitions}
+    return json.dumps(document, indent=1, sort_keys=True) + "\n"
+
+
+def _without_raw(struct: type) -> type:
+    """The struct with `Any` for raw JSON, whose default msgspec cannot put into a schema."""
+    fields = msgspec.structs.fields(struct)
+    if not any(field.type is msgspec.Raw for field in fields):
+        return struct
+    kept: list[Any] = []
+    for field in fields:
+        kind = Any if field.type is msgspec.Raw else field.type
+        if field.required:
+            kept.append((field.name, kind))
+        elif field.default_factory is not NODEFAULT:
+            kept.append((field.name, kind, msgspec.field(default_factory=field.default_factory)))
+        else:
+            kept.append((field.name, kind, None if kind is Any else field.default))
+    return msgspec.defstruct(
+        struct.__name__, kept, rename="camel", namespace={"__doc__": struct.__doc__}
+    )
 
 
 def _settings(settings: Any) -> str:
     return ", ".join(f"`{name}={value}`" for name, value in sorted(settings.items()))
 
 
-def _struct(struct: type, shown: Callable[[inspect.StructType], list[str]]) -> str:
+def _struct(struct: type) -> str:
     info = inspect.type_info(struct)
     assert isinstance(info, inspect.StructType)
     text = (struct.__doc__ or "").split("Attributes:")[0]
     summary = " ".join(text.split())
-    return "\n".join([f"### {struct.__name__}", "", summary, "", *shown(info)])
-
-
-def _list(info: inspect.StructType) -> list[str]:
-    return [*(f"- {field}" for field in _fields(info)), ""]
-
-
-def _line(info: inspect.StructType) -> list[str]:
-    fields = _fields(info)
-    return [f"{'; '.join(fields)}.", ""] if fields else []
+    fields = [f"- {field}" for field in _fields(info)]
+    return "\n".join([f"### {struct.__name__}", "", summary, "", *fields, ""])
 
 
 def _fields(info: inspect.StructType) -> list[str]:
@@ -173,10 +190,10 @@ def _default(field: inspect.Field) -> str:
 def _type(kind: inspect.Type) -> str:
     """The name of a type."""
     if isinstance(kind, inspect.StructType):
-        return f"[{kind.cls.__name__}](#{kind.cls.__name__.lower()})"
+        return f"`{kind.cls.__name__}`"
     if isinstance(kind, inspect.UnionType):
         if sum(isinstance(each, inspect.StructType) for each in kind.types) > 2:
-            return "one of the records below"
+            return "a record; its field `type` has the name"
         names = [name for name in map(_type, kind.types) if name != "null"]
         joined = " or ".join(names)
         if len(names) == len(kind.types):
@@ -207,36 +224,6 @@ def _integer(kind: inspect.IntType) -> str:
     return f"{name}, not negative" if kind.ge == 0 else name
 
 
-def _parts(kind: inspect.Type) -> Iterator[type]:
-    if isinstance(kind, inspect.StructType):
-        yield kind.cls
-    elif isinstance(kind, inspect.UnionType | inspect.TupleType):
-        below = kind.types if isinstance(kind, inspect.UnionType) else kind.item_types
-        for each in below:
-            yield from _parts(each)
-    elif isinstance(kind, inspect.ListType):
-        yield from _parts(kind.item_type)
-    elif isinstance(kind, inspect.DictType):
-        yield from _parts(kind.value_type)
-
-
-def _below(struct: type) -> list[type]:
-    """The structs that the fields of one have."""
-    info = inspect.type_info(struct)
-    assert isinstance(info, inspect.StructType)
-    return [part for field in info.fields for part in _parts(field.type)]
-
-
-def _all_below(structs: set[type]) -> set[type]:
-    found: set[type] = set()
-    waiting = list(structs)
-    while waiting:
-        for part in _below(waiting.pop()):
-            if part not in found | structs:
-                found.add(part)
-                waiting.append(part)
-    return found
-
-
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    JSON_SCHEMA.write_text(json_schema(), encoding="utf-8")

@@ -8,7 +8,7 @@ from brokertwin.cli.watching.sources import Pulse
 from brokertwin.cli.watching.status import (
     ApiTimes,
     FindingCount,
-    LiveFinding,
+    LiveIncident,
     OfChecks,
     OfGateway,
     OfJob,
@@ -114,16 +114,18 @@ LIVE = Status(
             FindingCount("offset-back", "shop", "billing-1", 2),
             FindingCount("producer-fenced", "bank", "", 1),
         ],
-        newest=[
-            LiveFinding(
-                "bank 2", "bank", "error", "producer-fenced", "producer orders-tx",
-                "Another client fenced producer orders-tx.",
-                "client second's INIT_PRODUCER_ID bumped the epoch", ["first"], NOW_MS - 2000.0,
+        incidents=[
+            LiveIncident(
+                cluster="bank", severity="error", kind="producer-fenced",
+                subject="producer orders-tx", what="Another client fenced producer orders-tx.",
+                cause="client second's INIT_PRODUCER_ID bumped the epoch", clients=["first"],
+                begin=NOW_MS - 2000.0, to=NOW_MS - 2000.0, count=1,
             ),
-            LiveFinding(
-                "shop 1", "shop", "warning", "offset-back", "group billing",
-                "The offset of orders-0 moved back from 120 to 0.", "", ["billing-1"],
-                NOW_MS - 9000.0,
+            LiveIncident(
+                cluster="shop", severity="warning", kind="leader-changed",
+                subject="partition orders-0 and 6 more", what="Broker 1 leads in epoch 4.",
+                cause="", clients=["billing-1"], begin=NOW_MS - 59000.0, to=NOW_MS - 9000.0,
+                count=7, also=["refused NOT_LEADER_OR_FOLLOWER (12)"],
             ),
         ],
     ),

@@ -1,6 +1,7 @@
 """Creation of `brokertwin gateway`'s engines from its options."""
 
 import re
+import uuid
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from brokertwin.gateway.engine.spark_engine import SparkEngine
     from brokertwin.state.core.settings import BrokerSettings
 
-LOCAL_CLUSTER = "local"
 INTERNAL_LOGS = "brokertwin.internal.logs"
 """Setting for internal topics of a single broker, because tools read them; false disables them."""
 
@@ -69,13 +69,14 @@ class EngineOptions:
         return self._spark()
 
     def _local(self, settings: "BrokerSettings") -> "LocalEngine":
+        from brokertwin.gateway.engine.journal import cluster_of
         from brokertwin.gateway.engine.local_engine import LocalEngine
 
         for option, value in (
             ("--bootstrap", self.bootstrap),
             ("--prefix", self.prefix),
             ("--kafka-config", self.kafka_config),
-            ("--answer-timeout", self.response_timeout_s),
+            ("--response-timeout", self.response_timeout_s),
         ):
             if value is not None:
                 raise UserError(
@@ -85,13 +86,11 @@ class EngineOptions:
         if INTERNAL_LOGS not in settings.given:
             settings = msgspec.structs.replace(settings, brokertwin_internal_logs=True)
         brokers = list(range(1, (self.brokers or 1) + 1))
-        return LocalEngine(
-            self.cluster or LOCAL_CLUSTER,
-            brokers,
-            settings,
-            self._journal(),
-            may_intervene=self.may_intervene,
-        )
+        journal = self._journal()
+        of_journal = None if journal is None else cluster_of(journal.path)
+        # Kafka, too, draws an id for each cluster: clients and tools tell clusters apart by it
+        cluster = self.cluster or of_journal or f"local-{uuid.uuid4()}"
+        return LocalEngine(cluster, brokers, settings, journal, may_intervene=self.may_intervene)
 
     def _journal(self) -> "JournalOptions | None":
         """Return the journal's path and its fsync interval."""

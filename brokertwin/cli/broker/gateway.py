@@ -16,7 +16,13 @@ from brokertwin.cli.broker.securing import (
     StorePasswordsFile,
     security_of,
 )
-from brokertwin.cli.era_options import BrokerEra, BrokerTrace, broker_defaults, tracer
+from brokertwin.cli.era_options import (
+    BrokerEraOption,
+    BrokerTrace,
+    KafkaVersion,
+    broker_defaults,
+    tracer,
+)
 from brokertwin.cli.options import (
     Bootstrap,
     BrokerConfig,
@@ -33,6 +39,7 @@ from brokertwin.cli.options import (
     typed_broker_settings,
 )
 from brokertwin.cli.output import say
+from brokertwin.errors import UserError
 from brokertwin.gateway.security.security_protocol import SecurityProtocol
 
 if TYPE_CHECKING:
@@ -40,8 +47,12 @@ if TYPE_CHECKING:
     from brokertwin.gateway.admin.control import Control
     from brokertwin.gateway.engine.local_engine import LocalEngine
     from brokertwin.gateway.engine.spark_engine import SparkEngine
+    from brokertwin.gateway.http_access import HttpAccess
     from brokertwin.gateway.server import Gateway
+    from brokertwin.testing.broker import KafkaBroker
 
+
+FAULTS = "--control-listen"
 
 Listen = Annotated[
     str,
@@ -102,10 +113,19 @@ ControlFile = Annotated[
         help="With --engine local: control socket for `brokertwin cluster`.",
     ),
 ]
+Faults = Annotated[
+    str | None,
+    typer.Option(
+        FAULTS,
+        metavar="[HOST:]PORT",
+        help="A broker for tests in any language: serve the methods of the pytest fixture over"
+        " HTTP. State is in memory; new groups do not wait for more members.",
+    ),
+]
 ResponseTimeout = Annotated[
     float | None,
     typer.Option(
-        "--answer-timeout",
+        "--response-timeout",
         min=1,
         metavar="SECONDS",
         help="With --engine spark: close connections whose requests have waited this long for the"
@@ -123,6 +143,7 @@ def command(
     journal: JournalFile = None,
     journal_fsync: JournalFsync = None,
     control: ControlFile = None,
+    faults: Faults = None,
     broker_set: BrokerSet = None,
     broker_config: BrokerConfig = None,
     security_protocol: SecurityProtocolOption = SecurityProtocol.PLAINTEXT,
@@ -135,7 +156,8 @@ def command(
     response_timeout: ResponseTimeout = None,
     http_listen: HttpListen = None,
     http_access: HttpAccessFile = None,
-    era: BrokerEra = None,
+    version: KafkaVersion = None,
+    era: BrokerEraOption = None,
     trace: BrokerTrace = False,
 ) -> None:
     """Serve unmodified Kafka clients.
@@ -149,21 +171,46 @@ def command(
     queued.max.requests. With a --security-protocol other than PLAINTEXT they include the TLS and
     SASL settings, such as ssl.client.auth and sasl.enabled.mechanisms.
     """
+    from brokertwin.cli.watching.server import listen_address
     from brokertwin.gateway import limits
+    from brokertwin.gateway.admin.releases import release
     from brokertwin.gateway.engine.local_engine import LocalEngine
+    from brokertwin.gateway.http_access import HttpAccess
     from brokertwin.gateway.security import security as port_security
     from brokertwin.gateway.server import Gateway
+    from brokertwin.testing.broker import KafkaBroker
 
     settings_of(config)  # configures logging and checks the settings
     listen_at = address("--listen", listen)
     advertised = address("--advertise", advertise) if advertise is not None else None
     used = port_security.settings_used(security_protocol)
     used |= limits.settings_used(security_protocol)
-    defaults = broker_defaults(era, trace, engine is EngineName.LOCAL)
+    offered = release(version) if version is not None else None
+    defaults = broker_defaults(era, trace, offered, engine is EngineName.LOCAL)
     settings = typed_broker_settings(broker_config, broker_set, used, defaults)
     security = security_of(
         security_protocol, credentials, store_passwords, broker_config, broker_set
     )
+    if faults is not None:
+        unfit = {
+            "--engine spark": engine is EngineName.SPARK,
+            "--journal": journal is not None,
+            "--control": control is not None,
+            "--credentials": credentials is not None,
+            "--http-listen": http_listen is not None,
+            "--trace": trace,
+        }
+        for option in (option for option, is_given in unfit.items() if is_given):
+            raise UserError(f"Cannot combine {option} with {FAULTS}.", f"Leave out {option}.")
+        broker = KafkaBroker(
+            brokers=brokers or 1,
+            config=settings.given,
+            security_protocol=security_protocol.value,
+            listen=listen_at,
+            advertise=advertised,
+        )
+        _serve_with_faults(broker, *listen_address(faults, FAULTS), HttpAccess.read(http_access))
+        return
     options = EngineOptions(
         cluster=cluster,
         brokers=brokers,
@@ -179,11 +226,29 @@ def command(
     made = options.make(engine, settings, used)
     given = broker_settings(broker_config, broker_set)
     limits_given = limits.GatewayLimits.of(given, security_protocol)
-    gateway = Gateway(made, listen_at, advertised, limits_given, security)
+    gateway = Gateway(made, listen_at, advertised, limits_given, security, offered)
     writes_line = tracer(trace)
     if writes_line is not None and isinstance(made, LocalEngine):
         made.on_line = lambda line: writes_line(gateway.addressed(line))
     asyncio.run(_serve(gateway, made, _control(made, control), HttpPort(http_listen, http_access)))
+
+
+def _serve_with_faults(broker: "KafkaBroker", host: str, port: int, access: "HttpAccess") -> None:
+    """Serve a test broker and its methods until a signal arrives."""
+    from brokertwin.cli.watching.server import served
+    from brokertwin.gateway.proxy.control import app
+    from brokertwin.testing.http_verbs import BrokerVerbs
+
+    stops = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, stops)  # before the threads start, which inherit it
+    with broker:
+        verbs = BrokerVerbs(broker)
+        control = app(broker.fault_set, verbs.documents, verbs)
+        with served(control, f"{FAULTS} {port}", host, port, access) as url:
+            for number, address in enumerate(broker.bootstrap_servers, 1):
+                say(f"broker {number} at {address}")
+            say(f"faults at {url}")
+            signal.sigwait(stops)
 
 
 def _control(engine: "LocalEngine | SparkEngine", path: Path | None) -> "Control | None":

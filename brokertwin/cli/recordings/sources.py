@@ -45,7 +45,8 @@ Topic = Annotated[
     str | None,
     typer.Option(
         "--topic",
-        metavar="NAME",
+        "-t",
+        metavar="TOPIC",
         help="Read this topic at --bootstrap, written by `capture --topic`, instead of files.",
     ),
 ]

@@ -1,4 +1,4 @@
-"""Status document of a running live audit, with its newest findings."""
+"""Status document of a running live audit, with its newest incidents."""
 
 import threading
 from collections import Counter, OrderedDict
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from brokertwin.cli.watching.live_incidents import incidents
 from brokertwin.cli.watching.sources import StatusBase, of_lag
 from brokertwin.cli.watching.status import FindingCount, LiveFinding, OfLive, Status
 from brokertwin.streaming.job.lag import NO_LAG
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from brokertwin.streaming.live.runner import LiveProgress
 
 NEWEST = 30
-"""Number of findings in a document."""
+"""Number of incidents in a document."""
 
 KEPT = 10_000
 """Number of newest findings whose ids are known, so that a completed one is not counted again."""
@@ -90,8 +91,8 @@ class LiveSource(StatusBase):
         with self._lock:
             counts = [FindingCount(*key, number) for key, number in self._counts.items()]
             kept = [each for each in self._kept.values() if not each.withdrawn]
-        newest = sorted(kept, key=lambda each: -each.to)[:NEWEST]
-        live = msgspec.structs.replace(self._of_batch, findings=counts, newest=newest)
+        newest = incidents(kept)[:NEWEST]
+        live = msgspec.structs.replace(self._of_batch, findings=counts, incidents=newest)
         lag = self.lag()
         if lag is not NO_LAG:
             live = msgspec.structs.replace(live, lag=lag.total)

@@ -133,7 +133,7 @@ class OfGateway(msgspec.Struct, frozen=True):
     times: dict[str, ApiTimes] = {}
 
 
-class LiveFinding(msgspec.Struct, frozen=True):
+class LiveFinding(msgspec.Struct, frozen=True, kw_only=True):
     """A finding of a live audit, as the topic of findings has it.
 
     Attributes:
@@ -144,7 +144,10 @@ class LiveFinding(msgspec.Struct, frozen=True):
         what: a sentence.
         cause: a sentence about the cause; "" if it is unknown.
         clients: the clients that are affected.
-        to: time of the last evidence, in ms since 1970.
+        begin: time of the first evidence, in ms since 1970.
+        to: time of the last.
+        error: name of the error; None if it is not about one.
+        count: how often it is seen in the evidence.
         withdrawn: whether later exchanges have disproved it.
     """
 
@@ -156,8 +159,38 @@ class LiveFinding(msgspec.Struct, frozen=True):
     what: str
     cause: str
     clients: list[str]
+    begin: float = msgspec.field(name="from")
     to: float
+    error: str | None
+    count: int
     withdrawn: bool = False
+
+
+class LiveIncident(msgspec.Struct, frozen=True, kw_only=True):
+    """Findings that belong together (`live_incidents.py`).
+
+    Attributes:
+        severity: the worst of them.
+        kind: kind of the first; `what` and `cause` are those of the newest of this kind.
+        subject: `group billing`, or `partition orders-0 and 6 more`.
+        clients: the clients that are affected.
+        begin: when it began, in ms since 1970.
+        to: time of the last evidence.
+        count: number of findings of its kind.
+        also: the others, by kind and error: `refused NOT_LEADER_OR_FOLLOWER (12)`.
+    """
+
+    cluster: str
+    severity: str
+    kind: str
+    subject: str
+    what: str
+    cause: str
+    clients: list[str]
+    begin: float = msgspec.field(name="from")
+    to: float
+    count: int
+    also: list[str] = []
 
 
 class FindingCount(msgspec.Struct, frozen=True):
@@ -189,7 +222,7 @@ class OfLive(msgspec.Struct, frozen=True):
         state_rows: rows of Spark's state.
         counts: lines, exchanges and damaged lines since the start.
         findings: since the start.
-        newest: the newest findings, the newest first.
+        incidents: the newest incidents, the newest first.
     """
 
     batch: int = -1
@@ -200,7 +233,7 @@ class OfLive(msgspec.Struct, frozen=True):
     state_rows: int = 0
     counts: dict[str, int] = {}
     findings: list[FindingCount] = []
-    newest: list[LiveFinding] = []
+    incidents: list[LiveIncident] = []
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):

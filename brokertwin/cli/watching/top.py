@@ -18,7 +18,7 @@ from brokertwin.errors import UserError
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
-    from brokertwin.cli.watching.status import Status
+    from brokertwin.cli.watching.status import LiveIncident, Status
     from brokertwin.streaming.checkpoint.census import Census
 
 DEFAULT = "127.0.0.1:9404"
@@ -164,7 +164,7 @@ def _traffic(status: "Status", before: "Status | None") -> Iterator[RenderableTy
 
 
 def _live_parts(status: "Status") -> Iterator[RenderableType]:
-    """Format counts of findings, and the newest findings."""
+    """Format counts of findings, and the newest incidents."""
     live = status.live
     if live is None:
         return
@@ -173,14 +173,21 @@ def _live_parts(status: "Status") -> Iterator[RenderableType]:
             (each.kind, each.cluster, each.client): each.count for each in live.findings
         }
         yield _counts(("finding", "cluster", "client", "count"), found, None)
-    if not live.newest:
+    if not live.incidents:
         yield Text("no findings")
         return
     rows = [
-        [_clock(int(each.to)), each.cluster, f"{each.severity}, {each.subject}: {each.what}"]
-        for each in live.newest[:ROWS_MAX]
+        [_clock(int(each.to)), each.cluster, f"{each.severity}, {_incident(each)}"]
+        for each in live.incidents[:ROWS_MAX]
     ]
-    yield _table(["newest", "cluster", "finding"], rows)
+    yield _table(["newest", "cluster", "incident"], rows)
+
+
+def _incident(of: "LiveIncident") -> str:
+    since = _clock(int(of.begin))
+    times = f" ({of.count} times since {since}, the last)" if of.count > 1 else ""
+    also = f" Meanwhile: {', '.join(of.also)}." if of.also else ""
+    return f"{of.subject}{times}: {of.what}{also}"
 
 
 def _single(counts: Mapping[str, int]) -> Counted:

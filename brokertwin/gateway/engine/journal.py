@@ -38,6 +38,19 @@ _CRC_DIGITS = 8
 _NEW = ".compacting"
 
 
+def cluster_of(path: Path) -> str | None:
+    """Return the name of the cluster in a journal; None without settings or a file."""
+    try:
+        with path.open("rb") as lines:
+            for line in lines:
+                document = _document(line)
+                if document is not None and document.startswith(b'{"settings"'):
+                    return str(msgspec.json.decode(document)["settings"]["cluster"])
+    except OSError:
+        pass  # opening it gives the error
+    return None
+
+
 class Journal:
     """A journal file, locked by one process at a time.
 

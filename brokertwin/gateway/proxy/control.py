@@ -1,4 +1,4 @@
-"""HTTP control of a proxy, for test suites in any language.
+"""HTTP control of a proxy or a test broker, for test suites in any language.
 
 | request | effect and response |
 |---|---|
@@ -9,6 +9,7 @@
 | `DELETE /faults/1`, `DELETE /faults` | release and remove one fault, or all |
 | `GET /requests` | the last exchanges and pending ones; `?api=PRODUCE&client=id` selects |
 | `GET /schema` | JSON schema of the body of `POST /faults` |
+| `GET /broker`, `POST /broker/METHOD` | the methods of a test broker (`brokertwin.testing`) |
 
 Bodies are `application/json`. Errors have a body `{"error": …, "hint": …}` and the status 400, 404,
 405 or 408, or one of `HttpAccess`: 401, 403, 411, 413 or 415.
@@ -17,14 +18,14 @@ Bodies are `application/json`. Errors have a body `{"error": …, "hint": …}` 
 import json
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import parse_qs
 
 import msgspec
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.faults import fault_file
-from brokertwin.gateway.faults.fault import Fault, api_key_of
+from brokertwin.gateway.faults.fault import Fault, FaultSpec, api_key_of
 from brokertwin.gateway.faults.injection import FaultSet
 
 if TYPE_CHECKING:
@@ -32,6 +33,19 @@ if TYPE_CHECKING:
 
 WAIT_MS, WAIT_MS_MAX = 5_000, 60_000
 PATHS = "/faults, /faults/ID, /faults/ID/release, /requests, /schema"
+
+
+class Verbs(Protocol):
+    """The methods of a test broker."""
+
+    def described(self) -> dict[str, Any]:
+        """Return the address for clients, and the arguments of each method."""
+
+    def call(self, name: str, body: Any) -> Any:
+        """Call a method. Raises UserError, TimeoutError."""
+
+    def add_fault(self, spec: FaultSpec) -> Fault:
+        """Add a fault that the broker can have. Raises UserError."""
 
 
 class _Reply(NamedTuple):
@@ -47,14 +61,19 @@ class _Refused(Exception):
         self.reply = _Reply(status, {"error": error, "hint": hint})
 
 
-def app(faults: FaultSet, documents: Callable[[], list[bytes]]) -> "WSGIApplication":
+def app(
+    faults: FaultSet,
+    documents: Callable[[], list[bytes]],
+    verbs: Verbs | None = None,
+) -> "WSGIApplication":
     """Return the WSGI application.
 
     Args:
-        faults: faults of the proxy.
-        documents: returns the proxy's exchanges as lines of JSON; called from any thread.
+        faults: faults of the proxy or broker.
+        documents: returns the exchanges as lines of JSON; called from any thread.
+        verbs: methods of a test broker; None for a proxy.
     """
-    control = _Control(faults, documents)
+    control = _Control(faults, documents, verbs)
 
     def respond(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         try:
@@ -72,9 +91,12 @@ def app(faults: FaultSet, documents: Callable[[], list[bytes]]) -> "WSGIApplicat
 
 
 class _Control:
-    def __init__(self, faults: FaultSet, documents: Callable[[], list[bytes]]) -> None:
+    def __init__(
+        self, faults: FaultSet, documents: Callable[[], list[bytes]], verbs: Verbs | None
+    ) -> None:
         self._faults = faults
         self._documents = documents
+        self._verbs = verbs
 
     def reply(self, environ: "WSGIEnvironment") -> _Reply:
         """Return the response to a request. Raises _Refused, UserError."""
@@ -96,7 +118,20 @@ class _Control:
             case ["schema"]:
                 _allowed(method, "GET")
                 return _Reply(HTTPStatus.OK, fault_file.schema())
-        raise _Refused(HTTPStatus.NOT_FOUND, "Unknown path.", f"Paths: {PATHS}.")
+            case ["broker"] if self._verbs is not None:
+                _allowed(method, "GET")
+                return _Reply(HTTPStatus.OK, self._verbs.described())
+            case ["broker", name] if self._verbs is not None:
+                _allowed(method, "POST")
+                return self._call(self._verbs, name, environ)
+        of_broker = "" if self._verbs is None else ", /broker, /broker/METHOD"
+        raise _Refused(HTTPStatus.NOT_FOUND, "Unknown path.", f"Paths: {PATHS}{of_broker}.")
+
+    def _call(self, verbs: Verbs, name: str, environ: "WSGIEnvironment") -> _Reply:
+        try:
+            return _Reply(HTTPStatus.OK, {"result": verbs.call(name, _json(environ))})
+        except TimeoutError as error:
+            raise _Refused(HTTPStatus.REQUEST_TIMEOUT, f"{error}.") from None
 
     def _all(self, method: str, environ: "WSGIEnvironment") -> _Reply:
         if method == "GET":
@@ -104,7 +139,8 @@ class _Control:
         if method == "DELETE":
             self._faults.clear()
             return _Reply(HTTPStatus.OK, [])
-        added = [self._faults.add(spec) for spec in fault_file.specs_in(_json(environ), "Body")]
+        add = self._faults.add if self._verbs is None else self._verbs.add_fault
+        added = [add(spec) for spec in fault_file.specs_in(_json(environ), "Body")]
         return _Reply(HTTPStatus.CREATED, [fault_file.status(fault) for fault in added])
 
     def _one(self, method: str, number: str, query: dict[str, str]) -> _Reply:

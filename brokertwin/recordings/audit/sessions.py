@@ -1,6 +1,6 @@
 """Findings about fetch sessions: lost ones, clients that open many, and a cache without room."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from brokertwin.recordings.audit.finding import AuditFinding, counted, grouped
@@ -18,6 +18,9 @@ from brokertwin.recordings.history.findings import (
     SessionOutOfTurn,
 )
 from brokertwin.recordings.history.words import names_of, sentence, times
+
+HOLDERS_SHOWN = 3
+"""Clients with the most open sessions that a finding names."""
 
 EVENTS: dict[type[Finding], str] = {
     SessionOpened: "opened",
@@ -39,10 +42,12 @@ def lost(history: EntityHistory) -> Iterator[AuditFinding]:
             for why in each.causes
         )
         is_lost = isinstance(found[0], SessionLost)
-        became = "not known any more" if is_lost else "asked out of turn"
-        said = f"{times(len(found))} a fetch session of {found[0].subject.name} was {became}"
-        if is_lost and evicted:
-            said += f", {times(evicted)} though it had been in use"
+        name, of_sessions = found[0].subject.name, counted(len(found), "fetch session")
+        said = f"the broker did not know {of_sessions} of client {name} (closed or evicted)"
+        if not is_lost:
+            said = f"client {name} sent a wrong session epoch {times(len(found))}"
+        elif evicted:
+            said += f", {evicted} of which had been in use"
         by = [name for each in found for name in each.by]
         said += f"; in between {names_of(by)} opened {counted(len(by), 'session')}" if by else ""
         yield AuditFinding.of(found, sentence(said))
@@ -68,7 +73,11 @@ def without_room(history: EntityHistory) -> Iterator[AuditFinding]:
     """Clients that wanted a session while the cache had no room."""
     for found in grouped(history.found(sessions.CACHES, SessionDenied)):
         client, count = found[0].line.name, times(len(found))
-        said = f"Client {client} asked for a fetch session {count} and got none."
+        said = f"The cache was full: session requests of client {client} were refused {count}."
+        holders = Counter(found[-1].holders).most_common(HOLDERS_SHOWN)
+        if holders:
+            held = ", ".join(f"{name} ({number})" for name, number in holders)
+            said += f" In the two minutes before, sessions were used by {held}."
         yield AuditFinding.of(found, said)
 
 

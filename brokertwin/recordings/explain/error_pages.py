@@ -19,6 +19,11 @@ SESSIONS = (
     *(Error.FETCH_SESSION_ID_NOT_FOUND, Error.INVALID_FETCH_SESSION_EPOCH),
     Error.FETCH_SESSION_TOPIC_ID_ERROR,
 )
+TRANSACTIONS = (
+    *(Error.PRODUCER_FENCED, Error.INVALID_PRODUCER_ID_MAPPING, Error.INVALID_TXN_STATE),
+    *(Error.CONCURRENT_TRANSACTIONS, Error.TRANSACTION_ABORTABLE, Error.INVALID_PRODUCER_EPOCH),
+    *(Error.INVALID_TRANSACTION_TIMEOUT, Error.TRANSACTIONAL_ID_NOT_FOUND),
+)
 
 
 def page_of(code: int) -> str:
@@ -64,21 +69,17 @@ def page(code: int, example: str = "") -> str:
     """
     rule = RULES[code]
     file = f"[`{rule.file}`](../../{rule.file})" if rule.file else "never returned by brokertwin"
-    story = _story_of(code)
-    facts = [
-        "Retriable." if code in RETRIABLE else "Not retriable.",
-        f"Timeline: `explain {story}`." if story else "",
-        f"Source: {', '.join(each for each in (rule.source, file) if each)}.",
-    ]
+    retriable = "Retriable" if code in RETRIABLE else "Not retriable"
     parts = [
         f"# {code} {name_of(code)}",
         rule.why,
         f"**Cause.** {rule.who}",
         f"**Do.** {rule.do}",
-        " ".join(each for each in facts if each),
+        f"{retriable}. Source: {', '.join(each for each in (rule.source, file) if each)}.",
     ]
     if example:
         parts.append(f"```text\n{example}\n```")
+    parts.append(f"**In your logs.** {_commands_for(code)}")
     return "\n\n".join(parts) + "\n"
 
 
@@ -103,20 +104,22 @@ def index() -> str:
         "# Errors\n\nThe meaning and cause of each Kafka error, and what to do.\n\n"
         "- `brokertwin explain error CODE` prints a page.\n"
         "- `brokertwin explain line FILE:LINE FILE…` explains an error in a recording.\n"
-        "- A page names the command for the timeline, and has an example if a recording of the"
-        f" repository has one.\n\n## All errors\n\n{rows}"
+        "- A page has an example if a recording of the repository has one, and ends with the"
+        f" commands that find the cause in your logs.\n\n## All errors\n\n{rows}"
     )
 
 
 def _commands_for(code: int) -> str:
-    """Return the command that explains an error."""
-    line = "`brokertwin explain line FILE:LINE FILE…` explains a line with this error"
+    """Return the commands that explain an error."""
+    line = "`brokertwin explain line FILE:LINE FILE…` one line with this error"
     story = _story_of(code)
-    whole = f", `brokertwin explain {story} FILE…` shows the timeline" if story else ""
-    return f"{line}{whole}."
+    whole = f"`brokertwin explain {story} FILE…` shows the timeline, " if story else ""
+    return f"`brokertwin audit FILE…` shows who gets it and why, {whole}{line}."
 
 
 def _story_of(code: int) -> str:
+    if code in TRANSACTIONS:
+        return "transaction ID"
     if code in producers.RULES:
         return "producer ID"
     if code in groups.RULES:

@@ -10,6 +10,7 @@ from typing import Any
 
 from brokertwin.protocol.bodies import ZERO_UUID
 from brokertwin.protocol.errors import Error
+from brokertwin.recordings import sentences
 from brokertwin.recordings.explain.lso import ending_of
 from brokertwin.recordings.explain.producers import cause_of, said_of_batch
 from brokertwin.recordings.explain.story import TimelineEntry, TimelineError, absent
@@ -19,6 +20,7 @@ from brokertwin.recordings.history.batches import PRODUCERS as PRODUCERS_IN_PART
 from brokertwin.recordings.history.entity import EntityKey
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, exchanges_of
 from brokertwin.recordings.history.findings import (
+    DifferenceCause,
     IsrChange,
     ProducerBegan,
     UnderMinIsr,
@@ -28,7 +30,6 @@ from brokertwin.recordings.history.findings import (
 from brokertwin.recordings.history.lag import LAGS, PartitionLag
 from brokertwin.recordings.history.producers import PRODUCERS
 from brokertwin.recordings.history.recording import ObservedRecording
-from brokertwin.recordings.history.replica_findings import UNEXPLAINED
 from brokertwin.recordings.history.replicas import UNKNOWN, PartitionReplicas
 from brokertwin.recordings.history.words import clock, listed
 from brokertwin.recordings.observed.watching import Watched
@@ -220,10 +221,10 @@ class PartitionTimeline:
         """Requests of a leader to the controller; high watermarks that differ from the rule."""
         for change in self._changes.get(place, []):
             verb = "in" if change.is_added else "out"
-            why = f", against the rule: {change.why}" if change.why else ""
-            yield f"leader {change.leader} wants broker {change.broker} {verb}{why}"
+            rule = f", against the rule: {sentences.breach(change.why)}" if change.why else ""
+            yield f"leader {change.leader} wants broker {change.broker} {verb}{rule}"
         for difference in self._differences.get(place, []):
-            if difference.why == UNEXPLAINED:
+            if difference.why is DifferenceCause.UNEXPLAINED:
                 by_rule = f"by the rule it is {difference.derived}"
                 yield f"the high watermark {difference.reported} was reported; {by_rule}"
 

@@ -177,6 +177,15 @@ class KnownFacts(msgspec.Struct):
         return is_long and not self.is_precise
 
     @property
+    def late_ms(self) -> int:
+        """By how much an event may be later than its recorded time."""
+        return 999 if self.is_coarse else 0
+
+    def is_before(self, former: RecordedRequest, new: RecordedRequest) -> bool:
+        """Return whether a response was certainly sent before a request arrived."""
+        return former.end + self.late_ms <= new.time
+
+    @property
     def common(self) -> tuple[float, float]:
         """From when to when all logs are recorded, in ms since 1970."""
         if self.takes_all:

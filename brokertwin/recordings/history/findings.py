@@ -1000,7 +1000,7 @@ class TransactionWaited(_OfTransaction, frozen=True, kw_only=True, tag="transact
 
 
 class TransactionEnded(_OfTransaction, frozen=True, kw_only=True, tag="transaction-ended"):
-    """A transaction ended.
+    """A transaction ended; the certainty is `unknown` if it may have timed out before `line`.
 
     Attributes:
         is_committed: whether it committed.
@@ -1161,6 +1161,58 @@ class IsrGrew(_OfPartition, frozen=True, kw_only=True, tag="isr-grown"):
         return str(self.broker)
 
 
+class _Move(msgspec.Struct, frozen=True, kw_only=True, tag_field="move", tag=True):
+    """What changed the state of a partition."""
+
+
+class LeaderNamed(_Move, frozen=True):
+    """A request or a response names the leader of an epoch; leader -1 is none."""
+
+    leader: int
+    epoch: int
+    by: "ShownBy"
+
+
+class InSyncNamed(_Move, frozen=True):
+    """A response shows the in-sync set, or the controller `removed` brokers from it."""
+
+    isr: tuple[int, ...]
+    by: "ShownBy"
+    removed: tuple[int, ...] = ()
+
+
+class ReplicaFetched(_Move, frozen=True):
+    """A follower fetches from an offset, which is its LEO."""
+
+    broker: int
+    offset: int
+
+
+class RecordsAppended(_Move, frozen=True):
+    """A Produce wrote records, the first at an offset."""
+
+    offset: int
+
+
+class WatermarkReported(_Move, frozen=True):
+    """A response has a high watermark; `is_adopted` if the rule could not derive one."""
+
+    is_adopted: bool = False
+
+
+SampleCause = LeaderNamed | InSyncNamed | ReplicaFetched | RecordsAppended | WatermarkReported
+
+
+class ShownBy(StrEnum):
+    """What shows a leader or an in-sync set."""
+
+    FETCH = "a fetch"
+    ERROR = "an error"
+    METADATA = "metadata"
+    ALTER_PARTITION = "AlterPartition"
+    CONTROLLER = "the controller"
+
+
 class WatermarkSample(NamedTuple):
     """State of a partition since a time, in ms since 1970.
 
@@ -1177,10 +1229,20 @@ class WatermarkSample(NamedTuple):
     ends: dict[int, int]
     high_watermark: int
     is_assumed: bool
-    why: str
+    why: SampleCause
     place: str
     is_least: bool = False
     is_hw_least: bool = False
+
+
+class DifferenceCause(StrEnum):
+    """Why a high watermark may differ from the rule."""
+
+    RACE = "a race"
+    CUT = "the next fetch of a follower is not in the recording"
+    ENDED = "a log ends"
+    COARSE = "times are whole seconds"
+    UNEXPLAINED = "unexplained"
 
 
 class WatermarkDifference(NamedTuple):
@@ -1194,14 +1256,26 @@ class WatermarkDifference(NamedTuple):
     partition: int
     reported: int
     derived: int
-    why: str
+    why: DifferenceCause
     place: str
     leader: int
     behind: dict[int, int]
 
 
+class JoinedBelow(msgspec.Struct, frozen=True, tag_field="breach", tag=True):
+    """A follower is to join although its LEO `end` is below the high watermark."""
+
+    end: int
+
+
+class LeftEarly(msgspec.Struct, frozen=True, tag_field="breach", tag=True):
+    """A follower is to leave although it was caught up `behind_ms` before."""
+
+    behind_ms: float
+
+
 class IsrChange(NamedTuple):
-    """A requested change of an in-sync set; `why` is empty if it follows the rules."""
+    """A requested change of an in-sync set; `why` is the broken rule, None if it follows them."""
 
     time: float
     topic: str
@@ -1209,7 +1283,7 @@ class IsrChange(NamedTuple):
     leader: int
     broker: int
     is_added: bool
-    why: str
+    why: JoinedBelow | LeftEarly | None
     place: str
 
 
@@ -1396,7 +1470,12 @@ class SessionOutOfTurn(_OfLostSession, frozen=True, kw_only=True, tag="session-o
 
 
 class SessionDenied(Finding, frozen=True, kw_only=True, tag="session-denied"):
-    """A client wanted a session while the cache had no room."""
+    """A client wanted a session while the cache had no room.
+
+    Attributes: `holders`, clients that used sessions in the two minutes before, and how many.
+    """
+
+    holders: dict[str, int] = field(default_factory=dict)
 
     @property
     def subject(self) -> ClientId:

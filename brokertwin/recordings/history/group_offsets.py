@@ -169,7 +169,9 @@ class ObservedOffsets(msgspec.Struct):
         outcomes = [(each, _outcome(each, exchange, known)) for each in self.pending]
         self.pending = [each for each, outcome in outcomes if outcome is None]
         for each, outcome in outcomes:
-            if outcome is Outcome.COMMITTED and not each.is_superseded:
+            if outcome is not None and each.line.end + known.late_ms > exchange.line.end:
+                self.offsets.pop(each.place, None)  # it may be of the next transaction
+            elif outcome is Outcome.COMMITTED and not each.is_superseded:
                 yield from self._take(each, known)
             elif outcome is Outcome.ABORTED:
                 yield OffsetAborted(
@@ -200,7 +202,8 @@ class ObservedOffsets(msgspec.Struct):
         """Note the offsets that an OffsetFetch no longer returns."""
         for name, number, offset in _fetched_offsets(exchange, self.group, known):
             former = self.offsets.get(f"{name}-{number}")
-            if offset < 0 and former is not None and former.line.end <= exchange.line.time:
+            is_later = former is not None and known.is_before(former.line, exchange.line)
+            if offset < 0 and former is not None and is_later:
                 why = Vanishing.NOT_FETCHED
                 if known.was_deleted(name, former.line.time, exchange.line.end):
                     why = Vanishing.TOPIC_DELETED
@@ -222,7 +225,7 @@ class ObservedOffsets(msgspec.Struct):
         while len(self.offsets) > OFFSETS_MAX:
             del self.offsets[next(iter(self.offsets))]
         yield OffsetCommitted(group=self.group, line=new.line, partition=new.at, offset=new.offset)
-        is_later = former is not None and former.line.end <= new.line.time
+        is_later = former is not None and known.is_before(former.line, new.line)
         if former is not None and is_later and new.offset < former.offset:
             yield OffsetWentBack(
                 group=self.group,

@@ -48,6 +48,7 @@ class ObservedGroup(ObservedEntity, kw_only=True):
     def judge(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
         """Report refusals of an exchange and their causes, then take its changes."""
         api = exchange.line.api
+        self.membership.late_ms = known.late_ms
         if api in OFFSET_APIS:
             yield from self._refused(exchange, known)
             member = exchange.request.get("memberId")

@@ -239,6 +239,7 @@ class Membership(msgspec.Struct):
         is_empty: whether the last member is known to have left.
         is_modern: whether a member has sent a heartbeat of KIP-848.
         deleted: the request that deleted the group; None if it was not, or exists again.
+        late_ms: by how much an event may be later than its recorded time.
     """
 
     group: str
@@ -265,6 +266,7 @@ class Membership(msgspec.Struct):
     is_empty: bool = False
     is_modern: bool = False
     deleted: RecordedRequest | None = None
+    late_ms: int = 0
 
     def index(self, exchange: RecordedExchange) -> None:
         """Note the joins that explain what happened before their responses."""
@@ -289,6 +291,16 @@ class Membership(msgspec.Struct):
         number = self.number + (1 if has_gone else 0)
         is_empty = self.is_empty or has_gone
         return GroupState(number, len(alive), is_empty or (False if alive else None))
+
+    def count(self) -> int:
+        """Members whose sessions had not ended when a member was heard of last."""
+        newest = max((each.last.time for each in self.members.values()), default=0)
+        return sum(
+            not self.has_beats
+            or each.session_timeout_ms < 0
+            or newest <= each.last.end + each.session_timeout_ms
+            for each in self.members.values()
+        )
 
     def _is_expired(self, member: ObservedMember, time: float, known: KnownFacts) -> bool:
         if member.session_timeout_ms < 0 or not self.has_beats:
@@ -500,7 +512,7 @@ class Membership(msgspec.Struct):
                 member = held[-1] if held else instance
             own = self.clients.get(member, line)
             is_own = own.process == line.process
-            known = self.members.get(member)
+            known = self.members.get(member) or self.dropped.get(member)
             epoch = known.epoch if known is not None else -1
             yield Departure(member, line, each.get("reason") or "", is_own, epoch)
 
@@ -545,7 +557,7 @@ class Membership(msgspec.Struct):
             if each.line.api == "LEAVE_GROUP" and each.generation >= 0:
                 is_between = each.generation == number - 1
             elif since >= 0:
-                is_between = since <= each.line.end and each.generation < number
+                is_between = since <= each.line.time and each.generation < number
             else:
                 is_between = 0 <= low <= each.generation < number
             if is_between or was_in:
@@ -707,7 +719,8 @@ class Membership(msgspec.Struct):
         a member may have an older epoch than the one that it began.
         """
         others = (each.line.end for each in generation.lines if each != shown)
-        return shown.line.api not in BEATS or min(others, default=math.inf) >= shown.line.time
+        latest = shown.line.time + self.late_ms
+        return shown.line.api not in BEATS or min(others, default=math.inf) >= latest
 
     def _again(self, shown: GenerationLine) -> MemberJoinedAgain:
         client = self._client(shown.member)
@@ -765,6 +778,8 @@ class Membership(msgspec.Struct):
             by = self.begun
             return (GenerationChanged(requested=requested, number=self.number, by=by),)
         if code == Error.REBALANCE_IN_PROGRESS:
+            if self.late_ms:
+                return ()  # whether a join still waited is a matter of milliseconds
             waiting = [each.line for each in self.joins if each.waits_at(line)]
             left = [e.line for e in self.departures if self._is_of_newest(e)]
             by_ = min([*waiting, *left], key=lambda each: each.time, default=None)

@@ -9,28 +9,36 @@ from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange
 from brokertwin.recordings.history.findings import (
     Cause,
     ControllerRemoved,
+    DifferenceCause,
     Finding,
+    InSyncNamed,
     IsrAgainstRule,
     IsrChange,
     IsrGrew,
     IsrRequested,
     IsrSampleTaken,
     IsrShrank,
+    JoinedBelow,
     LeaderChanged,
+    LeaderNamed,
+    LeftEarly,
     PartitionId,
+    RecordsAppended,
+    ReplicaFetched,
+    SampleCause,
     SampleTaken,
     Severity,
+    ShownBy,
     WatermarkDifference,
+    WatermarkReported,
     WatermarkSample,
 )
 from brokertwin.recordings.history.replica_findings import (
-    RACE,
     OpenDifference,
     differs,
     has_all,
 )
 from brokertwin.recordings.history.replicas import UNKNOWN, PartitionReplicas, SentWatermark
-from brokertwin.recordings.history.words import listed
 
 if TYPE_CHECKING:
     from brokertwin.recordings.history.replication import ReplicatedPartition
@@ -128,8 +136,8 @@ class PartitionMoment(NamedTuple):
     def _remove(self, brokers: Collection[int]) -> Iterator[Finding]:
         if brokers:
             isr = [broker for broker in self.known.isr if broker not in brokers]
-            why = f"the controller removed broker {listed(brokers)}"
-            yield from self.in_sync(isr, why, is_removal=True)
+            removed = tuple(sorted(brokers))
+            yield from self.in_sync(isr, ShownBy.CONTROLLER, removed)
 
     # Fetch
 
@@ -150,12 +158,12 @@ class PartitionMoment(NamedTuple):
         if "fetchOffset" not in wanted or (is_refused and not self.exchange.has_waited):
             return
         broker, epoch = self.exchange.line.broker, wanted.get("currentLeaderEpoch", UNKNOWN)
-        yield from self.lead(broker, epoch, "a fetch names it as leader")
+        yield from self.lead(broker, epoch, ShownBy.FETCH)
         if follower >= 0 and (self.known.leader, self.known.leader_epoch) == (broker, epoch):
             offset, connection = wanted["fetchOffset"], self.exchange.line.connection
             has_read = bool(read.get("recordsSizeInBytes")) and not self.exchange.has_waited
             is_news = self.known.fetched(follower, offset, self.time, connection, has_read)
-            yield from self.follow(f"broker {follower} fetches from {offset}", is_news)
+            yield from self.follow(ReplicaFetched(broker=follower, offset=offset), is_news)
 
     def fetched(self) -> Iterator[Finding]:
         """Compare the HW of a Fetch response."""
@@ -196,11 +204,11 @@ class PartitionMoment(NamedTuple):
         elif self._is_open(reported):
             self.of.adopted += 1
             known.high_watermark, known.is_assumed = reported, True
-            yield self.sample("adopted from a response")
+            yield self.sample(WatermarkReported(is_adopted=True))
         else:
             yield from self._differ(reported, gone or [])
         if is_news:
-            yield from self.follow("its high watermark was reported", is_news)
+            yield from self.follow(WatermarkReported(), is_news)
 
     def _removed_by(self, reported: int) -> list[int] | None:
         """The followers that the ISR has lost if a HW is above the derived one.
@@ -265,7 +273,7 @@ class PartitionMoment(NamedTuple):
             self.of.partition,
             reported,
             known.high_watermark,
-            RACE,
+            DifferenceCause.RACE,
             line.place,
             known.leader,
             {
@@ -293,13 +301,13 @@ class PartitionMoment(NamedTuple):
             size = sum(batch["lastOffsetDelta"] + 1 for batch in batches)
             offset = written["baseOffset"]
             is_news = self.known.append(offset + max(size, 1), is_exact=size > 0)
-            yield from self.follow(f"records from offset {offset} on", is_news)
+            yield from self.follow(RecordsAppended(offset=offset), is_news)
 
     def named(self) -> Iterator[Finding]:
         """Take the leader that a response names beside an error."""
         current = self.exchange.response.get("currentLeader") or {}
         leader, epoch = current.get("leaderId", UNKNOWN), current.get("leaderEpoch", UNKNOWN)
-        yield from self.lead(leader, epoch, "an error names it")
+        yield from self.lead(leader, epoch, ShownBy.ERROR)
 
     # AlterPartition
 
@@ -308,7 +316,7 @@ class PartitionMoment(NamedTuple):
         wanted, known = self.exchange.request, self.known
         if not wanted or wanted["leaderEpoch"] < known.leader_epoch:
             return
-        yield from self.lead(wanted["brokerId"], wanted["leaderEpoch"], "it wants another ISR")
+        yield from self.lead(wanted["brokerId"], wanted["leaderEpoch"], ShownBy.ALTER_PARTITION)
         isr = wanted.get("newIsr") or [
             each["brokerId"] for each in wanted.get("newIsrWithEpochs") or ()
         ]
@@ -319,7 +327,7 @@ class PartitionMoment(NamedTuple):
             place = self.exchange.line.place
             at = self.time, self.of.topic, self.of.partition
             change = IsrChange(*at, known.leader, broker, is_added, why, place)
-            is_error = bool(why) and has_all(self.time, self.facts)
+            is_error = why is not None and has_all(self.time, self.facts)
             yield (IsrAgainstRule if is_error else IsrRequested)(
                 line=self.exchange.line,
                 severity=Severity.ERROR if is_error else Severity.NOTE,
@@ -328,13 +336,13 @@ class PartitionMoment(NamedTuple):
             )
         known.joining = [broker for broker in isr if broker not in known.in_sync]
 
-    def _why_not_in(self, broker: int) -> str:
+    def _why_not_in(self, broker: int) -> JoinedBelow | None:
         """A follower may join at the HW (`Partition.isFollowerInSync`)."""
         end, least = self.known.ends.get(broker, UNKNOWN), self.known.high_watermark
         least = min([least, *self._recent(self._race_ms(self.known.leader))])
-        return "" if end >= least else f"its LEO is {end}"
+        return None if end >= least else JoinedBelow(end)
 
-    def _why_not_out(self, broker: int) -> str:
+    def _why_not_out(self, broker: int) -> LeftEarly | None:
         """A replica that is behind for too long leaves (`Partition.getOutOfSyncReplicas`).
 
         Fetches in a session do not name unchanged partitions, so a follower may have been caught up
@@ -342,10 +350,10 @@ class PartitionMoment(NamedTuple):
         """
         lag_ms, progress = self.facts.lag_time_max_ms, self.known.progress.get(broker)
         if lag_ms is None or progress is None or progress.caught_up == UNKNOWN:
-            return ""
+            return None
         behind_ms = self.time - progress.caught_up
         is_early = self._race_ms(self.known.leader) < behind_ms <= lag_ms - RACE_MS
-        return f"it was caught up {behind_ms:.0f} ms before" if is_early else ""
+        return LeftEarly(behind_ms) if is_early else None
 
     def altered(self) -> Iterator[Finding]:
         """Take a confirmed in-sync set."""
@@ -354,10 +362,10 @@ class PartitionMoment(NamedTuple):
             known.joining = []
         if not each or each.get("errorCode") or each["partitionEpoch"] <= known.partition_epoch:
             return
-        yield from self.lead(each["leaderId"], each["leaderEpoch"], "the controller confirms it")
+        yield from self.lead(each["leaderId"], each["leaderEpoch"], ShownBy.CONTROLLER)
         known.partition_epoch = each["partitionEpoch"]
         known.joining = []
-        yield from self.in_sync(each["isr"], "AlterPartition")
+        yield from self.in_sync(each["isr"], ShownBy.ALTER_PARTITION)
         known.isr_confirmed = self.time
 
     # Metadata
@@ -369,10 +377,10 @@ class PartitionMoment(NamedTuple):
             return
         epoch = shown.get("leaderEpoch", UNKNOWN)
         known.replicas = known.replicas or shown.get("replicaNodes", [])
-        yield from self.lead(shown.get("leaderId", UNKNOWN), epoch, "metadata")
+        yield from self.lead(shown.get("leaderId", UNKNOWN), epoch, ShownBy.METADATA)
         isr = shown.get("isrNodes", [])
         if epoch == known.leader_epoch and not self._is_stale(isr):
-            yield from self.in_sync(isr, "metadata")
+            yield from self.in_sync(isr, ShownBy.METADATA)
 
     def _is_stale(self, isr: list[int]) -> bool:
         """Return whether a broker may not know the newest in-sync set.
@@ -391,7 +399,7 @@ class PartitionMoment(NamedTuple):
 
     # Effects
 
-    def lead(self, leader: int, leader_epoch: int, why: str) -> Iterator[Finding]:
+    def lead(self, leader: int, leader_epoch: int, by: ShownBy) -> Iterator[Finding]:
         """Set the leader of an epoch."""
         former = self.known.led_by
         skipped = leader_epoch - self.known.leader_epoch - 1
@@ -401,8 +409,7 @@ class PartitionMoment(NamedTuple):
         if self.known.lead(leader, leader_epoch):
             if leader not in (UNKNOWN, former) and former in self.known.isr:
                 yield from self._remove([former] if self._absence(former) else [])
-            who = str(leader) if leader != UNKNOWN else "no broker"
-            yield self.sample(f"{why}: {who} leads in epoch {leader_epoch}")
+            yield self.sample(LeaderNamed(leader=leader, epoch=leader_epoch, by=by))
             if UNKNOWN not in (self.of.led_by, leader) and self.of.led_by != leader:
                 self.of.led += 1
                 yield LeaderChanged(
@@ -416,7 +423,9 @@ class PartitionMoment(NamedTuple):
                 )
             self.of.led_by = leader
 
-    def in_sync(self, isr: list[int], why: str, is_removal: bool = False) -> Iterator[Finding]:
+    def in_sync(
+        self, isr: list[int], by: ShownBy, removed: tuple[int, ...] = ()
+    ) -> Iterator[Finding]:
         """Set the in-sync replicas."""
         known = self.known
         known.isr_since = self.time
@@ -425,12 +434,13 @@ class PartitionMoment(NamedTuple):
         known.left |= dict.fromkeys({*known.isr}.difference(isr), self.time)
         known.isr, known.isr_changed = list(isr), self.time if known.isr else 0.0
         known.isr_confirmed = 0.0
-        yield from self.follow(f"{why}: in sync are {sorted(isr)}", is_news=True, is_isr=True)
+        why = InSyncNamed(isr=tuple(sorted(isr)), by=by, removed=removed)
+        yield from self.follow(why, is_news=True, is_isr=True)
         former, self.of.last_isr = self.of.last_isr, sorted(known.in_sync)
         for broker in sorted({*(former or ())} - {*self.of.last_isr}):
             self.of.left[broker] = self.of.left.get(broker, 0) + 1
             is_flapping = self.of.left[broker] >= FLAPPING
-            causes: tuple[Cause, ...] = (ControllerRemoved(broker=broker),) if is_removal else ()
+            causes: tuple[Cause, ...] = (ControllerRemoved(broker=broker),) if removed else ()
             yield IsrShrank(
                 line=self.exchange.line,
                 severity=Severity.WARNING if is_flapping else Severity.INFO,
@@ -443,7 +453,7 @@ class PartitionMoment(NamedTuple):
             line, at = self.exchange.line, self.at
             yield IsrGrew(line=line, partition=at, time=self.time, broker=broker)
 
-    def follow(self, why: str, is_news: bool, is_isr: bool = False) -> Iterator[Finding]:
+    def follow(self, why: SampleCause, is_news: bool, is_isr: bool = False) -> Iterator[Finding]:
         """Advance the HW; report a sample if it moved or `is_news`."""
         former = self.known.high_watermark
         if self.known.raise_high_watermark(self.facts.min_isr_of(self.of.topic) or 1):
@@ -484,7 +494,7 @@ class PartitionMoment(NamedTuple):
         self.known.high_watermark, self.known.start = reported, UNKNOWN
         yield from self._remove(gone)
 
-    def sample(self, why: str, is_isr: bool = False) -> Finding:
+    def sample(self, why: SampleCause, is_isr: bool = False) -> Finding:
         """Report the state since this moment."""
         known, line = self.known, self.exchange.line
         self.of.sampled += 1

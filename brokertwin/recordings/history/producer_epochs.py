@@ -82,6 +82,7 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
         transaction: the transaction that is open; None if none is known to be.
         transactions: number of transactions so far.
         ended: the end of the last one.
+        fenced: producer id and epoch of the last request that was refused for its epoch.
         has_forgotten: whether a use was dropped because there were too many.
     """
 
@@ -101,6 +102,7 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
     transaction: OpenTransaction | None = None
     transactions: int = 0
     ended: EndedTransaction | None = None
+    fenced: tuple[int, int] | None = None
     has_forgotten: bool = False
 
     def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:

@@ -84,7 +84,9 @@ class ObservedProducer(ProducerEpochs, kw_only=True):
         line, body = exchange.line, exchange.request
         found = bodies.holders(line.api, body)
         if line.api == "PRODUCE" and not found:
-            return [self.holder(line) if self.name else Holder(NO_PRODUCER, -1, None)]
+            own = self.holder(line) if self.name else Holder(NO_PRODUCER, -1, None)
+            # the epoch of the client is a matter of order, which whole seconds do not show
+            return [own._replace(epoch=-1) if known.is_coarse and len(self.given) > 1 else own]
         return [each for each in found if self.is_own(each, known)]
 
     def _aborted(self, marker: RecordedRequest) -> Iterator[Finding]:
@@ -127,6 +129,7 @@ class ObservedProducer(ProducerEpochs, kw_only=True):
         fencing = [each for each in late if each in FENCING]
         causes = self._causes(holder, exchange)
         if fencing:
+            self.fenced = holder.producer_id, holder.epoch
             is_guess = any(isinstance(each, TransactionOverdue) for each in causes)
             known = Certainty.DERIVED if is_guess else Certainty.SEEN
             yield ProducerFenced(
@@ -210,7 +213,9 @@ class ObservedProducer(ProducerEpochs, kw_only=True):
         given = self.given_before(holder.producer_id, line)
         if given is not None and given.epoch > holder.epoch and not _is_commit_too_late(exchange):
             return (EpochBumped(own=holder.epoch, epoch=given.epoch, by=given.line),)
-        if given is not None and given.epoch < holder.epoch:
+        own = holder.producer_id, holder.epoch
+        is_given = any((each.producer_id, each.epoch) == own for each in self.given)
+        if given is not None and given.epoch < holder.epoch and not is_given:
             return (EpochNeverGiven(own=holder.epoch, epoch=given.epoch, by=given.line),)
         inits = [each.line.end for each in self.given if each.is_init]
         since = max((end for end in inits if end <= line.end), default=0)
@@ -240,6 +245,18 @@ class ObservedProducer(ProducerEpochs, kw_only=True):
                 yield from self._end(exchange, known, is_committed=bool(body.get("committed")))
         elif self.ended is None or not self._is_before(exchange, self.ended):
             yield from self._take_in(exchange, known)
+
+    def _may_have_ended(self, opened: OpenTransaction, line: RecordedRequest) -> bool:
+        """Return whether the coordinator may have aborted a transaction before a request to abort.
+
+        From transaction.version 2 on, an EndTxn with the former epoch is then accepted as a
+        repeated one (`TransactionCoordinator.endTransaction`, KIP-890).
+        """
+        if line.api == "END_TXN" and line.version < BUMPING_VERSION:
+            return False
+        timeout_ms = self._timeout_at(opened.began.time)
+        is_overdue = timeout_ms is None or line.end - opened.began.time > timeout_ms
+        return is_overdue or self.fenced == (opened.producer_id, opened.epoch)
 
     @property
     def key(self) -> ProducerKey:
@@ -310,8 +327,10 @@ class ObservedProducer(ProducerEpochs, kw_only=True):
             if is_requested:
                 yield became
             return
+        is_open = is_committed or causes or not self._may_have_ended(ended, line)
         yield msgspec.structs.replace(
             became,
+            certainty=Certainty.SEEN if is_open else Certainty.UNKNOWN,
             number=ended.number,
             producer_id=ended.producer_id,
             epoch=ended.epoch,

@@ -5,6 +5,7 @@ import msgspec
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedRequest
 from brokertwin.recordings.history.findings import (
     Certainty,
+    DifferenceCause,
     Finding,
     PartitionId,
     Severity,
@@ -15,12 +16,6 @@ from brokertwin.recordings.history.findings import (
 
 FETCH_WAIT_MS = 2_000
 """How long a follower's fetch may wait for its response (`replica.fetch.wait.max.ms`)."""
-
-RACE = "a race"
-CUT = "the next fetch of a follower is not in the recording"
-ENDED = "a log ends"
-COARSE = "times are whole seconds"
-UNEXPLAINED = "unexplained"
 
 
 class OpenDifference(msgspec.Struct):
@@ -48,15 +43,18 @@ class OpenDifference(msgspec.Struct):
         """
         found = self.found
         if known.is_coarse:
-            return differs(self.line, found._replace(why=COARSE))
+            return differs(self.line, found._replace(why=DifferenceCause.COARSE))
         if not has_all(found.time, known):
-            return differs(self.line, found._replace(why=ENDED))
+            return differs(self.line, found._replace(why=DifferenceCause.ENDED))
         fetches = [
             known.last_fetch(found.leader, follower, self.connections.get(follower, ""))
             for follower in found.behind
         ]
         is_cut = found.reported > found.derived and any(e <= found.time for e in fetches)
-        return differs(self.line, found._replace(why=CUT if is_cut else UNEXPLAINED))
+        return differs(
+            self.line,
+            found._replace(why=DifferenceCause.CUT if is_cut else DifferenceCause.UNEXPLAINED),
+        )
 
 
 def has_all(time: float, known: KnownFacts) -> bool:
@@ -68,7 +66,7 @@ def has_all(time: float, known: KnownFacts) -> bool:
 def differs(line: RecordedRequest, found: WatermarkDifference) -> Finding:
     """Report a HW that differs from the rule; a note if it has a reason."""
     at = PartitionId(found.topic, found.partition)
-    if found.why != UNEXPLAINED:
+    if found.why != DifferenceCause.UNEXPLAINED:
         return WatermarkDiffersBriefly(line=line, partition=at, difference=found)
     return WatermarkDiffers(
         line=line,

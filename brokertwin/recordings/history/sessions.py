@@ -5,6 +5,7 @@ for each session.
 """
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -43,6 +44,9 @@ SESSIONS_MAX = 2_000
 
 OPENINGS_MAX = 2_000
 """Maximum number of openings that are kept as possible causes of an eviction."""
+
+EVICTION_MS = 120_000
+"""Kafka's min.incremental.fetch.session.eviction.ms: no other session takes the slot before."""
 
 WINDOW_MS = 60_000
 """Span in which frequent events are counted."""
@@ -99,8 +103,14 @@ class ObservedSessionCache(ObservedEntity, kw_only=True):
             insort(self.opened, line, key=lambda each: each.end)
             yield SessionOpened(line=line, session=opened)
         elif is_denied(exchange) and not line.is_own:
-            yield SessionDenied(line=line, severity=Severity.WARNING)
+            yield SessionDenied(line=line, severity=Severity.WARNING, holders=self._holders(line))
         self._bound()
+
+    def _holders(self, line: RecordedRequest) -> dict[str, int]:
+        """Clients with sessions that are too new to be evicted, and how many."""
+        since = line.time - EVICTION_MS
+        in_use = (each.used for each in self.sessions.values() if each.used is not None)
+        return dict(Counter(used.name for used in in_use if used.time >= since))
 
     def _session(self, number: int) -> ObservedSession:
         """The session of an id, now the one that was used last."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from brokertwin import extras
 from brokertwin.errors import UserError
+from brokertwin.recordings import sentences
 from brokertwin.recordings.history.findings import WatermarkSample
 from brokertwin.recordings.history.replicas import UNKNOWN
 
@@ -54,8 +55,9 @@ def offsets(samples: Sequence[WatermarkSample], end: float) -> list[dict[str, An
     for sample in samples:
         values = {HIGH_WATERMARK: sample.high_watermark}
         values |= {f"LEO at broker {broker}": leo for broker, leo in sorted(sample.ends.items())}
+        why = sentences.moved(sample.why)
         rows += [
-            {"time": sample.time, "line": line, "offset": value, "why": sample.why}
+            {"time": sample.time, "line": line, "offset": value, "why": why}
             for line, value in values.items()
             if value != UNKNOWN
         ]

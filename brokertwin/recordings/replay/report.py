@@ -215,7 +215,7 @@ def show_schedule(console: Console, schedule: DeliverySchedule) -> None:
     parts = [
         f"{len(schedule.queued)} requests queued behind an answer on their connection",
         f"{len(schedule.moved)} handled later than they arrived",
-        f"{len(schedule.held)} waits ended later than they might have",
+        f"{len(schedule.held)} long polls that ended late",
         f"{len(schedule.late)} changes of metadata read, or markers written, later",
         f"{len(schedule.lost)} requests with acks 0 lost with their connection",
         f"{len(schedule.resolves)} regular expressions resolved a moment sooner or later",

@@ -65,6 +65,25 @@ def test_internal_topics_are_written_unless_that_is_switched_off(
         assert [each["offset"] for each in topic["partitions"]] == [rows]
 
 
+def cluster_id(*words: str) -> str:
+    with gateway(*words) as (_, addresses), Client(addresses[1]) as client:
+        return str(client.call("METADATA", 9, {"topics": []})["clusterId"])
+
+
+def test_a_cluster_id_is_drawn_and_a_journal_keeps_it(tmp_path: Path) -> None:
+    kept = cluster_id("--journal", str(tmp_path / "journal"))
+    assert cluster_id("--journal", str(tmp_path / "journal")) == kept
+    assert len({kept, cluster_id(), cluster_id()}) == 3
+    assert cluster_id("--cluster", "shop") == cluster_id("--cluster", "shop")
+
+
+def test_a_broker_with_the_methods_of_the_fixture() -> None:
+    with gateway("--control-listen", "0", "--brokers", "2") as (process, addresses):
+        assert len(addresses) == 2
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(TIMEOUT_S) == 0
+
+
 PARTITIONS = 200
 METADATA = "m" * 4096
 
@@ -125,6 +144,11 @@ def test_acknowledged_writes_survive_kills_during_journal_compaction(tmp_path: P
         (("--prefix", "jobs"), "Cannot combine --prefix with --engine local"),
         (("--engine", "spark", "--brokers", "2"), "brokertwin.placement has the job's brokers"),
         (("--engine", "spark", "--journal", "file"), "the checkpoint has the job's state"),
+        (
+            ("--control-listen", "0", "--journal", "file"),
+            "Cannot combine --journal with --control",
+        ),
+        (("--control-listen", "port"), "Invalid value of --control-listen: 'port'"),
     ],
 )
 def test_invalid_options_are_refused_in_one_line(words: tuple[str, ...], text: str) -> None:

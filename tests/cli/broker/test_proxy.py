@@ -51,7 +51,7 @@ class Running(NamedTuple):
 @contextmanager
 def proxy(broker: str, *words: str) -> Iterator[Running]:
     """A proxy on free ports."""
-    words = ("proxy", "--broker", broker, "--listen", "127.0.0.1:0", "--control", "0", *words)
+    words = ("proxy", broker, "--listen", "127.0.0.1:0", "--control-listen", "0", *words)
     environment = {**os.environ, "COLUMNS": "200"}
     with subprocess.Popen(
         command(*words), stderr=subprocess.PIPE, text=True, env=environment
@@ -96,7 +96,9 @@ def test_faults_of_a_file_and_a_recording(tmp_path: Path) -> None:
 @pytest.mark.full
 @pytest.mark.clients
 def test_the_node_example_passes_in_front_of_a_real_kafka(kafka: str, tmp_path: Path) -> None:
-    (tmp_path / "orders.test.mjs").write_text((ROOT / "examples/proxy/orders.test.mjs").read_text())
+    (tmp_path / "orders.test.mjs").write_text(
+        (ROOT / "examples/faults/orders.test.mjs").read_text()
+    )
     subprocess.run(["npm", "install", "kafkajs@2"], cwd=tmp_path, check=True, timeout=PATIENCE_S)
     with proxy(kafka) as running:
         environment = {**os.environ, "CONTROL": running.control, "BROKER": running.bootstrap}
@@ -117,13 +119,13 @@ def test_the_node_example_passes_in_front_of_a_real_kafka(kafka: str, tmp_path: 
     [
         ([], "has no faults to inject. Pass --faults FILE, --control PORT, or both"),
         (["--faults", "missing.toml"], "Cannot read the faults in missing.toml"),
-        (["--control", "host:"], "Invalid value of --control: 'host:'"),
-        (["--control", "0", "--listen", "x"], "Invalid value of --listen"),
+        (["--control-listen", "host:"], "Invalid value of --control-listen: 'host:'"),
+        (["--control-listen", "0", "--listen", "x"], "Invalid value of --listen"),
     ],
 )
 def test_invalid_options(empty_directory: Path, words: list[str], message: str) -> None:
     with KafkaBroker() as broker:
-        arguments = ["--broker", broker.bootstrap, "--listen", "127.0.0.1:0", *words]
+        arguments = [broker.bootstrap, "--listen", "127.0.0.1:0", *words]
         done = CliRunner().invoke(app, ["proxy", *arguments])
     assert isinstance(done.exception, UserError)
     assert message in str(done.exception)

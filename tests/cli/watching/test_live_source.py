@@ -3,6 +3,7 @@
 import json
 import threading
 
+from brokertwin.cli.watching.live_incidents import APART_MS
 from brokertwin.cli.watching.live_source import LABEL_VALUES_MAX, NEWEST, OTHER, LiveSource
 from brokertwin.cli.watching.status import FindingCount, OfLive, Phase
 from brokertwin.streaming.live.runner import LiveProgress
@@ -19,7 +20,10 @@ def document(number: int, client: str = "a", cluster: str = "shop", **others: ob
         "what": "The offset moved back.",
         "cause": "",
         "clients": [client] if client else [],
-        "to": float(number),
+        "error": None,
+        "count": 1,
+        "from": APART_MS * 2 * number,
+        "to": APART_MS * 2 * number,
         "evidence": [],
         "withdrawn": False,
     }
@@ -37,7 +41,7 @@ def test_a_completed_finding_is_counted_once_and_shown_with_its_cause() -> None:
     source.found([document(1), document(2)])
     source.found([document(1, cause="client b reset it")])
     assert live(source).findings == [FindingCount("offset-back", "shop", "a", 2)]
-    assert [each.cause for each in live(source).newest] == ["", "client b reset it"]
+    assert [each.cause for each in live(source).incidents] == ["", "client b reset it"]
 
 
 def test_a_withdrawn_finding_is_no_longer_shown_and_not_counted_if_new() -> None:
@@ -45,15 +49,15 @@ def test_a_withdrawn_finding_is_no_longer_shown_and_not_counted_if_new() -> None
     source.found([document(1), document(2, withdrawn=True)])
     source.found([document(1, withdrawn=True)])
     assert [each.count for each in live(source).findings] == [1]
-    assert live(source).newest == []
+    assert live(source).incidents == []
 
 
 def test_findings_of_a_former_start_are_shown_but_not_counted() -> None:
     source = LiveSource("audited")
     source.earlier([document(number) for number in range(NEWEST + 5)])
     assert live(source).findings == []
-    assert [each.to for each in live(source).newest][:2] == [NEWEST + 4.0, NEWEST + 3.0]
-    assert len(live(source).newest) == NEWEST
+    numbers = [each.to / APART_MS / 2 for each in live(source).incidents]
+    assert numbers == [NEWEST + 4 - n for n in range(NEWEST)]
 
 
 def test_clients_and_clusters_beyond_the_limit_are_counted_together() -> None:

@@ -27,7 +27,13 @@ def test_the_page_is_filled_and_fits(status: Status, scheme: int, tmp_path: Path
         assert "Nothing answers any more" not in given
         shown = {
             "job": of_job,
-            "live": ("138,600", "offset-back", "fenced producer orders-tx", "bumped the epoch"),
+            "live": (
+                "138,600",
+                "offset-back",
+                "fenced producer orders-tx",
+                "bumped the epoch",
+                "(12)",
+            ),
             "gateway": ("localhost:9093", "METADATA", "12"),
         }[status.kind]
         assert [word for word in shown if word not in given] == [], given

@@ -41,11 +41,11 @@ def test_a_gateway_is_shown_with_its_brokers_and_logins() -> None:
     assert "error" not in text
 
 
-def test_live_audit_is_shown_with_its_newest_findings_in_eighty_columns() -> None:
+def test_live_audit_is_shown_with_its_newest_incidents_in_eighty_columns() -> None:
     text = text_of(LIVE)
     for part in (
         "live audited  running", "3.50 s", "138,600", "damaged lines", "offset-back", "billing-1",
-        "error, producer orders-tx: Another client", "warning, group billing: The offset",
+        "error, producer orders-tx: Another", "more (7 times since", "NOT_LEADER_OR_FOLLOWER (12)",
     ):  # fmt: skip
         assert part in text, part
     assert "responses" not in text

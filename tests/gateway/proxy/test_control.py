@@ -33,7 +33,7 @@ def call(proxy: KafkaProxy) -> Iterator[Call]:
     def documents() -> list[bytes]:
         return proxy._thread.call(proxy._proxy.documents)
 
-    with served(app(proxy._faults, documents), "--control 0", "127.0.0.1", 0) as url:
+    with served(app(proxy.fault_set, documents), "--control 0", "127.0.0.1", 0) as url:
 
         def send(method: str, path: str, body: object = None, raw: bytes | None = None) -> Any:
             data = raw if raw is not None else json.dumps(body).encode() if body else None

@@ -103,7 +103,10 @@ def test_newer_epoch_that_is_not_recorded() -> None:
     history.end("first", 3, Error.PRODUCER_FENCED)
     _, timed_out, ahead = history.story()
     assert "may have timed out (transaction.timeout.ms)" in because(timed_out)
-    assert "client first has epoch 3, which no response gave: the last one is 0" in because(ahead)
+    assert (
+        "client first has epoch 3, which no recorded response gave: the last one is 0"
+        in because(ahead)
+    )
 
 
 def test_log_shows_a_newer_epoch_first() -> None:

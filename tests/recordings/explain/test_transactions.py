@@ -44,7 +44,7 @@ def test_transaction_begins_with_its_first_partition_and_ends_with_its_commit() 
     assert notes == [
         [],
         [],
-        ["transaction 1 begins", "takes in orders-0"],
+        ["transaction 1 begins", "adds partition orders-0"],
         ["transaction 1 is committed after 1005 ms"],
     ]
     assert found.ending()[0] == (
@@ -55,16 +55,38 @@ def test_transaction_begins_with_its_first_partition_and_ends_with_its_commit() 
 
 def test_next_init_aborts_an_open_transaction() -> None:
     recording = SyntheticRecording()
-    recording.init("a", 0)
+    recording.init("a", 0, timeout_ms=60_000)
     add(recording)
     recording.init("b", -1, Error.CONCURRENT_TRANSACTIONS)
     recording.init("b", 2)
     recording.end_txn("a", 0, Error.INVALID_PRODUCER_EPOCH)
     notes, found = story(recording)
-    assert notes[2] == ["transaction 1 is open: it has to be aborted first"]
-    assert notes[3][0] == "transaction 1 is aborted after 2005 ms, by whoever came next"
+    assert notes[2] == ["transaction 1 is still open; the coordinator aborts it first"]
+    assert notes[3][0] == "transaction 1 is aborted after 2005 ms, without an EndTxn"
     assert notes[4] == [], "what is refused ends nothing"
     assert [each.is_committed for each in found.ended] == [False]
+
+
+@pytest.mark.parametrize(
+    ("timeout_ms", "is_fenced", "words"),
+    [
+        (60_000, False, "after 1005 ms"),
+        (60_000, True, "after at most 2005 ms by this request, or by its time-out"),
+        (1_000, False, "after at most 1005 ms by this request, or by its time-out"),
+        (None, False, "after at most 1005 ms by this request, or by its time-out"),
+    ],
+)
+def test_an_abort_is_accepted_after_a_time_out_too(
+    timeout_ms: int | None, is_fenced: bool, words: str
+) -> None:
+    """KIP-890: the EndTxn counts as a repeated one, because the epoch before is in it."""
+    recording = SyntheticRecording()
+    recording.init("a", 0, timeout_ms=timeout_ms)
+    add(recording)
+    if is_fenced:
+        recording.write("a", Error.INVALID_PRODUCER_EPOCH)
+    recording.end_txn("a", 0, committed=False)
+    assert story(recording)[0][-1] == [f"transaction 1 is aborted {words}"]
 
 
 def test_transaction_without_an_end_is_open() -> None:
@@ -98,7 +120,7 @@ def test_verified_partition_is_not_taken_in() -> None:
         request = {"transactions": [one | {"verifyOnly": verifies, "topics": []}]}
         recording.add("broker", "ADD_PARTITIONS_TO_TXN", request, response)
     notes, _ = story(recording)
-    assert notes[1:] == [[], ["transaction 1 begins", "takes in orders-0"]]
+    assert notes[1:] == [[], ["transaction 1 begins", "adds partition orders-0"]]
 
 
 def test_each_transaction_of_a_recording_ended_as_its_client_requested() -> None:

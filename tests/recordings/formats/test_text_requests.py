@@ -134,7 +134,7 @@ def test_a_transaction_of_kafka_2_1_has_its_partitions(tmp_path: Path) -> None:
         "error_code=0}]}]}",
     )
     (entry,) = _transactions(_where(tmp_path, added), "tx-1").story()
-    assert entry.notes == ["transaction 1 begins", "takes in scans-0"]
+    assert entry.notes == ["transaction 1 begins", "adds partition scans-0"]
 
 
 @pytest.mark.parametrize(("text", "offset"), [(NO_RESPONSE, 3), (TRACE, 20)])

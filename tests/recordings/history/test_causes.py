@@ -29,6 +29,7 @@ from brokertwin.recordings.history.findings import (
     OffsetWentBack,
     ProducerReplaced,
     Rebalance,
+    RebalanceUnderWay,
     Vanishing,
 )
 from brokertwin.recordings.history.groups import GROUPS, ObservedGroup
@@ -83,6 +84,36 @@ def test_a_departure_began_the_next_generation_alone_however_many_are_kept() -> 
     }
 
 
+def test_a_late_departure_of_a_member_off_the_list_began_no_later_generation() -> None:
+    recording = SyntheticRecording()
+    recording.join("a", 1, ["a", "b"], is_new=True)
+    recording.join("b", 1, is_new=True)
+    recording.add(
+        "b", "LEAVE_GROUP", {"groupId": GROUP, "memberId": "b"}, {"errorCode": 0}, 2_000, 2_900
+    )
+    recording.join("a", 2, ["a"], at=2_200, end=2_300)
+    recording.join("c", 4, ["c"], is_new=True, at=9_000)
+    (left,) = (e for e in causes(recording)[2] if isinstance(e, MemberLeft))
+    assert left.member == "b"
+    assert [e for e in causes(recording)[4] if isinstance(e, MemberLeft)] == []
+
+
+@pytest.mark.parametrize("is_precise", [True, False])
+def test_whole_seconds_do_not_show_that_a_join_waited(is_precise: bool) -> None:
+    recording = SyntheticRecording()
+    recording.join("a", 1, ["a"], is_new=True)
+    heartbeat(recording, "a", 1, Error.REBALANCE_IN_PROGRESS, member="a")
+    recording.join("b", 2, is_new=True, at=700, end=5_300)
+    if not is_precise:
+        recording.exchanges = [
+            msgspec.structs.replace(e, time=e.time // 1000 * 1000, end=e.end // 1000 * 1000)
+            for e in recording.exchanges
+        ]
+    found = History(recording.exchanges).found(GROUPS, GroupRefused)
+    by = [e.by.client for each in found for e in each.causes if isinstance(e, RebalanceUnderWay)]
+    assert by == ["b"] * is_precise
+
+
 def test_a_departure_before_the_recording_shows_a_generation_is_charged_with_none() -> None:
     recording = SyntheticRecording()
     recording.leave("stranger")
@@ -132,6 +163,22 @@ def test_a_member_whose_session_ended_is_not_in_the_group_at_the_end() -> None:
     recording.add("x", "METADATA", {"topics": []}, {"topics": []}, at=60_000)
     (line,) = GroupTimeline(recording.exchanges, GROUP).ending()
     assert line == f"group {GROUP} is empty, in generation 4"
+
+
+@pytest.mark.parametrize(("at", "count"), [(6_000, 2), (50_006, 1)])
+def test_a_static_member_that_died_is_not_counted_when_its_session_has_ended(
+    at: int, count: int
+) -> None:
+    recording = SyntheticRecording()
+    for number, name in enumerate(("dead", "alive")):
+        request = {"groupId": GROUP, "memberId": "", "groupInstanceId": name}
+        request |= {"sessionTimeoutMs": 45_000}
+        response = {"errorCode": 0, "generationId": 1, "memberId": name, "leader": ""}
+        recording.add(name, "JOIN_GROUP", request, response, at=number, end=100)
+    heartbeat(recording, "dead", 1, member="dead")
+    beat_at = {"groupId": GROUP, "memberId": "alive", "generationId": 1}
+    recording.add("alive", "HEARTBEAT", beat_at, {"errorCode": 0}, at=at)
+    assert machine(recording).membership.count() == count
 
 
 def test_a_generation_of_an_empty_group_is_begun_by_the_join_and_not_by_old_departures() -> None:

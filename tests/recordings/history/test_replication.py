@@ -12,8 +12,13 @@ from hypothesis import strategies as st
 from brokertwin.recordings.history import partition_moments
 from brokertwin.recordings.history.brokers import Absence, BrokerPresence
 from brokertwin.recordings.history.exchange import KnownFacts
-from brokertwin.recordings.history.findings import WatermarkDifference, WatermarkSample
-from brokertwin.recordings.history.replica_findings import RACE, UNEXPLAINED
+from brokertwin.recordings.history.findings import (
+    DifferenceCause,
+    InSyncNamed,
+    LeftEarly,
+    WatermarkDifference,
+    WatermarkSample,
+)
 from brokertwin.recordings.history.replicas import PartitionReplicas
 from brokertwin.recordings.observed import checkpoints
 from brokertwin.recordings.observed.watching import ObservedReplication
@@ -25,8 +30,6 @@ from tests.support.requestlogs import RUNS, STOPS
 AGREED = {"steady": (1524, 1525), "follower_stop": (586, 590), "leader_kill": (545, 549)}
 """High watermarks equal to the rule, of all that leaders reported."""
 
-REMOVED = "the controller removed broker"
-
 
 @pytest.mark.parametrize("run", RUNS)
 def test_rule_gives_the_reported_high_watermarks(run: str) -> None:
@@ -34,7 +37,7 @@ def test_rule_gives_the_reported_high_watermarks(run: str) -> None:
     equal, reported = AGREED[run]
     assert agreed(observer) == equal
     assert agreed(observer) + len(observer.differences) == reported
-    assert {each.why for each in observer.differences} == {RACE}
+    assert {each.why for each in observer.differences} == {DifferenceCause.RACE}
     assert not adopted(observer)
     assert not observer.unread
 
@@ -98,9 +101,8 @@ def test_in_sync_sets_change_by_the_rules(run: str, count: int) -> None:
 
 def test_early_removal_from_the_in_sync_set_is_found() -> None:
     observer = observed(exchanges("follower_stop"), lag_time_max_ms=30_000)
-    whys = [change.why for change in observer.isr_changes if change.why]
-    assert whys
-    assert all("it was caught up" in why for why in whys)
+    whys = [change.why for change in observer.isr_changes if change.why is not None]
+    assert {type(why) for why in whys} == {LeftEarly}
 
 
 def always_enough(known: PartitionReplicas, _: int, without: Collection[int] = ()) -> int | None:
@@ -130,7 +132,7 @@ def test_broken_rule_is_found(
 ) -> None:
     monkeypatch.setattr(PartitionReplicas, "candidate", broken)
     observer = observed(exchanges("follower_stop"))
-    assert [each for each in observer.differences if each.why == UNEXPLAINED]
+    assert [each for each in observer.differences if each.why is DifferenceCause.UNEXPLAINED]
 
 
 def test_follower_credited_with_sent_records_is_found(
@@ -141,14 +143,14 @@ def test_follower_credited_with_sent_records_is_found(
 
     monkeypatch.setattr(PartitionReplicas, "fetched", sent)
     observer = observed(exchanges("steady"))
-    assert [each for each in observer.differences if each.why == UNEXPLAINED]
+    assert [each for each in observer.differences if each.why is DifferenceCause.UNEXPLAINED]
 
 
 FETCHED = PartitionReplicas.fetched
 
 
 def unexplained(found: ObservedReplication) -> list[WatermarkDifference]:
-    return [each for each in found.differences if each.why == UNEXPLAINED]
+    return [each for each in found.differences if each.why is DifferenceCause.UNEXPLAINED]
 
 
 def test_shutdown_and_fencing_leave_no_high_watermark_unexplained() -> None:
@@ -161,7 +163,11 @@ def test_shutdown_and_fencing_leave_no_high_watermark_unexplained() -> None:
 
 def test_removals_by_the_controller_are_shown() -> None:
     found = observed(exchanges(STOPS)).isr_samples
-    removals = {(each.topic, each.partition, each.isr) for each in found if REMOVED in each.why}
+    removals = {
+        (each.topic, each.partition, each.isr)
+        for each in found
+        if isinstance(each.why, InSyncNamed) and each.why.removed
+    }
     assert {("orders", 0, (1, 2)), ("orders", 0, (2, 3))} <= removals
 
 
@@ -210,14 +216,14 @@ def test_truncated_log_gives_no_false_verdict(run: str, begin: float, end: float
     whole = exchanges(run)
     first, last = sorted((int(begin * len(whole)), int(end * len(whole))))
     observer = observed(whole[first:last])
-    assert [each for each in observer.differences if each.why == UNEXPLAINED] == []
+    assert [each for each in observer.differences if each.why is DifferenceCause.UNEXPLAINED] == []
 
 
 @settings(max_examples=examples(15))
 @given(st.sampled_from((*RUNS, STOPS)), st.sets(st.sampled_from([1, 2, 3, 100]), min_size=1))
 def test_logs_of_some_brokers_give_no_false_verdict(run: str, brokers: set[int]) -> None:
     observer = observed([each for each in exchanges(run) if each.line.broker in brokers])
-    assert [each for each in observer.differences if each.why == UNEXPLAINED] == []
+    assert [each for each in observer.differences if each.why is DifferenceCause.UNEXPLAINED] == []
 
 
 def test_malformed_exchange_is_counted_and_skipped() -> None:
@@ -241,4 +247,6 @@ def test_longer_race_limit_explains_no_further_differences(monkeypatch: pytest.M
     """Races last some milliseconds; no other difference is explained by seconds."""
     races = reasons(partition_moments.RACE_MS, monkeypatch)
     assert races == reasons(10_000, monkeypatch)
-    assert reasons(0.5, monkeypatch)[UNEXPLAINED] > races[UNEXPLAINED]
+    assert (
+        reasons(0.5, monkeypatch)[DifferenceCause.UNEXPLAINED] > races[DifferenceCause.UNEXPLAINED]
+    )

@@ -11,8 +11,8 @@ from brokertwin.recordings.history.exchange import (
     RecordedExchange,
     RecordedRequest,
 )
+from brokertwin.recordings.history.findings import DifferenceCause, LeftEarly
 from brokertwin.recordings.history.partition_moments import BUSY_STALE_MS, RACE_MS, STALE_MS
-from brokertwin.recordings.history.replica_findings import CUT, RACE, UNEXPLAINED
 from brokertwin.recordings.history.replicas import UNKNOWN, PartitionReplicas
 from brokertwin.recordings.observed.watching import ObservedReplication
 
@@ -249,10 +249,13 @@ def test_leader_may_learn_later_that_a_broker_has_left() -> None:
     cluster.fetch(2, 7, 5)
     cluster.metadata([1, 2])
     cluster.fetch(CONSUMER, 0, 5)
-    assert [each.why for each in cluster.found.differences] == [RACE]
+    assert [each.why for each in cluster.found.differences] == [DifferenceCause.RACE]
     cluster.time += APPLY_MS
     cluster.fetch(CONSUMER, 0, 5)
-    assert [each.why for each in cluster.found.differences] == [RACE, UNEXPLAINED]
+    assert [each.why for each in cluster.found.differences] == [
+        DifferenceCause.RACE,
+        DifferenceCause.UNEXPLAINED,
+    ]
 
 
 def test_requested_change_ends_with_its_leader_epoch() -> None:
@@ -264,7 +267,7 @@ def test_requested_change_ends_with_its_leader_epoch() -> None:
 
 
 def test_follower_may_leave_before_its_fetch_counts() -> None:
-    def whys(busy_ms: float) -> list[str]:
+    def whys(busy_ms: float) -> list[object]:
         cluster = replicated()
         cluster.fetch(3, 5, 5, {"busy_ms": busy_ms})
         part = {"partitionIndex": 0, "leaderEpoch": 0, "newIsr": [1, 2]}
@@ -273,8 +276,8 @@ def test_follower_may_leave_before_its_fetch_counts() -> None:
         cluster.exchange("ALTER_PARTITION", request, {"topics": []}, **stages)
         return [each.why for each in cluster.found.isr_changes]
 
-    assert whys(1) == ["it was caught up 20 ms before"]
-    assert whys(30) == [""]
+    assert whys(1) == [LeftEarly(20)]
+    assert whys(30) == [None]
 
 
 def test_request_of_a_former_leader_adds_no_replica() -> None:
@@ -292,10 +295,10 @@ def test_fetch_whose_connection_ended_may_explain_a_high_watermark() -> None:
     cluster.fetch(CONSUMER, 0, 6)
     cluster.fetch(2, 6, 5, {"connection": "d"})
     cluster.fetch(3, 6, 6, {"connection": "d"})
-    assert [each.why for each in cluster.found.differences] == [CUT]
+    assert [each.why for each in cluster.found.differences] == [DifferenceCause.CUT]
     cluster.fetch(2, 6, 6)
     cluster.fetch(3, 6, 6)
-    assert [each.why for each in cluster.found.differences] == [UNEXPLAINED]
+    assert [each.why for each in cluster.found.differences] == [DifferenceCause.UNEXPLAINED]
 
 
 def test_busy_broker_explains_a_longer_race() -> None:
@@ -305,9 +308,13 @@ def test_busy_broker_explains_a_longer_race() -> None:
         cluster.fetch(CONSUMER, 0, 6, {"busy_ms": busy_ms})
         cluster.fetch(2, 6, 5, {"after": 20})
         cluster.fetch(3, 6, 6, {"after": 20})
-        return [each.why for each in cluster.found.differences if each.why == UNEXPLAINED]
+        return [
+            each.why
+            for each in cluster.found.differences
+            if each.why is DifferenceCause.UNEXPLAINED
+        ]
 
-    assert unexplained(1) == [UNEXPLAINED]
+    assert unexplained(1) == [DifferenceCause.UNEXPLAINED]
     assert unexplained(30) == []
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from brokertwin.recordings.formats.pipeline import FileReading, read_files
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange
-from brokertwin.recordings.history.replica_findings import UNEXPLAINED
+from brokertwin.recordings.history.findings import DifferenceCause
 from brokertwin.recordings.observed.watching import ObservedReplication, watch
 from tests.support.fenced_brokers import LAG_TIME_MAX_MS, MIN_ISR, fenced_cluster
 from tests.support.observed import agreed
@@ -31,7 +31,7 @@ def observed(exchanges: Sequence[RecordedExchange]) -> ObservedReplication:
     """The findings, which contradict no rule."""
     known = KnownFacts(min_isr={"": MIN_ISR}, lag_time_max_ms=LAG_TIME_MAX_MS, takes_all=True)
     found = ObservedReplication(exchanges, known)
-    assert [each for each in found.differences if each.why == UNEXPLAINED] == []
+    assert [each for each in found.differences if each.why is DifferenceCause.UNEXPLAINED] == []
     assert [each for each in found.isr_changes if each.why] == []
     assert agreed(found) > 10 * len(found.differences)
     return found

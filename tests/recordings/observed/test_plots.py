@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from brokertwin.errors import UserError
-from brokertwin.recordings.history.findings import WatermarkSample
+from brokertwin.recordings.history.findings import WatermarkReported, WatermarkSample
 from brokertwin.recordings.observed import plots
 from tests.support.observed import exchanges, observed
 
@@ -15,7 +15,16 @@ from tests.support.observed import exchanges, observed
 def sample(time: float, leader: int, isr: tuple[int, ...], **changed: Any) -> WatermarkSample:
     facts: dict[str, Any] = {"ends": {1: 5, 2: 4}, "high_watermark": 4, **changed}
     return WatermarkSample(
-        time, "t", 0, leader, 0, isr, is_assumed=False, why="w", place="f:1", **facts
+        time,
+        "t",
+        0,
+        leader,
+        0,
+        isr,
+        is_assumed=False,
+        why=WatermarkReported(),
+        place="f:1",
+        **facts,
     )
 
 

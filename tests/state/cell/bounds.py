@@ -1,4 +1,4 @@
-"""Stored kinds and tests of each collection in docs/limits.md."""
+"""Each collection of a job's or gateway's state: its stored kinds, and the tests of its bound."""
 
 from typing import NamedTuple
 
@@ -217,4 +217,4 @@ BOUNDS = {
     ),
     "snapshots of a table": Bound(("streaming/live/test_outputs.py",)),
 }
-"""Collection, as named in docs/limits.md."""
+"""Collection; some have a row in docs/limits.md."""

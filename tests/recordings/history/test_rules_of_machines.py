@@ -1,0 +1,213 @@
+"""Rules of the machines and their limits, with synthetic exchanges; a name says the rule."""
+
+from typing import Any
+
+import pytest
+
+from brokertwin.protocol.errors import Error
+from brokertwin.recordings.audit.history import History
+from brokertwin.recordings.history.clients import CLIENTS, LONG_MS
+from brokertwin.recordings.history.findings import (
+    ClientThrottled,
+    LsoHeldBack,
+    ProducerReplaced,
+    ProducerUnused,
+    RecordsArchived,
+    RecordsDeliveredAgain,
+    Refused,
+    SessionEvicted,
+    SessionLost,
+    Severity,
+    TransactionEnded,
+)
+from brokertwin.recordings.history.lag import LAGS
+from brokertwin.recordings.history.producers import PRODUCERS, UNUSED_MS
+from brokertwin.recordings.history.sessions import CACHES
+from brokertwin.recordings.history.shares import ARCHIVED, DELIVERY_LIMIT, SHARE_GROUPS
+from brokertwin.recordings.history.stable_offsets import HELD_MS
+from brokertwin.state.share.share_partition import REJECT, RELEASE
+from tests.support.share_exchanges import Shares
+from tests.support.synthetic_recording import GROUP, TOOK_MS, TOPIC, SyntheticRecording
+
+# Clients
+
+
+@pytest.mark.parametrize(
+    ("wait_ms", "severity"), [(LONG_MS - 1, Severity.INFO), (LONG_MS, Severity.WARNING)]
+)
+def test_throttling_is_a_warning_from_a_second_on(wait_ms: int, severity: Severity) -> None:
+    recording = SyntheticRecording()
+    response = {"responses": [], "throttleTimeMs": wait_ms}
+    recording.add("bulk", "PRODUCE", {"topicData": []}, response)
+    (found,) = History(recording.exchanges).found(CLIENTS, ClientThrottled)
+    assert found.severity is severity
+
+
+@pytest.mark.parametrize(
+    ("code", "severity"),
+    [
+        (Error.NOT_LEADER_OR_FOLLOWER, Severity.INFO),
+        (Error.TOPIC_ALREADY_EXISTS, Severity.INFO),
+        (Error.INVALID_REQUEST, Severity.WARNING),
+        (Error.TOPIC_AUTHORIZATION_FAILED, Severity.ERROR),
+        (Error.CORRUPT_MESSAGE, Severity.ERROR),
+    ],
+)
+def test_a_refusal_is_as_bad_as_its_error(code: Error, severity: Severity) -> None:
+    recording = SyntheticRecording()
+    recording.add("a", "CREATE_TOPICS", {"topics": []}, {"topics": [{"errorCode": code}]})
+    (found,) = History(recording.exchanges).found(CLIENTS, Refused)
+    assert (found.severity, found.code) == (severity, code)
+
+
+# Producers
+
+
+@pytest.mark.parametrize("is_long", [True, False])
+def test_a_producer_id_may_have_expired_after_a_day_without_use(is_long: bool) -> None:
+    recording = SyntheticRecording()
+    recording.init("a", 0)
+    recording.end_txn("a", 0)
+    at = 1_000 + TOOK_MS + UNUSED_MS - (not is_long)
+    recording.end_txn("a", 0, Error.INVALID_PRODUCER_ID_MAPPING, at=at)
+    (found,) = History(recording.exchanges).found(PRODUCERS, ProducerReplaced)
+    assert [type(each) for each in found.causes] == [ProducerUnused] * is_long
+
+
+def test_partitions_of_a_transaction_are_those_since_the_end_of_the_former_one() -> None:
+    recording = SyntheticRecording()
+    recording.init("a", 0, timeout_ms=60_000)
+    for epoch, committed in enumerate((True, False)):  # an EndTxn raises it (KIP-890)
+        recording.take_in("a", epoch)
+        recording.end_txn("a", epoch, committed=committed)
+    found = list(History(recording.exchanges).found(PRODUCERS, TransactionEnded))
+    assert [(e.number, e.is_committed, [*e.places], e.lasted_ms) for e in found] == [
+        (1, True, [f"{TOPIC}-0"], 1_005),
+        (2, False, [f"{TOPIC}-0"], 1_005),
+    ]
+
+
+# The last stable offset
+
+
+def _fetch(
+    recording: SyntheticRecording, stable: int, watermark: int, at: int, client: str = "reader"
+) -> None:
+    read = {"partitionIndex": 0, "errorCode": 0, "highWatermark": watermark}
+    response = {"errorCode": 0, "responses": [{"topic": TOPIC, "partitions": [read]}]}
+    read["lastStableOffset"] = stable
+    request = {"sessionId": 0, "sessionEpoch": -1, "isolationLevel": 1}
+    recording.add(client, "FETCH", request, response, at=at)
+
+
+def held(*fetches: tuple[int, int, int]) -> list[LsoHeldBack]:
+    recording = SyntheticRecording()
+    for each in fetches:
+        _fetch(recording, *each)
+    return list(History(recording.exchanges).found(LAGS, LsoHeldBack))
+
+
+@pytest.mark.parametrize("is_long", [True, False])
+def test_a_last_stable_offset_is_held_back_if_it_stays_for_ten_seconds(is_long: bool) -> None:
+    found = held((4, 9, 0), (4, 12, HELD_MS - (not is_long)))
+    assert [(e.stable, e.behind, e.held_ms, e.readers) for e in found] == (
+        [(4, 8, HELD_MS, ("reader",))] * is_long
+    )
+
+
+@pytest.mark.parametrize("between", [(9, 9, 5_000), (5, 9, 5_000)], ids=["caught up", "moved"])
+def test_a_last_stable_offset_that_moves_is_held_back_anew(between: tuple[int, int, int]) -> None:
+    assert held((4, 9, 0), between, (9, 12, HELD_MS)) == []
+
+
+def test_an_older_response_does_not_show_that_a_last_stable_offset_went_back() -> None:
+    assert held((4, 9, 0), (3, 9, 5_000), (4, 9, HELD_MS))[0].stable == 4
+
+
+# Shares
+
+
+def write_state(shares: Shares, first: int, last: int, count: int, state: int = ARCHIVED) -> None:
+    batch = {"firstOffset": first, "lastOffset": last}
+    batch |= {"deliveryState": state, "deliveryCount": count}
+    part = {"partition": 0, "stateBatches": [batch]}
+    request = {"groupId": GROUP, "topics": [{"topicId": TOPIC, "partitions": [part]}]}
+    shares.add("broker-1", "WRITE_SHARE_GROUP_STATE", request, {"results": []})
+
+
+def archived(shares: Shares) -> list[tuple[int, int]]:
+    found = History(shares.exchanges).found(SHARE_GROUPS, RecordsArchived)
+    return [(each.first_offset, each.last_offset) for each in found]
+
+
+@pytest.mark.parametrize(
+    ("count", "state", "found"),
+    [
+        (DELIVERY_LIMIT, ARCHIVED, [(3, 5)]),
+        (DELIVERY_LIMIT - 1, ARCHIVED, []),
+        (DELIVERY_LIMIT, ARCHIVED - 2, []),
+    ],
+    ids=["at the limit", "below it", "acknowledged"],
+)
+def test_records_are_archived_at_the_delivery_limit(
+    count: int, state: int, found: list[tuple[int, int]]
+) -> None:
+    shares = Shares()
+    write_state(shares, 3, 5, count, state)
+    assert archived(shares) == found
+
+
+def test_a_smaller_limit_shows_by_a_release_after_which_records_are_archived() -> None:
+    shares = Shares()
+    shares.give("a", (0, 9, 2))
+    shares.acknowledge("a", 0, 9, RELEASE)
+    write_state(shares, 0, 9, 2)
+    assert archived(shares) == [(0, 9)]
+
+
+def test_records_that_a_member_rejected_are_not_archived_by_the_limit() -> None:
+    shares = Shares()
+    shares.give("a", (0, 9, 5))
+    shares.acknowledge("a", 4, 5, REJECT)
+    write_state(shares, 0, 9, 5)
+    write_state(shares, 0, 9, 5)
+    assert archived(shares) == [(0, 3), (6, 9)]
+
+
+def released_by(shares: Shares) -> list[str]:
+    found = History(shares.exchanges).found(SHARE_GROUPS, RecordsDeliveredAgain)
+    causes: list[Any] = [why for each in found for why in each.causes]
+    return [why.released.client if why.released is not None else "" for why in causes]
+
+
+@pytest.mark.parametrize(
+    ("member", "first", "by"), [("a", 0, ["a"]), ("b", 0, [""]), ("a", 50, [""])]
+)
+def test_a_release_is_of_the_member_and_of_the_records(
+    member: str, first: int, by: list[str]
+) -> None:
+    shares = Shares()
+    shares.give("a", (0, 9, 1))
+    shares.acknowledge(member, first, first + 9, RELEASE)
+    shares.give("c", (0, 9, 2))
+    assert released_by(shares) == by
+
+
+# Sessions
+
+
+@pytest.mark.parametrize("is_after", [True, False])
+def test_a_session_was_evicted_for_those_opened_after_its_last_use(is_after: bool) -> None:
+    recording = SyntheticRecording()
+    opener = ("other", 0, 0, 2)
+    if not is_after:
+        recording.fetch(*opener)
+    recording.fetch("a", 0, 0, 1)
+    recording.fetch("a", 1, 1, 1)
+    if is_after:
+        recording.fetch(*opener)
+    recording.fetch("a", 1, 2, 0, Error.FETCH_SESSION_ID_NOT_FOUND)
+    (found,) = History(recording.exchanges).found(CACHES, SessionLost)
+    (cause,) = found.causes
+    assert isinstance(cause, SessionEvicted)
+    assert cause.openers == ("other",) * is_after
