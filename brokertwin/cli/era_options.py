@@ -1,5 +1,6 @@
 """Options --era and --trace of the commands with clients and brokers of former Kafka versions."""
 
+import threading
 from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated
@@ -9,6 +10,7 @@ import typer
 from brokertwin.cli.output import say
 from brokertwin.clients.era import Era
 from brokertwin.errors import UserError
+from brokertwin.state.eras.versions import SETTINGS, TRACES, BrokerEra
 
 EraOption = Annotated[
     Era | None,
@@ -25,8 +27,8 @@ Trace = Annotated[
         " connections, batches, fetch sessions.",
     ),
 ]
-BrokerEra = Annotated[
-    Era | None,
+BrokerEraOption = Annotated[
+    BrokerEra | None,
     typer.Option(
         "--era",
         help="With --engine local: rules and defaults of brokers of a former Kafka version;"
@@ -43,10 +45,8 @@ BrokerTrace = Annotated[
 ]
 
 
-def broker_defaults(era: Era | None, is_traced: bool, is_local: bool) -> dict[str, str]:
+def broker_defaults(era: BrokerEra | None, is_traced: bool, is_local: bool) -> dict[str, str]:
     """Return the broker settings of an era. Raises UserError for a job's brokers."""
-    from brokertwin.state.eras.versions import SETTINGS, TRACES
-
     if not is_local and (era is not None or is_traced):
         raise UserError(
             "Cannot combine --era and --trace with --engine spark: the job has the brokers.",
@@ -55,11 +55,12 @@ def broker_defaults(era: Era | None, is_traced: bool, is_local: bool) -> dict[st
     return {**(SETTINGS[era] if era else {}), **(TRACES if is_traced else {})}
 
 
-def tracer(is_wanted: bool) -> Callable[[str], None] | None:
-    """Return the function that prints a line with the time, or None."""
-    return _print if is_wanted else None
+def tracer(is_wanted: bool, *, with_threads: bool = False) -> Callable[[str], None] | None:
+    """Return the function that prints a line with the time, and its thread if wanted, or None."""
 
+    def show(line: str) -> None:
+        now = datetime.now().astimezone()
+        thread = f"[{threading.current_thread().name}] " if with_threads else ""
+        say(f"[{now:%H:%M:%S},{now.microsecond // 1000:03}] {thread}{line}")
 
-def _print(line: str) -> None:
-    now = datetime.now().astimezone()
-    say(f"[{now:%H:%M:%S},{now.microsecond // 1000:03}] {line}")
+    return show if is_wanted else None

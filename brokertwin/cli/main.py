@@ -15,6 +15,7 @@ errors that the user can fix as `brokertwin.errors.UserError`: the command line 
 and the hint, and exits with code 2.
 """
 
+import errno
 import gc
 import importlib
 import os
@@ -131,6 +132,9 @@ USER_ERROR = 2
 INTERRUPTED = 130
 ENDING_S = 4.0
 
+UNWRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
+"""Errors of a folder without permission, and of a full disk."""
+
 
 class LazyGroup(HelpfulGroup):
     """A group that knows its commands' summaries and imports a command when it runs."""
@@ -232,9 +236,19 @@ def main() -> None:
     command = typer.main.get_command(app)
     command.help = (command.help or "") + as_markdown("")
     try:
-        command(prog_name="brokertwin")
+        try:
+            command(prog_name="brokertwin")
+        finally:
+            sys.stdout.flush()
     except UserError as error:
         _fail(error)
+    except OSError as error:
+        if error.errno not in UNWRITABLE:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the rest of a full one
+        place = error.filename or "standard output or a file"
+        message = f"Cannot write to {place}: {error.strerror}."
+        _fail(UserError(message, "Check the permissions of the folder and the free space."))
     except ModuleNotFoundError as error:
         module = (error.name or "").partition(".")[0]
         if module not in extras.EXTRA_OF:

@@ -78,7 +78,7 @@ from brokertwin.state.core.tables import decode_item
 from brokertwin.state.eras import zookeeper_offsets
 from brokertwin.state.groups import classic_coordinator, groups
 from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
-from brokertwin.state.groups.group_rules import OffsetCommitCheck
+from brokertwin.state.groups.group_kind import OffsetCommitCheck
 from brokertwin.state.groups.groups import Group
 from brokertwin.state.groups.kinds import kind_of
 

@@ -48,7 +48,6 @@ from brokertwin.state.cluster.image import INTERNAL_TOPICS
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
-from brokertwin.state.core.streams_records import TargetTasks
 from brokertwin.state.groups import (
     group_rules,
     streams_coordinator,
@@ -66,6 +65,7 @@ from brokertwin.state.groups.streams_coordinator import (
     StreamsHeartbeat,
     StreamsHeartbeatResult,
 )
+from brokertwin.state.groups.streams_group import TargetTasks
 
 NO_TIMEOUT = -1
 

@@ -27,7 +27,7 @@ The verification is skipped if the partition knows the producer in a later epoch
 INVALID_PRODUCER_EPOCH), or has its pending offsets in this epoch. Then, like in OffsetCommit:
 
     no such group, generation >= 0                22 ILLEGAL_GENERATION
-    members, generations                          see `group_rules.commit_error`
+    members, generations                          see `commit_error` of the kind of group
     metadata > offset.metadata.max.bytes          12 OFFSET_METADATA_TOO_LARGE, per partition
     producer id without an epoch (-1)             -1 UNKNOWN_SERVER_ERROR, for all
     an epoch below the partition's                47 INVALID_PRODUCER_EPOCH, for all
@@ -73,7 +73,7 @@ from brokertwin.state.core.records import (
 from brokertwin.state.core.tables import decode_item
 from brokertwin.state.eras import zookeeper_offsets
 from brokertwin.state.groups import groups
-from brokertwin.state.groups.group_rules import OffsetCommitCheck
+from brokertwin.state.groups.group_kind import OffsetCommitCheck
 from brokertwin.state.groups.kinds import kind_of
 from brokertwin.state.logs import producer as producers
 from brokertwin.state.logs.producer import ProducerStateEntry

@@ -139,10 +139,11 @@ class RowLogs:
         log = (cell, machine, record.get("topicId"), record.get("partition"))
         if kind == "BatchAppended":
             pairs |= self._append(log, record["batch"])
-        elif kind == "GroupMetadataWritten":
-            known = record["metadata"]
-            group = (cell, machine, record["groupId"])
-            self._generations[group] = (known["generation"], bool(known["members"]))
+        elif kind == "GroupRecord":
+            key, known = record["key"], record["value"]
+            if key["type"] == "GroupMetadataKey" and known is not None:
+                group = (cell, machine, key["group"])
+                self._generations[group] = (known["generation"], bool(known["members"]))
         elif kind == "OffsetCommitted":
             pairs |= self._commit((cell, machine), record)
         elif kind == "HighWatermarkMoved":

@@ -375,6 +375,13 @@ ADDED = {
         "metrics_size_in_bytes: Int32 = 0",
         "decompressed_size_in_bytes: Int32 = 0",
     ),
+    **dict.fromkeys(
+        (
+            "ShareGroupStatePartitionMetadataValue.initializingTopics",
+            "ShareGroupStatePartitionMetadataValue.initializedTopics",
+        ),
+        ("timestamp: int = 0",),
+    ),
     "ShareFetchResponse.responses.partitions": (
         "records: bytes | None = None",
         "records_size_in_bytes: Int32 = 0",

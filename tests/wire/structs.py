@@ -270,7 +270,10 @@ def row(family: Family, struct: Struct, message: dict[str, Any]) -> str:
         text += f"    KIND: ClassVar = {message['apiKey']}\n"
     elif base == "Row":
         text += f"    VERSIONS: ClassVar = {struct.versions}\n"
-    return text + "".join(f"    {_declared(field, names)}\n" for field in struct.fields)
+    fields = (_declared(field, names) for field in struct.fields)
+    return text + "".join(
+        f"    {each}\n" for each in (*fields, *overlay.ADDED.get(struct.path, ()))
+    )
 
 
 def _declared(field: dict[str, Any], names: dict[str, str]) -> str:
@@ -414,9 +417,20 @@ def _rows(messages: dict[str, dict[str, Any]]) -> dict[str, str]:
             if modules[place].setdefault(name, text) != text:
                 raise ValueError(f"{struct.path} is not as another {name}")
     return {
-        place: module(overlay.TITLES[place], classes.values(), {}, place)
+        place: module(
+            overlay.TITLES[place], [*classes.values(), *_unions(place, classes)], {}, place
+        )
         for place, classes in modules.items()
     }
+
+
+def _unions(place: str, classes: dict[str, str]) -> Iterator[str]:
+    """The types of all keys and of all values of a module of several rows of groups."""
+    if not place.endswith("_group_rows"):
+        return
+    for kind, base in (("Key", "(RowKey)"), ("Value", "(Row)")):
+        names = [name for name, text in classes.items() if text.startswith(f"class {name}{base}")]
+        yield f"{kind} = (\n    " + "\n    | ".join(names) + "\n)\n"
 
 
 def write() -> None:

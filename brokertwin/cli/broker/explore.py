@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from brokertwin.cli.options import AsJson
+from brokertwin.cli.files import check_new, write_text
+from brokertwin.cli.options import AsJson, Force
 from brokertwin.cli.output import err, out, say, show_json, show_table, warn
 from brokertwin.errors import UserError
 from brokertwin.protocol.errors import error_name
@@ -84,6 +85,7 @@ def command(
     pytest: Pytest = None,
     scenario: ScenarioFile = None,
     recording: Recording = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Search every order of deliveries of a small model for a broken guarantee.
@@ -104,6 +106,8 @@ def command(
         raise UserError("The model is missing.", "Pass a name of --list, or a Python file.")
     if rules and workers > 1:
         raise UserError("Cannot combine --rules with --workers.", "Calls are noted in one process.")
+    for file in (svg, html, pytest, scenario, recording):
+        check_new(file, force)
     chosen = model_of(model)
     try:
         if walk is not None:
@@ -246,12 +250,12 @@ def _write(story: "Story", svg: Path | None, html: Path | None, recorded: Path |
     from brokertwin.simulation.explore.shown import as_html, as_svg
 
     if svg is not None:
-        svg.write_text(as_svg(story), encoding="utf-8")
+        write_text(svg, as_svg(story))
     if html is not None:
-        html.write_text(as_html(story), encoding="utf-8")
+        write_text(html, as_html(story))
     if recorded is not None:
         lines = (json.dumps(each) + "\n" for each in recording(story))
-        recorded.write_text("".join(lines), encoding="utf-8")
+        write_text(recorded, "".join(lines))
 
 
 def _export(story: "Story", broker: str | None, pytest: Path | None, scenario: Path | None) -> None:
@@ -277,9 +281,9 @@ def _export(story: "Story", broker: str | None, pytest: Path | None, scenario: P
         document["golden"] = played.golden
         _show_played(played)
     if pytest is not None:
-        pytest.write_text(as_pytest(written), encoding="utf-8")
+        write_text(pytest, as_pytest(written))
     if scenario is not None:
-        scenario.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        write_text(scenario, json.dumps(document, indent=1) + "\n")
 
 
 def _show_played(played: "PlayedScript") -> None:

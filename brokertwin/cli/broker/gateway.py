@@ -16,7 +16,7 @@ from brokertwin.cli.broker.securing import (
     StorePasswordsFile,
     security_of,
 )
-from brokertwin.cli.era_options import BrokerEra, BrokerTrace, broker_defaults, tracer
+from brokertwin.cli.era_options import BrokerEraOption, BrokerTrace, broker_defaults, tracer
 from brokertwin.cli.options import (
     Bootstrap,
     BrokerConfig,
@@ -150,7 +150,7 @@ def command(
     response_timeout: ResponseTimeout = None,
     http_listen: HttpListen = None,
     http_access: HttpAccessFile = None,
-    era: BrokerEra = None,
+    era: BrokerEraOption = None,
     trace: BrokerTrace = False,
 ) -> None:
     """Serve unmodified Kafka clients.

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from brokertwin.cli.options import ConfigFile, HttpAccessFile, KafkaConfig, settings_of
+from brokertwin.cli.files import check_new
+from brokertwin.cli.options import ConfigFile, Force, HttpAccessFile, KafkaConfig, settings_of
 from brokertwin.cli.output import say
 from brokertwin.cli.recordings.capture import Advertise, ListenConfig, RelayEnds, relay_ends
 from brokertwin.errors import UserError
@@ -61,6 +62,7 @@ def command(
     control: Control = None,
     http_access: HttpAccessFile = None,
     out: Out = None,
+    force: Force = False,
     advertise: Advertise = None,
     listen_config: ListenConfig = None,
     kafka_config: KafkaConfig = None,
@@ -102,6 +104,7 @@ def command(
             "`brokertwin proxy` has no faults to inject.",
             "Pass --faults FILE, --control-listen PORT, or both.",
         )
+    check_new(out, force)
     specs = fault_file.read(faults) if faults is not None else []
     settings = settings_of(config, kafka_config=kafka_config)
     at = listen_address(control, OPTION) if control is not None else None
@@ -155,5 +158,6 @@ async def _serve(
         await proxy.close()
         if recorder is not None:
             await recorder.close()
+            recorder.raise_failure()
     for fault in shown:
         say(f"fault {fault.number}: {fault}: {fault.hits} of {fault.matches} matching requests")

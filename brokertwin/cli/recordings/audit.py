@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from brokertwin.cli.options import BrokerConfig, typed_broker_settings
+from brokertwin.cli.files import check_new
+from brokertwin.cli.options import BrokerConfig, Force, typed_broker_settings
 from brokertwin.cli.output import out, say, show_json, warn
 from brokertwin.cli.recordings.sources import Where, source_of, with_source
 from brokertwin.errors import NothingRecordedError, UserError
@@ -77,6 +78,7 @@ AuditJson = Annotated[
 def command(
     where: Where,
     html: Html = None,
+    force: Force = False,
     fail_on: FailOnOption = FailOn.WARNING,
     broker_config: BrokerConfig = None,
     follow: FollowOption = False,
@@ -101,6 +103,7 @@ def command(
     if follow:
         _check_follow(where, html)
         raise typer.Exit(_exit_code(_follow(where, broker_config, every, as_json), fail_on))
+    check_new(html, force)
     headers = where.headers()
     with source_of(where, Texts.REQUEST_LOGS) as source:
         done = read_from(source, headers, broker_facts(broker_config))

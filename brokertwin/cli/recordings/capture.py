@@ -17,7 +17,8 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from brokertwin.cli.options import Bootstrap, ConfigFile, KafkaConfig, address, settings_of
+from brokertwin.cli.files import check_new
+from brokertwin.cli.options import Bootstrap, ConfigFile, Force, KafkaConfig, address, settings_of
 from brokertwin.cli.output import err, say, warn
 from brokertwin.errors import UserError
 from brokertwin.wording import counted
@@ -118,6 +119,7 @@ def command(
     advertise: Advertise = None,
     listen_config: ListenConfig = None,
     out: Out = None,
+    force: Force = False,
     topic: Topic = None,
     on_failure: OnFailureOption = OnFailure.GO_ON,
     quiet: Quiet = False,
@@ -135,10 +137,13 @@ def command(
 
     SIGINT or SIGTERM stops the proxy; a second one stops it at once. If --kafka-config sets a
     security.protocol with SSL, the proxy connects to brokers with TLS. Clients authenticate
-    themselves. Exits with code 1 if an exchange was not recorded.
+    themselves. Exits with code 1 if an exchange was not recorded, and with code 2 if nothing more
+    could be written.
     """
     from brokertwin.recordings.replay.settings_beside import SETTINGS_SUFFIX
 
+    if out != STDOUT:
+        check_new(out, force)
     settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config)
     ends = relay_ends(listen, broker, advertise, settings, listen_config)
     make_sink = _sink_maker(out, topic, settings)
@@ -280,6 +285,7 @@ async def _capture(
         await proxy.close()
         await recorder.close()
     reporter.ended(proxy.counts, recorder)
+    recorder.raise_failure()
     return not recorder.lost
 
 

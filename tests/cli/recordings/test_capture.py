@@ -209,7 +209,7 @@ def test_records_rejected_by_the_topic_are_reported(kafka: str) -> None:
         (("--out", "x.jsonl", "--listen", "9092"), "Invalid value of --listen: '9092'."),
         (("9092", "--out", "x.jsonl"), "Invalid value of HOST:PORT: '9092'."),
         (("--out", "x.jsonl", "--listen", "0.0.0.0:0"), "Add --advertise-host HOST"),
-        (("--out", "there.jsonl"), "there.jsonl already exists and is not empty."),
+        (("--out", "there.jsonl"), "there.jsonl exists."),
         (("localhost:1", "--out", "x.jsonl"), "Kafka at localhost:1 did not respond"),
     ],
 )

@@ -330,6 +330,31 @@ def test_a_replay_goes_on_from_a_state_that_was_kept(empty_directory: Path) -> N
     assert "Stable" in run("replay", "state", "groups", "--from", "early")
 
 
+def test_offsets_in_zookeeper_are_a_tree_of_nodes(empty_directory: Path) -> None:
+    """Seed 003: /consumers/GROUP/offsets/TOPIC/PARTITION. A group with members is listed once."""
+
+    def run(*words: object) -> str:
+        done = brokertwin(*words, cwd=empty_directory)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run("replay", *BROKER, "--set", "brokertwin.offset.storage=zookeeper", GROUP, "--keep", "kept")
+    assert run("state", "zookeeper", "--checkpoint", "kept").splitlines()[1:] == [
+        "└── consumers",
+        "    └── group_kp.5.group",
+        "        └── offsets",
+        "            └── group_kp.5.events",
+        "                ├── 0: 94",
+        "                ├── 1: 87",
+        "                ├── 2: 96",
+        "                └── 3: 115",
+    ]
+    (group,) = run("state", "groups", "--checkpoint", "kept", "--json").splitlines()
+    assert (json.loads(group)["broker"], json.loads(group)["offsets"]) == (1, 4)
+    queried = run("query", "select groupId, offsets from groups", "kept", "--json")
+    assert json.loads(queried) == {"groupId": "group_kp.5.group", "offsets": 4}
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

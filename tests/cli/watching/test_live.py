@@ -131,7 +131,7 @@ def kinds(rows: Sequence[bytes]) -> set[Kind]:
 
 def wanted(cluster: str, recording: str) -> set[Kind]:
     """The same of audit."""
-    documents = (each.document(1) for each in audits.whole(recording).findings)
+    documents = (each.document(1) for each in audits.unfolded(recording))
     return {(cluster, each["kind"], each["subject"], each["error"]) for each in documents}
 
 

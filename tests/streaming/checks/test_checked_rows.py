@@ -36,7 +36,8 @@ def commit(number: int, offset: int) -> TopicRow:
 
 def group(number: int, generation: int, members: int = 1) -> TopicRow:
     known = {"generation": generation, "members": [{}] * members}
-    return record(number, type="GroupMetadataWritten", groupId="g", metadata=known)
+    key = {"type": "GroupMetadataKey", "group": "g"}
+    return record(number, type="GroupRecord", key=key, value=known)
 
 
 def found(name: str, *rows: TopicRow) -> list[Any]:
