@@ -39,7 +39,6 @@ OF_BATCHES = [
 
 
 def columns(kind: str) -> list[str]:
-    """The columns of a kind."""
     names = [each for each in TABLES[kind].columns if each not in BATCHES]
     return ["cluster", *names, "key", "keyOfValues", *OF_BATCHES * (kind == "producers")]
 

@@ -30,7 +30,6 @@ class Release(NamedTuple):
     features: frozenset[str] | None
 
     def offers(self, api_key: int, version: int) -> bool:
-        """True if the release has this version of an API."""
         first, last = self.apis.get(api_key, (0, -1))
         return first <= version <= last
 

@@ -94,7 +94,6 @@ class PartitionMoment(NamedTuple):
 
     @property
     def at(self) -> PartitionId:
-        """The partition."""
         return PartitionId(self.of.topic, self.of.partition)
 
     @property
@@ -400,7 +399,6 @@ class PartitionMoment(NamedTuple):
     # Effects
 
     def lead(self, leader: int, leader_epoch: int, by: ShownBy) -> Iterator[Finding]:
-        """Set the leader of an epoch."""
         former = self.known.led_by
         skipped = leader_epoch - self.known.leader_epoch - 1
         leaders = {former, *self.known.in_sync, *self.known.ends} if skipped else {former}

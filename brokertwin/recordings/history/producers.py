@@ -200,7 +200,6 @@ class ObservedProducer(ProducerEpochs, kw_only=True):
         )
 
     def _sent_for_client(self, holder: Holder, line: RecordedRequest) -> Finding:
-        """The client for which a broker sent a request."""
         producer = ProducerKey.of(holder.name, holder.producer_id)
         return SentForClient(line=line, client=self._client_of(holder, line), producer=producer)
 
