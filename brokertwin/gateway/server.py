@@ -52,7 +52,7 @@ class Gateway:
             free port for each broker.
         advertise: host and port that clients are given; None: `listen`.
         security: security of the ports; None: PLAINTEXT.
-        release: former release whose API versions are offered; None: all.
+        release: release of Kafka whose API versions are offered; None: 4.3.
 
     Attributes:
         addresses: advertised address of each broker, after `start`.
@@ -74,7 +74,6 @@ class Gateway:
         self._advertise = advertise
         self._limits = limits or GatewayLimits()
         self._security = security or GatewaySecurity()
-        self._release = release
         self._own: dict[int, GatewayListener] = {}
         self._passwords = StorePasswords(self._security.secrets)
         ports = self._listen_at, self._end_listener
@@ -86,7 +85,7 @@ class Gateway:
         sasl = self._security.sasl
         known = sasl.credentials if sasl is not None else None
         self._users: Users = known or KeptUsers(engine.users_file)
-        self.features = Features(engine)
+        self.features = Features(engine, release)
         self._handshakes: dict[TlsHandshake, BrokerConnection] = {}
         self._connections: dict[BrokerConnection, str] = {}
         self._times = RequestTimes()
@@ -174,7 +173,6 @@ class Gateway:
             self._altered,
             self._users,
             self._large,
-            self._release,
         )
 
     def _end_listener(self, broker: int, listener: GatewayListener, server: asyncio.Server) -> None:

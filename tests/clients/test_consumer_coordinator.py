@@ -20,10 +20,12 @@ from brokertwin.protocol.generated.find_coordinator import (
 )
 from brokertwin.protocol.generated.heartbeat import HeartbeatResponse
 from brokertwin.protocol.generated.join_group import JoinGroupResponse
-from brokertwin.protocol.generated.offset_commit import OffsetCommitResponse
+from brokertwin.protocol.generated.offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponseTopic,
+)
 from brokertwin.protocol.generated.shared import (
     OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
 )
 from tests.support.group_network import (
     GROUP,
