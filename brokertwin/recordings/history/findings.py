@@ -969,7 +969,7 @@ class CommitTooLate(_OfProducer, frozen=True, kw_only=True, tag="commit-too-late
 
 
 class SentForClient(_OfProducer, frozen=True, kw_only=True, tag="sent-for-client"):
-    """A broker sent a request for a client."""
+    """A broker sent a request for a client, and it was refused."""
 
 
 class _OfTransaction(_OfProducer, frozen=True, kw_only=True):
