@@ -12,7 +12,7 @@ JAVA_NEEDED := brokertwin needs a Java 17 or newer runtime: apt-get install open
 PYTHON_NEEDED := brokertwin needs Python 3.11 or newer with venv: apt-get install python3 python3-venv
 
 .DEFAULT_GOAL := help
-.PHONY: help setup light demo test test-all fast interpreters record compare exam-record score mutants bench soak fuzz fuzz-guided lock audit release first-hour generate lint types format clean java python
+.PHONY: help setup light demo test test-all fast interpreters record compare exam-record score clauses mutants bench soak fuzz fuzz-guided lock audit release first-hour generate lint types format clean java python
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -54,18 +54,22 @@ compare: setup ## compare with a real broker, not with goldens; EXAMPLES=100 tri
 	@GOLDENS=compare GOLDEN=$(NAME) $(BIN)/pytest -v -n 2 -m compares
 	@$(if $(NAME),true,$(BIN)/python bench/instructions.py --compare)
 
-exam-record: setup ## record goldens of changed exam scenarios (ARGS=--all: all), then examine a real cluster
+exam-record: setup ## record goldens of exam scenarios (ARGS: names, or --all; default: those without), then examine a real cluster
 	@$(BIN)/python -m tests.exam.record $(ARGS)
 	@$(BIN)/python -m tests.exam.steady
 
 score: $(VENV)/.installed ## are statements of audit and live true? SEEDS=1000 simulated clusters and recorded accidents
 	@$(BIN)/python -m tests.score.scoring $(or $(SEEDS),200)
 
+clauses: $(VENV)/.installed ## break the clauses of docs/seeds.md one by one: does the named test fail? ONLY="000 002.9"
+	@$(BIN)/python -m tests.clauses.check $(ONLY)
+
 mutants: $(VENV)/.installed ## change small things in rooms of state/: does a test notice each?
 	@$(BIN)/python -m tests.mutants.sample $(or $(ROOMS),$(wildcard state/[a-z]*)) --count $(or $(COUNT),20)
 
-bench: java $(VENV)/.installed $(VENV)/.jars ## an event in the core, the gateway beside a real Kafka: tables and plots
+bench: java $(VENV)/.installed $(VENV)/.jars ## logs, an event in the core, the gateway beside a real Kafka: tables and plots
 	@mkdir -p build/bench
+	@$(BIN)/python bench/logs.py --plot build/bench/logs.svg
 	@$(BIN)/python bench/core.py --plot build/bench/core.svg
 	@$(BIN)/python bench/gateway.py --plot build/bench/gateway.svg
 

@@ -36,12 +36,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokertwin.protocol.batch_headers import Batch
+from brokertwin.protocol.generated.group_rows import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+)
 from brokertwin.state.cell.apply import apply
 from brokertwin.state.cell.cell import COMMIT_EVENTS_MAX, Cell
 from brokertwin.state.core.group_records import (
-    GroupMember,
-    GroupMetadata,
-    GroupMetadataWritten,
+    GroupRecord,
 )
 from brokertwin.state.core.outputs import DEAD_LETTERS, RESPONSES, Output, Position
 from brokertwin.state.core.records import (
@@ -231,11 +234,10 @@ def transaction(bed: GrowthBed, size: int) -> Iterator[list[Document]]:
 def group(bed: GrowthBed, name: str, members: int) -> None:
     """Write a stable group; its timeouts start at its first request."""
     there = [
-        GroupMember(f"m{at}", None, "b", "/", 60_000, 45_000, EMPTY_SUBSCRIPTION, "")
-        for at in range(members)
+        MemberMetadata(f"m{at}", None, "b", "/", 60_000, 45_000, bytes(6)) for at in range(members)
     ]
-    metadata = GroupMetadata("consumer", 1, "range", "m0", START, there)
-    bed.put(GroupMetadataWritten(name, metadata))
+    metadata = GroupMetadataValue("consumer", 1, "range", "m0", START, there)
+    bed.put(GroupRecord(GroupMetadataKey(name), metadata))
     bed.cell.handle(_heartbeat(bed, name), Position(0, 0))
 
 

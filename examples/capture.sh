@@ -8,7 +8,7 @@ broker=$1
 proxy=${2:-localhost:19092}
 recording=$(mktemp -d)/orders.jsonl.gz
 
-brokertwin capture --broker "$broker" --listen "$proxy" --out "$recording" &
+brokertwin capture "$broker" --listen "$proxy" --out "$recording" &
 capture=$!
 until (: </dev/tcp/"${proxy%:*}"/"${proxy#*:}") 2>/dev/null; do sleep 0.1; done
 
@@ -28,4 +28,4 @@ CLIENT
 kill "$capture"
 wait "$capture"
 echo "recorded in $recording"
-brokertwin replay "$recording" --compare --only CREATE_TOPICS,PRODUCE
+brokertwin replay "$recording" --compare --api CREATE_TOPICS,PRODUCE

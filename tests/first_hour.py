@@ -251,7 +251,7 @@ def record_my_group(stranger: Stranger) -> None:
         python(stranger, GROUP, address, "others")  # a Kafka that is in use
         listen = f"localhost:{free_port()}"
         capture = stranger.serve(
-            f"brokertwin capture --broker {address} --listen {listen} --out mine.jsonl.gz",
+            f"brokertwin capture {address} --listen {listen} --out mine.jsonl.gz",
             re.escape(listen.partition(":")[2]),
         )
         python(stranger, GROUP, listen, "mine")
@@ -390,7 +390,7 @@ def wrong_arguments(stranger: Stranger) -> None:
     stranger.knows_the_machine()
     stranger.refused("brokertwin run --bootstrap localhost:1", r"localhost:1")
     stranger.refused("brokertwin send --bootstrap localhost:1 examples/first.jsonl", "localhost:1")
-    stranger.refused("brokertwin capture --broker localhost:1 --out x.jsonl", "localhost:1")
+    stranger.refused("brokertwin capture localhost:1 --out x.jsonl", "localhost:1")
     stranger.refused("brokertwin config show", "(?i)cells", BROKERTWIN_CELS="4")
     stranger.refused("brokertwin kafka start --property num.partitons=3", "num.partitions")
     stranger.types("printf full > full.jsonl")
@@ -424,7 +424,6 @@ TASKS = (ten_minutes, record_my_group, killed_job, own_project, own_cluster, wro
 
 
 def free_port() -> int:
-    """Return an unused port."""
     import socket
 
     with socket.socket() as found:

@@ -139,8 +139,12 @@ NOT_TYPED = {
         for words, file, word in (
             ("replay monday", "tests/cli/recordings/test_replay.py", "--keep"),
             ("replay tuesday", "tests/cli/recordings/test_replay.py", "--from"),
-            ("replay --from tuesday", "tests/cli/recordings/test_replay.py", "--from"),
-            ("replay --diff monday", "tests/cli/recordings/test_replay.py", "--diff"),
+            (
+                "replay state producers --from tuesday",
+                "tests/cli/recordings/test_replay.py",
+                "--from",
+            ),
+            ("replay diff monday", "tests/cli/recordings/test_replay.py", "diff"),
             ('query "from groups"', "tests/cli/recordings/test_replay.py", "query"),
             ("explain group billing --ch", "tests/cli/recordings/test_replay.py", "--checkpoint"),
             ("state groups --ch", "tests/cli/recordings/test_replay.py", "--checkpoint"),
@@ -201,7 +205,6 @@ def orders(reader: Reader) -> None:
 
 
 def committed_offsets(reader: Reader) -> None:
-    """A group that has committed."""
     orders(reader)
     commit(reader.bootstrap, "billing", "orders", 1)
 

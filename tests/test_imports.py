@@ -1,6 +1,7 @@
 """Which package may import which: the core stays pure, and the layers point one way."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -127,7 +128,6 @@ def rooms_of(tree: ast.AST) -> set[str]:
 
 
 def top_of(file: Path) -> str:
-    """Return the package of a file."""
     parts = module_of(file).split(".")[1:]
     return _layer(parts) if parts[0] in PACKAGES else "brokertwin"
 
@@ -281,7 +281,7 @@ def test_each_module_is_imported_by_another_or_loaded_by_name() -> None:
     trees = {module_of(file): tree_of(file) for file in python_files(*PACKAGES)}
     folders = {name: f"{family}." for family, names in FAMILIES.items() for name in names}
     commands = {
-        f"brokertwin.cli.{folders.get(name, '')}{name.replace('-', '_')}" for name in COMMANDS
+        f"brokertwin.cli.{folders.get(name, '')}{re.sub('[- ]', '_', name)}" for name in COMMANDS
     }
     packages = {module_of(file) for file in python_files(*PACKAGES) if file.name == "__init__.py"}
     commands |= packages

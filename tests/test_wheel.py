@@ -239,7 +239,7 @@ def serving(python: Path, *words: str, cwd: Path) -> Iterator[str]:
 def test_the_light_wheel_serves_and_captures(light_python: Path, tmp_path: Path) -> None:
     with serving(light_python, "gateway", "--listen", "localhost:0", cwd=tmp_path) as given:
         broker = given.split()[-1]
-        words = ["--listen", "localhost:0", "--broker", broker, "--out", "recorded.jsonl"]
+        words = ["--listen", "localhost:0", broker, "--out", "recorded.jsonl"]
         with serving(light_python, "capture", *words, cwd=tmp_path) as given:
             proxy = given.split("listening on ")[1].split(",")[0]
             client = AdminClient({"bootstrap.servers": proxy})

@@ -15,8 +15,9 @@ import typer
 from rich.console import Console
 
 from brokertwin.cli import tables
+from brokertwin.cli.files import check_new, write_text
 from brokertwin.cli.job.live import Live
-from brokertwin.cli.options import ConfigFile, settings_of, typed_broker_settings
+from brokertwin.cli.options import ConfigFile, Force, settings_of, typed_broker_settings
 from brokertwin.cli.output import err, out, say, say_at
 from brokertwin.errors import UserError
 from brokertwin.wording import counted
@@ -45,7 +46,7 @@ Svg = Annotated[
 ]
 
 
-def command(svg: Svg = None, config: ConfigFile = None) -> None:
+def command(svg: Svg = None, force: Force = False, config: ConfigFile = None) -> None:
     """Send recorded captures through a real Kafka broker and Spark, and summarize the results.
 
     Starts an embedded broker with its own data directory, creates the topics, starts the streaming
@@ -58,6 +59,7 @@ def command(svg: Svg = None, config: ConfigFile = None) -> None:
     from brokertwin.streaming.checkpoint.snapshots import take
     from brokertwin.streaming.job.session import spark_session
 
+    check_new(svg, force)
     captures = _captures()
     settings = settings_of(config)
     directory = settings.home / "demo"
@@ -80,7 +82,7 @@ def command(svg: Svg = None, config: ConfigFile = None) -> None:
         _show_offsets(console, taken)
     if svg is not None:
         drawing = canvas.export_svg(title="make demo")
-        svg.write_text(re.sub(r"@font-face \{.*?\}", "", drawing, flags=re.DOTALL))
+        write_text(svg, re.sub(r"@font-face \{.*?\}", "", drawing, flags=re.DOTALL))
 
 
 def _captures() -> Path:

@@ -38,17 +38,22 @@ EXAMPLES = {
     ),
     "replay": (
         "brokertwin replay recording.jsonl.gz --compare",
-        "brokertwin replay *.jsonl.gz --compare --only FETCH,PRODUCE --out verdicts.jsonl",
-        "brokertwin replay recording.jsonl.gz --state offsets --until 2026-03-01T12:00:03",
-        "brokertwin replay recording.jsonl.gz --diff recording.jsonl:120 end --state groups",
+        "brokertwin replay *.jsonl.gz --compare --api FETCH,PRODUCE --out verdicts.jsonl",
         "brokertwin replay monday.jsonl.gz --keep monday",
         "brokertwin replay tuesday.jsonl.gz --from monday --keep tuesday --compare",
-        "brokertwin replay --diff monday tuesday --state offsets",
-        "brokertwin replay --job --prefix shop --records records.jsonl",
     ),
-    "report": (
-        "brokertwin report broker-*.kafka-request.log controller-*.log --plot report.html",
-        "brokertwin report *.log.gz --partition orders-0 --checkpoints snapshots/",
+    "replay state": (
+        "brokertwin replay state offsets recording.jsonl.gz --at 2026-03-01T12:00:03",
+        "brokertwin replay state producers --from monday",
+    ),
+    "replay diff": (
+        "brokertwin replay diff recording.jsonl:120 end recording.jsonl.gz --kind groups",
+        "brokertwin replay diff monday tuesday --kind offsets",
+    ),
+    "replay records": ("brokertwin replay records records.jsonl --prefix shop",),
+    "replication": (
+        "brokertwin replication broker-*.kafka-request.log controller-*.log --plot report.html",
+        "brokertwin replication *.log.gz --topic-partition orders-0 --checkpoints snapshots/",
     ),
     "explain": (
         "brokertwin explain producer orders-tx recording.jsonl.gz",
@@ -85,11 +90,11 @@ EXAMPLES = {
     ),
     "offsets": (
         "brokertwin offsets import kafka:9092 backup",
-        "brokertwin offsets history backup my-group --only back",
+        "brokertwin offsets history backup my-group --change back",
     ),
     "offsets import": (
         "brokertwin offsets import kafka:9092 backup",
-        "brokertwin offsets import kafka:9092 backup --follow --every 300",
+        "brokertwin offsets import kafka:9092 backup --follow --interval 300",
         "brokertwin offsets import kafka:9092 job --offsets-topic brokertwin.offsets.default",
     ),
     "offsets show": (
@@ -102,7 +107,7 @@ EXAMPLES = {
     ),
     "offsets history": (
         "brokertwin offsets history kafka:9092 my-group",
-        "brokertwin offsets history backup my-group --topic orders --only back --only gone",
+        "brokertwin offsets history backup my-group --topic orders --change back --change gone",
     ),
     "offsets clean": (
         "brokertwin offsets clean kafka:9092 my-group",
@@ -114,7 +119,7 @@ EXAMPLES = {
     ),
     "offsets diff": ("brokertwin offsets diff backup 2026-03-01T12:00 2026-03-01T18:00",),
     "offsets export": (
-        "brokertwin offsets export backup --csv offsets.csv",
+        "brokertwin offsets export backup --out offsets.csv",
         "brokertwin offsets export backup --parquet history.parquet",
         "brokertwin offsets export backup --group my-group --to other:9092 --dry-run",
         "brokertwin offsets export kafka:9092 --to other:9092 --by-time kafka:9092",
@@ -142,7 +147,7 @@ EXAMPLES = {
     ),
     "streams ask": (
         "brokertwin streams ask localhost:7070 counts the",
-        "brokertwin streams ask localhost:7070 counts --from a --to m --stale",
+        "brokertwin streams ask localhost:7070 counts --from-key a --to-key m --stale",
     ),
     "streams join": ("brokertwin streams join orders customers joined --create 6 --threads 2",),
     "connect": (
@@ -153,7 +158,7 @@ EXAMPLES = {
     "gateway": (
         "brokertwin gateway --listen localhost:9092 --journal broker.journal",
         "brokertwin gateway --journal broker.journal --journal-fsync always",
-        "brokertwin gateway --listen localhost:9092 --faults 9405",
+        "brokertwin gateway --listen localhost:9092 --control-listen 9405",
         "brokertwin gateway --engine spark --listen 0.0.0.0:9092 --advertise kafka.example:9092",
     ),
     "cluster": (
@@ -191,21 +196,19 @@ EXAMPLES = {
     "credentials remove": (
         "brokertwin credentials remove users.jsonl alice --mechanism SCRAM-SHA-256",
     ),
-    "capture": (
-        "brokertwin capture --broker kafka:9092 --listen localhost:19092 --out new.jsonl.gz",
-    ),
+    "capture": ("brokertwin capture kafka:9092 --listen localhost:19092 --out new.jsonl.gz",),
     "exam": (
         "brokertwin exam localhost:9092",
         "brokertwin exam kafka:9092 --only transactions_v1 --html exam.html",
         "brokertwin exam kafka:9092 --baseline exam.json --junit exam.xml",
     ),
     "proxy": (
-        "brokertwin proxy --broker kafka:9092 --faults faults.toml",
-        "brokertwin proxy --broker kafka:9092 --listen localhost:0 --control 9405",
+        "brokertwin proxy kafka:9092 --faults faults.toml",
+        "brokertwin proxy kafka:9092 --listen localhost:0 --control-listen 9405",
     ),
     "exam-client": (
         "brokertwin exam-client --plans 3 -- python examples/exam_client/confluent.py",
-        "brokertwin exam-client --broker kafka:9092 --plan exam-client-seed-7.json -- ./adapter",
+        "brokertwin exam-client --bootstrap kafka:9092 --plan exam-client-seed-7.json -- ./adapter",
     ),
     "top": (
         "brokertwin run --http-listen 9404",
@@ -230,11 +233,11 @@ EXAMPLES = {
     "query": (
         "brokertwin query",
         'brokertwin query "select groupId, count(*) from offsets group by all"',
-        'brokertwin query "from producers" recording.jsonl.gz --as-of 2026-03-01T12:00:03',
+        'brokertwin query "from producers" recording.jsonl.gz --at 2026-03-01T12:00:03',
     ),
     "check": (
         "brokertwin check --docs checks",
-        "brokertwin check --on responses --from 0:1000 --to 0:2000 --json",
+        "brokertwin check --on responses --from-offset 0:1000 --to-offset 0:2000 --json",
         "brokertwin check offsets.parquet --suite mine.yaml",
     ),
     "dead-letters": ("brokertwin dead-letters list",),

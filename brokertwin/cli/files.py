@@ -26,6 +26,28 @@ def check_new(file: Path | None, force: bool) -> None:
         )
 
 
+def check_new_folder(folder: Path | None, force: bool) -> None:
+    """Check before the work that files can be written to a folder.
+
+    Raises:
+        UserError: it is a file, or has files and --force was not given.
+    """
+    if folder is None or not folder.exists():
+        return
+    if not folder.is_dir():
+        raise UserError(f"Cannot write to {folder}: it is a file.", "Pass the name of a folder.")
+    if not force and any(folder.iterdir()):
+        raise UserError(
+            f"{folder} exists and is not empty.", "Pass another folder, or --force to write to it."
+        )
+
+
+def write_text(file: Path, text: str) -> None:
+    """Write a file at once. Raises UserError like `writing`."""
+    with writing(file) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
 @contextmanager
 def writing(file: Path) -> Iterator[Path]:
     """Yield a temporary file beside a file; at the end it is renamed.

@@ -15,9 +15,11 @@ errors that the user can fix as `brokertwin.errors.UserError`: the command line 
 and the hint, and exits with code 2.
 """
 
+import errno
 import gc
 import importlib
 import os
+import re
 import signal
 import socket
 import sys
@@ -33,6 +35,7 @@ from typer.core import TyperCommand
 
 import brokertwin
 from brokertwin import extras
+from brokertwin.cli import former_names
 from brokertwin.cli.examples import as_markdown
 from brokertwin.cli.options import HelpfulGroup
 from brokertwin.errors import UserError
@@ -44,8 +47,11 @@ COMMANDS = {
     "run": "Run the streaming job: reads requests, writes responses and offsets.",
     "send": "Send events from files or standard input to a job.",
     "ingest": "Convert Kafka request logs, protocol logs and captures to events.",
-    "report": "Show replication in a recorded cluster: leaders, ISR, high watermarks.",
+    "replication": "Show replication in a recorded cluster: leaders, ISR, high watermarks.",
     "replay": "Run recorded requests through the broker model and compare the responses.",
+    "replay state": "Show the state that recorded requests leave, or at any moment.",
+    "replay diff": "Show what differs between two states of recordings.",
+    "replay records": "Rebuild the records of a job from its requests.",
     "explain": "Explain from a recording why a producer was fenced or a group rebalanced.",
     "audit": "Report problems in recorded traffic, with the lines that show them.",
     "page": "Write a page that shows recorded traffic and its findings over time.",
@@ -74,11 +80,12 @@ COMMANDS = {
     "gc": "Delete record batches that no log references.",
     "config": "Show all settings with their values and sources.",
 }
-"""Command name to its summary."""
+"""Command name, of one or two words, to its summary."""
 
 PANELS = {
     "Recorded traffic": (
-        *("audit", "page", "explain", "replay", "report", "ingest", "capture", "mcp"),
+        *("audit", "page", "explain", "replay", "replay state", "replay diff"),
+        *("replay records", "replication", "ingest", "capture", "mcp"),
     ),
     "Live audit": ("live",),
     "Committed offsets": ("offsets",),
@@ -95,7 +102,10 @@ PANELS = {
 """Heading to its commands, in the order of `brokertwin --help`."""
 
 FAMILIES = {
-    "recordings": {"ingest", "report", "replay", "explain", "audit", "capture", "page", "mcp"},
+    "recordings": {
+        *("ingest", "replication", "explain", "audit", "capture", "page", "mcp"),
+        *("replay", "replay state", "replay diff", "replay records"),
+    },
     "offsets": {"offsets"},
     "job": {"run", "send", "state", "snapshot", "query", "check", "dead-letters", "gc"},
     "clients": {"consume", "produce", "streams", "connect"},
@@ -115,12 +125,15 @@ NEEDS = {
 }
 """Modules that a command needs, checked before it runs."""
 
-BATCH = {"ingest", "report", "replay", "explain", "audit"}
+BATCH = {"ingest", "replication", "replay", "replay state", "replay diff", "explain", "audit"}
 """Commands that keep what they read until they end, so that there is no garbage to collect."""
 
 USER_ERROR = 2
 INTERRUPTED = 130
 ENDING_S = 4.0
+
+UNWRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
+"""Errors of a folder without permission, and of a full disk."""
 
 
 class LazyGroup(HelpfulGroup):
@@ -136,8 +149,15 @@ class LazyGroup(HelpfulGroup):
         super().__init__(**attributes)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Replace the summary by the real command."""
-        name, line, rest = super().resolve_command(ctx, args)
+        """Replace the summary by the real command, and former names by today's."""
+        words, notices = former_names.renamed(args)
+        if notices:
+            from brokertwin.cli.output import warn
+
+            warn("; ".join(notices))
+        if " ".join(words[:2]) in COMMANDS:
+            words = [" ".join(words[:2]), *words[2:]]
+        name, line, rest = super().resolve_command(ctx, words)
         loaded = load(name) if name else line
         if name not in BATCH:
             gc.enable()
@@ -147,7 +167,7 @@ class LazyGroup(HelpfulGroup):
 def load(name: str) -> Any:
     """Import a command: what typer creates from the `app` or `command` of its module."""
     families = [f"{family}." for family, names in FAMILIES.items() if name in names]
-    path = "".join([*families, name.replace("-", "_")])
+    path = "".join([*families, re.sub("[- ]", "_", name)])
     module = importlib.import_module(f"brokertwin.cli.{path}")
     app = getattr(module, "app", None)
     if app is None:
@@ -216,9 +236,19 @@ def main() -> None:
     command = typer.main.get_command(app)
     command.help = (command.help or "") + as_markdown("")
     try:
-        command(prog_name="brokertwin")
+        try:
+            command(prog_name="brokertwin")
+        finally:
+            sys.stdout.flush()
     except UserError as error:
         _fail(error)
+    except OSError as error:
+        if error.errno not in UNWRITABLE:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the rest of a full one
+        place = error.filename or "standard output or a file"
+        message = f"Cannot write to {place}: {error.strerror}."
+        _fail(UserError(message, "Check the permissions of the folder and the free space."))
     except ModuleNotFoundError as error:
         module = (error.name or "").partition(".")[0]
         if module not in extras.EXTRA_OF:
@@ -257,5 +287,7 @@ def _fail(error: UserError) -> NoReturn:
 def _called() -> str:
     """Return the command and subcommand on the command line."""
     words = list(takewhile(lambda word: not word.startswith("-"), sys.argv[1:]))
+    if " ".join(words[:2]) in COMMANDS:
+        return " ".join(words[:2])
     known = getattr(load(words[0]), "commands", {})
     return " ".join([words[0], *(word for word in words[1:2] if word in known)])

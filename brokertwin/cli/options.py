@@ -5,14 +5,25 @@ A command lists the options it needs by these types and builds its settings with
     def command(bootstrap: Bootstrap = None, prefix: Prefix = None, config: ConfigFile = None):
         settings = settings_of(config, bootstrap=bootstrap, prefix=prefix)
 
-Commands with many common options take them as one parameter (`with_options`).
+Commands with many common options take them as one parameter (`with_options`), commands with many
+settings take those (`with_settings`).
 """
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import typer
 from typer.core import TyperGroup
@@ -39,6 +50,7 @@ Bootstrap = Annotated[
     str | None,
     typer.Option(
         "--bootstrap",
+        "-b",
         metavar="HOST:PORT,…",
         help="Kafka's address; default: the embedded broker.",
     ),
@@ -67,10 +79,6 @@ Snapshots = Annotated[
         help="Directory of snapshots; default: HOME/snapshots/PREFIX.",
     ),
 ]
-Batch = Annotated[
-    int | None,
-    typer.Option("--batch", metavar="N", help="State after micro-batch N; default: the newest."),
-]
 StateMaster = Annotated[
     str, typer.Option("--master", metavar="URL", help="Spark master, if Spark is needed to read.")
 ]
@@ -81,11 +89,11 @@ JobCluster = Annotated[
     str | None,
     typer.Option("--cluster", metavar="NAME", help="The cluster, if the job has several."),
 ]
-AsOf = Annotated[
+At = Annotated[
     str | None,
     typer.Option(
-        "--as-of",
-        metavar="BATCH|TIME",
+        "--at",
+        metavar="TIME|BATCH",
         help="State after micro-batch BATCH, or after the newest that started by TIME"
         " (2026-03-01T12:00:03). For recordings: a time or an exchange (orders.jsonl:120).",
     ),
@@ -130,7 +138,7 @@ class HttpPort(NamedTuple):
     access: Path | None
 
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+AsJson = Annotated[bool, typer.Option("--json", "-J", help="Print JSON instead of a table.")]
 
 
 Command = Callable[..., None]
@@ -173,6 +181,80 @@ def options_of(kind: type[NamedTuple]) -> dict[str, tuple[Any, Any]]:
     """Return the fields of a tuple as options for `with_options`."""
     hints = get_type_hints(kind, include_extras=True)
     return {name: (hints[name], default) for name, default in kind._field_defaults.items()}
+
+
+METAVARS = {
+    "DIR": ("checkpoint", "follow_into", "snapshots"),
+    "FILE": ("kafka_config",),
+    "HOST:PORT": ("follow_offsets",),
+    "HOST:PORT,…": ("bootstrap",),
+    "KIND,…": ("check_on",),
+    "N": ("cells",),
+    "N UNIT": ("check_every", "snapshot_every"),
+    "NAME": ("clusters", "prefix"),
+    "NAME=VALUE": ("spark_conf",),
+    "SECONDS": ("stop_timeout_s",),
+    "TIME": ("trigger",),
+    "URL": ("master",),
+    "[CLUSTER=]N|IDS": ("brokers",),
+    "default|FILE": ("check_suite", "snapshot_suite"),
+}
+"""How the help shows the values of settings."""
+
+FLAGS = {
+    "bootstrap": ("--bootstrap", "-b"),
+    "clusters": ("--cluster",),
+    "records": ("--records/--no-records",),
+    "stop_timeout_s": ("--stop-timeout",),
+}
+"""Options of settings whose names are not those of the settings."""
+
+
+def with_settings(*names: str, **defaults: str) -> Callable[[Command], Command]:
+    """Return a decorator that replaces a command's parameter `settings` by options.
+
+    Each option has the type and the description of its setting; `--config` follows them.
+
+    Args:
+        names: settings with an option.
+        **defaults: values of options that are not on the command line.
+    """
+
+    def made(config: Path | None, **given: Any) -> "Settings":
+        flags = {
+            name: " ".join(value) if name == "brokers" and value else value or None
+            for name, value in given.items()
+            if value is not False or name == "records"
+        }
+        return settings_of(config, **{**flags, **{n: flags[n] or v for n, v in defaults.items()}})
+
+    options = {name: _option(name) for name in names}
+    return with_options("settings", made, {**options, "config": (ConfigFile, None)})
+
+
+def _option(name: str) -> tuple[Any, Any]:
+    """Return the type and the default of a setting's option."""
+    from brokertwin.settings import Settings
+
+    field = Settings.model_fields[name]
+    parts = {field.annotation, *get_args(field.annotation)}
+    literal = get_origin(field.annotation) is Literal
+    of: Any = next((kind for kind in (bool, int, float) if kind in parts), str)
+    if get_origin(field.annotation) is tuple or name == "brokers":
+        of = list[str]
+    elif "Path" in str(field.annotation):
+        of = Path
+    text = re.sub("<(.*?)>", lambda found: found[1].upper(), field.description or "")
+    text = text if literal else text[0].upper() + text[1:]
+    metavars = [shown for shown, settings in METAVARS.items() if name in settings]
+    option = typer.Option(
+        *FLAGS.get(name, (f"--{name.replace('_', '-')}",)),
+        metavar="|".join(get_args(field.annotation) if literal else metavars) or None,
+        help=f"{text}{'; repeatable' * (of == list[str])}.",
+        show_default=False,
+    )
+    is_flag = field.annotation is bool
+    return Annotated[of if is_flag else of | None, option], False if is_flag else None
 
 
 def address(option: str, text: str) -> "Address":

@@ -8,8 +8,7 @@ Kafka.
 """
 
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from typing import Protocol
 
 from brokertwin.clients.client_loop import Action, ClientLoop, NetworkEvent
 
@@ -28,22 +27,12 @@ class ClientNetwork(Protocol):
 
 
 class ClientDriver:
-    """Drives one client from one thread.
+    """Drives one client from one thread."""
 
-    Other threads may use the client while they hold `lock`. `turn` releases it for the wait.
-    """
-
-    def __init__(
-        self,
-        client: ClientLoop,
-        network: ClientNetwork,
-        clock: Clock,
-        lock: AbstractContextManager[Any] | None = None,
-    ) -> None:
+    def __init__(self, client: ClientLoop, network: ClientNetwork, clock: Clock) -> None:
         self.client = client
         self._network = network
         self._clock = clock
-        self._lock = lock or nullcontext()
 
     @property
     def now(self) -> int:
@@ -52,14 +41,19 @@ class ClientDriver:
 
     def turn(self, timeout_ms: int) -> None:
         """Send due requests and handle events for at most `timeout_ms`."""
-        with self._lock:
-            turn = self.client.turn(self._clock())
-            for action in turn.actions:
-                self._network.do(action)
-        events = self._network.wait(min(timeout_ms, turn.timeout_ms))
-        with self._lock:
-            for event in events:
-                self.client.take(self._clock(), event)
+        self.take(self._network.wait(min(timeout_ms, self.send())))
+
+    def send(self) -> int:
+        """Send due requests; returns how long to wait for events, in ms."""
+        turn = self.client.turn(self._clock())
+        for action in turn.actions:
+            self._network.do(action)
+        return turn.timeout_ms
+
+    def take(self, events: Iterable[NetworkEvent]) -> None:
+        """Handle events."""
+        for event in events:
+            self.client.take(self._clock(), event)
 
     def turn_until(self, is_done: Callable[[], bool], timeout_ms: int) -> bool:
         """Turn until a condition holds; returns whether it does."""

@@ -8,7 +8,8 @@ Source: seeds 000 to 002; `ProducerConfig`, `ConsumerConfig`, `Metadata` in Kafk
     while it connects      selects for 0 ms            reconnect.backoff.ms     reconnect.backoff.ms
     records without a key  round robin                 round robin              sticky
     acks, linger.ms        1, 0                        1, 0                     all, 5
-    idempotence            none                        off                      on
+    idempotence            none                        off, on request          on
+    lost sequence          -                           new producer id          next epoch
     fetch sessions         none                        yes                      yes
     assignors              range                       range                    Kafka 4's
 
@@ -23,7 +24,7 @@ from brokertwin.clients.consumer_config import ConsumerConfig
 from brokertwin.clients.era import Era
 from brokertwin.clients.fetcher import FetchSettings
 from brokertwin.clients.metadata import MetadataSettings
-from brokertwin.clients.producer_config import ProducerConfig
+from brokertwin.clients.producer_config import ProducerConfig, ProducerConfigError
 
 
 def metadata_settings(era: Era | None) -> MetadataSettings:
@@ -33,11 +34,26 @@ def metadata_settings(era: Era | None) -> MetadataSettings:
     return MetadataSettings(refresh_backoff=constant_backoff(), era=era)
 
 
-def producer_config(era: Era | None) -> ProducerConfig:
-    """The default settings of a producer."""
+def producer_config(era: Era | None, *, is_idempotent: bool = False) -> ProducerConfig:
+    """The default settings of a producer; `is_idempotent` if its user asks for idempotence.
+
+    Raises ProducerConfigError if the version has no idempotence.
+    """
     if era is None:
-        return ProducerConfig()
-    return ProducerConfig(acks="1", linger_ms=0, enable_idempotence=False, retry_backoff_max_ms=100)
+        return ProducerConfig(enable_idempotence=True if is_idempotent else None)
+    if not is_idempotent:
+        return ProducerConfig(
+            acks="1", linger_ms=0, enable_idempotence=False, retry_backoff_max_ms=100
+        )
+    if era is Era.KAFKA_0_10:
+        raise ProducerConfigError("Kafka 0.10 has no idempotent producer; use --era 2.0")
+    return ProducerConfig(
+        linger_ms=0,
+        enable_idempotence=True,
+        retry_backoff_max_ms=100,
+        reset_pid_on_unresolved=True,
+        requests_metadata_for_id=True,
+    )
 
 
 def of_consumer(era: Era | None, config: ConsumerConfig) -> ConsumerConfig:

@@ -29,12 +29,13 @@ class ProducerConfigError(ValueError):
 class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Field names are Kafka's with `_` for `.`; times in ms, sizes in bytes.
 
-    `enable_idempotence` and `delivery_timeout_ms` are None if not given. Three settings are not
-    Kafka's, and all can write a record twice. `is_unsafe` omits the checks in the table above, so
-    that an experiment can show why they exist. `reset_pid_on_unresolved` applies the rule of Kafka
-    2.0 (seed 002), which replaces the producer id instead of bumping the epoch
-    (`clients/producer_id_reset.py`).
-    `rewrites_unacknowledged` applies Kafka's rule instead of the one in `transaction_manager.py`.
+    `enable_idempotence` and `delivery_timeout_ms` are None if not given. Four settings are not
+    Kafka's, and the first three can write a record twice. `is_unsafe` omits the checks in the table
+    above, so that an experiment can show why they exist. `reset_pid_on_unresolved` applies the rule
+    of Kafka 2.0 (seed 002), which replaces the producer id instead of bumping the epoch
+    (`clients/producer_id_reset.py`). `rewrites_unacknowledged` applies Kafka's rule instead of the
+    one in `transaction_manager.py`. `requests_metadata_for_id` requests metadata before each retry
+    of InitProducerId, as `Sender.maybeWaitForProducerId` in Kafka 2.0.
     """
 
     enable_idempotence: bool | None = None
@@ -57,6 +58,7 @@ class ProducerConfig(msgspec.Struct, frozen=True, kw_only=True):
     retry_backoff_max_ms: int = 1_000
     reset_pid_on_unresolved: bool = False
     rewrites_unacknowledged: bool = False
+    requests_metadata_for_id: bool = False
     is_unsafe: bool = False
 
     @property

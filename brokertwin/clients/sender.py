@@ -224,7 +224,6 @@ class Sender:
     # One pass
 
     def send_pass(self, now: int) -> list[SenderRequest]:
-        """Return the requests of one pass."""
         self._give_up_old(now)
         sent = []
         if self.transactions is not None:
@@ -359,6 +358,8 @@ class Sender:
         assert manager is not None, "InitProducerId is sent by an idempotent producer"
         retry_at = now + self._retry.backoff(manager.failed_attempts, self._draw())
         manager.on_init_response(error, id_and_epoch, retry_at)
+        if self.config.requests_metadata_for_id and manager.state is IdState.UNINITIALIZED:
+            self._want_metadata([])
 
     def _on_produce_response(
         self, now: int, batches: list[ProducerBatch], response: ProduceResponse

@@ -28,10 +28,14 @@ from brokertwin.clients.producer_batch import ProducerBatch
 from brokertwin.clients.producer_client import ProducerClient
 from brokertwin.clients.sender import SenderRequest
 from brokertwin.protocol.bodies import Body
-from brokertwin.protocol.errors import Error
+from brokertwin.protocol.errors import Error, error_name
 from brokertwin.protocol.generated.fetch import FetchResponse
 from brokertwin.protocol.generated.metadata import MetadataResponse
-from brokertwin.protocol.generated.produce import ProduceRequest, ProduceResponse
+from brokertwin.protocol.generated.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
 from brokertwin.state.core.java_hashes import hash_map_order, partition_hash
 from brokertwin.state.fetch.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, INVALID_SESSION_ID
 
@@ -161,8 +165,7 @@ class TracedProducerClient(ProducerClient):
         self._write = write
         self._drained: list[SenderRequest] = []
         self._sizes: dict[int, int] = {}
-        self._awaited_above: int | None = None
-        self._has_awaited = False
+        self._shown: dict[TopicPartition, str] = {}
         self._has_message_sets = self.metadata.settings.era is Era.KAFKA_0_10
 
     def start(self, addresses: Iterable[tuple[str, int]], now: int) -> None:
@@ -171,28 +174,14 @@ class TracedProducerClient(ProducerClient):
         self._write(updated(self.metadata))
         self._write("DEBUG Starting Kafka producer I/O thread.")
 
-    def started(self) -> None:
-        """Write that the producer is complete, after the first turn of its sender."""
-        self._write("DEBUG Kafka producer started")
-
     # Records
 
     def offer(
         self, now: int, topic: str, key: bytes | None, size_in_bytes: int, **given: Any
     ) -> int | None:
         """Add a record, as `ProducerClient.offer`, and write its way to a batch."""
-        is_known = bool(self.metadata.snapshot.partition_count(topic))
-        has_waited = self._awaited_above is not None
-        if not is_known and not has_waited:
-            self._write(f"TRACE Requesting metadata update for topic {topic}.")
-            self._write("TRACE Waking up Sender thread for metadata update.")
-            self._write("INFO [Metadata] awaitUpdate begin...")
-            self._awaited_above = self.metadata.update_version
         record_id = super().offer(now, topic, key, size_in_bytes, **given)
         if record_id is not None:
-            if not self._has_awaited:
-                self._write("TRACE [KafkaProducer] waitedOnMetadataMs: 0")
-            self._has_awaited = False
             if self._has_message_sets:
                 key, value = self.record.key or b"", self.record.value or b""
                 self._sizes[record_id] = MESSAGE_OVERHEAD + len(key) + len(value)
@@ -227,17 +216,8 @@ class TracedProducerClient(ProducerClient):
     # Event loop
 
     def turn(self, now: int) -> LoopTurn:
-        """Return what to do now."""
         self.network.begin_turn()
         return super().turn(now)
-
-    def take(self, now: int, event: Any) -> None:
-        """Handle an event; new metadata ends a wait."""
-        super().take(now, event)
-        awaited_above = self._awaited_above
-        if awaited_above is not None and self.metadata.update_version > awaited_above:
-            self._awaited_above, self._has_awaited = None, True
-            self._write("INFO [Metadata] awaitUpdate end...")
 
     def _work(self, now: int) -> None:
         for batch in list(self.producer.accumulator.heads()):
@@ -250,6 +230,8 @@ class TracedProducerClient(ProducerClient):
         for outgoing in sent:
             for batch in outgoing.batches:
                 self._write(f"INFO [accumulator] drained batch: {_name(batch)}")
+                if batch.has_sequence:
+                    self._show_sequence(batch)
         nodes = list({outgoing.node: None for outgoing in sent})
         if sent:
             known = self.metadata.snapshot.nodes
@@ -258,6 +240,30 @@ class TracedProducerClient(ProducerClient):
             requests = ", ".join(self._request_text(outgoing, now) for outgoing in sent)
             self._write(f"TRACE Created {len(sent)} produce requests: [{requests}]")
         self._write(f"INFO [Sender] readyNodes:{len(nodes)}")
+
+    def _show_sequence(self, batch: ProducerBatch) -> None:
+        """Write the id and sequence of a batch (seed 002)."""
+        known = batch.id_and_epoch
+        self._write(
+            f"DEBUG Assigned producerId {known.producer_id} and producerEpoch {known.epoch} to"
+            f" batch with base sequence {batch.base_sequence} being sent to partition"
+            f" {_name(batch)}"
+        )
+        self._show_in_flight(batch.topic_partition)
+
+    def _show_in_flight(self, partition: TopicPartition) -> None:
+        """Write the base sequences of unacknowledged batches; `*` waits to be sent again."""
+        manager = self.producer.manager
+        if manager is None:
+            return
+        batches = manager.sequences(partition).in_flight
+        shown = " ".join(
+            f"{each.base_sequence}{'' if each.is_on_wire else '*'}" for each in batches
+        )
+        if self._shown.get(partition) != shown:
+            self._shown[partition] = shown
+            at = f"{partition.topic}-{partition.partition}"
+            self._write(f"DEBUG [TransactionManager] in flight {at}: {shown or 'none'}")
 
     def _put(self, now: int, *args: Any, **given: Any) -> bool:
         tag = given.get("tag")
@@ -292,13 +298,21 @@ class TracedProducerClient(ProducerClient):
     def _on_response(
         self, now: int, request: InFlightRequest, response: Body, event: ResponseReceived
     ) -> None:
-        if isinstance(response, ProduceResponse):
-            self._write(f"TRACE Received produce response from node {request.node}")
-            for batch, offset in _base_offsets(request.tag.batches, response):
-                self._write(
-                    f"TRACE Produced messages to {_name(batch)} with base offset offset {offset}."
-                )
+        if not isinstance(response, ProduceResponse):
+            super()._on_response(now, request, response, event)
+            return
+        self._write(f"TRACE Received produce response from node {request.node}")
+        for batch, result in _results(request.tag.batches, response):
+            name = _name(batch)
+            if result.error_code == Error.NONE:
+                offset = result.base_offset
+                self._write(f"TRACE Produced messages to {name} with base offset offset {offset}.")
+            else:
+                error = error_name(result.error_code)
+                self._write(f"WARN Got error produce response on topic-partition {name}: {error}")
         super()._on_response(now, request, response, event)
+        for batch in request.tag.batches:
+            self._show_in_flight(batch.topic_partition)
 
 
 def _null(value: bytes | int | None) -> str:
@@ -311,12 +325,12 @@ def _name(batch: ProducerBatch) -> str:
     return f"{batch.topic_partition.topic}-{batch.topic_partition.partition}"
 
 
-def _base_offsets(
+def _results(
     batches: Iterable[ProducerBatch], response: ProduceResponse
-) -> Iterable[tuple[ProducerBatch, int]]:
-    """The batches of a request with their base offsets, which have the request's order."""
+) -> Iterable[tuple[ProducerBatch, PartitionProduceResponse]]:
+    """The batches of a request with their results, which have the request's order."""
     results = (each for topic in response.responses for each in topic.partition_responses)
-    return zip(batches, (result.base_offset for result in results), strict=False)
+    return zip(batches, results, strict=False)
 
 
 class TracedConsumerClient(ConsumerClient):
@@ -334,7 +348,6 @@ class TracedConsumerClient(ConsumerClient):
         )
 
     def turn(self, now: int) -> LoopTurn:
-        """Return what to do now."""
         self.network.begin_turn()
         return super().turn(now)
 

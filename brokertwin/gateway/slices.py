@@ -13,15 +13,19 @@ from brokertwin.gateway.engine.engine import Body
 from brokertwin.protocol.frames import RequestFrame
 from brokertwin.protocol.kafka_apis import KAFKA_APIS, Trait
 from brokertwin.protocol.primitives import MalformedError
+from brokertwin.state.cluster.topics import RECORDS_PER_REQUEST_MAX
 
-REQUEST_BYTES_MAX = 1024 * 1024
-"""Kafka accepts up to `socket.request.max.bytes`; 1 MiB names some 65,000 partitions."""
+REQUEST_BYTES_MAX = 256 * 1024
+"""Kafka accepts up to `socket.request.max.bytes`; 256 KiB name some 16,000 partitions.
 
-SLICED_BYTES = 64 * 1024
+A Fetch or an OffsetFetch of this size takes at most half a second of the processor.
+"""
+
+SLICED_BYTES = 16 * 1024
 """Length of a frame that is decided in slices."""
 
-ITEMS = 500
-"""Items of a slice: some 20 ms."""
+ITEMS = 100
+"""Items of a slice: some 5 ms to read, 40 ms to create topics."""
 
 OPAQUE = frozenset({"JOIN_GROUP", "SYNC_GROUP", "PUSH_TELEMETRY"})
 """APIs whose requests may have large fields, which the gateway does not look into."""
@@ -36,6 +40,8 @@ _OF_GROUPS = (("groups", "groups"), *_BY_NUMBER)
 
 LISTS: dict[str, tuple[tuple[tuple[str, str], ...], ...]] = {
     "CONSUMER_GROUP_DESCRIBE": ((("groupIds", "groups"),),),
+    "CREATE_TOPICS": ((("topics", "topics"),),),
+    "DELETE_TOPICS": ((("topics", "responses"),), (("topicNames", "responses"),)),
     "DESCRIBE_CONFIGS": ((("resources", "results"),),),
     "DESCRIBE_GROUPS": ((("groups", "groups"),),),
     "DESCRIBE_PRODUCERS": (_BY_NUMBER,),
@@ -50,8 +56,8 @@ LISTS: dict[str, tuple[tuple[tuple[str, str], ...], ...]] = {
 }
 """Nested lists of a request and of its response, for the APIs whose items are independent.
 
-OffsetFetch has either of two forms. All of these read, or make at most what a client could ask for
-one by one.
+OffsetFetch and DeleteTopics have either of two forms. All of these read, or change at most what a
+client could ask for one by one.
 """
 
 NAMES = (
@@ -60,6 +66,7 @@ NAMES = (
 )
 """Fields that name an item."""
 
+CREATE_TOPICS = next(key for key, api in KAFKA_APIS.items() if api.name == "CREATE_TOPICS")
 SLICED = {key: LISTS[api.name] for key, api in KAFKA_APIS.items() if api.name in LISTS}
 
 
@@ -81,6 +88,8 @@ def sliced(request: RequestFrame) -> list[Body]:
     Raises MalformedError if a large request names something twice, which some APIs refuse.
     """
     lists = _lists(request)
+    if request.api_key == CREATE_TOPICS and not _is_small_batch(request.body["topics"]):
+        return [request.body]
     pieces = list(_pieces(request.body, lists)) if lists else []
     if sum(len(each.items or ()) for each in pieces) <= ITEMS:
         return [request.body]
@@ -101,6 +110,17 @@ def sliced(request: RequestFrame) -> list[Body]:
     return [*bodies, _body(request.body, lists, some)] if some else bodies
 
 
+def _is_small_batch(topics: list[Body]) -> bool:
+    """True if no rule is about all topics of a CreateTopics: no name twice, few records."""
+    records = [
+        1 + len(each["configs"]) + (len(each["assignments"]) or each["numPartitions"])
+        for each in topics
+        if each["assignments"] or each["numPartitions"] > 0
+    ]
+    is_known = len(records) == len(topics)
+    return is_known and sum(records) <= RECORDS_PER_REQUEST_MAX and not _repeats(topics)
+
+
 def joined(request: RequestFrame, responses: list[Body]) -> Body:
     """Return one response from those to the slices; an error of the whole request replaces it."""
     for response in responses:
@@ -117,7 +137,6 @@ def joined(request: RequestFrame, responses: list[Body]) -> Body:
 
 
 def _names(request: RequestFrame) -> tuple[tuple[str, str], ...]:
-    """Return the names of the lists that a request has."""
     forms = SLICED[request.api_key]
     return next((each for each in forms if request.body.get(each[0][0])), ())
 

@@ -422,8 +422,8 @@ def deletable(client: ClientProperties, group: str) -> list[CommittedPosition]:
     counts = existing(admin_client(client), client)
     try:
         with closing(KafkaAdminClient(**client.for_kafka_python())) as admin:
-            _check_deletable(admin, client, group)
             committed = admin.list_group_offsets(group)[group]
+            _check_deletable(admin, client, group, bool(committed))
     except KafkaPythonError as error:
         raise _not_cleaned(client, error) from None
     found = [
@@ -452,9 +452,17 @@ def delete(
     return {wanted[at]: each.__name__ for at, each in errors.items() if each is not NoError}
 
 
-def _check_deletable(admin: KafkaAdminClient, client: ClientProperties, group: str) -> None:
+def _check_deletable(
+    admin: KafkaAdminClient, client: ClientProperties, group: str, has_offsets: bool
+) -> None:
+    """Raise UserError unless the group exists and is empty.
+
+    Brokers that store offsets in ZooKeeper do not list a group without members.
+    """
     listed = {each["group_id"]: each for each in admin.list_groups()}
     if group not in listed:
+        if has_offsets:
+            return
         raise UserError(
             f"Group {group} does not exist at {client.bootstrap}, or the user may not see it.",
             "Check the group id: brokertwin offsets show lists all. The user needs Describe on it.",

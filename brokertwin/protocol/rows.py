@@ -29,7 +29,7 @@ def kind_of(key: bytes) -> int:
     return int(_INT16.unpack_from(key)[0])
 
 
-class RowPart(msgspec.Struct):
+class RowPart(msgspec.Struct, rename="camel"):
     """A row, or a nested struct of one."""
 
 
@@ -52,7 +52,7 @@ def _read_all(kind: type[T], data: bytes, version: int) -> T:
     return found
 
 
-class RowKey(RowPart):
+class RowKey(RowPart, tag=True):
     """A key. `KIND` is Kafka's number of the row's kind."""
 
     KIND: ClassVar[int]
@@ -74,7 +74,7 @@ class RowKey(RowPart):
         return _read_all(cls, data, 0)
 
 
-class Row(RowPart):
+class Row(RowPart, tag=True):
     """A value, or another message that begins with its version.
 
     `VERSIONS` are the first and the last one.

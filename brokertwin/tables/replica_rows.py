@@ -6,13 +6,16 @@ is committed beyond the log end.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+from brokertwin.protocol.bodies import Uuid
 from brokertwin.state.cell import overview
-from brokertwin.state.cluster import broker_configs, image
+from brokertwin.state.cell.follower_sessions import FollowerSession
+from brokertwin.state.cluster import image
 from brokertwin.state.core.decision import CONTROLLER
-from brokertwin.state.core.settings import BrokerSettings, cluster_of
+from brokertwin.state.core.settings import cluster_of
 from brokertwin.state.core.tables import CellTables
+from brokertwin.state.fetch.session_items import CachedFetchPartition
 from brokertwin.state.logs.log import Log, log_key
 from brokertwin.state.replication import fetchers, network
 from brokertwin.state.replication.leader import Leadership
@@ -51,25 +54,69 @@ def fetched(columns: Columns) -> Iterator[Row]:
     """Yield the partitions that each running broker copies, with their fetcher threads."""
     tables = CellTables(columns)
     brokers = {int(key.split("/", 1)[0]) for key in tables.logs.keys("")}
+    threads = {
+        (known.follower, known.leader, place): fetchers.thread_name(known.fetcher, known.leader)
+        for known in _follower_sessions(tables)
+        for place in known.places
+    }
     for broker in brokers:
         if network.is_stopped(tables.cluster, broker):
             continue
-        settings = broker_configs.settings_of(tables.metadata, broker, broker, BrokerSettings())
         for topic in image.all_topics(tables.metadata, broker):
             for number, partition in enumerate(topic.partitions):
                 log = tables.logs.get(log_key(broker, topic.topic_id, number), Log)
                 if log is None or partition.leader in (broker, NO_REPLICA):
                     continue
-                fetcher = fetchers.fetcher_id(topic.name, number, settings.num_replica_fetchers)
+                place = (topic.topic_id, number)
                 yield {
                     "broker": broker,
-                    "thread": fetchers.thread_name(fetcher, partition.leader),
+                    "thread": threads.get((broker, partition.leader, place), ""),
                     "leader": partition.leader,
                     "topic": topic.name,
                     "partition": number,
                     "fetchOffset": log.log_end_offset,
                     "leaderEpoch": partition.leader_epoch,
                 }
+
+
+class _FollowerSession(NamedTuple):
+    """A fetch session of a follower's thread, and its partitions."""
+
+    leader: int
+    follower: int
+    fetcher: int
+    session_id: int
+    places: list[tuple[Uuid, int]]
+
+
+def _follower_sessions(tables: CellTables) -> Iterator[_FollowerSession]:
+    table = tables.fetch_sessions
+    for key in table.keys(""):
+        leader, part, *rest = key.split("/")
+        known = table.get(key, FollowerSession) if part == "follower" else None
+        if known is not None:
+            prefix = f"{leader}/cached/{known.session_id}/"
+            cached = [each.requested for _, each in table.items(prefix, CachedFetchPartition)]
+            places = [(each.topic_id, each.partition) for each in cached]
+            follower, fetcher = map(int, rest)
+            yield _FollowerSession(int(leader), follower, fetcher, known.session_id, places)
+
+
+def sent_high_watermarks(columns: Columns) -> dict[tuple[int, int, Uuid, int], int]:
+    """Return the high watermarks that leaders have sent to followers.
+
+    By leader, session id, topic id and partition.
+    """
+    tables, found = CellTables(columns), {}
+    for known in _follower_sessions(tables):
+        for topic_id, partition in known.places:
+            key = f"{known.leader}/leading/{topic_id}/{partition}"
+            leadership = tables.replication.get(key, Leadership)
+            replica = leadership.replicas.get(known.follower) if leadership else None
+            if replica is not None:
+                place = (known.leader, known.session_id, topic_id, partition)
+                found[place] = replica.sent_high_watermark
+    return found
 
 
 def log_ends(cells: Cells, without_ends: Collection[str] = ()) -> dict[tuple[str, str, int], int]:

@@ -178,6 +178,7 @@ TABLES = (
             Column("fetchOffset", LONG, "last requested offset"),
             Column("highWatermark", LONG, "in the last response; -1 for none"),
             Column("logStartOffset", LONG, "in the last response; -1 for none"),
+            Column("fetcherLogStartOffset", LONG, "of a follower's log; -1 for consumers"),
             Column("currentLeaderEpoch", INT, "leader epoch known to the client; -1 for none"),
             Column("partitionMaxBytes", INT, "requested maximum bytes"),
         ),
@@ -200,7 +201,7 @@ TABLES = (
         "A group of any type.",
         (
             CELL,
-            BROKER,
+            Column("broker", INT, "its coordinator; -1 if only ZooKeeper has the group"),
             GROUP_ID,
             Column("type", TEXT, "classic or consumer"),
             Column("state", TEXT, "Empty, PreparingRebalance, Stable, …"),
@@ -297,7 +298,7 @@ TABLES = (
         (
             CELL,
             BROKER,
-            Column("thread", TEXT, "thread, by the dynamic `num.replica.fetchers` or its default"),
+            Column("thread", TEXT, "thread; empty before its first fetch"),
             Column("leader", INT, "the broker that it fetches from"),
             TOPIC,
             PARTITION,
@@ -306,15 +307,14 @@ TABLES = (
         ),
     ),
     TableSchema(
-        ItemKind.PRODUCER_ID_BLOCKS,
-        "The last block of producer ids in ZooKeeper (`brokertwin.zk.producer.id.blocks`).",
+        ItemKind.ZOOKEEPER,
+        "A ZooKeeper node: a committed offset (`brokertwin.offset.storage`), or the last block of"
+        " producer ids (`brokertwin.zk.producer.id.blocks`).",
         (
             CELL,
-            Column("version", INT, "version of the document"),
-            Column("allocatedBy", INT, "the broker that wrote it"),
-            Column("firstProducerId", LONG, "first id of the block"),
-            Column("lastProducerId", LONG, "last id of the block"),
-            Column("document", TEXT, "content of `/latest_producer_id_block`"),
+            Column("path", TEXT, "path of the node"),
+            Column("data", TEXT, "its content"),
+            Column("version", INT, "version of the block; null for offsets"),
         ),
     ),
 )

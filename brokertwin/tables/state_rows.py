@@ -17,7 +17,7 @@ from brokertwin.state.core import pending
 from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.records import TransactionMetadata
 from brokertwin.state.core.tables import CellTables, Table
-from brokertwin.state.eras import zookeeper_producer_ids
+from brokertwin.state.eras import zookeeper_offsets, zookeeper_producer_ids
 from brokertwin.state.fetch.fetch_session_counts import Evictions
 from brokertwin.state.fetch.session_items import CachedFetchPartition, FetchSession
 from brokertwin.state.groups import committed_offsets, groups, sticky_assignor
@@ -57,7 +57,7 @@ class ItemKind(StrEnum):
     SESSION_PARTITIONS = "session-partitions"
     REPLICAS = "replicas"
     FETCHERS = "fetchers"
-    PRODUCER_ID_BLOCKS = "producer-id-blocks"
+    ZOOKEEPER = "zookeeper"
 
 
 PARTS = {
@@ -68,7 +68,7 @@ PARTS = {
 }
 """Kinds of parts, to the kind of their item."""
 
-UNCOUNTED = (ItemKind.REPLICAS, ItemKind.FETCHERS, ItemKind.PRODUCER_ID_BLOCKS)
+UNCOUNTED = (ItemKind.REPLICAS, ItemKind.FETCHERS, ItemKind.ZOOKEEPER)
 """Kinds that are not counted: computed from items of other kinds, or of a former Kafka."""
 
 WHOLE = [kind for kind in ItemKind if kind not in PARTS and kind not in UNCOUNTED]
@@ -230,16 +230,20 @@ def _producer_entries(columns: Columns) -> Iterator[tuple[Row, ProducerStateEntr
 
 def _session_partitions(columns: Columns) -> Iterator[Row]:
     names = {topic.topic_id: topic.name for topic in _controllers_topics(columns)}
+    sent = replica_rows.sent_high_watermarks(columns)
     for key, cached in _items(columns, "sessions", "cached", CachedFetchPartition):
         requested = cached.requested
+        broker, session_id = _broker_of(key), int(key.split("/")[2])
+        place = (broker, session_id, requested.topic_id, requested.partition)
         yield {
-            "broker": _broker_of(key),
-            "sessionId": int(key.split("/")[2]),
+            "broker": broker,
+            "sessionId": session_id,
             "topic": requested.topic or names.get(requested.topic_id, requested.topic_id),
             "partition": requested.partition,
             "fetchOffset": requested.fetch_offset,
-            "highWatermark": cached.high_watermark,
+            "highWatermark": sent.get(place, cached.high_watermark),
             "logStartOffset": cached.log_start_offset,
+            "fetcherLogStartOffset": requested.log_start_offset,
             "currentLeaderEpoch": requested.current_leader_epoch,
             "partitionMaxBytes": requested.max_bytes,
         }
@@ -318,12 +322,18 @@ def _members(columns: Columns) -> Iterator[Row]:
 
 
 def _current_groups(columns: Columns) -> Iterator[tuple[int, str, groups.Group]]:
-    """Yield broker, group id and group."""
+    """Yield broker, group id and group; -1 if only ZooKeeper has the group."""
     tables = CellTables(columns)
-    for key, written in _items(columns, "groups", "group", STORED_GROUP):
-        broker, group_id = _broker_of(key), written.group_id
+    places = {
+        (_broker_of(key), written.group_id)
+        for key, written in _items(columns, "groups", "group", STORED_GROUP)
+    }
+    coordinated = {group_id for broker, group_id in places if broker != CONTROLLER}
+    for broker, group_id in places:
+        if broker == CONTROLLER and group_id in coordinated:
+            continue
         group = groups.find_in_tables(tables, broker, group_id)
-        assert group is not None, key
+        assert group is not None, group_id
         yield broker, group_id, group
 
 
@@ -404,22 +414,21 @@ def _waiting(columns: Columns) -> Iterator[Row]:
         }
 
 
-def _producer_id_blocks(columns: Columns) -> Iterator[Row]:
-    """Yield the document in ZooKeeper, if there is one."""
-    stored = zookeeper_producer_ids.read_document(Table(columns.get("metadata", b"")))
-    if stored.document is not None:
-        block = zookeeper_producer_ids.decode(stored.document)
-        yield {
-            "version": stored.version,
-            "allocatedBy": block.broker,
-            "firstProducerId": block.first,
-            "lastProducerId": block.last,
-            "document": stored.document,
-        }
+def _zookeeper(columns: Columns) -> Iterator[Row]:
+    """Yield the nodes with data. Versions of the offsets' nodes are unknown."""
+    for stored in committed_offsets.rows(columns.get("groups", b""), CONTROLLER):
+        path = zookeeper_offsets.path(stored.group, stored.topic, stored.partition)
+        yield {"path": path, "data": str(stored.offset), "version": None}
+    block = zookeeper_producer_ids.read_document(Table(columns.get("metadata", b"")))
+    if block.document is not None:
+        path = zookeeper_producer_ids.PATH
+        yield {"path": path, "data": block.document, "version": block.version}
 
 
 def _broker_of(key: str) -> int:
-    return int(key.partition("/")[0])
+    """Return the broker with an item; -1 for items of ZooKeeper."""
+    machine = key.partition("/")[0]
+    return CONTROLLER if machine == machine_prefix(CONTROLLER) else int(machine)
 
 
 IDENTITY: Mapping[ItemKind, tuple[str, ...]] = {
@@ -438,7 +447,7 @@ IDENTITY: Mapping[ItemKind, tuple[str, ...]] = {
     ItemKind.SESSION_PARTITIONS: ("broker", "sessionId", "topic", "partition"),
     ItemKind.REPLICAS: ("broker", "topic", "partition", "replica"),
     ItemKind.FETCHERS: ("broker", "thread", "topic", "partition"),
-    ItemKind.PRODUCER_ID_BLOCKS: ("version",),
+    ItemKind.ZOOKEEPER: ("path",),
 }
 """Fields that identify an item of a kind in its cell."""
 
@@ -458,5 +467,5 @@ _ROWS_OF = {
     ItemKind.SESSION_PARTITIONS: _session_partitions,
     ItemKind.REPLICAS: replica_rows.replicas,
     ItemKind.FETCHERS: replica_rows.fetched,
-    ItemKind.PRODUCER_ID_BLOCKS: _producer_id_blocks,
+    ItemKind.ZOOKEEPER: _zookeeper,
 }

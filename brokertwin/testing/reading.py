@@ -6,6 +6,7 @@ from brokertwin.errors import UserError
 from brokertwin.protocol.batch_headers import Batch
 from brokertwin.protocol.record_batches import as_stored
 from brokertwin.state.cluster.image import Topic
+from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.groups import committed_offsets as offsets
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.classic_group import ClassicGroupState
@@ -70,10 +71,10 @@ async def _batches(engine: FaultyEngine, broker: int, log: logs.Log) -> list[Bat
 
 
 def committed_offsets(engine: FaultyEngine, group: str) -> dict[tuple[str, int], int]:
-    """Return a group's committed offsets from any coordinator."""
+    """Return a group's committed offsets from any coordinator, or from ZooKeeper."""
     table = engine.tables.groups
     found = {}
-    for broker in engine.brokers:
+    for broker in (*engine.brokers, CONTROLLER):
         for topic, partitions in offsets.partitions_of(table, broker, group):
             for partition in partitions:
                 offset = offsets.offset(table, broker, group, topic, partition)

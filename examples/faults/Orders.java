@@ -1,6 +1,6 @@
 // A test without JUnit: a consumer dies, and its group notices at once instead of after 45 seconds.
 //
-//   brokertwin gateway --listen localhost:19092 --faults 9405
+//   brokertwin gateway --listen localhost:19092 --control-listen 9405
 //   java -cp 'KAFKA/libs/*' Orders.java
 
 import java.net.URI;

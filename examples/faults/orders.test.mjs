@@ -1,7 +1,7 @@
 // Faults from a Node suite, with Node's own test runner and KafkaJS. In front of a real cluster, use
-// `brokertwin proxy --broker HOST:PORT --listen localhost:19092 --control 9405` in place of the gateway.
+// `brokertwin proxy HOST:PORT --listen localhost:19092 --control-listen 9405` in place of the gateway.
 //
-//   brokertwin gateway --listen localhost:19092 --faults 9405
+//   brokertwin gateway --listen localhost:19092 --control-listen 9405
 //   npm install kafkajs
 //   node --test orders.test.mjs
 import assert from 'node:assert/strict'

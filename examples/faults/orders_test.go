@@ -1,7 +1,7 @@
 // Faults from a Go suite, with franz-go. In front of a real cluster, use
-// `brokertwin proxy --broker HOST:PORT --listen localhost:19092 --control 9405` in place of the gateway.
+// `brokertwin proxy HOST:PORT --listen localhost:19092 --control-listen 9405` in place of the gateway.
 //
-//	brokertwin gateway --listen localhost:19092 --faults 9405
+//	brokertwin gateway --listen localhost:19092 --control-listen 9405
 //	go mod init orders && go get github.com/twmb/franz-go/pkg/kadm
 //	go test
 package orders

@@ -73,20 +73,21 @@ def _handle(controller: Controller, request: Request) -> Decision:
         text = "Excessively large number of partitions per request."
         return _refuse_all(body, _Refused(Error.POLICY_VIOLATION, text))
     records: list[TopicCreated] = []
-    results = []
+    outcomes, size = [], 0
     quota = MutationQuota(controller, request, strict_since=6)
     for topic in wanted:
         made = _make(controller, request, topic, quota)
-        if isinstance(made, _Refused):
-            results.append(_refusal(topic.name, made))
-        else:
+        if isinstance(made, TopicCreated):
             records.append(made)
-            is_shown = controller.allows_topic(request, Operation.DESCRIBE_CONFIGS, topic.name)
-            results.append(_success(controller, made) if is_shown else _hidden(made))
-    size = sum(1 + len(record.replicas) + len(record.configs) for record in records)
-    if size > topics.RECORDS_PER_REQUEST_MAX:
-        text = "Unable to perform excessively large batch operation."
-        return _refuse_all(body, _Refused(Error.POLICY_VIOLATION, text))
+            size += 1 + len(made.replicas) + len(made.configs)
+            if size > topics.RECORDS_PER_REQUEST_MAX:
+                text = "Unable to perform excessively large batch operation."
+                return _refuse_all(body, _Refused(Error.POLICY_VIOLATION, text))
+        outcomes.append(made)
+    results = [
+        _result(controller, request, topic.name, outcome)
+        for topic, outcome in zip(wanted, outcomes, strict=True)
+    ]
     results += [_refusal(name, refused) for name, refused in late.items()]
     return Decision(
         records=[] if body.validate_only else list(records),
@@ -214,6 +215,15 @@ def _assigned(controller: Controller, topic: CreatableTopic) -> list[list[int]] 
         text = "partitions should be a consecutive 0-based integer sequence"
         return _Refused(Error.INVALID_REPLICA_ASSIGNMENT, text)
     return [parts[index] for index in range(len(parts))]
+
+
+def _result(
+    controller: Controller, request: Request, name: str, outcome: TopicCreated | _Refused
+) -> CreatableTopicResult:
+    if isinstance(outcome, _Refused):
+        return _refusal(name, outcome)
+    is_shown = controller.allows_topic(request, Operation.DESCRIBE_CONFIGS, name)
+    return _success(controller, outcome) if is_shown else _hidden(outcome)
 
 
 def _success(controller: Controller, record: TopicCreated) -> CreatableTopicResult:

@@ -157,9 +157,10 @@ def _denied(broker: Broker, request: Request, transactional_id: str | None) -> E
             request, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
         )
         return Error.NONE if may_write else Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    may_write = broker.allows_cluster(
-        request, Operation.IDEMPOTENT_WRITE
-    ) or broker.allows_any_topic(request, Operation.WRITE)
+    may_write = broker.allows_cluster(request, Operation.IDEMPOTENT_WRITE) or (
+        not broker.settings.brokertwin_require_idempotent_write
+        and broker.allows_any_topic(request, Operation.WRITE)
+    )
     return Error.NONE if may_write else Error.CLUSTER_AUTHORIZATION_FAILED
 
 

@@ -84,7 +84,7 @@ def handle(broker: Broker, request: Request) -> Decision:
     if isinstance(known, ConsumerGroup):
         coordinator.records[:0] = group_tombstones(body.group_id)
     elif isinstance(known, StreamsGroup):
-        coordinator.records[:0] = streams_group_records.tombstones(known)
+        coordinator.records[:0] = streams_group_records.group_tombstones(known.group_id)
     return coordinator.decision(response)
 
 

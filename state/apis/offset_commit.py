@@ -56,11 +56,9 @@ from brokertwin.protocol.generated.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
-)
-from brokertwin.protocol.generated.shared import (
-    OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from brokertwin.protocol.generated.shared import OffsetCommitResponsePartition
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.cluster import coordinators, internal_topics
@@ -78,7 +76,7 @@ from brokertwin.state.core.tables import decode_item
 from brokertwin.state.eras import zookeeper_offsets
 from brokertwin.state.groups import classic_coordinator, groups
 from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
-from brokertwin.state.groups.group_rules import OffsetCommitCheck
+from brokertwin.state.groups.group_kind import OffsetCommitCheck
 from brokertwin.state.groups.groups import Group
 from brokertwin.state.groups.kinds import kind_of
 

@@ -123,6 +123,8 @@ def handle(broker: Broker, request: Request) -> Decision:
     verified = NOTHING_DENIED
     if broker.has_authorizer:
         verified = Verified(_denied(broker, request))
+        if _lacks_idempotent_write(broker, request):
+            return _refuse_all(broker, request, Error.CLUSTER_AUTHORIZATION_FAILED)
     for topic in body.topic_data:
         for partition in topic.partition_data:
             batches = partition.batches
@@ -136,6 +138,20 @@ def handle(broker: Broker, request: Request) -> Decision:
     if version < ZSTD_VERSION and _has_unknown_codec(broker, request, verified):
         return _refuse_all(broker, request, Error.UNKNOWN_SERVER_ERROR)
     return _append_all(broker, request, verified)
+
+
+def _lacks_idempotent_write(broker: Broker, request: Request) -> bool:
+    """True if an idempotent producer needs a permission that it does not have (Kafka 2.0)."""
+    if not broker.settings.brokertwin_require_idempotent_write:
+        return False
+    body: ProduceRequest = request.body
+    is_idempotent = any(
+        batch.producer_id >= 0 and not batch.is_transactional
+        for topic in body.topic_data
+        for partition in topic.partition_data
+        for batch in partition.batches
+    )
+    return is_idempotent and not broker.allows_cluster(request, Operation.IDEMPOTENT_WRITE)
 
 
 def _append_all(broker: Broker, request: Request, verified: Verified) -> Decision:

@@ -5,21 +5,21 @@ Source: `StreamsGroupHeartbeatRequest.json`, `StreamsGroupHeartbeatResponse.json
 
 from collections.abc import Iterable, Iterator, Mapping
 
+import msgspec
+
 from brokertwin.protocol.generated.shared import (
     StreamsEndpoint,
     StreamsTaskIds,
-    StreamsTopicInfo,
 )
 from brokertwin.protocol.generated.streams_group_heartbeat import (
     EndpointToPartitions,
-    StreamsGroupHeartbeatRequestSubtopology,
     StreamsGroupHeartbeatRequestTopology,
     TopicPartition,
 )
-from brokertwin.state.core import streams_records
+from brokertwin.protocol.generated.streams_group_rows import Endpoint, StreamsGroupTopologyValue
 from brokertwin.state.core.java_hashes import hash_order
-from brokertwin.state.core.streams_records import StreamsTopology, Tasks
 from brokertwin.state.groups.streams_endpoints import EndpointPartitions, Partitions
+from brokertwin.state.groups.streams_group import Tasks
 
 
 def topics_of(topology: StreamsGroupHeartbeatRequestTopology) -> Iterator[str]:
@@ -31,49 +31,21 @@ def topics_of(topology: StreamsGroupHeartbeatRequestTopology) -> Iterator[str]:
         yield from (topic.name for topic in part.state_changelog_topics)
 
 
-def topology_of(topology: StreamsGroupHeartbeatRequestTopology | None) -> StreamsTopology | None:
+def topology_of(
+    topology: StreamsGroupHeartbeatRequestTopology | None,
+) -> StreamsGroupTopologyValue | None:
     """Convert a request's topology to a record's."""
     if topology is None:
         return None
-    return StreamsTopology(topology.epoch, [_subtopology(part) for part in topology.subtopologies])
+    return msgspec.convert(topology, StreamsGroupTopologyValue, from_attributes=True)
 
 
-def _subtopology(part: StreamsGroupHeartbeatRequestSubtopology) -> streams_records.Subtopology:
-    groups = [
-        streams_records.CopartitionGroup(
-            each.source_topics, each.source_topic_regex, each.repartition_source_topics
-        )
-        for each in part.copartition_groups
-    ]
-    return streams_records.Subtopology(
-        subtopology_id=part.subtopology_id,
-        source_topics=part.source_topics,
-        source_topic_regex=part.source_topic_regex,
-        state_changelog_topics=_infos(part.state_changelog_topics),
-        repartition_sink_topics=part.repartition_sink_topics,
-        repartition_source_topics=_infos(part.repartition_source_topics),
-        copartition_groups=groups,
-    )
-
-
-def _infos(topics: list[StreamsTopicInfo]) -> list[streams_records.TopicInfo]:
-    return [
-        streams_records.TopicInfo(
-            each.name,
-            each.partitions,
-            each.replication_factor,
-            [(config.key, config.value) for config in each.topic_configs],
-        )
-        for each in topics
-    ]
-
-
-def endpoint_of(endpoint: StreamsEndpoint | None) -> streams_records.Endpoint | None:
+def endpoint_of(endpoint: StreamsEndpoint | None) -> Endpoint | None:
     """Convert a request's endpoint to a record's."""
-    return None if endpoint is None else streams_records.Endpoint(endpoint.host, endpoint.port)
+    return None if endpoint is None else Endpoint(endpoint.host, endpoint.port)
 
 
-def endpoint_response(known: streams_records.Endpoint | None) -> StreamsEndpoint | None:
+def endpoint_response(known: Endpoint | None) -> StreamsEndpoint | None:
     """Convert a record's endpoint to a response's."""
     return None if known is None else StreamsEndpoint(host=known.host, port=known.port)
 

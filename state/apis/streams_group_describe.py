@@ -1,10 +1,12 @@
-"""StreamsGroupDescribe (key 89, version 0): topologies and members.
+"""StreamsGroupDescribe (key 89, version 0, in Kafka 4.4 to 1): topologies and members.
 
 Source: `GroupMetadataManager.streamsGroupDescribe`, `StreamsGroup.asDescribedGroup`,
 `KafkaApis.handleStreamsGroupDescribe` in Kafka; KIP-1071. `describing.py` has the errors of a group
 and their order. After a heartbeat has found all topics, internal topics have their computed
 partition counts; until then those of the first member's topology.
 """
+
+import msgspec
 
 from brokertwin.protocol import kafka_apis
 from brokertwin.protocol.generated.shared import StreamsKeyValue, StreamsTopicInfo
@@ -17,29 +19,35 @@ from brokertwin.protocol.generated.streams_group_describe import (
     StreamsGroupDescribeResponseSubtopology,
     StreamsGroupDescribeResponseTopology,
 )
+from brokertwin.protocol.generated.streams_group_rows import Subtopology
 from brokertwin.state.apis.streams_bodies import endpoint_response, sorted_tasks
 from brokertwin.state.cluster import features
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core import streams_records
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.java_hashes import hash_order
-from brokertwin.state.core.streams_records import TargetTasks
 from brokertwin.state.groups import describing, streams_live
 from brokertwin.state.groups.describing import DescribeSpec
-from brokertwin.state.groups.streams_group import StreamsGroup, StreamsMember
+from brokertwin.state.groups.streams_group import StreamsGroup, StreamsMember, TargetTasks
 from brokertwin.state.groups.topology_topics import ConfiguredTopology, StreamsInternalTopic
+
+NOT_REQUESTED, NOT_STORED = 0, 1
+"""Status of a topology's description, which only a plugin stores (KIP-1331)."""
 
 
 def handle(broker: Broker, request: Request) -> Decision:
     """Respond without writing records."""
+    body: StreamsGroupDescribeRequest = request.body
     described = describing.describe(broker, request, _STREAMS)
+    for each in described if body.include_topology_description else ():
+        each.topology_description_status = NOT_REQUESTED if each.error_code else NOT_STORED
     return Decision(response=StreamsGroupDescribeResponse(groups=described))
 
 
 def _of(broker: Broker, group: StreamsGroup) -> StreamsGroupDescribeResponseDescribedGroup:
     live = streams_live.get(broker.tables, broker.id, group.group_id)
     return StreamsGroupDescribeResponseDescribedGroup(
+        assignor_name="sticky",
         group_id=group.group_id,
         group_state=group.state,
         group_epoch=group.group_epoch,
@@ -87,28 +95,13 @@ def _internal(topics: dict[str, StreamsInternalTopic]) -> list[StreamsTopicInfo]
     ]
 
 
-def _as_given(part: streams_records.Subtopology) -> StreamsGroupDescribeResponseSubtopology:
-    return StreamsGroupDescribeResponseSubtopology(
-        subtopology_id=part.subtopology_id,
-        source_topics=sorted(part.source_topics),
-        repartition_sink_topics=sorted(part.repartition_sink_topics),
-        repartition_source_topics=_infos(part.repartition_source_topics),
-        state_changelog_topics=_infos(part.state_changelog_topics),
-    )
-
-
-def _infos(topics: list[streams_records.TopicInfo]) -> list[StreamsTopicInfo]:
-    return [
-        StreamsTopicInfo(
-            name=topic.name,
-            partitions=topic.partitions,
-            replication_factor=topic.replication_factor,
-            topic_configs=[
-                StreamsKeyValue(key=key, value=value) for key, value in topic.topic_configs
-            ],
-        )
-        for topic in sorted(topics, key=lambda topic: topic.name)
-    ]
+def _as_given(part: Subtopology) -> StreamsGroupDescribeResponseSubtopology:
+    given = msgspec.convert(part, StreamsGroupDescribeResponseSubtopology, from_attributes=True)
+    given.source_topics.sort()
+    given.repartition_sink_topics.sort()
+    given.repartition_source_topics.sort(key=lambda topic: topic.name)
+    given.state_changelog_topics.sort(key=lambda topic: topic.name)
+    return given
 
 
 def _topics_in(described: StreamsGroupDescribeResponseDescribedGroup) -> set[str]:

@@ -11,7 +11,8 @@ overview            brokers, partitions and replicas as seen from outside
 check               invariants between all items; each room has its own `check.py`
 timers, broker_events  handlers of timers, and of events that are not requests
 expiry              periodic checks
-upgrades            upgrades of state rows of former versions
+upgrades,           upgrades of state rows of former versions
+group_upgrades
 resharding          another number of cells for a cluster
 loading             a coordinator loads or unloads its partition of an internal topic
 leaders, handover   a new leader of a partition, and its effect on coordinators

@@ -25,10 +25,6 @@ from brokertwin.state.cluster import (
 from brokertwin.state.cluster.machines import Broker, tail_of
 from brokertwin.state.core.applying import APPLIERS, applies
 from brokertwin.state.core.decision import CONTROLLER
-from brokertwin.state.core.group_records import (
-    ConsumerGroupPartitionMetadataRemoved,
-    GroupRemoved,
-)
 from brokertwin.state.core.pending import watch_key
 from brokertwin.state.core.records import (
     AccessControlEntryAdded,
@@ -74,7 +70,6 @@ from brokertwin.state.fetch import fetch_session
 from brokertwin.state.fetch.session_items import Watchers, watchers_key
 from brokertwin.state.groups import (
     committed_offsets,
-    groups,
 )
 from brokertwin.state.groups.group_rows import GROUP_RECORD_TYPES
 from brokertwin.state.logs import (
@@ -291,7 +286,6 @@ def _log_placed(tables: CellTables, machine: int, record: LogPlaced) -> None:
 
 
 @applies(LineLogged)
-@applies(ConsumerGroupPartitionMetadataRemoved)
 def _without_state(_tables: CellTables, _machine: int, _record: Record) -> None:
     """Change nothing: the record is for readers of the history, or of rows."""
 
@@ -306,11 +300,6 @@ def _offset_committed(tables: CellTables, machine: int, record: OffsetCommitted)
 def _offset_deleted(tables: CellTables, machine: int, record: OffsetDeleted) -> None:
     transactional_offsets.apply_deleted(tables.groups, machine, record)
     committed_offsets.apply_deleted(tables.groups, machine, record)
-
-
-@applies(GroupRemoved)
-def _group_removed(tables: CellTables, machine: int, record: GroupRemoved) -> None:
-    groups.drop(tables, machine, record.group_id)
 
 
 @applies(ProducerIdBlockWritten)

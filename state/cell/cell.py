@@ -37,7 +37,7 @@ from brokertwin.state.core.pending import NEVER, NO_DEADLINE
 from brokertwin.state.core.settings import CellSettings
 from brokertwin.state.core.tables import COLUMN_OF, MORE, CellTables, ReadBaseOf
 
-STATE_VERSION = 6
+STATE_VERSION = 7
 """The version of the state row; `upgrades.py` has the step from each former version."""
 
 COMMIT_EVENTS_MAX = 500

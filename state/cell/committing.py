@@ -31,6 +31,7 @@ import msgspec
 
 from brokertwin.protocol.bodies import Body, render
 from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.group_rows import GroupMetadataValue
 from brokertwin.state.apis import uncommitted
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.apis.uncommitted import coordinator_error
@@ -47,7 +48,7 @@ from brokertwin.state.core.decision import (
     Request,
     Resumed,
 )
-from brokertwin.state.core.group_records import GroupMetadataWritten
+from brokertwin.state.core.group_records import GroupRecord
 from brokertwin.state.core.pending import LateMessage, PendingCommit
 from brokertwin.state.core.records import (
     Record,
@@ -175,8 +176,11 @@ def _synced(request: AnyRequest, records: list[Record]) -> list[Synced]:
     """Return the group of a SyncGroup with assignments."""
     if not BUILT[request.header.request_api_key].completes_syncs:
         return []
-    groups = [each for each in records if isinstance(each, GroupMetadataWritten)]
-    return [Synced(each.group_id, each.metadata.generation) for each in groups]
+    return [
+        Synced(each.group_id, each.value.generation)
+        for each in records
+        if isinstance(each, GroupRecord) and isinstance(each.value, GroupMetadataValue)
+    ]
 
 
 def _refusals(broker: Broker, request: AnyRequest | None, late: list[Message]) -> list[Prepared]:

@@ -9,6 +9,7 @@ whenever it is read, and stored in the new form after the next event of its cell
     5 -> 6   the columns `waiting` and `sessions` keep pending requests and fetch sessions; their
              other items are in separate tables in the column `more`; an uncommitted write has the
              kind `commit`, and is no longer a pending request with the API key -1
+    6 -> 7   groups, their members and their records are as Kafka's rows (`group_upgrades.py`)
 
 Rows before version 3 cannot be upgraded: their items do not name a machine.
 """
@@ -18,9 +19,11 @@ from typing import Any
 
 import msgspec
 
+from brokertwin.state.cell import group_upgrades
 from brokertwin.state.cell.cell import STATE_VERSION
 from brokertwin.state.core import layers
 from brokertwin.state.core.check import kind_of
+from brokertwin.state.core.tables import COLUMN_OF
 
 Columns = Mapping[str, bytes]
 Step = Callable[[Columns], dict[str, bytes] | str]
@@ -119,5 +122,20 @@ def _from_5(columns: Columns) -> dict[str, bytes]:
     }
 
 
-STEPS: dict[int, Step] = {3: _from_3, 4: dict, 5: _from_5}
+def _from_6(columns: Columns) -> dict[str, bytes]:
+    found = dict(columns)
+    for table in ("groups", "logs", "pending"):
+        column = COLUMN_OF[table]
+        items = layers.read_items(layers.flat(columns[column]))
+        changed = {
+            key: msgspec.Raw(encoded)
+            for key, item in items.items()
+            if (encoded := group_upgrades.upgraded(table, key, bytes(item))) is not None
+        }
+        if changed:
+            found[column] = msgspec.msgpack.encode({**items, **changed})
+    return found
+
+
+STEPS: dict[int, Step] = {3: _from_3, 4: dict, 5: _from_5, 6: _from_6}
 """Version to the step from it to the next."""

@@ -48,8 +48,12 @@ OUR_SETTINGS: dict[str, ConfigKey] = {
     "brokertwin.forward.offset.fetch": ConfigKey(BOOLEAN, "false"),
     # Coordinators also write to internal partitions with one replica.
     "brokertwin.internal.logs": ConfigKey(BOOLEAN, "false"),
+    # The high watermark rises with fewer than min.insync.replicas, as before KIP-966.
+    "brokertwin.high.watermark.under.min.isr": ConfigKey(BOOLEAN, "false"),
     # An idle follower leaves the ISR even if it has the whole log, as in Kafka 0.10.
     "brokertwin.isr.by.time.only": ConfigKey(BOOLEAN, "false"),
+    # Release of Kafka whose rules apply (state/eras/kafka_4_4.py).
+    "brokertwin.kafka.version": ConfigKey(STRING, "4.3", choices=("4.3", "4.4")),
     # Elections are sent as LeaderAndIsr commands (state/eras/leader_and_isr.py).
     "brokertwin.leader.and.isr": ConfigKey(BOOLEAN, "false"),
     # OffsetFetch returns 3 UNKNOWN_TOPIC_OR_PARTITION if there is no committed offset.
@@ -64,6 +68,8 @@ OUR_SETTINGS: dict[str, ConfigKey] = {
     "brokertwin.offset.timestamps": ConfigKey(BOOLEAN, "false"),
     # An unknown producer must start at sequence 0 (state/logs/producer.py).
     "brokertwin.reject.unknown.producer": ConfigKey(BOOLEAN, "false"),
+    # Idempotent producers need IDEMPOTENT_WRITE, at Produce too, as before KIP-679.
+    "brokertwin.require.idempotent.write": ConfigKey(BOOLEAN, "false"),
     # Brokers log replication as in Kafka 0.10 (state/eras/replication_lines.py).
     "brokertwin.trace.replication": ConfigKey(BOOLEAN, "false"),
     # Brokers log new fetch sessions (state/eras/session_lines.py).

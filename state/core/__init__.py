@@ -2,7 +2,7 @@
 
     tables, layers                 items of a cell, and how large columns are stored
     records, group_records,        the changes that `apply` writes, and their rules' registration
-    share_records, streams_records, applying
+    share_records, applying
     events, outputs, dead_letters  input documents, output rows, rejected documents
     decision, pending, api         a handler's result, pending requests, an API with its handlers
     settings                       a cell's settings

@@ -16,19 +16,8 @@ from brokertwin.protocol.bodies import (
     Float64,
     Uuid,
 )
-from brokertwin.state.core.group_records import (
-    ConsumerGroupRecord,
-    GroupMetadataWritten,
-    GroupRemoved,
-    ShareGroupCurrentMemberAssignmentWritten,
-    ShareGroupMemberMetadataWritten,
-    ShareGroupMetadataWritten,
-    ShareGroupStatePartitionMetadataWritten,
-    ShareGroupTargetAssignmentMemberWritten,
-    ShareGroupTargetAssignmentMetadataWritten,
-)
+from brokertwin.state.core.group_records import GroupRecord
 from brokertwin.state.core.share_records import ShareStateWritten
-from brokertwin.state.core.streams_records import StreamsRecord
 
 
 class TopicCreated(msgspec.Struct, tag=True, rename="camel"):
@@ -503,17 +492,8 @@ Record = (
     | TransactionalIdExpired
     | OffsetCommitted
     | OffsetDeleted
-    | GroupMetadataWritten
-    | ConsumerGroupRecord
-    | GroupRemoved
-    | ShareGroupMetadataWritten
-    | ShareGroupMemberMetadataWritten
-    | ShareGroupTargetAssignmentMetadataWritten
-    | ShareGroupTargetAssignmentMemberWritten
-    | ShareGroupCurrentMemberAssignmentWritten
-    | ShareGroupStatePartitionMetadataWritten
+    | GroupRecord
     | ShareStateWritten
-    | StreamsRecord
     | TransactionalOffsetsWritten
     | TransactionalOffsetsEnded
 )

@@ -7,6 +7,7 @@ The defaults are Kafka 4.3's. `BrokerSettings` has those that machines use; topi
 
 import msgspec
 
+KAFKA_4_4 = "4.4"
 UNLIMITED = 2**63 - 1
 """The rate of an unset throttle."""
 
@@ -43,7 +44,9 @@ class BrokerSettings(msgspec.Struct, kw_only=True):
     brokertwin_fetch_session_cache_shards: int = 8
     brokertwin_forward_offset_fetch: bool = False
     brokertwin_internal_logs: bool = False
+    brokertwin_high_watermark_under_min_isr: bool = False
     brokertwin_isr_by_time_only: bool = False
+    brokertwin_kafka_version: str = "4.3"
     brokertwin_leader_and_isr: bool = False
     brokertwin_missing_offset_error: bool = False
     brokertwin_null_commit_deletes: bool = False
@@ -51,6 +54,7 @@ class BrokerSettings(msgspec.Struct, kw_only=True):
     brokertwin_offset_storage: str = "kafka"
     brokertwin_offset_timestamps: bool = False
     brokertwin_reject_unknown_producer: bool = False
+    brokertwin_require_idempotent_write: bool = False
     brokertwin_trace_replication: bool = False
     brokertwin_trace_sessions: bool = False
     brokertwin_transaction_version: int = 2
@@ -123,6 +127,11 @@ class BrokerSettings(msgspec.Struct, kw_only=True):
     """All given settings by Kafka's names, for the defaults of new topics."""
     layers: ConfigLayers | None = None
     """Sources of the settings; None without dynamic ones."""
+
+    @property
+    def is_4_4(self) -> bool:
+        """True if brokers are of Kafka 4.4 (`state/eras/kafka_4_4.py`)."""
+        return self.brokertwin_kafka_version == KAFKA_4_4
 
     @property
     def has_eligible_replicas(self) -> bool:

@@ -3,7 +3,7 @@
 Source: seed 003; `ZookeeperOffsetManager` in Kafka 0.8. Enabled by `brokertwin.offset.storage`
 zookeeper.
 
-The nodes are /consumers/GROUP/offsets/TOPIC/PARTITION; here the controller's machine stores them.
+The nodes have the paths of `path`; here the controller's machine stores them.
 
     OffsetCommit, OffsetFetch     any broker accepts them from any client: no loading, no wait for
                                   followers, no check of the generation
@@ -35,6 +35,11 @@ from brokertwin.state.cluster.machines import Broker, Machine
 from brokertwin.state.core.decision import CONTROLLER, Condition, Decision, Message
 from brokertwin.state.core.records import Record
 from brokertwin.state.groups import committed_offsets
+
+
+def path(group_id: str, topic: str, partition: int) -> str:
+    """Path of the node of a committed offset."""
+    return f"/consumers/{group_id}/offsets/{topic}/{partition}"
 
 
 def is_enabled(machine: Machine) -> bool:

@@ -4,11 +4,11 @@ See docs/systems/groups.md and docs/systems/committed_offsets.md.
 
 Access to groups:
 
-    groups, kinds                        storage and timers of groups; operations by kind
+    groups, group_kind, kinds            storage and timers of groups; operations by kind
     describing                           common part of the describe requests
     check                                invariants of all kinds
 
-Kinds of groups; `*_rules` have errors of requests, expiry, timers and invariants:
+Kinds of groups; `*_rules` have their classes: errors of requests, expiry, timers and invariants:
 
     classic_group, classic_coordinator,  members, generations, rebalances
     group_rules, classic_responses,
@@ -45,7 +45,6 @@ Offsets and records:
 
     committed_offsets, offset_expiry     committed offsets and their expiry
     offset_records                       offsets in Kafka's record format
-    group_rows, row_encoders,            encoders for rows of `__consumer_offsets`
-    streams_rows
+    group_rows                           rows of `__consumer_offsets`: encoding, application
     group_records                        decoder for rows of real brokers
 """

@@ -18,7 +18,6 @@ from brokertwin.state.cluster.coordinators import GROUP_TOPIC, has_followers
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import pending
 from brokertwin.state.core.decision import Condition, Decision, Resumed
-from brokertwin.state.core.group_records import GroupMetadataWritten
 from brokertwin.state.core.records import (
     Record,
 )
@@ -29,7 +28,7 @@ from brokertwin.state.groups.classic_group import (
     ClassicGroupState,
     ClassicMember,
 )
-from brokertwin.state.groups.classic_records import metadata_of
+from brokertwin.state.groups.classic_records import group_metadata
 from brokertwin.state.groups.classic_responses import join_error, join_response, sync_response
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
@@ -349,31 +348,16 @@ class ClassicGroupCoordinator:
     # Records
 
     def write_metadata(self) -> None:
-        self.records.append(GroupMetadataWritten(self.group.group_id, metadata_of(self.group)))
+        self.records.append(group_metadata(self.group))
 
 
 def expect_heartbeat(broker: Broker, group_id: str, member: ClassicMember) -> None:
     """Restart a member's session timeout."""
     if groups.find_live(broker.tables, broker.id, group_id) is None:
-        load(broker, group_id)
+        ClassicGroupCoordinator(broker, group_id)
     deadline = broker.now + member.session_timeout_ms
     timer = groups.heartbeat(member.member_id)
     groups.set_timer(broker.tables, broker.id, group_id, timer, deadline)
-
-
-def fire(broker: Broker, group_id: str, timer: str) -> Decision:
-    """Handle an expired timer of a group."""
-    coordinator = ClassicGroupCoordinator(broker, group_id)
-    assert not coordinator.is_new, f"timer of an unknown group: {group_id} {timer}"
-    return coordinator.fire(timer)
-
-
-def expire(broker: Broker, group_id: str, member_ids: list[str]) -> Decision:
-    """Remove members as if their sessions had expired."""
-    coordinator = ClassicGroupCoordinator(broker, group_id)
-    for member_id in member_ids:
-        coordinator.session_expired(member_id)
-    return coordinator.result()
 
 
 def assignment_written(broker: Broker, group_id: str, generation_id: int, error: Error) -> Decision:
@@ -408,8 +392,3 @@ def unload(broker: Broker, group_id: str) -> list[Resumed]:
             responses.append(Resumed(member.sync_id, SyncGroupResponse(error_code=error)))
     groups.unload(broker.tables, broker.id, group_id)
     return responses
-
-
-def load(broker: Broker, group_id: str) -> None:
-    """Take over a group from its records; session timeouts start now."""
-    ClassicGroupCoordinator(broker, group_id)

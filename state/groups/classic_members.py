@@ -20,7 +20,6 @@ from brokertwin.protocol.generated.join_group import JoinGroupResponse
 from brokertwin.protocol.generated.sync_group import SyncGroupResponse
 from brokertwin.protocol.primitives import MalformedError
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.group_records import ClassicMemberMetadata
 from brokertwin.state.groups import consumer_protocol, conversion, groups
 from brokertwin.state.groups.assignments import Target
 from brokertwin.state.groups.classic_group import CONSUMER, JoinParameters
@@ -33,6 +32,7 @@ from brokertwin.state.groups.consumer_group import (
     ConsumerGroup,
     ConsumerMember,
     ConsumerMemberState,
+    classic_metadata,
 )
 from brokertwin.state.groups.regex_resolution import Denied
 
@@ -140,7 +140,7 @@ class Join:
             client_id=joining.client_id,
             client_host=joining.client_host,
             denied=joining.denied,
-            classic=ClassicMemberMetadata(parameters.session_timeout_ms, parameters.protocols),
+            classic=classic_metadata(parameters.session_timeout_ms, parameters.protocols),
         )
 
     def _step(self, before: ConsumerMember, heartbeat: ConsumerHeartbeat) -> ConsumerMember:

@@ -5,40 +5,42 @@ Source: `GroupMetadataValue`, `GroupCoordinatorRecordHelpers.newGroupMetadataRec
 when the last member has left, and when a static member has rejoined under another id.
 """
 
-from brokertwin.state.core.group_records import (
-    GroupMember,
-    GroupMetadata,
+from base64 import b64decode, b64encode
+
+from brokertwin.protocol.generated.group_rows import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
 )
+from brokertwin.state.core.group_records import GroupRecord
 from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState, ClassicMember
 
 
-def metadata_of(group: ClassicGroup) -> GroupMetadata:
-    return GroupMetadata(
-        protocol_type=group.protocol_type or "",
-        generation=group.generation_id,
-        protocol=group.protocol_name,
-        leader=group.leader_id,
-        current_state_timestamp=group.state_timestamp,
-        members=[
-            _member_of(member, group.protocol_name or "") for member in group.members.values()
+def group_metadata(group: ClassicGroup) -> GroupRecord:
+    value = GroupMetadataValue(
+        group.protocol_type or "",
+        group.generation_id,
+        group.protocol_name,
+        group.leader_id,
+        group.state_timestamp,
+        [
+            MemberMetadata(
+                member.member_id,
+                member.group_instance_id,
+                member.client_id,
+                member.client_host,
+                member.rebalance_timeout_ms,
+                member.session_timeout_ms,
+                b64decode(member.metadata(group.protocol_name or ""), validate=True),
+                b64decode(member.assignment, validate=True),
+            )
+            for member in group.members.values()
         ],
     )
+    return GroupRecord(GroupMetadataKey(group.group_id), value)
 
 
-def _member_of(member: ClassicMember, protocol_name: str) -> GroupMember:
-    return GroupMember(
-        member_id=member.member_id,
-        group_instance_id=member.group_instance_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        rebalance_timeout_ms=member.rebalance_timeout_ms,
-        session_timeout_ms=member.session_timeout_ms,
-        subscription=member.metadata(protocol_name),
-        assignment=member.assignment,
-    )
-
-
-def restored(group_id: str, metadata: GroupMetadata | None) -> ClassicGroup:
+def restored(group_id: str, metadata: GroupMetadataValue | None) -> ClassicGroup:
     """Return the group of a record: Stable with members, else Empty.
 
     Args:
@@ -56,20 +58,17 @@ def restored(group_id: str, metadata: GroupMetadata | None) -> ClassicGroup:
         protocol_name=metadata.protocol,
     )
     for written in metadata.members:
-        group.add(_restored_member(written, metadata.protocol or ""), metadata.protocol_type)
+        member = ClassicMember(
+            written.member_id,
+            written.group_instance_id,
+            written.client_id,
+            written.client_host,
+            written.rebalance_timeout,
+            written.session_timeout,
+            [(metadata.protocol or "", b64encode(written.subscription).decode())],
+            assignment=b64encode(written.assignment).decode(),
+        )
+        group.add(member, metadata.protocol_type)
     group.leader_id = metadata.leader
     group.subscribed = group.subscriptions()
     return group
-
-
-def _restored_member(written: GroupMember, protocol_name: str) -> ClassicMember:
-    return ClassicMember(
-        member_id=written.member_id,
-        group_instance_id=written.group_instance_id,
-        client_id=written.client_id,
-        client_host=written.client_host,
-        rebalance_timeout_ms=written.rebalance_timeout_ms,
-        session_timeout_ms=written.session_timeout_ms,
-        protocols=[(protocol_name, written.subscription)],
-        assignment=written.assignment,
-    )

@@ -151,11 +151,11 @@ def tombstones_of_topic(table: Table, broker: int, topic_name: str) -> list[Offs
     ]
 
 
-def rows(column: bytes) -> list[CommittedOffsetRow]:
-    """Return the offsets in a cell's column `groups`, sorted."""
+def rows(column: bytes, machine: int | None = None) -> list[CommittedOffsetRow]:
+    """Return the offsets in a cell's column `groups`, of all machines or of one, sorted."""
     table = Table(column)
     found = []
-    for key in table.keys(""):
+    for key in table.keys("" if machine is None else f"{machine_prefix(machine)}/"):
         item = table.get(key, Offset) if key.split("/", 2)[1] == "offset" else None
         if item is not None:
             *values, _topic_id = msgspec.structs.astuple(item)

@@ -23,16 +23,13 @@ from typing import NamedTuple
 import msgspec
 
 from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.consumer_group_rows import ClassicMemberMetadata
+from brokertwin.protocol.generated.group_rows import GroupMetadataKey
 from brokertwin.state.cluster import group_configs
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import Resumed
-from brokertwin.state.core.group_records import (
-    ClassicMemberMetadata,
-    ConsumerGroupMetadataWritten,
-    ConsumerGroupTargetAssignmentMemberWritten,
-    ConsumerGroupTargetAssignmentMetadataWritten,
-    GroupRemoved,
-)
+from brokertwin.state.core.group_records import GroupRecord
+from brokertwin.state.groups import consumer_group_records as rows
 from brokertwin.state.groups import (
     conversion,
     groups,
@@ -50,14 +47,6 @@ from brokertwin.state.groups.consumer_group import (
     ConsumerGroup,
     ConsumerMember,
     Rejection,
-)
-from brokertwin.state.groups.consumer_group_records import (
-    current_assignment,
-    group_records,
-    group_tombstones,
-    member_metadata,
-    member_tombstones,
-    regex_tombstones,
 )
 from brokertwin.state.groups.member_assignment import Owned
 from brokertwin.state.groups.modern_coordinator import (
@@ -171,10 +160,10 @@ class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
         super().__init__(broker, group)
         self._is_upgrade = False
         if isinstance(groups.find(broker, group.group_id), ClassicGroup):
-            self.records.append(GroupRemoved(group.group_id))
+            self.records.append(GroupRecord(GroupMetadataKey(group.group_id)))
             self._is_upgrade = bool(group.members)
         if self._is_upgrade:
-            self.records += group_records(group)
+            self.records += rows.group_records(group)
 
     # Heartbeats
 
@@ -214,13 +203,13 @@ class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
         """Write a member's new metadata, and a new group epoch if topics change."""
         after = _updated(before, heartbeat)
         if after != before:
-            self.records.append(member_metadata(self.group.group_id, after))
+            self.records.append(rows.member_metadata(self.group.group_id, after))
         has_other_names = set(after.subscribed_topic_names) != set(before.subscribed_topic_names)
         has_other_regex = after.subscribed_topic_regex != before.subscribed_topic_regex
         is_known = has_other_regex and regex_resolution.is_resolved(self.group, after)
         if has_other_regex:
             leaving = regex_resolution.last_of_its_regex(self.group, [before])
-            self.records += regex_tombstones(self.group.group_id, leaving)
+            self.records += rows.regex_tombstones(self.group.group_id, leaving)
         group = self._update_group_epoch(before, after, has_other_names or is_known)
         return MemberUpdate(
             before, after, group, has_other_names or has_other_regex, heartbeat.owned
@@ -283,12 +272,12 @@ class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
             static, member_id=member_id, member_epoch=0, previous_member_epoch=0
         )
         target = self.group.target.get(static.member_id, {})
-        self.records += member_tombstones(group_id, static.member_id)
+        self.records += rows.member_tombstones(group_id, static.member_id)
         self._stop_timers(static.member_id)
         self.records += [
-            member_metadata(group_id, member),
-            ConsumerGroupTargetAssignmentMemberWritten(group_id, member.member_id, target),
-            current_assignment(group_id, member),
+            rows.member_metadata(group_id, member),
+            rows.member_target(group_id, member.member_id, target),
+            rows.current_assignment(group_id, member),
         ]
         return member
 
@@ -316,8 +305,7 @@ class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
 
     def _bump(self, metadata_hash: int) -> int:
         epoch = self.group.group_epoch + 1
-        written = ConsumerGroupMetadataWritten(self.group.group_id, epoch, metadata_hash)
-        self.records.append(written)
+        self.records.append(rows.group_epoch(self.group.group_id, epoch, metadata_hash))
         return epoch
 
     def _update_target(self, change: MemberUpdate) -> tuple[int, Target]:
@@ -333,12 +321,8 @@ class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
         for member_id, target in targets.items():
             former = group.target.get(member_id)
             if former is None or as_sets(former) != as_sets(target):
-                self.records.append(
-                    ConsumerGroupTargetAssignmentMemberWritten(group.group_id, member_id, target)
-                )
-        self.records.append(
-            ConsumerGroupTargetAssignmentMetadataWritten(group.group_id, group_epoch, now)
-        )
+                self.records.append(rows.member_target(group.group_id, member_id, target))
+        self.records.append(rows.target_epoch(group.group_id, group_epoch, now))
         return group_epoch, targets[after.member_id]
 
     def reconcile(self, change: MemberUpdate, epoch: int, target: Target) -> ConsumerMember:
@@ -356,7 +340,7 @@ class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
         )
         reconciled = member_assignment.next_step(member, context)
         if reconciled != member:
-            self.records.append(current_assignment(self.group.group_id, reconciled))
+            self.records.append(rows.current_assignment(self.group.group_id, reconciled))
             self._set_revocation_timer(reconciled)
         return reconciled
 
@@ -391,7 +375,7 @@ class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
                 for topic_id, partitions in member.assigned.items()
             },
         )
-        self.records.append(current_assignment(self.group.group_id, away))
+        self.records.append(rows.current_assignment(self.group.group_id, away))
         self._set_timer(groups.rebalance(member.member_id), None)
 
     def fence(self, members: list[ConsumerMember]) -> None:
@@ -406,10 +390,10 @@ class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
             self.downgrade(conversion.Downgrade(leaving), is_rebalanced=True)
             return
         for member in members:
-            self.records += member_tombstones(self.group.group_id, member.member_id)
+            self.records += rows.member_tombstones(self.group.group_id, member.member_id)
             self._stop_timers(member.member_id)
         regexes = regex_resolution.last_of_its_regex(self.group, members)
-        self.records += regex_tombstones(self.group.group_id, regexes)
+        self.records += rows.regex_tombstones(self.group.group_id, regexes)
         left = subscriptions.of(self.group, members).topics
         self._bump(target_assignment.metadata_hash(self._broker, left))
 
@@ -423,7 +407,7 @@ class ConsumerGroupCoordinator(ModernGroupCoordinator[ConsumerGroup]):
             member_ids = [
                 change.joining.member_id if each == former else each for each in member_ids
             ]
-        self.records += group_tombstones(group.group_id, member_ids, group.resolved)
+        self.records += rows.group_tombstones(group.group_id, member_ids, group.resolved)
         classic = conversion.downgrade(broker, group, change)
         groups.stop_timers(broker.tables, broker.id, group.group_id)
         coordinator = ClassicGroupCoordinator(broker, group.group_id, classic)

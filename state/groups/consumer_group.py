@@ -11,6 +11,7 @@ State of a member relative to the target assignment (`member_assignment.py`):
     UNRELEASED_PARTITIONS  waits until other members have revoked partitions
 """
 
+from base64 import b64decode, b64encode
 from collections.abc import Iterable
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
@@ -19,8 +20,12 @@ import msgspec
 
 from brokertwin.protocol.bodies import Uuid
 from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.consumer_group_rows import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupRegularExpressionValue,
+)
 from brokertwin.state.core.decision import Resumed
-from brokertwin.state.core.group_records import ClassicMemberMetadata, ResolvedRegularExpression
 from brokertwin.state.core.java_hashes import CAPACITY, JavaMap, java_hash, timeline_order
 from brokertwin.state.groups.assignments import Assigned, Target
 from brokertwin.state.groups.classic_group import CONSUMER
@@ -85,9 +90,10 @@ class ConsumerMember(msgspec.Struct, frozen=True):
         return self.classic_member_metadata is not None
 
     def classic_protocols(self) -> list[tuple[str, str]]:
-        """Return name and metadata of its classic protocols, if any."""
+        """Return name and metadata (base64) of its classic protocols, if any."""
         classic = self.classic_member_metadata
-        return [] if classic is None else classic.supported_protocols
+        protocols = [] if classic is None else classic.supported_protocols
+        return [(each.name, b64encode(each.metadata).decode()) for each in protocols]
 
     def in_epoch(self, member_epoch: int) -> "ConsumerMember":
         former = self.member_epoch
@@ -103,6 +109,15 @@ class ConsumerMember(msgspec.Struct, frozen=True):
         """True if the member must revoke partitions within its rebalance timeout."""
         is_away = self.member_epoch == STATIC_LEAVE_EPOCH
         return self.state is ConsumerMemberState.UNREVOKED_PARTITIONS and not is_away
+
+
+def classic_metadata(
+    session_timeout_ms: int, protocols: Iterable[tuple[str, str]]
+) -> ClassicMemberMetadata:
+    """Return the metadata of a classic member; that of its protocols is in base64."""
+    return ClassicMemberMetadata(
+        session_timeout_ms, [ClassicProtocol(name, b64decode(data)) for name, data in protocols]
+    )
 
 
 class ConsumerGroup(msgspec.Struct, tag_field="type", tag="consumer"):
@@ -138,7 +153,7 @@ class ConsumerGroup(msgspec.Struct, tag_field="type", tag="consumer"):
     classic_members: int = 0
     supporters: dict[str, int] = {}
     regex_subscribers: dict[str, int] = {}
-    resolved: dict[str, ResolvedRegularExpression] = {}
+    resolved: dict[str, ConsumerGroupRegularExpressionValue] = {}
 
     @property
     def protocol_type(self) -> str:

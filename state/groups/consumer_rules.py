@@ -9,39 +9,75 @@ from collections import Counter
 
 from brokertwin.protocol.errors import Error
 from brokertwin.state.core.check import Violations
-from brokertwin.state.core.records import Record
-from brokertwin.state.groups import groups, modern_rules, subscriptions
+from brokertwin.state.core.group_records import GroupRecord
+from brokertwin.state.groups import consumer_group_records as rows
+from brokertwin.state.groups import groups, subscriptions
+from brokertwin.state.groups.consumer_coordinator import ConsumerGroupCoordinator
 from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember
-from brokertwin.state.groups.consumer_group_records import group_tombstones
-from brokertwin.state.groups.group_rules import OffsetCommitCheck
+from brokertwin.state.groups.group_kind import OffsetCommitCheck
+from brokertwin.state.groups.modern_rules import ModernKind, check_epochs
 
 EPOCHS_SINCE = 9
 """First version of OffsetCommit with member epochs."""
 
 
-def commit_error(group: ConsumerGroup, commit: OffsetCommitCheck) -> Error:
-    """Return the error of an offset commit.
+class ConsumerKind(ModernKind[ConsumerGroup]):
+    """Consumer groups."""
 
-    25 UNKNOWN_MEMBER_ID, 35 UNSUPPORTED_VERSION, 113 STALE_MEMBER_EPOCH, or NONE. Transactions and
-    classic members: 22 ILLEGAL_GENERATION instead of 113 STALE_MEMBER_EPOCH. An older epoch is
-    valid if the partitions were already assigned to the member in that epoch, because the member
-    may not know its new epoch yet (KIP-1251).
-    """
-    if commit.generation < 0 and not group.members:
-        return Error.NONE
-    is_named = commit.generation >= 0 or commit.member_id or commit.group_instance_id is not None
-    if commit.is_transactional and not is_named:
-        return Error.NONE
-    member = group.members.get(commit.member_id)
-    if member is None:
-        return Error.UNKNOWN_MEMBER_ID
-    is_classic = member.uses_classic_protocol
-    if not (commit.is_transactional or is_classic) and commit.version < EPOCHS_SINCE:
-        return Error.UNSUPPORTED_VERSION
-    if commit.generation == member.member_epoch or _is_in_time(member, commit):
-        return Error.NONE
-    has_generation = commit.is_transactional or is_classic
-    return Error.ILLEGAL_GENERATION if has_generation else Error.STALE_MEMBER_EPOCH
+    name = "consumer"
+    coordinator = ConsumerGroupCoordinator
+    member_tombstones = staticmethod(rows.member_tombstones)
+
+    def commit_error(self, group: ConsumerGroup, commit: OffsetCommitCheck) -> Error:
+        """Return the error of an offset commit.
+
+        25 UNKNOWN_MEMBER_ID, 35 UNSUPPORTED_VERSION, 113 STALE_MEMBER_EPOCH, or NONE. Transactions
+        before version 6 and classic members: 22 ILLEGAL_GENERATION instead of 113
+        STALE_MEMBER_EPOCH. An older epoch is valid if the partitions were already assigned to the
+        member in that epoch, because the member may not know its new epoch yet (KIP-1251).
+        """
+        if commit.generation < 0 and not group.members:
+            return Error.NONE
+        is_named = (
+            commit.generation >= 0 or commit.member_id or commit.group_instance_id is not None
+        )
+        if commit.is_transactional and not is_named:
+            return Error.NONE
+        member = group.members.get(commit.member_id)
+        if member is None:
+            return Error.UNKNOWN_MEMBER_ID
+        is_classic = member.uses_classic_protocol
+        if not (commit.is_transactional or is_classic) and commit.version < EPOCHS_SINCE:
+            return Error.UNSUPPORTED_VERSION
+        if commit.generation == member.member_epoch or _is_in_time(member, commit):
+            return Error.NONE
+        has_generation = commit.has_generation or is_classic
+        return Error.ILLEGAL_GENERATION if has_generation else Error.STALE_MEMBER_EPOCH
+
+    def fetch_error(self, group: ConsumerGroup, member_id: str | None, member_epoch: int) -> Error:
+        """Return the error of an offset fetch; classic members: 22 ILLEGAL_GENERATION if stale."""
+        error = super().fetch_error(group, member_id, member_epoch)
+        if member_id is None or error is not Error.STALE_MEMBER_EPOCH:
+            return error
+        is_classic = group.members[member_id].uses_classic_protocol
+        return Error.ILLEGAL_GENERATION if is_classic else error
+
+    def subscribed_topics(self, group: ConsumerGroup) -> set[str]:
+        """Return the topics that members may consume."""
+        return subscriptions.of(group).topics
+
+    def tombstones(self, group: ConsumerGroup) -> list[GroupRecord]:
+        """Return the records that delete a group."""
+        return rows.group_tombstones(group.group_id, regexes=group.resolved)
+
+    def check(self, group: ConsumerGroup, running: set[str]) -> Violations:
+        """Yield violated invariants; `running` are the group's timers."""
+        yield from check_epochs(group)
+        yield from _epochs(group)
+        yield from _counts(group)
+        yield from _partitions(group)
+        yield from _targets(group)
+        yield from _timers(group, running)
 
 
 def _is_in_time(member: ConsumerMember, commit: OffsetCommitCheck) -> bool:
@@ -54,36 +90,7 @@ def _is_in_time(member: ConsumerMember, commit: OffsetCommitCheck) -> bool:
     return commit.generation < member.member_epoch
 
 
-def fetch_error(group: ConsumerGroup, member_id: str | None, member_epoch: int) -> Error:
-    """Return the error of an offset fetch; classic members: 22 ILLEGAL_GENERATION if stale."""
-    error = modern_rules.fetch_error(group, member_id, member_epoch)
-    if member_id is None or error is not Error.STALE_MEMBER_EPOCH:
-        return error
-    is_classic = group.members[member_id].uses_classic_protocol
-    return Error.ILLEGAL_GENERATION if is_classic else error
-
-
-def subscribed_topics(group: ConsumerGroup) -> set[str]:
-    """Return the topics that members may consume."""
-    return subscriptions.of(group).topics
-
-
-def tombstones(group: ConsumerGroup) -> list[Record]:
-    """Return the records that delete a group."""
-    return group_tombstones(group.group_id, regexes=group.resolved)
-
-
 # Invariants
-
-
-def check(group: ConsumerGroup, running: set[str]) -> Violations:
-    """Yield violated invariants; `running` are the group's timers."""
-    yield from modern_rules.check_epochs(group)
-    yield from _epochs(group)
-    yield from _counts(group)
-    yield from _partitions(group)
-    yield from _targets(group)
-    yield from _timers(group, running)
 
 
 def _timers(group: ConsumerGroup, running: set[str]) -> Violations:

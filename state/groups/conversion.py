@@ -17,7 +17,6 @@ from typing import NamedTuple
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.primitives import MalformedError
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.group_records import ClassicMemberMetadata
 from brokertwin.state.groups import consumer_protocol, target_assignment
 from brokertwin.state.groups.assignments import Target, in_hash_order
 from brokertwin.state.groups.classic_group import (
@@ -26,7 +25,12 @@ from brokertwin.state.groups.classic_group import (
     ClassicGroupState,
     ClassicMember,
 )
-from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember, Rejection
+from brokertwin.state.groups.consumer_group import (
+    ConsumerGroup,
+    ConsumerMember,
+    Rejection,
+    classic_metadata,
+)
 from brokertwin.state.groups.consumer_protocol import Partitions
 
 BOTH_WAYS, UP, DOWN, DISABLED = "bidirectional", "upgrade", "downgrade", "disabled"
@@ -113,7 +117,7 @@ def _converted(broker: Broker, group: ClassicGroup, protocol_name: str) -> Consu
                 client_host=member.client_host,
                 subscribed_topic_names=sorted(set(metadata.topics)),
                 assigned={t: dict.fromkeys(numbers, epoch) for t, numbers in target.items()},
-                classic_member_metadata=ClassicMemberMetadata(
+                classic_member_metadata=classic_metadata(
                     member.session_timeout_ms, member.protocols
                 ),
             )
@@ -209,7 +213,7 @@ def _classic_member(member: ConsumerMember) -> ClassicMember:
         member.client_host,
         member.rebalance_timeout_ms,
         metadata.session_timeout_ms,
-        metadata.supported_protocols,
+        member.classic_protocols(),
     )
 
 

@@ -8,42 +8,23 @@ from collections import Counter
 
 import msgspec
 
-from brokertwin.protocol.bodies import Uuid
 from brokertwin.protocol.errors import NONE, Error
+from brokertwin.protocol.generated.group_rows import GroupMetadataKey
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.cluster import coordinators, topics
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.check import Violations
-from brokertwin.state.core.decision import Request
-from brokertwin.state.core.group_records import GroupRemoved
-from brokertwin.state.core.records import Record
+from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.core.group_records import GroupRecord
 from brokertwin.state.groups import groups
+from brokertwin.state.groups.classic_coordinator import ClassicGroupCoordinator
 from brokertwin.state.groups.classic_group import (
     CONSUMER,
     NO_TIME,
     ClassicGroup,
     ClassicGroupState,
 )
-
-
-class OffsetCommitCheck(msgspec.Struct):
-    """An offset commit as the coordinator of a group validates it.
-
-    Attributes:
-        member_id: "" for a commit from outside the group.
-        group_instance_id: instance id of a static member.
-        generation: generation or member epoch; negative for a commit from outside the group.
-        version: version of OffsetCommit or TxnOffsetCommit.
-        places: topic name, topic id and partition of each offset that may be stored.
-        is_transactional: whether it is part of a transaction.
-    """
-
-    member_id: str
-    group_instance_id: str | None
-    generation: int
-    version: int
-    places: list[tuple[str, Uuid, int]]
-    is_transactional: bool = False
+from brokertwin.state.groups.group_kind import GroupKind, OffsetCommitCheck
 
 
 def access_error(
@@ -76,78 +57,88 @@ def new_member_id(request: Request) -> str:
     return request.choices.member_id or topics.derive_uuid(request.nonce, "member")
 
 
-def commit_error(group: ClassicGroup, commit: OffsetCommitCheck) -> Error:
-    """Return the error of an offset commit.
+class ClassicKind(GroupKind[ClassicGroup]):
+    """Classic groups; any client may fetch their offsets."""
 
-    82 FENCED_INSTANCE_ID, 25 UNKNOWN_MEMBER_ID, 22 ILLEGAL_GENERATION, 27 REBALANCE_IN_PROGRESS, or
-    NONE.
-    """
-    is_empty = group.state is ClassicGroupState.EMPTY
-    if commit.generation < 0 and is_empty:
+    name = "classic"
+
+    def fire(self, broker: Broker, group_id: str, timer: str) -> Decision:
+        """Handle an expired timer of a group."""
+        coordinator = ClassicGroupCoordinator(broker, group_id)
+        assert not coordinator.is_new, f"timer of an unknown group: {group_id} {timer}"
+        return coordinator.fire(timer)
+
+    def expire(self, broker: Broker, group_id: str, member_ids: list[str]) -> Decision:
+        """Remove members as if their sessions had expired."""
+        coordinator = ClassicGroupCoordinator(broker, group_id)
+        for member_id in member_ids:
+            coordinator.session_expired(member_id)
+        return coordinator.result()
+
+    def load(self, broker: Broker, group_id: str) -> None:
+        """Take over a group from its records; session timeouts start now."""
+        ClassicGroupCoordinator(broker, group_id)
+
+    def commit_error(self, group: ClassicGroup, commit: OffsetCommitCheck) -> Error:
+        """Return the error of an offset commit.
+
+        82 FENCED_INSTANCE_ID, 25 UNKNOWN_MEMBER_ID, 22 ILLEGAL_GENERATION, 27
+        REBALANCE_IN_PROGRESS, or NONE.
+        """
+        is_empty = group.state is ClassicGroupState.EMPTY
+        if commit.generation < 0 and is_empty:
+            return NONE
+        if commit.generation >= 0 or commit.member_id or commit.group_instance_id is not None:
+            error = group.member_error(commit.member_id, commit.group_instance_id)
+            if error is not NONE:
+                return error
+            if commit.generation != group.generation_id:
+                return Error.ILLEGAL_GENERATION
+        elif not commit.is_transactional and not is_empty:
+            return Error.UNKNOWN_MEMBER_ID
+        if not commit.is_transactional and group.state is ClassicGroupState.COMPLETING_REBALANCE:
+            return Error.REBALANCE_IN_PROGRESS
         return NONE
-    if commit.generation >= 0 or commit.member_id or commit.group_instance_id is not None:
-        error = group.member_error(commit.member_id, commit.group_instance_id)
-        if error is not NONE:
-            return error
-        if commit.generation != group.generation_id:
-            return Error.ILLEGAL_GENERATION
-    elif not commit.is_transactional and not is_empty:
-        return Error.UNKNOWN_MEMBER_ID
-    if not commit.is_transactional and group.state is ClassicGroupState.COMPLETING_REBALANCE:
-        return Error.REBALANCE_IN_PROGRESS
-    return NONE
 
+    def delete_error(self, group: ClassicGroup) -> Error:
+        """Return 68 NON_EMPTY_GROUP or NONE."""
+        return NONE if group.state is ClassicGroupState.EMPTY else Error.NON_EMPTY_GROUP
 
-def fetch_error(_group: ClassicGroup, _member_id: str | None, _member_epoch: int) -> Error:
-    """Return NONE: any client may fetch the offsets of a classic group."""
-    return NONE
+    def delete_offsets_error(self, group: ClassicGroup) -> Error:
+        """Return 68 NON_EMPTY_GROUP if members are not consumers, else NONE."""
+        is_open = group.state is ClassicGroupState.EMPTY or group.protocol_type == CONSUMER
+        return NONE if is_open else Error.NON_EMPTY_GROUP
 
+    def subscribed_topics(self, group: ClassicGroup) -> set[str] | None:
+        """Return the topics that members may consume; None for any topic."""
+        if group.protocol_type != CONSUMER:
+            return set()
+        subscribed = (
+            group.subscriptions() if group.subscribed is msgspec.UNSET else group.subscribed
+        )
+        return None if subscribed is None else set(subscribed)
 
-def delete_error(group: ClassicGroup) -> Error:
-    """Return 68 NON_EMPTY_GROUP or NONE."""
-    return NONE if group.state is ClassicGroupState.EMPTY else Error.NON_EMPTY_GROUP
+    def kept_since(self, group: ClassicGroup, commit_timestamp: int) -> int | None:
+        """Return the start of an offset's retention; None if it does not expire.
 
+        Without members, it is the time when the last member left.
+        """
+        if group.protocol_type is None:
+            return commit_timestamp
+        if group.state is ClassicGroupState.EMPTY:
+            is_timed = group.state_timestamp != NO_TIME
+            return group.state_timestamp if is_timed else commit_timestamp
+        is_read = group.protocol_type == CONSUMER and group.state is ClassicGroupState.STABLE
+        return commit_timestamp if is_read else None
 
-def delete_offsets_error(group: ClassicGroup) -> Error:
-    """Return 68 NON_EMPTY_GROUP if members are not consumers, else NONE."""
-    is_open = group.state is ClassicGroupState.EMPTY or group.protocol_type == CONSUMER
-    return NONE if is_open else Error.NON_EMPTY_GROUP
+    def tombstones(self, group: ClassicGroup) -> list[GroupRecord]:
+        """Return the records that delete a group."""
+        return [GroupRecord(GroupMetadataKey(group.group_id))]
 
-
-def subscribed_topics(group: ClassicGroup) -> set[str] | None:
-    """Return the topics that members may consume; None for any topic."""
-    if group.protocol_type != CONSUMER:
-        return set()
-    subscribed = group.subscriptions() if group.subscribed is msgspec.UNSET else group.subscribed
-    return None if subscribed is None else set(subscribed)
-
-
-def kept_since(group: ClassicGroup, commit_timestamp: int) -> int | None:
-    """Return the start of an offset's retention; None if it does not expire.
-
-    Without members, it is the time when the last member left.
-    """
-    if group.protocol_type is None:
-        return commit_timestamp
-    if group.state is ClassicGroupState.EMPTY:
-        is_timed = group.state_timestamp != NO_TIME
-        return group.state_timestamp if is_timed else commit_timestamp
-    is_read = group.protocol_type == CONSUMER and group.state is ClassicGroupState.STABLE
-    return commit_timestamp if is_read else None
-
-
-def tombstones(group: ClassicGroup) -> list[Record]:
-    """Return the records that delete a group."""
-    return [GroupRemoved(group.group_id)]
-
-
-# Invariants
-
-
-def check(group: ClassicGroup, running: set[str]) -> Violations:
-    """Yield violated invariants; `running` are the group's timers."""
-    yield from _members(group)
-    yield from _timers(group, running)
+    def check(self, group: ClassicGroup, running: set[str]) -> Violations:
+        """Yield violated invariants; `running` are the group's timers."""
+        yield from _members(group)
+        yield from _timers(group, running)
 
 
 def _members(group: ClassicGroup) -> Violations:

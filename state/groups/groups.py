@@ -32,14 +32,10 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from brokertwin.protocol.generated.group_rows import GroupMetadataValue
 from brokertwin.state.cluster.image import machine_prefix
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import pending
-from brokertwin.state.core.applying import applies
-from brokertwin.state.core.group_records import (
-    GroupMetadata,
-    GroupMetadataWritten,
-)
 from brokertwin.state.core.tables import CellTables, Table, cached_key, escape, unescape
 from brokertwin.state.groups.classic_group import ClassicGroup
 from brokertwin.state.groups.classic_records import restored
@@ -66,7 +62,7 @@ class StoredClassicGroup(msgspec.Struct, tag_field="type", tag="classic"):
     """Durable state of a classic group; no metadata for a simple group."""
 
     group_id: str
-    metadata: GroupMetadata | None = None
+    metadata: GroupMetadataValue | None = None
 
 
 StoredGroup = StoredClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
@@ -207,10 +203,9 @@ def ensure(table: Table, broker: int, group_id: str) -> None:
         table.put(_written_key(broker, group_id), StoredClassicGroup(group_id))
 
 
-@applies(GroupMetadataWritten)
-def apply_metadata(tables: CellTables, broker: int, record: GroupMetadataWritten) -> None:
-    stored = StoredClassicGroup(record.group_id, record.metadata)
-    tables.groups.put(_written_key(broker, record.group_id), stored)
+def store_classic(table: Table, broker: int, group_id: str, metadata: GroupMetadataValue) -> None:
+    """Store the durable state of a classic group; `table` is `groups`."""
+    table.put(_written_key(broker, group_id), StoredClassicGroup(group_id, metadata))
 
 
 def set_timer(

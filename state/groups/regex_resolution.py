@@ -15,13 +15,10 @@ heartbeat may DESCRIBE are included.
 
 from collections.abc import Callable, Collection, Iterable
 
+from brokertwin.protocol.generated.consumer_group_rows import ConsumerGroupRegularExpressionValue
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.group_records import (
-    ConsumerGroupMetadataWritten,
-    ConsumerGroupRegularExpressionWritten,
-    ResolvedRegularExpression,
-)
 from brokertwin.state.core.records import Record
+from brokertwin.state.groups import consumer_group_records as rows
 from brokertwin.state.groups import subscriptions, target_assignment, topic_regexes
 from brokertwin.state.groups.consumer_group import ConsumerGroup, ConsumerMember
 
@@ -125,11 +122,10 @@ def records(
         former = group.resolved.get(regex)
         has_changed = has_changed or topics != (former.topics if former is not None else [])
         by_regex.update(topics)
-        resolved = ResolvedRegularExpression(topics, version, broker.now)
-        written.append(ConsumerGroupRegularExpressionWritten(group.group_id, regex, resolved))
+        resolved = ConsumerGroupRegularExpressionValue(topics, version, broker.now)
+        written.append(rows.resolved_regex(group.group_id, regex, resolved))
     group_epoch, current_hash = epoch
     new_hash = target_assignment.metadata_hash(broker, by_regex | after.by_name.keys())
     if has_changed or new_hash != current_hash:
-        bumped = ConsumerGroupMetadataWritten(group.group_id, group_epoch + 1, new_hash)
-        written.append(bumped)
+        written.append(rows.group_epoch(group.group_id, group_epoch + 1, new_hash))
     return written

@@ -13,7 +13,7 @@ import msgspec
 
 from brokertwin.protocol.bodies import Uuid
 from brokertwin.protocol.errors import Error
-from brokertwin.state.core.group_records import StatePartitions
+from brokertwin.protocol.generated.share_group_rows import TopicPartitionsInfo
 from brokertwin.state.core.java_hashes import JavaMap, java_hash, timeline_order
 from brokertwin.state.groups.assignments import Target
 from brokertwin.state.groups.consumer_group import FIRST_EPOCH, NO_EPOCH
@@ -65,8 +65,8 @@ class ShareGroup(msgspec.Struct, tag_field="type", tag="share"):
     target: dict[str, Target] = {}
     most_members: int = 0
     subscribers: dict[str, int] = {}
-    initializing: dict[Uuid, StatePartitions] = {}
-    initialized: dict[Uuid, StatePartitions] = {}
+    initializing: dict[Uuid, TopicPartitionsInfo] = {}
+    initialized: dict[Uuid, TopicPartitionsInfo] = {}
     deleting: dict[Uuid, str] = {}
 
     @property

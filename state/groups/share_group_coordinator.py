@@ -26,20 +26,14 @@ from brokertwin.protocol.errors import Error
 from brokertwin.protocol.generated.initialize_share_group_state import (
     InitializeShareGroupStateRequest,
 )
+from brokertwin.protocol.generated.share_group_rows import TopicPartitionsInfo
 from brokertwin.protocol.generated.shared import ShareGroupStateResponse
 from brokertwin.state.cluster import group_configs
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import Decision, Message
-from brokertwin.state.core.group_records import (
-    ShareGroupMetadataWritten,
-    ShareGroupStatePartitionMetadataWritten,
-    ShareGroupTargetAssignmentMemberWritten,
-    ShareGroupTargetAssignmentMetadataWritten,
-    SharePartitionMetadata,
-    StatePartitions,
-)
 from brokertwin.state.core.java_hashes import JavaMap, java_hash
 from brokertwin.state.groups import groups, simple_assignor, target_assignment
+from brokertwin.state.groups import share_group_records as rows
 from brokertwin.state.groups.assignments import GroupSpec, Subscriber, Target, as_sets
 from brokertwin.state.groups.consumer_group import JOIN_EPOCH, Rejection
 from brokertwin.state.groups.modern_coordinator import (
@@ -54,11 +48,6 @@ from brokertwin.state.groups.share_group import (
     ShareGroup,
     ShareGroupMember,
     updated_subscribers,
-)
-from brokertwin.state.groups.share_group_records import (
-    current_assignment,
-    member_metadata,
-    member_tombstones,
 )
 from brokertwin.state.groups.share_states import (
     PartitionsByTopic,
@@ -126,7 +115,7 @@ class ShareGroupCoordinator(ModernGroupCoordinator[ShareGroup]):
             return rejection
         after = _updated(before, heartbeat)
         if after != before:
-            self.records.append(member_metadata(group.group_id, after))
+            self.records.append(rows.member_metadata(group.group_id, after))
         counts = updated_subscribers(group.subscribers, before, after)
         group_epoch = self._update_group_epoch(before, after, counts)
         epoch, target = self._update_target(after, group_epoch, counts)
@@ -148,10 +137,8 @@ class ShareGroupCoordinator(ModernGroupCoordinator[ShareGroup]):
         for member in members:
             counts, epoch = updated_subscribers(counts, member, None), epoch + 1
             metadata_hash = target_assignment.metadata_hash(self._broker, counts)
-            self.records += member_tombstones(self.group.group_id, member.member_id)
-            self.records.append(
-                ShareGroupMetadataWritten(self.group.group_id, epoch, metadata_hash)
-            )
+            self.records += rows.member_tombstones(self.group.group_id, member.member_id)
+            self.records.append(rows.group_epoch(self.group.group_id, epoch, metadata_hash))
             self._set_timer(groups.session(member.member_id), None)
 
     def load(self) -> None:
@@ -173,7 +160,7 @@ class ShareGroupCoordinator(ModernGroupCoordinator[ShareGroup]):
         if not is_bumped and metadata_hash == group.metadata_hash:
             return group.group_epoch
         epoch = group.group_epoch + 1
-        self.records.append(ShareGroupMetadataWritten(group.group_id, epoch, metadata_hash))
+        self.records.append(rows.group_epoch(group.group_id, epoch, metadata_hash))
         return epoch
 
     def _is_assignment_pending(self) -> bool:
@@ -201,11 +188,8 @@ class ShareGroupCoordinator(ModernGroupCoordinator[ShareGroup]):
         for member_id, target in targets.items():
             former = group.target.get(member_id)
             if former is None or as_sets(former) != as_sets(target):
-                written = ShareGroupTargetAssignmentMemberWritten(group.group_id, member_id, target)
-                self.records.append(written)
-        self.records.append(
-            ShareGroupTargetAssignmentMetadataWritten(group.group_id, group_epoch, now)
-        )
+                self.records.append(rows.member_target(group.group_id, member_id, target))
+        self.records.append(rows.target_epoch(group.group_id, group_epoch, now))
         return group_epoch, targets[after.member_id]
 
     def _targets(self, after: ShareGroupMember, counts: dict[str, int]) -> dict[str, Target]:
@@ -254,7 +238,7 @@ class ShareGroupCoordinator(ModernGroupCoordinator[ShareGroup]):
                 reconciled, member_epoch=epoch, previous_member_epoch=member.member_epoch
             )
         if reconciled != member:
-            self.records.append(current_assignment(self.group.group_id, reconciled))
+            self.records.append(rows.current_assignment(self.group.group_id, reconciled))
         return reconciled
 
     # The state of partitions
@@ -293,10 +277,10 @@ class ShareGroupCoordinator(ModernGroupCoordinator[ShareGroup]):
 
     def _state_partitions(
         self, topic_id: Uuid, partitions: set[int], requested_at: int = 0
-    ) -> StatePartitions:
+    ) -> TopicPartitionsInfo:
         topic = self._broker.topic_by_id(topic_id)
         name = topic.name if topic is not None else "<UNKNOWN>"
-        return StatePartitions(name, sorted(partitions), requested_at)
+        return TopicPartitionsInfo(topic_id, name, sorted(partitions), requested_at)
 
     def start_initializing(self, places: PartitionsByTopic) -> None:
         """Note that the share state of partitions is being initialized.
@@ -314,16 +298,16 @@ class ShareGroupCoordinator(ModernGroupCoordinator[ShareGroup]):
 
     def write_states(
         self,
-        initializing: dict[Uuid, StatePartitions],
-        initialized: dict[Uuid, StatePartitions],
+        initializing: dict[Uuid, TopicPartitionsInfo],
+        initialized: dict[Uuid, TopicPartitionsInfo],
         deleting: dict[Uuid, str] | None = None,
     ) -> None:
         """Write partition states, without deleted topics; None keeps `deleting`."""
         deleting = self.group.deleting if deleting is None else deleting
-        metadata = SharePartitionMetadata(
-            self._existing(initializing), self._existing(initialized), self._existing(deleting)
+        states = self._existing(initializing), self._existing(initialized)
+        self.records.append(
+            rows.state_partitions(self.group.group_id, *states, self._existing(deleting))
         )
-        self.records.append(ShareGroupStatePartitionMetadataWritten(self.group.group_id, metadata))
 
     def _existing(self, states: dict[Uuid, Value]) -> dict[Uuid, Value]:
         return {each: current for each, current in states.items() if self._broker.topic_by_id(each)}

@@ -4,138 +4,138 @@ Source: `GroupCoordinatorRecordHelpers.newShareGroup…`, `GroupMetadataManager.
 """
 
 import msgspec
+from msgspec.structs import asdict, replace
 
-from brokertwin.state.core.applying import applies
-from brokertwin.state.core.group_records import (
-    ShareGroupCurrentMemberAssignmentWritten,
-    ShareGroupMemberMetadataWritten,
-    ShareGroupMetadataWritten,
-    ShareGroupStatePartitionMetadataWritten,
-    ShareGroupTargetAssignmentMemberWritten,
-    ShareGroupTargetAssignmentMetadataWritten,
-    ShareMemberAssignment,
-    ShareMemberMetadata,
+from brokertwin.protocol.bodies import Uuid
+from brokertwin.protocol.generated.share_group_rows import (
+    Key,
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupMemberMetadataKey,
+    ShareGroupMemberMetadataValue,
+    ShareGroupMetadataKey,
+    ShareGroupMetadataValue,
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupStatePartitionMetadataValue,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMemberValue,
+    ShareGroupTargetAssignmentMetadataKey,
+    ShareGroupTargetAssignmentMetadataValue,
+    ShareGroupTopicInfo,
+    ShareGroupTopicPartition,
+    ShareGroupTopicPartitions,
+    TopicPartitionsInfo,
+    Value,
 )
-from brokertwin.state.core.records import Record
-from brokertwin.state.core.tables import CellTables
-from brokertwin.state.groups import groups
-from brokertwin.state.groups.assignments import in_hash_order
+from brokertwin.state.core.group_records import GroupRecord, tombstones
+from brokertwin.state.groups.assignments import Target, in_hash_order
 from brokertwin.state.groups.consumer_group import LEAVE_EPOCH, ConsumerMemberState
 from brokertwin.state.groups.consumer_group_records import NO_ASSIGNMENT
 from brokertwin.state.groups.share_group import ShareGroup, ShareGroupMember
 
 
-def member_metadata(group_id: str, member: ShareGroupMember) -> ShareGroupMemberMetadataWritten:
-    metadata = ShareMemberMetadata(
-        rack_id=member.rack_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        subscribed_topic_names=member.subscribed_topic_names,
+def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> GroupRecord:
+    value = ShareGroupMetadataValue(epoch, metadata_hash)
+    return GroupRecord(ShareGroupMetadataKey(group_id), value)
+
+
+def member_metadata(group_id: str, member: ShareGroupMember) -> GroupRecord:
+    value = msgspec.convert(member, ShareGroupMemberMetadataValue, from_attributes=True)
+    return GroupRecord(ShareGroupMemberMetadataKey(group_id, member.member_id), value)
+
+
+def target_epoch(group_id: str, epoch: int, timestamp: int) -> GroupRecord:
+    value = ShareGroupTargetAssignmentMetadataValue(epoch, timestamp)
+    return GroupRecord(ShareGroupTargetAssignmentMetadataKey(group_id), value)
+
+
+def member_target(group_id: str, member_id: str, target: Target) -> GroupRecord:
+    topics = [ShareGroupTopicPartition(*each) for each in target.items()]
+    value = ShareGroupTargetAssignmentMemberValue(topics)
+    return GroupRecord(ShareGroupTargetAssignmentMemberKey(group_id, member_id), value)
+
+
+def current_assignment(group_id: str, member: ShareGroupMember) -> GroupRecord:
+    value = ShareGroupCurrentMemberAssignmentValue(
+        member.member_epoch,
+        member.previous_member_epoch,
+        ConsumerMemberState.STABLE.value,
+        [ShareGroupTopicPartitions(*each) for each in member.assigned.items()],
     )
-    return ShareGroupMemberMetadataWritten(group_id, member.member_id, metadata)
+    return GroupRecord(ShareGroupCurrentMemberAssignmentKey(group_id, member.member_id), value)
 
 
-def current_assignment(
-    group_id: str, member: ShareGroupMember
-) -> ShareGroupCurrentMemberAssignmentWritten:
-    assignment = ShareMemberAssignment(
-        member_epoch=member.member_epoch,
-        previous_member_epoch=member.previous_member_epoch,
-        state=ConsumerMemberState.STABLE.value,
-        assigned_partitions=member.assigned,
+def state_partitions(
+    group_id: str,
+    initializing: dict[Uuid, TopicPartitionsInfo],
+    initialized: dict[Uuid, TopicPartitionsInfo],
+    deleting: dict[Uuid, str],
+) -> GroupRecord:
+    value = ShareGroupStatePartitionMetadataValue(
+        list(initializing.values()),
+        list(initialized.values()),
+        [ShareGroupTopicInfo(*each) for each in deleting.items()],
     )
-    return ShareGroupCurrentMemberAssignmentWritten(group_id, member.member_id, assignment)
+    return GroupRecord(ShareGroupStatePartitionMetadataKey(group_id), value)
 
 
-def member_tombstones(group_id: str, member_id: str) -> list[Record]:
-    return [
-        ShareGroupCurrentMemberAssignmentWritten(group_id, member_id, None),
-        ShareGroupTargetAssignmentMemberWritten(group_id, member_id, None),
-        ShareGroupMemberMetadataWritten(group_id, member_id, None),
-    ]
+def member_tombstones(group_id: str, member_id: str) -> list[GroupRecord]:
+    return tombstones(
+        ShareGroupCurrentMemberAssignmentKey(group_id, member_id),
+        ShareGroupTargetAssignmentMemberKey(group_id, member_id),
+        ShareGroupMemberMetadataKey(group_id, member_id),
+    )
 
 
-def tombstones(group: ShareGroup) -> list[Record]:
+def group_tombstones(group_id: str) -> list[GroupRecord]:
     """Return the records that delete a group without members."""
-    group_id = group.group_id
-    return [
-        ShareGroupTargetAssignmentMetadataWritten(group_id, None),
-        ShareGroupStatePartitionMetadataWritten(group_id, None),
-        ShareGroupMetadataWritten(group_id, None),
-    ]
-
-
-@applies(ShareGroupMetadataWritten)
-def apply_metadata(tables: CellTables, broker: int, record: ShareGroupMetadataWritten) -> None:
-    """Store a group epoch, or delete the group."""
-    if record.epoch is None:
-        groups.drop_stored(tables.groups, broker, record.group_id)
-        return
-    group = _group(tables, broker, record.group_id)
-    group.group_epoch, group.metadata_hash = record.epoch, record.metadata_hash
-
-
-@applies(ShareGroupMemberMetadataWritten)
-def apply_member(tables: CellTables, broker: int, record: ShareGroupMemberMetadataWritten) -> None:
-    """Store a member's metadata, or delete the member."""
-    group = _group(tables, broker, record.group_id)
-    if record.metadata is None:
-        group.remove(record.member_id)
-        return
-    member = group.members.get(record.member_id) or ShareGroupMember(record.member_id)
-    group.put(msgspec.structs.replace(member, **msgspec.structs.asdict(record.metadata)))
-
-
-@applies(ShareGroupTargetAssignmentMetadataWritten)
-def apply_target_metadata(
-    tables: CellTables, broker: int, record: ShareGroupTargetAssignmentMetadataWritten
-) -> None:
-    group = _group(tables, broker, record.group_id)
-    epoch = record.assignment_epoch
-    group.assignment_epoch = NO_ASSIGNMENT if epoch is None else epoch
-    group.assignment_timestamp = record.assignment_timestamp
-
-
-@applies(ShareGroupTargetAssignmentMemberWritten)
-def apply_target(
-    tables: CellTables, broker: int, record: ShareGroupTargetAssignmentMemberWritten
-) -> None:
-    group = _group(tables, broker, record.group_id)
-    if record.topic_partitions is None:
-        group.target.pop(record.member_id, None)
-    else:
-        group.target[record.member_id] = in_hash_order(record.topic_partitions)
-
-
-@applies(ShareGroupCurrentMemberAssignmentWritten)
-def apply_current(
-    tables: CellTables, broker: int, record: ShareGroupCurrentMemberAssignmentWritten
-) -> None:
-    """Store a member's assignment; a tombstone means that it has left."""
-    group = _group(tables, broker, record.group_id)
-    assignment = record.assignment or ShareMemberAssignment(LEAVE_EPOCH, LEAVE_EPOCH, 0, {})
-    member = group.members.get(record.member_id) or ShareGroupMember(record.member_id)
-    group.put(
-        msgspec.structs.replace(
-            member,
-            member_epoch=assignment.member_epoch,
-            previous_member_epoch=assignment.previous_member_epoch,
-            assigned=in_hash_order(assignment.assigned_partitions),
-        )
+    return tombstones(
+        ShareGroupTargetAssignmentMetadataKey(group_id),
+        ShareGroupStatePartitionMetadataKey(group_id),
+        ShareGroupMetadataKey(group_id),
     )
 
 
-@applies(ShareGroupStatePartitionMetadataWritten)
-def apply_state_partitions(
-    tables: CellTables, broker: int, record: ShareGroupStatePartitionMetadataWritten
-) -> None:
-    """Store which partitions have share state."""
-    group = _group(tables, broker, record.group_id)
-    metadata = record.metadata
-    group.initializing = metadata.initializing if metadata is not None else {}
-    group.initialized = metadata.initialized if metadata is not None else {}
-    group.deleting = metadata.deleting if metadata is not None else {}
-
-
-def _group(tables: CellTables, broker: int, group_id: str) -> ShareGroup:
-    return groups.change_stored(tables.groups, broker, group_id, ShareGroup)
+def replay(group: ShareGroup, key: Key, value: Value | None) -> None:
+    """Change the group by a record; a tombstone of an assignment means that the member has left."""
+    match key, value:
+        case ShareGroupMetadataKey(), ShareGroupMetadataValue(epoch, metadata_hash):
+            group.group_epoch, group.metadata_hash = epoch, metadata_hash
+        case ShareGroupMemberMetadataKey(_, member_id), ShareGroupMemberMetadataValue():
+            member = group.members.get(member_id) or ShareGroupMember(member_id)
+            group.put(replace(member, **asdict(value)))
+        case ShareGroupMemberMetadataKey(_, member_id), None:
+            group.remove(member_id)
+        case ShareGroupTargetAssignmentMetadataKey(), _:
+            value = value or ShareGroupTargetAssignmentMetadataValue(NO_ASSIGNMENT)
+            assert isinstance(value, ShareGroupTargetAssignmentMetadataValue), value
+            group.assignment_epoch = value.assignment_epoch
+            group.assignment_timestamp = value.assignment_timestamp
+        case (
+            ShareGroupTargetAssignmentMemberKey(_, member_id),
+            ShareGroupTargetAssignmentMemberValue(topics),
+        ):
+            group.target[member_id] = in_hash_order(
+                {each.topic_id: each.partitions for each in topics}
+            )
+        case ShareGroupTargetAssignmentMemberKey(_, member_id), None:
+            group.target.pop(member_id, None)
+        case ShareGroupCurrentMemberAssignmentKey(_, member_id), _:
+            value = value or ShareGroupCurrentMemberAssignmentValue(LEAVE_EPOCH, LEAVE_EPOCH)
+            assert isinstance(value, ShareGroupCurrentMemberAssignmentValue), value
+            member = group.members.get(member_id) or ShareGroupMember(member_id)
+            assigned = {each.topic_id: each.partitions for each in value.assigned_partitions}
+            group.put(
+                replace(
+                    member,
+                    member_epoch=value.member_epoch,
+                    previous_member_epoch=value.previous_member_epoch,
+                    assigned=in_hash_order(assigned),
+                )
+            )
+        case ShareGroupStatePartitionMetadataKey(), _:
+            value = value or ShareGroupStatePartitionMetadataValue()
+            assert isinstance(value, ShareGroupStatePartitionMetadataValue), value
+            group.initializing = {each.topic_id: each for each in value.initializing_topics}
+            group.initialized = {each.topic_id: each for each in value.initialized_topics}
+            group.deleting = {each.topic_id: each.topic_name for each in value.deleting_topics}

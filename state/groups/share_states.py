@@ -19,18 +19,15 @@ from brokertwin.protocol.generated.initialize_share_group_state import (
     InitializeShareGroupStateRequestPartitionData,
     InitializeStateData,
 )
+from brokertwin.protocol.generated.share_group_rows import TopicPartitionsInfo
 from brokertwin.state.cluster import coordinators, internal_topics
 from brokertwin.state.cluster.coordinators import SHARE_TOPIC
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.decision import Message
-from brokertwin.state.core.group_records import (
-    ShareGroupStatePartitionMetadataWritten,
-    SharePartitionMetadata,
-    StatePartitions,
-)
 from brokertwin.state.core.records import Record
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.share_group import ShareGroup
+from brokertwin.state.groups.share_group_records import state_partitions
 
 PartitionsByTopic = dict[Uuid, list[int]]
 """Partitions by topic id."""
@@ -126,20 +123,18 @@ def records_of_deleted_topic(broker: Broker, topic_id: Uuid) -> list[Record]:
     """Return the records that remove a deleted topic from share groups."""
     records: list[Record] = []
     for group in groups.all_groups(broker):
-        if not isinstance(group, ShareGroup):
+        if not isinstance(group, ShareGroup) or topic_id not in {
+            *group.initializing,
+            *group.initialized,
+            *group.deleting,
+        }:
             continue
-        metadata = SharePartitionMetadata(group.initializing, group.initialized, group.deleting)
-        left = SharePartitionMetadata(
-            {
-                each: metadata.initializing[each]
-                for each in metadata.initializing
-                if each != topic_id
-            },
-            {each: metadata.initialized[each] for each in metadata.initialized if each != topic_id},
-            {each: metadata.deleting[each] for each in metadata.deleting if each != topic_id},
+        initializing, initialized = (
+            {each: state for each, state in states.items() if each != topic_id}
+            for states in (group.initializing, group.initialized)
         )
-        if left != metadata:
-            records.append(ShareGroupStatePartitionMetadataWritten(group.group_id, left))
+        deleting = {each: name for each, name in group.deleting.items() if each != topic_id}
+        records.append(state_partitions(group.group_id, initializing, initialized, deleting))
     return records
 
 
@@ -211,5 +206,5 @@ def _by_coordinator(
     return found
 
 
-def partitions_of(metadata: StatePartitions | None) -> list[int]:
+def partitions_of(metadata: TopicPartitionsInfo | None) -> list[int]:
     return metadata.partitions if metadata is not None else []

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from brokertwin.state.core.java_hashes import JavaMap, java_hash
 from brokertwin.state.core.java_queues import JavaPriorityQueue
-from brokertwin.state.core.streams_records import TargetTasks, Tasks
+from brokertwin.state.groups.streams_group import TargetTasks, Tasks
 
 NAME = "sticky"
 

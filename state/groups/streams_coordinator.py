@@ -19,20 +19,12 @@ from typing import NamedTuple
 import msgspec
 
 from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.group_rows import GroupMetadataKey
+from brokertwin.protocol.generated.streams_group_rows import Endpoint, StreamsGroupTopologyValue
 from brokertwin.state.cluster import group_configs
 from brokertwin.state.cluster.machines import Broker
-from brokertwin.state.core.group_records import GroupRemoved
+from brokertwin.state.core.group_records import GroupRecord
 from brokertwin.state.core.java_hashes import JavaMap, java_hash
-from brokertwin.state.core.streams_records import (
-    Endpoint,
-    StreamsGroupMetadataWritten,
-    StreamsGroupTargetAssignmentMemberWritten,
-    StreamsGroupTargetAssignmentMetadataWritten,
-    StreamsGroupTopologyWritten,
-    StreamsTopology,
-    TargetTasks,
-    Tasks,
-)
 from brokertwin.state.groups import (
     groups,
     sticky_assignor,
@@ -41,6 +33,7 @@ from brokertwin.state.groups import (
     task_assignment,
     topology_topics,
 )
+from brokertwin.state.groups import streams_group_records as rows
 from brokertwin.state.groups.classic_group import ClassicGroup, ClassicGroupState
 from brokertwin.state.groups.consumer_group import JOIN_EPOCH, Rejection
 from brokertwin.state.groups.modern_coordinator import (
@@ -58,12 +51,9 @@ from brokertwin.state.groups.streams_group import (
     StreamsGroup,
     StreamsMember,
     StreamsMemberState,
+    TargetTasks,
+    Tasks,
     required_topics,
-)
-from brokertwin.state.groups.streams_group_records import (
-    current_assignment,
-    member_metadata,
-    member_tombstones,
 )
 from brokertwin.state.groups.streams_live import LiveStreams
 from brokertwin.state.groups.topology_topics import (
@@ -89,7 +79,7 @@ class StreamsHeartbeat(NamedTuple):
     endpoint_epoch: int
     rack_id: str | None
     rebalance_timeout_ms: int
-    topology: StreamsTopology | None
+    topology: StreamsGroupTopologyValue | None
     owned: TargetTasks | None
     process_id: str | None
     user_endpoint: Endpoint | None
@@ -145,7 +135,7 @@ class StreamsGroupCoordinator(ModernGroupCoordinator[StreamsGroup]):
         self._exists = current is not None
         self._is_streams_group = isinstance(current, StreamsGroup)
         if isinstance(current, ClassicGroup):
-            self.records.append(GroupRemoved(group.group_id))
+            self.records.append(GroupRecord(GroupMetadataKey(group.group_id)))
         live = streams_live.get(broker.tables, broker.id, group.group_id)
         self._shown = live.configured if live is not None else None
         self._live = msgspec.structs.replace(live) if live is not None else LiveStreams()
@@ -163,7 +153,7 @@ class StreamsGroupCoordinator(ModernGroupCoordinator[StreamsGroup]):
             return heartbeat.client_tags
         after = _updated(before, heartbeat, heartbeat.client_tags)
         if after != before:
-            self.records.append(member_metadata(self.group.group_id, after))
+            self.records.append(rows.member_metadata(self.group.group_id, after))
         topology = self._topology(heartbeat)
         if isinstance(topology, Rejection):
             return topology
@@ -198,7 +188,7 @@ class StreamsGroupCoordinator(ModernGroupCoordinator[StreamsGroup]):
             )
         return _epoch_error(member, heartbeat) or member
 
-    def _topology(self, heartbeat: StreamsHeartbeat) -> StreamsTopology | Rejection:
+    def _topology(self, heartbeat: StreamsHeartbeat) -> StreamsGroupTopologyValue | Rejection:
         """Return the group's topology: that of its first member."""
         group, sent = self.group, heartbeat.topology
         current = group.topology
@@ -208,7 +198,7 @@ class StreamsGroupCoordinator(ModernGroupCoordinator[StreamsGroup]):
         if sent.epoch < 0 or len(ids) < len(sent.subtopologies):
             return Rejection(Error.UNKNOWN_SERVER_ERROR, None)
         if current is None:
-            self.records.append(StreamsGroupTopologyWritten(group.group_id, sent))
+            self.records.append(rows.topology(group.group_id, sent))
             return sent
         if current.epoch <= sent.epoch and _by_id(current) != _by_id(sent):
             return Rejection(Error.INVALID_REQUEST, "Topology updates are not supported yet.")
@@ -225,7 +215,7 @@ class StreamsGroupCoordinator(ModernGroupCoordinator[StreamsGroup]):
         return [(TopologyStatus.STALE_TOPOLOGY, text)]
 
     def _configured(
-        self, topology: StreamsTopology, topics_hash: int
+        self, topology: StreamsGroupTopologyValue, topics_hash: int
     ) -> ConfiguredTopology | Rejection:
         """Return the configured topology; configure again if topics have changed."""
         current = self._live.configured
@@ -257,10 +247,9 @@ class StreamsGroupCoordinator(ModernGroupCoordinator[StreamsGroup]):
         if not has_changed and last == (metadata_hash, validated, configs):
             return group.group_epoch
         epoch = group.group_epoch + 1
-        written = StreamsGroupMetadataWritten(
-            group.group_id, epoch, metadata_hash, validated, configs
+        self.records.append(
+            rows.group_epoch(group.group_id, epoch, metadata_hash, validated, configs)
         )
-        self.records.append(written)
         self._live.seen_hash, self._live.seen_epoch = topics_hash, epoch
         return epoch
 
@@ -322,12 +311,8 @@ class StreamsGroupCoordinator(ModernGroupCoordinator[StreamsGroup]):
             )
         for member_id, tasks in targets.items():
             if group.target.get(member_id) != tasks:
-                self.records.append(
-                    StreamsGroupTargetAssignmentMemberWritten(group.group_id, member_id, tasks)
-                )
-        self.records.append(
-            StreamsGroupTargetAssignmentMetadataWritten(group.group_id, epoch, self._broker.now)
-        )
+                self.records.append(rows.member_target(group.group_id, member_id, tasks))
+        self.records.append(rows.target_epoch(group.group_id, epoch, self._broker.now))
         return targets
 
     def assign_after_initial_delay(self) -> None:
@@ -349,7 +334,7 @@ class StreamsGroupCoordinator(ModernGroupCoordinator[StreamsGroup]):
             member, task_assignment.TaskReconcileInput(epoch, target, owned, owners)
         )
         if reconciled != member:
-            self.records.append(current_assignment(self.group.group_id, reconciled))
+            self.records.append(rows.current_assignment(self.group.group_id, reconciled))
             is_revoking = reconciled.state is StreamsMemberState.UNREVOKED_TASKS
             deadline = self._broker.now + reconciled.rebalance_timeout_ms if is_revoking else None
             self._timers[groups.rebalance(reconciled.member_id)] = deadline
@@ -454,9 +439,9 @@ class StreamsGroupCoordinator(ModernGroupCoordinator[StreamsGroup]):
             each.member_id for each in members
         }
         for at, member in enumerate(members, 1):
-            self.records += member_tombstones(group.group_id, member.member_id)
+            self.records += rows.member_tombstones(group.group_id, member.member_id)
             self.records.append(
-                StreamsGroupMetadataWritten(
+                rows.group_epoch(
                     group.group_id,
                     group.group_epoch + at,
                     group.metadata_hash,
@@ -546,7 +531,7 @@ def _is_assigned(member: StreamsMember, owned: TargetTasks | None) -> bool:
     )
 
 
-def _by_id(topology: StreamsTopology) -> tuple[int, dict[str, object]]:
+def _by_id(topology: StreamsGroupTopologyValue) -> tuple[int, dict[str, object]]:
     return topology.epoch, {part.subtopology_id: part for part in topology.subtopologies}
 
 

@@ -7,8 +7,8 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.streams_group_rows import Endpoint
 from brokertwin.state.core.java_hashes import hash_map_order, hash_order, own_hash
-from brokertwin.state.core.streams_records import Endpoint
 from brokertwin.state.groups.consumer_group import Rejection
 from brokertwin.state.groups.streams_group import StreamsMember
 from brokertwin.state.groups.topology_topics import (

@@ -13,13 +13,8 @@ from enum import IntEnum, StrEnum
 import msgspec
 
 from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.streams_group_rows import Endpoint, StreamsGroupTopologyValue
 from brokertwin.state.core.java_hashes import hash_order, timeline_order
-from brokertwin.state.core.streams_records import (
-    Endpoint,
-    MemberTasks,
-    StreamsTopology,
-    TargetTasks,
-)
 from brokertwin.state.groups.consumer_group import FIRST_EPOCH
 
 STREAMS = "streams"
@@ -30,6 +25,29 @@ NO_TOPOLOGY = -1
 
 FIRST_VALIDATED_EPOCH = 0
 """The validated topology epoch of a new group (a `TimelineInteger`)."""
+
+
+Tasks = dict[str, list[int]]
+"""Partitions by subtopology id, sorted."""
+
+TasksWithEpochs = dict[str, dict[int, int]]
+"""Subtopology id to partition to the epoch in which the member got it."""
+
+
+class MemberTasks(msgspec.Struct, frozen=True, rename="camel"):
+    """The tasks of a member, owned or to be revoked."""
+
+    active: TasksWithEpochs = {}
+    standby: Tasks = {}
+    warmup: Tasks = {}
+
+
+class TargetTasks(msgspec.Struct, frozen=True, rename="camel"):
+    """The tasks that a member has after its reconciliation."""
+
+    active: Tasks = {}
+    standby: Tasks = {}
+    warmup: Tasks = {}
 
 
 class StreamsGroupState(StrEnum):
@@ -97,7 +115,7 @@ class StreamsGroup(msgspec.Struct, tag_field="type", tag="streams"):
     metadata_hash: int = 0
     validated_topology_epoch: int = FIRST_VALIDATED_EPOCH
     last_assignment_configs: dict[str, str] = {}
-    topology: StreamsTopology | None = None
+    topology: StreamsGroupTopologyValue | None = None
     assignment_epoch: int = FIRST_EPOCH
     assignment_timestamp: int = 0
     members: dict[str, StreamsMember] = {}
@@ -150,7 +168,7 @@ class StreamsGroup(msgspec.Struct, tag_field="type", tag="streams"):
         }
 
 
-def required_topics(topology: StreamsTopology) -> list[str]:
+def required_topics(topology: StreamsGroupTopologyValue) -> list[str]:
     """Return source and changelog topics of a topology in Kafka's order."""
     by_id = {part.subtopology_id: part for part in topology.subtopologies}
     names = dict.fromkeys(

@@ -10,17 +10,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from brokertwin.state.core.streams_records import (
-    MemberTasks,
-    TargetTasks,
-    Tasks,
-    TasksWithEpochs,
-)
 from brokertwin.state.groups.streams_group import (
     Copy,
+    MemberTasks,
     StreamsGroup,
     StreamsMember,
     StreamsMemberState,
+    TargetTasks,
+    Tasks,
+    TasksWithEpochs,
     copies,
     have_any,
 )

@@ -23,8 +23,12 @@ from enum import IntEnum
 import msgspec
 
 from brokertwin.protocol.errors import Error
+from brokertwin.protocol.generated.streams_group_rows import (
+    StreamsGroupTopicInfo,
+    StreamsGroupTopologyValue,
+    Subtopology,
+)
 from brokertwin.state.core.java_hashes import hash_order
-from brokertwin.state.core.streams_records import StreamsTopology, Subtopology, TopicInfo
 from brokertwin.state.groups.consumer_group import Rejection
 from brokertwin.state.groups.streams_group import required_topics
 
@@ -104,7 +108,7 @@ class _Invalid(Exception):
 
 
 def configure(
-    topology: StreamsTopology, existing: PartitionCounts
+    topology: StreamsGroupTopologyValue, existing: PartitionCounts
 ) -> ConfiguredTopology | Rejection:
     """Return the configured topology, or its rejection."""
     try:
@@ -118,7 +122,7 @@ def configure(
 class _TopologyBuilder:
     """Computes the partition counts of a topology's topics."""
 
-    def __init__(self, topology: StreamsTopology, existing: PartitionCounts) -> None:
+    def __init__(self, topology: StreamsGroupTopologyValue, existing: PartitionCounts) -> None:
         by_id = {part.subtopology_id: part for part in topology.subtopologies}
         self._parts = [by_id[each] for each in hash_order(by_id, len(by_id))]
         self._required = required_topics(topology)
@@ -242,15 +246,15 @@ class _TopologyBuilder:
             state_changelog_topics=self._internal(part.state_changelog_topics),
         )
 
-    def _internal(self, topics: list[TopicInfo]) -> dict[str, StreamsInternalTopic]:
+    def _internal(self, topics: list[StreamsGroupTopicInfo]) -> dict[str, StreamsInternalTopic]:
         found = {topic.name: self._internal_topic(topic) for topic in topics}
         if len(found) < len(topics):
             raise _Invalid(Error.UNKNOWN_SERVER_ERROR)
         return found
 
-    def _internal_topic(self, topic: TopicInfo) -> StreamsInternalTopic:
+    def _internal_topic(self, topic: StreamsGroupTopicInfo) -> StreamsInternalTopic:
         count = topic.partitions or self._decided[topic.name]
-        configs = dict(topic.topic_configs)
+        configs = {each.key: each.value for each in topic.topic_configs}
         if count < 1 or len(configs) < len(topic.topic_configs):
             raise _Invalid(Error.UNKNOWN_SERVER_ERROR)
         ordered = {name: configs[name] for name in hash_order(configs, len(configs))}

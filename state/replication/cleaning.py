@@ -15,23 +15,7 @@ because a new coordinator reads the whole log.
 
 import msgspec
 
-from brokertwin.state.core.group_records import (
-    ConsumerGroupCurrentMemberAssignmentWritten,
-    ConsumerGroupMemberMetadataWritten,
-    ConsumerGroupMetadataWritten,
-    ConsumerGroupPartitionMetadataRemoved,
-    ConsumerGroupRegularExpressionWritten,
-    ConsumerGroupTargetAssignmentMemberWritten,
-    ConsumerGroupTargetAssignmentMetadataWritten,
-    GroupMetadataWritten,
-    GroupRemoved,
-    ShareGroupCurrentMemberAssignmentWritten,
-    ShareGroupMemberMetadataWritten,
-    ShareGroupMetadataWritten,
-    ShareGroupStatePartitionMetadataWritten,
-    ShareGroupTargetAssignmentMemberWritten,
-    ShareGroupTargetAssignmentMetadataWritten,
-)
+from brokertwin.state.core.group_records import GroupRecord
 from brokertwin.state.core.records import (
     OffsetCommitted,
     OffsetDeleted,
@@ -43,7 +27,6 @@ from brokertwin.state.core.records import (
     TransactionMetadataWritten,
 )
 from brokertwin.state.core.share_records import ShareStateWritten
-from brokertwin.state.core.streams_records import OF_STREAMS, is_tombstone, key_of
 from brokertwin.state.core.tables import Table
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs.log import Log, StoredBatch
@@ -150,80 +133,24 @@ def _is_whole(records: list[Record]) -> bool:
     return any(isinstance(record, PartitionTaken) for record in records)
 
 
-_OF_MEMBERS = (
-    ConsumerGroupMemberMetadataWritten,
-    ShareGroupMemberMetadataWritten,
-    ShareGroupStatePartitionMetadataWritten,
-)
-_TARGETS = (ConsumerGroupTargetAssignmentMemberWritten, ShareGroupTargetAssignmentMemberWritten)
-_CURRENT = (ConsumerGroupCurrentMemberAssignmentWritten, ShareGroupCurrentMemberAssignmentWritten)
-_EPOCHS = (ConsumerGroupMetadataWritten, ShareGroupMetadataWritten)
-_ASSIGNMENT_EPOCHS = (
-    ConsumerGroupTargetAssignmentMetadataWritten,
-    ShareGroupTargetAssignmentMetadataWritten,
-)
-
-_TOMBSTONES = (
-    OffsetDeleted,
-    GroupRemoved,
-    ConsumerGroupPartitionMetadataRemoved,
-    TransactionalIdExpired,
-    TransactionalOffsetsEnded,
-)
-
-
 def _is_tombstone(record: Record) -> bool:
-    if isinstance(record, OF_STREAMS):
-        return is_tombstone(record)
-    if isinstance(record, _EPOCHS):
-        return record.epoch is None
-    if isinstance(record, _ASSIGNMENT_EPOCHS):
-        return record.assignment_epoch is None
-    if isinstance(record, _OF_MEMBERS):
-        return record.metadata is None
-    if isinstance(record, _TARGETS):
-        return record.topic_partitions is None
-    if isinstance(record, _CURRENT):
-        return record.assignment is None
-    if isinstance(record, ConsumerGroupRegularExpressionWritten):
-        return record.resolved is None
+    if isinstance(record, GroupRecord):
+        return record.value is None
     if isinstance(record, ShareStateWritten):
         return record.snapshot is None
-    return isinstance(record, _TOMBSTONES)
+    return isinstance(record, (OffsetDeleted, TransactionalIdExpired, TransactionalOffsetsEnded))
 
 
 def _key(record: Record, at: int) -> Key:
     """Compaction key of a record; without a key, `at` (the batch's index) makes it unique."""
-    if isinstance(record, OF_STREAMS):
-        return key_of(record)
     match record:
+        case GroupRecord():
+            return (type(record.key).__name__, *msgspec.structs.astuple(record.key))
         case OffsetCommitted() | OffsetDeleted():
             return ("offset", record.group_id, record.topic, str(record.partition))
-        case GroupMetadataWritten() | GroupRemoved():
-            return ("group", record.group_id)
         case TransactionMetadataWritten() | TransactionalIdExpired():
             return ("id", record.transactional_id)
         case ShareStateWritten():
             return ("share", record.group_id, record.topic_id, str(record.partition))
-        case (
-            ConsumerGroupMetadataWritten()
-            | ConsumerGroupTargetAssignmentMetadataWritten()
-            | ConsumerGroupPartitionMetadataRemoved()
-            | ShareGroupMetadataWritten()
-            | ShareGroupTargetAssignmentMetadataWritten()
-            | ShareGroupStatePartitionMetadataWritten()
-        ):
-            return (type(record).__name__, record.group_id)
-        case (
-            ConsumerGroupMemberMetadataWritten()
-            | ConsumerGroupTargetAssignmentMemberWritten()
-            | ConsumerGroupCurrentMemberAssignmentWritten()
-            | ShareGroupMemberMetadataWritten()
-            | ShareGroupTargetAssignmentMemberWritten()
-            | ShareGroupCurrentMemberAssignmentWritten()
-        ):
-            return (type(record).__name__, record.group_id, record.member_id)
-        case ConsumerGroupRegularExpressionWritten():
-            return (type(record).__name__, record.group_id, record.regular_expression)
         case _:
             return ("none", str(at), type(record).__name__)

@@ -540,10 +540,11 @@ def high_watermark_raise(
     """The record that raises the high watermark, if it can be raised."""
     topic = broker.topic_by_id(place[0])
     assert topic is not None, place
+    rises_under_min_isr = broker.settings.brokertwin_high_watermark_under_min_isr
     offset = leader.high_watermark(
         leadership,
         log.log_end_offset,
-        broker.min_in_sync(topic, place[1]),
+        0 if rises_under_min_isr else broker.min_in_sync(topic, place[1]),
         broker.now,
         broker.settings.replica_lag_time_max_ms,
         broker.is_active,

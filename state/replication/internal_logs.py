@@ -20,7 +20,7 @@ change; nothing is loaded from it.
 """
 
 from itertools import accumulate
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 import msgspec
 
@@ -35,17 +35,7 @@ from brokertwin.state.cluster.coordinators import (
     partition_for,
 )
 from brokertwin.state.cluster.machines import Broker, Machine
-from brokertwin.state.core.group_records import (
-    ConsumerGroupRecord,
-    GroupMetadataWritten,
-    GroupRemoved,
-    ShareGroupCurrentMemberAssignmentWritten,
-    ShareGroupMemberMetadataWritten,
-    ShareGroupMetadataWritten,
-    ShareGroupStatePartitionMetadataWritten,
-    ShareGroupTargetAssignmentMemberWritten,
-    ShareGroupTargetAssignmentMetadataWritten,
-)
+from brokertwin.state.core.group_records import GroupRecord
 from brokertwin.state.core.records import (
     BatchAppended,
     OffsetCommitted,
@@ -58,7 +48,6 @@ from brokertwin.state.core.records import (
     TransactionMetadataWritten,
 )
 from brokertwin.state.core.share_records import ShareStateWritten
-from brokertwin.state.core.streams_records import OF_STREAMS
 from brokertwin.state.logs.log import StoredBatch
 from brokertwin.state.replication import copying
 from brokertwin.state.replication.copying import Place
@@ -69,16 +58,7 @@ OF_GROUPS = (
     OffsetDeleted,
     TransactionalOffsetsWritten,
     TransactionalOffsetsEnded,
-    GroupMetadataWritten,
-    GroupRemoved,
-    *get_args(ConsumerGroupRecord),
-    ShareGroupMetadataWritten,
-    ShareGroupMemberMetadataWritten,
-    ShareGroupTargetAssignmentMetadataWritten,
-    ShareGroupTargetAssignmentMemberWritten,
-    ShareGroupCurrentMemberAssignmentWritten,
-    ShareGroupStatePartitionMetadataWritten,
-    *OF_STREAMS,
+    GroupRecord,
 )
 
 OVERHEAD = 61

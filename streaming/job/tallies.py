@@ -83,9 +83,9 @@ def _names_of_dead_letter(value: bytes) -> list[str]:
 
 
 def _names_of_response(value: bytes) -> list[str]:
-    api = _API.search(value)
-    if api is None or b'"response":' not in value:  # the response of a dead letter
+    api, begin = _API.search(value), value.find(b'"response":')
+    if api is None or begin < 0:  # the response of a dead letter
         return []
     key = api[1].decode()
-    errors = [f"{ERRORS}:{key}:{code.decode()}" for code in _ERROR.findall(value)]
+    errors = [f"{ERRORS}:{key}:{code.decode()}" for code in _ERROR.findall(value, begin)]
     return [f"{RESPONSES}:{key}", *errors]

@@ -11,10 +11,14 @@ only decides when an entity looks at that.
 Repeats and late exchanges: an exchange is identified by connection, correlation id and time. An
 entity takes each id once. It ignores exchanges that are `LATE_MS` older than the event time of the
 micro-batch before, of which it keeps no ids.
+
+Refusals: the same error to the same API of a client within `TOGETHER_MS` is one finding, which is
+completed.
 """
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
 import msgspec
@@ -22,7 +26,7 @@ from msgspec import field
 
 from brokertwin.recordings.history.entity import EntityKey, ObservedEntity
 from brokertwin.recordings.history.exchange import RecordedExchange
-from brokertwin.recordings.history.findings import Finding
+from brokertwin.recordings.history.findings import Finding, Refused, Severity
 from brokertwin.streaming.live.facts import ALIVE_MS, ClusterFacts
 from brokertwin.streaming.live.kinds import SILENT, kept_ms, machine_of
 
@@ -37,6 +41,12 @@ IDS_MAX = 20_000
 
 SILENT_MS = 10_000
 """How long an entity waits for earlier exchanges if its cluster is silent."""
+
+TOGETHER_MS = 60_000
+"""How long after the first of them refusals complete one finding."""
+
+TOGETHER_MAX = 100
+"""Maximum number of refusals of one finding."""
 
 ALARM_MS = 1_000
 """When an entity with waiting exchanges is called again: in the next micro-batch."""
@@ -65,8 +75,16 @@ class SeenExchanges(msgspec.Struct, array_like=True):
     floor: int = 0
     blocks: dict[int, bytes] = field(default_factory=dict)
 
-    def new_ones(self, arrivals: Iterable[EntityArrival], event_time: int) -> list[EntityArrival]:
-        """Return those that are neither late nor repeated, in the order of the responses."""
+    def new_ones(
+        self, arrivals: Iterable[EntityArrival], event_time: int, counts: Counter[str]
+    ) -> list[EntityArrival]:
+        """Return those that are neither late nor repeated, in the order of the responses.
+
+        Args:
+            arrivals: in any order.
+            event_time: of the cluster, in ms since 1970.
+            counts: gets the numbers of the others, `late` and `repeated`.
+        """
         sets: dict[int, set[int]] = {}
         found = []
         for each in sorted(arrivals, key=lambda each: each.part.line.order):
@@ -74,7 +92,11 @@ class SeenExchanges(msgspec.Struct, array_like=True):
             block = end // BLOCK_MS
             if block not in sets:
                 sets[block] = set(array("Q", self.blocks.get(block, b"")))
-            if end >= self.floor and each.number not in sets[block]:
+            if each.number in sets[block]:
+                counts["repeated"] += 1
+            elif end < self.floor:
+                counts["late"] += 1
+            else:
                 sets[block].add(each.number)
                 found.append(each)
         for block, numbers in sets.items():
@@ -101,11 +123,21 @@ class StoredEntity(msgspec.Struct, array_like=True):
         seen: the exchanges that it has seen lately.
         touched: time of the last micro-batch with an exchange of it, in ms since 1970.
         machine: its machine, encoded.
+        refused: the refusals of each finding that may still be completed.
     """
 
     seen: SeenExchanges
     touched: int
     machine: bytes
+    refused: list[list[Refused]] = []
+
+
+def _completes(each: Refused, group: Sequence[Refused]) -> bool:
+    """Return whether a refusal completes the finding of others."""
+    first = group[0]
+    is_like = (each.code, each.line.api) == (first.code, first.line.api)
+    is_soon = abs(each.line.end - first.line.end) <= TOGETHER_MS
+    return is_like and is_soon and len(group) < TOGETHER_MAX
 
 
 _decoder = msgspec.msgpack.Decoder(StoredEntity)
@@ -123,10 +155,14 @@ class LiveEntity:
     Args:
         key: its kind and id.
         stored: from `stored`; None for a new one.
+
+    Attributes:
+        counts: number of exchanges that it has ignored, `late` and `repeated`.
     """
 
     def __init__(self, key: EntityKey, stored: bytes | None) -> None:
         self.key = key
+        self.counts: Counter[str] = Counter()
         self.machine = machine_of(key)
         self._entity = StoredEntity(SeenExchanges(), 0, b"")
         if stored is not None:
@@ -144,7 +180,7 @@ class LiveEntity:
             now: time of the micro-batch, in ms since 1970.
         """
         event_time = facts.event_time(now)
-        for each in self._entity.seen.new_ones(arrivals, event_time):
+        for each in self._entity.seen.new_ones(arrivals, event_time, self.counts):
             self.machine.wait(each.part)
         if arrivals:
             self._entity.touched = now
@@ -153,6 +189,24 @@ class LiveEntity:
         if self.key.kind in SILENT:
             return []
         return list({each.id: each for each in found}.values())
+
+    def together(self, found: Iterable[Finding]) -> Iterator[list[Finding]]:
+        """Yield the findings of each document: one, or refusals with earlier ones."""
+        groups = self._entity.refused
+        changed: dict[int, list[Refused]] = {}
+        for each in found:
+            if not isinstance(each, Refused) or each.severity <= Severity.NOTE:
+                yield [each]
+                continue
+            group = next((e for e in reversed(groups) if _completes(each, e)), None)
+            if group is None:
+                group = []
+                groups.append(group)
+            group.append(each)
+            changed[id(group)] = group
+        yield from (list[Finding](group) for group in changed.values())
+        newest = self.machine.newest
+        self._entity.refused = [e for e in groups if newest - e[0].line.end <= TOGETHER_MS]
 
     @property
     def is_waiting(self) -> bool:

@@ -2,7 +2,7 @@
 
 Audit sums the findings of a subject up at the end. Here each finding has a document, made by the
 same finders from this finding alone, with a stable id. A later document with the same id
-replaces it: it completes the cause, or withdraws it.
+replaces it: it completes the cause, adds refusals, or withdraws it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -52,18 +52,23 @@ class FindingRow(NamedTuple):
 _encoder = msgspec.json.Encoder()
 
 
-def rows_of(cluster: str, findings: Iterable[Finding]) -> Iterator[FindingRow]:
-    """The rows of findings, the last for each id; ordinary events (`NOTE`) have none."""
-    newest = {each.id: each for each in findings if each.severity > Severity.NOTE}
+def rows_of(cluster: str, found: Iterable[Sequence[Finding]]) -> Iterator[FindingRow]:
+    """The rows of findings, the last for each id; ordinary events (`NOTE`) have none.
+
+    Args:
+        cluster: name of the cluster.
+        found: the findings of each row. Its id is that of the first one.
+    """
+    newest = {each[0].id: each for each in found if each[-1].severity > Severity.NOTE}
     for name, each in newest.items():
         id_ = f"{cluster} {name}"
         for document in _documents(each):
-            named = {"id": id_, "cluster": cluster, **document, "withdrawn": each.is_withdrawn}
+            named = {"id": id_, "cluster": cluster, **document, "withdrawn": each[-1].is_withdrawn}
             yield FindingRow(id_, _encoder.encode(named))
 
 
-def _documents(finding: Finding) -> Iterator[dict[str, Any]]:
-    alone = FoundOnly([msgspec.structs.replace(finding, is_withdrawn=False)])
+def _documents(findings: Sequence[Finding]) -> Iterator[dict[str, Any]]:
+    shown = FoundOnly(msgspec.structs.replace(each, is_withdrawn=False) for each in findings)
     for finder in FINDERS:
-        for found in finder(alone):
-            yield {**found.document(EVIDENCE_MAX), "cause": sentences.cause(finding)}
+        for found in finder(shown):
+            yield {**found.document(EVIDENCE_MAX), "cause": sentences.cause(findings[-1])}

@@ -9,6 +9,7 @@ their rows:
 """
 
 from collections.abc import Iterator
+from functools import cache
 from typing import NamedTuple
 
 import msgspec
@@ -92,17 +93,18 @@ def machine_of(key: EntityKey) -> ObservedEntity:
 
 def routes(exchange: RecordedExchange, facts: ClusterFacts) -> Iterator[Route]:
     """The entities that an exchange names; replicas alone for a request at a controller."""
-    for kind in (REPLICATION,) if exchange.is_internal else KINDS.values():
-        if exchange.line.api in kind.apis:
-            yield from _routes_to(kind, exchange, facts.known)
+    for kind in _kinds_of(exchange.line.api, exchange.is_internal):
+        for (name, id_), part in kind.parts_of(exchange, facts.known):
+            yield Route(name, id_, part)
     if not exchange.is_internal:
         yield from _sessions(exchange, facts.known)
         yield from _offsets(exchange, facts.known)
 
 
-def _routes_to(kind: EntityKind, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Route]:
-    for key, part in kind.parts_of(exchange, known):
-        yield Route(key.kind, key.id, part)
+@cache
+def _kinds_of(api: str, is_internal: bool) -> tuple[EntityKind, ...]:
+    kinds = (REPLICATION,) if is_internal else KINDS.values()
+    return tuple(kind for kind in kinds if api in kind.apis)
 
 
 def _sessions(exchange: RecordedExchange, known: KnownFacts) -> Iterator[Route]:

@@ -8,11 +8,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from brokertwin.kafka_io.kafka_clients import ClientProperties
+from brokertwin.recordings.history.clients import CLIENTS
 from brokertwin.recordings.history.entity import EntityKey
 from brokertwin.streaming.live import findings, tables
 from brokertwin.streaming.live.entity import ALARM_MS, EntityArrival, LiveEntity
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 LINE_COLUMNS = ("source", "offset", "value", "cluster", "broker")
 READ_SCHEMA = "cluster STRING, connection STRING, is_half BOOLEAN, value BINARY"
+READ_COLUMNS = ("cluster", "connection", "is_half", "value")
 ROUTED_SCHEMA = "cluster STRING, kind STRING, id STRING, value BINARY"
 OUTPUT_SCHEMA = "topic STRING, key BINARY, value BINARY, cluster STRING, broker INT"
 ENTITY_KEYS = ("cluster", "kind", "id")
@@ -39,6 +42,9 @@ BUCKET_SCHEMA = "entities BINARY"
 FINDINGS, EXCHANGES = "findings", "exchanges"
 ROWS_MAX = 5_000
 """Maximum number of rows of a frame."""
+
+PACKED_MAX = 20_000
+"""Maximum number of exchanges, or of their parts, that wait in a task to be packed."""
 
 Count = Callable[[Mapping[str, int]], None]
 
@@ -61,7 +67,8 @@ class LiveFunctions:
         client: the connection to Kafka.
         fact_topic: full name of the topic of facts.
         zone: time zone of lines that name none.
-        count: called with numbers of lines, exchanges, damaged lines and findings.
+        count: called with numbers: those of `ReadRows.counts`, findings, and of the exchanges
+            those that are `repeated`, `late`, or `without_entity`.
     """
 
     client: ClientProperties
@@ -90,15 +97,12 @@ class LiveFunctions:
 
     def route(self, frames: "Frames") -> "Iterator[pd.DataFrame]":
         """Stage 2: exchanges to the parts that entities use."""
-        facts = self._facts.read()
-        for frame in frames:
-            columns = (frame[name].tolist() for name in ("cluster", "is_half", "value"))
-            routed = (
-                each
-                for cluster, is_half, value in zip(*columns, strict=True)
-                for each in route(cluster, is_half, value, facts)
-            )
-            yield from _frames(ROUTED_SCHEMA, routed)
+        rows = (
+            row
+            for frame in frames
+            for row in zip(*(frame[name].tolist() for name in READ_COLUMNS), strict=True)
+        )
+        yield from _frames(ROUTED_SCHEMA, route(rows, self._facts.read(), self.count))
 
     def entity(
         self, key: tuple[Any, ...], frames: "Frames", state: "GroupState"
@@ -121,7 +125,7 @@ class LiveFunctions:
         else:
             state.update(tables.state_of(handled.stored, handled.row))
             state.setTimeoutDuration(handled.alarm_ms)
-        self.count(_findings_in(handled.outputs))
+        self.count(handled.counts)
         yield from _frames(OUTPUT_SCHEMA, handled.outputs)
 
     def bucket(
@@ -142,17 +146,13 @@ class LiveFunctions:
             state.setTimeoutDuration(max(ALARM_MS, bucket.next_alarm - now))
         else:
             state.remove()
-        self.count(_findings_in(outputs))
+        self.count(bucket.counts)
         yield from _frames(OUTPUT_SCHEMA, outputs)
-
-
-def _findings_in(outputs: Iterable[OutputRow]) -> Counter[str]:
-    return Counter("findings" for each in outputs if each.topic == FINDINGS)
 
 
 def read(
     lines: Sequence[TopicLine], now: int, store: FactStore, zone: tzinfo, count: Count
-) -> Iterator[tuple[str, str, bool, bytes]]:
+) -> Iterator[tuple[Any, ...]]:
     """Read the rows of a partition, write their new facts; yield rows of `READ_SCHEMA`.
 
     Args:
@@ -177,23 +177,53 @@ def read(
         new = found.listeners[cluster] - known.listeners.keys()
         rows += [FactRow(cluster, "listener", each, True) for each in sorted(new)]
         store.write(rows)
-    for cluster, exchanges in found.exchanges.items():
-        for each in exchanges:
-            yield cluster, each.exchange.line.connection, False, _encoder.encode(each)
-    for cluster, half in found.halves:
-        yield cluster, half.session, True, _encoder.encode(half)
+    whole = (
+        ((cluster, each.exchange.line.connection, False), each)
+        for cluster, own in found.exchanges.items()
+        for each in own
+    )
+    halves = (((cluster, half.session, True), half) for cluster, half in found.halves)
+    yield from _packed(chain(whole, halves))
 
 
 def route(
-    cluster: str, is_half: bool, value: bytes, facts: Mapping[str, ClusterFacts]
-) -> Iterator[tuple[str, str, str, bytes]]:
-    """The entities of a row of `READ_SCHEMA`, as rows of `ROUTED_SCHEMA`."""
-    if is_half:
-        yield cluster, CONNECTION, _half_decoder.decode(value).session, value
-        return
-    found = _exchange_decoder.decode(value)
-    for kind, name, part in routes(found.exchange, facts.get(cluster, ClusterFacts())):
-        yield cluster, kind, name, _encoder.encode(EntityArrival(found.number, part))
+    rows: Iterable[tuple[str, str, bool, bytes]], facts: Mapping[str, ClusterFacts], count: Count
+) -> Iterator[tuple[Any, ...]]:
+    """The entities of rows of `READ_SCHEMA`, as rows of `ROUTED_SCHEMA`.
+
+    Args:
+        rows: exchanges and halves.
+        facts: by cluster.
+        count: called with the number of exchanges `without_entity`.
+    """
+
+    def routed() -> Iterator[tuple[tuple[str, str, str], EntityArrival | Half]]:
+        for cluster, connection, is_half, value in rows:
+            if is_half:
+                for half in _halves_decoder.decode(value):
+                    yield (cluster, CONNECTION, connection), half
+                continue
+            known, unused = facts.get(cluster, ClusterFacts()), 0
+            for each in _exchanges_decoder.decode(value):
+                found = list(routes(each.exchange, known))
+                unused += not found
+                for kind, name, part in found:
+                    yield (cluster, kind, name), EntityArrival(each.number, part)
+            if unused:
+                count({"without_entity": unused})
+
+    yield from _packed(routed())
+
+
+def _packed(items: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, ...]]:
+    """Encode items of the same key together, because a row of Spark costs more than an item."""
+    by_key: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
+    for number, (key, item) in enumerate(items, 1):
+        by_key[key].append(item)
+        if number % PACKED_MAX == 0:
+            yield from ((*key, _encoder.encode(own)) for key, own in by_key.items())
+            by_key.clear()
+    yield from ((*key, _encoder.encode(own)) for key, own in by_key.items())
 
 
 class Handled(NamedTuple):
@@ -204,12 +234,14 @@ class Handled(NamedTuple):
         stored: its state; None if it is over.
         row: its row in a table.
         alarm_ms: in how many ms it has to be called if no exchange comes.
+        counts: number of findings; of a client also of ignored exchanges, `late` and `repeated`.
     """
 
     outputs: list[OutputRow]
     stored: bytes | None
     row: tables.Row | None
     alarm_ms: int
+    counts: Mapping[str, int] = {}
 
 
 def handle(
@@ -226,7 +258,7 @@ def handle(
         cluster: its cluster.
         key: its kind and id.
         stored: its state; None for a new one.
-        values: encoded arrivals or halves; none if it is called by its alarm.
+        values: lists of arrivals or halves, encoded; none if it is called by its alarm.
         facts: by cluster.
         now: time of the micro-batch, in ms since 1970.
     """
@@ -236,15 +268,20 @@ def handle(
         return _connection(cluster, key, stored, values, event_time or now)
     entity = LiveEntity(key, stored)
     before = tables.row_of(key, entity.machine) if stored is not None else None
-    found = entity.handle([_arrival_decoder.decode(each) for each in values], known, now)
+    arrivals = [each for value in values for each in _arrivals_decoder.decode(value)]
+    found = entity.handle(arrivals, known, now)
     outputs = [
         OutputRow(FINDINGS, each.id.encode(), each.value, cluster)
-        for each in findings.rows_of(cluster, found)
+        for each in findings.rows_of(cluster, entity.together(found))
     ]
+    # Each exchange has one client, but several other entities.
+    counts = Counter(findings=len(outputs))
+    if key.kind == CLIENTS.name:
+        counts += entity.counts
     is_over = not values and not entity.is_waiting and entity.is_over(event_time)
     after = None if is_over else tables.row_of(key, entity.machine)
     outputs += [OutputRow(*each, cluster) for each in tables.changes(cluster, before, after)]
-    return Handled(outputs, None if is_over else entity.stored(), after, entity.alarm_ms)
+    return Handled(outputs, None if is_over else entity.stored(), after, entity.alarm_ms, counts)
 
 
 def _connection(
@@ -256,7 +293,9 @@ def _connection(
         return Handled([], None, None, HALVES_KEPT_MS)
     outputs = [
         OutputRow(EXCHANGES, key.id.encode(), document, cluster, broker)
-        for broker, document in entity.handle(_half_decoder.decode(each) for each in values)
+        for broker, document in entity.handle(
+            half for value in values for half in _halves_decoder.decode(value)
+        )
     ]
     return Handled(outputs, entity.stored(), None, HALVES_KEPT_MS)
 
@@ -269,9 +308,11 @@ class Bucket:
 
     Attributes:
         entities: kind and id to the state, and the time of the alarm in ms since 1970.
+        counts: see `Handled`.
     """
 
     def __init__(self, stored: bytes | None) -> None:
+        self.counts: Counter[str] = Counter()
         self.entities: dict[EntityKey, tuple[bytes, int]] = {}
         if stored is not None:
             self.entities = {
@@ -293,6 +334,7 @@ class Bucket:
             stored, _ = self.entities.get(key, (None, 0))
             handled = handle(cluster, key, stored, own, facts, now)
             outputs += handled.outputs
+            self.counts.update(handled.counts)
             if handled.stored is None:
                 del self.entities[key]
             else:
@@ -316,9 +358,9 @@ class Bucket:
 
 
 _encoder = msgspec.msgpack.Encoder()
-_exchange_decoder = msgspec.msgpack.Decoder(ReadExchange)
-_half_decoder = msgspec.msgpack.Decoder(Half)
-_arrival_decoder = msgspec.msgpack.Decoder(EntityArrival)
+_exchanges_decoder = msgspec.msgpack.Decoder(list[ReadExchange])
+_halves_decoder = msgspec.msgpack.Decoder(list[Half])
+_arrivals_decoder = msgspec.msgpack.Decoder(list[EntityArrival])
 _bucket_decoder = msgspec.msgpack.Decoder(list[tuple[str, str, bytes, int]])
 
 

@@ -2,28 +2,30 @@
 
 All rows of a micro-batch go to their topics in one Kafka transaction, together with its number. So
 a micro-batch that Spark repeats writes nothing twice, and an older query can write nothing more.
-Readers use `isolation.level=read_committed`. A Parquet file has the number of its micro-batch in
-its name, and replaces one that was written before.
+Readers use `isolation.level=read_committed`. Findings in Parquet: `finding_files`.
 
 The driver collects the rows: they are those of changed entities, some hundred bytes each.
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from confluent_kafka import KafkaException, Producer
 
 from brokertwin.kafka_io.topic_reader import read_all
 from brokertwin.kafka_io.topics import KAFKA_TIMEOUT_S, full_name, writer_configuration
-from brokertwin.sinks import files
+from brokertwin.streaming.live import finding_files
 from brokertwin.streaming.live.operator import EXCHANGES, FINDINGS, OutputRow
 from brokertwin.streaming.live.query import PROGRESS, LiveQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+FINDINGS_KEPT_DAYS = 90
+"""How long findings are kept in Parquet by default."""
 
 RETRY_S = 0.5
 Found = Callable[[Sequence[bytes]], None]
@@ -50,14 +52,20 @@ class LiveOutputs:
     Args:
         query: its settings.
         tables: directory of Parquet files; None for none.
+        kept_days: see `finding_files.write`.
         found: called with the findings of a micro-batch after they are committed, as in the topic.
     """
 
     def __init__(
-        self, query: LiveQuery, tables: Path | None, found: Found = lambda _: None
+        self,
+        query: LiveQuery,
+        tables: Path | None,
+        kept_days: int = FINDINGS_KEPT_DAYS,
+        found: Found = lambda _: None,
     ) -> None:
         self._query = query
         self._tables = tables
+        self._kept_days = kept_days
         self._found = found
         self._producer = Producer(
             {
@@ -81,11 +89,13 @@ class LiveOutputs:
         rows = [OutputRow(*row) for row in zip(*columns, strict=True)]
         if not rows:
             return
+        values = [row.value for row in rows if row.topic == FINDINGS and row.value]
         if self._tables is not None:
-            write_findings(self._tables, batch, rows)
+            finding_files.write(self._tables, query_id, batch, values, self._kept_days)
         done = self._done
         if done is None or done.query_id != query_id or done.batch < batch:
             self._commit(rows, Progress(query_id, batch, int(time.time() * 1000)))
+            self._found(values)
 
     def _commit(self, rows: Sequence[OutputRow], progress: Progress) -> None:
         """Write rows and progress in a transaction."""
@@ -98,7 +108,6 @@ class LiveOutputs:
         self._produce(PROGRESS, b"live", msgspec.json.encode(progress), {})
         self._commit_transaction()
         self._done = progress
-        self._found([row.value for row in rows if row.topic == FINDINGS and row.value])
 
     def _produce(self, topic: str, key: bytes, value: bytes | None, headers: Headers) -> None:
         name = self._query.topic(topic)
@@ -120,60 +129,3 @@ class LiveOutputs:
                 time.sleep(RETRY_S)
             else:
                 return
-
-
-FINDING_COLUMNS = (
-    *("id", "cluster", "severity", "kind", "subject", "error", "what", "cause", "rule", "source"),
-    *("do", "withdrawn"),
-)
-
-
-def write_findings(directory: Path, batch: int, rows: Iterable[OutputRow]) -> None:
-    """Write the findings of a micro-batch as a Parquet file, if there are any."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    documents = [msgspec.json.decode(e.value or b"") for e in rows if e.topic == FINDINGS]
-    if not documents:
-        return
-    columns: dict[str, Any] = {name: [each[name] for each in documents] for name in FINDING_COLUMNS}
-    columns |= {
-        "from_ms": [int(each["from"]) for each in documents],
-        "to_ms": [int(each["to"]) for each in documents],
-        "clients": pa.array([each["clients"] for each in documents], pa.list_(pa.string())),
-        "by": pa.array([each["by"] for each in documents], pa.list_(pa.string())),
-        "evidence": pa.array([_evidence(each) for each in documents], pa.list_(_evidence_type())),
-        "batch": [batch] * len(documents),
-    }
-    schema = {name: pa.string() for name in FINDING_COLUMNS} | {"withdrawn": pa.bool_()}
-    table = pa.table(
-        {
-            name: pa.array(values, schema[name]) if name in schema else values
-            for name, values in columns.items()
-        }
-    )
-    target = directory / FINDINGS
-    target.mkdir(parents=True, exist_ok=True)
-    with files.replacing(target / f"batch-{batch:010}.parquet") as temporary:
-        pq.write_table(table, temporary)
-
-
-def _evidence(document: dict[str, Any]) -> list[dict[str, Any]]:
-    names = ("place", "client", "said")
-    return [
-        {**{name: each[name] for name in names}, "time_ms": int(each["time"])}
-        for each in document["evidence"]
-    ]
-
-
-def _evidence_type() -> Any:
-    import pyarrow as pa
-
-    return pa.struct(
-        [
-            ("place", pa.string()),
-            ("client", pa.string()),
-            ("said", pa.string()),
-            ("time_ms", pa.int64()),
-        ]
-    )

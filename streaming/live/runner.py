@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, tzinfo
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -24,15 +24,19 @@ from brokertwin.streaming.live import query as plan
 from brokertwin.streaming.live import remade_topics
 from brokertwin.streaming.live.modes import FIXED
 from brokertwin.streaming.live.operator import EXCHANGES, LiveFunctions
-from brokertwin.streaming.live.outputs import Found, LiveOutputs
+from brokertwin.streaming.live.outputs import FINDINGS_KEPT_DAYS, Found, LiveOutputs
 from brokertwin.streaming.live.query import FACTS, LiveQuery
 from brokertwin.streaming.live.snapshots import write_snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
 POLL_S = 0.2
+COUNTS_KEPT = 100
+"""Number of micro-batches whose counts wait for Spark's report of their progress."""
+
 STOP_S = 60.0
 """Maximum wait for the running micro-batch when the query is stopped."""
 
@@ -47,7 +51,7 @@ class LiveProgress(msgspec.Struct, frozen=True):
         lag: number of rows of the topics that are not yet read.
         entities: number of rows in Spark's state.
         state_bytes: memory that Spark's state store uses.
-        counts: lines, exchanges, damaged lines and findings since the start.
+        counts: what lines and exchanges are, and findings, since the start; see `LiveFunctions`.
     """
 
     batch: int
@@ -129,6 +133,7 @@ def run(
     stop: threading.Event | None = None,
     observe: Observer = lambda _: None,
     found: Found = lambda _: None,
+    kept_days: int = FINDINGS_KEPT_DAYS,
     look: Callable[[], None] = lambda: None,
     say: Callable[[str], None] = lambda _: None,
 ) -> None:
@@ -145,6 +150,7 @@ def run(
         stop: set to stop it after the running micro-batch.
         observe: called after each micro-batch.
         found: called with the findings of each micro-batch, as in the topic.
+        kept_days: how long findings are kept there.
         look: called regularly while the query runs.
         say: called with a message about topics that were made again.
 
@@ -155,15 +161,19 @@ def run(
     functions = LiveFunctions(
         query.client, query.topic(FACTS), zone, lambda new: counts.add(dict(new))
     )
-    outputs = LiveOutputs(query, tables, found)
+    outputs = LiveOutputs(query, tables, kept_days, found)
     first = checkpoint_log.committed(query.checkpoint) + 1
     due = DueSnapshot(every, first, time.monotonic()) if every is not None else None
+
+    counted: dict[int, dict[str, int]] = {}
 
     def write(rows: "DataFrame", batch: int) -> None:
         if tables is not None and due is not None and due.is_due(batch, time.monotonic()):
             due.taken(batch, time.monotonic())
             write_snapshot(rows.sparkSession, query, tables, batch - 1)
         outputs.write(rows, batch, query_id(query.checkpoint))
+        counted[batch] = dict(counts.value)  # all tasks of the micro-batch have ended
+        counted.pop(batch - COUNTS_KEPT, None)
 
     ended = stop or threading.Event()
     while True:
@@ -175,7 +185,7 @@ def run(
                 query.checkpoint,
                 ended,
                 remade,
-                lambda: dict(counts.value),
+                counted,
                 lag_of(query),
                 observe,
                 look,
@@ -203,7 +213,7 @@ def _watch(
     checkpoint: Path,
     stop: threading.Event,
     remade: remade_topics.Watch,
-    counts: Callable[[], dict[str, int]],
+    counted: Mapping[int, dict[str, int]],
     lag: LagReader,
     observe: Observer,
     look: Callable[[], None],
@@ -212,38 +222,40 @@ def _watch(
     seen = -1
     while query.isActive and not (stop.wait(POLL_S) or remade.is_made_again(time.monotonic())):
         look()
-        seen = _report(query, seen, counts, lag, observe)
+        seen = _report(query, seen, counted, lag, observe)
     if query.isActive:
         finish(query, STOP_S, checkpoint)
     failure = query.exception()
     if failure is not None:
         raise QueryFailed(str(failure))
-    _report(query, seen, counts, lag, observe)
+    _report(query, seen, counted, lag, observe)
 
 
 def _report(
     query: "StreamingQuery",
     seen: int,
-    counts: Callable[[], dict[str, int]],
+    counted: Mapping[int, dict[str, int]],
     lag: LagReader,
     observe: Observer,
 ) -> int:
-    newest = query._jsq.lastProgress()
-    if newest is None or newest.batchId() <= seen:
+    if max(list(counted), default=seen) <= seen:
+        return seen  # reading Spark's report takes many calls into the JVM
+    newest = query.lastProgress
+    if newest is None or newest.batchId <= seen:
         return seen
-    progress = json.loads(newest.json())
-    observe(_progress_of(progress, counts(), lag))
-    return int(progress["batchId"])
+    observe(_progress_of(newest, counted.get(newest.batchId, {}), lag.read().total))
+    return newest.batchId
 
 
-def _progress_of(report: Mapping[str, Any], counts: dict[str, int], lag: LagReader) -> LiveProgress:
-    state = report["stateOperators"]
+def _progress_of(
+    report: "StreamingQueryProgress", counts: dict[str, int], lag: int
+) -> LiveProgress:
     return LiveProgress(
-        batch=report["batchId"],
-        rows=report["numInputRows"],
-        seconds=report["durationMs"].get("triggerExecution", 0) / 1000,
-        lag=lag.read().total,
-        entities=sum(each["numRowsTotal"] for each in state),
-        state_bytes=sum(each["memoryUsedBytes"] for each in state),
+        batch=report.batchId,
+        rows=report.numInputRows,
+        seconds=report.durationMs.get("triggerExecution", 0) / 1000,
+        lag=lag,
+        entities=sum(each.numRowsTotal for each in report.stateOperators),
+        state_bytes=sum(each.memoryUsedBytes for each in report.stateOperators),
         counts=counts,
     )

@@ -12,7 +12,9 @@ from tests.support.gateways import Client
 
 pytestmark = pytest.mark.processes
 
-TIME = re.compile(r"^\[\d\d:\d\d:\d\d,\d{3}\] ")
+TIME = re.compile(
+    r"^\[\d\d:\d\d:\d\d,\d{3}\] (\[(MainThread|kafka-producer-network-thread .*?)\] )?"
+)
 BROKERS = ("--brokers", "2", "--era", "2.0", "--trace")
 FAST = ("--set", "group.initial.rebalance.delay.ms=0", "--set", "offsets.topic.num.partitions=1")
 
@@ -74,12 +76,18 @@ def test_produce_consume_and_gateway_print_the_seeds_lines() -> None:
         sent = brokertwin("produce", "test", "--era", "0.10", "--trace", *boot, text="m1\n")
         assert sent.returncode == 0, sent.stderr
         assert in_order(PRODUCED, lines_of(sent.stderr)), sent.stderr
+        assert re.search(r"\] \[kafka-producer-network-thread .*\] .*drained batch", sent.stderr)
+        options = ("--era", "2.0", "--trace", "--threads", 2, "--idempotence", "--retries", 3)
+        again = brokertwin("produce", "test", *options, *boot, text="m2\n")
+        assert again.returncode == 0, again.stderr
+        assigned = r"Assigned producerId \d+ and producerEpoch 0 to batch with base sequence 0"
+        assert re.search(assigned, again.stderr), again.stderr
         words = ("--group", "g", "--from-beginning", "--timeout", 1)
         read = brokertwin("consume", "test", *words, "--era", "2.0", "--trace", *boot)
-        assert read.stdout == "m1\n", read.stderr
+        assert read.stdout == "m1\nm2\n", read.stderr
         assert in_order(CONSUMED, lines_of(read.stderr)), read.stderr
         former = brokertwin("consume", "test", "-g", "f", *words[2:], "--era", "0.10", *boot)
-        assert former.stdout == "m1\n", former.stderr
+        assert former.stdout == "m1\nm2\n", former.stderr
         process.send_signal(signal.SIGTERM)
         process.wait(TIMEOUT_S)
         reader.join(TIMEOUT_S)
@@ -89,7 +97,15 @@ def test_produce_consume_and_gateway_print_the_seeds_lines() -> None:
     assert len(created) == 1, "a consumer of 0.10 has no sessions"
 
 
+def test_kafka_0_10_has_no_idempotent_producer() -> None:
+    done = brokertwin("produce", "test", "--era", "0.10", "--transactional-id", "t", text="")
+    assert (done.returncode, done.stderr.split(";")[0]) == (
+        2,
+        "Kafka 0.10 has no idempotent producer",
+    )
+
+
 def test_spark_engine_refuses_them() -> None:
     done = brokertwin("gateway", "--engine", "spark", "--era", "0.10")
     assert done.returncode != 0
-    assert "Cannot combine --era and --trace with --engine spark" in done.stderr
+    assert "Cannot combine --era, --trace and --version with" in done.stderr

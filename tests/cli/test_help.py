@@ -91,7 +91,8 @@ def test_help_explains_and_loads_nothing_heavy(
 
 def command_of(words: list[str]) -> tuple[Any, list[str]]:
     """The command that words call, and its arguments."""
-    command, rest = load(words[0]), words[1:]
+    name = " ".join(words[:2]) if " ".join(words[:2]) in COMMANDS else words[0]
+    command, rest = load(name), words[len(name.split()) :]
     while rest and rest[0] in getattr(command, "commands", {}):
         command, rest = command.commands[rest[0]], rest[1:]
     return command, rest

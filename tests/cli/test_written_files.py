@@ -2,6 +2,8 @@
 
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,14 +18,24 @@ from tests.support.sources import ROOT
 RECORDED = ROOT / "tests" / "consumer_offsets"
 LOG = ROOT / "examples" / "billing.kafka-request.log.gz"
 WRITING = [
-    ("offsets", "export", RECORDED, "--csv", "FILE"),
+    ("offsets", "export", RECORDED, "--out", "FILE"),
     ("offsets", "export", RECORDED, "--parquet", "FILE"),
     ("page", LOG, "-o", "FILE"),
     ("ingest", LOG, "--out", "FILE"),
-    ("report", LOG, "--plot", "FILE.svg"),
+    ("replication", LOG, "--plot", "FILE.svg"),
     ("query", "from groups", LOG, "--parquet", "FILE"),
-    ("exam", "localhost:1", "--json", "FILE"),
-    ("replay", LOG, "--records", "FILE"),
+    ("exam", "localhost:1", "--out", "FILE"),
+    ("replay", "records", "FILE"),
+    ("audit", LOG, "--html", "FILE"),
+    ("ingest", LOG, "--out", "/dev/null", "--dead-letters", "FILE"),
+    ("capture", "localhost:1", "--out", "FILE"),
+    ("proxy", "localhost:1", "--control", 0, "--out", "FILE"),
+    ("explore", "torn-transaction-v1", "--svg", "FILE"),
+    ("demo", "--svg", "FILE"),
+]
+IN_FOLDERS = [
+    ("simulate", "--seed", 1, "--logs", "FOLDER"),
+    ("state", "--checkpoint-files", "FOLDER"),
 ]
 
 
@@ -43,18 +55,50 @@ def test_a_file_that_exists_needs_force(words: tuple[object, ...], tmp_path: Pat
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("words", IN_FOLDERS, ids=lambda words: words[0])
+def test_a_folder_with_files_needs_force(words: tuple[object, ...], tmp_path: Path) -> None:
+    (tmp_path / "FOLDER").mkdir()
+    (tmp_path / "FOLDER" / "kept").touch()
+    done = brokertwin(*words, cwd=tmp_path)
+    assert (done.returncode, "FOLDER exists and is not empty" in done.stderr) == (2, True)
+
+
 FULL = Path("/dev/full")
+READ_ONLY = Path("/sys/file")
+"""A place where not even root may create a file."""
 
 
 @pytest.mark.parametrize(
-    "words", [each for each in WRITING if each[0] in ("offsets", "ingest", "page")]
+    ("file", "reason"),
+    [(FULL, "No space left on device"), (READ_ONLY, "Permission denied")],
+    ids=["full disk", "read-only folder"],
 )
-def test_a_full_disk_is_one_sentence(words: tuple[object, ...], tmp_path: Path) -> None:
-    done = brokertwin(*words[:-1], FULL, cwd=tmp_path)
-    assert done.returncode == 2
-    assert "No space left on device" in done.stderr
+@pytest.mark.parametrize(
+    "words", [each for each in WRITING if each[0] in ("offsets", "page", "audit")]
+)
+def test_a_file_that_cannot_be_written_is_one_sentence(
+    words: tuple[object, ...], file: Path, reason: str, tmp_path: Path
+) -> None:
+    done = brokertwin(*words[:-1], file, cwd=tmp_path)
+    assert done.returncode == 2, "not 1, which is a warning"
+    assert reason in done.stderr
     assert "Traceback" not in done.stderr
     assert FULL.is_char_device()
+
+
+def test_a_full_standard_output_is_one_sentence() -> None:
+    done = subprocess.run(
+        f"{sys.executable} -m brokertwin audit {LOG} > /dev/full",
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "Cannot write to standard output or a file: No space left on device.",
+        "Check the permissions of the folder and the free space.",
+    ]
 
 
 def test_a_failure_leaves_the_former_file(tmp_path: Path) -> None:

@@ -56,6 +56,18 @@ def test_the_producer_id_request_is_retried_with_backoff() -> None:
     assert len(bench.inits()) == 3
 
 
+@pytest.mark.parametrize("is_requested", [False, True])
+def test_metadata_is_requested_before_each_retry_of_the_producer_id(is_requested: bool) -> None:
+    """Only in Kafka 2.0 (`maybeWaitForProducerId`)."""
+    bench = ProducerBench(requests_metadata_for_id=is_requested)
+    bench.poll()
+    bench.init_response(Error.COORDINATOR_LOAD_IN_PROGRESS)
+    assert (MetadataWanted([]) in bench.events) is is_requested
+    bench.poll(100)
+    bench.init_response(ID)
+    assert bench.events.count(MetadataWanted([])) == is_requested
+
+
 def test_a_missing_permission_fails_pending_batches_only() -> None:
     bench = ProducerBench()
     record = bench.send()

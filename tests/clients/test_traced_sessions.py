@@ -55,6 +55,7 @@ def test_lines_of_a_full_request_that_creates_a_session() -> None:
             f" {made} with response=(foo-0, foo-1)"
         )
     ]
+    assert traced.client.handler.next_metadata == FetchMetadata(made, 1)
     assert broker == [
         (
             f"Created fetch session FetchSession(id={made}, privileged=false, partitionMap.size=2,"
@@ -75,6 +76,7 @@ def test_lines_of_an_incremental_request_that_continues_the_session() -> None:
             " with response=(foo-1), implied=(foo-0)"
         )
     ]
+    assert traced.client.handler.next_metadata == FetchMetadata(traced.session, 2)
     assert broker == []
 
 
@@ -86,6 +88,7 @@ def test_lines_without_room_for_a_session() -> None:
         "No fetch session created for privileged=false, size=2.",
         "Full fetch context with session id 0 returning (foo-0, foo-1)",
     ]
+    assert traced.client.handler.next_metadata == INITIAL
 
 
 def test_line_of_a_response_that_closes_the_session() -> None:

@@ -1,12 +1,12 @@
 """Records the goldens of the exam with real brokers.
 
-    python -m tests.exam.record [SUBJECT…] [--all] [--only NAME] [--at HOST:PORT] [--list]
+    python -m tests.exam.record [NAME…] [--all] [--at HOST:PORT] [--list]
     python -m tests.exam.record --version 4.4 --at HOST:PORT
 
-Only scenarios whose requests have changed are played, unless `--all` or `--only` is given. Each is
-played twice, and must show the same both times. With --version, all scenarios are played with a
+Without names, only scenarios with a labelled step without a response are played. Each is played
+twice, and must show the same both times. With --version, all scenarios are played with a
 running broker of another release, and the goldens that differ are written
-(`testing/exam/versions.py`).
+(`testing/exam/versions.py`), and those of the subject that only this release has.
 """
 
 import argparse
@@ -25,11 +25,10 @@ from brokertwin.protocol.errors import Error
 from brokertwin.settings import default_home
 from brokertwin.testing.exam import model, versions
 from brokertwin.testing.exam.examination import ExamOptions, play_all
-from brokertwin.testing.exam.model import ExamSubject, Observation, Scenario, selected
+from brokertwin.testing.exam.model import ExamSubject, Observation, Scenario, selected, subjects
 from brokertwin.testing.exam.player import codes
 from brokertwin.testing.exam.site import look
 from brokertwin.testing.exam.verdicts import differences
-from tests.exam.subjects import AUTHORS
 from tests.support.kafka_clusters import kafka_cluster
 
 FOLDER = Path(model.__file__).parent / "scenarios"
@@ -45,56 +44,41 @@ CLUSTER = 3
 
 
 def path_of(subject: str) -> Path:
-    """Return the file of a subject."""
     return FOLDER / f"{subject}{model.SUFFIX}"
 
 
-def known(subject: str) -> Mapping[str, Scenario]:
-    """Return the recorded scenarios of a subject."""
-    path = path_of(subject)
-    if not path.is_file():
-        return {}
-    return {each.name: each for each in model.read(path.read_bytes()).scenarios}
-
-
-def is_recorded(scenario: Scenario, recorded: Scenario | None) -> bool:
-    """Whether the golden of a scenario belongs to its requests."""
-    return recorded is not None and recorded.steps == scenario.steps and bool(recorded.golden)
+def is_recorded(scenario: Scenario) -> bool:
+    """Whether each labelled step has a response."""
+    return [each.label for each in scenario.golden] == scenario.labels
 
 
 def main(arguments: Sequence[str]) -> int:
     """Record; returns the number of scenarios that could not be recorded."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("subjects", nargs="*")
+    parser.add_argument("names", nargs="*", help="subjects, or beginnings of scenario names")
     parser.add_argument("--all", action="store_true")
-    parser.add_argument("--only", action="append", default=[], help="start of scenario names")
     parser.add_argument("--at", help="a running broker in place of a new one")
     parser.add_argument("--list", action="store_true", help="print each golden's error codes")
     parser.add_argument("--version", metavar="4.4", help="release of the broker at --at")
     given = parser.parse_args(arguments)
     if given.version:
-        return _record_reference(given.version, address_of(given.at), given.only)
-    drafts = [each.subject(KAFKA_VERSION) for each in AUTHORS]
-    drafts = [each for each in drafts if not given.subjects or each.name in given.subjects]
-    wanted = [
-        (draft, scenario)
-        for draft in drafts
-        for scenario in draft.scenarios
-        if given.all
-        or scenario.name.startswith(tuple(given.only))
-        or not is_recorded(scenario, known(draft.name).get(scenario.name))
+        return _record_reference(given.version, address_of(given.at), given.names)
+    chosen = [
+        (subject, each)
+        for subject, each in selected(given.names)
+        if subject.kafka == KAFKA_VERSION and (given.all or given.names or not is_recorded(each))
     ]
     goldens: dict[str, list[Observation]] = {}
     failed = 0
-    kinds = {_kind(scenario): scenario for _, scenario in wanted}
+    kinds = {_kind(scenario): scenario for _, scenario in chosen}
     for kind, first in sorted(kinds.items()):
-        some = [each for each in wanted if _kind(each[1]) == kind]
+        some = [each for each in chosen if _kind(each[1]) == kind]
         with _site(given.at, first) as (address, restart):
-            found, bad = _played(some, address, restart)
-        goldens |= found
+            played, bad = _played(some, address, restart)
+        goldens |= played
         failed += bad
-    for draft in drafts:
-        _write(draft, goldens, given.list)
+    for subject in subjects():
+        _write(subject, goldens, given.list)
     return failed
 
 
@@ -112,8 +96,13 @@ def _record_reference(version: str, address: Address, names: Sequence[str]) -> i
     differing = {
         scenario.name: found[key]
         for subject, scenario in chosen
-        if (key := f"{subject.name}/{scenario.name}") in found and differences(scenario, found[key])
+        if subject.kafka == KAFKA_VERSION
+        and (key := f"{subject.name}/{scenario.name}") in found
+        and differences(scenario, found[key])
     }
+    for subject in {subject.name: subject for subject, _ in chosen}.values():
+        if subject.kafka != KAFKA_VERSION:
+            _write(subject, found, False)
     path.write_bytes(versions.written(versions.Reference(f"{version}.0", {**former, **differing})))
     _report(f"{len(differing)} of {len(chosen)} scenarios differ: {', '.join(sorted(differing))}")
     return bad
@@ -183,20 +172,16 @@ def _played(
     return {name: found for name, found in goldens.items() if name not in bad}, len(bad)
 
 
-def _write(draft: ExamSubject, goldens: Mapping[str, list[Observation]], is_listed: bool) -> None:
-    before, scenarios = known(draft.name), []
-    for scenario in draft.scenarios:
-        golden = goldens.get(f"{draft.name}/{scenario.name}")
-        if golden is None and is_recorded(scenario, before.get(scenario.name)):
-            golden = before[scenario.name].golden
-        if golden:
-            scenarios.append(msgspec.structs.replace(scenario, golden=golden))
-            if is_listed:
-                _show(scenarios[-1])
-    path_of(draft.name).write_bytes(
-        model.written(msgspec.structs.replace(draft, scenarios=scenarios))
+def _write(subject: ExamSubject, goldens: Mapping[str, list[Observation]], is_listed: bool) -> None:
+    scenarios = []
+    for scenario in subject.scenarios:
+        golden = goldens.get(f"{subject.name}/{scenario.name}")
+        scenarios.append(msgspec.structs.replace(scenario, golden=golden or scenario.golden))
+        if golden and is_listed:
+            _show(scenarios[-1])
+    path_of(subject.name).write_bytes(
+        model.written(msgspec.structs.replace(subject, scenarios=scenarios))
     )
-    _report(f"{draft.name}: {len(scenarios)} of {len(draft.scenarios)} scenarios")
 
 
 def _show(scenario: Scenario) -> None:

@@ -81,7 +81,7 @@ class Stand:
         place = ("--prefix", self.bench.prefix, "--bootstrap", bootstrap, "--cluster", CELL)
         self.address = Address(HOST, free_port())
         listen = ("--listen", f"{HOST}:{self.address.port}")
-        patience = ("--answer-timeout", str(response_timeout_s))
+        patience = ("--response-timeout", str(response_timeout_s))
         options = [word for each in (of_broker or {}).items() for word in ("--set", "=".join(each))]
         self.job = Server(("run", *options), given, directory / "job.log")
         self.gateway = Server(
@@ -131,7 +131,6 @@ class Stand:
         return self.job.starts + self.gateway.starts
 
     def has_ended(self) -> bool:
-        """Whether anything of it has."""
         servers = (self.job, self.gateway)
         return not self.kafka.status().running or any(each.code is not None for each in servers)
 

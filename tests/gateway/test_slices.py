@@ -147,13 +147,13 @@ def test_other_work_of_the_gateway_goes_on_between_slices(
 
     task = asyncio.run_coroutine_threadsafe(work(), gateway.loop)
     monkeypatch.setattr(gateway.engine, "submit", noted)
-    asked = large(20_000)
+    asked = large(12_000)
     with gateway.client(timeout_s=600) as client:
         response = client.call("LIST_OFFSETS", asked.version, asked.body)
     is_over = True
     task.result(600)
-    assert len(response["topics"][0]["partitions"]) == 20_000
-    assert len(at_slices) == 20_000 / slices.ITEMS
+    assert len(response["topics"][0]["partitions"]) == 12_000
+    assert len(at_slices) == 12_000 / slices.ITEMS
     assert at_slices == sorted(set(at_slices)), "a turn of the loop before each"
 
 
@@ -168,13 +168,25 @@ def test_a_large_request_that_names_something_twice_is_refused(gateway: Running)
 
 
 @pytest.mark.parametrize("api", ["LIST_OFFSETS", "METADATA", "CREATE_TOPICS", "OFFSET_COMMIT"])
-def test_a_request_without_records_above_a_mebibyte_ends_before_it_is_received(
+def test_a_request_without_records_above_the_limit_ends_before_it_is_received(
     api: str, gateway: Running
 ) -> None:
     with gateway.client() as client:
-        head = (MIB + 1).to_bytes(4, "big") + KEYS[api].to_bytes(2, "big")
+        head = (slices.REQUEST_BYTES_MAX + 1).to_bytes(4, "big") + KEYS[api].to_bytes(2, "big")
         client.send_bytes(head)
         assert client.is_closed()
+
+
+def test_topics_are_created_in_slices_unless_a_rule_is_about_all_of_them() -> None:
+    def creation(count: int, **more: Any) -> RequestFrame:
+        topic = {"numPartitions": 1, "replicationFactor": 1, "assignments": [], "configs": []}
+        topics = [{**topic, "name": f"t{number}", **more} for number in range(count)]
+        return request("CREATE_TOPICS", 7, {"topics": topics, "timeoutMs": 1000})
+
+    assert len(slices.sliced(creation(5000))) == 5000 / slices.ITEMS
+    assert len(slices.sliced(creation(5001))) == 1, "more than 10,000 records are refused"
+    assert len(slices.sliced(creation(1000, numPartitions=-1))) == 1, "as many as the broker says"
+    assert len(slices.sliced(creation(1000, name="t"))) == 1, "each gets an error"
 
 
 def test_members_may_send_more(gateway: Running) -> None:

@@ -15,22 +15,16 @@ from brokertwin.offsets.history import (
     OffsetHistory,
     OffsetMove,
 )
-from brokertwin.protocol.primitives import uuid_of
-from brokertwin.state.core.streams_records import (
-    MemberTasks,
-    StreamsGroupCurrentMemberAssignmentWritten,
-    StreamsGroupMemberMetadataWritten,
-    StreamsGroupMetadataWritten,
-    StreamsGroupTopologyWritten,
-    StreamsMemberAssignment,
-    StreamsMemberMetadata,
-    StreamsRecord,
-    StreamsTopology,
+from brokertwin.protocol.generated.streams_group_rows import (
+    StreamsGroupTopicInfo,
+    StreamsGroupTopologyValue,
     Subtopology,
-    TopicInfo,
 )
+from brokertwin.protocol.primitives import uuid_of
 from brokertwin.state.groups import group_rows
+from brokertwin.state.groups import streams_group_records as rows
 from brokertwin.state.groups.offset_records import OffsetKey
+from brokertwin.state.groups.streams_group import MemberTasks, StreamsMember
 from tests.support.offset_rows import (
     HOUR_MS,
     assignment_row,
@@ -88,21 +82,15 @@ def test_author_is_the_member_of_a_consumer_group() -> None:
 def streams_rows() -> Iterator[tuple[bytes, bytes | None]]:
     """A streams group: `a` runs the task of partition 1 of `orders`, `b` that of partition 0."""
     reads = Subtopology("0", ["orders"])
-    counts = Subtopology("1", repartition_source_topics=[TopicInfo("counts", 1)])
-    records: list[StreamsRecord] = [
-        StreamsGroupMetadataWritten("g", 4),
-        StreamsGroupTopologyWritten("g", StreamsTopology(1, [reads, counts])),
-    ]
-    nothing = MemberTasks()
+    counts = Subtopology("1", repartition_source_topics=[StreamsGroupTopicInfo("counts", 1)])
+    given = StreamsGroupTopologyValue(1, [reads, counts])
+    records = [rows.group_epoch("g", 4, 0, -1, {}), rows.topology("g", given)]
     for member, tasks in (("a", {"0": {1: 4}}), ("b", {"0": {0: 4}, "1": {0: 4}})):
-        entries = StreamsMemberMetadata(None, None, "client", "/h", 1, 1, "p", None, {})
-        has = StreamsMemberAssignment(4, 3, 0, MemberTasks(tasks), nothing)
-        records += [
-            StreamsGroupMemberMetadataWritten("g", member, entries),
-            StreamsGroupCurrentMemberAssignmentWritten("g", member, has),
-        ]
-    rows = map(group_rows.encode, records)
-    return (row for row in rows if row is not None)
+        has = StreamsMember(
+            member, 4, 3, client_id="client", client_host="/h", assigned=MemberTasks(tasks)
+        )
+        records += [rows.member_metadata("g", has), rows.current_assignment("g", has)]
+    return (row for row in map(group_rows.encode, records) if row is not None)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ RECORDS = 5
 def capturing(broker: str, *words: object) -> Iterator[tuple[str, list[str]]]:
     """A capture in front of a broker: its address, and its output, complete at the end."""
     process = subprocess.Popen(
-        command("capture", "--json", "--listen", f"{HOST}:0", "--broker", broker, *words),
+        command("capture", "--json", "--listen", f"{HOST}:0", broker, *words),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

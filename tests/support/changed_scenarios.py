@@ -23,8 +23,9 @@ from brokertwin.protocol.kafka_apis import KAFKA_APIS
 from brokertwin.testing.exam.connection import ExamConnection
 from brokertwin.testing.exam.examination import PREFIX
 from brokertwin.testing.exam.model import KEYS, Do, Observation, Scenario, Step, selected
-from brokertwin.testing.exam.player import Player, codes
+from brokertwin.testing.exam.player import codes
 from brokertwin.testing.exam.site import Site
+from tests.support.exams import SkippingPlayer
 from tests.support.stepped_clock import SkippingClock
 
 PATIENCE = 0.3
@@ -45,9 +46,6 @@ VERSIONS[KEYS["AddPartitionsToTxn"]] = (0, 3)
 
 AGAIN = "comes again behind step"
 """Marks a repeated request in the description of changes."""
-
-SKIPPED_S = 0.002
-"""How long a wait takes that our clock skips."""
 
 LATE = 4
 """So many steps later, at most, a request comes again."""
@@ -207,27 +205,17 @@ NUMBER = re.compile(r"\d+")
 """Numbers of responses and of seconds in the reason differ in each run."""
 
 
-class ChangingPlayer(Player):
-    """Plays a changed scenario; `clock` is the broker's, if its time can be skipped."""
+class ChangingPlayer(SkippingPlayer):
+    """Plays a changed scenario."""
 
     changes: Changes
     met: Counter[str]
-    clock: SkippingClock | None = None
 
     def _connected(self, address: Address, client: str) -> ExamConnection:
         security = self._site.security
         connection = ChangingConnection(address, lambda: self._deadline, security, client)
         connection.changes, connection.met = self.changes, self.met
         return connection
-
-    def _wait(self, seconds: float) -> None:
-        """Wait, or have our clock skip the time."""
-        if self.clock is None:
-            super()._wait(seconds)
-            return
-        self.clock.skipped_ms += int(seconds * 1000)
-        self._deadline -= seconds
-        super()._wait(SKIPPED_S)
 
     def _respond(self, number: int, step: Step) -> None:
         super()._respond(number, step)

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC
 from pathlib import Path
@@ -21,7 +21,7 @@ from brokertwin.streaming.live.facts import ClusterFacts, FactRow, learned
 from brokertwin.streaming.live.findings import FoundOnly
 from brokertwin.streaming.live.kinds import routes
 from brokertwin.streaming.live.reading import TopicLine
-from brokertwin.streaming.live.tables import EntityTable
+from brokertwin.streaming.live.tables import EntityTable, row_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -126,6 +126,7 @@ class LiveTopics:
     Attributes:
         rows: topic without prefix to key to value; None after a tombstone.
         findings: id and document of every finding, in the order of their rows.
+        counts: numbers of lines, exchanges and findings.
         now: the query's time, in ms since 1970.
         idle_calls: number of state rows that were called without lines.
     """
@@ -133,6 +134,7 @@ class LiveTopics:
     def __init__(self, is_bucket: bool = False) -> None:
         self.rows: dict[str, dict[bytes, bytes | None]] = defaultdict(dict)
         self.findings: list[dict[str, Any]] = []
+        self.counts: Counter[str] = Counter()
         self._facts = FactsInMemory()
         self._states: dict[tuple[str, EntityKey], bytes] = {}
         self._alarms: dict[tuple[str, EntityKey], int] = {}
@@ -152,12 +154,12 @@ class LiveTopics:
         read = [
             row
             for own in by_source.values()
-            for row in operator.read(own, self.now, self._facts, UTC, lambda _: None)
+            for row in operator.read(own, self.now, self._facts, UTC, self.counts.update)
         ]
         values: dict[str, dict[EntityKey, list[bytes]]] = defaultdict(lambda: defaultdict(list))
-        for cluster, _, is_half, value in read:
-            for _, kind, name, part in operator.route(cluster, is_half, value, self._facts.read()):
-                values[cluster][EntityKey(kind, name)].append(part)
+        routed = operator.route(read, self._facts.read(), self.counts.update)
+        for cluster, kind, name, parts in routed:
+            values[cluster][EntityKey(kind, name)].append(parts)
         for (cluster, key), alarm in self._alarms.items():
             if alarm <= self.now:
                 values[cluster].setdefault(key, [])
@@ -179,6 +181,7 @@ class LiveTopics:
             self.idle_calls += not values
             bucket = operator.Bucket(self._buckets.pop(cluster, None))
             self._take(bucket.handle(cluster, values, facts, self.now))
+            self.counts.update(bucket.counts)
             if bucket.entities:
                 self._buckets[cluster] = bucket.stored()
             return
@@ -188,6 +191,7 @@ class LiveTopics:
             self._alarms.pop((cluster, key), None)
             handled = operator.handle(cluster, key, stored, own, facts, self.now)
             self._take(handled.outputs)
+            self.counts.update(handled.counts)
             if handled.stored is not None:
                 self._states[cluster, key] = handled.stored
                 self._alarms[cluster, key] = self.now + handled.alarm_ms
@@ -208,6 +212,12 @@ class LiveTopics:
         for topic_id, name in self._facts.read()[CLUSTER].known.topics.items():
             text = text.replace(topic_id, name)
         return text
+
+    def rows_in_state(self, table: EntityTable) -> list[dict[str, Any]]:
+        """The rows of a table in the state; each entity has its own."""
+        states = self._states.items()
+        found = [row_of(key, LiveEntity(key, each).machine) for (_, key), each in states]
+        return [row.values for row in found if row is not None and row.table is table]
 
     def table(self, name: str) -> list[dict[str, Any]]:
         """The rows of a table that are there at the end."""

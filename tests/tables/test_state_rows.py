@@ -2,6 +2,7 @@
 
 import pytest
 
+from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.tables.state_rows import WHOLE, ItemKind, counts, named, rows
 from tests.support.machine import CLUSTER, START, Bench, header
 from tests.support.replicas import TOPIC, Replicas
@@ -14,11 +15,18 @@ def bench() -> Bench:
 
 
 def one(bench: Bench, kind: ItemKind, **found: object) -> dict[str, object]:
-    """Return the row with these values."""
     every = rows(kind, {CLUSTER: bench.cell.columns()})
     assert all(next(iter(row)) == "cell" and row["cell"] == CLUSTER for row in every)
     [row] = [row for row in every if found.items() <= row.items()]
     return row
+
+
+def commit(bench: Bench, partition: int, offset: int) -> None:
+    """Commit an offset of the group `g` in `orders`."""
+    committed = {"partitionIndex": partition, "committedOffset": offset}
+    topics = [{"name": "orders", "partitions": [committed]}]
+    body = {"groupId": "g", "generationIdOrMemberEpoch": -1, "memberId": "", "topics": topics}
+    bench.request("OFFSET_COMMIT", 8, body)
 
 
 def test_topics(bench: Bench) -> None:
@@ -54,6 +62,14 @@ def test_open_transactions_of_a_partition(bench: Bench) -> None:
 def test_sessions(bench: Bench) -> None:
     row = one(bench, ItemKind.SESSIONS)
     assert (row["epoch"], row["partitions"], row["clientId"]) == (1, 1, "bench")
+    assert (row["creationMs"], row["lastUsedMs"]) == (START, START)
+    used = Bench()
+    used.cell = bench.cell.copy()
+    used.now = START + 7
+    fetch = {"sessionId": row["sessionId"], "sessionEpoch": 1, "topics": [], "maxWaitMs": 0}
+    used.request("FETCH", 12, fetch)
+    later = one(used, ItemKind.SESSIONS)
+    assert (later["creationMs"], later["lastUsedMs"], later["epoch"]) == (START, START + 7, 2)
 
 
 def test_fetch_sessions_by_client(bench: Bench) -> None:
@@ -132,9 +148,7 @@ def test_an_item_is_found_by_its_identity(bench: Bench) -> None:
 def test_a_lag_is_negative_beyond_the_log_end(bench: Bench, offset: int, lag: int) -> None:
     changed = Bench()
     changed.cell = bench.cell.copy()
-    topic = {"name": "orders", "partitions": [{"partitionIndex": 1, "committedOffset": offset}]}
-    body = {"groupId": "g", "generationIdOrMemberEpoch": -1, "memberId": "", "topics": [topic]}
-    changed.request("OFFSET_COMMIT", 8, body)
+    commit(changed, 1, offset)
     assert one(changed, ItemKind.OFFSETS, groupId="g", partition=1)["lag"] == lag
     group = one(changed, ItemKind.GROUPS, groupId="g")
     assert (group["lag"], group["lowestLag"]) == (lag, lag)
@@ -159,12 +173,25 @@ def test_replicas_and_fetchers() -> None:
     assert left["broker"] == 2
 
 
-def test_producer_id_blocks_show_the_document_in_zookeeper() -> None:
+def test_zookeeper_shows_the_block_of_producer_ids() -> None:
     bench = Bench(brokers=(1, 2), brokertwin_zk_producer_id_blocks=True)
     body = {"transactionalId": None, "transactionTimeoutMs": 1}
     for broker in (1, 2):
         bench.request("INIT_PRODUCER_ID", 4, body, broker=broker)
-    found = one(bench, ItemKind.PRODUCER_ID_BLOCKS)
-    assert (found["version"], found["allocatedBy"]) == (2, 2)
-    assert (found["firstProducerId"], found["lastProducerId"]) == (1000, 1999)
-    assert found["document"] == ('{"version":1,"broker":2,"block_start":"1000","block_end":"1999"}')
+    assert one(bench, ItemKind.ZOOKEEPER) == {
+        "cell": CLUSTER,
+        "path": "/latest_producer_id_block",
+        "data": '{"version":1,"broker":2,"block_start":"1000","block_end":"1999"}',
+        "version": 2,
+    }
+
+
+def test_zookeeper_shows_committed_offsets_and_their_groups() -> None:
+    bench = Bench(brokertwin_offset_storage="zookeeper")
+    bench.topic("orders", 2)
+    commit(bench, 1, 5)
+    node = {"path": "/consumers/g/offsets/orders/1", "data": "5", "version": None}
+    assert one(bench, ItemKind.ZOOKEEPER) == {"cell": CLUSTER, **node}
+    group = one(bench, ItemKind.GROUPS)
+    assert (group["broker"], group["groupId"], group["state"]) == (CONTROLLER, "g", "Empty")
+    assert (group["offsets"], group["lag"]) == (1, -5)

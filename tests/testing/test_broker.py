@@ -13,6 +13,7 @@ from brokertwin.gateway.edge_fields import Address
 from brokertwin.protocol.errors import Error
 from brokertwin.testing import Fault, KafkaBroker
 from brokertwin.testing.transcript import transcript
+from tests.support.commits import commit
 from tests.support.gateways import Client
 from tests.support.patience import wait_until
 
@@ -287,6 +288,13 @@ def test_a_rejected_initial_topic_leaves_nothing_running() -> None:
     with pytest.raises(UserError, match="INVALID_TOPIC_EXCEPTION"):
         KafkaBroker(topics=["a b"]).start()
     assert set(threading.enumerate()) == before
+
+
+def test_committed_offsets_in_zookeeper_are_returned() -> None:
+    config = {"brokertwin.offset.storage": "zookeeper"}
+    with KafkaBroker(2, ["orders"], config=config) as broker:
+        commit(broker.bootstrap_servers[1], "billing", "orders", 5)
+        assert broker.committed_offsets("billing") == {("orders", 0): 5}
 
 
 def test_a_log_directory_fails_until_the_broker_is_restarted() -> None:

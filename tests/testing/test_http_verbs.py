@@ -31,7 +31,7 @@ def broker() -> Iterator[KafkaBroker]:
 def url(broker: KafkaBroker) -> Iterator[str]:
     verbs = BrokerVerbs(broker)
     control = app(broker.fault_set, verbs.documents, verbs)
-    with served(control, "--faults 0", "127.0.0.1", 0) as url:
+    with served(control, "--control-listen 0", "127.0.0.1", 0) as url:
         yield url
 
 

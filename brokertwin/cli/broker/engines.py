@@ -76,7 +76,7 @@ class EngineOptions:
             ("--bootstrap", self.bootstrap),
             ("--prefix", self.prefix),
             ("--kafka-config", self.kafka_config),
-            ("--answer-timeout", self.response_timeout_s),
+            ("--response-timeout", self.response_timeout_s),
         ):
             if value is not None:
                 raise UserError(

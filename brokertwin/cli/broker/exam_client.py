@@ -36,11 +36,16 @@ Command = Annotated[
 Broker = Annotated[
     str | None,
     typer.Option(
-        "--broker", metavar="HOST:PORT", help="A broker of a cluster; default: a gateway here."
+        "--bootstrap",
+        "-b",
+        metavar="HOST:PORT",
+        help="A broker of a cluster; default: a gateway here.",
     ),
 ]
 Plans = Annotated[int, typer.Option("--plans", min=1, help="Number of fault plans.")]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of the first plan; others follow.")]
+Seed = Annotated[
+    int, typer.Option("--seed", metavar="N", help="Seed of the first plan; others follow.")
+]
 PlanFile = Annotated[
     Path | None,
     typer.Option("--plan", metavar="FILE", help="Play this fault file instead of seeds."),
@@ -55,7 +60,7 @@ Keep = Annotated[
 ]
 TimeoutS = Annotated[
     float,
-    typer.Option("--timeout", metavar="S", help="Seconds for each part of a run."),
+    typer.Option("--timeout", metavar="SECONDS", help="Seconds for each part of a run."),
 ]
 GroupProtocol = Annotated[
     str, typer.Option("--group-protocol", help="`classic`, or `consumer` for KIP-848.")
@@ -146,7 +151,7 @@ def _broker(given: str | None, is_checked: bool) -> Iterator[str]:
         from brokertwin.testing.exam.examination import check_is_empty
         from brokertwin.testing.exam.site import look
 
-        at = address("--broker", given)
+        at = address("--bootstrap", given)
         check_reachable(given, patience_s=0)
         if not is_checked:
             check_is_empty(look(at, ()), PREFIX, "Pass --yes to examine a client here: the exam")

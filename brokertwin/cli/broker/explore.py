@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from brokertwin.cli.options import AsJson
+from brokertwin.cli.files import check_new, write_text
+from brokertwin.cli.options import AsJson, Force
 from brokertwin.cli.output import err, out, say, show_json, show_table, warn
 from brokertwin.errors import UserError
 from brokertwin.protocol.errors import error_name
@@ -36,7 +37,7 @@ NoReduction = Annotated[
 ]
 Checkpoint = Annotated[
     Path | None,
-    typer.Option("--checkpoint", metavar="FILE", help="Continue the search of FILE; update it."),
+    typer.Option("--progress", metavar="FILE", help="Continue the search of FILE; update it."),
 ]
 Walk = Annotated[
     int | None, typer.Option("--walk", metavar="SEED", help="Take random steps instead, 1000.")
@@ -84,6 +85,7 @@ def command(
     pytest: Pytest = None,
     scenario: ScenarioFile = None,
     recording: Recording = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Search every order of deliveries of a small model for a broken guarantee.
@@ -104,6 +106,8 @@ def command(
         raise UserError("The model is missing.", "Pass a name of --list, or a Python file.")
     if rules and workers > 1:
         raise UserError("Cannot combine --rules with --workers.", "Calls are noted in one process.")
+    for file in (svg, html, pytest, scenario, recording):
+        check_new(file, force)
     chosen = model_of(model)
     try:
         if walk is not None:
@@ -127,8 +131,20 @@ def command(
 def _list() -> None:
     from brokertwin.simulation.explore.models import built_in
 
-    rows = [(model.name, model.about, model.expected or "none") for model in built_in().values()]
-    show_table(["model", "about", "violates"], rows)
+    rows = [
+        (model.name, model.about, _bounds(model), model.expected or "none")
+        for model in built_in().values()
+    ]
+    show_table(["model", "about", "bounds", "violates"], rows)
+
+
+def _bounds(model: "Model") -> str:
+    """Return how often each fault may happen, and the bounds of the search."""
+    faults, bounds = model.faults, model.bounds
+    counts = {name: getattr(faults, name) for name in faults.__struct_fields__}
+    counts |= {"states": bounds.states, "depth": bounds.depth}
+    named = [(name, count) for name, count in counts.items() if isinstance(count, int) and count]
+    return ", ".join(f"{name} {count:,}" for name, count in named if name != "wait_ms")
 
 
 def _options(
@@ -246,12 +262,12 @@ def _write(story: "Story", svg: Path | None, html: Path | None, recorded: Path |
     from brokertwin.simulation.explore.shown import as_html, as_svg
 
     if svg is not None:
-        svg.write_text(as_svg(story), encoding="utf-8")
+        write_text(svg, as_svg(story))
     if html is not None:
-        html.write_text(as_html(story), encoding="utf-8")
+        write_text(html, as_html(story))
     if recorded is not None:
         lines = (json.dumps(each) + "\n" for each in recording(story))
-        recorded.write_text("".join(lines), encoding="utf-8")
+        write_text(recorded, "".join(lines))
 
 
 def _export(story: "Story", broker: str | None, pytest: Path | None, scenario: Path | None) -> None:
@@ -277,9 +293,9 @@ def _export(story: "Story", broker: str | None, pytest: Path | None, scenario: P
         document["golden"] = played.golden
         _show_played(played)
     if pytest is not None:
-        pytest.write_text(as_pytest(written), encoding="utf-8")
+        write_text(pytest, as_pytest(written))
     if scenario is not None:
-        scenario.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        write_text(scenario, json.dumps(document, indent=1) + "\n")
 
 
 def _show_played(played: "PlayedScript") -> None:

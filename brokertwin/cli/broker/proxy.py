@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from brokertwin.cli.options import ConfigFile, HttpAccessFile, KafkaConfig, settings_of
+from brokertwin.cli.files import check_new
+from brokertwin.cli.options import ConfigFile, Force, HttpAccessFile, KafkaConfig, settings_of
 from brokertwin.cli.output import say
 from brokertwin.cli.recordings.capture import Advertise, ListenConfig, RelayEnds, relay_ends
 from brokertwin.errors import UserError
@@ -19,18 +20,16 @@ if TYPE_CHECKING:
     from brokertwin.gateway.faults.fault import FaultSpec
     from brokertwin.gateway.http_access import HttpAccess
 
-OPTION = "--control"
+OPTION = "--control-listen"
 
-Broker = Annotated[
-    str, typer.Option("--broker", metavar="HOST:PORT", help="A broker of the cluster.")
-]
+Broker = Annotated[str, typer.Argument(metavar="HOST:PORT", help="A broker of the cluster.")]
 Listen = Annotated[
     str,
     typer.Option(
         "--listen",
         metavar="HOST:PORT",
-        help="Address for clients, in place of --broker. Other brokers of the cluster get the next"
-        " ports. Port 0: any free port.",
+        help="Address for clients, in place of the broker's. Other brokers of the cluster get the"
+        " next ports. Port 0: any free port.",
     ),
 ]
 Faults = Annotated[
@@ -63,6 +62,7 @@ def command(
     control: Control = None,
     http_access: HttpAccessFile = None,
     out: Out = None,
+    force: Force = False,
     advertise: Advertise = None,
     listen_config: ListenConfig = None,
     kafka_config: KafkaConfig = None,
@@ -70,8 +70,8 @@ def command(
 ) -> None:
     """Inject faults between clients and a Kafka cluster.
 
-    Connect clients to --listen. The proxy relays requests to the cluster at --broker and replaces
-    the broker addresses in responses. Faults come from a file (--faults) or over HTTP (--control).
+    Connect clients to --listen. The proxy relays requests to the cluster and replaces the broker
+    addresses in responses. Faults come from a file (--faults) or over HTTP (--control-listen).
 
     Effects: **fail** returns an error, **lose** drops the response, **cut** closes the connection,
     **duplicate** sends the request twice, **delay** and **hold** delay the response or the request,
@@ -102,8 +102,9 @@ def command(
     if faults is None and control is None:
         raise UserError(
             "`brokertwin proxy` has no faults to inject.",
-            "Pass --faults FILE, --control PORT, or both.",
+            "Pass --faults FILE, --control-listen PORT, or both.",
         )
+    check_new(out, force)
     specs = fault_file.read(faults) if faults is not None else []
     settings = settings_of(config, kafka_config=kafka_config)
     at = listen_address(control, OPTION) if control is not None else None
@@ -157,5 +158,6 @@ async def _serve(
         await proxy.close()
         if recorder is not None:
             await recorder.close()
+            recorder.raise_failure()
     for fault in shown:
         say(f"fault {fault.number}: {fault}: {fault.hits} of {fault.matches} matching requests")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from brokertwin.cli.options import AsJson
+from brokertwin.cli.files import check_new_folder
+from brokertwin.cli.options import AsJson, Force
 from brokertwin.cli.output import err, out, progress_bars, say, show_json, show_table
 from brokertwin.errors import UserError
 from brokertwin.wording import counted
@@ -46,6 +47,7 @@ def command(
     seed: Seed = None,
     trace: Trace = False,
     logs: Logs = None,
+    force: Force = False,
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
@@ -56,6 +58,7 @@ def command(
     same run. Exits with code 1 if a run fails, or if a kind of fault or request was never drawn.
     """
     if seed is not None and logs is not None:
+        check_new_folder(logs, force)
         _write(seed, logs)
     elif logs is not None:
         raise UserError("--logs requires --seed.", "Select one run: --seed 17 --logs logs.")

@@ -4,7 +4,9 @@ import queue
 import sys
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,15 +20,12 @@ from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.clients.era import Era
-    from brokertwin.clients.io.producer import Producer
     from brokertwin.clients.io.security import Kafka
     from brokertwin.clients.io.shared_producer import SharedProducer
     from brokertwin.clients.messages import ProducerRecord
     from brokertwin.clients.producer_config import ProducerConfig
     from brokertwin.clients.producer_events import RecordAcked, RecordFailed
 
-READ_AHEAD = 10_000
-TURN_MS = 50
 STANDARD_INPUT = "-"
 CHECK_TOPIC = "Check the topic name: `brokertwin produce` does not create topics."
 
@@ -127,6 +126,33 @@ Threads = Annotated[
         help="Send from N threads that share the producer. The order of lines is lost.",
     ),
 ]
+Idempotence = Annotated[
+    bool | None,
+    typer.Option(
+        "--idempotence/--no-idempotence",
+        help="enable.idempotence; default: on unless --acks or --era 2.0 says otherwise.",
+    ),
+]
+Retries = Annotated[
+    int | None, typer.Option("--retries", min=0, metavar="N", help="retries; default: no limit.")
+]
+RequestTimeoutMs = Annotated[
+    int, typer.Option("--request-timeout-ms", min=1, metavar="MS", help="request.timeout.ms")
+]
+DeliveryTimeoutMs = Annotated[
+    int | None,
+    typer.Option(
+        "--delivery-timeout-ms", min=1, metavar="MS", help="delivery.timeout.ms; default: 120000."
+    ),
+]
+ResetPid = Annotated[
+    bool | None,
+    typer.Option(
+        "--reset-pid-on-unresolved/--no-reset-pid-on-unresolved",
+        help="After a lost sequence, request a new producer id instead of bumping the epoch, as"
+        " Kafka 2.0 does. Default: only with --era 2.0.",
+    ),
+]
 MaxBlockMs = Annotated[
     int, typer.Option("--max-block-ms", min=1, metavar="MS", help="max.block.ms")
 ]
@@ -145,6 +171,11 @@ def command(
     max_block_ms: MaxBlockMs = 60_000,
     max_in_flight: InFlight = 5,
     unsafe: Unsafe = False,
+    idempotence: Idempotence = None,
+    retries: Retries = None,
+    request_timeout_ms: RequestTimeoutMs = 30_000,
+    delivery_timeout_ms: DeliveryTimeoutMs = None,
+    reset_pid_on_unresolved: ResetPid = None,
     transactional_id: TransactionalId = None,
     transaction_size: TransactionSize = None,
     threads: Threads = None,
@@ -167,13 +198,22 @@ def command(
 
     from brokertwin.cli.clients.client_access import accessible
     from brokertwin.clients.io.producer import BlockedError
-    from brokertwin.clients.io.shared_producer import SharedProducer
 
-    _check_threads(threads, transactional_id, trace)
-    kafka = accessible(settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config))
+    if threads is not None and transactional_id is not None:
+        raise UserError("Cannot combine --threads and --transactional-id.", "Leave out one.")
     results = ProduceResults(as_json)
+    given = {
+        "acks": acks,
+        "linger_ms": linger_ms,
+        "enable_idempotence": idempotence,
+        "retries": retries,
+        "delivery_timeout_ms": delivery_timeout_ms,
+        "reset_pid_on_unresolved": reset_pid_on_unresolved,
+    }
     settings = msgspec.structs.replace(
-        _defaults(era, acks, linger_ms),
+        _defaults(era, bool(idempotence) or transactional_id is not None),
+        **{name: value for name, value in given.items() if value is not None},
+        request_timeout_ms=request_timeout_ms,
         batch_size=batch_size,
         partitioner_availability_timeout_ms=availability_timeout_ms,
         max_block_ms=max_block_ms,
@@ -181,95 +221,86 @@ def command(
         is_unsafe=unsafe,
         transactional_id=transactional_id,
     )
-    shared = results if threads is not None else None
-    with _producer(kafka, settings, compression, era, trace, shared) as producer:
+    kafka = accessible(settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config))
+    lines = _lines_of(files or [STANDARD_INPUT])
+    messages = (_message(line, key_separator) for line in lines)
+    with _producer(kafka, settings, compression, era, trace, results) as producer:
         try:
-            lines = files or [STANDARD_INPUT]
-            if isinstance(producer, SharedProducer):
-                messages = (_message(line, key_separator) for line in _lines_of(lines))
-                _send_from_threads(producer, topic, messages, partition, threads or 1)
-            else:
-                messages = (
-                    _message(line, key_separator) for line in _lines(lines, producer, results)
-                )
-                _send(producer, topic, messages, partition, transaction_size, results)
+            _send(producer, topic, messages, partition, threads, transaction_size)
         except BlockedError as error:
             raise UserError(str(error), CHECK_TOPIC) from None
         except KeyboardInterrupt:
             say("sending pending records")
         used = producer.client.producer.config
-        results.take(producer.flush(used.delivery_ms + used.request_timeout_ms))
+        producer.flush(used.delivery_ms + used.request_timeout_ms)
     say(f"{counted(results.acked, 'record')} acknowledged, {results.failed:,} failed")
     if results.failed:
         raise typer.Exit(1)
 
 
-def _check_threads(threads: int | None, transactional_id: str | None, is_traced: bool) -> None:
-    """Check options that a shared producer does not support. Raises UserError."""
-    if threads is not None and transactional_id is not None:
-        raise UserError("Cannot combine --threads and --transactional-id.", "Leave out one.")
-    if threads is not None and is_traced:
-        raise UserError("Cannot combine --threads and --trace.", "Leave out one.")
-
-
-def _defaults(era: "Era | None", acks: Acks | None, linger_ms: int | None) -> "ProducerConfig":
-    """Return an era's settings with those that were given."""
-    import msgspec
-
+def _defaults(era: "Era | None", is_idempotent: bool) -> "ProducerConfig":
+    """Return an era's settings. Raises UserError if it has no idempotence."""
     from brokertwin.clients.eras import producer_config
+    from brokertwin.clients.producer_config import ProducerConfigError
 
-    given = {"acks": acks, "linger_ms": linger_ms}
-    known = {name: value for name, value in given.items() if value is not None}
-    return msgspec.structs.replace(producer_config(era), **known)
+    try:
+        return producer_config(era, is_idempotent=is_idempotent)
+    except ProducerConfigError as error:
+        raise UserError(f"{error}.") from None
 
 
+@contextmanager
 def _producer(
     kafka: "Kafka",
     settings: "ProducerConfig",
     compression: Compression,
     era: "Era | None",
     is_traced: bool,
-    shared: "ProduceResults | None",
-) -> "Producer | SharedProducer":
-    """Return a producer for one thread or, with `shared` for its results, for several."""
+    results: "ProduceResults",
+) -> "Iterator[SharedProducer]":
+    """Yield a producer that several threads may share."""
     from brokertwin.clients.eras import metadata_settings
     from brokertwin.clients.io.shared_producer import SharedProducer
-    from brokertwin.clients.io.traced import EraProducer
+    from brokertwin.clients.io.traced import TracedProducer
     from brokertwin.clients.producer_config import ProducerConfigError
 
-    metadata = metadata_settings(era)
+    write = tracer(is_traced, with_threads=True)
+    make = SharedProducer if write is None else partial(TracedProducer, write=write)
     try:
-        if shared is not None:
-            return SharedProducer(
-                kafka,
-                settings,
-                lambda event: shared.take([event]),
-                compression=compression,
-                metadata=metadata,
-            )
-        return EraProducer(kafka, settings, era, tracer(is_traced), compression=compression)
+        made = make(
+            kafka,
+            settings,
+            lambda event: results.take([event]),
+            compression=compression,
+            metadata=metadata_settings(era),
+        )
     except ProducerConfigError as error:
         raise UserError(f"{error}.") from None
+    with made:
+        yield made
 
 
 def _send(
-    producer: "Producer",
+    producer: "SharedProducer",
     topic: str,
-    messages: "Iterable[ProducerRecord]",
+    messages: "Iterator[ProducerRecord]",
     partition: int | None,
+    threads: int | None,
     size: int | None,
-    results: "ProduceResults",
 ) -> None:
     """Send messages, in transactions of `size` if the producer has transactions."""
     from brokertwin.clients.io.producer import TransactionError
     from brokertwin.protocol.errors import error_name
 
     if producer.client.transactions is None:
+        if threads is not None:
+            _send_from_threads(producer, topic, messages, partition, threads)
+            return
         for message in messages:
             producer.send(topic, message, partition)
         return
     try:
-        _in_transactions(producer, topic, messages, partition, size, results)
+        _in_transactions(producer, topic, messages, partition, size)
     except TransactionError as error:
         failed = f"{error.error} {error_name(error.error)}"
         raise UserError(f"The transaction failed: {failed}.") from None
@@ -299,7 +330,8 @@ def _send_from_threads(
         except (BlockedError, UserError) as error:
             errors.put(error)
 
-    threads = [threading.Thread(target=send, daemon=True) for _ in range(count)]
+    names = [f"user-{number}" for number in range(1, count + 1)]
+    threads = [threading.Thread(target=send, name=name, daemon=True) for name in names]
     for each in threads:
         each.start()
     for each in threads:
@@ -309,12 +341,11 @@ def _send_from_threads(
 
 
 def _in_transactions(
-    producer: "Producer",
+    producer: "SharedProducer",
     topic: str,
     messages: "Iterable[ProducerRecord]",
     partition: int | None,
     size: int | None,
-    results: "ProduceResults",
 ) -> None:
     """Send messages in transactions of `size`; Ctrl-C and errors abort the open one."""
     from brokertwin.clients.io.producer import BlockedError
@@ -328,15 +359,15 @@ def _in_transactions(
             producer.send(topic, message, partition)
             count += 1
             if count == size:
-                results.take(producer.commit_transaction())
+                producer.commit_transaction()
                 count, transactions = 0, transactions + 1
     except (KeyboardInterrupt, BlockedError):
         if count:
-            results.take(producer.abort_transaction())
+            producer.abort_transaction()
             say(f"aborted a transaction of {counted(count, 'record')}")
         raise
     if count:
-        results.take(producer.commit_transaction())
+        producer.commit_transaction()
         transactions += 1
     say(f"committed {counted(transactions, 'transaction')}")
 
@@ -374,38 +405,6 @@ def _message(line: bytes, separator: str | None) -> "ProducerRecord":
 
     key, found, value = line.partition(separator.encode()) if separator else (b"", b"", line)
     return ProducerRecord(key, value) if found else ProducerRecord(None, line)
-
-
-def _lines(files: list[str], producer: "Producer", results: ProduceResults) -> Iterator[bytes]:
-    """Yield the lines; sends batches that are due while it waits for the next line."""
-    lines: queue.Queue[bytes | UserError | None] = queue.Queue(READ_AHEAD)
-    reader = threading.Thread(target=_read, args=(files, lines, producer), daemon=True)
-    reader.start()
-    while True:
-        try:
-            line = lines.get_nowait()
-        except queue.Empty:
-            results.take(producer.turn(TURN_MS))
-            continue
-        if line is None:
-            return
-        if isinstance(line, UserError):
-            raise line
-        yield line
-        results.take(producer.turn(0))
-
-
-def _read(
-    files: list[str], lines: "queue.Queue[bytes | UserError | None]", producer: "Producer"
-) -> None:
-    try:
-        for line in _lines_of(files):
-            lines.put(line)
-            producer.wake()
-    except UserError as error:
-        lines.put(error)
-    lines.put(None)
-    producer.wake()
 
 
 def _lines_of(files: list[str]) -> Iterator[bytes]:

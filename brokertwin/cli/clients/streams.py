@@ -43,7 +43,10 @@ ApplicationId = Annotated[
     ),
 ]
 ThreadCount = Annotated[
-    int, typer.Option("--threads", min=1, help="Threads of this instance (num.stream.threads).")
+    int,
+    typer.Option(
+        "--threads", min=1, metavar="N", help="Threads of this instance (num.stream.threads)."
+    ),
 ]
 ExactlyOnce = Annotated[
     bool,
@@ -193,10 +196,10 @@ def query(
         str | None, typer.Argument(metavar="KEY", help="Key as text; without it, query a range.")
     ] = None,
     first: Annotated[
-        str | None, typer.Option("--from", metavar="KEY", help="First key of the range.")
+        str | None, typer.Option("--from-key", metavar="KEY", help="First key of the range.")
     ] = None,
     last: Annotated[
-        str | None, typer.Option("--to", metavar="KEY", help="Last key of the range.")
+        str | None, typer.Option("--to-key", metavar="KEY", help="Last key of the range.")
     ] = None,
     stale: Annotated[
         bool,

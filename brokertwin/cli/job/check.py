@@ -9,27 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from brokertwin.cli.files import writing
-from brokertwin.cli.options import (
-    Bootstrap,
-    Checkpoint,
-    ConfigFile,
-    JobCluster,
-    KafkaConfig,
-    Prefix,
-    Snapshots,
-    settings_of,
-)
+from brokertwin.cli.options import JobCluster, with_settings
 from brokertwin.cli.output import out, progress_bars, say, show_json
 from brokertwin.errors import UserError
 from brokertwin.extras import need
 from brokertwin.places import place
+from brokertwin.settings import Settings
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from brokertwin.kafka_io.topic_reader import TopicRow
-    from brokertwin.settings import Settings
     from brokertwin.sinks.offsets_snapshot import SnapshotRow
     from brokertwin.streaming.checks.checked_state import Cells, Violation
     from brokertwin.streaming.checks.snapshot_checks import Checked
@@ -92,12 +83,16 @@ Suite = Annotated[
 ]
 From = Annotated[
     list[str] | None,
-    typer.Option("--from", metavar="[PARTITION:]OFFSET", help="First offset to check; repeatable."),
+    typer.Option(
+        "--from-offset", metavar="[PARTITION:]OFFSET", help="First offset to check; repeatable."
+    ),
 ]
 To = Annotated[
     list[str] | None,
     typer.Option(
-        "--to", metavar="[PARTITION:]OFFSET", help="Offset after the last to check; repeatable."
+        "--to-offset",
+        metavar="[PARTITION:]OFFSET",
+        help="Offset after the last to check; repeatable.",
     ),
 ]
 Docs = Annotated[
@@ -122,11 +117,13 @@ Live = Annotated[
     ),
 ]
 Json = Annotated[
-    bool, typer.Option("--json", help="Print a JSON line for each failed expectation.")
+    bool, typer.Option("--json", "-J", help="Print a JSON line for each failed expectation.")
 ]
 
 
+@with_settings("bootstrap", "kafka_config", "prefix", "snapshots", "checkpoint")
 def command(
+    settings: Settings,
     source: Source = None,
     on: OnOption = On.SNAPSHOT,
     suite: Suite = BUILT_IN,
@@ -136,12 +133,6 @@ def command(
     cluster: JobCluster = None,
     with_topics: WithTopics = None,
     live: Live = None,
-    bootstrap: Bootstrap = None,
-    kafka_config: KafkaConfig = None,
-    prefix: Prefix = None,
-    snapshots: Snapshots = None,
-    checkpoint: Checkpoint = None,
-    config: ConfigFile = None,
     as_json: Json = False,
 ) -> None:
     """Find gaps, duplicates and wrong values in a job's snapshots, topics and state.
@@ -159,14 +150,6 @@ def command(
     need("`brokertwin check`", "great_expectations", "pandas", "pyarrow")
     from brokertwin.streaming.checks import snapshot_checks as checks
 
-    settings = settings_of(
-        config,
-        bootstrap=bootstrap,
-        kafka_config=kafka_config,
-        prefix=prefix,
-        snapshots=snapshots,
-        checkpoint=checkpoint,
-    )
     given = checks.read_suite(Path(suite)) if suite != BUILT_IN else None
     if live is not None:
         _refuse_live(on, source, bool(first or last))
@@ -207,7 +190,7 @@ def _refuse(
         )
     if on not in ON_TOPICS and has_range:
         raise UserError(
-            "--from and --to are offsets in a topic, but no topic is checked.",
+            "--from-offset and --to-offset are offsets in a topic, but no topic is checked.",
             "Add --on requests, --on responses or --on records.",
         )
     if on is On.STATE and has_suite:
@@ -235,7 +218,9 @@ def _refuse_live(on: On, source: Path | None, has_range: bool) -> None:
             f"Pass --on with {', '.join(ON_LIVE)} or state.",
         )
     if source is not None or has_range:
-        raise UserError("--live reads whole topics.", "Leave out SOURCE, --from and --to.")
+        raise UserError(
+            "--live reads whole topics.", "Leave out SOURCE, --from-offset and --to-offset."
+        )
 
 
 @contextmanager
@@ -247,7 +232,7 @@ def _progress() -> Iterator[Callable[[str], None]]:
 
 
 def _snapshot(
-    source: Path | None, settings: "Settings", given: "Document | None", with_topics: bool
+    source: Path | None, settings: Settings, given: "Document | None", with_topics: bool
 ) -> list[Part]:
     """Return the offsets of a snapshot, or a Parquet file, with the suite for them."""
     import pyarrow as pa
@@ -299,7 +284,7 @@ def _against_topics(
     cells: "Iterable[str]",
     rows: "Sequence[SnapshotRow]",
     ends: "Mapping[int, int]",
-    settings: "Settings",
+    settings: Settings,
 ) -> "Iterator[Violation]":
     """Yield the differences between committed offsets and the topics of their clusters."""
     from brokertwin.kafka_io.kafka_clients import client_properties
@@ -350,7 +335,7 @@ def _state(
     return parts
 
 
-def _live(on: On, settings: "Settings", prefix: str, given: "Document | None") -> list[Part]:
+def _live(on: On, settings: Settings, prefix: str, given: "Document | None") -> list[Part]:
     """Return the rows in the topics of a live audit, with the suites for them."""
     from brokertwin.kafka_io.kafka_clients import client_properties
     from brokertwin.kafka_io.topic_reader import read_all
@@ -388,7 +373,7 @@ def _earlier(source: Path) -> "Cells | None":
 
 def _topic(
     on: On,
-    settings: "Settings",
+    settings: Settings,
     cluster: str | None,
     limits: tuple[list[str] | None, list[str] | None],
     given: "Document | None",
@@ -408,8 +393,8 @@ def _topic(
     def part(topic: str) -> "Iterable[TopicRow]":
         name = full_name(settings.prefix, topic)
         partitions = partitions_of(client, name)
-        begin = _places("--from", limits[0], partitions)
-        end = _places("--to", limits[1], partitions)
+        begin = _places("--from-offset", limits[0], partitions)
+        end = _places("--to-offset", limits[1], partitions)
         for row in read_all(client, name, begin):
             if row.partition not in end or row.offset < end[row.partition]:
                 yield row

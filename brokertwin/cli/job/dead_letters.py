@@ -9,15 +9,12 @@ import typer
 
 from brokertwin.cli.options import (
     AsJson,
-    Bootstrap,
-    ConfigFile,
-    KafkaConfig,
-    Prefix,
     group,
-    settings_of,
+    with_settings,
 )
 from brokertwin.cli.output import out, show_fields, show_json, show_table
 from brokertwin.errors import UserError
+from brokertwin.settings import Settings
 from brokertwin.wording import counted
 
 app = group()
@@ -40,19 +37,16 @@ def dead_letters_command() -> None:
 
 
 @app.command("list")
+@with_settings("bootstrap", "kafka_config", "prefix")
 def list_command(
+    settings: Settings,
     reason: Reason = None,
     limit: Limit = 50,
-    bootstrap: Bootstrap = None,
-    kafka_config: KafkaConfig = None,
-    prefix: Prefix = None,
-    config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """List dead letters: time, position of the event, reason and detail."""
-    flags = {"bootstrap": bootstrap, "kafka_config": kafka_config, "prefix": prefix}
     letters = [
-        letter for letter in _letters(config, flags) if reason is None or letter["reason"] == reason
+        letter for letter in _letters(settings) if reason is None or letter["reason"] == reason
     ]
     shown = letters[-limit:]
     if as_json:
@@ -68,17 +62,14 @@ def list_command(
 
 
 @app.command()
+@with_settings("bootstrap", "kafka_config", "prefix")
 def show(
     place: Place,
-    bootstrap: Bootstrap = None,
-    kafka_config: KafkaConfig = None,
-    prefix: Prefix = None,
-    config: ConfigFile = None,
+    settings: Settings,
     as_json: AsJson = False,
 ) -> None:
     """Show one dead letter with the original event (up to 64 KiB of it)."""
-    flags = {"bootstrap": bootstrap, "kafka_config": kafka_config, "prefix": prefix}
-    for letter in _letters(config, flags):
+    for letter in _letters(settings):
         if _place(letter) == place:
             if as_json:
                 show_json(letter)
@@ -91,14 +82,13 @@ def show(
     )
 
 
-def _letters(config: Any, flags: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _letters(settings: Settings) -> Iterator[dict[str, Any]]:
     """Yield every dead letter once, in the order of writing."""
     from brokertwin.kafka_io.kafka_clients import client_properties
     from brokertwin.kafka_io.topic_reader import read_all, without_repeats
     from brokertwin.kafka_io.topics import full_name
     from brokertwin.state.core.outputs import DEAD_LETTERS
 
-    settings = settings_of(config, **flags)
     topic = full_name(settings.prefix, DEAD_LETTERS)
     for row in without_repeats(read_all(client_properties(settings), topic)):
         when = datetime.fromtimestamp(row.timestamp / 1000, UTC)

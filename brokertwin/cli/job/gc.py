@@ -9,15 +9,11 @@ from rich.progress import Progress, TaskID
 
 from brokertwin.cli.options import (
     AsJson,
-    Bootstrap,
-    Checkpoint,
-    ConfigFile,
-    KafkaConfig,
-    Prefix,
-    settings_of,
+    with_settings,
 )
 from brokertwin.cli.output import out, progress_bars, say, show_json, show_table
 from brokertwin.errors import UserError
+from brokertwin.settings import Settings
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
@@ -26,7 +22,7 @@ if TYPE_CHECKING:
 UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 LEAST_AGE_MS = 600_000
 """Minimum age of deleted batches. A gateway writes a batch's event within this time or drops the
-batch: see `DataTopic.put` and `--answer-timeout`, which limits the delay of an event."""
+batch: see `DataTopic.put` and `--response-timeout`, which limits the delay of an event."""
 
 OlderThan = Annotated[
     str,
@@ -37,18 +33,13 @@ OlderThan = Annotated[
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")]
-Master = Annotated[str, typer.Option("--master", metavar="URL", help="Spark master for reading.")]
 
 
+@with_settings("bootstrap", "prefix", "checkpoint", "kafka_config", "master", master="local[1]")
 def command(
-    bootstrap: Bootstrap = None,
-    prefix: Prefix = None,
-    checkpoint: Checkpoint = None,
+    settings: Settings,
     older_than: OlderThan = "1h",
     dry_run: DryRun = False,
-    kafka_config: KafkaConfig = None,
-    master: Master = "local[1]",
-    config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Delete record batches in the topic `data` that no log references.
@@ -63,14 +54,6 @@ def command(
     from brokertwin.streaming.job.session import session_when_needed
 
     age_ms = _age_ms(older_than)
-    settings = settings_of(
-        config,
-        bootstrap=bootstrap,
-        prefix=prefix,
-        checkpoint=checkpoint,
-        kafka_config=kafka_config,
-        master=master,
-    )
     sources = Sources(settings)
     extents = sources.extents(age_ms)
     with session_when_needed(settings, say) as session, progress_bars() as bars:

@@ -13,7 +13,7 @@ import typer
 from brokertwin.cli import tables as drawn
 from brokertwin.cli.files import check_new, writing
 from brokertwin.cli.options import (
-    AsOf,
+    At,
     BrokerConfig,
     BrokerSet,
     Checkpoint,
@@ -48,9 +48,9 @@ Sources = Annotated[
 ]
 TimeZone = Annotated[
     str,
-    typer.Option("--time-zone", metavar="NAME", help="Zone of --as-of and of logs: Europe/Berlin."),
+    typer.Option("--time-zone", metavar="NAME", help="Zone of --at and of logs: Europe/Berlin."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON line for each row.")]
+Json = Annotated[bool, typer.Option("--json", "-J", help="Print one JSON line for each row.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV with a header.")]
 Parquet = Annotated[
     Path | None, typer.Option("--parquet", metavar="FILE", help="Write a Parquet file.")
@@ -60,7 +60,7 @@ Parquet = Annotated[
 def command(
     query: Query = None,
     source: Sources = None,
-    as_of: AsOf = None,
+    at: At = None,
     as_json: Json = False,
     as_csv: Csv = False,
     parquet: Parquet = None,
@@ -95,9 +95,9 @@ def command(
         with progress_bars() as bar:
             bar.add_task("reading", total=None)
             given = broker_settings(broker_config, broker_set) or None
-            state = tables.read(source, as_of=as_of, time_zone=zone, broker_settings=given)
+            state = tables.read(source, as_of=at, time_zone=zone, broker_settings=given)
     else:
-        state = _of_job(config, checkpoint, prefix, tables.moment_of(as_of, zone))
+        state = _of_job(config, checkpoint, prefix, tables.moment_of(at, zone))
     _give(state.sql(query), as_json, as_csv, parquet, state.origin)
 
 
@@ -171,7 +171,6 @@ def _times(found: "pa.Table") -> list[str]:
 
 
 def _list_tables(as_json: bool) -> None:
-    """List every table with its columns."""
     from brokertwin.tables import schemas
 
     for number, table in enumerate(schemas.TABLES):

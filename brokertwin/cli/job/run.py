@@ -4,7 +4,6 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,28 +12,23 @@ import typer
 from brokertwin.cli import logs
 from brokertwin.cli.options import (
     AsJson,
-    Bootstrap,
     BrokerConfig,
     BrokerSet,
-    ConfigFile,
     HttpAccessFile,
     HttpListen,
     HttpPort,
-    KafkaConfig,
-    Master,
-    Prefix,
-    settings_of,
     typed_broker_settings,
+    with_settings,
 )
 from brokertwin.cli.output import err, say_at, show_error, show_json, warn
 from brokertwin.errors import UserError
+from brokertwin.settings import Settings
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from brokertwin.cli.watching.sources import JobSource
-    from brokertwin.settings import Settings
     from brokertwin.state.core.settings import BrokerSettings
     from brokertwin.streaming.job.job import StreamingJob
     from brokertwin.streaming.job.measures import QueryProgress
@@ -42,60 +36,6 @@ if TYPE_CHECKING:
 
 NOT_CLEAN = 1
 
-Checkpoint = Annotated[
-    Path | None,
-    typer.Option(
-        "--checkpoint", metavar="DIR", help="Checkpoint directory; created at the first start."
-    ),
-]
-Clusters = Annotated[
-    list[str] | None,
-    typer.Option("--cluster", metavar="NAME", help="A cluster of the job; repeatable."),
-]
-Brokers = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--brokers",
-        metavar="[CLUSTER=]N|IDS",
-        help="Number of brokers of each cluster, or their ids: 3, 1,2,101, demo=3; repeatable.",
-    ),
-]
-Cells = Annotated[
-    int | None,
-    typer.Option(
-        "--cells",
-        metavar="N",
-        help="Cells of each cluster, at most one for each broker; fixed once a checkpoint exists.",
-    ),
-]
-Trigger = Annotated[
-    str | None,
-    typer.Option("--trigger", metavar="TIME", help='Interval of micro-batches: "2 seconds".'),
-]
-EventTime = Annotated[
-    str | None,
-    typer.Option(
-        "--event-time",
-        metavar="append|recorded",
-        help="Limit event times to Kafka's LogAppendTime, or use them unchanged.",
-    ),
-]
-Interventions = Annotated[
-    bool,
-    typer.Option(
-        "--interventions",
-        help="Accept `brokertwin cluster` commands that change brokers: stop, kill, sever, …",
-    ),
-]
-Records = Annotated[
-    bool | None,
-    typer.Option(
-        "--records/--no-records",
-        help="Write every change of durable state to the topic `records`; the default with several"
-        " --cells. Without it, `replay --job --records` can rebuild them.",
-        show_default=False,
-    ),
-]
 AvailableNow = Annotated[
     bool,
     typer.Option(
@@ -104,127 +44,22 @@ AvailableNow = Annotated[
         " new events it does not start Spark.",
     ),
 ]
-Snapshots = Annotated[
-    Path | None,
-    typer.Option(
-        "--snapshots",
-        metavar="DIR",
-        help="Directory for snapshots of state and offsets; also takes one at the end.",
-    ),
-]
-SnapshotEvery = Annotated[
-    str | None,
-    typer.Option(
-        "--snapshot-every",
-        metavar="N UNIT",
-        help='Take snapshots at this interval: "100 batches", "5 minutes".',
-    ),
-]
-SnapshotSuite = Annotated[
-    str | None,
-    typer.Option(
-        "--snapshot-suite",
-        metavar="default|FILE",
-        help="Set snapshots aside that fail this suite: the built-in one or your own.",
-    ),
-]
-CheckEvery = Annotated[
-    str | None,
-    typer.Option(
-        "--check-every",
-        metavar="N UNIT",
-        help='Check the job\'s data at this interval, "100 batches", and at the end.',
-    ),
-]
-CheckOn = Annotated[
-    str | None,
-    typer.Option(
-        "--check-on",
-        metavar="KIND,…",
-        help="What to check: snapshot (the committed offsets; default), state, requests, responses,"
-        " records (new rows of these topics).",
-    ),
-]
-CheckSuite = Annotated[
-    str | None,
-    typer.Option(
-        "--check-suite", metavar="default|FILE", help="Suite for these checks; default: built-in."
-    ),
-]
-CheckPolicy = Annotated[
-    str | None,
-    typer.Option(
-        "--check-policy",
-        metavar="warn|hold|stop",
-        help="After a failed check: warn, hold back snapshots, or stop the job (exit code 3).",
-    ),
-]
-FollowOffsets = Annotated[
-    str | None,
-    typer.Option(
-        "--follow-offsets",
-        metavar="HOST:PORT",
-        help="Record offsets that groups of another Kafka commit, as `offsets import --follow`.",
-    ),
-]
-FollowInto = Annotated[
-    Path | None,
-    typer.Option(
-        "--follow-into", metavar="DIR", help="Directory for them, for `brokertwin offsets`."
-    ),
-]
-SparkConf = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--spark-conf",
-        metavar="NAME=VALUE",
-        help="Spark setting such as spark.executor.memory=4g; repeatable.",
-    ),
-]
-SparkUi = Annotated[
-    bool, typer.Option("--spark-ui", help="Start Spark's own web UI, on port 4040 or above.")
-]
-StopTimeout = Annotated[
-    float | None,
-    typer.Option(
-        "--stop-timeout",
-        metavar="SECONDS",
-        help="Seconds to wait for the running micro-batch at SIGTERM or SIGINT.",
-    ),
-]
+SETTINGS = (
+    *("bootstrap", "prefix", "checkpoint", "clusters", "brokers", "cells", "trigger", "event_time"),
+    *("interventions", "records", "snapshots", "snapshot_every", "snapshot_suite", "check_every"),
+    *("check_on", "check_suite", "check_policy", "follow_offsets", "follow_into", "master"),
+    *("spark_conf", "spark_ui", "stop_timeout_s", "kafka_config"),
+)
 
 
+@with_settings(*SETTINGS)
 def command(
-    bootstrap: Bootstrap = None,
-    prefix: Prefix = None,
-    checkpoint: Checkpoint = None,
-    cluster: Clusters = None,
-    brokers: Brokers = None,
-    cells: Cells = None,
-    trigger: Trigger = None,
-    event_time: EventTime = None,
-    interventions: Interventions = False,
-    records: Records = None,
+    settings: Settings,
     available_now: AvailableNow = False,
-    snapshots: Snapshots = None,
-    snapshot_every: SnapshotEvery = None,
-    snapshot_suite: SnapshotSuite = None,
-    check_every: CheckEvery = None,
-    check_on: CheckOn = None,
-    check_suite: CheckSuite = None,
-    check_policy: CheckPolicy = None,
-    follow_offsets: FollowOffsets = None,
-    follow_into: FollowInto = None,
     http_listen: HttpListen = None,
     http_access: HttpAccessFile = None,
-    spark_conf: SparkConf = None,
-    spark_ui: SparkUi = False,
-    master: Master = None,
-    stop_timeout: StopTimeout = None,
     broker_set: BrokerSet = None,
     broker_config: BrokerConfig = None,
-    kafka_config: KafkaConfig = None,
-    config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Run the streaming job: reads requests, writes responses and offsets.
@@ -232,33 +67,6 @@ def command(
     At SIGTERM or SIGINT the running micro-batch is committed before the job stops; a second signal
     stops it at once. The exit code is 0 only if every planned micro-batch was committed.
     """
-    settings = settings_of(
-        config,
-        bootstrap=bootstrap,
-        prefix=prefix,
-        checkpoint=checkpoint,
-        clusters=tuple(cluster) if cluster else None,
-        brokers=" ".join(brokers) if brokers else None,
-        cells=cells,
-        trigger=trigger,
-        event_time=event_time,
-        interventions=interventions or None,
-        records=records,
-        snapshots=snapshots,
-        snapshot_every=snapshot_every,
-        snapshot_suite=snapshot_suite,
-        check_every=check_every,
-        check_on=check_on,
-        check_suite=check_suite,
-        check_policy=check_policy,
-        follow_offsets=follow_offsets,
-        follow_into=follow_into,
-        master=master,
-        spark_conf=tuple(spark_conf) if spark_conf else None,
-        spark_ui=spark_ui or None,
-        stop_timeout_s=stop_timeout,
-        kafka_config=kafka_config,
-    )
     given = typed_broker_settings(broker_config, broker_set)
     ended = _run(settings, given, available_now, HttpPort(http_listen, http_access), as_json)
     if not ended.is_clean:
@@ -268,7 +76,7 @@ def command(
 
 
 def _run(
-    settings: "Settings",
+    settings: Settings,
     given: "BrokerSettings",
     available_now: bool,
     http: HttpPort,
@@ -347,7 +155,7 @@ def _query(
 
 
 @contextmanager
-def _watched(settings: "Settings", http: HttpPort, stop: "StopReason") -> "Iterator[JobSource]":
+def _watched(settings: Settings, http: HttpPort, stop: "StopReason") -> "Iterator[JobSource]":
     """Yield the job's status, served over HTTP if there is an address."""
     from brokertwin.cli.watching.server import status_page
     from brokertwin.cli.watching.sources import JobSource

@@ -7,28 +7,25 @@ import typer
 
 from brokertwin.cli.options import (
     AsJson,
-    Batch,
-    Bootstrap,
-    Checkpoint,
-    ConfigFile,
-    KafkaConfig,
-    Prefix,
-    Snapshots,
-    StateMaster,
     group,
-    settings_of,
+    with_settings,
 )
 from brokertwin.cli.output import out, say, show_fields, show_json, show_table
 from brokertwin.extras import need
 from brokertwin.places import place
+from brokertwin.settings import Settings
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
-    from brokertwin.settings import Settings
     from brokertwin.sinks.snapshot_store import SnapshotManifest
     from brokertwin.streaming.checkpoint.restore import Restored
 
 app = group()
+
+Batch = Annotated[
+    int | None,
+    typer.Option("--batch", metavar="N", help="State after micro-batch N; default: the newest."),
+]
 
 Suite = Annotated[
     str | None,
@@ -69,14 +66,11 @@ def snapshot_command() -> None:
 
 
 @app.command()
+@with_settings("checkpoint", "snapshots", "prefix", "master", master="local[1]")
 def take(
-    checkpoint: Checkpoint = None,
+    settings: Settings,
     batch: Batch = None,
-    snapshots: Snapshots = None,
     suite: Suite = None,
-    prefix: Prefix = None,
-    master: StateMaster = "local[1]",
-    config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Take a snapshot of a job that is running, stopped or killed, without disturbing it.
@@ -91,9 +85,6 @@ def take(
     from brokertwin.streaming.checks import snapshot_checks as checks
     from brokertwin.streaming.job.session import session_when_needed
 
-    settings = settings_of(
-        config, checkpoint=checkpoint, snapshots=snapshots, prefix=prefix, master=master
-    )
     directory = settings.snapshots_dir
     run_snapshots.check_directory(directory)
     judge = checks.gate(checks.suite_named("--suite", suite)) if suite else None
@@ -105,17 +96,16 @@ def take(
 
 
 @app.command("list")
+@with_settings("snapshots", "prefix")
 def list_command(
-    snapshots: Snapshots = None,
-    prefix: Prefix = None,
-    config: ConfigFile = None,
+    settings: Settings,
     as_json: AsJson = False,
 ) -> None:
     """List the snapshots, newest last."""
     from brokertwin.cli.job import run_snapshots
     from brokertwin.sinks import snapshot_store
 
-    directory = settings_of(config, snapshots=snapshots, prefix=prefix).snapshots_dir
+    directory = settings.snapshots_dir
     run_snapshots.check_directory(directory)
     found = snapshot_store.list_all(directory)
     if as_json:
@@ -130,17 +120,16 @@ def list_command(
 
 
 @app.command()
+@with_settings("snapshots", "prefix")
 def show(
+    settings: Settings,
     name: Name = None,
-    snapshots: Snapshots = None,
-    prefix: Prefix = None,
-    config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Check a snapshot's files and show its contents."""
     from brokertwin.sinks import snapshot_store
 
-    directory = settings_of(config, snapshots=snapshots, prefix=prefix).snapshots_dir
+    directory = settings.snapshots_dir
     path = snapshot_store.find(directory, name)
     found = snapshot_store.verify(path)
     fields = _row(found) | {
@@ -158,13 +147,12 @@ def show(
 
 
 @app.command()
+@with_settings("snapshots", "prefix")
 def restore(
+    settings: Settings,
     checkpoint: NewCheckpoint,
     name: Name = None,
-    snapshots: Snapshots = None,
-    prefix: Prefix = None,
     to_prefix: ToPrefix = None,
-    config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a new checkpoint from a snapshot; a job started with it continues from there.
@@ -176,7 +164,6 @@ def restore(
     from brokertwin.sinks import snapshot_store
     from brokertwin.streaming.checkpoint import restore as restoring
 
-    settings = settings_of(config, snapshots=snapshots, prefix=prefix)
     path = snapshot_store.find(settings.snapshots_dir, name)
     wanted = restoring.RestoreTarget(to_prefix, _shuffle_partitions(settings))
     checkpoint = place(checkpoint)
@@ -184,15 +171,12 @@ def restore(
 
 
 @app.command()
+@with_settings("snapshots", "prefix", "bootstrap", "kafka_config")
 def reshard(
+    settings: Settings,
     cells: Cells,
     checkpoint: NewCheckpoint,
     name: Name = None,
-    snapshots: Snapshots = None,
-    prefix: Prefix = None,
-    bootstrap: Bootstrap = None,
-    kafka_config: KafkaConfig = None,
-    config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Restore a snapshot with another number of cells for each cluster.
@@ -207,8 +191,6 @@ def reshard(
     from brokertwin.streaming.checkpoint import resharding
     from brokertwin.streaming.checkpoint import restore as restoring
 
-    given = {"bootstrap": bootstrap, "kafka_config": kafka_config}
-    settings = settings_of(config, snapshots=snapshots, prefix=prefix, **given)
     path = snapshot_store.find(settings.snapshots_dir, name)
     found = snapshot_store.manifest(path)
     topic = full_name(str(found.facts["prefix"]), REQUESTS)
@@ -218,7 +200,7 @@ def reshard(
     _show_restored(restoring.restore(path, checkpoint, wanted), checkpoint, as_json)
 
 
-def _shuffle_partitions(settings: "Settings") -> int | None:
+def _shuffle_partitions(settings: Settings) -> int | None:
     """Return the requested number of Spark tasks; None for the default."""
     is_given = "shuffle_partitions" in settings.model_fields_set
     return settings.shuffle_partitions if is_given else None

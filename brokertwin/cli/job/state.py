@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from brokertwin.cli.files import check_new_folder
 from brokertwin.cli.job import state_tables
 from brokertwin.cli.options import (
     AsJson,
-    AsOf,
-    Batch,
+    At,
     Checkpoint,
     ConfigFile,
+    Force,
     Prefix,
     StateMaster,
     settings_of,
@@ -65,12 +66,12 @@ def command(
     kind: KindArgument = None,
     key: Key = None,
     checkpoint: Checkpoint = None,
-    batch: Batch = None,
-    as_of: AsOf = None,
+    at: At = None,
     where: Where = None,
     all_items: All = False,
     prefix: Prefix = None,
     checkpoint_files: CheckpointFiles = None,
+    force: Force = False,
     master: StateMaster = "local[1]",
     config: ConfigFile = None,
     as_json: AsJson = False,
@@ -81,6 +82,8 @@ def command(
     The state is read from the checkpoint's files, without disturbing a running job. Spark starts
     only if the files are not enough (--verbose prints why). --checkpoint also accepts a snapshot or
     a directory of `replay --keep`. --json prints one line for each row.
+
+    `zookeeper` shows the nodes that brokers of former versions store, as a tree.
 
     `sessions` are fetch sessions; `clients` counts them by client id: cached, evicted, and evicting
     (evicted by this client's new sessions). `transactional-ids` shows the partitions of a
@@ -94,11 +97,9 @@ def command(
     wanted = state_tables.kind_of(kind)
     if wanted is None and where is not None:
         raise UserError("--where requires a kind of items.", f"Pass one of: {state_tables.KINDS}.")
-    if batch is not None and as_of is not None:
-        raise UserError("Cannot combine --batch with --as-of.", "Leave out one of them.")
+    check_new_folder(checkpoint_files, force)
     settings = settings_of(config, checkpoint=checkpoint, prefix=prefix, master=master)
     directory = settings.checkpoint_dir
-    at = as_of if batch is None else batch
     state = tables.stored(directory, at) or _of_checkpoint(settings, at, verbose)
     cells, when = state.cells, state.origin
     if checkpoint_files is not None:
@@ -109,6 +110,9 @@ def command(
     if as_json:
         for row in shown:
             show_json(row)
+        return
+    if wanted is state_rows.ItemKind.ZOOKEEPER:
+        state_tables.show_tree(shown, when)
         return
     state_tables.show(wanted or "items", shown, when)
     if wanted is not None and key is not None:

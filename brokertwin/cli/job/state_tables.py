@@ -4,6 +4,9 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from rich.markup import escape
+from rich.tree import Tree
+
 from brokertwin.cli import tables
 from brokertwin.cli.output import out, show_table
 from brokertwin.errors import UserError
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 KINDS = (
     "topics|logs|producers|sessions|clients|groups|offsets|transactional-ids|waiting"
     "|partitions|members|producer-batches|session-partitions"
-    "|replicas|fetchers|producer-id-blocks"
+    "|replicas|fetchers|zookeeper"
 )
 
 TIMES = {
@@ -29,7 +32,6 @@ LESS = {
     "groups": {"lowestLag"},
     "producers": {"coordinatorEpoch", "batches"},
     "producer-batches": {"producerEpoch"},
-    "producer-id-blocks": {"allocatedBy", "firstProducerId", "lastProducerId"},
     "sessions": {"isPrivileged"},
     "transactional-ids": {"transactionTimeoutMs", "lastUpdateTimestamp"},
 }
@@ -57,6 +59,23 @@ def show(name: str, rows: "list[Row]", when: str) -> None:
             names = [each for each in names if each not in LESS.get(name, ())]
             shown = _formatted(of_cell, names)
         show_table(names, shown, title)
+
+
+def show_tree(rows: "list[Row]", when: str) -> None:
+    """Print ZooKeeper's nodes as a tree for each cell."""
+    if not rows:
+        out.print(f"no zookeeper {when}")
+    for cell, group in groupby(rows, key=lambda row: row["cell"]):
+        root = Tree(escape(f"zookeeper {when}, cell {cell}"))
+        nodes = {"": root}
+        for row in group:
+            names = row["path"].split("/")[1:]
+            for depth, name in enumerate(names):
+                above, path = "/".join(names[:depth]), "/".join(names[: depth + 1])
+                if path not in nodes:
+                    data = f": {row['data']}" if depth == len(names) - 1 else ""
+                    nodes[path] = nodes[above].add(escape(f"{name}{data}"))
+        out.print(root)
 
 
 def _formatted(rows: "list[Row]", names: list[str]) -> list[list[object]]:

@@ -57,17 +57,19 @@ Directory = Annotated[
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="Group id.")]
 Groups = Annotated[
     list[str] | None,
-    typer.Option("--group", metavar="GROUP", help="Only this group; repeatable."),
+    typer.Option("--group", "-g", metavar="GROUP", help="Only this group; repeatable."),
 ]
 At = Annotated[
     str | None,
     typer.Option("--at", metavar="TIME", help="Offsets at this time: 2026-03-01T12:00:03, UTC."),
 ]
-Topic = Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Only this topic.")]
+Topic = Annotated[
+    str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Only this topic.")
+]
 Only = Annotated[
     list[str] | None,
     typer.Option(
-        "--only",
+        "--change",
         metavar="WHAT",
         help="Only these changes: first, forth, back, stayed or gone; repeatable.",
     ),
@@ -76,7 +78,7 @@ Then = Annotated[str, typer.Argument(metavar="TIME", help="For example 2026-03-0
 Later = Annotated[str, typer.Argument(metavar="LATER", help="A later time, or `now`.")]
 Follow = Annotated[bool, typer.Option("--follow", help="Continue until interrupted.")]
 Every = Annotated[
-    float, typer.Option("--every", metavar="SECONDS", min=1, help="Interval of --follow.")
+    float, typer.Option("--interval", metavar="SECONDS", min=1, help="Interval of --follow.")
 ]
 Saved = Annotated[
     Path | None,
@@ -346,7 +348,7 @@ def export(
     at: At = None,
     csv_file: Annotated[
         Path | None,
-        typer.Option("--csv", metavar="FILE", help="Write group,topic,partition,offset (KIP-122)."),
+        typer.Option("--out", metavar="FILE", help="Write group,topic,partition,offset (KIP-122)."),
     ] = None,
     parquet_file: Annotated[
         Path | None,
@@ -386,7 +388,7 @@ def export(
     if [csv_file, parquet_file, to].count(None) != 2:
         raise UserError(
             "`brokertwin offsets export` needs one destination.",
-            "Pass one of --csv FILE, --parquet FILE and --to HOST:PORT.",
+            "Pass one of --out FILE, --parquet FILE and --to HOST:PORT.",
         )
     if to is None and (dry_run or back or by_time or to_config or saved):
         raise UserError(

@@ -17,7 +17,8 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from brokertwin.cli.options import Bootstrap, ConfigFile, KafkaConfig, address, settings_of
+from brokertwin.cli.files import check_new
+from brokertwin.cli.options import Bootstrap, ConfigFile, Force, KafkaConfig, address, settings_of
 from brokertwin.cli.output import err, say, warn
 from brokertwin.errors import UserError
 from brokertwin.wording import counted
@@ -54,17 +55,17 @@ Listen = Annotated[
     typer.Option(
         "--listen",
         metavar="HOST:PORT",
-        help="Address for clients in place of --broker. Other brokers of the cluster get the"
+        help="Address for clients in place of the broker's. Other brokers of the cluster get the"
         " following ports. Port 0: any free port.",
     ),
 ]
-Broker = Annotated[
-    str, typer.Option("--broker", metavar="HOST:PORT", help="A broker of the Kafka to record.")
-]
+Broker = Annotated[str, typer.Argument(metavar="HOST:PORT", help="A broker of the cluster.")]
 Advertise = Annotated[
     str | None,
     typer.Option(
-        "--advertise", metavar="HOST", help="Host in metadata responses in place of --listen's."
+        "--advertise-host",
+        metavar="HOST",
+        help="Host in metadata responses in place of --listen's.",
     ),
 ]
 ListenConfig = Annotated[
@@ -88,7 +89,8 @@ Topic = Annotated[
     str | None,
     typer.Option(
         "--topic",
-        metavar="NAME",
+        "-t",
+        metavar="TOPIC",
         help="Write to partition 0 of this topic in the Kafka at --bootstrap.",
     ),
 ]
@@ -103,6 +105,7 @@ AsJsonLines = Annotated[
     bool,
     typer.Option(
         "--json",
+        "-J",
         help="Print JSON lines: the listen address, the counters every 10 s, and the totals at the"
         " end; on standard output, or with --out - on standard error.",
     ),
@@ -116,6 +119,7 @@ def command(
     advertise: Advertise = None,
     listen_config: ListenConfig = None,
     out: Out = None,
+    force: Force = False,
     topic: Topic = None,
     on_failure: OnFailureOption = OnFailure.GO_ON,
     quiet: Quiet = False,
@@ -133,10 +137,13 @@ def command(
 
     SIGINT or SIGTERM stops the proxy; a second one stops it at once. If --kafka-config sets a
     security.protocol with SSL, the proxy connects to brokers with TLS. Clients authenticate
-    themselves. Exits with code 1 if an exchange was not recorded.
+    themselves. Exits with code 1 if an exchange was not recorded, and with code 2 if nothing more
+    could be written.
     """
     from brokertwin.recordings.replay.settings_beside import SETTINGS_SUFFIX
 
+    if out != STDOUT:
+        check_new(out, force)
     settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config)
     ends = relay_ends(listen, broker, advertise, settings, listen_config)
     make_sink = _sink_maker(out, topic, settings)
@@ -170,7 +177,7 @@ def relay_ends(
     """Return the ends of a relay to a reachable broker. Raises UserError."""
     from brokertwin.kafka_io.kafka_clients import check_reachable
 
-    at, to = address("--listen", listen), address("--broker", broker)
+    at, to = address("--listen", listen), address("HOST:PORT", broker)
     tls = broker_client(broker, settings).ssl_context()
     check_reachable(broker, patience_s=0)
     return RelayEnds(at, to, advertise, tls, _listen_tls(listen_config))
@@ -278,6 +285,7 @@ async def _capture(
         await proxy.close()
         await recorder.close()
     reporter.ended(proxy.counts, recorder)
+    recorder.raise_failure()
     return not recorder.lost
 
 
@@ -290,7 +298,6 @@ class _Reporter:
         self._is_stdout_taken = is_stdout_taken
 
     def started(self, local: "Address", sink: str) -> None:
-        """Report the address for clients."""
         if self._as_json:
             self._print({"event": "listening", "at": f"{local.host}:{local.port}", "to": sink})
         else:

@@ -328,17 +328,17 @@ def error(name: ErrorName = None, as_json: AsJson = False) -> None:
 
 def _show_states(where: Where, place: str, broker_config: Path | None, as_json: bool) -> None:
     """Print all changes of the brokers' state by an exchange."""
-    from brokertwin.cli.recordings import replay, state_diffs
+    from brokertwin.cli.recordings import planning, replay_diff
     from brokertwin.recordings.replay.state_diff import changes
     from brokertwin.tables.state_rows import WHOLE
 
-    before, after, without_ends = replay.states_around(where, place, broker_config)
+    before, after, without_ends = planning.states_around(where, place, broker_config)
     found = changes(before, after, WHOLE, without_ends=without_ends)
     if as_json:
         for change in found:
             show_json(change.document)
     elif found:
-        state_diffs.show_changes(found, (f"before {place}", f"after {place}"))
+        replay_diff.show_changes(found, (f"before {place}", f"after {place}"))
     if not found and not as_json:
         _say(f"{place} did not change the state.")
 

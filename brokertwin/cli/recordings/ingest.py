@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import Progress
 
-from brokertwin.cli.files import writing
+from brokertwin.cli.files import check_new, writing
 from brokertwin.cli.job.send import EXAMPLES_SHOWN
 from brokertwin.cli.options import (
     AsJson,
     Bootstrap,
     ConfigFile,
+    Force,
     KafkaConfig,
     kafka_of,
     settings_of,
@@ -104,7 +105,6 @@ Out = Annotated[
         " compressed.",
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite --out if it is not empty.")]
 DeadLetters = Annotated[
     Path | None,
     typer.Option(
@@ -151,6 +151,7 @@ def command(
         )
     _check_batches(batches_from, batches_config)
     _check_out(out_file, force, as_json)
+    check_new(dead_letters, force)
     reading = FileReading(broker, zone_of(time_zone), warn)
     settings = settings_of(config, bootstrap=bootstrap, kafka_config=kafka_config)
     batches_client = _batches_client(batches_from, batches_config, settings)
@@ -179,8 +180,8 @@ def _check_out(out_file: Path, force: bool, as_json: bool) -> None:
             "Cannot combine --json with `--out -`: both write to standard output.",
             "Add --out FILE, or leave out --json.",
         )
-    if not force:
-        _refuse_overwriting(out_file)
+    if out_file != STDOUT:
+        check_new(out_file, force)
 
 
 def _check_batches(batches_from: str | None, batches_config: Path | None) -> None:
@@ -266,15 +267,6 @@ def _batches_client(
         return None
     own = settings.model_copy(update={"bootstrap": address, "kafka_config": config})
     return client_properties(own)
-
-
-def _refuse_overwriting(path: Path) -> None:
-    """Raise UserError if a file is not empty; devices and pipes are allowed."""
-    if path != STDOUT and path.is_file() and path.stat().st_size:
-        raise UserError(
-            f"--out {path} already exists and is not empty.",
-            "Pass another file, or --force to overwrite it.",
-        )
 
 
 @contextmanager

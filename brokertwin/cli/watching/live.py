@@ -43,6 +43,7 @@ Topics = Annotated[
     list[str],
     typer.Option(
         "--topic",
+        "-t",
         metavar="[CLUSTER=]TOPIC",
         help="A topic with exchanges of a cluster: lines of request logs or of Kroxylicious, also"
         " in a log agent's JSON, or documents of `capture --topic`; repeatable.",
@@ -71,6 +72,12 @@ SnapshotEveryOption = Annotated[
         help='How often entity rows are written to Parquet: "100 batches", "5 minutes".',
     ),
 ]
+FindingsKept = Annotated[
+    int,
+    typer.Option(
+        "--findings-kept", metavar="DAYS", min=1, help="How long findings are kept in Parquet."
+    ),
+]
 Key = Annotated[
     KeyMode,
     typer.Option(
@@ -87,7 +94,7 @@ AvailableNow = Annotated[
     typer.Option("--available-now", help="Stop when all rows of the topics are read."),
 ]
 TimeZone = Annotated[
-    str, typer.Option("--time-zone", metavar="ZONE", help="Time zone of lines that name none.")
+    str, typer.Option("--time-zone", metavar="NAME", help="Time zone of lines that name none.")
 ]
 SparkConf = Annotated[
     list[str] | None,
@@ -102,6 +109,7 @@ def command(
     checkpoint: LiveCheckpoint = None,
     tables: Tables = None,
     snapshot_every: SnapshotEveryOption = "5 minutes",
+    findings_kept: FindingsKept = 90,
     key: Key = KeyMode.BUCKET,
     trigger: Trigger = "10 seconds",
     available_now: AvailableNow = False,
@@ -154,7 +162,13 @@ def command(
         rows_max=settings.max_offsets_per_trigger,
         is_available_now=available_now,
     )
-    how = _How(place(tables or directory), parse_every(snapshot_every), zone_of(time_zone), as_json)
+    how = _How(
+        place(tables or directory),
+        parse_every(snapshot_every),
+        findings_kept,
+        zone_of(time_zone),
+        as_json,
+    )
     check_start(settings)
     stop, http = threading.Event(), HttpPort(http_listen, http_access)
     with runner.prepared(query, say), _watched(query, http, stop) as watched:
@@ -168,10 +182,11 @@ def command(
 
 
 class _How(NamedTuple):
-    """Directory of Parquet files and their interval, time zone of lines, form of progress."""
+    """Parquet files: directory, interval, days; time zone of lines, form of progress."""
 
     tables: Path
     every: "Every"
+    kept_days: int
     zone: tzinfo
     as_json: bool
 
@@ -195,7 +210,12 @@ def _run(
 
     beat, found = watched.pulse.beat, watched.found
     try:
-        runner.run(session, query, how.tables, how.every, how.zone, stop, observe, found, beat, say)
+        runner.run(
+            *(session, query, how.tables, how.every, how.zone, stop, observe, found),
+            kept_days=how.kept_days,
+            look=beat,
+            say=say,
+        )
     except QueryFailed as error:
         say(str(error))
         raise typer.Exit(1) from None
@@ -252,8 +272,9 @@ def show_progress(progress: "LiveProgress") -> None:
     say(
         f"batch {progress.batch}: {progress.rows:,} rows in {progress.seconds:.2f} s,"
         f" {progress.entities:,} state rows; {counts.get('lines', 0):,} lines:"
-        f" {counts.get('exchanges', 0):,} exchanges, {counts.get('damaged', 0):,} damaged lines"
-        f"{_others(counts)}; {counts.get('findings', 0):,} findings"
+        f" {counts.get('exchanges', 0):,} exchanges{_ignored(counts)},"
+        f" {counts.get('damaged', 0):,} damaged lines{_others(counts)};"
+        f" {counts.get('findings', 0):,} findings"
     )
 
 
@@ -264,6 +285,14 @@ OTHERS = {
     "other": "other lines",
 }
 """Further counts of lines, and how they are shown."""
+
+IGNORED = {"repeated": "repeated", "late": "too late", "without_entity": "of no entity"}
+"""Exchanges that change nothing, and how they are shown."""
+
+
+def _ignored(counts: Mapping[str, int]) -> str:
+    found = [f"{counts[name]:,} {text}" for name, text in IGNORED.items() if counts.get(name)]
+    return f" ({', '.join(found)})" if found else ""
 
 
 def _others(counts: Mapping[str, int]) -> str:

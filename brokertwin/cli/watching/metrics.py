@@ -74,6 +74,9 @@ METRICS: dict[str, Described] = {
     ),
     "brokertwin_live_lines_total": Described("Lines and documents read since the start"),
     "brokertwin_live_exchanges_total": Described("Exchanges read since the start"),
+    "brokertwin_live_ignored_exchanges_total": Described(
+        "Exchanges that change nothing: repeated, late, without_entity", ("reason",)
+    ),
     "brokertwin_live_damaged_lines_total": Described("Lines that could not be read"),
     "brokertwin_live_state_rows": Described("Rows of Spark's state: entities, or buckets of them"),
     "brokertwin_gateway_connections": Described("Open connections"),
@@ -118,7 +121,6 @@ class StatusCollector(Collector):
         self._status = status
 
     def collect(self) -> Iterable[Metric]:
-        """Return the current metrics."""
         status = self._status()
         for name, values in values_of(status).items():
             yield _metric(name, values)
@@ -212,6 +214,9 @@ def _of_live(status: Status) -> dict[str, Labelled]:
         },
         "brokertwin_live_lines_total": _one(live.counts.get("lines", 0)),
         "brokertwin_live_exchanges_total": _one(live.counts.get("exchanges", 0)),
+        "brokertwin_live_ignored_exchanges_total": {
+            (name,): live.counts.get(name, 0) for name in ("repeated", "late", "without_entity")
+        },
         "brokertwin_live_damaged_lines_total": _one(live.counts.get("damaged", 0)),
     }
     if live.batch < 0:

@@ -31,6 +31,13 @@ from brokertwin.protocol.errors import Error, error_name
 INIT_MS = 60_000
 """Timeout for starting or ending a transaction (`max.block.ms`)."""
 
+ENDS = {
+    TransactionManagerState.READY,
+    TransactionManagerState.ABORTABLE_ERROR,
+    TransactionManagerState.FATAL_ERROR,
+}
+"""States that end the wait for a transaction."""
+
 
 class BlockedError(Exception):
     """A record could not be added within `max.block.ms`; the text says why."""
@@ -63,10 +70,7 @@ class TransactionError(Exception):
 
 
 class Producer:
-    """One producer; times in ms. `network` and `clock` are for tests.
-
-    `client` replaces a client of `config` (`clients/io/traced.py`).
-    """
+    """One producer; times in ms. `network` and `clock` are for tests."""
 
     def __init__(
         self,
@@ -76,14 +80,11 @@ class Producer:
         client_id: str = "brokertwin-producer",
         compression: str = "none",
         may_create_topics: bool = True,
-        client: ProducerClient | None = None,
         network: ClientNetwork | None = None,
         clock: Clock = monotonic_ms,
     ) -> None:
         """Raises ProducerConfigError."""
-        self.client = client or ProducerClient(
-            config, random.random, may_create_topics=may_create_topics
-        )
+        self.client = ProducerClient(config, random.random, may_create_topics=may_create_topics)
         self.client.start(addresses_to(kafka), clock())
         self._compression = compression
         self._messages: dict[int, ProducerRecord] = {}
@@ -164,12 +165,7 @@ class Producer:
 
     def _wait_ready(self, timeout_ms: int) -> None:
         known = self._transactions
-        ends = {
-            TransactionManagerState.READY,
-            TransactionManagerState.ABORTABLE_ERROR,
-            TransactionManagerState.FATAL_ERROR,
-        }
-        self._driver.turn_until(lambda: known.state in ends, timeout_ms)
+        self._driver.turn_until(lambda: known.state in ENDS, timeout_ms)
         if known.state is not TransactionManagerState.READY:
             raise TransactionError(known.state, known.error)
 

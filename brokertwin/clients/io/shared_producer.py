@@ -7,7 +7,8 @@
     user threads     wait for metadata and for buffer memory, add records, wake the sender
     sender thread    connects, sends, receives, applies metadata, wakes the waiting threads
 
-One lock guards the client. The sender releases it while it waits for the network.
+One lock guards the client. The sender releases it while it waits for the network: after events it
+makes its next pass first, so its log lines are in the order of seed 001.
 
 Source: seed 001 (`synchronized`, `wait` and `notifyAll` in `Metadata`); `Metadata.awaitUpdate`,
 `KafkaProducer.waitOnMetadata`, `KafkaProducer.doSend` and `Sender.run` in Kafka.
@@ -19,7 +20,13 @@ from collections.abc import Callable
 from typing import Protocol
 
 from brokertwin.clients.driver import ClientDriver, ClientNetwork, Clock
-from brokertwin.clients.io.producer import BlockedError, why_blocked
+from brokertwin.clients.io.producer import (
+    ENDS,
+    INIT_MS,
+    BlockedError,
+    TransactionError,
+    why_blocked,
+)
 from brokertwin.clients.io.records import encode_batch
 from brokertwin.clients.io.security import Kafka, addresses_to
 from brokertwin.clients.io.sockets import WAIT_MS_MAX, SocketNetwork, monotonic_ms, wall_ms
@@ -35,6 +42,12 @@ from brokertwin.clients.producer_batch import ProducerBatch
 from brokertwin.clients.producer_client import ProducerClient
 from brokertwin.clients.producer_config import ProducerConfig
 from brokertwin.clients.producer_events import RecordAcked, RecordFailed
+from brokertwin.clients.transactions import (
+    ProducerTransactions,
+    TransactionManagerState,
+    WrongStateError,
+)
+from brokertwin.protocol.errors import Error
 
 OnResult = Callable[[RecordAcked | RecordFailed], None]
 """Called on the sender thread with the result of each record. Must not call the producer."""
@@ -72,7 +85,7 @@ class WakeableNetwork(ClientNetwork, Protocol):
 class SharedProducer:
     """A producer for any number of threads. It creates no topics. Times are in ms.
 
-    `metadata`, `network`, `clock` and `monitor` are for tests.
+    `network`, `clock` and `monitor` are for tests.
     """
 
     def __init__(
@@ -89,10 +102,8 @@ class SharedProducer:
         monitor: Monitor | None = None,
     ) -> None:
         """Start the sender thread. Raises ProducerConfigError."""
-        self.client = ProducerClient(
-            config, random.random, metadata=metadata, may_create_topics=False
-        )
-        self.client.metadata.bootstrap(addresses_to(kafka), clock())
+        self.client = self._make_client(config, metadata)
+        self.client.start(addresses_to(kafka), clock())
         self._max_block_ms = self.client.producer.config.max_block_ms
         self._on_result = on_result
         self._compression = compression
@@ -100,11 +111,18 @@ class SharedProducer:
         self._network = network or SocketNetwork(kafka, client_id, self._encode)
         self._clock = clock
         self._changed = monitor or threading.Condition()
-        self._driver = ClientDriver(self.client, self._network, clock, self._changed)
+        self._driver = ClientDriver(self.client, self._network, clock)
         self._is_closing = False
         self._failure: Exception | None = None
-        self._sender = threading.Thread(target=self._run, name="sender", daemon=True)
+        name = f"kafka-producer-network-thread | {client_id}"
+        self._sender = threading.Thread(target=self._run, name=name, daemon=True)
         self._sender.start()
+
+    def _make_client(
+        self, config: ProducerConfig, metadata: MetadataSettings | None
+    ) -> ProducerClient:
+        """Return the client. Raises ProducerConfigError."""
+        return ProducerClient(config, random.random, metadata=metadata, may_create_topics=False)
 
     def __enter__(self) -> "SharedProducer":
         return self
@@ -124,16 +142,21 @@ class SharedProducer:
         with self._changed:
             step = wait.start(self._clock())
             while isinstance(step, WaitFor):
-                self._network.wake()
-                self._await_update(step.version, step.remaining_ms)
+                self._await_update(topic, step.version, step.remaining_ms)
                 step = wait.resume(self._clock())
             self._raise_failure()
         if isinstance(step, MetadataUnavailable):
+            if step.code is Error.REQUEST_TIMED_OUT:
+                raise BlockedError(why_blocked(self.client, topic, partition))
             raise BlockedError(f"{step.message}.")
         return step
 
-    def _await_update(self, last_version: int, max_wait_ms: int) -> None:
-        """Wait for metadata newer than `last_version`, the end or the timeout."""
+    def _await_update(self, topic: str, last_version: int, max_wait_ms: int) -> None:
+        """Wake the sender, and wait for metadata newer than `last_version`, the end or the timeout.
+
+        `topic` is the one without metadata.
+        """
+        self._network.wake()
         metadata = self.client.metadata
         self._changed.wait_for(
             lambda: metadata.update_version > last_version or metadata.is_closed,
@@ -157,9 +180,7 @@ class SharedProducer:
                 if self.client.metadata.is_closed:
                     raise BlockedError("The producer is closed.")
                 now, before = self._clock(), self.client.producer.unfinished
-                record_id = self.client.offer(
-                    now, topic, message.key, size, partition=partition, timestamp=timestamp
-                )
+                record_id = self._offer(now, topic, message, size, partition, timestamp)
                 if record_id is not None:
                     self._messages[record_id] = message
                     if self.client.producer.unfinished > before:
@@ -172,11 +193,24 @@ class SharedProducer:
                 has_waited = True
                 self._changed.wait((until - now) / 1000)
 
-    def flush(self, timeout_ms: int) -> list[RecordAcked | RecordFailed]:
+    def _offer(
+        self,
+        now: int,
+        topic: str,
+        message: ProducerRecord,
+        size: int,
+        partition: int | None,
+        timestamp: int,
+    ) -> int | None:
+        """Add a record; None without room."""
+        return self.client.offer(
+            now, topic, message.key, size, partition=partition, timestamp=timestamp
+        )
+
+    def flush(self, timeout_ms: int) -> None:
         """Wait until all records are finished, for at most `timeout_ms`.
 
-        Returns an empty list, because `on_result` receives the results. Raises the error that
-        ended the sender.
+        Raises the error that ended the sender.
         """
         with self._changed:
             self.client.producer.flush()
@@ -187,7 +221,43 @@ class SharedProducer:
             )
             self._raise_failure()
             self.client.producer.linger()
-        return []
+
+    # Transactions
+
+    def init_transactions(self, timeout_ms: int = INIT_MS) -> None:
+        """Request the id, fencing earlier producers. Raises TransactionError."""
+        self._complete(self._transactions.init, timeout_ms)
+
+    def begin_transaction(self) -> None:
+        """Begin a transaction. Raises WrongStateError."""
+        with self._changed:
+            self._transactions.begin()
+
+    def commit_transaction(self, timeout_ms: int = INIT_MS) -> None:
+        """Commit. Raises TransactionError."""
+        self._complete(self._transactions.commit, timeout_ms)
+
+    def abort_transaction(self, timeout_ms: int = INIT_MS) -> None:
+        """Abort. Raises TransactionError."""
+        self._complete(self._transactions.abort, timeout_ms)
+
+    @property
+    def _transactions(self) -> ProducerTransactions:
+        if self.client.transactions is None:
+            raise WrongStateError("the producer has no transactional id")
+        return self.client.transactions
+
+    def _complete(self, begin: Callable[[], None], timeout_ms: int) -> None:
+        known = self._transactions
+        with self._changed:
+            begin()
+            self._network.wake()
+            self._changed.wait_for(
+                lambda: known.state in ENDS or self._failure is not None, timeout_ms / 1000
+            )
+            self._raise_failure()
+            if known.state is not TransactionManagerState.READY:
+                raise TransactionError(known.state, known.error)
 
     def close(self) -> None:
         """Stop the sender and wake all threads; unflushed records are lost."""
@@ -207,20 +277,24 @@ class SharedProducer:
 
     def _run(self) -> None:
         try:
+            with self._changed:
+                timeout_ms = self._driver.send()
             while not self._is_closing:
-                self._driver.turn(WAIT_MS_MAX)
-                self._report()
+                events = self._network.wait(min(timeout_ms, WAIT_MS_MAX))
+                with self._changed:
+                    self._driver.take(events)
+                    timeout_ms = self._driver.send()
+                    self._report()
         except Exception as error:  # noqa: BLE001 - the waiting threads raise it
             self._failure = error
             self._end()
 
     def _report(self) -> None:
         """Report results, and wake the threads that wait for metadata, memory or results."""
-        with self._changed:
-            for event in self.client.events():
-                self._messages.pop(event.record_id, None)
-                self._on_result(event)
-            self._changed.notify_all()
+        for event in self.client.events():
+            self._messages.pop(event.record_id, None)
+            self._on_result(event)
+        self._changed.notify_all()
 
     def _end(self) -> None:
         with self._changed:

@@ -146,7 +146,7 @@ class Proxy:
         if self._advertise is None and host in ANY_HOST:
             raise UserError(
                 f"Clients cannot connect to the listen address {host}.",
-                "Add --advertise HOST with an address that clients reach.",
+                "Add --advertise-host HOST with an address that clients reach.",
             )
         try:
             self.addresses[self._first.address] = await self._serve(self._first, port)

@@ -14,7 +14,9 @@ from typing import Any
 
 import structlog
 
+from brokertwin.errors import UserError
 from brokertwin.gateway.capture.sinks import CaptureSink, SinkError
+from brokertwin.wording import counted
 
 WAITING_BYTES_MAX = 64 * 1024 * 1024
 PATIENCE_S = 5.0
@@ -57,7 +59,7 @@ class Recorder:
         self._room = asyncio.Event()
         self._room.set()
         self._has_lost_room = False
-        self._is_broken = False
+        self._failure = ""
         self._is_closing = False
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._write_all, name="recorder", daemon=True)
@@ -65,7 +67,7 @@ class Recorder:
 
     async def put(self, document: bytes) -> None:
         """Queue a document; wait for room up to the patience."""
-        if not self._room.is_set() and not self._has_lost_room and not self._is_broken:
+        if not self._room.is_set() and not self._has_lost_room and not self._failure:
             try:
                 await asyncio.wait_for(self._room.wait(), self._patience_s)
             except TimeoutError:
@@ -73,7 +75,7 @@ class Recorder:
             except asyncio.CancelledError:
                 self.lose("the capture ended before there was room")
                 raise
-        if self._is_broken:
+        if self._failure:
             self.lose("nothing can be written any more")
         elif not self._room.is_set():
             self.lose(f"{self._sink.name} is too slow")
@@ -97,6 +99,14 @@ class Recorder:
         if is_news:
             _log.error("exchanges are not recorded", sink=self._sink.name, reason=reason)
             self._on_trouble()
+
+    def raise_failure(self) -> None:
+        """Raise UserError if the sink has failed."""
+        if self._failure:
+            lost = counted(sum(self.lost.values()), "exchange")
+            raise UserError(
+                f"Cannot write to {self._sink.name}: {self._failure}.", f"{lost} not recorded."
+            )
 
     def lose_later(self, reason: str) -> None:
         """Same as `lose` for one document, from another thread."""
@@ -145,7 +155,7 @@ class Recorder:
 
     def _break(self, reason: str, count: int) -> None:
         """Stop recording after a failed write; `count` documents were at hand."""
-        self._is_broken = True
+        self._failure = reason
         self._room.set()
         self.lose(reason, max(count + len(self._waiting), 1))
         self._waiting.clear()

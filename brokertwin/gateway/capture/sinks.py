@@ -46,20 +46,15 @@ class CaptureSink(Protocol):
 
 
 class FileSink:
-    """A new file, compressed if its name ends in `.gz`; `-` is standard output.
+    """A file, compressed if its name ends in `.gz`; `-` is standard output.
 
     Raises:
-        UserError: the file is not empty or cannot be written.
+        UserError: the file cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
         self.name = "standard output" if path == STDOUT else str(path)
         try:
-            if path != STDOUT and path.exists() and path.stat().st_size:
-                raise UserError(
-                    f"--out {path} already exists and is not empty.",
-                    "Pass a new file.",
-                )
             # A copy, so that a reader that stops reading does not delay the end of the program.
             target = os.dup(sys.stdout.fileno()) if path == STDOUT else path
             opener = None if path == STDOUT else opened_privately

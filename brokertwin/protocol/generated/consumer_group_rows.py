@@ -151,3 +151,24 @@ class ConsumerGroupTargetAssignmentMetadataValue(Row):
     VERSIONS: ClassVar = (0, 0)
     assignment_epoch: int = 0
     assignment_timestamp: int = 0
+
+
+Key = (
+    ConsumerGroupCurrentMemberAssignmentKey
+    | ConsumerGroupMemberMetadataKey
+    | ConsumerGroupMetadataKey
+    | ConsumerGroupPartitionMetadataKey
+    | ConsumerGroupRegularExpressionKey
+    | ConsumerGroupTargetAssignmentMemberKey
+    | ConsumerGroupTargetAssignmentMetadataKey
+)
+
+
+Value = (
+    ConsumerGroupCurrentMemberAssignmentValue
+    | ConsumerGroupMemberMetadataValue
+    | ConsumerGroupMetadataValue
+    | ConsumerGroupRegularExpressionValue
+    | ConsumerGroupTargetAssignmentMemberValue
+    | ConsumerGroupTargetAssignmentMetadataValue
+)

@@ -80,6 +80,7 @@ class TopicPartitionsInfo(RowPart):
     topic_id: Uuid = ZERO_UUID
     topic_name: str = ""
     partitions: list[int] = []
+    timestamp: int = 0
 
 
 class ShareGroupTopicInfo(RowPart):
@@ -133,3 +134,23 @@ class ShareGroupTargetAssignmentMetadataValue(Row):
     VERSIONS: ClassVar = (0, 0)
     assignment_epoch: int = 0
     assignment_timestamp: int = 0
+
+
+Key = (
+    ShareGroupCurrentMemberAssignmentKey
+    | ShareGroupMemberMetadataKey
+    | ShareGroupMetadataKey
+    | ShareGroupStatePartitionMetadataKey
+    | ShareGroupTargetAssignmentMemberKey
+    | ShareGroupTargetAssignmentMetadataKey
+)
+
+
+Value = (
+    ShareGroupCurrentMemberAssignmentValue
+    | ShareGroupMemberMetadataValue
+    | ShareGroupMetadataValue
+    | ShareGroupStatePartitionMetadataValue
+    | ShareGroupTargetAssignmentMemberValue
+    | ShareGroupTargetAssignmentMetadataValue
+)

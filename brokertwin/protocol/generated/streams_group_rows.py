@@ -188,3 +188,23 @@ class StreamsGroupTopologyValue(Row):
     VERSIONS: ClassVar = (0, 0)
     epoch: int = 0
     subtopologies: list[Subtopology] = []
+
+
+Key = (
+    StreamsGroupCurrentMemberAssignmentKey
+    | StreamsGroupMemberMetadataKey
+    | StreamsGroupMetadataKey
+    | StreamsGroupTargetAssignmentMemberKey
+    | StreamsGroupTargetAssignmentMetadataKey
+    | StreamsGroupTopologyKey
+)
+
+
+Value = (
+    StreamsGroupCurrentMemberAssignmentValue
+    | StreamsGroupMemberMetadataValue
+    | StreamsGroupMetadataValue
+    | StreamsGroupTargetAssignmentMemberValue
+    | StreamsGroupTargetAssignmentMetadataValue
+    | StreamsGroupTopologyValue
+)

@@ -8,9 +8,7 @@ from brokertwin.recordings.replay.recording import id_of
 from brokertwin.state.core.events import Event, Kind, decode_event
 
 
-def events_until(
-    documents: Sequence[bytes], until: str, zone: tzinfo, option: str = "--until"
-) -> list[bytes]:
+def events_until(documents: Sequence[bytes], until: str, zone: tzinfo, option: str) -> list[bytes]:
     """Return the events up to the end of an exchange, or up to a time.
 
     Args:

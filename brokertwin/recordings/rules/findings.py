@@ -137,15 +137,15 @@ OF_FINDINGS: dict[str, Rule] = {
         "The high watermark is the least log end offset of those in sync, and does not move below"
         " min.insync.replicas.",
         "Partition.maybeIncrementLeaderHW",
-        "Look at `brokertwin report` of this partition, with --broker-config of the brokers: the"
-        " response differs from the rule.",
+        "Look at `brokertwin replication` of this partition, with --broker-config of the brokers:"
+        " the response differs from the rule.",
     ),
     "isr-against-rule": Rule(
         "A broker that joins the in-sync set has all records below the high watermark. A broker"
         " that"
         " leaves it was not caught up for replica.lag.time.max.ms.",
         "Partition.isFollowerInSync, getOutOfSyncReplicas",
-        "Look at `brokertwin report` of this partition.",
+        "Look at `brokertwin replication` of this partition.",
     ),
     "records-redelivered": Rule(
         "Records that a member gives back, or does not acknowledge within"

@@ -353,7 +353,7 @@ def _of_kept(directory: Path, as_of: int | str | datetime | None) -> StoredState
     if as_of is not None:
         raise UserError(
             f"{directory} has the state of only one moment.",
-            "Create another with: brokertwin replay FILE --until … --keep DIR",
+            "Create another with: brokertwin replay FILE --at … --keep DIR",
         )
     found = kept.read(directory)
     return StoredState({found.cluster: found.columns}, found.origin, found.without_ends)

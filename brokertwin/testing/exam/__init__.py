@@ -1,6 +1,6 @@
 """The exam: compares the responses of a broker with those of Kafka.
 
-`scenarios/*.json.gz` has short sequences of requests with the responses of Apache Kafka 4.3.1.
+`scenarios/*.json` has short sequences of requests with the responses of Apache Kafka 4.3.1.
 
 | module | content |
 |---|---|

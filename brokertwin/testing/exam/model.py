@@ -1,10 +1,9 @@
 """Scenarios of the exam: requests, golden responses and the rule that they test.
 
-A scenario is data. `python -m tests.exam.record` writes the files with the responses of a real
-Kafka; the exam only reads them.
+A scenario is data. Its requests are written by hand, one step a line; `python -m tests.exam.record`
+writes the responses of a real Kafka below them. The exam only reads them.
 """
 
-import gzip
 import json
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
@@ -17,7 +16,7 @@ import msgspec
 from brokertwin.protocol.schemas import API_NAMES
 
 FILES = "brokertwin.testing.exam.scenarios"
-SUFFIX = ".json.gz"
+SUFFIX = ".json"
 KEYS = {name: key for key, name in API_NAMES.items()}
 """API names in the form of Kafka's message schemas (`CreateTopics`) to their keys."""
 
@@ -64,8 +63,8 @@ class Do(StrEnum):
 class Until(msgspec.Struct, frozen=True, omit_defaults=True):
     """Condition that ends the repetition of a request: the value at `path` is one of `values`.
 
-    With `is_not`, it is none of them. If the value is missing, the condition is false. Values may
-    be expressions.
+    With `is_not`, it is none of them. A path with `*` has several values; one is enough. If the
+    value is missing, the condition is false. Values may be expressions.
     """
 
     path: str
@@ -161,7 +160,9 @@ class Scenario(msgspec.Struct, frozen=True, omit_defaults=True):
         settings: broker settings that the golden depends on.
         started_with: broker settings other than Kafka's defaults, which the broker must show.
         features: finalized feature levels that it needs, at least.
-        is_alone: no other scenario runs at the same time.
+        is_alone: no other scenario runs at the same time: for restarts, and where a broker verifies
+            transactions. It sends the verifications of several producers together, and their errors
+            are those for the version of the first one's request (120 or 48).
         limit_s: time limit.
     """
 
@@ -185,6 +186,11 @@ class Scenario(msgspec.Struct, frozen=True, omit_defaults=True):
         """APIs with versions that the broker must claim."""
         found = {(each.api, each.version) for each in self.steps if each.api in KEYS}
         return found - {("ApiVersions", version) for version in range(100)}
+
+    @property
+    def labels(self) -> list[str]:
+        """Labels of the compared steps."""
+        return [step.label for step in self.steps if step.label]
 
     @property
     def described_settings(self) -> set[str]:
@@ -223,13 +229,33 @@ def subjects() -> tuple[ExamSubject, ...]:
 
 def read(data: bytes) -> ExamSubject:
     """Decode the file of a subject. Raises msgspec.ValidationError."""
-    return msgspec.json.decode(gzip.decompress(data), type=ExamSubject)
+    return msgspec.json.decode(data, type=ExamSubject)
 
 
 def written(subject: ExamSubject) -> bytes:
-    """Encode the file of a subject; equal subjects have equal bytes."""
-    document = json.dumps(msgspec.to_builtins(subject), separators=(",", ":"))
-    return gzip.compress(document.encode(), mtime=0)
+    """Encode the file of a subject, a step or a response a line, so that changes are readable."""
+    document = msgspec.to_builtins(subject)
+    scenarios = [
+        lines({**each, "steps": [_short(step) for step in each["steps"]]}, ("steps", "golden"))
+        for each in document.pop("scenarios")
+    ]
+    head = json.dumps(document)[:-1]
+    return (f'{head}, "scenarios": [\n' + ",\n".join(scenarios) + "\n]}\n").encode()
+
+
+def lines(document: dict[str, Any], lists: Iterable[str]) -> str:
+    """Encode a document: its other fields in one line, then each element of these lists in one."""
+    text = json.dumps({name: part for name, part in document.items() if name not in lists})[:-1]
+    for name in lists:
+        elements = ",\n  ".join(json.dumps(each) for each in document.get(name, []))
+        text += f',\n "{name}": [\n  {elements}\n ]' if elements else ""
+    return text + "}"
+
+
+def _short(step: dict[str, Any]) -> dict[str, Any]:
+    """Drop the codes that are repeated by default."""
+    is_default = step["retry"] == list(RETRIED)
+    return {name: part for name, part in step.items() if name != "retry" or not is_default}
 
 
 def selected(names: Iterable[str] = ()) -> Iterator[tuple[ExamSubject, Scenario]]:

@@ -1,17 +1,18 @@
 """Releases other than 4.3.1 as references.
 
-`references/4.4.json.gz` has the goldens of Kafka 4.4 that differ from those of 4.3.1; all others
+`references/4.4.json` has the goldens of Kafka 4.4 that differ from those of 4.3.1; all others
 are the same. `versions.json` has a note for each deviation of Kafka 3.9.1; a note explains
 deviations, it does not hide them.
 """
 
-import gzip
+import json
 from collections.abc import Iterable
 from importlib import resources
 
 import msgspec
 
 from brokertwin.errors import UserError
+from brokertwin.kafka_io.jars import KAFKA_VERSION
 from brokertwin.testing.exam.model import SUFFIX, ExamSubject, Observation, Scenario
 from brokertwin.testing.exam.verdicts import VersionNote
 
@@ -38,13 +39,14 @@ def references() -> dict[str, Reference]:
 
 def read(data: bytes) -> Reference:
     """Decode the file of a release. Raises msgspec.ValidationError."""
-    return msgspec.json.decode(gzip.decompress(data), type=Reference)
+    return msgspec.json.decode(data, type=Reference)
 
 
 def written(reference: Reference) -> bytes:
-    """Encode the file of a release; equal references have equal bytes."""
-    document = msgspec.json.encode(reference, order="deterministic")
-    return gzip.compress(document, mtime=0)
+    """Encode the file of a release, a scenario a line."""
+    goldens = msgspec.to_builtins(reference.goldens)
+    scenarios = ",\n".join(f' "{name}": {json.dumps(goldens[name])}' for name in sorted(goldens))
+    return f'{{"kafka": "{reference.kafka}", "goldens": {{\n{scenarios}\n}}}}\n'.encode()
 
 
 def reference_of(version: str) -> Reference | None:
@@ -53,14 +55,17 @@ def reference_of(version: str) -> Reference | None:
 
 
 def inheriting(
-    chosen: Iterable[tuple[ExamSubject, Scenario]], reference: Reference
+    chosen: Iterable[tuple[ExamSubject, Scenario]], reference: Reference | None
 ) -> list[tuple[ExamSubject, Scenario]]:
-    """Return scenarios with the goldens of a release in place of those that differ."""
+    """Return scenarios with the goldens of a release in place of those that differ.
+
+    Without a reference, those of the default release; subjects of other releases are left out.
+    """
+    kafka, own = (reference.kafka, reference.goldens) if reference is not None else ("", {})
     return [
-        (subject, msgspec.structs.replace(each, golden=reference.goldens[each.name]))
-        if each.name in reference.goldens
-        else (subject, each)
+        (subject, msgspec.structs.replace(each, golden=own.get(each.name, each.golden)))
         for subject, each in chosen
+        if subject.kafka in (KAFKA_VERSION, kafka)
     ]
 
 

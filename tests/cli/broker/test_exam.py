@@ -35,12 +35,12 @@ def test_scenarios_are_listed_with_their_rules() -> None:
 
 
 def test_reports_are_written(gateway: Running, tmp_path: Path) -> None:
-    kinds = ("json", "junit", "html", "sarif", "card")
+    kinds = ("out", "junit", "html", "sarif", "card")
     files = {kind: tmp_path / f"exam.{kind}" for kind in kinds}
     options = [word for kind, path in files.items() for word in (f"--{kind}", str(path))]
     printed = run(gateway.bootstrap, "--only", "idem_in", "--yes", *options)
     assert "2 of 2 played scenarios agree" in printed
-    report = json.loads(files["json"].read_text())
+    report = json.loads(files["out"].read_text())
     assert report["broker"] == gateway.bootstrap
     assert report["total"]["agrees"] == len(report["results"]) > 0
     assert ElementTree.parse(files["junit"]).getroot().tag == "testsuites"
@@ -55,7 +55,7 @@ def test_a_deviation_has_the_exit_code_of_its_severity_unless_it_is_known(
     known = tmp_path / "known.json"
     with planted(gateway.addresses[1], put("Fetch", "records", b"")) as broker:
         options = [f"{broker.host}:{broker.port}", "--only", "txn_commit", "--yes"]
-        printed = run(*options, "--json", str(known), code=5)
+        printed = run(*options, "--out", str(known), code=5)
         assert "txn_commit (loses or duplicates data)" in printed
         assert "(known)" in run(*options, "--baseline", str(known))
 
@@ -71,7 +71,7 @@ def test_the_example_for_ci_compares_with_a_baseline_and_writes_its_reports(
     assert words[:3] == ["brokertwin", "exam", gateway.bootstrap]
     with planted(gateway.addresses[1], put("Fetch", "records", b"")) as broker:
         address = f"{broker.host}:{broker.port}"
-        run(address, "--only", "txn_commit", "--yes", "--json", "exam-baseline.json", code=5)
+        run(address, "--only", "txn_commit", "--yes", "--out", "exam-baseline.json", code=5)
         run(address, *words[3:], "--only", "txn_commit", "--yes")
         run(address, *words[3:], "--only", "idem_in", "--yes", "--force", code=5)
     run(*words[2:], "--only", "idem_in", "--yes", "--force")

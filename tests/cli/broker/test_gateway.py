@@ -78,7 +78,7 @@ def test_a_cluster_id_is_drawn_and_a_journal_keeps_it(tmp_path: Path) -> None:
 
 
 def test_a_broker_with_the_methods_of_the_fixture() -> None:
-    with gateway("--faults", "0", "--brokers", "2") as (process, addresses):
+    with gateway("--control-listen", "0", "--brokers", "2") as (process, addresses):
         assert len(addresses) == 2
         process.send_signal(signal.SIGTERM)
         assert process.wait(TIMEOUT_S) == 0
@@ -144,8 +144,11 @@ def test_acknowledged_writes_survive_kills_during_journal_compaction(tmp_path: P
         (("--prefix", "jobs"), "Cannot combine --prefix with --engine local"),
         (("--engine", "spark", "--brokers", "2"), "brokertwin.placement has the job's brokers"),
         (("--engine", "spark", "--journal", "file"), "the checkpoint has the job's state"),
-        (("--faults", "0", "--journal", "file"), "Cannot combine --journal with --faults"),
-        (("--faults", "port"), "Invalid value of --faults: 'port'"),
+        (
+            ("--control-listen", "0", "--journal", "file"),
+            "Cannot combine --journal with --control",
+        ),
+        (("--control-listen", "port"), "Invalid value of --control-listen: 'port'"),
     ],
 )
 def test_invalid_options_are_refused_in_one_line(words: tuple[str, ...], text: str) -> None:

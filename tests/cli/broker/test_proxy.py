@@ -51,7 +51,7 @@ class Running(NamedTuple):
 @contextmanager
 def proxy(broker: str, *words: str) -> Iterator[Running]:
     """A proxy on free ports."""
-    words = ("proxy", "--broker", broker, "--listen", "127.0.0.1:0", "--control", "0", *words)
+    words = ("proxy", broker, "--listen", "127.0.0.1:0", "--control-listen", "0", *words)
     environment = {**os.environ, "COLUMNS": "200"}
     with subprocess.Popen(
         command(*words), stderr=subprocess.PIPE, text=True, env=environment
@@ -117,15 +117,15 @@ def test_the_node_example_passes_in_front_of_a_real_kafka(kafka: str, tmp_path: 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "has no faults to inject. Pass --faults FILE, --control PORT, or both"),
+        ([], "has no faults to inject. Pass --faults FILE, --control-listen PORT"),
         (["--faults", "missing.toml"], "Cannot read the faults in missing.toml"),
-        (["--control", "host:"], "Invalid value of --control: 'host:'"),
-        (["--control", "0", "--listen", "x"], "Invalid value of --listen"),
+        (["--control-listen", "host:"], "Invalid value of --control-listen: 'host:'"),
+        (["--control-listen", "0", "--listen", "x"], "Invalid value of --listen"),
     ],
 )
 def test_invalid_options(empty_directory: Path, words: list[str], message: str) -> None:
     with KafkaBroker() as broker:
-        arguments = ["--broker", broker.bootstrap, "--listen", "127.0.0.1:0", *words]
+        arguments = [broker.bootstrap, "--listen", "127.0.0.1:0", *words]
         done = CliRunner().invoke(app, ["proxy", *arguments])
     assert isinstance(done.exception, UserError)
     assert message in str(done.exception)

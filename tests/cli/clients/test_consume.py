@@ -104,7 +104,7 @@ def test_threads_of_produce_share_one_producer(gateway: Running, topic: str) -> 
     assert log_ends(gateway, topic) == 500
     missing = brokertwin("produce", "missing", *words, "--max-block-ms", 300, text="a\n")
     assert missing.returncode == 2
-    assert "topic 'missing' is not in the metadata after 300 ms" in missing.stderr
+    assert "Topic missing does not exist after 300 ms (max.block.ms)." in missing.stderr
     mixed = brokertwin("produce", topic, *words, "--transactional-id", "t")
     assert mixed.returncode == 2
     assert "Cannot combine --threads and --transactional-id" in mixed.stderr

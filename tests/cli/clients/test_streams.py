@@ -130,7 +130,7 @@ def test_an_instance_responds_while_it_runs(gateway: Running) -> None:
     brokertwin("produce", lines, *boot, text="the one and the other\n")
     wait_until(lambda: response()["value"] == "2", "the words are counted")
     assert response()["active"] == server
-    some = brokertwin("streams", "ask", server, "counts", "--from", "one", "--to", "other")
+    some = brokertwin("streams", "ask", server, "counts", "--from-key", "one", "--to-key", "other")
     assert [each["key"] for each in json.loads(some.stdout)["items"]] == ["one", "other"]
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=PATIENCE_S)

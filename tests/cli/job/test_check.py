@@ -130,7 +130,10 @@ def test_a_snapshot_is_compared_with_the_topic_of_its_cluster(
         (("--suite", "list.json"), "list.json is not a great-expectations suite."),
         (("here.parquet", "--suite", "typo.yaml"), "expect_column_valeus not found"),
         (("here.parquet", "--on", "records"), "with --on records, which checks topics"),
-        (("--from", "3"), "--from and --to are offsets in a topic, but no topic is checked."),
+        (
+            ("--from-offset", "3"),
+            "are offsets in a topic, but no topic is checked.",
+        ),
         (
             ("here.parquet", "--on", "state", "--suite", "typo.yaml"),
             "Cannot combine --suite with --on state",

@@ -69,7 +69,7 @@ def test_query_without_sql_lists_every_table() -> None:
     [
         (("from groups", SHORT, "--json", "--csv"), "Pass only one of them."),
         (("from group", SHORT), "Parser Error"),
-        (("from groups", SHORT, "--as-of", "noon"), "noon"),
+        (("from groups", SHORT, "--at", "noon"), "noon"),
         (("from groups", "none.jsonl"), "none.jsonl does not exist."),
         (
             ("from groups", "--checkpoint", "nowhere"),

@@ -148,7 +148,7 @@ def assert_its_topics_are_read(commands: Commands, sent: int) -> None:
     compared = json.loads(out)
     assert (code, compared["agree"], compared["of"]) == (0, sent, sent), errors
     assert "using the job's own order" in errors
-    code, out, errors = commands.call("replay", "--job", "--records", "-")
+    code, out, errors = commands.call("replay", "records", "-")
     written = commands.bench.rows(outputs.RECORDS)
     assert code == 0, errors
     assert out.splitlines() == [(row.value or b"").decode() for row in written]
@@ -196,7 +196,7 @@ def test_requests_refused_at_the_edge_and_in_the_job(commands: Commands) -> None
     code, out, _ = commands.call("state", "--json")
     assert code == 0
     assert [row["cell"] for row in lines_of(out)] == ["a"]
-    code, _, errors = commands.call("state", "--batch", "99")
+    code, _, errors = commands.call("state", "--at", "99")
     assert (code, "no state of micro-batch 99" in errors) == (2, True)
 
     header = {"requestApiKey": 18, "requestApiVersion": 0}

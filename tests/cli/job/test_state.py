@@ -91,7 +91,7 @@ def test_a_running_a_killed_and_a_finished_job_show_what_spark_reads(
 def shows_what_spark_reads(commands: Commands, spark: "SparkSession", batch: int) -> None:
     """Every row, without Java."""
     for kind in (ItemKind.LOGS, ItemKind.SESSIONS):
-        arguments = ("state", kind.value, "--json", "--all", "-v", "--batch", str(batch))
+        arguments = ("state", kind.value, "--json", "--all", "-v", "--at", str(batch))
         code, out, errors = commands.call(*arguments, **NO_JAVA)
         assert code == 0, errors
         assert "read from the files" in errors
@@ -146,12 +146,12 @@ def requests_some(commands: Commands, spark: "SparkSession") -> None:
     assert max(map(len, out.splitlines())) <= 80
     assert "producers after micro-batch 0" in out
     assert "producer-batches after micro-batch 0" in out
-    how = ("--where", "logEndOffset > 1 -- and no more", "--as-of", "0")
+    how = ("--where", "logEndOffset > 1 -- and no more", "--at", "0")
     code, out, errors = commands.call("state", "logs", "--json", *how, **NO_JAVA)
     assert code == 0, errors
     some = [(row["topic"], row["partition"], row["logEndOffset"]) for row in lines_of(out)]
     assert some == [("orders", 0, 5)]
-    code, _, errors = commands.call("state", "logs", "--as-of", "2020-01-01", **NO_JAVA)
+    code, _, errors = commands.call("state", "logs", "--at", "2020-01-01", **NO_JAVA)
     assert (code, "Its oldest micro-batch, 0, started at" in errors) == (2, True)
 
     query = "select topic, partition, logEndOffset from logs where logEndOffset > 1"
@@ -172,8 +172,8 @@ def has_nothing_against_it(commands: Commands) -> None:
     """Data checks of the topics written by a real job, in full and for a range."""
     for kind, how in [
         ("requests", ()),
-        ("responses", ("--to", "999")),
-        ("records", ("--from", "0")),
+        ("responses", ("--to-offset", "999")),
+        ("records", ("--from-offset", "0")),
         ("offsets", ()),
     ]:
         given = ["check", "--on", kind, *how]

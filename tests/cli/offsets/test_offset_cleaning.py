@@ -60,6 +60,18 @@ def test_a_dry_run_deletes_nothing_and_execute_deletes_every_offset(
     assert results(again.stdout) == [(topic, n, "would be deleted") for topic, n in ORDERS]
 
 
+def test_offsets_in_zookeeper_are_cleaned(tmp_path: Path) -> None:
+    """The store of seed 003, whose groups without members no broker lists."""
+    with running_gateway({"brokertwin.offset.storage": "zookeeper"}) as running:
+        create(running.bootstrap, "orders")
+        commit(running.bootstrap, "billing", "orders", 5)
+        words = ("offsets", "clean", running.bootstrap, "billing", "--json", "--execute")
+        done = brokertwin(*words, cwd=tmp_path)
+        assert (done.returncode, results(done.stdout)) == (0, [("orders", 0, "deleted")])
+        again = brokertwin("offsets", "clean", running.bootstrap, "billing")
+        assert (again.returncode, "does not exist" in again.stderr) == (2, True)
+
+
 def test_a_group_that_does_not_exist_is_refused(bootstrap: str) -> None:
     done = brokertwin("offsets", "clean", bootstrap, "nobody", "--execute")
     assert done.returncode == 2

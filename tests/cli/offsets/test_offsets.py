@@ -49,7 +49,7 @@ def test_a_history_reports_who_moved_it_and_how_far(group: str) -> None:
 
 
 def test_a_history_fits_80_columns() -> None:
-    words = ("offsets", "history", RECORDED, "classic", "--only", "back")
+    words = ("offsets", "history", RECORDED, "classic", "--change", "back")
     done = brokertwin(*words, COLUMNS="80")
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "back" in done.stdout
@@ -90,7 +90,7 @@ def test_verify_reads_every_row_and_names_a_damaged_file(tmp_path: Path) -> None
 
 def test_a_csv_file_is_a_source_too(tmp_path: Path) -> None:
     file = tmp_path / "offsets.csv"
-    done = brokertwin("offsets", "export", RECORDED, "--csv", file)
+    done = brokertwin("offsets", "export", RECORDED, "--out", file)
     assert done.stderr == f"wrote 2 offsets to {file}\n"
     assert file.read_text() == "classic,orders,0,2\nmodern,orders,0,2\n"
     shown = brokertwin("offsets", "show", file, "--group", "modern", "--json")
@@ -148,14 +148,14 @@ def test_the_whole_history_goes_into_a_parquet_file(tmp_path: Path) -> None:
         (("show", "."), ". has no offsets"),
         (("show", "ONE.csv"), "If the file has no group column, add --group GROUP"),
         (
-            ("export", RECORDED, "--csv", "no/where.csv"),
+            ("export", RECORDED, "--out", "no/where.csv"),
             "Cannot write to no/where.csv: there is no folder no",
         ),
         (
             ("export", RECORDED, "--parquet", "no/where"),
             "Cannot write to no/where: there is no folder no",
         ),
-        (("export", RECORDED, "--csv", "x.csv", "--dry-run"), "have no effect without --to"),
+        (("export", RECORDED, "--out", "x.csv", "--dry-run"), "have no effect without --to"),
         (("diff", RECORDED, "now", "2026-01-01"), "TIME now is after LATER 2026-01-01"),
         (("import", "DIR", "localhost:1"), "Invalid address 'DIR'. Pass HOST:PORT"),
         (
@@ -164,8 +164,8 @@ def test_the_whole_history_goes_into_a_parquet_file(tmp_path: Path) -> None:
         ),
         (("show", RECORDED, "--group", "none"), "has no offsets of the groups none"),
         (("show", RECORDED, "--at", "noon"), "Invalid time for --at: 'noon'"),
-        (("history", RECORDED, "classic", "--only", "up"), "'up' is not a valid Direction"),
-        (("export", RECORDED), "Pass one of --csv FILE, --parquet FILE and --to"),
+        (("history", RECORDED, "classic", "--change", "up"), "'up' is not a valid Direction"),
+        (("export", RECORDED), "Pass one of --out FILE, --parquet FILE and --to"),
         (("import", "localhost:1", "DIR"), "did not respond"),
         (("show", "LATIN.csv"), "Cannot read LATIN.csv: it is not valid UTF-8"),
         (("show", "TWICE.csv"), "TWICE.csv:2 repeats g,orders,0"),
@@ -310,7 +310,7 @@ def test_offsets_go_from_one_real_cluster_to_another(
     assert wrong.returncode == 2
     assert "Pass the address of the cluster that was changed" in wrong.stderr
     assert brokertwin(*to, "--back", cwd=tmp_path).returncode == 0
-    brokertwin("offsets", "export", other, "--csv", tmp_path / "o.csv", "--group", moving)
+    brokertwin("offsets", "export", other, "--out", tmp_path / "o.csv", "--group", moving)
     tool = ("--reset-offsets", "--group", moving, "--dry-run", "--from-file", tmp_path / "o.csv")
     output = run_tool(kafka, "consumer.group.ConsumerGroupCommand", *map(str, tool))
     assert re.search(rf"{moving}\s+{topic}\s+0\s+20\b", output), "Kafka's own tool reads the file"

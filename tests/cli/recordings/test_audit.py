@@ -97,7 +97,7 @@ def test_follow_reports_new_findings_in_a_growing_file(empty_directory: Path) ->
     file.write_bytes(b"")
     command = [sys.executable, "-m", "brokertwin", "audit", str(file), "--follow", "--json"]
     with subprocess.Popen(
-        [*command, "--every", "0.1", "--fail-on", "never"], stdout=subprocess.PIPE, text=True
+        [*command, "--interval", "0.1", "--fail-on", "never"], stdout=subprocess.PIPE, text=True
     ) as audit:
         assert audit.stdout is not None
         file.write_bytes(b"".join(lines[:40]))

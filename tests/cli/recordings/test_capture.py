@@ -59,7 +59,7 @@ class Process:
 def capture(broker: Address, *words: object) -> Iterator[Process]:
     at = f"{broker.host}:{broker.port}"
     process = subprocess.Popen(
-        command("capture", "--listen", f"{HOST}:0", "--broker", at, *words),
+        command("capture", "--listen", f"{HOST}:0", at, *words),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -207,10 +207,10 @@ def test_records_rejected_by_the_topic_are_reported(kafka: str) -> None:
         ((), "Pass either --out FILE or --topic NAME."),
         (("--out", "x.jsonl", "--topic", "x"), "Pass either --out FILE or --topic NAME."),
         (("--out", "x.jsonl", "--listen", "9092"), "Invalid value of --listen: '9092'."),
-        (("--out", "x.jsonl", "--broker", "9092"), "Invalid value of --broker: '9092'."),
-        (("--out", "x.jsonl", "--listen", "0.0.0.0:0"), "Add --advertise HOST"),
-        (("--out", "there.jsonl"), "there.jsonl already exists and is not empty."),
-        (("--out", "x.jsonl", "--broker", "localhost:1"), "Kafka at localhost:1 did not respond"),
+        (("9092", "--out", "x.jsonl"), "Invalid value of HOST:PORT: '9092'."),
+        (("--out", "x.jsonl", "--listen", "0.0.0.0:0"), "Add --advertise-host HOST"),
+        (("--out", "there.jsonl"), "there.jsonl exists."),
+        (("localhost:1", "--out", "x.jsonl"), "Kafka at localhost:1 did not respond"),
     ],
 )
 def test_invalid_options_are_refused_in_one_line(
@@ -219,7 +219,8 @@ def test_invalid_options_are_refused_in_one_line(
     (empty_directory / "there.jsonl").write_text("{}\n")
     with socket.create_server((HOST, 0)) as broker:
         at = f"{HOST}:{broker.getsockname()[1]}"
-        done = brokertwin("capture", "--broker", at, *words, cwd=empty_directory)
+        address = () if (words and ":" in words[0]) or "9092" in words[:1] else (at,)
+        done = brokertwin("capture", *address, *words, cwd=empty_directory)
     assert done.returncode == 2
     assert text in done.stderr
     assert "Traceback" not in done.stderr
@@ -228,7 +229,7 @@ def test_invalid_options_are_refused_in_one_line(
 def test_port_in_use_is_reported(empty_directory: Path) -> None:
     with socket.create_server((HOST, 0)) as taken:
         at = f"{HOST}:{taken.getsockname()[1]}"
-        words = ("--broker", at, "--listen", at, "--out", "x.jsonl")
+        words = (at, "--listen", at, "--out", "x.jsonl")
         done = brokertwin("capture", *words, cwd=empty_directory)
     assert done.returncode == 2
     assert f"Cannot listen on {at}" in done.stderr

@@ -20,7 +20,7 @@ BROKER = ("--broker-config", str(CAPTURES / "broker.properties"))
 
 
 def replay(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return brokertwin("replay", *BROKER, *words, cwd=cwd)
+    return brokertwin("replay", *words, *BROKER, cwd=cwd)
 
 
 def lines_of(file: Path) -> list[dict[str, Any]]:
@@ -165,14 +165,14 @@ def test_masks_and_choices_are_printed_with_the_responses_they_touch(empty_direc
 
 
 def test_only_filters_comparisons_and_still_runs_every_request(empty_directory: Path) -> None:
-    done = replay(FETCHES, "--compare", "--only", "Fetch,LIST_OFFSETS", cwd=empty_directory)
+    done = replay(FETCHES, "--compare", "--api", "Fetch,LIST_OFFSETS", cwd=empty_directory)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "agree 65 of 65"
     assert "PRODUCE" not in done.stdout
 
 
 def test_an_unknown_api_names_the_nearest(empty_directory: Path) -> None:
-    done = replay(PRODUCER, "--compare", "--only", "Fetsch", cwd=empty_directory)
+    done = replay(PRODUCER, "--compare", "--api", "Fetsch", cwd=empty_directory)
     assert done.returncode == 2
     assert done.stderr.endswith("Fetsch.\nDid you mean FETCH or SHARE_FETCH or OFFSET_FETCH?\n")
 
@@ -204,7 +204,17 @@ def test_unsupported_apis_count_as_compared(empty_directory: Path) -> None:
         ((PRODUCER, "--set", "x=1"), "Kafka 4.3 has no broker setting x."),
         ((PRODUCER, "--cluster", "a.b"), "is not 1 to 40 of the characters"),
         ((PRODUCER, "--json", "--out", "-"), "both write to standard output."),
-        ((PRODUCER, "--records", "all.jsonl"), "--records requires --job"),
+        ((PRODUCER, "--at", "12"), "--at requires --keep, without --compare."),
+        ((PRODUCER, "--at", "12", "--compare", "--keep", "x"), "--at requires --keep, without"),
+        ((PRODUCER, "--from", "x"), "x has no state of a replay"),
+        (
+            (PRODUCER, "--keep", "x", "--engine", "spark"),
+            "Cannot combine --keep with --eng",
+        ),
+        (
+            (PRODUCER, "--from", "x", "--engine", "spark"),
+            "Cannot combine --from with --eng",
+        ),
         ((PRODUCER, "--out", "no/such/file"), "Cannot write to no/such/file"),
     ],
 )
@@ -231,7 +241,7 @@ GROUP = CAPTURES / "group_kp.jsonl.gz"
 
 def test_it_shows_the_state_that_a_recording_leaves(empty_directory: Path) -> None:
     """The last offsets committed by the recorded group, without Kafka and without Spark."""
-    done = replay(GROUP, "--state", "offsets", "--json", cwd=empty_directory)
+    done = replay("state", "offsets", GROUP, "--json", cwd=empty_directory)
     assert done.returncode == 0, done.stderr
     offsets = {
         (row["topic"], row["partition"]): row["committedOffset"] for row in json.loads(done.stdout)
@@ -249,41 +259,39 @@ def test_it_shows_the_state_that_a_recording_leaves(empty_directory: Path) -> No
 
 def test_it_shows_the_state_as_it_was_at_a_moment(empty_directory: Path) -> None:
     def groups(*words: object) -> str:
-        done = replay(GROUP, "--state", "groups", *words, cwd=empty_directory)
+        done = replay("state", "groups", GROUP, *words, cwd=empty_directory)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    assert "Stable" in groups("--until", "group_kp.jsonl:120")
-    assert groups("--until", "group_kp.jsonl:1") == "no groups at group_kp.jsonl:1\n"
+    assert "Stable" in groups("--at", "group_kp.jsonl:120")
+    assert groups("--at", "group_kp.jsonl:1") == "no groups at group_kp.jsonl:1\n"
     assert "Empty" in groups()
     assert "internal topics" not in groups()
 
 
-def differing(*words: object, cwd: Path) -> list[dict[str, Any]]:
+def differing(kind: str, *moments: object, cwd: Path) -> list[dict[str, Any]]:
     """What differs, of a kind, between two moments."""
-    done = replay(GROUP, *words, "--json", cwd=cwd)
+    done = replay("diff", *moments, GROUP, "--kind", kind, "--json", cwd=cwd)
     assert done.returncode == 0, done.stderr
     found: list[dict[str, Any]] = json.loads(done.stdout)
     return found
 
 
 def test_it_shows_what_differs_between_two_moments(empty_directory: Path) -> None:
-    words = ("--state", "groups", "--diff", "group_kp.jsonl:120", "end")
-    (group,) = differing(*words, cwd=empty_directory)
+    (group,) = differing("groups", "group_kp.jsonl:120", "end", cwd=empty_directory)
     assert group["change"] == "changed"
     assert group["item"] == {"broker": 1, "groupId": "group_kp.5.group"}
     assert group["fields"]["state"] == {"before": "Stable", "after": "Empty"}
     assert group["fields"]["members"] == {"before": 1, "after": 0}
     assert "type" not in group["fields"]
-    words = ("--state", "groups", "--diff", "beginning", "end")
-    assert [each["change"] for each in differing(*words, cwd=empty_directory)] == ["added"]
-    done = replay(GROUP, "--diff", "end", "end", cwd=empty_directory)
+    added = differing("groups", "beginning", "end", cwd=empty_directory)
+    assert [each["change"] for each in added] == ["added"]
+    done = replay("diff", "end", "end", GROUP, cwd=empty_directory)
     assert done.stdout == "no difference between end and end\n"
 
 
 def test_it_shows_what_differs_between_two_recordings(empty_directory: Path) -> None:
-    words = ("--state", "topics", "--diff", "end", CAPTURES / "txn_loop_ck.jsonl.gz")
-    found = differing(*words, cwd=empty_directory)
+    found = differing("topics", "end", CAPTURES / "txn_loop_ck.jsonl.gz", cwd=empty_directory)
     assert {(each["change"], each["item"]["topic"].partition(".")[0]) for each in found} == {
         ("removed", "group_kp"),
         ("added", "txn_loop_ck"),
@@ -305,11 +313,11 @@ def test_a_replay_goes_on_from_a_state_that_was_kept(empty_directory: Path) -> N
     assert agree.splitlines()[-1] == "agree 601 of 601"
     went_on = run("replay", "tuesday.jsonl", "--from", "one", "--compare", "--keep", "two")
     assert went_on.splitlines()[-1] == "agree 621 of 621"
-    both = run("replay", *BROKER, GROUP, "--diff", "end", "two")
+    both = run("replay", "diff", "end", "two", *BROKER, GROUP)
     assert both == "no difference between end and two\n"
-    changed = run("replay", "--diff", "one", "two", "--state", "offsets", "--json")
+    changed = run("replay", "diff", "one", "two", "--kind", "offsets", "--json")
     assert {each["change"] for each in json.loads(changed)} == {"changed"}
-    shown = run("replay", "--from", "two", "--state", "groups", "--json")
+    shown = run("replay", "state", "groups", "--from", "two", "--json")
     (group,) = json.loads(shown)
     assert (group["state"], group["members"]) == ("Empty", 0)
     of_state = run("state", "groups", "--checkpoint", "two", "--json")
@@ -317,40 +325,48 @@ def test_a_replay_goes_on_from_a_state_that_was_kept(empty_directory: Path) -> N
     requested = run("query", "select groupId, generation from groups", "two", "--json")
     assert json.loads(requested) == {"groupId": group["groupId"], "generation": group["generation"]}
     assert group["groupId"] in run("explain", "group", group["groupId"], "--checkpoint", "two")
-    early = run("replay", *BROKER, GROUP, "--until", "group_kp.jsonl:120", "--keep", "early")
+    early = run("replay", *BROKER, GROUP, "--at", "group_kp.jsonl:120", "--keep", "early")
     assert early == "", "--keep alone prints no answers"
-    assert "Stable" in run("replay", "--from", "early", "--state", "groups")
+    assert "Stable" in run("replay", "state", "groups", "--from", "early")
+
+
+def test_offsets_in_zookeeper_are_a_tree_of_nodes(empty_directory: Path) -> None:
+    """Seed 003: /consumers/GROUP/offsets/TOPIC/PARTITION. A group with members is listed once."""
+
+    def run(*words: object) -> str:
+        done = brokertwin(*words, cwd=empty_directory)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    run("replay", *BROKER, "--set", "brokertwin.offset.storage=zookeeper", GROUP, "--keep", "kept")
+    assert run("state", "zookeeper", "--checkpoint", "kept").splitlines()[1:] == [
+        "└── consumers",
+        "    └── group_kp.5.group",
+        "        └── offsets",
+        "            └── group_kp.5.events",
+        "                ├── 0: 94",
+        "                ├── 1: 87",
+        "                ├── 2: 96",
+        "                └── 3: 115",
+    ]
+    (group,) = run("state", "groups", "--checkpoint", "kept", "--json").splitlines()
+    assert (json.loads(group)["broker"], json.loads(group)["offsets"]) == (1, 4)
+    queried = run("query", "select groupId, offsets from groups", "kept", "--json")
+    assert json.loads(queried) == {"groupId": "group_kp.5.group", "offsets": 4}
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--state", "people"), "Unknown kind of items: people"),
-        (("--state", "groups", "--compare"), "Cannot combine --state with --compare"),
-        (("--state", "groups", "--engine", "spark"), "Cannot combine --state with --engine spark"),
-        (("--until", "12"), "--until requires --state or --keep"),
-        (("--until", "12", "--compare", "--keep", "x"), "--until requires --state or --keep"),
-        (("--keep", "x", "--engine", "spark"), "Cannot combine --keep with --engine spark"),
-        (("--from", "x", "--engine", "spark"), "Cannot combine --from with --engine spark"),
-        (("--from", "x"), "x has no state of a replay"),
-        (("--diff", "beginning", "end", "--keep", "x"), "--diff can only be combined with --state"),
-        (
-            ("--diff", "noon", "end"),
-            "Invalid value of --diff: 'noon' is neither an exchange of the",
-        ),
-        (("--diff", "beginning", "end", "--compare"), "--diff can only be combined with --state"),
-        (
-            ("--diff", "beginning", "end", "--until", "12"),
-            "--diff can only be combined with --state",
-        ),
-        (("--diff", "beginning", "end", "--check"), "--diff can only be combined with --state"),
-        (("--diff", "beginning", "end", "--out", "x"), "--diff can only be combined with --state"),
-        (("--state", "groups", "--until", "noon"), "neither an exchange of the recording nor a ti"),
+        (("state", "people", GROUP), "Unknown kind of items: people"),
+        (("state", "groups", GROUP, "--at", "noon"), "Invalid value of --at: 'noon' is neither an"),
+        (("state", "groups"), "one source of recorded exchanges"),
+        (("diff", "noon", "end", GROUP), "Invalid value of a state: 'noon' is neither an exchange"),
     ],
 )
-def test_options_incompatible_with_state_are_refused(
+def test_a_state_that_does_not_exist(
     words: tuple[str, ...], message: str, empty_directory: Path
 ) -> None:
-    done = replay(GROUP, *words, cwd=empty_directory)
+    done = replay(*words, cwd=empty_directory)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr

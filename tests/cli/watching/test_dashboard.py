@@ -95,7 +95,11 @@ def test_metrics_of_the_live_audit_are_on_its_dashboard_and_its_counters_in_aler
     shown = {n for query in queries(DASHBOARDS["grafana-live.json"]) for n in names_in(query)}
     assert ours <= shown
     alerted = {name for rule in RULES for name in names_in(rule["expr"])}
-    assert ours - alerted == {"brokertwin_live_lines_total", "brokertwin_live_exchanges_total"}
+    assert ours - alerted == {
+        "brokertwin_live_lines_total",
+        "brokertwin_live_exchanges_total",
+        "brokertwin_live_ignored_exchanges_total",
+    }
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,6 @@ class LiveBench:
         assert writer.flush(WAIT_S) == 0
 
     def start(self, *options: str) -> "subprocess.Popen[str]":
-        """Start the command."""
         places = ("--checkpoint", str(self.checkpoint), "--tables", str(self.tables))
         often = ("--trigger", "1 seconds", "--snapshot-every", "1 batch")
         named = ("--topic", f"shop={SOURCE}", "--prefix", PREFIX, "--json")
@@ -130,7 +129,7 @@ def kinds(rows: Sequence[bytes]) -> set[Kind]:
 
 
 def wanted(cluster: str, recording: str) -> set[Kind]:
-    """The same of audit, without incidents: an entity does not see what they are made of."""
+    """The same of audit."""
     documents = (each.document(1) for each in audits.unfolded(recording))
     return {(cluster, each["kind"], each["subject"], each["error"]) for each in documents}
 

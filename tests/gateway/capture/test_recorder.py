@@ -137,14 +137,6 @@ def test_file_has_a_line_for_each_document(name: str, tmp_path: Path) -> None:
         assert file.read() == b"1\n2\n3\n"
 
 
-def test_existing_recording_is_not_overwritten(tmp_path: Path) -> None:
-    file = tmp_path / "there.jsonl"
-    file.write_bytes(b"{}\n")
-    with pytest.raises(UserError, match="already exists and is not empty"):
-        FileSink(file)
-    assert file.read_bytes() == b"{}\n"
-
-
 def test_unwritable_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"Cannot write to .*: No such file or directory"):
         FileSink(tmp_path / "nowhere" / "file.jsonl")

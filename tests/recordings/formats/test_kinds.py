@@ -76,7 +76,7 @@ def test_logs_of_clients_are_refused_by_name(tmp_path: Path, line: str, kind: st
         read_history([file])
 
 
-@pytest.mark.parametrize("command", ["ingest", "audit", "replay", "report"])
+@pytest.mark.parametrize("command", ["ingest", "audit", "replay", "replication"])
 def test_commands_refuse_it_with_an_exit_code(
     tmp_path: Path, empty_directory: Path, command: str
 ) -> None:

@@ -11,6 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from brokertwin.protocol.generated.consumer_group_rows import (
+    ConsumerGroupMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+)
 from brokertwin.protocol.generated.produce import ProduceResponse
 from brokertwin.recordings.replay import report
 from brokertwin.recordings.replay.comparison import FINE
@@ -19,10 +23,7 @@ from brokertwin.recordings.replay.recording import Exchange
 from brokertwin.recordings.replay.timing import TOLERANCES
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision
-from brokertwin.state.core.group_records import (
-    ConsumerGroupMetadataWritten,
-    ConsumerGroupRegularExpressionWritten,
-)
+from brokertwin.state.core.group_records import GroupRecord
 from brokertwin.state.core.records import BatchAppended
 from tests.support.faults import (
     CAPTURES,
@@ -105,8 +106,11 @@ def without_records(decision: Decision) -> Decision:
 
 def without_later_resolutions(decision: Decision) -> Decision:
     """Drops the resolutions of a member that has joined before."""
-    resolution = (ConsumerGroupRegularExpressionWritten, ConsumerGroupMetadataWritten)
-    if all(isinstance(each, resolution) for each in decision.records):
+    resolution = (ConsumerGroupRegularExpressionKey, ConsumerGroupMetadataKey)
+    if all(
+        isinstance(each, GroupRecord) and isinstance(each.key, resolution)
+        for each in decision.records
+    ):
         decision.records = []
     return decision
 

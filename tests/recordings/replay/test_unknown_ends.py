@@ -28,7 +28,7 @@ def test_lag_is_unknown_if_the_recording_has_no_batch_headers() -> None:
 def test_replay_shows_a_lag_only_with_batch_headers(
     given: tuple[object, ...], lag: int | None
 ) -> None:
-    done = brokertwin("replay", LOG, *given, "--state", "offsets", "--json")
+    done = brokertwin("replay", "state", "offsets", LOG, *given, "--json")
     assert done.returncode == 0, done.stderr
     assert [row["lag"] for row in json.loads(done.stdout)] == [lag, lag]
 
@@ -38,14 +38,16 @@ def test_kept_state_remembers_that_log_ends_are_unknown(tmp_path: Path) -> None:
     kept, again = tmp_path / "kept", tmp_path / "again"
     done = brokertwin("replay", LOG, "--keep", kept)
     assert done.returncode == 0, done.stderr
-    done = brokertwin("replay", "--from", kept, "--keep", again, "--state", "offsets", "--json")
+    done = brokertwin("replay", "--from", kept, "--keep", again)
+    assert done.returncode == 0, done.stderr
+    done = brokertwin("replay", "state", "offsets", "--from", again, "--json")
     assert [row["lag"] for row in json.loads(done.stdout)] == [None, None]
     assert [row["lag"] for row in tables.read(again).arrow("offsets").to_pylist()] == [None, None]
     shown = brokertwin("state", "offsets", "--checkpoint", again, "--json").stdout.splitlines()
     assert [json.loads(row)["lag"] for row in shown] == [None, None]
     for command in (
         ("explain", "group", "g", "--checkpoint", again, "--json"),
-        ("replay", LOG, "--diff", "beginning", again, "--json"),
+        ("replay", "diff", "beginning", again, LOG, "--json"),
     ):
         done = brokertwin(*command)
         assert done.returncode == 0, done.stderr

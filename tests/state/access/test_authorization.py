@@ -153,6 +153,24 @@ def test_api_requires_its_permission(
     assert error_of(secured().request(api, version, body, principal=ALICE)) == error
 
 
+@pytest.mark.parametrize(("is_required", "error"), [(False, 0), (True, 31)])
+def test_write_on_a_topic_suffices_for_idempotence_since_kip_679(
+    is_required: bool, error: int
+) -> None:
+    """Before it, a producer needs IDEMPOTENT_WRITE at both requests (seed 002)."""
+    bench = secured(brokertwin_require_idempotent_write=is_required)
+    grant(bench, WRITE)
+    first = bench.request("INIT_PRODUCER_ID", 4, NO_TRANSACTIONAL_ID, principal=ALICE)
+    assert first["errorCode"] == error
+    batch = header(1, 7, 0, 0)
+    topics = [{"name": "t", "partitionData": [{"index": 0, "batches": [batch]}]}]
+    body = {"acks": -1, "timeoutMs": 1000, "topicData": topics}
+    assert partition_of(bench.request("PRODUCE", 9, body, principal=ALICE)) == error
+    assert partition_of(bench.request("PRODUCE", 9, PRODUCE, principal=ALICE)) == 0
+    grant(bench, Operation.IDEMPOTENT_WRITE, CLUSTER, "")
+    assert partition_of(bench.request("PRODUCE", 9, body, principal=ALICE)) == 0
+
+
 def test_whole_session_of_several_clients_agrees_with_the_recorded_broker() -> None:
     """A super user, two clients with ACLs and one without, and every API."""
     bench = Bench(

@@ -45,6 +45,22 @@ def test_each_fetcher_thread_has_a_session_with_all_its_partitions() -> None:
         bench.append("test", header(), partition=partition)
     found = {row["clientId"]: row["partitions"] for row in sessions(bench)}
     assert found == {f"broker-2-fetcher-{fetcher}": 2 for fetcher in range(4)}
+    threads = sorted(row["thread"] for row in rows(bench, ItemKind.FETCHERS))
+    assert threads == [f"ReplicaFetcherThread-{fetcher}-1" for fetcher in range(4) for _ in "ab"]
+
+
+def test_session_shows_the_high_watermark_that_the_follower_got() -> None:
+    """Seed 000; the log start is the follower's own."""
+    replicas = Replicas((1, 2))
+    replicas.produce(count=5)
+    (found,) = rows(replicas.bench, ItemKind.SESSION_PARTITIONS)
+    assert (found["fetchOffset"], found["highWatermark"]) == (5, 5)
+    deleted = {"name": "orders", "partitions": [{"partitionIndex": 0, "offset": 3}]}
+    replicas.bench.request("DELETE_RECORDS", 2, {"topics": [deleted]})
+    replicas.produce(count=2)
+    (found,) = rows(replicas.bench, ItemKind.SESSION_PARTITIONS)
+    assert (found["fetchOffset"], found["highWatermark"]) == (7, 7)
+    assert found["fetcherLogStartOffset"] == 3
 
 
 def test_epoch_advances_with_each_request_and_only_changed_partitions_are_named() -> None:

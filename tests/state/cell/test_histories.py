@@ -129,12 +129,16 @@ class Reached:
 
     def _count_conversion(self, event_id: str, record: dict[str, Any]) -> None:
         """One event lets a group go and writes it with members, in records of the other kind."""
-        kind, group_id = record["type"], record.get("groupId", "")
-        has_members = bool((record.get("metadata") or {}).get("members"))
-        is_classic = bool((record.get("metadata") or {}).get("classicMemberMetadata"))
-        if kind == "GroupRemoved" or (
-            kind == "ConsumerGroupMetadataWritten" and record["epoch"] is None
-        ):
+        if record["type"] != "GroupRecord":
+            return
+        key, value = record["key"], record["value"] or {}
+        group_id = key.get("group") or key.get("groupId")
+        has_members, is_classic = (
+            bool(value.get("members")),
+            bool(value.get("classicMemberMetadata")),
+        )
+        is_whole = key["type"] in ("GroupMetadataKey", "ConsumerGroupMetadataKey")
+        if is_whole and record["value"] is None:
             self._gone = (event_id, group_id)
         elif self._gone == (event_id, group_id) and (has_members or is_classic):
             self.records[self.CONVERSIONS[int(has_members)]] += 1

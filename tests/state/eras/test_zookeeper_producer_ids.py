@@ -45,7 +45,7 @@ def test_example_1_blocks_are_allocated_in_turn() -> None:
     for broker in (0, 1, 0, 1):
         stored = written_after(stored, broker)
         blocks.append(decode(stored.document or ""))
-    assert blocks == [IdBlock(n % 2, n * BLOCK_SIZE, (n + 1) * BLOCK_SIZE - 1) for n in range(4)]
+    assert blocks == [IdBlock(n % 2, n * 1000, n * 1000 + 999) for n in range(4)]
     assert stored.version == 4
 
 

@@ -58,7 +58,8 @@ def test_without_a_session_unchanged_partitions_are_shown() -> None:
     reader = Reader(2)
     reader.fill(3)
     assert shown(reader.fetch([(0, 0), (1, 0)])) == {0: 1, 1: 0}
-    assert shown(reader.fetch([(0, 3), (1, 0)])) == {0: 0, 1: 0}
+    response = reader.fetch([(0, 3), (1, 0)], sessionEpoch=-1)
+    assert (shown(response), response["sessionId"]) == ({0: 0, 1: 0}, 0)
 
 
 def test_incremental_response_shows_only_changes() -> None:
@@ -97,6 +98,17 @@ def test_partition_with_an_error_is_shown_each_time() -> None:
     for epoch in (1, 2):
         again = reader.fetch([], sessionId=first["sessionId"], sessionEpoch=epoch)
         assert errors(again) == {7: Error.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def test_moved_high_watermark_is_shown_once() -> None:
+    """The partition has no new records for this reader, who is ahead of the log."""
+    reader = Reader(2)
+    reader.fill(3)
+    session = reader.fetch([(0, 3), (1, 0)], sessionEpoch=0)["sessionId"]
+    reader.fill(2)
+    ahead = {"sessionId": session, "sessionEpoch": 1}
+    assert shown(reader.fetch([(0, 5)], **ahead)) == {0: 0}
+    assert shown(reader.fetch([], sessionId=session, sessionEpoch=2)) == {}
 
 
 def test_moved_log_start_is_shown_once() -> None:
@@ -220,7 +232,7 @@ def test_examples_2_to_3_wrong_epochs_and_sessions_return_no_partition() -> None
 def test_closed_session_is_unknown() -> None:
     reader = Reader()
     session = reader.fetch([(0, 0)], sessionEpoch=0)["sessionId"]
-    assert reader.fetch([], sessionId=session, sessionEpoch=-1)["sessionId"] == 0
+    assert reader.fetch([(0, 0)], sessionId=session, sessionEpoch=-1)["sessionId"] == 0
     gone = reader.fetch([], sessionId=session, sessionEpoch=1)
     assert gone["errorCode"] == Error.FETCH_SESSION_ID_NOT_FOUND
 

@@ -1,5 +1,6 @@
 """Shards of the session cache: eight in Kafka, one in the seed (`shards=1`)."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -46,8 +47,11 @@ def test_one_shard_has_every_id() -> None:
     one = ShardLayout(1000, 1)
     assert (one.room, one.id_range) == (1000, IDS)
     assert {one.shard_of(each) for each in (1, 268_435_455, IDS - 1)} == {0}
-    sessions = [fetch(bench_of(1)) for _ in range(3)]
+    bench = bench_of(1)
+    sessions = [fetch(bench) for _ in range(SLOTS)]
     assert all(1 <= each < IDS for each in sessions)
+    spread = [abs(each - next_one) for each, next_one in pairwise(sessions)]
+    assert min(spread) > 1000, "a client cannot guess another's id"
 
 
 def test_one_shard_has_all_slots_of_the_cache() -> None:

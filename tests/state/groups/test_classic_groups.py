@@ -81,7 +81,7 @@ def test_example_5_members_that_do_not_sync_in_time_are_removed() -> None:
     assert bench.commit("", -1) == 0
     assert [bench.heartbeat(member, 2) for member in members] == [25, 25, 25]
     written = bench.records()[-2]["record"]
-    assert (written["groupId"], written["metadata"]["generation"]) == (GROUP, 2)
+    assert (written["key"]["group"], written["value"]["generation"]) == (GROUP, 2)
 
 
 def test_example_6_stale_and_foreign_requests_are_rejected() -> None:
@@ -290,8 +290,8 @@ def test_new_group_is_written_before_its_first_member_joins() -> None:
     bench = GroupBench()
     bench.join(instance="i")
     written = bench.records()[-1]["record"]
-    assert written["type"] == "GroupMetadataWritten"
-    assert (written["metadata"]["protocolType"], written["metadata"]["members"]) == ("", [])
+    assert written["key"] == {"type": "GroupMetadataKey", "group": GROUP}
+    assert (written["value"]["protocolType"], written["value"]["members"]) == ("", [])
 
 
 def test_list_groups_filters_by_state_and_type() -> None:

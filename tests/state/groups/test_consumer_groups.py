@@ -9,15 +9,13 @@ import pytest
 from brokertwin.state.access.authorizer import CLASS_NAME
 from brokertwin.state.cell import check
 from brokertwin.state.cell.apply import apply
-from brokertwin.state.core.group_records import (
-    ConsumerGroupCurrentMemberAssignmentWritten,
-    ConsumerGroupMetadataWritten,
-    ConsumerGroupTargetAssignmentMemberWritten,
-    ConsumerGroupTargetAssignmentMetadataWritten,
-    ConsumerMemberAssignment,
-)
+from brokertwin.state.groups import consumer_group_records as rows
 from brokertwin.state.groups import groups
-from brokertwin.state.groups.consumer_group import ConsumerGroup
+from brokertwin.state.groups.consumer_group import (
+    ConsumerGroup,
+    ConsumerMember,
+    ConsumerMemberState,
+)
 from tests.support.consumer_groups import GROUP, TIMEOUT_MS, Consumer, ConsumerBench, settle
 from tests.support.machine import Bench
 
@@ -152,20 +150,19 @@ def _impose(
     """Write records of a group epoch with members, targets and assignments."""
     group = bench.group()
     tables = bench.cell.tables
-    apply(tables, 1, ConsumerGroupMetadataWritten(GROUP, epoch, group.metadata_hash))
+    apply(tables, 1, rows.group_epoch(GROUP, epoch, group.metadata_hash))
     for member, topics in target.items():
         wanted = {bench.ids[name]: parts for name, parts in topics.items()}
-        apply(tables, 1, ConsumerGroupTargetAssignmentMemberWritten(GROUP, member, wanted))
+        apply(tables, 1, rows.member_target(GROUP, member, wanted))
     for member in has:
-        left = ConsumerMemberAssignment(0, 0, 0, {}, {})
-        apply(tables, 1, ConsumerGroupCurrentMemberAssignmentWritten(GROUP, member, left))
+        apply(tables, 1, rows.current_assignment(GROUP, ConsumerMember(member, 0, 0)))
     for member, topics in has.items():
         own = (epochs or {}).get(member, 10)
         assigned = {bench.ids[name]: dict.fromkeys(parts, 10) for name, parts in topics.items()}
-        state = 2 if own > 10 else 0
-        written = ConsumerMemberAssignment(own, own - 1, state, assigned, {})
-        apply(tables, 1, ConsumerGroupCurrentMemberAssignmentWritten(GROUP, member, written))
-    apply(tables, 1, ConsumerGroupTargetAssignmentMetadataWritten(GROUP, epoch, bench.now))
+        state = ConsumerMemberState(2 if own > 10 else 0)
+        written = ConsumerMember(member, own, own - 1, state, assigned=assigned)
+        apply(tables, 1, rows.current_assignment(GROUP, written))
+    apply(tables, 1, rows.target_epoch(GROUP, epoch, bench.now))
     tables.commit()
 
 

@@ -6,12 +6,10 @@ from typing import Any
 import pytest
 
 from brokertwin.offsets.history import OffsetHistory
-from brokertwin.state.core.group_records import (
-    ConsumerGroupMemberMetadataWritten,
-    ConsumerMemberMetadata,
-)
 from brokertwin.state.core.outputs import offsets_topic
 from brokertwin.state.groups import group_records, group_rows
+from brokertwin.state.groups.consumer_group import ConsumerMember
+from brokertwin.state.groups.consumer_group_records import member_metadata
 from brokertwin.state.groups.group_records import (
     AssignmentRow,
     ClassicRow,
@@ -109,8 +107,14 @@ def test_consumer_group_is_decoded_with_epoch_and_assignments() -> None:
 
 def test_non_classic_member_as_written_by_kafka_4_3_1() -> None:
     """Without the null structure, Kafka would read a classic member."""
-    given = ConsumerMemberMetadata(None, None, "tester", "/127.0.0.1", ["trodden"], 60_000, None)
-    row = group_rows.encode(ConsumerGroupMemberMetadataWritten("g", "m1", given))
+    given = ConsumerMember(
+        "m1",
+        rebalance_timeout_ms=60_000,
+        client_id="tester",
+        client_host="/127.0.0.1",
+        subscribed_topic_names=["trodden"],
+    )
+    row = group_rows.encode(member_metadata("g", given))
     written = "0000 00 00 07746573746572 0b2f3132372e302e302e31 02 0874726f6464656e 01 0000ea60 00"
     assert row == (b"\0\x05\0\1g\0\2m1", bytes.fromhex(written + "01 00 01 00"))
 

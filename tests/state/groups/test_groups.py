@@ -6,13 +6,13 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from brokertwin.state.cell.apply import apply
-from brokertwin.state.core.group_records import (
-    GroupMember,
-    GroupMetadata,
-    GroupMetadataWritten,
-    GroupRemoved,
+from brokertwin.protocol.generated.group_rows import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
 )
+from brokertwin.state.cell.apply import apply
+from brokertwin.state.core.group_records import GroupRecord
 from brokertwin.state.core.tables import columns_of_tables
 from brokertwin.state.groups import groups
 from brokertwin.state.groups.classic_group import ClassicGroup
@@ -102,17 +102,17 @@ def test_timers_and_counts_match_the_members(seed: int) -> None:
 def test_dropping_a_group_removes_all_its_items_and_no_others() -> None:
     bench = GroupBench()
     tables = bench.cell.tables
-    member = GroupMember("m", None, "c", "/h", 60_000, 45_000, "", "")
-    metadata = GroupMetadata("consumer", 1, "range", "m", bench.now, [member])
+    member = MemberMetadata("m", None, "c", "/h", 60_000, 45_000)
+    metadata = GroupMetadataValue("consumer", 1, "range", "m", bench.now, [member])
     before = {name: set(tables[name].keys("")) for name in ("groups", "live_groups", "pending")}
     for group_id in ("a", "a/b"):
-        apply(tables, 1, GroupMetadataWritten(group_id, metadata))
+        apply(tables, 1, GroupRecord(GroupMetadataKey(group_id), metadata))
     body = {"generationId": 1, "memberId": "m"}
     for group_id in ("a", "a/b"):
         assert bench.request("HEARTBEAT", 4, {**body, "groupId": group_id})["errorCode"] == 0
-    apply(tables, 1, GroupRemoved("a"))
+    apply(tables, 1, GroupRecord(GroupMetadataKey("a")))
     check_groups_of(bench, ["a/b"])
-    apply(tables, 1, GroupRemoved("a/b"))
+    apply(tables, 1, GroupRecord(GroupMetadataKey("a/b")))
     assert {name: set(tables[name].keys("")) for name in before} == before
 
 
@@ -125,9 +125,9 @@ def check_groups_of(bench: GroupBench, expected: list[str]) -> None:
 
 def test_group_restored_from_records_becomes_live_with_all_timers() -> None:
     bench = GroupBench()
-    members = [GroupMember(name, None, "c", "/h", 60_000, 45_000, "", "") for name in ("m", "n")]
-    metadata = GroupMetadata("consumer", 1, "range", "m", bench.now, members)
-    apply(bench.cell.tables, 1, GroupMetadataWritten(GROUP, metadata))
+    members = [MemberMetadata(name, None, "c", "/h", 60_000, 45_000) for name in ("m", "n")]
+    metadata = GroupMetadataValue("consumer", 1, "range", "m", bench.now, members)
+    apply(bench.cell.tables, 1, GroupRecord(GroupMetadataKey(GROUP), metadata))
     assert bench.heartbeat("m", 1) == 0
     check_groups(bench.cell.tables)
     assert bench.after(44_999).state() == "Stable"

@@ -247,7 +247,7 @@ def test_expired_offset_is_a_tombstone_in_the_offsets_topic() -> None:
     before = len(bench.records())
     bench.after(MINUTE)
     types = [row["record"]["type"] for row in bench.records()[before:]]
-    assert types == ["OffsetDeleted", "GroupRemoved"]
+    assert types == ["OffsetDeleted", "GroupRecord"]
 
 
 def test_group_with_a_member_stays_without_offsets() -> None:

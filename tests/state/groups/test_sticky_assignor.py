@@ -16,9 +16,9 @@ import pytest
 
 from brokertwin.state.core.java_hashes import JavaMap, java_hash
 from brokertwin.state.core.java_queues import JavaPriorityQueue
-from brokertwin.state.core.streams_records import TargetTasks, Tasks
 from brokertwin.state.groups import sticky_assignor
 from brokertwin.state.groups.sticky_assignor import TaskMember, TaskSpec
+from brokertwin.state.groups.streams_group import TargetTasks, Tasks
 from tests.support.java_responses import inputs, java_responses, json_from_java
 
 GROUPS = 200

@@ -5,8 +5,7 @@ from typing import Any
 import msgspec
 
 from brokertwin.protocol.errors import Error
-from brokertwin.state.core.streams_records import MemberTasks
-from brokertwin.state.groups.streams_group import StreamsGroup, StreamsMember
+from brokertwin.state.groups.streams_group import MemberTasks, StreamsGroup, StreamsMember
 from brokertwin.state.groups.task_assignment import TaskOwners
 from tests.support.streams_groups import CHANGELOG, StreamsBench, internal, part, topology
 

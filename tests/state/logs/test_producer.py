@@ -8,7 +8,6 @@ from brokertwin.protocol.errors import Error
 from brokertwin.state.core.tables import Table
 from brokertwin.state.logs import producer
 from brokertwin.state.logs.producer import (
-    BATCHES_KEPT,
     SEQUENCE_MAX,
     ProducerStateEntry,
     SequenceCheck,
@@ -123,6 +122,7 @@ def test_new_epoch_starts_at_0_and_drops_batches() -> None:
     partition = Partition()
     partition.produce(0, count=2)
     assert partition.check(2, epoch=1).error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert partition.check(0, count=2, epoch=1).duplicate is None, "only of the same epoch"
     partition.produce(0, epoch=1)
     assert partition.known is not None
     assert len(partition.known.batches) == 1
@@ -156,5 +156,5 @@ def test_next_sequences_are_accepted_and_the_last_five_remembered(
         bounds.append((sequence, count))
         sequence = sequence_after(sequence, count)
     assert partition.end == sum(counts)
-    for first, count in bounds[-BATCHES_KEPT:]:
-        assert partition.check(first, count).duplicate is not None
+    known = [partition.check(first, count).duplicate is not None for first, count in bounds]
+    assert known == [False] * (len(bounds) - 5) + [True] * min(len(bounds), 5)

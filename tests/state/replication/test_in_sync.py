@@ -7,7 +7,9 @@ import pytest
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.generated.alter_partition import AlterPartitionResponse
 from brokertwin.state.cluster.machines import Broker
+from brokertwin.state.configs.broker_config import parse
 from brokertwin.state.core import pending
+from brokertwin.state.eras.versions import SETTINGS
 from brokertwin.state.replication import acks, copying, in_sync
 from tests.support.machine import Bench, header
 from tests.support.replicas import BROKERS, TOPIC, Replicas
@@ -63,6 +65,18 @@ def test_example_5_timeout_returns_request_timed_out(replicas: Replicas) -> None
     assert replicas.late_errors() == []
     replicas.bench.tick(1)
     assert replicas.late_errors() == [Error.REQUEST_TIMED_OUT]
+
+
+def test_before_kip_966_a_shrunk_isr_completes_the_request_with_20() -> None:
+    """Seed 004: the high watermark reaches the append, but min.insync.replicas is missed."""
+    bench = Bench(BROKERS)
+    bench.settings.broker_settings = parse(SETTINGS["0.10"])[0]
+    replicas = Replicas(bench=bench, min_insync_replicas="2")
+    replicas.isolate(2, 3)
+    assert replicas.produce(timeout_ms=60_000) is None
+    replicas.bench.tick(LAG_MS)
+    assert (replicas.isr(), replicas.watermarks()[1]) == ([1], (1, 1))
+    assert replicas.late_errors() == [Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
 
 
 def test_example_6_acks_1_is_written_but_not_committed(replicas: Replicas) -> None:

@@ -173,7 +173,7 @@ def test_deleting_a_group_drops_its_pending_offsets() -> None:
     assert [(kind["type"], kind.get("partition")) for kind in kinds] == [
         ("OffsetDeleted", 0),
         ("OffsetDeleted", 1),
-        ("GroupRemoved", None),
+        ("GroupRecord", None),
     ]
     assert transactional_offsets.unstable(bench.cell.tables.groups, 1, "g") == set()
     bench.end("t1", holder)

@@ -113,15 +113,19 @@ def test_an_entity_keeps_ids_of_a_bounded_time_and_number(monkeypatch: pytest.Mo
         return entity.EntityArrival(number, msgspec.structs.replace(one, line=line))
 
     begin = 1_000_000
-    assert len(seen.new_ones([at(begin, 1), at(begin, 2), at(begin, 1)], begin)) == 2
-    assert len(seen.new_ones([at(begin + LATE_MS, 3)], begin)) == 1
-    assert len(seen.new_ones([at(begin, 4)], begin)) == 1, "its log is behind"
-    seen.new_ones([], begin + LATE_MS + BLOCK_MS)
-    assert not seen.new_ones([at(begin, 5)], begin), "it is late"
+    counts = Counter[str]()
+    assert len(seen.new_ones([at(begin, 1), at(begin, 2), at(begin, 1)], begin, counts)) == 2
+    assert len(seen.new_ones([at(begin + LATE_MS, 3)], begin, counts)) == 1
+    assert len(seen.new_ones([at(begin, 4)], begin, counts)) == 1, "its log is behind"
+    assert counts == {"repeated": 1}
+    seen.new_ones([], begin + LATE_MS + BLOCK_MS, counts)
+    assert not seen.new_ones([at(begin, 5)], begin, counts), "it is late"
+    assert counts == {"repeated": 1, "late": 1}
     assert len(seen.blocks) == 1
     monkeypatch.setattr(entity, "IDS_MAX", 100)
     begin = 2_000_000
     for number in range(1_000):
-        seen.new_ones([at(begin + number * 100, number)], begin)
+        seen.new_ones([at(begin + number * 100, number)], begin, counts)
     assert sum(map(len, seen.blocks.values())) <= 8 * (100 + BLOCK_MS // 100)
-    assert not seen.new_ones([at(begin + number * 100, number) for number in range(1_000)], 0)
+    again = [at(begin + number * 100, number) for number in range(1_000)]
+    assert not seen.new_ones(again, 0, counts)

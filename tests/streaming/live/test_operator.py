@@ -5,11 +5,14 @@ import itertools
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
+from brokertwin.streaming.live.entity import LATE_MS
 from brokertwin.streaming.live.reading import TopicLine
+from brokertwin.streaming.live.tables import CLIENTS
 from tests.support import audits
 from tests.support.live import CLUSTER, LiveTopics, cut
 from tests.support.requestlogs import logs_of
@@ -30,7 +33,6 @@ def lines_of(path: Path, broker: int | None, first: int = 0) -> tuple[TopicLine,
 
 
 def audited(lines: Sequence[TopicLine], seed: int, is_bucket: bool = False) -> LiveTopics:
-    """The topics after all lines."""
     topics = LiveTopics(is_bucket)
     for part in cut(lines, seed):
         topics.batch(part)
@@ -145,3 +147,39 @@ def test_rows_show_the_last_state_of_each_entity() -> None:
         for former, later in itertools.pairwise(kept):
             assert later["first_sequence"] == former["last_sequence"] + 1
     assert all(each["epoch"] >= 1 for each in found.table("sessions"))
+
+
+def test_repeated_and_late_exchanges_are_counted_apart() -> None:
+    lines = lines_of(CAPTURE, None)
+    late = msgspec.json.decode(lines[0].value)
+    late |= {"id": "late", "connection": "late"}
+    later = {**late, "time": late["time"] + 2 * LATE_MS}
+    topics = LiveTopics()
+    for batch in (lines, lines[:7], [later], [late]):
+        values = [each if isinstance(each, TopicLine) else row_of(each) for each in batch]
+        topics.batch(values)
+        topics.batch([])
+    topics.end()
+    counts = topics.counts
+    assert (counts["lines"], counts["repeated"], counts["late"]) == (len(lines) + 9, 7, 1)
+    taken = sum(each["requests"] for each in topics.rows_in_state(CLIENTS))
+    assert counts["exchanges"] == taken + counts["repeated"] + counts["late"]
+
+
+def row_of(document: dict[str, Any]) -> TopicLine:
+    return TopicLine("requests/0", 0, msgspec.json.encode(document), CLUSTER)
+
+
+@pytest.mark.parametrize("most", [1, 200])
+def test_refusals_of_a_client_within_a_minute_are_one_finding(most: int) -> None:
+    lines = request_log()
+    topics = LiveTopics()
+    for part in cut(lines, 1, most):
+        topics.batch(part)
+    topics.end()
+    newest = {e["id"]: e for e in topics.findings if e["kind"] == "refused"}
+    of = [(each["subject"], each["evidence"][0]["client"]) for each in newest.values()]
+    of_clients = [(subject, client) for subject, client in of if client]
+    assert len(of_clients) == len({*of_clients})
+    responses = sum(len(e.evidence) for e in audits.unfolded("leader_kill") if e.kind == "refused")
+    assert sum(len(each["evidence"]) for each in newest.values()) == responses > len(newest)

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 from brokertwin.kafka_io import topics
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.kafka_io.topic_reader import read_all
-from brokertwin.streaming.live import operator, query
+from brokertwin.streaming.live import finding_files, operator, query
 from brokertwin.streaming.live.modes import KeyMode
 from brokertwin.streaming.live.outputs import LiveOutputs
 from brokertwin.streaming.live.query import LiveQuery
@@ -38,7 +38,6 @@ def live_query(bootstrap: str, prefix: str, directory: Path) -> LiveQuery:
 
 
 def rows(live: LiveQuery, name: str) -> "list[TopicRow]":
-    """The committed rows of a topic."""
     return list(read_all(live.client, live.topic(name)))
 
 
@@ -66,12 +65,30 @@ def test_a_repeated_micro_batch_is_written_once(
         json.dumps(each).encode() for each in found
     ]
     assert len(rows(live, "groups")) == 2
-    paths = sorted((tmp_path / "findings").iterdir())
-    assert [path.name for path in paths] == [f"batch-000000000{n}.parquet" for n in (0, 1)]
-    assert [row["id"] for path in paths for row in pq.read_table(path).to_pylist()] == [
-        each["id"] for each in found
-    ]
+    (path,) = (tmp_path / "findings").iterdir()
+    assert [row["id"] for row in pq.read_table(path).to_pylist()] == [each["id"] for each in found]
     with pytest.raises(KafkaException):
         former.write(outputs(found[2:]), 2, QUERY)
     again.write(outputs(found[2:]), 0, OTHER_QUERY)
     assert len(rows(live, "findings")) == 4
+
+
+def test_findings_are_in_files_of_hours_which_are_deleted_in_time(tmp_path: Path) -> None:
+    (found, *_) = audited(lines_of(CAPTURE, None), 1).findings
+    day_ms, begin = 86_400_000, 1_800_000_000_000
+
+    def write(query_id: str, batch: int, *days: float) -> list[float]:
+        values = [
+            json.dumps({**found, "from": str(begin + int(day * day_ms))}).encode() for day in days
+        ]
+        finding_files.write(tmp_path, query_id, batch, values, kept_days=7)
+        paths = sorted((tmp_path / "findings").iterdir())
+        rows = [row for path in paths for row in pq.read_table(path).to_pylist()]
+        return [(row["from_ms"] - begin) / day_ms for row in rows]
+
+    assert write(QUERY, 0, 0, 0, 1) == [0, 0, 1]
+    assert write(QUERY, 1, 0) == [0, 0, 0, 1]
+    assert write(QUERY, 1, 0) == [0, 0, 0, 1], "the micro-batch is repeated"
+    assert write(OTHER_QUERY, 1, 0) == [0, 0, 0, 0, 1], "a query with another checkpoint"
+    assert write(QUERY, 2) == [0, 0, 0, 0, 1]
+    assert write(QUERY, 3, 7.5) == [1, 7.5]

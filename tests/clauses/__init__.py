@@ -1,0 +1,1 @@
+"""Breaks of the clauses of docs/seeds.md."""
