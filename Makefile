@@ -67,8 +67,9 @@ clauses: $(VENV)/.installed ## break the clauses of docs/seeds.md one by one: do
 mutants: $(VENV)/.installed ## change small things in rooms of state/: does a test notice each?
 	@$(BIN)/python -m tests.mutants.sample $(or $(ROOMS),$(wildcard state/[a-z]*)) --count $(or $(COUNT),20)
 
-bench: java $(VENV)/.installed $(VENV)/.jars ## an event in the core, the gateway beside a real Kafka: tables and plots
+bench: java $(VENV)/.installed $(VENV)/.jars ## logs, an event in the core, the gateway beside a real Kafka: tables and plots
 	@mkdir -p build/bench
+	@$(BIN)/python bench/logs.py --plot build/bench/logs.svg
 	@$(BIN)/python bench/core.py --plot build/bench/core.svg
 	@$(BIN)/python bench/gateway.py --plot build/bench/gateway.svg
 

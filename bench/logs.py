@@ -1,6 +1,6 @@
 """Time and memory of the tools that read request logs, beside floors.
 
-    python bench/logs.py                                 the table by size, and by partitions
+    python bench/logs.py [--plot logs.svg]               the table by size, and by partitions
     python bench/logs.py --sizes 30 100 300 1000         sizes in MB
     python bench/logs.py --write DIR --sizes 100         only write a log
 
@@ -342,6 +342,28 @@ def table(title: str, heads: Sequence[str], rows: dict[str, list[Measured]]) -> 
         print(f"| {name} | {' | '.join(f'{m.cpu_s:.2f} s, {m.peak_mb:.0f} MB' for m in row)} |")
 
 
+def plot(rows: dict[str, list[Measured]], sizes: Sequence[int], path: Path) -> None:
+    """Draw processor time and peak memory by the size of the log, both axes logarithmic."""
+    import altair as alt
+
+    values = [
+        {"program": name, "MB": size, "what": what, "value": max(value, 0.01)}
+        for name, row in rows.items()
+        for size, measured in zip(sizes, row, strict=True)
+        for what, value in (("CPU, s", measured.cpu_s), ("peak, MB", measured.peak_mb))
+    ]
+    lines = (
+        alt.Chart(alt.Data(values=values), width=300, height=220)
+        .mark_line(point=True)
+        .encode(
+            x=alt.X("MB:Q", title="log, MB", scale=alt.Scale(type="log")),
+            y=alt.Y("value:Q", title=None, scale=alt.Scale(type="log")),
+            color="program:N",
+        )
+    )
+    lines.facet(column=alt.Column("what:N", title=None)).resolve_scale(y="independent").save(path)
+
+
 def too_fast(rows: dict[str, list[Measured]], sizes: Sequence[float]) -> list[str]:
     """The programs of brokertwin whose time or memory grows faster than the log."""
     found = []
@@ -365,6 +387,7 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, nargs="*", default=[20, 200, 1000])
     parser.add_argument("--entries", type=int, default=60_000, help="partitions in all Fetches")
     parser.add_argument("--only", nargs="*", default=[], help="names of programs")
+    parser.add_argument("--plot", type=Path, help="a file for the plot: .svg, .png or .html")
     parser.add_argument("--write", type=Path, help="only write the log of the first size")
     given = parser.parse_args()
     if given.write:
@@ -381,6 +404,9 @@ def main() -> None:
             shutil.rmtree(Path(name) / str(size))
         table("program", [f"{size} MB" for size in given.sizes], rows)
         wrong += too_fast(rows, given.sizes)
+        if given.plot is not None:
+            plot(rows, given.sizes, given.plot)
+            print(f"the plot is in {given.plot}")
         rows = {each: [] for each in chosen}
         for entries in given.partitions:
             size = given.entries * (240 + 1000 // entries)

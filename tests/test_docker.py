@@ -62,7 +62,12 @@ def test_the_image_gets_every_mapped_package_and_nothing_else() -> None:
     directories = set(AT_THE_TOP)
     files = {"pyproject.toml", ".ci"}
     files |= {PYPROJECT["project"]["readme"], *PYPROJECT["project"]["license-files"]}
-    assert {path.parts[0] for path in context_files(ROOT, IGNORED)} == directories | files
+    found = list(context_files(ROOT, IGNORED))
+    assert {path.parts[0] for path in found} == directories | files | {"docker"}
+    (entry_point,) = (path for path in found if path.parts[0] == "docker")
+    (entered,) = (step.argument for step in STEPS if step.instruction == "ENTRYPOINT")
+    places = [step.argument for step in STEPS if step.instruction == "WORKDIR"]
+    assert json.loads(entered) == [f"{places[0]}/{entry_point}"]
 
 
 @pytest.fixture(scope="module")

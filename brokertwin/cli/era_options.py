@@ -1,9 +1,9 @@
-"""Options --era and --trace of the commands with clients and brokers of former Kafka versions."""
+"""Options --era, --trace and --version of clients and brokers of other Kafka versions."""
 
 import threading
 from collections.abc import Callable
 from datetime import datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,9 @@ from brokertwin.cli.output import say
 from brokertwin.clients.era import Era
 from brokertwin.errors import UserError
 from brokertwin.state.eras.versions import SETTINGS, TRACES, BrokerEra
+
+if TYPE_CHECKING:
+    from brokertwin.gateway.admin.releases import Release
 
 EraOption = Annotated[
     Era | None,
@@ -43,16 +46,31 @@ BrokerTrace = Annotated[
         " fetch sessions, fetcher threads, replicated records, completed requests.",
     ),
 ]
+KafkaVersion = Annotated[
+    str | None,
+    typer.Option(
+        "--version",
+        metavar="4.4|4.3|…|2.8",
+        help="With --engine local: release of Kafka whose API versions are offered, 4.4 with its"
+        " rules. Default: 4.3.",
+    ),
+]
 
 
-def broker_defaults(era: BrokerEra | None, is_traced: bool, is_local: bool) -> dict[str, str]:
-    """Return the broker settings of an era. Raises UserError for a job's brokers."""
-    if not is_local and (era is not None or is_traced):
+def broker_defaults(
+    era: BrokerEra | None, is_traced: bool, offered: "Release | None", is_local: bool
+) -> dict[str, str]:
+    """Return the settings of brokers of another version. Raises UserError for a job's brokers."""
+    from brokertwin.gateway.admin.releases import settings_of
+
+    if not is_local and (era is not None or is_traced or offered is not None):
         raise UserError(
-            "Cannot combine --era and --trace with --engine spark: the job has the brokers.",
+            "Cannot combine --era, --trace and --version with --engine spark: the job has the"
+            " brokers.",
             "Pass the settings `brokertwin.…` to `brokertwin run` with --set instead.",
         )
-    return {**(SETTINGS[era] if era else {}), **(TRACES if is_traced else {})}
+    of_era = SETTINGS[era] if era else {}
+    return {**settings_of(offered), **of_era, **(TRACES if is_traced else {})}
 
 
 def tracer(is_wanted: bool, *, with_threads: bool = False) -> Callable[[str], None] | None:

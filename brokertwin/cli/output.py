@@ -27,7 +27,6 @@ class _Console(Console):
     """A console that shows control characters of texts as escapes."""
 
     def render_str(self, text: str, **given: Any) -> Text:
-        """Render a string with markup."""
         return super().render_str(visible(text), **given)
 
 
@@ -113,8 +112,13 @@ def show_fields(values: Mapping[str, Any]) -> None:
     out.print(table)
 
 
-def progress_bars() -> "Progress":
-    """Return progress bars for a terminal; other outputs get nothing."""
-    from rich.progress import Progress
+def progress_bars(counts_bytes: bool = False) -> "Progress":
+    """Return progress bars with their ends for a terminal; other outputs get nothing.
 
-    return Progress(console=err, transient=True, disable=not err.is_terminal)
+    Args:
+        counts_bytes: whether the tasks count bytes; then the rate is shown, too.
+    """
+    from rich.progress import Progress, TransferSpeedColumn
+
+    columns = [*Progress.get_default_columns(), *([TransferSpeedColumn()] * counts_bytes)]
+    return Progress(*columns, console=err, transient=True, disable=not err.is_terminal)

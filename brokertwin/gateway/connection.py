@@ -315,16 +315,15 @@ class BrokerConnection(asyncio.Protocol):
         api_key = api_key_of(frame)
         traits = api_of_key(api_key).traits
         if Trait.ANY_VERSION in traits:
-            self._software = client_metrics.software_of(frame) or self._software
+            release = self._context.features.release
+            self._software = client_metrics.software_of(frame, release) or self._software
         is_plain = self._authentication.is_plain and api_key not in api_versions.SASL_APIS
         if not is_plain and self._authentication.takes(frame):
             await self._authenticate(frame)
             return
         if Trait.ANY_VERSION in traits:
             await self._produced_done()
-            self._write(
-                api_versions.response_frame(frame, self._context.features, self._context.release)[0]
-            )
+            self._write(api_versions.response_frame(frame, self._context.features, self.broker)[0])
             self._context.traffic.count(api_key, None, 0)
             await self._writable.wait()
             return
@@ -343,7 +342,7 @@ class BrokerConnection(asyncio.Protocol):
         header, body = read_request(frame, RequestHeader)
         request = self._edge_request(header, body)
         is_served = (api_key, header.request_api_version) in api_versions.SERVED_VERSIONS
-        if not is_served or self._context.release is not None:
+        if not is_served or self._context.features.release is not None:
             self._check_served(request)
         if len(frame) > slices.SLICED_BYTES and Trait.HAS_RECORDS not in traits:
             await self._produced_done(watch)
@@ -408,7 +407,8 @@ class BrokerConnection(asyncio.Protocol):
 
     def _check_served(self, request: EdgeRequest) -> None:
         """Reject what ApiVersions does not list. Raises ClosedError."""
-        if not api_versions.is_served(request.api_key, request.version, self._context.release):
+        release = self._context.features.release
+        if not api_versions.is_served(request.api_key, request.version, release):
             name = request.header.request_api_key_name
             raise ClosedError(f"unsupported version {request.version} of {name}")
 

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from brokertwin.gateway.admin.altered_settings import AlteredSettings
 from brokertwin.gateway.admin.features import Features
-from brokertwin.gateway.admin.releases import Release
 from brokertwin.gateway.edge_fields import Addresses
 from brokertwin.gateway.engine.engine import BrokerEngine
 from brokertwin.gateway.limits import GatewayLimits
@@ -39,4 +38,3 @@ class GatewayContext(NamedTuple):
     altered: AlteredSettings
     users: Users
     large: asyncio.Lock
-    release: Release | None = None

@@ -52,7 +52,7 @@ class Gateway:
             free port for each broker.
         advertise: host and port that clients are given; None: `listen`.
         security: security of the ports; None: PLAINTEXT.
-        release: former release whose API versions are offered; None: all.
+        release: release of Kafka whose API versions are offered; None: 4.3.
 
     Attributes:
         addresses: advertised address of each broker, after `start`.
@@ -74,7 +74,6 @@ class Gateway:
         self._advertise = advertise
         self._limits = limits or GatewayLimits()
         self._security = security or GatewaySecurity()
-        self._release = release
         self._own: dict[int, GatewayListener] = {}
         self._passwords = StorePasswords(self._security.secrets)
         ports = self._listen_at, self._end_listener
@@ -86,7 +85,7 @@ class Gateway:
         sasl = self._security.sasl
         known = sasl.credentials if sasl is not None else None
         self._users: Users = known or KeptUsers(engine.users_file)
-        self.features = Features(engine)
+        self.features = Features(engine, release)
         self._handshakes: dict[TlsHandshake, BrokerConnection] = {}
         self._connections: dict[BrokerConnection, str] = {}
         self._times = RequestTimes()
@@ -141,7 +140,6 @@ class Gateway:
             self._shut(broker)
 
     async def _open(self, broker: int, port: int) -> int:
-        """Listen for a broker and return its port."""
         server = await self._listen_at(broker, self._own[broker], self._listen.host, port)
         self._servers[broker] = server
         self._added.begin(broker, self._own[broker])
@@ -175,7 +173,6 @@ class Gateway:
             self._altered,
             self._users,
             self._large,
-            self._release,
         )
 
     def _end_listener(self, broker: int, listener: GatewayListener, server: asyncio.Server) -> None:
@@ -194,7 +191,6 @@ class Gateway:
         self._added.schedule()
 
     def _limits_of(self, broker: int) -> GatewayLimits:
-        """Return a broker's current limits."""
         changed = self._engine.known(broker).changed(broker)
         return self._limits.changed(changed, self._security.protocol) if changed else self._limits
 

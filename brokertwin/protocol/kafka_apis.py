@@ -1,4 +1,4 @@
-"""The APIs of Kafka 4.3.1: one row each.
+"""The APIs of Kafka 4.3.1, and what 4.4 adds (`newest`): one row each.
 
 A row has every fact that does not need the API's code.
 
@@ -81,13 +81,14 @@ class KafkaApi(msgspec.Struct, frozen=True):
         key: the API key.
         name: as in the request log.
         first: the first supported version.
-        last: the last supported version.
+        last: the last version in Kafka 4.3; -1 if it has no such API.
         handler: the component that decides.
         traits: facts about it.
         endpoints_since: the first version whose response says where a new leader is reached
             (KIP-951), or None.
         unordered: lists of the response that are maps in Kafka, with the fields of their keys.
         repeated: lists of the request that an error response repeats; the first one sent is used.
+        newest: the last version in Kafka 4.4, if 4.3 does not have it.
     """
 
     key: int
@@ -99,6 +100,11 @@ class KafkaApi(msgspec.Struct, frozen=True):
     endpoints_since: int | None = None
     unordered: dict[str, tuple[str, ...]] | None = None
     repeated: tuple[RepeatedList, ...] = ()
+    newest: int | None = None
+
+    def last_in(self, is_4_4: bool) -> int:
+        """Return the last version in Kafka 4.4 or 4.3; -1 if it has no such API."""
+        return self.newest if is_4_4 and self.newest is not None else self.last
 
     @property
     def only_reads(self) -> bool:
@@ -144,9 +150,19 @@ def _row(
     endpoints_since: int | None = None,
     unordered: dict[str, tuple[str, ...]] | None = None,
     repeated: tuple[RepeatedList, ...] = (),
+    newest: int | None = None,
 ) -> KafkaApi:
     api = KAFKA_APIS[key] = KafkaApi(
-        key, name, first, last, handler, frozenset(traits), endpoints_since, unordered, repeated
+        key,
+        name,
+        first,
+        last,
+        handler,
+        frozenset(traits),
+        endpoints_since,
+        unordered,
+        repeated,
+        newest,
     )
     return api
 
@@ -248,7 +264,7 @@ LIST_GROUPS = _row(
     unordered={"groups": ("groupId",)},
 )
 SASL_HANDSHAKE = _row(17, "SASL_HANDSHAKE", 0, 1, _By.EDGE)
-API_VERSIONS = _row(18, "API_VERSIONS", 0, 4, _By.BROKER, {_T.READS, _T.ANY_VERSION})
+API_VERSIONS = _row(18, "API_VERSIONS", 0, 4, _By.BROKER, {_T.READS, _T.ANY_VERSION}, newest=5)
 CREATE_TOPICS = _row(
     19,
     "CREATE_TOPICS",
@@ -310,7 +326,8 @@ TXN_OFFSET_COMMIT = _row(
     5,
     _By.GROUP_COORDINATOR,
     {_T.COMMITS_OFFSETS, _T.MAKES_GROUPS, _T.IN_TRANSACTION},
-    repeated=(lists.PARTITIONS_BY_INDEX,),
+    repeated=(lists.PARTITIONS_BY_INDEX_OR_ID,),
+    newest=6,
 )
 DESCRIBE_ACLS = _row(29, "DESCRIBE_ACLS", 1, 3, _By.BROKER, {_T.READS})
 CREATE_ACLS = _row(30, "CREATE_ACLS", 1, 3, _By.CONTROLLER, repeated=(lists.ACL_CREATIONS,))
@@ -351,6 +368,7 @@ DELETE_GROUPS = _row(
     _By.GROUP_COORDINATOR,
     unordered={"results": ("groupId",)},
     repeated=(lists.GROUPS_NAMES,),
+    newest=3,
 )
 ELECT_LEADERS = _row(43, "ELECT_LEADERS", 0, 2, _By.CONTROLLER, repeated=(lists.ELECTED,))
 INCREMENTAL_ALTER_CONFIGS = _row(
@@ -533,7 +551,13 @@ READ_SHARE_GROUP_STATE_SUMMARY = _row(
     repeated=(lists.SHARE_STATES,),
 )
 STREAMS_GROUP_HEARTBEAT = _row(
-    88, "STREAMS_GROUP_HEARTBEAT", 0, 0, _By.GROUP_COORDINATOR, {_T.PIPELINED, _T.MAKES_GROUPS}
+    88,
+    "STREAMS_GROUP_HEARTBEAT",
+    0,
+    0,
+    _By.GROUP_COORDINATOR,
+    {_T.PIPELINED, _T.MAKES_GROUPS},
+    newest=1,
 )
 STREAMS_GROUP_DESCRIBE = _row(
     89,
@@ -543,6 +567,7 @@ STREAMS_GROUP_DESCRIBE = _row(
     _By.GROUP_COORDINATOR,
     {_T.READS},
     repeated=(lists.GROUP_IDS,),
+    newest=1,
 )
 DESCRIBE_SHARE_GROUP_OFFSETS = _row(
     90,
@@ -555,3 +580,7 @@ DESCRIBE_SHARE_GROUP_OFFSETS = _row(
 )
 ALTER_SHARE_GROUP_OFFSETS = _row(91, "ALTER_SHARE_GROUP_OFFSETS", 0, 0, _By.GROUP_COORDINATOR)
 DELETE_SHARE_GROUP_OFFSETS = _row(92, "DELETE_SHARE_GROUP_OFFSETS", 0, 0, _By.GROUP_COORDINATOR)
+STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = _row(
+    93, "STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE", 0, -1, _By.GROUP_COORDINATOR, newest=0
+)
+UNREGISTER_CONTROLLER = _row(94, "UNREGISTER_CONTROLLER", 0, -1, _By.CONTROLLER, newest=0)

@@ -338,7 +338,6 @@ def encoded(
 
 
 def set_crc(batch: bytearray) -> int:
-    """Set the CRC of a batch and return it."""
     crc = crc32c(bytes(memoryview(batch)[CHECKED_FROM:]))
     _CRC.pack_into(batch, CRC_POSITION, crc)
     return crc

@@ -119,6 +119,7 @@ def _document(name: str) -> dict[str, Any]:
 
 
 _SCHEMAS = _document("schemas.json")
+_SCHEMAS["messages"] |= _document("schemas_4_4.json")["messages"]
 
 MESSAGES: dict[str, MessageSchema] = {
     name: message_of(name, found) for name, found in _SCHEMAS["messages"].items()

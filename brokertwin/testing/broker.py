@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.admin.api_versions import SERVED
-from brokertwin.gateway.admin.releases import release
+from brokertwin.gateway.admin.releases import release, settings_of
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.gateway.faults.fault import (
     OF_THE_CONNECTION,
@@ -50,8 +50,8 @@ class KafkaBroker(FaultVerbs):
         config: broker settings by Kafka's names, including files for TLS (`ssl.keystore.location`).
         security_protocol: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.
         users: passwords by user, for SASL.
-        version: release of Kafka (2.8, 3.4, 3.9, 4.0 or 4.3) whose API versions are announced and
-            accepted; None: all of 4.3.
+        version: release of Kafka (2.8, 3.4, 3.9, 4.0, 4.3 or 4.4) whose API versions are announced
+            and accepted, 4.4 with its rules; None: all of 4.3.
         replication_factor: replicas of the initial topics, and of topics created with the default;
             None: the setting `default.replication.factor`.
         listen: host and port of the first broker; the others get the following ports. Port 0: any
@@ -80,12 +80,13 @@ class KafkaBroker(FaultVerbs):
         if isinstance(topics, str):
             raise UserError(f"Invalid topics={topics!r}.", "Pass a list of names, or a dict.")
         self._topics = topics if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
-        texts = {**DEFAULTS, **{name: _text(value) for name, value in (config or {}).items()}}
+        self._release = None if version is None else release(version)
+        given = {name: _text(value) for name, value in (config or {}).items()}
+        texts = {**DEFAULTS, **settings_of(self._release), **given}
         if replication_factor is not None:
             texts["default.replication.factor"] = str(replication_factor)
         self._broker_ids = list(range(1, brokers + 1))
         self._settings = _settings(texts)
-        self._release = None if version is None else release(version)
         self._security, self._folder = securing.security_of(security_protocol, texts, users or {})
         self._cluster = f"test-{uuid.uuid4()}"  # Kafka, too, draws an id for each cluster
         self._listen = Address(*listen)

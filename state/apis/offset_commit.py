@@ -56,11 +56,9 @@ from brokertwin.protocol.generated.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
-)
-from brokertwin.protocol.generated.shared import (
-    OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from brokertwin.protocol.generated.shared import OffsetCommitResponsePartition
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.apis import earlier_writes, uncommitted
 from brokertwin.state.cluster import coordinators, internal_topics

@@ -11,8 +11,8 @@ KIP-932, KIP-1206, KIP-1222. Errors of the whole request, in this order:
     too many sessions; after the wait              133 SHARE_SESSION_LIMIT_REACHED
     no session of this member                      122 SHARE_SESSION_NOT_FOUND
     another epoch than the session's next          123 INVALID_SHARE_SESSION_EPOCH
-    on a fetch, unknown topic id in the request    -1 UNKNOWN_SERVER_ERROR
-    or the session, or unknown acquire mode
+    on a fetch, unknown topic id in the request    -1 UNKNOWN_SERVER_ERROR; an unknown topic id
+    or the session, or unknown acquire mode        in Kafka 4.4: 100 UNKNOWN_TOPIC_ID, alone
 
 The session is opened or continued even after -1 UNKNOWN_SERVER_ERROR. For an unknown
 topic Kafka fails only when it responds: acknowledgements of other topics count, and the member
@@ -140,8 +140,10 @@ def handle(broker: Broker, request: Request) -> Decision:
     )
     state = _state(broker, request, places)
     named = [topic.topic_id for topic in body.topics] + [topic_id for topic_id, _ in places]
-    state.has_unknown_topic = body.share_session_epoch != FINAL_EPOCH and any(
-        broker.topic_by_id(topic_id) is None for topic_id in named
+    state.has_unknown_topic = (
+        body.share_session_epoch != FINAL_EPOCH
+        and not broker.settings.is_4_4
+        and any(broker.topic_by_id(topic_id) is None for topic_id in named)
     )
     limit = quota_rates.fetch_limit(broker, request.principal, request.header.client_id)
     state.read.max_bytes = min(state.read.max_bytes, quota_rates.max_bytes(broker, limit))
@@ -250,6 +252,7 @@ def _begin(
     for place in places:
         topic = topics[place[0]]
         if topic is None:
+            _show(broker, state, place, Error.UNKNOWN_TOPIC_ID)
             continue
         if topic.name in denied:
             _show(broker, state, place, Error.TOPIC_AUTHORIZATION_FAILED)

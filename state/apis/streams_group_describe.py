@@ -1,4 +1,4 @@
-"""StreamsGroupDescribe (key 89, version 0): topologies and members.
+"""StreamsGroupDescribe (key 89, version 0, in Kafka 4.4 to 1): topologies and members.
 
 Source: `GroupMetadataManager.streamsGroupDescribe`, `StreamsGroup.asDescribedGroup`,
 `KafkaApis.handleStreamsGroupDescribe` in Kafka; KIP-1071. `describing.py` has the errors of a group
@@ -31,16 +31,23 @@ from brokertwin.state.groups.describing import DescribeSpec
 from brokertwin.state.groups.streams_group import StreamsGroup, StreamsMember, TargetTasks
 from brokertwin.state.groups.topology_topics import ConfiguredTopology, StreamsInternalTopic
 
+NOT_REQUESTED, NOT_STORED = 0, 1
+"""Status of a topology's description, which only a plugin stores (KIP-1331)."""
+
 
 def handle(broker: Broker, request: Request) -> Decision:
     """Respond without writing records."""
+    body: StreamsGroupDescribeRequest = request.body
     described = describing.describe(broker, request, _STREAMS)
+    for each in described if body.include_topology_description else ():
+        each.topology_description_status = NOT_REQUESTED if each.error_code else NOT_STORED
     return Decision(response=StreamsGroupDescribeResponse(groups=described))
 
 
 def _of(broker: Broker, group: StreamsGroup) -> StreamsGroupDescribeResponseDescribedGroup:
     live = streams_live.get(broker.tables, broker.id, group.group_id)
     return StreamsGroupDescribeResponseDescribedGroup(
+        assignor_name="sticky",
         group_id=group.group_id,
         group_state=group.state,
         group_epoch=group.group_epoch,

@@ -1,4 +1,4 @@
-"""StreamsGroupHeartbeat (key 88, version 0): join, stay in, or leave.
+"""StreamsGroupHeartbeat (key 88, version 0, in Kafka 4.4 to 1): join, stay in, or leave.
 
 Source: KIP-1071; `KafkaApis.handleStreamsGroupHeartbeat`,
 `GroupCoordinatorService.streamsGroupHeartbeat` in Kafka. Errors, in the order of the checks:
@@ -48,6 +48,7 @@ from brokertwin.state.cluster.image import INTERNAL_TOPICS
 from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
+from brokertwin.state.eras import kafka_4_4
 from brokertwin.state.groups import (
     group_rules,
     streams_coordinator,
@@ -68,10 +69,20 @@ from brokertwin.state.groups.streams_coordinator import (
 from brokertwin.state.groups.streams_group import TargetTasks
 
 NO_TIMEOUT = -1
+NO_LAG = -1
 
 
 def handle(broker: Broker, request: Request) -> Decision:
     """Check the heartbeat and pass it to the group's coordinator."""
+    decision = _decide(broker, request)
+    response = decision.response
+    if request.version > 0 and isinstance(response, StreamsGroupHeartbeatResponse):
+        is_kept = not response.error_code and request.body.member_epoch >= JOIN_EPOCH
+        response.acceptable_recovery_lag = kafka_4_4.ACCEPTABLE_RECOVERY_LAG if is_kept else NO_LAG
+    return decision
+
+
+def _decide(broker: Broker, request: Request) -> Decision:
     refused = _refusal(broker, request)
     if refused is not None:
         return _refuse(refused)
@@ -255,10 +266,12 @@ def _response(
     group_id, after = request.body.group_id, beat.after
     interval = group_configs.streams_heartbeat_interval_ms(broker, group_id)
     denied = _uncreatable(broker, request, beat)
+    is_4_4 = broker.settings.is_4_4
     response = StreamsGroupHeartbeatResponse(
         member_id=after.member_id,
         member_epoch=after.member_epoch,
         heartbeat_interval_ms=interval,
+        task_offset_interval_ms=kafka_4_4.TASK_OFFSET_INTERVAL_MS if is_4_4 else 0,
         status=_statuses(broker, group_id, beat, denied),
         endpoint_information_epoch=beat.endpoint_epoch,
         partitions_by_user_endpoint=streams_bodies.endpoint_partitions(beat.endpoints),

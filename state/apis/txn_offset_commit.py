@@ -1,12 +1,13 @@
-"""TxnOffsetCommit (key 28, versions 0 to 5): commit with a transaction.
+"""TxnOffsetCommit (key 28, versions 0 to 5, in Kafka 4.4 to 6): commit with a transaction.
 
-Source: KIP-98, KIP-447, KIP-890; `KafkaApis.handleTxnOffsetCommitRequest`,
+Source: KIP-98, KIP-447, KIP-890, KIP-1319; `KafkaApis.handleTxnOffsetCommitRequest`,
 `GroupCoordinatorService.commitTransactionalOffsets`,
 `OffsetMetadataManager.commitTransactionalOffset` in Kafka 4.3.1. The broker's checks:
 
     no WRITE permission on the transactional id   53 TRANSACTIONAL_ID_AUTHORIZATION_FAILED, for all
     no READ permission on the group               30 GROUP_AUTHORIZATION_FAILED, for all
     no READ permission on the topic               29 TOPIC_AUTHORIZATION_FAILED
+    no such topic id, version 6                   100 UNKNOWN_TOPIC_ID; others continue
     no such partition                             3 UNKNOWN_TOPIC_OR_PARTITION; others continue
     group id ""                                   24 INVALID_GROUP_ID
     another broker coordinates the group          16 NOT_COORDINATOR
@@ -26,7 +27,8 @@ these replacements:
 The verification is skipped if the partition knows the producer in a later epoch (47
 INVALID_PRODUCER_EPOCH), or has its pending offsets in this epoch. Then, like in OffsetCommit:
 
-    no such group, generation >= 0                22 ILLEGAL_GENERATION
+    no such group, generation >= 0                22 ILLEGAL_GENERATION, from version 6 on 69
+                                                  GROUP_ID_NOT_FOUND
     members, generations                          see `commit_error` of the kind of group
     metadata > offset.metadata.max.bytes          12 OFFSET_METADATA_TOO_LARGE, per partition
     producer id without an epoch (-1)             -1 UNKNOWN_SERVER_ERROR, for all
@@ -40,21 +42,21 @@ created (`groups.create_unwritten`), like in Kafka.
 """
 
 import msgspec
+from msgspec import UNSET
 
 from brokertwin.protocol import kafka_apis
 from brokertwin.protocol.batch_headers import Batch
 from brokertwin.protocol.bodies import ZERO_UUID, Body, Uuid
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.generated.add_partitions_to_txn import AddPartitionsToTxnResponse
-from brokertwin.protocol.generated.shared import (
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
+from brokertwin.protocol.generated.offset_commit import OffsetCommitResponseTopic
+from brokertwin.protocol.generated.shared import OffsetCommitResponsePartition
 from brokertwin.protocol.generated.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
+    TxnOffsetCommitResponseTopic,
 )
 from brokertwin.state.access.authorizer import Operation, ResourceType
 from brokertwin.state.apis import earlier_writes, uncommitted
@@ -88,6 +90,8 @@ KNOWS_ABORTABLE_SINCE = 4
 ADDS_SINCE = 5
 """The first version of transactions V2."""
 
+TOPIC_IDS_SINCE = 6
+
 
 class TxnOffsetCommitState(msgspec.Struct):
     """A request that waits for the transaction's coordinator.
@@ -96,34 +100,40 @@ class TxnOffsetCommitState(msgspec.Struct):
         body: the request, with the partitions that exist and may be read.
         refused: topic, partition and error of rejected partitions; partition None if the request
             names a topic without partitions.
+        by_id: whether the client names topics by id; `refused` then has ids.
     """
 
     body: TxnOffsetCommitRequest
     refused: list[tuple[str, int | None, int]]
+    by_id: bool = False
 
 
 def handle(broker: Broker, request: Request) -> Decision:
     """Verify the transaction, unless there is nothing to commit."""
     body: TxnOffsetCommitRequest = request.body
+    by_id = request.version >= TOPIC_IDS_SINCE
     error = _request_error(broker, request, body)
     if error is not Error.NONE:
-        return _respond(TxnOffsetCommitState(body, []), error)
+        return _respond(TxnOffsetCommitState(body, [], by_id), error)
+    if by_id:
+        body = msgspec.structs.replace(body, topics=[_named(broker, each) for each in body.topics])
     denied = broker.denied_topics(request, Operation.READ, {topic.name for topic in body.topics})
-    state = TxnOffsetCommitState(msgspec.structs.replace(body, topics=[]), [])
+    state = TxnOffsetCommitState(msgspec.structs.replace(body, topics=[]), [], by_id)
     for topic in body.topics:
+        own = topic.topic_id if by_id else topic.name
         if not topic.partitions and (topic.name in denied or not broker.topic_by_name(topic.name)):
-            state.refused.append((topic.name, None, Error.NONE))
+            state.refused.append((own, None, Error.NONE))
         accepted = []
         for partition in topic.partitions:
             refusal = _partition_error(broker, denied, topic.name, partition.partition_index)
             if refusal is Error.NONE:
                 accepted.append(partition)
+            elif by_id and not topic.name:
+                state.refused.append((own, partition.partition_index, Error.UNKNOWN_TOPIC_ID))
             else:
-                state.refused.append((topic.name, partition.partition_index, refusal))
+                state.refused.append((own, partition.partition_index, refusal))
         if accepted:
-            state.body.topics.append(
-                TxnOffsetCommitRequestTopic(name=topic.name, partitions=accepted)
-            )
+            state.body.topics.append(msgspec.structs.replace(topic, partitions=accepted))
     if not state.body.topics:
         return _respond(state, Error.NONE)
     error = Error.NONE if body.group_id else Error.INVALID_GROUP_ID
@@ -134,6 +144,12 @@ def handle(broker: Broker, request: Request) -> Decision:
     if error is not Error.NONE:
         return _respond(state, error)
     return _verify(broker, state, request.version)
+
+
+def _named(broker: Broker, topic: TxnOffsetCommitRequestTopic) -> TxnOffsetCommitRequestTopic:
+    """Return a topic with its name; an unknown id has none."""
+    found = broker.topic_by_id(topic.topic_id)
+    return topic if found is None else msgspec.structs.replace(topic, name=found.name)
 
 
 def _request_error(broker: Broker, request: Request, body: TxnOffsetCommitRequest) -> Error:
@@ -335,7 +351,9 @@ def _group_error(broker: Broker, body: TxnOffsetCommitRequest, version: int) -> 
             is_transactional=True,
         )
         return kind_of(group).commit_error(group, commit)
-    return Error.NONE if body.generation_id < 0 else Error.ILLEGAL_GENERATION
+    if body.generation_id < 0:
+        return Error.NONE
+    return Error.GROUP_ID_NOT_FOUND if version >= TOPIC_IDS_SINCE else Error.ILLEGAL_GENERATION
 
 
 def _places(broker: Broker, body: TxnOffsetCommitRequest) -> list[tuple[str, Uuid, int]]:
@@ -370,14 +388,16 @@ def _respond(
 ) -> Decision:
     """Build the response: broker's rejections, then the group's results."""
     responses = CommitResponses()
-    for name, index, refusal in state.refused:
+    for own, index, refusal in state.refused:
         if index is None:
-            responses.refuse_topic(OffsetCommitResponseTopic(name=name, partitions=[]))
+            responses.refuse_topic(_topic(state, own))
+        elif state.by_id:
+            responses.refuse(UNSET, index, Error(refusal), own)
         else:
-            responses.refuse(name, index, Error(refusal))
+            responses.refuse(own, index, Error(refusal))
     by_coordinator = []
     for topic in state.body.topics:
-        response = OffsetCommitResponseTopic(name=topic.name, partitions=[])
+        response = _topic(state, topic.topic_id if state.by_id else topic.name)
         for partition in topic.partitions:
             index = partition.partition_index
             is_large = (topic.name, index) in too_large
@@ -387,7 +407,18 @@ def _respond(
             )
         by_coordinator.append(response)
     responses.merge(by_coordinator)
-    return Decision(response=TxnOffsetCommitResponse(topics=responses.topics))
+    topics = [
+        TxnOffsetCommitResponseTopic(name=t.name, topic_id=t.topic_id, partitions=t.partitions)
+        for t in responses.topics
+    ]
+    return Decision(response=TxnOffsetCommitResponse(topics=topics))
+
+
+def _topic(state: TxnOffsetCommitState, topic: str) -> OffsetCommitResponseTopic:
+    """Return a topic of the response, by name or id like in the request."""
+    if state.by_id:
+        return OffsetCommitResponseTopic(topic_id=topic, partitions=[])
+    return OffsetCommitResponseTopic(name=topic, partitions=[])
 
 
 def pending_body(waiting: PendingRequest) -> Body:

@@ -94,7 +94,7 @@ _LOSSES = {
 
 def _support_error(controller: Controller, name: str, level: int) -> str | None:
     """Return the error of an unsupported level, first the controller's."""
-    known = features.SUPPORTED.get(name)
+    known = features.supported(controller.cell.broker_settings).get(name)
     who = f"Local controller {controller.cell.brokers[0]}"
     if known is None:
         if level == 0:

@@ -103,7 +103,7 @@ from brokertwin.state.core.records import (
     TopicCreated,
     TopicRemoved,
 )
-from brokertwin.state.core.settings import CellSettings
+from brokertwin.state.core.settings import BrokerSettings, CellSettings
 from brokertwin.state.core.tables import IN_MEMORY, CellTables
 from brokertwin.state.eras import high_watermark_truncation, leader_and_isr, replication_lines
 from brokertwin.state.fetch import fetch_session, session_items
@@ -129,7 +129,7 @@ from brokertwin.state.share import state_store
 from brokertwin.state.transactions import transactional_ids, transactional_offsets
 
 
-def api_of(header: RequestHeader) -> Api:
+def api_of(header: RequestHeader, settings: BrokerSettings) -> Api:
     """Return the API of a request. Raises EventRefusedError if it is unknown or not built.
 
     ApiVersions is answered in every version, so that clients can find a common one.
@@ -139,6 +139,8 @@ def api_of(header: RequestHeader) -> Api:
     if api is not None:
         first, last = api.versions
         if first <= version <= last or Trait.ANY_VERSION in api.kafka.traits:
+            return api
+        if last < version <= api.kafka.last_in(settings.is_4_4):
             return api
     known = api_of_key(key)
     if known is UNKNOWN:
@@ -406,7 +408,7 @@ class CellLoop:
         if not network.serves(tables.cluster, event.broker):
             self._refuse(event.broker)
         assert header is not None
-        api = api_of(header)
+        api = api_of(header, self._given)
         body: Any = event.request
         if type(body) in ENCODED:  # `isinstance` of a struct is slow
             body = decode_body(event.request, _decoders[api.key])

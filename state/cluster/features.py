@@ -46,6 +46,13 @@ SUPPORTED = {
 }
 """Features of Kafka 4.3.1, in the order of its ApiVersions."""
 
+_SUPPORTED_4_4 = SUPPORTED | {METADATA: FeatureRange(7, 33), SHARE: FeatureRange(0, 2)}
+
+
+def supported(given: BrokerSettings) -> dict[str, FeatureRange]:
+    """Levels that brokers with these settings support."""
+    return _SUPPORTED_4_4 if given.is_4_4 else SUPPORTED
+
 
 class FinalizedLevels(msgspec.Struct):
     """Changed levels by feature."""
@@ -74,8 +81,8 @@ def finalized(table: Table, machine: int, given: BrokerSettings) -> dict[str, in
         STREAMS: 1,
         TRANSACTION: given.brokertwin_transaction_version,
         ELIGIBLE: given.brokertwin_eligible_leader_replicas_version,
-        SHARE: 1,
-        METADATA: SUPPORTED[METADATA].last,
+        SHARE: supported(given)[SHARE].last,
+        METADATA: supported(given)[METADATA].last,
     } | changed(table, machine)
 
 

@@ -52,6 +52,8 @@ OUR_SETTINGS: dict[str, ConfigKey] = {
     "brokertwin.high.watermark.under.min.isr": ConfigKey(BOOLEAN, "false"),
     # An idle follower leaves the ISR even if it has the whole log, as in Kafka 0.10.
     "brokertwin.isr.by.time.only": ConfigKey(BOOLEAN, "false"),
+    # Release of Kafka whose rules apply (state/eras/kafka_4_4.py).
+    "brokertwin.kafka.version": ConfigKey(STRING, "4.3", choices=("4.3", "4.4")),
     # Elections are sent as LeaderAndIsr commands (state/eras/leader_and_isr.py).
     "brokertwin.leader.and.isr": ConfigKey(BOOLEAN, "false"),
     # OffsetFetch returns 3 UNKNOWN_TOPIC_OR_PARTITION if there is no committed offset.

@@ -114,6 +114,10 @@ def _out_of_bounds(configs: Mapping[str, str], settings: BrokerSettings) -> str 
             continue
         value = int(configs[name])
         least, most = (_bound(name, side, settings) for side in ("min", "max"))
+        if settings.is_4_4 and least is not None and most is not None:
+            if not least[1] <= value <= most[1]:
+                return f"{name} must be in the range {least[1]} to {most[1]} inclusive."
+            continue
         if least is not None and value < least[1]:
             return f"{name} must be greater than or equal to {least[0]}"
         if most is not None and value > most[1]:

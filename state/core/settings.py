@@ -7,6 +7,7 @@ The defaults are Kafka 4.3's. `BrokerSettings` has those that machines use; topi
 
 import msgspec
 
+KAFKA_4_4 = "4.4"
 UNLIMITED = 2**63 - 1
 """The rate of an unset throttle."""
 
@@ -45,6 +46,7 @@ class BrokerSettings(msgspec.Struct, kw_only=True):
     brokertwin_internal_logs: bool = False
     brokertwin_high_watermark_under_min_isr: bool = False
     brokertwin_isr_by_time_only: bool = False
+    brokertwin_kafka_version: str = "4.3"
     brokertwin_leader_and_isr: bool = False
     brokertwin_missing_offset_error: bool = False
     brokertwin_null_commit_deletes: bool = False
@@ -125,6 +127,11 @@ class BrokerSettings(msgspec.Struct, kw_only=True):
     """All given settings by Kafka's names, for the defaults of new topics."""
     layers: ConfigLayers | None = None
     """Sources of the settings; None without dynamic ones."""
+
+    @property
+    def is_4_4(self) -> bool:
+        """True if brokers are of Kafka 4.4 (`state/eras/kafka_4_4.py`)."""
+        return self.brokertwin_kafka_version == KAFKA_4_4
 
     @property
     def has_eligible_replicas(self) -> bool:

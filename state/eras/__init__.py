@@ -1,4 +1,4 @@
-"""Rules of former Kafka versions, each enabled by a setting `brokertwin.*`.
+"""Rules of other Kafka versions than 4.3, each enabled by a setting `brokertwin.*`.
 
 leader_and_isr             LeaderAndIsr requests of a ZooKeeper controller (until Kafka 3.9)
 zookeeper_offsets          committed offsets in ZooKeeper (Kafka 0.8)
@@ -6,6 +6,7 @@ zookeeper_producer_ids     blocks of producer ids in ZooKeeper (until KIP-730)
 high_watermark_truncation  followers truncate to the high watermark (before KIP-101)
 replication_lines          log lines about replication (Kafka 0.10)
 session_lines              log lines about fetch sessions (Kafka 1.1 to 2.x)
+kafka_4_4                  what Kafka 4.4 changes for clients
 versions                   broker settings of Kafka 0.8.2, 0.10 and 2.0
 
 Three more settings are one condition each: `brokertwin.isr.by.time.only` in

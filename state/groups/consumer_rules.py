@@ -32,9 +32,9 @@ class ConsumerKind(ModernKind[ConsumerGroup]):
         """Return the error of an offset commit.
 
         25 UNKNOWN_MEMBER_ID, 35 UNSUPPORTED_VERSION, 113 STALE_MEMBER_EPOCH, or NONE. Transactions
-        and classic members: 22 ILLEGAL_GENERATION instead of 113 STALE_MEMBER_EPOCH. An older epoch
-        is valid if the partitions were already assigned to the member in that epoch, because the
-        member may not know its new epoch yet (KIP-1251).
+        before version 6 and classic members: 22 ILLEGAL_GENERATION instead of 113
+        STALE_MEMBER_EPOCH. An older epoch is valid if the partitions were already assigned to the
+        member in that epoch, because the member may not know its new epoch yet (KIP-1251).
         """
         if commit.generation < 0 and not group.members:
             return Error.NONE
@@ -51,7 +51,7 @@ class ConsumerKind(ModernKind[ConsumerGroup]):
             return Error.UNSUPPORTED_VERSION
         if commit.generation == member.member_epoch or _is_in_time(member, commit):
             return Error.NONE
-        has_generation = commit.is_transactional or is_classic
+        has_generation = commit.has_generation or is_classic
         return Error.ILLEGAL_GENERATION if has_generation else Error.STALE_MEMBER_EPOCH
 
     def fetch_error(self, group: ConsumerGroup, member_id: str | None, member_epoch: int) -> Error:

@@ -17,6 +17,10 @@ from brokertwin.state.groups.groups import Group
 G = TypeVar("G", bound=Group)
 
 
+TXN_EPOCHS_SINCE = 6
+"""First version of TxnOffsetCommit with member epochs (KIP-1319)."""
+
+
 class OffsetCommitCheck(msgspec.Struct):
     """An offset commit as the coordinator of a group validates it.
 
@@ -35,6 +39,11 @@ class OffsetCommitCheck(msgspec.Struct):
     version: int
     places: list[tuple[str, Uuid, int]]
     is_transactional: bool = False
+
+    @property
+    def has_generation(self) -> bool:
+        """True for TxnOffsetCommit before version 6, whose clients know no member epochs."""
+        return self.is_transactional and self.version < TXN_EPOCHS_SINCE
 
 
 class GroupKind(ABC, Generic[G]):

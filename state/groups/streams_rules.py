@@ -36,8 +36,9 @@ class StreamsKind(ModernKind[StreamsGroup]):
         """Return the error of an offset commit.
 
         25 UNKNOWN_MEMBER_ID, 35 UNSUPPORTED_VERSION, 113 STALE_MEMBER_EPOCH (22 ILLEGAL_GENERATION
-        in a transaction), or NONE. An older epoch is valid if the tasks were already assigned to
-        the member in that epoch, because the member may not know its new epoch yet.
+        in a transaction before version 6), or NONE. An older epoch is valid if the tasks were
+        already assigned to the member in that epoch, because the member may not know its new epoch
+        yet.
         """
         if commit.generation < 0 and not group.members:
             return Error.NONE
@@ -52,7 +53,7 @@ class StreamsKind(ModernKind[StreamsGroup]):
             return Error.UNSUPPORTED_VERSION
         if commit.generation == member.member_epoch or _is_in_time(group, member, commit):
             return Error.NONE
-        return Error.ILLEGAL_GENERATION if commit.is_transactional else Error.STALE_MEMBER_EPOCH
+        return Error.ILLEGAL_GENERATION if commit.has_generation else Error.STALE_MEMBER_EPOCH
 
     def subscribed_topics(self, group: StreamsGroup) -> set[str]:
         """Return the topics that members may consume."""

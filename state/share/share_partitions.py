@@ -347,8 +347,13 @@ def _parsed_key(name: str) -> ShareKey:
     return unescape(group_id), topic_id, int(partition)
 
 
+def item_key(broker: int, share_key: ShareKey) -> str:
+    """Return the key of a share partition on a broker."""
+    return f"{broker}/{KIND}/{_name(share_key)}"
+
+
 def _key(broker: Broker, share_key: ShareKey) -> str:
-    return f"{broker.id}/{KIND}/{_name(share_key)}"
+    return item_key(broker.id, share_key)
 
 
 def _timer(broker: Broker, share_key: ShareKey) -> str:

@@ -31,6 +31,7 @@ from brokertwin.state.core.events import (
     decode_event,
     refusal_of,
 )
+from brokertwin.state.core.settings import KAFKA_4_4, BrokerSettings
 from brokertwin.wording import counted
 
 NONCE_BYTES = 16
@@ -173,7 +174,6 @@ class JobEdge:
         return placed
 
     def _check(self, outside: _Outside, event: Event, placed: Placement) -> Refusal | None:
-        """Check the envelope of the event."""
         internal = [name for name, own in INTERNAL_FIELDS.items() if bytes(getattr(outside, own))]
         if outside.kind not in (Kind.REQUEST, Kind.DISCONNECT) or internal:
             subject = (
@@ -201,6 +201,10 @@ class JobEdge:
         return None
 
 
+_NEWEST = BrokerSettings(brokertwin_kafka_version=KAFKA_4_4)
+"""Of the release with the most versions; a cell itself refuses what its release lacks."""
+
+
 def check_event(document: bytes) -> Refusal | None:
     """Return the refusal of a cell before it handles the request, if any."""
     event = decode_event(document)
@@ -210,7 +214,7 @@ def check_event(document: bytes) -> Refusal | None:
         return None
     assert event.request_header is not None
     try:
-        api = api_of(event.request_header)
+        api = api_of(event.request_header, _NEWEST)
     except EventRefusedError as refused:
         return refused.refusal
     body = decode_body(event.request, _body_decoders[api.key])

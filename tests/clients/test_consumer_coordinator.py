@@ -20,10 +20,12 @@ from brokertwin.protocol.generated.find_coordinator import (
 )
 from brokertwin.protocol.generated.heartbeat import HeartbeatResponse
 from brokertwin.protocol.generated.join_group import JoinGroupResponse
-from brokertwin.protocol.generated.offset_commit import OffsetCommitResponse
+from brokertwin.protocol.generated.offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponseTopic,
+)
 from brokertwin.protocol.generated.shared import (
     OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
 )
 from tests.support.group_network import (
     GROUP,
@@ -51,7 +53,6 @@ def config(*assignors: AssignorName) -> ConsumerConfig:
 
 
 def group_of(count: int, *assignors: AssignorName) -> tuple[GroupNetwork, list[Member]]:
-    """A group at rest."""
     net = GroupNetwork(config(*assignors))
     for _ in range(count):
         net.start()

@@ -27,9 +27,11 @@ from brokertwin.protocol.generated.find_coordinator import (
 from brokertwin.protocol.generated.init_producer_id import InitProducerIdResponse
 from brokertwin.protocol.generated.shared import (
     OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
 )
-from brokertwin.protocol.generated.txn_offset_commit import TxnOffsetCommitResponse
+from brokertwin.protocol.generated.txn_offset_commit import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponseTopic,
+)
 
 State = TransactionManagerState
 ORDERS = TopicPartition("orders", 0)
@@ -70,7 +72,7 @@ def response(api: str, *errors: Error) -> Body:
                 for at, each in enumerate(errors)
             ]
             return TxnOffsetCommitResponse(
-                topics=[OffsetCommitResponseTopic(name="orders", partitions=results)]
+                topics=[TxnOffsetCommitResponseTopic(name="orders", partitions=results)]
             )
     return EndTxnResponse(error_code=error)
 

@@ -6,7 +6,7 @@
 Without names, only scenarios with a labelled step without a response are played. Each is played
 twice, and must show the same both times. With --version, all scenarios are played with a
 running broker of another release, and the goldens that differ are written
-(`testing/exam/versions.py`).
+(`testing/exam/versions.py`), and those of the subject that only this release has.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from brokertwin.gateway.edge_fields import Address
+from brokertwin.kafka_io.jars import KAFKA_VERSION
 from brokertwin.kafka_io.kafka_broker import EmbeddedKafka
 from brokertwin.protocol.errors import Error
 from brokertwin.settings import default_home
@@ -43,7 +44,6 @@ CLUSTER = 3
 
 
 def path_of(subject: str) -> Path:
-    """Return the file of a subject."""
     return FOLDER / f"{subject}{model.SUFFIX}"
 
 
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
     chosen = [
         (subject, each)
         for subject, each in selected(given.names)
-        if given.all or given.names or not is_recorded(each)
+        if subject.kafka == KAFKA_VERSION and (given.all or given.names or not is_recorded(each))
     ]
     goldens: dict[str, list[Observation]] = {}
     failed = 0
@@ -96,8 +96,13 @@ def _record_reference(version: str, address: Address, names: Sequence[str]) -> i
     differing = {
         scenario.name: found[key]
         for subject, scenario in chosen
-        if (key := f"{subject.name}/{scenario.name}") in found and differences(scenario, found[key])
+        if subject.kafka == KAFKA_VERSION
+        and (key := f"{subject.name}/{scenario.name}") in found
+        and differences(scenario, found[key])
     }
+    for subject in {subject.name: subject for subject, _ in chosen}.values():
+        if subject.kafka != KAFKA_VERSION:
+            _write(subject, found, False)
     path.write_bytes(versions.written(versions.Reference(f"{version}.0", {**former, **differing})))
     _report(f"{len(differing)} of {len(chosen)} scenarios differ: {', '.join(sorted(differing))}")
     return bad

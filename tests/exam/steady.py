@@ -1,6 +1,6 @@
 """Examines a real Kafka again and again: it must never deviate from itself.
 
-    python -m tests.exam.steady [--times N] [--only NAME] [--at HOST:PORT]
+    python -m tests.exam.steady [--times N] [--only NAME] [--at HOST:PORT] [--patience N]
 
 Each round plays all scenarios with the next broker of a cluster of three as the home broker, first
 directly, then behind a network with delays of 5 to 200 ms. Exit code 1 if a scenario deviates.
@@ -28,7 +28,6 @@ from tests.exam.record import CLUSTER, SETTINGS, address_of
 from tests.support.kafka_clusters import kafka_cluster
 
 DELAYS_MS = (5, 200)
-PATIENCE = 5
 CHUNK = 64 * 1024
 
 
@@ -89,9 +88,9 @@ def behind(site: Site, seed: int) -> Iterator[Site]:
         yield site._replace(brokers={node: each.address for node, each in slow.items()})
 
 
-def deviations(site: Site, names: Sequence[str], jobs: int) -> Iterator[str]:
+def deviations(site: Site, names: Sequence[str], options: ExamOptions) -> Iterator[str]:
     """Examine brokers; yield a line for each deviating scenario."""
-    for each in examine(list(selected(names)), site, ExamOptions(jobs, PATIENCE)):
+    for each in examine(list(selected(names)), site, options):
         if each.outcome is Outcome.DEVIATES:
             yield f"{each.scenario}: {described(each.deviations[0])}"
 
@@ -102,6 +101,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--times", type=int, default=CLUSTER, help="number of rounds")
     parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--at", action="append", default=[], help="brokers of a running cluster")
+    parser.add_argument("--patience", type=float, default=5, help="for a machine under load")
     given = parser.parse_args(arguments)
     with ExitStack() as stack:
         texts = given.at
@@ -113,11 +113,12 @@ def main(arguments: Sequence[str]) -> int:
         for turn in range(given.times):
             address = address_of(texts[turn % len(texts)])
             wanted = {n for _, each in selected(given.only) for n in each.described_settings}
-            site = look(address, wanted, PATIENCE)
+            site = look(address, wanted, given.patience)
             for way, jobs in (("direct", 12), ("slow", 32)):
                 began = time.monotonic()
                 with behind(site, turn) if way == "slow" else nullcontext(site) as seen:
-                    found = list(deviations(seen, given.only, jobs))
+                    options = ExamOptions(jobs, given.patience)
+                    found = list(deviations(seen, given.only, options))
                 total += len(found)
                 took = time.monotonic() - began
                 name = f"round {turn + 1}, broker {site.home}, {way}"

@@ -338,8 +338,9 @@ def test_unsupported_api_is_not_listed_and_closes_the_connection(client: Client)
     software = {"clientSoftwareName": "a", "clientSoftwareVersion": "1"}
     response = client.call("API_VERSIONS", 3, software)
     listed = {each["apiKey"]: each for each in response["apiKeys"]}
-    assert listed.keys() == (SERVED.keys() | ITS_OWN) - UNNAMED
-    for key in SERVED.keys() - UNNAMED:
+    served = {key for key, api in SERVED.items() if api.kafka.last >= 0} - UNNAMED
+    assert listed.keys() == served | ITS_OWN
+    for key in served:
         assert listed[key]["maxVersion"] == SERVED[key].versions[1]
     header = {"requestApiKey": NOT_BUILT, "requestApiVersion": 0, "correlationId": 1}
     version = KAFKA_APIS[NOT_BUILT].last

@@ -11,13 +11,17 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
 from brokertwin.protocol.batch_headers import Batch
+from brokertwin.recordings.audit.one_pass import OnePass
 from brokertwin.recordings.audit.reading import read
+from brokertwin.recordings.audit.spool import Spool
 from brokertwin.recordings.formats.batches import BatchPartition, Headers
+from brokertwin.recordings.formats.growing import GrowingFiles
 from brokertwin.recordings.formats.pipeline import FileReading
 from brokertwin.recordings.history import findings as f
 from brokertwin.recordings.history.exchange import exchanges_of
@@ -89,11 +93,9 @@ class Score(NamedTuple):
 
     @classmethod
     def empty(cls) -> "Score":
-        """A score of nothing."""
         return cls(Counter(), Counter(), Counter(), [], [])
 
     def add(self, other: "Score") -> None:
-        """Add another score."""
         self.counts.update(other.counts)
         self.found.update(other.found)
         self.missing.update(other.missing)
@@ -121,18 +123,29 @@ def audit(lines: Lines, headers: Headers | None, _: random.Random) -> list[f.Fin
 
 
 def follow(lines: Lines, headers: Headers | None, chance: random.Random) -> list[f.Finding]:
-    """What audit states while the logs grow: each time of what is there."""
-    found = []
-    ends = sorted(chance.random() for _ in range(2))
+    """What `audit --follow` states while the logs grow: each time of what is there."""
+    found: list[f.Finding] = []
     times = [each.time for of_broker in lines.values() for each in of_broker]
-    for end in ends:
-        last = min(times) + end * (max(times) - min(times))
-        grown = {
-            broker: here
-            for broker, of_broker in lines.items()
-            if (here := [each for each in of_broker if each.time <= last])
-        }
-        found += audit(grown, headers, chance) if grown else []
+    shares = (*sorted(chance.random() for _ in range(3)), 1.0)
+    ends = [min(times) + share * (max(times) - min(times)) for share in shares]
+    machines: OnePass | None = None
+    with tempfile.TemporaryDirectory() as folder, Spool(headers, grows=True) as spool:
+        paths = [Path(folder) / f"broker-{broker}.kafka-request.log" for broker in lines]
+        for path in paths:
+            path.touch()
+        files = GrowingFiles(paths, FileReading())
+        for begin, end in pairwise((0, *ends)):
+            for path, of_broker in zip(paths, lines.values(), strict=True):
+                with path.open("a", encoding="utf-8") as file:
+                    new = (each for each in of_broker if begin < each.time <= end)
+                    file.writelines(f"{each.text}\n" for each in new)
+            spool.read(files.read)
+            if len(spool):
+                facts = spool.facts()
+                machines = machines or OnePass(facts, kept=None)
+                machines.take(spool)
+                machines.expire(machines.end if chance.randrange(2) else float("inf"))
+                found += (each for of_kind in machines.by_kind().values() for each in of_kind)
     return found
 
 
@@ -259,7 +272,6 @@ def _said(judged_: Judged, recorded: Golden) -> Judged:
 
 
 def table(score: Score) -> Iterator[str]:
-    """The lines of the table."""
     yield f"{'kind':28} {'cause':22} {'true':>7} {'false':>7} {'undecided':>9}"
     rows = sorted({(kind, cause) for kind, cause, _ in score.counts})
     for kind, cause in rows:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from brokertwin.simulation.explore import requests
+from brokertwin.simulation.explore import machine, requests
 from brokertwin.simulation.explore.api import (
     Between,
     Client,
@@ -38,6 +38,8 @@ LARGE = {
     "reader-with-epochs": 200,
     "leader-changes": 200,
     "consumer-group": 200,
+    "streams-group": 200,
+    "fetch-session": 200,
 }
 """Models whose search is bounded here; docs/explore.md has the complete ones."""
 
@@ -46,7 +48,6 @@ SLOW = {"offsets-without-generation", "diverging-logs", "reader-without-epochs"}
 
 
 def search(model: Model, **options: Any) -> Result:
-    """Search a model."""
     return Search(model, Options(**options)).run()
 
 
@@ -127,14 +128,27 @@ def test_a_loaded_state_is_that_of_its_deliveries() -> None:
     world = first = explorer.first()
     for _ in range(4):
         world = explorer.take(world, explorer.steps(world)[0])
+    explorer.machine.enter(world.cell)
     walked = explorer.machine.cell.columns()
-    machine = ForkableCell(explorer.model.cluster)
-    machine.load(first.cell)
-    machine.load(world.cell)
+    other = ForkableCell(explorer.model.cluster)
+    other.load(first.cell)
+    other.load(world.cell)
 
-    loaded = machine.cell.columns()
+    loaded = other.cell.columns()
 
     assert loaded == walked
+
+
+@pytest.mark.parametrize("name", ["late-batches", "consumer-group"])
+def test_remembered_decisions_lose_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    remembered = search(built_in()[name], collects=True)
+    monkeypatch.setattr(machine, "EFFECTS_MAX", 0)
+    decided = search(built_in()[name], collects=True)
+
+    assert decided.states == remembered.states
+    assert decided.cell_states == remembered.cell_states
+    assert decided.applied == remembered.applied
+    assert decided.answered == remembered.answered
 
 
 def test_taking_a_step_leaves_the_state_before_it_unchanged() -> None:
@@ -220,11 +234,9 @@ class Twice(Client):
     start = 0
 
     def sends(self, state: int) -> list[Send]:
-        """Return the batch."""
         return [requests.produce("orders", 0, "r")] if state < 2 else []
 
     def receives(self, state: int, _send: Send, _response: Any) -> int:
-        """Count."""
         return state + 1
 
 

@@ -4,7 +4,7 @@ import importlib.util
 import os
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,15 +35,28 @@ class Standalone(NamedTuple):
 
     def executors(self) -> list[psutil.Process]:
         """Return the JVMs of the current executors."""
-        found = []
-        for node in self.nodes:
-            for each in psutil.Process(node.pid).children():
-                try:
-                    if any(EXECUTOR in word for word in each.cmdline()):
-                        found.append(each)
-                except psutil.Error:
-                    continue
-        return found
+        return [each for node in self.nodes for each in _executors_of(node)]
+
+    def kill_worker(self, number: int) -> list[psutil.Process]:
+        """Kill -9 of a worker and its executors, as if its machine had failed."""
+        worker = self.nodes[1 + number]
+        executors = _executors_of(worker)
+        worker.kill()
+        worker.wait(PATIENCE_S)
+        for each in executors:
+            with suppress(psutil.NoSuchProcess):
+                for one in [*each.children(recursive=True), each]:
+                    one.kill()
+        return executors
+
+
+def _executors_of(node: "subprocess.Popen[bytes]") -> list[psutil.Process]:
+    found = []
+    for each in psutil.Process(node.pid).children() if node.poll() is None else ():
+        with suppress(psutil.Error):
+            if any(EXECUTOR in word for word in each.cmdline()):
+                found.append(each)
+    return found
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from brokertwin.testing import KafkaBroker
 from tests.support.gateways import Client
 from tests.support.patience import PATIENCE_S
 
-RELEASES = ["2.8", "3.4", "3.9", "4.0", "4.3"]
+RELEASES = ["2.8", "3.4", "3.9", "4.0", "4.3", "4.4"]
 SOFTWARE = {"clientSoftwareName": "tester", "clientSoftwareVersion": "1"}
 
 

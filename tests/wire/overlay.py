@@ -47,10 +47,6 @@ _SHARED = {
     ),
     "Cursor": ("DescribeTopicPartitionsRequest.Cursor", "DescribeTopicPartitionsResponse.Cursor"),
     "LeaderIdAndEpoch": ("FetchResponse.LeaderIdAndEpoch", "ProduceResponse.LeaderIdAndEpoch"),
-    "OffsetCommitResponseTopic": (
-        "OffsetCommitResponse.OffsetCommitResponseTopic",
-        "TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic",
-    ),
     "OffsetCommitResponsePartition": (
         "OffsetCommitResponse.OffsetCommitResponsePartition",
         "TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition",
@@ -115,6 +111,18 @@ _SHARED = {
         "StreamsGroupHeartbeatRequest.TaskIds",
         "StreamsGroupHeartbeatResponse.TaskIds",
     ),
+    **{
+        f"Streams{name}": (
+            f"StreamsGroupDescribeResponse.{name}",
+            f"StreamsGroupTopologyDescriptionUpdateRequest.{name}",
+        )
+        for name in (
+            "TopologyDescription",
+            "TopologyDescriptionGlobalStore",
+            "TopologyDescriptionNode",
+            "TopologyDescriptionSubtopology",
+        )
+    },
     "AlterConfigsResponse": ("AlterConfigsResponse", "IncrementalAlterConfigsResponse"),
     "AlterConfigsResourceResponse": (
         "AlterConfigsResponse.AlterConfigsResourceResponse",
@@ -295,10 +303,14 @@ DEFAULTS = {
     "ProduceResponse.responses.partitionResponses.currentLeader": "UNSET",
     "ProduceResponse.responses.topicId": "UNSET",
     "RenewDelegationTokenRequest.renewPeriodMs": "-1",
+    "StreamsGroupHeartbeatResponse.acceptableRecoveryLag": "0",
     "StreamsGroupHeartbeatResponse.partitionsByUserEndpoint.userEndpoint": (
         'field(default_factory=lambda: StreamsEndpoint(host="", port=0))'
     ),
     "StreamsGroupHeartbeatResponse.status": "[]",
+    **dict.fromkeys(
+        ("TxnOffsetCommitResponse.topics.name", "TxnOffsetCommitResponse.topics.topicId"), "UNSET"
+    ),
     "UnregisterBrokerResponse.errorMessage": '""',
     "UpdateFeaturesResponse.results.errorMessage": '"NONE"',
 }
@@ -314,6 +326,8 @@ MARKS = {
     "ProduceResponse.responses.name": "given(0, 12)",
     "ProduceResponse.responses.topicId": "given(13)",
     "ProduceResponse.responses.partitionResponses.currentLeader": "tagged(10)",
+    "TxnOffsetCommitResponse.topics.name": "given(0, 5)",
+    "TxnOffsetCommitResponse.topics.topicId": "given(6)",
 }
 """Versions of fields; Kafka's schema has the current leader in Fetch since 12, brokers since 16."""
 LEFT_OUT = frozenset(
@@ -323,17 +337,9 @@ LEFT_OUT = frozenset(
         "FetchRequest.topics.partitions.replicaDirectoryId",
         "FetchResponse.responses.partitions.snapshotId",
         "PushTelemetryRequest.metrics",
-        "TxnOffsetCommitResponse.topics.name",
     }
 )
 """Fields that no part of the model reads or writes; those of requests are accepted."""
-ADDED_FIRST = {
-    "TxnOffsetCommitResponse.topics": (
-        "name: Annotated[str | UnsetType, given(0, 9)] = UNSET",
-        "topic_id: Annotated[Uuid | UnsetType, given(10)] = UNSET",
-    ),
-}
-"""Fields before the others: topics of TxnOffsetCommit are made as those of OffsetCommit."""
 ADDED = {
     "AllocateProducerIdsRequest": ("write: ConditionalWrite | None = None",),
     "AllocateProducerIdsResponse": ("stored: VersionedDocument | None = None",),

@@ -13,7 +13,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-TARGET = Path(__file__).parents[2] / "gateway" / "admin" / "released_apis.json"
+TARGET = Path(__file__).parents[2] / "brokertwin" / "gateway" / "admin" / "released_apis.json"
 FILE = re.compile(r"common/message/\w+Request\.json$")
 COMMENT = re.compile(r"^\s*//.*$", re.MULTILINE)
 LISTENERS = {"broker", "zkBroker"}

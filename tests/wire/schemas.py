@@ -1,11 +1,15 @@
 """Reads Kafka's message schemas from its jars into `brokertwin/protocol/schemas.json`.
 
     python -m tests.wire.schemas JARS 4.3.1
+    python -m tests.wire.schemas JARS 4.4.0
 
 Only facts are kept: names, types, versions, tags, defaults. The file is in the package because an
 installed wheel has no jars. `messages` are the headers and the APIs of a broker's listener,
 `controller` the APIs of a controller's alone that the model has, `records` the rows of
 coordinators and the protocols of consumer groups.
+
+A later release is `schemas_4_4.json`: its messages that have more versions than those of 4.3.1,
+with the names of 4.3.1. Its rows are the same.
 """
 
 import json
@@ -16,20 +20,47 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-TARGET = Path(__file__).parents[2] / "brokertwin" / "protocol" / "schemas.json"
+from brokertwin.kafka_io.jars import KAFKA_VERSION
+
+FOLDER = Path(__file__).parents[2] / "brokertwin" / "protocol"
+TARGET = FOLDER / "schemas.json"
 FILE = re.compile(r"(common/)?message/\w+\.json$")
 KEPT = ("type", "versions", "nullableVersions", "tag", "default", "flexibleVersions")
 COMMENT = re.compile(r"^\s*//.*$", re.MULTILINE)
 OF_CONTROLLERS = frozenset({56, 62, 63, 67, 73})
 """AlterPartition, registration and heartbeat, AllocateProducerIds, AssignReplicasToDirs."""
 OF_CONSUMERS = "ConsumerProtocol"
+RENAMED = {
+    "TxnOffsetCommitRequest.generationIdOrMemberEpoch": "generationId",
+    "StreamsGroupHeartbeatResponse.acceptableRecoveryLagLegacy": "acceptableRecoveryLag",
+}
+"""Fields that 4.4 has renamed, and their names in 4.3.1."""
 
 
 def text_of(jars: Iterable[Path], release: str) -> str:
     """The schemas as a JSON document with a message on each line."""
-    found = [schema for jar in jars for schema in _schemas(jar)]
+    return _text(_parts([schema for jar in jars for schema in _schemas(jar)]), release)
+
+
+def later_text_of(jars: Iterable[Path], release: str) -> str:
+    """The messages of a later release that have other versions than in `schemas.json`."""
+    known = json.loads(TARGET.read_text(encoding="utf-8"))["messages"]
+    found = _parts([schema for jar in jars for schema in _schemas(jar)])["messages"]
+    newer = {
+        name: message
+        for name, message in found.items()
+        if message["versions"] != known.get(name, {}).get("versions") and "apiKey" in message
+    }
+    for path, name in RENAMED.items():
+        message, _, new = path.partition(".")
+        for field in newer[message]["fields"]:
+            field["name"] = name if field["name"] == new else field["name"]
+    return _text({"messages": newer}, release)
+
+
+def _text(found: dict[str, dict[str, Any]], release: str) -> str:
     parts = []
-    for part, messages in _parts(found).items():
+    for part, messages in found.items():
         lines = [
             f"{json.dumps(name)}: {json.dumps(message, separators=(',', ':'))}"
             for name, message in sorted(messages.items())
@@ -91,7 +122,12 @@ def _field(found: dict[str, Any], structs: dict[str, Any]) -> dict[str, Any]:
 
 def main(folder: str, release: str) -> None:
     """Read the jars of a folder and write the schemas."""
-    TARGET.write_text(text_of(sorted(Path(folder).glob("kafka-*.jar")), release), encoding="utf-8")
+    jars = sorted(Path(folder).glob("kafka-*.jar"))
+    if release == KAFKA_VERSION:
+        TARGET.write_text(text_of(jars, release), encoding="utf-8")
+    else:
+        later = FOLDER / f"schemas_{'_'.join(release.split('.')[:2])}.json"
+        later.write_text(later_text_of(jars, release), encoding="utf-8")
 
 
 if __name__ == "__main__":

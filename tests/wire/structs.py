@@ -70,7 +70,6 @@ class Struct(NamedTuple):
 
     @property
     def message(self) -> str:
-        """The message that has it."""
         return self.path.partition(".")[0]
 
     @property
@@ -99,11 +98,23 @@ def structs_of(name: str, message: dict[str, Any]) -> Iterator[Struct]:
                 yield from within(f"{path}.{field['name']}", kind_of_part, field["fields"], inner)
         yield Struct(path, kind, fields, among)
 
-    found = list(within(name, name, message["fields"], versions_of(message["versions"])))
+    fields = _once(message["fields"])
+    found = list(within(name, name, fields, versions_of(message["versions"])))
     for each in found:
         among = [other.versions for other in found if other.kind == each.kind]
         widest = min(first for first, _ in among), max(last for _, last in among)
         yield each._replace(versions=widest)
+
+
+def _once(fields: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The fields, each once: of one that has changed its type, the last with all versions."""
+    found: dict[str, dict[str, Any]] = {}
+    for field in fields:
+        if (former := found.get(field["name"])) is not None:
+            first, _ = versions_of(former["versions"])
+            field = {**field, "versions": f"{first}+"}
+        found[field["name"]] = field
+    return list(found.values())
 
 
 class Family:
@@ -136,7 +147,6 @@ class Family:
         return {name: self.name_of(parts[path]) for name, path in found.items() if path in parts}
 
     def is_of_request(self, struct: Struct) -> bool:
-        """Whether a request has it."""
         return any(user.endswith("Request") for user in self.users_of(struct))
 
     def optional_of(self, struct: Struct) -> set[str]:
@@ -144,7 +154,6 @@ class Family:
         return self._optional[self.name_of(struct)]
 
     def users_of(self, struct: Struct) -> set[str]:
-        """The messages that have the struct."""
         own = self._own_name(struct)
         return self._users[own] if struct.key in overlay.NAMES else {struct.message}
 
@@ -159,7 +168,6 @@ class Lines:
         self._names = family.names_in(struct)
 
     def of(self, field: dict[str, Any]) -> str:
-        """A field's line."""
         name, path = field["name"], f"{self._struct.path}.{field['name']}"
         kind, default = self._type(field)
         mark = overlay.MARKS.get(path) or self._mark(field)
@@ -225,7 +233,6 @@ def body(family: Family, struct: Struct) -> str:
     base += ", kw_only=True, forbid_unknown_fields=True" if is_request else ""
     text = f'class {name}({base}):\n    """{_summary(family, struct)}"""\n'
     fields = [
-        *overlay.ADDED_FIRST.get(struct.path, ()),
         *(lines.of(field) for field in struct.fields if _is_in_body(struct, field)),
         *(_ignored(field) for field in struct.fields if is_request and _is_left_out(struct, field)),
         *overlay.ADDED.get(struct.path, ()),
@@ -260,7 +267,6 @@ def _summary(family: Family, struct: Struct) -> str:
 
 
 def row(family: Family, struct: Struct, message: dict[str, Any]) -> str:
-    """The class of a struct of a row."""
     name = family.name_of(struct)
     names = family.names_in(struct)
     is_whole = struct.path == struct.message and name not in overlay.UNVERSIONED
@@ -347,6 +353,8 @@ def _order(name: str) -> tuple[bool, str, int]:
 def files() -> dict[str, str]:
     """The generated modules by their names."""
     document = json.loads((WIRE / "schemas.json").read_text(encoding="utf-8"))
+    later = json.loads((WIRE / "schemas_4_4.json").read_text(encoding="utf-8"))
+    document["messages"] |= later["messages"]
     others = json.loads((WIRE / "other_schemas.json").read_text(encoding="utf-8"))["records"]
     bodies = {
         name: message

@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
 from brokertwin import unpacked
@@ -14,6 +13,7 @@ from brokertwin.cli.files import check_new, writing
 from brokertwin.cli.options import ConfigFile, Force, KafkaConfig, address, settings_of
 from brokertwin.cli.output import out, progress_bars, say, show_table
 from brokertwin.errors import UserError
+from brokertwin.kafka_io.jars import KAFKA_VERSION
 from brokertwin.testing.exam.rights import Rights
 from brokertwin.wording import counted
 
@@ -139,15 +139,13 @@ def command(
         raise UserError("The broker is missing.", "Pass HOST:PORT, like localhost:9092.")
     known = read_baseline(unpacked.read(baseline, unpacked.LINE_BYTES_MAX)) if baseline else set()
     reference = reference_of(version) if version else None
-    if reference is not None:
-        chosen = inheriting(chosen, reference)
+    chosen = inheriting(chosen, reference)
     notes = notes_of(version) if version and reference is None else ()
     options = ExamOptions(jobs, patience, notes, prefix, rights, read_only)
     settings = settings_of(config, kafka_config=kafka_config)
     security = security_of(broker_client(broker, settings))
-    report = _examined(broker, chosen, security, yes or read_only, restart_command, options)
-    if reference is not None:
-        report = msgspec.structs.replace(report, kafka=reference.kafka)
+    kafka = reference.kafka if reference is not None else KAFKA_VERSION
+    report = _examined(broker, chosen, security, yes or read_only, restart_command, options, kafka)
     _show(report, known)
     _write(report, known, json, junit, html, sarif, card)
     raise typer.Exit(exit_code(new_deviations(report.results, known)))
@@ -160,6 +158,7 @@ def _examined(
     is_checked: bool,
     restart_command: str | None,
     choices: "ExamOptions",
+    kafka: str,
 ) -> "Report":
     from brokertwin.testing.exam.examination import check_is_empty, examine
     from brokertwin.testing.exam.reports import claims_of, report_of
@@ -169,7 +168,9 @@ def _examined(
     names = {name for _, scenario in chosen for name in scenario.described_settings}
     site = look(at, names, choices.patience, security)
     if restart_command is not None:
-        site = site._replace(restart=partial(_restart_by, restart_command, at, security))
+        limit_s = RESTART_S * choices.patience
+        restart = partial(_restart_by, restart_command, at, security, limit_s)
+        site = site._replace(restart=restart)
     if not is_checked:
         check_is_empty(site, choices.prefix)
     began = time.monotonic()
@@ -180,18 +181,18 @@ def _examined(
             bar.update(task, advance=1)
 
         results = examine(chosen, site, choices, seen)
-    return report_of(broker, results, time.monotonic() - began, claims_of(site))
+    return report_of(broker, kafka, results, time.monotonic() - began, claims_of(site, kafka))
 
 
-def _restart_by(command: str, at: "Address", security: "ClientSecurity") -> None:
-    """Restart a broker by a shell command. Raises UserError if it does not come back."""
+def _restart_by(command: str, at: "Address", security: "ClientSecurity", limit_s: float) -> None:
+    """Restart a broker by a shell command. Raises UserError if it does not come back in time."""
     from brokertwin.testing.exam.site import look
 
     done = subprocess.run(command, shell=True, capture_output=True, text=True)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [""]
         raise UserError(f"--restart-command ended with {done.returncode}: {lines[-1]}.")
-    limit = time.monotonic() + RESTART_S
+    limit = time.monotonic() + limit_s
     while True:
         try:
             look(at, [], security=security)

@@ -131,8 +131,20 @@ def command(
 def _list() -> None:
     from brokertwin.simulation.explore.models import built_in
 
-    rows = [(model.name, model.about, model.expected or "none") for model in built_in().values()]
-    show_table(["model", "about", "violates"], rows)
+    rows = [
+        (model.name, model.about, _bounds(model), model.expected or "none")
+        for model in built_in().values()
+    ]
+    show_table(["model", "about", "bounds", "violates"], rows)
+
+
+def _bounds(model: "Model") -> str:
+    """Return how often each fault may happen, and the bounds of the search."""
+    faults, bounds = model.faults, model.bounds
+    counts = {name: getattr(faults, name) for name in faults.__struct_fields__}
+    counts |= {"states": bounds.states, "depth": bounds.depth}
+    named = [(name, count) for name, count in counts.items() if isinstance(count, int) and count]
+    return ", ".join(f"{name} {count:,}" for name, count in named if name != "wait_ms")
 
 
 def _options(

@@ -82,7 +82,7 @@ class PlayedScript(NamedTuple):
 
 def play(script: "Script", address: "Address") -> PlayedScript:
     """Send a counterexample to a real broker, under names of its own, and delete these."""
-    from brokertwin.simulation.explore.world import error_codes
+    from brokertwin.simulation.explore.machine import error_codes
     from brokertwin.testing.exam.cleaning import clean
     from brokertwin.testing.exam.examination import PREFIX
     from brokertwin.testing.exam.model import Scenario
@@ -154,7 +154,7 @@ import json
 import msgspec
 
 from brokertwin.gateway.edge_fields import Address
-from brokertwin.simulation.explore.world import error_codes
+from brokertwin.simulation.explore.machine import error_codes
 from brokertwin.testing.exam.model import Scenario
 from brokertwin.testing.exam.player import play
 from brokertwin.testing.exam.site import look

@@ -16,7 +16,13 @@ from brokertwin.cli.broker.securing import (
     StorePasswordsFile,
     security_of,
 )
-from brokertwin.cli.era_options import BrokerEraOption, BrokerTrace, broker_defaults, tracer
+from brokertwin.cli.era_options import (
+    BrokerEraOption,
+    BrokerTrace,
+    KafkaVersion,
+    broker_defaults,
+    tracer,
+)
 from brokertwin.cli.options import (
     Bootstrap,
     BrokerConfig,
@@ -150,6 +156,7 @@ def command(
     response_timeout: ResponseTimeout = None,
     http_listen: HttpListen = None,
     http_access: HttpAccessFile = None,
+    version: KafkaVersion = None,
     era: BrokerEraOption = None,
     trace: BrokerTrace = False,
 ) -> None:
@@ -166,6 +173,7 @@ def command(
     """
     from brokertwin.cli.watching.server import listen_address
     from brokertwin.gateway import limits
+    from brokertwin.gateway.admin.releases import release
     from brokertwin.gateway.engine.local_engine import LocalEngine
     from brokertwin.gateway.http_access import HttpAccess
     from brokertwin.gateway.security import security as port_security
@@ -177,7 +185,8 @@ def command(
     advertised = address("--advertise", advertise) if advertise is not None else None
     used = port_security.settings_used(security_protocol)
     used |= limits.settings_used(security_protocol)
-    defaults = broker_defaults(era, trace, engine is EngineName.LOCAL)
+    offered = release(version) if version is not None else None
+    defaults = broker_defaults(era, trace, offered, engine is EngineName.LOCAL)
     settings = typed_broker_settings(broker_config, broker_set, used, defaults)
     security = security_of(
         security_protocol, credentials, store_passwords, broker_config, broker_set
@@ -217,7 +226,7 @@ def command(
     made = options.make(engine, settings, used)
     given = broker_settings(broker_config, broker_set)
     limits_given = limits.GatewayLimits.of(given, security_protocol)
-    gateway = Gateway(made, listen_at, advertised, limits_given, security)
+    gateway = Gateway(made, listen_at, advertised, limits_given, security, offered)
     writes_line = tracer(trace)
     if writes_line is not None and isinstance(made, LocalEngine):
         made.on_line = lambda line: writes_line(gateway.addressed(line))
@@ -243,7 +252,6 @@ def _serve_with_faults(broker: "KafkaBroker", host: str, port: int, access: "Htt
 
 
 def _control(engine: "LocalEngine | SparkEngine", path: Path | None) -> "Control | None":
-    """Return the control socket if --control is given."""
     from brokertwin.gateway.admin.control import Control
     from brokertwin.gateway.engine.local_engine import LocalEngine
 

@@ -1,11 +1,9 @@
 """`brokertwin audit`: problems in recorded traffic, each with the lines that show it."""
 
 import gc
-import os
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,14 +12,15 @@ import typer
 
 from brokertwin.cli.files import check_new
 from brokertwin.cli.options import BrokerConfig, Force, typed_broker_settings
-from brokertwin.cli.output import out, say, show_json, warn
+from brokertwin.cli.output import out, progress_bars, say, show_json, warn
 from brokertwin.cli.recordings.sources import Where, source_of, with_source
-from brokertwin.errors import NothingRecordedError, UserError
+from brokertwin.errors import UserError
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.recordings.audit.finding import AuditFinding
     from brokertwin.recordings.history.exchange import KnownFacts
+    from brokertwin.recordings.replay.recording import Broken
 
 HEEDED = ("min.insync.replicas", "replica.lag.time.max.ms")
 LINES = 1_000
@@ -29,6 +28,9 @@ LINES = 1_000
 
 LINES_SHOWN = 3
 """Maximum number of evidence lines of a finding in the table."""
+
+QUIET_S = 2.0
+"""Seconds without a new line after which no earlier line is waited for."""
 
 EXIT_CODES = {"info": 1, "warning": 1, "error": 3}
 """Exit code by severity. Code 2 is reserved for usage errors."""
@@ -59,7 +61,7 @@ FollowOption = Annotated[
     bool,
     typer.Option(
         "--follow",
-        help="Go on until interrupted: read files that have grown again, and report findings that"
+        help="Go on until interrupted: read what is appended to the files, and report findings that"
         " are new or more frequent.",
     ),
 ]
@@ -97,22 +99,21 @@ def command(
     """
     from brokertwin.cli.recordings import page
     from brokertwin.recordings.audit.finders import findings
-    from brokertwin.recordings.audit.reading import read_from
-    from brokertwin.recordings.formats.documents import Texts
 
     if follow:
         _check_follow(where, html)
         raise typer.Exit(_exit_code(_follow(where, broker_config, every, as_json), fail_on))
     check_new(html, force)
-    headers = where.headers()
-    with source_of(where, Texts.REQUEST_LOGS) as source:
-        done = read_from(source, headers, broker_facts(broker_config))
-    found = findings(done.history)
-    notes = [f"Could not read {counted(len(done.broken), 'line')}."] if done.broken else []
-    for broken in done.broken[:LINES_SHOWN]:
-        warn(f"{broken.place}: {broken.reason}")
     if html is not None:
-        page.write(html, where, done.history, found)
+        history, broken = page.read(where, broker_config)
+        found = findings(history)
+    else:
+        found, broken = _passed(where, broker_config)
+    notes = [f"Could not read {counted(len(broken), 'line')}."] if broken else []
+    for line in broken[:LINES_SHOWN]:
+        warn(f"{line.place}: {line.reason}")
+    if html is not None:
+        page.write(html, where, history, found)
         say(f"wrote {html}")
     if as_json:
         for each in found:
@@ -122,6 +123,25 @@ def command(
         for note in notes:
             warn(note)
     raise typer.Exit(_exit_code(found, fail_on))
+
+
+def _passed(
+    where: Where, broker_config: Path | None
+) -> "tuple[list[AuditFinding], Sequence[Broken]]":
+    """The findings of a source and its damaged lines, in one pass with a progress bar."""
+    from brokertwin.recordings.audit.finders import findings
+    from brokertwin.recordings.audit.one_pass import OnePass
+    from brokertwin.recordings.audit.spool import Spool
+    from brokertwin.recordings.formats.documents import Texts
+
+    with Spool(where.headers(), broker_facts(broker_config)) as spool:
+        with source_of(where, Texts.REQUEST_LOGS) as source:
+            spool.read(source)
+        machines = OnePass(spool.facts())
+        with progress_bars() as bar:
+            machines.take(bar.track(spool, total=len(spool), description="judging"))
+        machines.expire()
+        return findings(machines.findings()), spool.broken
 
 
 def _check_follow(where: Where, html: Path | None) -> None:
@@ -137,43 +157,52 @@ def _follow(
 ) -> "list[AuditFinding]":
     """Report findings as files grow, until interrupted; return the last ones.
 
-    The files are read again from their beginning, because findings compare lines that lie far
-    apart. A file that has no exchange yet is waited for.
+    Each look takes the new lines. What waits for other lines is taken when the files are quiet.
     """
     from brokertwin.recordings.audit.finders import findings
-    from brokertwin.recordings.audit.reading import read_from
+    from brokertwin.recordings.audit.one_pass import OnePass
+    from brokertwin.recordings.audit.spool import Spool
     from brokertwin.recordings.formats.documents import Texts
+    from brokertwin.recordings.formats.growing import GrowingFiles
+    from brokertwin.recordings.formats.pipeline import FileReading, zone_of
 
     found: list[AuditFinding] = []
     reported: dict[tuple[str, str, int], int] = {}
-    sizes: list[tuple[int, int]] = []
-    try:
-        while True:
-            now = [(status.st_size, status.st_mtime_ns) for status in map(_status, where.files)]
-            if now != sizes:
-                sizes = now
-                with suppress(NothingRecordedError), source_of(where, Texts.REQUEST_LOGS) as source:
-                    done = read_from(source, where.headers(), broker_facts(broker_config))
-                    found = findings(done.history)
-                news = [each for each in found if reported.get(_key(each), 0) < each.total]
-                reported |= {_key(each): each.total for each in found}
-                if as_json:
-                    for each in news:
-                        show_json(each.document(LINES))
-                elif news:
-                    _show(news)
-            gc.collect()
-            time.sleep(every)
-    except KeyboardInterrupt:
-        return found
+    reading = FileReading(where.broker, zone_of(where.time_zone), warn, Texts.REQUEST_LOGS)
+    files = GrowingFiles(where.files, reading)
+    machines: OnePass | None = None
+    with Spool(where.headers(), broker_facts(broker_config), grows=True) as spool:
+        grown_at = time.monotonic()
+        try:
+            while True:
+                spool.read(files.read)
+                if len(spool):
+                    grown_at = time.monotonic()
+                    facts = spool.facts()
+                    machines = machines or OnePass(facts)
+                    machines.take(spool)
+                if machines is not None:
+                    is_quiet = time.monotonic() - grown_at >= QUIET_S
+                    machines.expire(float("inf") if is_quiet else machines.end)
+                    found = findings(machines.findings())
+                    _report(found, reported, as_json)
+                gc.collect()
+                time.sleep(every)
+        except KeyboardInterrupt:
+            return found
 
 
-def _status(path: Path) -> os.stat_result:
-    """Size and time of a file. Raises UserError if it cannot be read."""
-    try:
-        return path.stat()
-    except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror}.") from None
+def _report(
+    found: "Sequence[AuditFinding]", reported: dict[tuple[str, str, int], int], as_json: bool
+) -> None:
+    """Print the findings that are new or more frequent, and note them."""
+    news = [each for each in found if reported.get(_key(each), 0) < each.total]
+    reported |= {_key(each): each.total for each in news}
+    if as_json:
+        for each in news:
+            show_json(each.document(LINES))
+    elif news:
+        _show(news)
 
 
 def _key(finding: "AuditFinding") -> tuple[str, str, int]:

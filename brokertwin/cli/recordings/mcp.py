@@ -7,7 +7,7 @@ Source: the Model Context Protocol; its Python SDK serves standard input and out
 """
 
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -90,16 +90,16 @@ def audit(logs: Logs, most: Most = 50) -> dict[str, Any]:
     A finding has a cause only if the recording shows it.
     """
     from brokertwin.recordings.audit.finders import findings
-    from brokertwin.recordings.audit.reading import read
-    from brokertwin.recordings.formats.pipeline import FileReading
+    from brokertwin.recordings.audit.one_pass import pass_over
+    from brokertwin.recordings.formats.pipeline import FileReading, read_files
 
-    done = read(_paths(logs), FileReading())
+    done = pass_over(partial(read_files, _paths(logs), FileReading()))
     found = findings(done.history)
     begin, end = done.history.span
     return {
         "from": begin,
         "to": end,
-        "exchanges": len(done.history.recording.exchanges),
+        "exchanges": done.history.exchanges,
         "unreadableLines": [f"{each.place}: {each.reason}" for each in done.broken[:10]],
         "findings": [each.document(10) for each in found[:most]],
         "findingsLeftOut": max(0, len(found) - most),

@@ -8,13 +8,13 @@ import typer
 from brokertwin.cli.files import check_new, writing
 from brokertwin.cli.options import BrokerConfig, Force
 from brokertwin.cli.output import say, warn
-from brokertwin.cli.recordings.audit import broker_facts
 from brokertwin.cli.recordings.sources import Where, source_of, with_source
 from brokertwin.wording import counted
 
 if TYPE_CHECKING:
     from brokertwin.recordings.audit.finding import AuditFinding
     from brokertwin.recordings.audit.history import History
+    from brokertwin.recordings.audit.reading import ReadHistory
 
 Out = Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The HTML file to write.")]
 
@@ -34,17 +34,24 @@ def command(
     server and loads nothing. Press `?` in it for the keys.
     """
     from brokertwin.recordings.audit.finders import findings
-    from brokertwin.recordings.audit.reading import read_from
-    from brokertwin.recordings.formats.documents import Texts
 
     check_new(out, force)
-    with source_of(where, Texts.REQUEST_LOGS) as source:
-        done = read_from(source, where.headers(), broker_facts(broker_config))
+    done = read(where, broker_config)
     for broken in done.broken[:3]:
         warn(f"{broken.place}: {broken.reason}")
     found = findings(done.history)
     write(out, where, done.history, found)
     say(f"{counted(len(found), 'finding')}; wrote {out}")
+
+
+def read(where: Where, broker_config: Path | None) -> "ReadHistory":
+    """Read a recording with all its exchanges. Raises UserError as `read_from`."""
+    from brokertwin.cli.recordings.audit import broker_facts
+    from brokertwin.recordings.audit.reading import read_from
+    from brokertwin.recordings.formats.documents import Texts
+
+    with source_of(where, Texts.REQUEST_LOGS) as source:
+        return read_from(source, where.headers(), broker_facts(broker_config))
 
 
 def write(out: Path, where: Where, history: "History", found: "list[AuditFinding]") -> None:

@@ -184,7 +184,7 @@ def source_of(
 
     where.check()
     how = FileReading(where.broker, zone_of(where.time_zone), warn, Texts(texts), needed)
-    with progress_bars() as bar:
+    with progress_bars(counts_bytes=bool(where.files)) as bar:
         task = bar.add_task("reading", total=size_of(where.files) if where.files else None)
         if where.files:
             files = list(where.files)

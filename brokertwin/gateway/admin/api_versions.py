@@ -1,16 +1,25 @@
 """ApiVersions response of the gateway: only what is implemented.
 
-The state machine's response (`state/apis/api_versions.py`) lists every API of Kafka 4.3.1, and a
-client would use APIs that are missing here. Features without their API are omitted, as by an older
-broker; a consumer with `group.protocol=consumer` then reports that the cluster does not support it.
+The state machine's response (`state/apis/api_versions.py`) lists every API of Kafka, and a client
+would use APIs that are missing here. Features without their API are omitted, as by an older broker;
+a consumer with `group.protocol=consumer` then reports that the cluster does not support it.
 """
+
+import msgspec
 
 from brokertwin.gateway.admin.features import Features
 from brokertwin.gateway.admin.releases import Release
 from brokertwin.gateway.engine.engine import Body
 from brokertwin.protocol.bodies import render
 from brokertwin.protocol.errors import Error
-from brokertwin.protocol.frames import UnsupportedError, decode_request, encode_response
+from brokertwin.protocol.frames import (
+    MINIMAL_HEADER,
+    MINIMAL_HEADER_BYTES,
+    RequestFrame,
+    UnsupportedError,
+    decode_request,
+    encode_response,
+)
 from brokertwin.protocol.generated.api_versions import ApiVersionsRequest
 from brokertwin.protocol.kafka_apis import (
     API_VERSIONS,
@@ -24,11 +33,11 @@ from brokertwin.protocol.kafka_apis import (
     STREAMS_GROUP_HEARTBEAT,
     Decider,
 )
-from brokertwin.state.apis.api_versions import API
+from brokertwin.state.apis.api_versions import EXPECTATIONS_SINCE, expectation_error, respond
 from brokertwin.state.apis.registry import BUILT
 from brokertwin.state.core.api import Api
-from brokertwin.state.core.decision import Request
-from brokertwin.state.core.events import Choices, RequestHeader
+from brokertwin.state.core.events import RequestHeader
+from brokertwin.state.core.settings import KAFKA_4_4, BrokerSettings
 
 UNNAMED = frozenset({GET_TELEMETRY_SUBSCRIPTIONS.key, PUSH_TELEMETRY.key})
 """APIs that a broker serves but does not list without a client metrics plugin."""
@@ -50,51 +59,63 @@ ITS_OWN = frozenset(key for key, api in KAFKA_APIS.items() if api.handler is Dec
 """APIs that the gateway responds to itself, in all versions of Kafka."""
 
 UNKNOWN_VERSION = -1
+_SETTINGS = BrokerSettings()
 
 SERVED_VERSIONS = frozenset(
     (key, version)
     for key, api in SERVED.items()
     for version in range(api.versions[0], api.versions[1] + 1)
 )
-"""API keys and versions that ApiVersions lists."""
+"""API keys and versions that ApiVersions lists without a release."""
 
 PROBE = RequestHeader(API_VERSIONS.key, 0, client_id="probe")
 """The header of a request that has an immediate response from every broker."""
 
 
 def response_frame(
-    frame: bytes, features: Features | None = None, release: Release | None = None
+    frame: bytes, features: Features | None = None, broker: int = 1
 ) -> tuple[bytearray, int]:
-    """Return the response frame to an ApiVersions frame, and its error code.
+    """Return a broker's response frame to an ApiVersions frame, and its error code.
 
-    `features` provides the finalized levels. Only what `release` offers is listed.
+    `features` provides the finalized levels, and the release whose APIs are listed.
 
     Raises:
         MalformedError: the frame is no ApiVersions request.
     """
+    release = features.release if features is not None else None
     try:
-        request = decode_request(frame)
+        request = request_of(frame, release)
     except UnsupportedError as unsupported:
-        body = response_body(UNKNOWN_VERSION, "", "")
-        if release is not None:
-            _restrict(body, release)
+        body = response_body(UNKNOWN_VERSION, ApiVersionsRequest(), release)
         return encode_response(API_VERSIONS.key, 0, unsupported.correlation_id, body), body[
             "errorCode"
         ]
     version = request.version
-    if release is not None and not release.offers(API_VERSIONS.key, version):
-        version = UNKNOWN_VERSION
-    names = ("clientSoftwareName", "clientSoftwareVersion")
-    body = response_body(version, *(request.body.get(name, "") for name in names))
+    wanted = msgspec.convert(request.body, ApiVersionsRequest)
+    body = response_body(version, wanted, release)
     if features is not None and body["errorCode"] == Error.NONE:
         if "finalizedFeaturesEpoch" in body:
             body["finalizedFeaturesEpoch"] = features.epoch()
         _put_features(body, features)
-    if release is not None:
-        _restrict(body, release)
-    correlation_id = request.header["correlationId"]
-    encoded = encode_response(API_VERSIONS.key, max(version, 0), correlation_id, body)
+        if version >= EXPECTATIONS_SINCE:
+            refused = expectation_error(wanted, features.cluster_id, broker)
+            body = render(refused, version) if refused is not None else body
+    encoded = encode_response(API_VERSIONS.key, version, request.header["correlationId"], body)
     return encoded, body["errorCode"]
+
+
+def request_of(frame: bytes, release: Release | None) -> RequestFrame:
+    """Decode an ApiVersions request.
+
+    Raises:
+        UnsupportedError: a version that is not offered; its body is not read.
+        MalformedError: the bytes are no request.
+    """
+    if len(frame) >= MINIMAL_HEADER_BYTES:
+        api_key, version, correlation_id = MINIMAL_HEADER.unpack_from(frame)
+        if not is_served(api_key, version, release):
+            raise UnsupportedError(api_key, version, correlation_id)
+    return decode_request(frame)
 
 
 def _restrict(body: Body, release: Release) -> None:
@@ -118,53 +139,33 @@ def _put_features(body: Body, features: Features) -> None:
 
 def is_served(api_key: int, version: int, release: Release | None) -> bool:
     """Whether ApiVersions offers a version of an API."""
-    api = SERVED.get(api_key)
-    if api is None or not api.versions[0] <= version <= api.versions[1]:
-        return False
-    return release is None or release.offers(api_key, version)
+    if release is None:
+        return (api_key, version) in SERVED_VERSIONS
+    row = KAFKA_APIS[api_key]
+    is_built = api_key in SERVED and row.first <= version <= row.last_in(release.is_4_4)
+    return is_built and release.offers(api_key, version)
 
 
-def response_body(version: int, software_name: str, software_version: str) -> Body:
-    """Return the body of an ApiVersions response.
+def response_body(version: int, request: ApiVersionsRequest, release: Release | None) -> Body:
+    """Return the body of an ApiVersions response of a new cluster.
 
     An unknown version gets `35 UNSUPPORTED_VERSION`.
     """
-    request = Request(
-        header=RequestHeader(API.key, version),
-        body=ApiVersionsRequest(
-            client_software_name=software_name, client_software_version=software_version
-        ),
-        principal="",
-        connection="",
-        nonce="",
-        choices=Choices(),
-    )
-    response = API.handle(None, request).response
-    assert response is not None
-    is_known = API.versions[0] <= version <= API.versions[1]
+    is_4_4 = release is not None and release.is_4_4
+    settings = BrokerSettings(brokertwin_kafka_version=KAFKA_4_4) if is_4_4 else _SETTINGS
+    response = respond(version, request, settings)
+    is_known = response.error_code != Error.UNSUPPORTED_VERSION
     body = render(response, version if is_known else 0)
     if body["errorCode"] == Error.NONE:
-        body["apiKeys"] = [each for each in map(_truthful, body["apiKeys"]) if each is not None]
+        keys = SERVED.keys() | ITS_OWN
+        body["apiKeys"] = [each for each in body["apiKeys"] if each["apiKey"] in keys]
         for name in ("supportedFeatures", "finalizedFeatures"):
             if name in body:
                 body[name] = [each for each in body[name] if _is_built(each["name"])]
+    if release is not None:
+        _restrict(body, release)
     return body
 
 
 def _is_built(feature: str) -> bool:
     return feature not in FEATURES or FEATURES[feature] in SERVED
-
-
-def _truthful(listed: Body) -> Body | None:
-    """Restrict an entry to the implemented versions.
-
-    Produce keeps version 0, which old librdkafka requires.
-    """
-    if listed["apiKey"] in ITS_OWN:
-        return listed
-    api = SERVED.get(listed["apiKey"])
-    if api is None:
-        return None
-    first = min(api.versions[0], listed["minVersion"])
-    last = min(api.versions[1], listed["maxVersion"])
-    return {"apiKey": api.key, "minVersion": first, "maxVersion": last}

@@ -8,12 +8,15 @@ compressed and decompressed (KIP-714).
 from base64 import b64decode
 from typing import NamedTuple
 
+import msgspec
 from msgspec import UNSET
 
 from brokertwin.gateway.admin import api_versions
+from brokertwin.gateway.admin.releases import Release
 from brokertwin.gateway.engine.engine import Body
 from brokertwin.protocol import compression
-from brokertwin.protocol.frames import UnsupportedError, decode_request
+from brokertwin.protocol.frames import UnsupportedError
+from brokertwin.protocol.generated.api_versions import ApiVersionsRequest
 from brokertwin.protocol.generated.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
 )
@@ -32,18 +35,19 @@ class Software(NamedTuple):
     version: str = UNKNOWN
 
 
-def software_of(frame: bytes) -> Software | None:
+def software_of(frame: bytes, release: Release | None = None) -> Software | None:
     """Read the client software from the frame of an ApiVersions request.
 
     Returns None if the request is refused. Versions below 3 have no such fields, so the client is
     unknown. Raises MalformedError.
     """
     try:
-        request = decode_request(frame)
+        request = api_versions.request_of(frame, release)
     except UnsupportedError:
         return None
     names = [request.body.get(f"clientSoftware{part}", "") for part in ("Name", "Version")]
-    if api_versions.response_body(request.version, *names)["errorCode"]:
+    wanted = msgspec.convert(request.body, ApiVersionsRequest)
+    if api_versions.response_body(request.version, wanted, release)["errorCode"]:
         return None
     return Software(*(part or UNKNOWN for part in names))
 

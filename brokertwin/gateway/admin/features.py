@@ -6,6 +6,7 @@ then the initial levels of a cluster apply.
 
 import structlog
 
+from brokertwin.gateway.admin.releases import Release
 from brokertwin.gateway.engine.engine import (
     Body,
     BrokerEngine,
@@ -15,6 +16,7 @@ from brokertwin.gateway.engine.engine import (
 )
 from brokertwin.protocol.generated.update_features import UpdateFeaturesResponse
 from brokertwin.protocol.kafka_apis import API_VERSIONS
+from brokertwin.state.apis import metadata
 
 _VERSION = 4
 _SOFTWARE = {"clientSoftwareName": "brokertwin-gateway", "clientSoftwareVersion": "1"}
@@ -26,16 +28,23 @@ class Features:
     """Known features of an engine's cluster.
 
     Attributes:
+        release: the release of Kafka whose API versions are offered; None: 4.3.
         finalized: features with levels in the form of ApiVersions; None if unknown.
     """
 
-    def __init__(self, engine: BrokerEngine) -> None:
+    def __init__(self, engine: BrokerEngine, release: Release | None = None) -> None:
         self._engine = engine
+        self.release = release
         self.finalized: list[Body] | None = None
 
     def begin(self) -> None:
         """Load the features of a started engine."""
         self.finalized = self._engine.known_features()
+
+    @property
+    def cluster_id(self) -> str:
+        """The cluster id in metadata responses."""
+        return metadata.cluster_id(self._engine.cluster, None)
 
     def epoch(self) -> int:
         """Return the offset of the last metadata record; 0 if the engine is a job."""

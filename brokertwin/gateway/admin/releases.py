@@ -1,4 +1,4 @@
-"""API versions that former releases of Kafka offered to clients.
+"""API versions that releases of Kafka offer to clients.
 
 `released_apis.json` is made by `python -m tests.wire.released_apis` from Kafka's jars. A broker
 with the profile of a release announces and accepts what both that release and this model have:
@@ -12,6 +12,7 @@ from importlib import resources
 from typing import NamedTuple
 
 from brokertwin.errors import UserError
+from brokertwin.state.core.settings import KAFKA_4_4
 
 FEATURES_SINCE = {"group.version": (4, 0), "transaction.version": (4, 0)}
 """Features that clients use and a release before 4.3 announces; KIP-848, KIP-890."""
@@ -24,13 +25,14 @@ class Release(NamedTuple):
 
     Attributes:
         features: announced features; None: all.
+        is_4_4: whether APIs and rules of Kafka 4.4 apply.
     """
 
     apis: Mapping[int, tuple[int, int]]
     features: frozenset[str] | None
+    is_4_4: bool = False
 
     def offers(self, api_key: int, version: int) -> bool:
-        """True if the release has this version of an API."""
         first, last = self.apis.get(api_key, (0, -1))
         return first <= version <= last
 
@@ -54,4 +56,11 @@ def release(version: str) -> Release:
     return Release(
         {int(key): (first, last) for key, (first, last) in _known()[name].items()},
         None if (major, minor) >= CURRENT else frozenset(since),
+        name == KAFKA_4_4,
     )
+
+
+def settings_of(offered: Release | None) -> Mapping[str, str]:
+    """Return the broker settings with the rules of a release."""
+    is_4_4 = offered is not None and offered.is_4_4
+    return {"brokertwin.kafka.version": KAFKA_4_4} if is_4_4 else {}

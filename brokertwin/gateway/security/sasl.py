@@ -236,7 +236,7 @@ class SaslAuthentication(Authentication):
         return _not_now(decode_request(frame))
 
     def _versions(self, frame: bytes) -> SaslStep:
-        response, error = api_versions.response_frame(frame, self._features)
+        response, error = api_versions.response_frame(frame, self._features, self._broker)
         if error == Error.NONE:
             self._state = SaslState.VERSIONS
         return SaslStep(response)

@@ -9,10 +9,12 @@ from brokertwin.protocol.bodies import Body, Int16, Int32, Int64, since, tagged
 
 
 class ApiVersionsRequest(Body, kw_only=True, forbid_unknown_fields=True):
-    """Kafka's ApiVersionsRequest, versions 0 to 4."""
+    """Kafka's ApiVersionsRequest, versions 0 to 5."""
 
     client_software_name: Annotated[str, since(3)] = ""
     client_software_version: Annotated[str, since(3)] = ""
+    cluster_id: Annotated[str | None, since(5)] = None
+    node_id: Annotated[Int32, since(5)] = -1
 
 
 class ApiVersion(Body):
@@ -40,7 +42,7 @@ class FinalizedFeatureKey(Body):
 
 
 class ApiVersionsResponse(Body):
-    """Kafka's ApiVersionsResponse, versions 0 to 4."""
+    """Kafka's ApiVersionsResponse, versions 0 to 5."""
 
     error_code: Int16 = 0
     api_keys: list[ApiVersion] = []

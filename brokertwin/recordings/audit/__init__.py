@@ -1,7 +1,9 @@
 """Problems in recorded traffic, each with the lines that show it.
 
+spool         exchanges on disk, in the order of their responses
+one_pass      the findings of all machines over a spool, in bounded memory
 finding       a finding of the audit: the machines' findings about one subject
-history       a recording with the findings of all machines
+history       a recording with all exchanges and the findings of all machines
 producers     fenced producers, missing and repeated sequences, batches that were written twice
 sessions      lost fetch sessions, clients that open many
 groups        rebalances and their causes, members that were dropped, refused or came back

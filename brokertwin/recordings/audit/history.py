@@ -1,6 +1,7 @@
 """A recording with the findings of all machines."""
 
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Protocol, TypeVar
 
@@ -19,7 +20,7 @@ from brokertwin.recordings.history.findings import (
     ShareSessionLost,
     UnderMinIsr,
 )
-from brokertwin.recordings.history.incidents import incidents, signs_of
+from brokertwin.recordings.history.incidents import BrokerSigns, Signs, incidents
 from brokertwin.recordings.history.recording import ObservedRecording
 from brokertwin.recordings.history.replication import REPLICATION
 from brokertwin.recordings.history.sessions import CACHES
@@ -41,8 +42,51 @@ class EntityHistory(Protocol):
         """The findings of these classes that are no part of an incident, in order."""
 
 
-class History:
-    """The input of the finders.
+class FoldedFindings(ABC):
+    """The findings of machines, with incidents that fold those that follow from them."""
+
+    @abstractmethod
+    def unfolded(self, kind: EntityKind, *classes: type[F]) -> Iterator[F]:
+        """The findings of these classes in order, those of incidents too."""
+
+    @property
+    @abstractmethod
+    def signs(self) -> Mapping[int, BrokerSigns]:
+        """Signs of life of the brokers."""
+
+    @property
+    @abstractmethod
+    def time(self) -> float:
+        """The last moment, in ms since 1970."""
+
+    def found(self, kind: EntityKind, *classes: type[F]) -> Iterator[F]:
+        """The findings of these classes that are no part of an incident, in order."""
+        folded = self._folded
+        yield from (e for e in self.unfolded(kind, *classes) if id(e) not in folded)
+
+    @cached_property
+    def incidents(self) -> Sequence[Incident]:
+        """What happened to brokers, each with the findings that follow from it."""
+        found = self.unfolded_changes()
+        if not found:
+            return ()
+        found += self.unfolded(PARTITIONS, UnderMinIsr)
+        found += self.unfolded(CLIENTS, Refused)
+        found += self.unfolded(CACHES, SessionLost)
+        found += self.unfolded(SHARE_GROUPS, ShareSessionLost)
+        return incidents(found, self.signs, self.time)
+
+    def unfolded_changes(self) -> list[Finding]:
+        """Changes of leaders and in-sync sets, those of incidents too."""
+        return [*self.unfolded(REPLICATION, IsrShrank, IsrGrew, LeaderChanged)]
+
+    @cached_property
+    def _folded(self) -> set[int]:
+        return {id(each) for incident in self.incidents for each in incident.consequences}
+
+
+class History(FoldedFindings):
+    """A recording with all its exchanges, as pages show it.
 
     Args:
         exchanges: those of clients, as `recording.read` returns them.
@@ -76,38 +120,25 @@ class History:
         """The exchanges of some APIs, in the order of their responses."""
         yield from (each for each in self.recording.exchanges if each.line.api in apis)
 
-    def found(self, kind: EntityKind, *classes: type[F]) -> Iterator[F]:
-        """The findings of these classes that are no part of an incident, in order."""
-        folded = self._folded
-        yield from (e for e in self.unfolded(kind, *classes) if id(e) not in folded)
-
     def unfolded(self, kind: EntityKind, *classes: type[F]) -> Iterator[F]:
-        """The findings of these classes, those of incidents too."""
+        """The findings of these classes in order, those of incidents too."""
         if kind is REPLICATION:
             yield from self.replication.found(*classes)
         else:
             yield from self.recording.found(kind, *classes)
 
-    @cached_property
-    def incidents(self) -> Sequence[Incident]:
-        """What happened to brokers, each with the findings that follow from it."""
-        found = self.unfolded_changes()
-        if not found:
-            return ()
-        found += self.unfolded(PARTITIONS, UnderMinIsr)
-        found += self.unfolded(CLIENTS, Refused)
-        found += self.unfolded(CACHES, SessionLost)
-        found += self.unfolded(SHARE_GROUPS, ShareSessionLost)
-        signs = signs_of(self.replication.exchanges)
-        return incidents(found, signs, self.replication.time)
+    @property
+    def signs(self) -> Mapping[int, BrokerSigns]:
+        """Signs of life of the brokers."""
+        found = Signs()
+        for each in self.replication.exchanges:
+            found.take(each)
+        return found.by_broker
 
-    def unfolded_changes(self) -> list[Finding]:
-        """Changes of leaders and in-sync sets, those of incidents too."""
-        return [*self.unfolded(REPLICATION, IsrShrank, IsrGrew, LeaderChanged)]
-
-    @cached_property
-    def _folded(self) -> set[int]:
-        return {id(each) for incident in self.incidents for each in incident.consequences}
+    @property
+    def time(self) -> float:
+        """The last moment, in ms since 1970."""
+        return self.replication.time
 
     def named(self, topic: str) -> str:
         """Name of a topic, given its name or id."""

@@ -1,6 +1,6 @@
 """Findings about producers: fenced, timed out, with missing, repeated or lost batches."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from brokertwin.protocol.errors import Error
 from brokertwin.recordings.audit.finding import (
@@ -17,7 +17,6 @@ from brokertwin.recordings.history.bodies import MARKERS
 from brokertwin.recordings.history.findings import (
     BatchRepeated,
     DuplicateRefused,
-    EpochGiven,
     EpochWentBack,
     OffsetReused,
     ProducerFenced,
@@ -147,11 +146,6 @@ def went_back(history: EntityHistory) -> Iterator[AuditFinding]:
     """Producer ids that got a lower epoch than before."""
     for found in grouped(history.found(producers.PRODUCERS, EpochWentBack)):
         yield AuditFinding.of(found, sentence(said_of(found[0])))
-
-
-def given(history: EntityHistory) -> Iterable[EpochGiven]:
-    """Every epoch that InitProducerId gave, and EndTxn from version 5 on."""
-    return history.found(producers.PRODUCERS, EpochGiven)
 
 
 FINDERS = (fenced, replaced, timed_out, sequences, written, skipped, reused, went_back)

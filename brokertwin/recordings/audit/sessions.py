@@ -8,10 +8,8 @@ from brokertwin.recordings.audit.history import EntityHistory
 from brokertwin.recordings.history import sessions
 from brokertwin.recordings.history.clients import CLIENTS
 from brokertwin.recordings.history.findings import (
-    Finding,
     SessionChurn,
     SessionDenied,
-    SessionEnded,
     SessionEvicted,
     SessionLost,
     SessionOpened,
@@ -21,14 +19,6 @@ from brokertwin.recordings.history.words import names_of, sentence, times
 
 HOLDERS_SHOWN = 3
 """Clients with the most open sessions that a finding names."""
-
-EVENTS: dict[type[Finding], str] = {
-    SessionOpened: "opened",
-    SessionEnded: "closed",
-    SessionLost: "lost",
-    SessionOutOfTurn: "out of turn",
-}
-"""Findings that the page draws, and their names there."""
 
 
 def lost(history: EntityHistory) -> Iterator[AuditFinding]:

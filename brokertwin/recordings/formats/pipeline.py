@@ -87,72 +87,95 @@ def read_files(
     prefilter = Prefilter(reading.needed) if reading.needed is not None else None
     for path, name in zip(paths, names_of(paths), strict=True):
         with spooled(path) as file:
-            documents = _read_file(
-                file, name, reading, len(paths) > 1, seen, summary, on_bytes, prefilter
-            )
-            yield from documents
+            log = LogFile(file, name, reading, len(paths) > 1)
+
+            def cut(name: str = name) -> None:
+                summary.leave(UnpairedDocuments(SourceLine(name, 0, b""), CUT_FILE, is_dead=False))
+
+            lines = lines_of(file, name, on_bytes, cut)
+            if prefilter is not None:
+                lines = prefilter.lines(lines, log.reader, summary.skipped)
+            for document in log.documents(lines, summary, seen):
+                if prefilter is not None:
+                    prefilter.take(document)
+                yield document
+            log.warn()
 
 
-def _read_file(
-    path: Path,
-    name: str,
-    reading: FileReading,
-    is_qualified: bool,
-    seen: Seen,
-    summary: Summary,
-    on_bytes: Callable[[int], None],
-    prefilter: Prefilter | None,
-) -> Iterator[Document]:
-    """Yield the documents of one file, without copies."""
+class LogFile:
+    """Reads the lines of one file, and finds the brokers of its documents.
 
-    @cache
-    def date_order() -> DateOrder:
-        found = order_of_dates(line.text for line in lines_of(path, name))
-        if not found.is_shown:
+    Args:
+        path: the file.
+        name: its name in the lines.
+        reading: how logs are read.
+        is_qualified: whether connections of captures get the file's name as a prefix.
+    """
+
+    def __init__(self, path: Path, name: str, reading: FileReading, is_qualified: bool) -> None:
+        self._path = path
+        self._name = name
+        self._reading = reading
+        self._origin = Origin(
+            name, reading.zone, is_qualified, reading.texts, cache(self._date_order)
+        )
+        self.reader = FormatReader(self._origin)
+        self._brokers = Brokers(path, name, self._again)
+
+    def documents(
+        self, lines: Iterator[SourceLine], summary: Summary, seen: Seen, is_whole: bool = True
+    ) -> Iterator[Document]:
+        """Yield the documents of lines, without copies.
+
+        Args:
+            lines: the lines after those read before.
+            summary: counts them.
+            seen: knows the documents before.
+            is_whole: whether no line follows.
+
+        Raises:
+            UserError: the broker is unknown.
+        """
+        broker, brokers = self._reading.broker, self._brokers
+        for document in read_with(self.reader, lines, summary, seen, is_whole):
+            if document.broker is None and broker is not None:
+                document.broker = broker
+                brokers.note(document)
+            elif document.broker is None and document.is_from_log:
+                document.broker = brokers.of(document)
+            yield document
+
+    def warn(self) -> None:
+        """Warn about lines of several brokers, and about unknown time zones."""
+        reading, name = self._reading, self._name
+        if reading.broker is not None and self._brokers.is_of_several():
             reading.warn(
+                f"{name} seems to have lines of several brokers. All are read as those of broker"
+                f" {reading.broker}: leave out --broker to tell them apart."
+            )
+        for zone in sorted(self.reader.unknown_zones):
+            reading.warn(
+                f"{name}: the time zone {zone} is not known. Its times are read as {reading.zone};"
+                " pass --time-zone if that is wrong."
+            )
+
+    def _again(self) -> Iterator[Document]:
+        return read_with(FormatReader(self._origin), lines_of(self._path, self._name), Summary())
+
+    def _date_order(self) -> DateOrder:
+        name, warn = self._name, self._reading.warn
+        found = order_of_dates(line.text for line in lines_of(self._path, name))
+        if not found.is_shown:
+            warn(
                 f"{name}: dates such as {found.example} are read with the {found.order}."
                 " Nothing in the file shows the order."
             )
         elif found.is_in_future:
-            reading.warn(
+            warn(
                 f"{name}: dates such as {found.example} are read with the {found.order}, although"
                 " they are in the future then. In no other order they are in the past."
             )
         return found.order
-
-    origin = Origin(name, reading.zone, is_qualified, reading.texts, date_order)
-
-    def again() -> Iterator[Document]:
-        reader = FormatReader(origin)
-        return read_with(reader, lines_of(path, name), Summary())
-
-    def cut() -> None:
-        summary.leave(UnpairedDocuments(SourceLine(name, 0, b""), CUT_FILE, is_dead=False))
-
-    reader = FormatReader(origin)
-    brokers = Brokers(path, name, again)
-    lines = lines_of(path, name, on_bytes, cut)
-    if prefilter is not None:
-        lines = prefilter.lines(lines, reader, summary.skipped)
-    for document in read_with(reader, lines, summary, seen):
-        if document.broker is None and reading.broker is not None:
-            document.broker = reading.broker
-            brokers.note(document)
-        elif document.broker is None and document.is_from_log:
-            document.broker = brokers.of(document)
-        if prefilter is not None:
-            prefilter.take(document)
-        yield document
-    if reading.broker is not None and brokers.is_of_several():
-        reading.warn(
-            f"{name} seems to have lines of several brokers. All are read as those of broker"
-            f" {reading.broker}: leave out --broker to tell them apart."
-        )
-    for zone in sorted(reader.unknown_zones):
-        reading.warn(
-            f"{name}: the time zone {zone} is not known. Its times are read as {reading.zone};"
-            " pass --time-zone if that is wrong."
-        )
 
 
 def read_lines(
@@ -166,10 +189,14 @@ def read_lines(
 
 
 def read_with(
-    reader: FormatReader, lines: Iterator[SourceLine], summary: Summary, seen: Seen | None = None
+    reader: FormatReader,
+    lines: Iterator[SourceLine],
+    summary: Summary,
+    seen: Seen | None = None,
+    is_whole: bool = True,
 ) -> Iterator[Document]:
-    """Yield the documents of lines; `seen` removes copies."""
-    for found in reader.read(summary.counted(lines)):
+    """Yield the documents of lines; `seen` removes copies. Further lines follow if not whole."""
+    for found in reader.read(summary.counted(lines), is_whole):
         if isinstance(found, Document):
             if seen is not None and found.is_from_log and not seen.is_new(found):
                 summary.leave(UnpairedDocuments(_line_of(found), REPEATED, is_dead=False))

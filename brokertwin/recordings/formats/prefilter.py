@@ -27,7 +27,7 @@ from brokertwin.recordings.formats.documents import (
 )
 from brokertwin.recordings.formats.lines import SourceLine
 from brokertwin.recordings.formats.order import LAST, ArrivalOrder
-from brokertwin.recordings.formats.request_log import DURATION_MAX_MS, MARK
+from brokertwin.recordings.formats.request_log import DURATION_MAX_MS, ENDS, HEAD, MARK
 
 BUSY_MS = 1.0
 """From this time in its queues on, a request shows that its broker was busy."""
@@ -39,8 +39,7 @@ OF_MEMBERS = (
 OF_PRODUCERS = ("END_TXN", "ADD_PARTITIONS_TO_TXN")
 
 _HEAD = later(
-    rb"\[(\d{4}-\d\d-\d\d \d\d:\d\d):(\d\d),(\d{3})\] [A-Z]{4,5} "
-    rb"Completed request:\{(?:\"isForwarded\":false,)?\"requestHeader\":"
+    HEAD.pattern + rb"(?:\"isForwarded\":false,)?\"requestHeader\":"
     rb"\{\"requestApiKey\":(\d+),\"requestApiVersion\":\d+,\"correlationId\":(\d+),"
 )
 """Minute, second, ms, API key, correlation id."""
@@ -56,7 +55,6 @@ _TAIL = later(
 """Connection, its local address, and times of the stages."""
 
 _LISTENER = b'"listener":"'
-_ENDS = (b"} (kafka.request.logger)\n", b"} (kafka.request.logger)\r\n")
 _FETCH = b"%d" % FETCH.key
 _REQUEST = b'"request":{'
 _REPLICA = later(rb"(?:\"replicaState\":\{)?\"replicaId\":(-?\d+)")
@@ -161,7 +159,7 @@ class Prefilter:
         if head is None:
             return False
         minute, seconds, fraction, api, number_text = head.groups()
-        if api not in self._skipped or not text.endswith(_ENDS):
+        if api not in self._skipped or not text.endswith(ENDS):
             return False
         for name in self._names:
             if name in text:
@@ -204,7 +202,6 @@ class Prefilter:
     def _keep(
         self, key: tuple[object, ...], value: float, line: SourceLine, time: int, arrival: int
     ) -> None:
-        """Keep the line with the highest value."""
         former = self._late.get(key)
         if former is None or former.value < value:
             self._late[key] = _Late(value, line, time, arrival)

@@ -162,16 +162,53 @@ class FormatReader:
         """The time of a line in Kafka's default layout, in ms since 1970; None if it has none."""
         return self._clock.in_minute(minute, ms)
 
-    def read(self, lines: Iterator[SourceLine]) -> Made:
-        """Yield documents; each line is in one of them or left with a reason."""
+    def read(self, lines: Iterator[SourceLine], is_whole: bool = True) -> Made:
+        """Yield documents; each line is in one of them or left with a reason.
+
+        Args:
+            lines: the lines after those read before.
+            is_whole: whether no line follows, so that what is incomplete stays so.
+        """
         for line in lines:
-            yield from self._guarded(line, self._take(line))
+            made = self._usual(line)
+            if made is not None:
+                yield made
+            else:
+                yield from self._guarded(line, self._take(line))
+        if not is_whole:
+            return
         for around, text in list(self._pieces.values()):
             yield from self._guarded(around.line, self._entry(around, bytes(text)))
         for opened in self._open.values():
             yield abandoned(opened)
         yield from self._pairs.rest()
         yield from self._clients.rest()
+
+    def _usual(self, line: SourceLine) -> Document | UnpairedDocuments | None:
+        """Return what a whole line in Kafka's default layout holds, as `_take` finds it.
+
+        None for lines that `_take` has to read: other layouts, pieces, damaged lines.
+        """
+        text = line.text
+        head = request_log.HEAD.match(text)
+        if head is None or not text.endswith(request_log.ENDS) or not text.isascii():
+            return None
+        begin = head.end() - 1
+        end = text.rindex(b"}") + 1
+        if not self.is_between_entries or end - begin > EVENT_BYTES_MAX or b"\x1b[" in text:
+            return None
+        minute, seconds, fraction = head.groups()
+        time = self._clock.in_minute(minute, int(seconds) * 1000 + int(fraction))
+        if time is None:
+            return None
+        try:
+            made = request_log.document_of(line, line.place, text[begin:end], time)
+            if isinstance(made, Document):
+                _check(made)
+        except _ERRORS:
+            return None
+        self._place, self._count = line.place, 1
+        return made
 
     def _guarded(self, line: SourceLine, made: Made) -> Made:
         try:

@@ -27,6 +27,10 @@ from brokertwin.recordings.formats.older_names import renamed
 from brokertwin.state.core.events import RequestHeader
 
 MARK = b"Completed request:"
+HEAD = later(rb"\[(\d{4}-\d\d-\d\d \d\d:\d\d):([0-5]\d),(\d{3})\] [A-Z]{4,5} Completed request:\{")
+"""The beginning of a line in Kafka's default layout: minute, second, ms."""
+
+ENDS = (b"} (kafka.request.logger)\n", b"} (kafka.request.logger)\r\n")
 DURATION_MAX_MS = 86_400_000.0
 """Longer durations are treated as errors."""
 

@@ -15,6 +15,7 @@ TOPIC_NAMES = ("name", "topicName", "topic")
 """Names of the fields with a topic's name in Kafka's schemas."""
 
 MARKERS = "WRITE_TXN_MARKERS"
+_NESTED = (dict, list)
 PRODUCER_APIS = frozenset(
     {
         *("INIT_PRODUCER_ID", "PRODUCE", "ADD_PARTITIONS_TO_TXN", "ADD_OFFSETS_TO_TXN"),
@@ -115,9 +116,11 @@ def _gather_errors(part: Any, found: list[int]) -> None:
             _gather_errors(each, found)
     elif isinstance(part, dict):
         for name, value in part.items():
-            if isinstance(value, dict | list):
+            if not value:
+                continue
+            if type(value) in _NESTED:
                 _gather_errors(value, found)
-            elif value and name.lower().endswith("errorcode"):
+            elif name.lower().endswith("errorcode"):
                 found.append(value)
 
 
@@ -147,7 +150,7 @@ def _names_in(part: Any) -> Iterator[tuple[str, str]]:
             if isinstance(name, str):
                 yield topic_id, name
         for value in part.values():
-            if isinstance(value, dict | list):
+            if value and type(value) in _NESTED:
                 yield from _names_in(value)
 
 

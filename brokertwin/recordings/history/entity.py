@@ -1,7 +1,7 @@
 """The base of all machines: exchanges are taken in the order of their responses."""
 
 from bisect import insort
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import ClassVar, NamedTuple
 
 import msgspec
@@ -14,6 +14,16 @@ WAIT_MS = 2_000
 
 WAITING_MAX = 1_000
 """Maximum number of exchanges of an entity that wait for earlier ones."""
+
+
+SWEPT_AFTER = 20_000
+"""Exchanges of a kind after which idle entities are looked for."""
+
+IDLE_MS = 60_000
+"""An entity is idle if it had no exchange for so long; more than any lookahead."""
+
+ENTITIES_MAX = 100_000
+"""Maximum number of entities of a kind. A forgotten one begins anew, as in a cut recording."""
 
 
 class EntityKey(NamedTuple):
@@ -51,8 +61,10 @@ class ObservedEntity(msgspec.Struct, kw_only=True):
 
     def wait(self, part: RecordedExchange) -> None:
         """Let the part of an exchange wait, without taking any."""
-        self.newest = max(self.newest, part.line.end)
-        if not self.waiting or self.waiting[-1].line.end < part.line.end:
+        end = part.line.end
+        if end > self.newest:
+            self.newest = end
+        if not self.waiting or self.waiting[-1].line.end < end:
             self.waiting.append(part)
         else:
             insort(self.waiting, part, key=lambda each: each.line.order)
@@ -60,6 +72,10 @@ class ObservedEntity(msgspec.Struct, kw_only=True):
     def expire(self, now: float, known: KnownFacts) -> list[Finding]:
         """Take the exchanges that need not wait any longer at a time in ms since 1970."""
         return self._take_until(now - WAIT_MS, known)
+
+    def settle(self, known: KnownFacts) -> list[Finding]:
+        """Take the exchanges that wait, as the next one does if it comes much later."""
+        return self._take_until(float("inf"), known)
 
     def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
         """Take an exchange in its turn."""
@@ -70,20 +86,18 @@ class ObservedEntity(msgspec.Struct, kw_only=True):
         raise AssertionError(f"{type(self).__name__} does not judge {exchange.line.api}")
 
     def _take_until(self, end: float, known: KnownFacts) -> list[Finding]:
+        """Take and judge the exchanges that need not wait any longer, or of which too many wait."""
         found: list[Finding] = []
-        while _is_due(self.waiting, end):
-            exchange = self.waiting.pop(0)
+        waiting, pending = self.waiting, self.pending
+        while waiting and (waiting[0].line.end <= end or len(waiting) > WAITING_MAX):
+            exchange = waiting.pop(0)
             found += self.take(exchange, known)
             if self.LOOKAHEAD_MS:
-                self.pending.append(exchange)
-        while _is_due(self.pending, end - self.LOOKAHEAD_MS):
-            found += self.judge(self.pending.pop(0), known)
+                pending.append(exchange)
+        end -= self.LOOKAHEAD_MS
+        while pending and (pending[0].line.end <= end or len(pending) > WAITING_MAX):
+            found += self.judge(pending.pop(0), known)
         return found
-
-
-def _is_due(exchanges: list[RecordedExchange], end: float) -> bool:
-    """Return whether the first exchange need not wait any longer, or too many wait."""
-    return bool(exchanges) and (exchanges[0].line.end <= end or len(exchanges) > WAITING_MAX)
 
 
 Parts = Iterable[tuple[EntityKey, RecordedExchange]]
@@ -107,38 +121,79 @@ class EntityKind(NamedTuple):
     machine: Callable[[EntityKey], ObservedEntity]
 
 
-class ObservedEntities(NamedTuple):
-    """All entities of a kind in a recording, and what their machines found."""
+class ObservedEntities:
+    """All entities of a kind, and what their machines find.
 
-    entities: dict[EntityKey, ObservedEntity]
-    findings: list[Finding]
+    Args:
+        kind: the kind.
+        known: the facts of the whole recording.
+        kept: the classes of findings that are kept; all if None.
+
+    Attributes:
+        entities: the state of each entity.
+    """
+
+    def __init__(
+        self, kind: EntityKind, known: KnownFacts, kept: Collection[type[Finding]] | None = None
+    ) -> None:
+        self.entities: dict[EntityKey, ObservedEntity] = {}
+        self._kind = kind
+        self._known = known
+        self._kept = kept
+        self._found: dict[str, Finding] = {}
+        self._count = 0
+
+    def take(self, exchange: RecordedExchange) -> None:
+        """Take an exchange of the kind's APIs, in the order of the responses."""
+        known, entities = self._known, self.entities
+        for key, part in self._kind.parts_of(exchange, known):
+            entity = entities.get(key)
+            if entity is None:
+                entity = entities[key] = self._kind.machine(key)
+            found = entity.step(part, known)
+            if found:
+                self._keep(found)
+        self._count += 1
+        if not self._count % SWEPT_AFTER:
+            self._sweep(exchange.line.end)
+
+    def expire(self, now: float = float("inf")) -> None:
+        """Take the exchanges that need not wait any longer at a time in ms since 1970."""
+        for entity in self.entities.values():
+            self._keep(entity.expire(now, self._known))
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Findings in the order of their exchanges, then of their subjects.
+
+        The last one with an id replaces earlier ones. Withdrawn findings are left out.
+        """
+        kept = (each for each in self._found.values() if not each.is_withdrawn)
+        return sorted(kept, key=lambda each: (each.line.order, each.subject.name))
+
+    def _keep(self, findings: Iterable[Finding]) -> None:
+        for each in findings:
+            if self._kept is None or type(each) in self._kept:
+                self._found[each.id] = each
+
+    def _sweep(self, now: int) -> None:
+        """Bound what idle entities hold, and their number: the longest idle ones are forgotten."""
+        for entity in self.entities.values():
+            if entity.newest < now - IDLE_MS:
+                self._keep(entity.settle(self._known))
+        if len(self.entities) > ENTITIES_MAX:
+            by_age = sorted(self.entities, key=lambda key: self.entities[key].newest)
+            for key in by_age[: len(by_age) - ENTITIES_MAX]:
+                self._keep(self.entities.pop(key).expire(float("inf"), self._known))
 
 
 def observe(
     kind: EntityKind, exchanges: Iterable[RecordedExchange], known: KnownFacts
 ) -> ObservedEntities:
-    """Run the machines of a kind over a whole recording.
-
-    Findings are in the order of their exchanges, then of their subjects. The last one with an id
-    replaces earlier ones. Withdrawn findings are left out.
-    """
-    entities: dict[EntityKey, ObservedEntity] = {}
-    found: dict[str, Finding] = {}
-
-    def keep(findings: Iterable[Finding]) -> None:
-        for each in findings:
-            found[each.id] = each
-
+    """Run the machines of a kind over a whole recording."""
+    found = ObservedEntities(kind, known)
     for exchange in exchanges:
         if exchange.line.api in kind.apis:
-            for key, part in kind.parts_of(exchange, known):
-                entity = entities.get(key)
-                if entity is None:
-                    entity = entities[key] = kind.machine(key)
-                keep(entity.step(part, known))
-    for entity in entities.values():
-        keep(entity.expire(float("inf"), known))
-    kept = [each for each in found.values() if not each.is_withdrawn]
-    return ObservedEntities(
-        entities, sorted(kept, key=lambda each: (each.line.order, each.subject.name))
-    )
+            found.take(exchange)
+    found.expire()
+    return found

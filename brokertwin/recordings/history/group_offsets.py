@@ -88,7 +88,6 @@ class CommittedOffset(msgspec.Struct, frozen=True):
 
     @property
     def at(self) -> PartitionId:
-        """The partition."""
         return PartitionId(self.topic, self.partition)
 
     @property
@@ -303,6 +302,29 @@ def producer_of(offset: CommittedOffset, known: KnownFacts) -> ProducerKey:
     """The producer of a transactional commit."""
     producer_id, _ = offset.producer
     return ProducerKey.of(known.producers.get(producer_id), producer_id)
+
+
+def commits_in(
+    exchange: RecordedExchange, known: KnownFacts
+) -> dict[tuple[str, int], RecordedExchange]:
+    """The partitions that a commit names, each with its part of the bodies."""
+    found: dict[tuple[str, int], tuple[list[Any], list[Any]]] = {}
+    for at, body in enumerate((exchange.request, exchange.response)):
+        for topic in body.get("topics") or ():
+            name = known.topic(topic)
+            for part in topic["partitions"]:
+                of = found.setdefault((name, part["partitionIndex"]), ([], []))
+                of[at].append({**topic, "partitions": [part]})
+    return {
+        place: RecordedExchange(
+            exchange.line,
+            {**exchange.request, "topics": asked},
+            {**exchange.response, "topics": given},
+            exchange.has_response,
+        )
+        for place, (asked, given) in found.items()
+        if asked
+    }
 
 
 def of_partition(

@@ -6,9 +6,9 @@ fetches, and the responses in its own log. If the recording lacks these signs, n
 reported, and the findings stand for themselves.
 """
 
+from array import array
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -69,6 +69,9 @@ RESTART = frozenset(
 """Errors that may follow from a broker that comes or goes."""
 
 
+_ALL, _HEARTBEATS, _SHUTDOWNS, _REGISTRATIONS = range(4)
+
+
 class BrokerSigns(NamedTuple):
     """When signs of a broker were seen, sorted, in ms since 1970.
 
@@ -85,27 +88,38 @@ class BrokerSigns(NamedTuple):
     registrations: list[float]
 
 
-def signs_of(exchanges: Iterable[RecordedExchange]) -> Mapping[int, BrokerSigns]:
-    """The signs of all brokers in the exchanges of clients, brokers and controllers."""
-    found: dict[int, BrokerSigns] = defaultdict(lambda: BrokerSigns([], [], [], []))
-    for each in exchanges:
-        api, line = each.line.api, each.line
+class Signs:
+    """Gathers the signs of life of all brokers, in any order."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[array[float], ...]] = {}
+
+    def take(self, exchange: RecordedExchange) -> None:
+        """Take an exchange of a client, a broker or a controller."""
+        api, line = exchange.line.api, exchange.line
         if api in HEARTBEATS:
-            broker = found[int(each.request.get("brokerId", -1))]
-            broker.all.append(line.time)
-            broker.heartbeats.append(line.time)
-            if each.request.get("wantShutDown"):
-                broker.shutdowns.append(line.time)
-            if api == "BROKER_REGISTRATION" and not each.code:
-                broker.registrations.append(line.time)
-        elif api == "FETCH" and (follower := follower_of(each.request)) >= 0:
-            found[follower].all.append(line.time)
-        if not each.is_internal:
-            found[line.broker].all.append(each.made or line.end)
-    for signs in found.values():
-        for times in signs:
-            times.sort()
-    return dict(found)
+            of = self._of(int(exchange.request.get("brokerId", -1)))
+            of[_ALL].append(line.time)
+            of[_HEARTBEATS].append(line.time)
+            if exchange.request.get("wantShutDown"):
+                of[_SHUTDOWNS].append(line.time)
+            if api == "BROKER_REGISTRATION" and not exchange.code:
+                of[_REGISTRATIONS].append(line.time)
+        elif api == "FETCH" and (follower := follower_of(exchange.request)) >= 0:
+            self._of(follower)[_ALL].append(line.time)
+        if not exchange.is_internal:
+            self._of(line.broker)[_ALL].append(exchange.made or line.end)
+
+    @property
+    def by_broker(self) -> Mapping[int, BrokerSigns]:
+        """The signs of each broker."""
+        return {broker: BrokerSigns(*map(sorted, of)) for broker, of in self._found.items()}
+
+    def _of(self, broker: int) -> "tuple[array[float], ...]":
+        found = self._found.get(broker)
+        if found is None:
+            found = self._found[broker] = tuple(array("d") for _ in BrokerSigns._fields)
+        return found
 
 
 class _Absence(NamedTuple):
@@ -223,7 +237,6 @@ def _shutdown(asked: float, signs: BrokerSigns) -> _Absence:
 
 
 def _follows(found: Finding, root: BrokerGone, end: float) -> bool:
-    """Return whether a finding follows from the absence of a broker."""
     time, begin = _time(found), root.last_sign - (SHUTDOWN_MS if root.is_shutdown else 0.0)
     back = root.back if root.back is not None else end
     if isinstance(found, IsrShrank | IsrGrew):

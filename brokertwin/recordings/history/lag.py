@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 from msgspec import field
 
-from brokertwin.recordings.history import bodies
 from brokertwin.recordings.history.bodies import MARKERS
 from brokertwin.recordings.history.entity import EntityKey, EntityKind, ObservedEntity, Parts
 from brokertwin.recordings.history.exchange import KnownFacts, RecordedExchange, RecordedRequest
@@ -32,7 +31,7 @@ from brokertwin.recordings.history.group_offsets import (
     COMMIT_APIS,
     ENDING_APIS,
     ObservedOffsets,
-    of_partition,
+    commits_in,
     places_of,
 )
 from brokertwin.recordings.history.stable_offsets import StableOffset, marked_in, written_in
@@ -260,13 +259,14 @@ def _latest(body: Any, known: KnownFacts) -> set[tuple[str, int]]:
 
 def _partitions_in(exchange: RecordedExchange, known: KnownFacts) -> Parts:
     """The partitions, each with its commit, or its high watermark."""
-    api, body = exchange.line.api, exchange.request
-    if api in (*ENDING_APIS, *COMMIT_APIS):
-        named = places_of(exchange, known) if api in ENDING_APIS else bodies.committed_places(body)
-        for topic, number in dict.fromkeys((known.named(topic), n) for _, topic, n in named):
-            is_commit = api in COMMIT_APIS
-            part = of_partition(exchange, topic, number, known) if is_commit else exchange
+    api = exchange.line.api
+    if api in COMMIT_APIS:
+        for (topic, number), part in commits_in(exchange, known).items():
             yield EntityKey("lag", f"{number} {topic}"), part
+    elif api in ENDING_APIS:
+        named = places_of(exchange, known)
+        for topic, number in dict.fromkeys((known.named(topic), n) for _, topic, n in named):
+            yield EntityKey("lag", f"{number} {topic}"), exchange
     if api in ("PRODUCE", MARKERS):
         parts = written_in(exchange, known) if api == "PRODUCE" else marked_in(exchange, known)
         for (topic, number), part in parts.items():

@@ -94,7 +94,6 @@ class PartitionMoment(NamedTuple):
 
     @property
     def at(self) -> PartitionId:
-        """The partition."""
         return PartitionId(self.of.topic, self.of.partition)
 
     @property
@@ -109,8 +108,9 @@ class PartitionMoment(NamedTuple):
         (`shouldWaitForReplicaToJoinIsr` in `Partition`). So does one that was silent and returns.
         """
         known = self.known
-        followers = {*known.isr} - {known.led_by}
-        yield from self._remove([b for b in followers if self._absence(b) is Absence.CERTAIN])
+        if self.facts.presences:
+            followers = {*known.isr} - {known.led_by}
+            yield from self._remove([b for b in followers if self._absence(b) is Absence.CERTAIN])
         known.awaited = [
             broker
             for broker in known.progress
@@ -400,7 +400,8 @@ class PartitionMoment(NamedTuple):
     # Effects
 
     def lead(self, leader: int, leader_epoch: int, by: ShownBy) -> Iterator[Finding]:
-        """Set the leader of an epoch."""
+        if leader_epoch <= self.known.leader_epoch:
+            return
         former = self.known.led_by
         skipped = leader_epoch - self.known.leader_epoch - 1
         leaders = {former, *self.known.in_sync, *self.known.ends} if skipped else {former}

@@ -155,7 +155,7 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
             epoch=epoch,
             former=before[-1].epoch if is_bump else -1,
         )
-        self.given.append(new)
+        insort(self.given, new, key=lambda each: each.line.end)
         if self.name:
             self.first.setdefault(producer_id, line)
 
@@ -224,22 +224,28 @@ class ProducerEpochs(ObservedEntity, kw_only=True):
         Its epoch is the one that the same client had when a Produce of the connection succeeded
         last, raised by its own requests since then; -1 if that is not recorded.
         """
-        known = [each for each in self.given if each.line.end <= line.end]
-        if not known:
+        count = bisect_right(self.given, line.end, key=lambda each: each.line.end)
+        if not count:
             return self._used_by(line)
-        own = [each for each in known if each.line.process == line.process]
         of_connection = self.written.get(line.connection, [])
         written = bisect_right(of_connection, line.time)
         last = of_connection[written - 1] if written else -1
-        first = sum(each.line.end <= last for each in own)
-        if not first and sum(each.former < 0 for each in own) > 1:
+        own: list[GivenEpoch] = []  # those since the last one before that Produce, newest first
+        for number in range(count - 1, -1, -1):
+            each = self.given[number]
+            if each.line.process == line.process:
+                own.append(each)
+                if each.line.end <= last:
+                    break
+        is_shown = bool(own) and own[-1].line.end <= last
+        if not is_shown and sum(each.former < 0 for each in own) > 1:
             own = []  # several producers of one client id: the request may be of any
-        newest = known[-1].producer_id
+        newest = self.given[count - 1].producer_id
         if not own:
             used = self._used_by(line)
             return used if used.producer_id == newest else Holder(newest, -1, self.name)
-        held = own[max(first - 1, 0)]
-        for each in own[max(first, 1) :]:
+        held = own.pop()
+        for each in reversed(own):
             if each.former == held.epoch:
                 held = each
         return Holder(held.producer_id, held.epoch, self.name)

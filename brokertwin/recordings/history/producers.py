@@ -72,7 +72,7 @@ class ObservedProducer(ProducerEpochs, kw_only=True):
             yield from self._aborted(line)
         else:
             holders = self.holders_of(exchange, known)
-            if line.is_own and len(holders) == 1:
+            if line.is_own and len(holders) == 1 and bodies.errors(exchange.response):
                 yield self._sent_for_client(holders[0], line)
             for holder in holders:
                 yield from self._refused(exchange, holder)
@@ -200,7 +200,7 @@ class ObservedProducer(ProducerEpochs, kw_only=True):
         )
 
     def _sent_for_client(self, holder: Holder, line: RecordedRequest) -> Finding:
-        """The client for which a broker sent a request."""
+        """The client for which a broker sent a request that was refused."""
         producer = ProducerKey.of(holder.name, holder.producer_id)
         return SentForClient(line=line, client=self._client_of(holder, line), producer=producer)
 

@@ -14,7 +14,7 @@ are handled in the order of their times.
 Source: `Partition`, `ReplicaManager.fetchMessages`, `FetchManager` in Kafka.
 """
 
-from bisect import insort
+from bisect import bisect_right, insort
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -130,19 +130,25 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
             return
         for is_response, time in enumerate((exchange.taken, exchange.made)):
             moment = ExchangeMoment(time, bool(is_response), exchange)
-            insort(self.moments, moment, key=lambda each: each.order)
+            if not self.moments or self.moments[-1].time < time:
+                self.moments.append(moment)
+            else:
+                insort(self.moments, moment, key=lambda each: each.order)
 
     def judge(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
         """Handle the moments up to a response."""
         end = exchange.line.end + self.LOOKAHEAD_MS
-        for moment in [each for each in self.moments if each.time <= exchange.made]:
+        begin, _ = known.common
+        count = bisect_right(self.moments, exchange.made, key=lambda each: each.time)
+        before = self.moments[:count]
+        self.moments[:count] = [each for each in before if each.exchange.line.end > end]
+        for moment in before:
             if moment.exchange.line.end <= end:
-                self.moments.remove(moment)
-                yield from self._handle(moment, known)
+                yield from self._handle(moment, known, begin)
         del self.moments[:-MOMENTS_MAX]
 
-    def _handle(self, moment: ExchangeMoment, known: KnownFacts) -> Iterator[Finding]:
-        begin, _ = known.common
+    def _handle(self, moment: ExchangeMoment, known: KnownFacts, begin: float) -> Iterator[Finding]:
+        """Handle a moment of the time since which all logs are recorded."""
         if moment.exchange.taken < begin:
             return
         if begin > self.begin:
@@ -151,15 +157,19 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
         handler = handlers.get(moment.exchange.line.api)
         if handler is not None and self._is_mine(moment.exchange):
             at = PartitionMoment(self, moment.time, moment.exchange, known)
-            yield from at.close()
+            if self.open:
+                yield from at.close()
             yield from at.absent()
             yield from handler(at)
-            yield from at.settle()
+            if self.open:
+                yield from at.settle()
 
     def _is_mine(self, exchange: RecordedExchange) -> bool:
         """Return False if an exchange is about a deleted topic of the same name."""
-        named = {each.get("topicId", ZERO_UUID) for each in (exchange.request, exchange.response)}
-        for topic_id in named - {ZERO_UUID, self.topic_id}:
+        for body in (exchange.request, exchange.response):
+            topic_id = body.get("topicId", ZERO_UUID)
+            if topic_id in (ZERO_UUID, self.topic_id):
+                continue
             if topic_id in self.former_ids:
                 return False
             if self.topic_id != ZERO_UUID:
@@ -253,19 +263,30 @@ def _partitions_in(exchange: RecordedExchange, known: KnownFacts) -> Parts:
     except (msgspec.ValidationError, AttributeError, KeyError, TypeError):
         nothing = msgspec.structs.replace(exchange, request={}, response={})
         return [(EntityKey("replication", f"? {api}"), nothing)]
-    follower = follower_of(exchange.request) if api == "FETCH" else UNKNOWN
+    more: dict[str, Any] = {}
+    if api == "FETCH":
+        more = {"follower": follower_of(exchange.request)}
+    elif api == "ALTER_PARTITION":
+        more = {"brokerId": exchange.request["brokerId"]}
     parts_of = []
-    for place in dict.fromkeys([*requested, *responded]):
-        request, response = requested.get(place, {}), responded.get(place, {})
-        if api == "FETCH":
-            request = {**request, "follower": follower}
-        elif api == "ALTER_PARTITION":
-            request = request and {**request, "brokerId": exchange.request["brokerId"]}
-        topic, number = place
-        key = EntityKey("replication", f"{number} {topic}")
-        parts_of.append(
-            (key, msgspec.structs.replace(exchange, request=request, response=response))
+    for place in requested if requested.keys() >= responded.keys() else requested | responded:
+        request = requested.get(place, {})
+        if request or api == "FETCH":
+            request = request | more
+        own = RecordedExchange(
+            exchange.line,
+            request,
+            responded.get(place, {}),
+            exchange.has_response,
+            exchange.taken,
+            exchange.made,
+            exchange.has_waited,
+            exchange.busy_ms,
+            exchange.is_internal,
+            exchange.is_deprecated,
         )
+        topic, number = place
+        parts_of.append((EntityKey("replication", f"{number} {topic}"), own))
     return parts_of
 
 

@@ -266,19 +266,32 @@ def of_documents(
             exchanges.append(_end(document))
             continue
         try:
-            line = _decoder.decode(completed(document, completion))
-            own = clusters_own(line.listener, line.is_forwarded, controllers)
+            exchange, listener, is_forwarded = of_document(document, completion)
+            own = clusters_own(listener, is_forwarded, controllers)
             if own:
                 left_out[own] += 1
-                of_cluster.append(_exchange(line, document))
+                of_cluster.append(exchange)
             else:
-                exchanges.append(_arrived(_exchange(line, document), document.arrival))
+                exchanges.append(_arrived(exchange, document.arrival))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             broken.append(Broken(document.place, str(error)))
     merged = merge(exchanges, is_arrived)
     requests = [each for each in merged if each.kind is Kind.REQUEST]
     ends = [each for each in merged if each.kind is not Kind.REQUEST]
     return Recording(requests, broken, left_out, ends, own=of_cluster)
+
+
+def of_document(document: Document, completion: Completion) -> tuple[Exchange, str, bool]:
+    """Convert a document of a request.
+
+    Returns:
+        the exchange, its listener, and whether a broker forwarded it to the controller.
+
+    Raises:
+        msgspec.MsgspecError, UnicodeDecodeError, RecursionError: it is damaged.
+    """
+    line = _decoder.decode(completed(document, completion))
+    return _exchange(line, document), line.listener, line.is_forwarded
 
 
 def _end(document: Document) -> Exchange:

@@ -9,6 +9,7 @@ import msgspec
 from brokertwin.protocol.errors import Error
 from brokertwin.simulation.explore import requests
 from brokertwin.simulation.explore.api import Client, Send
+from brokertwin.simulation.explore.invariants import response_code
 
 RETRIABLE = frozenset(
     {
@@ -127,7 +128,7 @@ class TransactionalProducer(Client):
             if self._gives_up and send.api == "PRODUCE":
                 return state._replace(at="abort", partition=0)
             return state
-        code = _code(response)
+        code = response_code(response)
         if code in RETRIABLE:
             return state
         if code != Error.NONE:
@@ -219,7 +220,7 @@ class IdempotentProducer(Client):
         """Continue, repeat, reset or fail."""
         if response is None:
             return state
-        code = _code(response)
+        code = response_code(response)
         if code in RETRIABLE:
             return state
         if code == Error.UNKNOWN_PRODUCER_ID and self._resets and state.sequences != (0,):
@@ -405,7 +406,7 @@ class GroupWorker(Client):
         """Continue; join again after a rebalance; fail if fenced."""
         if response is None:
             return state
-        code = _code(response)
+        code = response_code(response)
         if code in (Error.ILLEGAL_GENERATION, Error.UNKNOWN_MEMBER_ID):
             return self._lost(state)
         if code == Error.REBALANCE_IN_PROGRESS:
@@ -472,10 +473,3 @@ def _assignment(number: int, members: Sequence[str], partitions: int) -> str:
 def _text(assignment: Any) -> list[str]:
     raw = assignment if isinstance(assignment, bytes) else base64.b64decode(assignment or "")
     return raw.decode().split()
-
-
-def _code(response: Any) -> int:
-    """Return the worst error of a response, 0 if there is none."""
-    from brokertwin.simulation.explore.world import error_codes
-
-    return next((code for code in error_codes(response) if code), 0)

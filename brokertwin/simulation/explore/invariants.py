@@ -8,14 +8,16 @@ AcknowledgedRecordsStay     acknowledged records are never lost
 NothingTwice                an idempotent producer's record is in a log once
 TransactionsAsSaid          a transaction is atomic, and ends as its producer said
 NoHangingTransaction        read_committed readers do not stop for ever
-FencedWritesNothing         no request of a fenced producer is acknowledged
+FencedWritesNothing         no request of a fenced client is acknowledged, or writes
 OneOwner                    a partition has one owner in an epoch of a group
 OffsetsGoForward            committed offsets do not go back
 ExactlyOnce                 a transaction's offsets and its records agree
 LogsAgree                   replicas agree below their high watermarks
 HighWatermarkStays          no leader forgets what readers have seen
 ReadersSeeOneLog            a reader's records are those of the log that it continues to read
-OneOwnerAtATime             the same at any time (KIP-848)
+OneOwnerAtATime             the same at any time (KIP-848, KIP-1071)
+DeliveredAndCounted         share records are delivered, at most as often as the limit
+SessionsHideNothing         a fetch session does not hide a record
 CellHolds                   the invariants of `state/` (`check(cell)`)
 """
 
@@ -27,19 +29,19 @@ import msgspec
 
 from brokertwin.protocol.errors import Error
 from brokertwin.simulation.explore.api import Model, Send
-from brokertwin.simulation.explore.machine import CellState, ForkableCell
-from brokertwin.state.cell.check import check
+from brokertwin.simulation.explore.machine import CellState, ForkableCell, error_codes
 from brokertwin.state.cluster import coordinators, image
 from brokertwin.state.cluster.image import Partition, Topic
-from brokertwin.state.core.check import Touched
 from brokertwin.state.core.decision import CONTROLLER
 from brokertwin.state.core.records import TransactionMetadata
-from brokertwin.state.core.tables import TABLE_NAMES
+from brokertwin.state.core.tables import CellTables
 from brokertwin.state.groups import committed_offsets
 from brokertwin.state.logs import log as logs
 from brokertwin.state.logs.log import Log, StoredBatch, batches_from, log_key
 from brokertwin.state.logs.log_transactions import NO_OFFSET
 from brokertwin.state.replication import network
+from brokertwin.state.share import share_partitions
+from brokertwin.state.share.share_partition import SharePartition
 from brokertwin.state.transactions import transactional_ids
 
 Place = tuple[str, int]
@@ -60,19 +62,37 @@ class View:
         self._batches: dict[tuple[int, str, int], list[StoredBatch]] = {}
         self._leaders: dict[Place, int] = {}
         self._committed: dict[Place, list[str]] = {}
-        self.waiting: Any = ()
+        self._state: CellState | None = None
 
     def begin(self, state: CellState) -> None:
-        """Look at a new state, which the cell is in."""
-        self._batches = {}
-        self._leaders = {}
-        self._committed = {}
-        self.waiting = state.waiting
+        """Look at another state."""
+        if state is not self._state:
+            self._state = state
+            self._batches = {}
+            self._leaders = {}
+            self._committed = {}
+
+    @property
+    def _tables(self) -> CellTables:
+        """The tables in the state, which is loaded if necessary."""
+        self._machine.enter(self.state)
+        return self._machine.tables
+
+    @property
+    def state(self) -> CellState:
+        """The state."""
+        assert self._state is not None, "`begin` has been called"
+        return self._state
+
+    @property
+    def waiting(self) -> Any:
+        """Messages between machines that are under way."""
+        return self.state.waiting
 
     @property
     def brokers(self) -> list[int]:
         """All brokers that run."""
-        table = self._machine.tables.cluster
+        table = self._tables.cluster
         found = self._machine.settings.brokers
         return [each for each in found if not network.is_stopped(table, each)]
 
@@ -112,7 +132,7 @@ class View:
         found = self._topic(topic, CONTROLLER)
         if found is None:
             return None
-        return self._machine.tables.logs.get(log_key(broker, found.topic_id, partition), Log)
+        return self._tables.logs.get(log_key(broker, found.topic_id, partition), Log)
 
     def batches(self, broker: int, topic: str, partition: int) -> list[StoredBatch]:
         """The batches of a broker's log, markers included."""
@@ -120,7 +140,7 @@ class View:
         found = self._batches.get(key)
         if found is None:
             log = self.log(*key)
-            table = self._machine.tables.logs
+            table = self._tables.logs
             found = self._batches[key] = (
                 list(batches_from(table, broker, log, log.log_start_offset)) if log else []
             )
@@ -131,7 +151,7 @@ class View:
         log = self.log(broker, topic, partition)
         if log is None or not log.aborted:
             return []
-        index = logs.aborted_index(self._machine.tables.logs, broker, log)
+        index = logs.aborted_index(self._tables.logs, broker, log)
         found = index.between(0, log.log_end_offset)
         return [(each.producer_id, each.first_offset, each.last_offset) for each in found]
 
@@ -162,7 +182,7 @@ class View:
         found = {}
         for transactional_id in self._model.cluster.transactional_ids:
             for broker in self.brokers:
-                table = self._machine.tables.transactions
+                table = self._tables.transactions
                 known = transactional_ids.metadata(table, broker, transactional_id)
                 leader = self.serving_leader(coordinators.TRANSACTION_TOPIC, 0)
                 if known is not None and leader in (broker, -1):
@@ -174,18 +194,23 @@ class View:
         leader = self.serving_leader(coordinators.GROUP_TOPIC, 0)
         if self._machine.settings.broker_settings.brokertwin_offset_storage == "zookeeper":
             leader = CONTROLLER
-        table = self._machine.tables.groups
+        table = self._tables.groups
         found = committed_offsets.offset(table, leader, group, topic, partition)
         return found.offset if found is not None else -1
 
-    def broken(self) -> list[str]:
-        """Violations of the invariants of `state/`, of the touched items."""
-        cell = self._machine.cell
-        touched = {name: self._machine.tables[name].touched() for name in TABLE_NAMES}
-        return check(cell, Touched({name: keys for name, keys in touched.items() if keys}))
+    def share_start(self, group: str, topic: str, partition: int) -> tuple[str, int]:
+        """A topic's id, and the first offset that a share group may still deliver."""
+        found, leader = self._topic(topic, CONTROLLER), self.serving_leader(topic, partition)
+        if found is None or leader < 0:
+            return "", 0
+        share_key = group, found.topic_id, partition
+        share = self._tables.shares.get(
+            share_partitions.item_key(leader, share_key), SharePartition
+        )
+        return found.topic_id, share.start_offset if share is not None else 0
 
     def _topic(self, topic: str, machine: int) -> Topic | None:
-        return image.topic_by_name(self._machine.tables.metadata, machine, topic)
+        return image.topic_by_name(self._tables.metadata, machine, topic)
 
 
 def _is_aborted(batch: StoredBatch, aborted: list[tuple[int, int, int]]) -> bool:
@@ -454,29 +479,62 @@ class NoHangingTransaction(Invariant):
         return None
 
 
+class _Fencing(NamedTuple):
+    """What `FencedWritesNothing` remembers.
+
+    Attributes:
+        newest: the newest epoch or generation that a client received, by producer or group.
+        stale: clients whose request in flight has an older one.
+        accepted: a sentence about an acknowledged one.
+    """
+
+    newest: tuple[tuple[str, int], ...] = ()
+    stale: tuple[str, ...] = ()
+    accepted: str = ""
+
+
 class FencedWritesNothing(Invariant):
     """A request with an older epoch than an assigned one is not acknowledged, and writes nothing.
 
-    The epoch must have been assigned before the request was sent.
+    The epoch must have been received before the request was sent. The same holds for the
+    generation of a commit in a classic group.
     """
 
-    source = "KIP-98, KIP-360"
+    source = "KIP-98, KIP-360; the classic group protocol"
+    start = _Fencing()
 
-    def received(self, ghost: Any, client: str, send: Send, response: Any) -> Any:
+    def sent(self, ghost: _Fencing, client: str, send: Send) -> _Fencing:
+        """Note a client whose request is stale."""
+        newest = dict(ghost.newest)
+        if not any(epoch < newest.get(who, -1) for who, epoch in _epochs(send)):
+            return ghost
+        return ghost._replace(stale=tuple(sorted({*ghost.stale, client})))
+
+    def received(self, ghost: _Fencing, client: str, send: Send, response: Any) -> _Fencing:
         """Note assigned epochs, and acknowledged requests of older ones."""
-        if response is None:
+        if client in ghost.stale:
+            accepted = ghost.accepted
+            if response is not None and not any(error_codes(response)):
+                accepted = f"{send.label} of {client} is acknowledged, although it is fenced"
+            others = tuple(each for each in ghost.stale if each != client)
+            return ghost._replace(stale=others, accepted=accepted)
+        if response is None or response_code(response) != Error.NONE:
             return ghost
         if send.api in ("INIT_PRODUCER_ID", "END_TXN"):
-            epoch = getattr(response, "producer_epoch", -1)
-            if isinstance(epoch, int) and epoch >= 0 and response.error_code == Error.NONE:
-                newest = dict(ghost)
-                before = newest.get(response.producer_id, -1)
-                newest[response.producer_id] = max(before, epoch)
-                return tuple(sorted(newest.items()))
-        return ghost
+            who, epoch = f"producer {response.producer_id}", response.producer_epoch
+        elif send.api == "JOIN_GROUP":
+            who, epoch = send.body["groupId"], response.generation_id
+        else:
+            return ghost
+        newest = dict(ghost.newest)
+        if epoch <= newest.get(who, -1):
+            return ghost
+        return ghost._replace(newest=tuple(sorted({**newest, who: epoch}.items())))
 
-    def check(self, ghost: Any, view: View) -> str | None:
-        """Look for batches of older epochs after newer ones."""
+    def check(self, ghost: _Fencing, view: View) -> str | None:
+        """Look for acknowledged requests, and for batches of older epochs after newer ones."""
+        if ghost.accepted:
+            return ghost.accepted
         for topic, partition in view.places():
             leader = view.serving_leader(topic, partition)
             newest: dict[int, int] = {}
@@ -491,6 +549,27 @@ class FencedWritesNothing(Invariant):
                     )
                 newest[batch.producer_id] = max(before, batch.producer_epoch)
         return None
+
+
+def response_code(response: Any) -> int:
+    """Return the worst error of a response, 0 if there is none."""
+    return next((code for code in error_codes(response) if code), 0)
+
+
+def _epochs(send: Send) -> Iterator[tuple[str, int]]:
+    """Producer ids and groups in a request that writes, with their epochs and generations."""
+    body = send.body
+    if send.api == "PRODUCE":
+        for each in written(send):
+            yield f"producer {each.producer_id}", each.epoch
+    elif send.api == "ADD_PARTITIONS_TO_TXN" and "v3AndBelowProducerId" in body:
+        yield f"producer {body['v3AndBelowProducerId']}", body["v3AndBelowProducerEpoch"]
+    elif send.api in ("ADD_OFFSETS_TO_TXN", "END_TXN", "TXN_OFFSET_COMMIT"):
+        yield f"producer {body['producerId']}", body["producerEpoch"]
+    if send.api == "OFFSET_COMMIT":
+        yield body["groupId"], body["generationIdOrMemberEpoch"]
+    elif body.get("generationId", -1) >= 0 and send.api == "TXN_OFFSET_COMMIT":
+        yield body["groupId"], body["generationId"]
 
 
 class OneOwner(Invariant):
@@ -525,10 +604,22 @@ def _owned(client: str, send: Send, response: Any) -> Iterator[tuple[str, int, s
         for what in assigned_text(response.assignment).split():
             yield group, send.body["generationId"], what, client
         return
-    assignment = getattr(response, "assignment", None)
-    for topic in getattr(assignment, "topic_partitions", None) or ():
-        for partition in topic.partitions:
-            yield group, response.member_epoch, f"partition-{partition}", client
+    for what, partition in assigned(send, response) or ():
+        yield group, response.member_epoch, f"{what}-{partition}", client
+
+
+def assigned(send: Send, response: Any) -> list[tuple[str, int]] | None:
+    """Return the partitions or tasks in a response to a heartbeat, None if it has none.
+
+    A partition has the id of its topic, a task that of its subtopology.
+    """
+    if send.api == "STREAMS_GROUP_HEARTBEAT":
+        tasks = response.active_tasks
+        return tasks and [(each.subtopology_id, at) for each in tasks for at in each.partitions]
+    if response.assignment is None:
+        return None
+    topics = response.assignment.topic_partitions
+    return [(each.topic_id, at) for each in topics for at in each.partitions]
 
 
 def assigned_text(assignment: Any) -> str:
@@ -707,44 +798,219 @@ class ReadersSeeOneLog(Invariant):
         return None
 
 
+HEARTBEATS = ("CONSUMER_GROUP_HEARTBEAT", "STREAMS_GROUP_HEARTBEAT")
+
+
 class OneOwnerAtATime(Invariant):
-    """No two members of a KIP-848 group have a partition at the same time.
+    """No two members of a consumer or streams group have a partition or task at the same time.
 
     A member has the partitions of its last response with an assignment, until it is fenced. For
     models without the fault `wait`: a member whose session has expired does not know that.
     """
 
-    source = "KIP-848"
+    source = "KIP-848, KIP-1071"
 
     def sent(self, ghost: Any, client: str, send: Send) -> Any:
         """Drop the partitions of a member that joins or leaves."""
-        is_new = send.api == "CONSUMER_GROUP_HEARTBEAT" and send.body["memberEpoch"] <= 0
+        is_new = send.api in HEARTBEATS and send.body["memberEpoch"] <= 0
         return tuple(each for each in ghost if each[0] != client) if is_new else ghost
 
     def received(self, ghost: Any, client: str, send: Send, response: Any) -> Any:
         """Note an assignment."""
-        if response is None or send.api != "CONSUMER_GROUP_HEARTBEAT":
+        if response is None or send.api not in HEARTBEATS:
             return ghost
         others = [each for each in ghost if each[0] != client]
         if response.error_code != Error.NONE:
             return tuple(others)
-        if response.assignment is None:
+        given = assigned(send, response)
+        if given is None:
             return ghost
-        own = [
-            (client, partition)
-            for topic in response.assignment.topic_partitions
-            for partition in topic.partitions
-        ]
-        return tuple(sorted([*others, *own]))
+        return tuple(sorted([*others, *((client, what) for what in given)]))
 
     def check(self, ghost: Any, _view: View) -> str | None:
         """Look for two owners."""
-        owners: dict[int, str] = {}
-        for client, partition in ghost:
-            other = owners.setdefault(partition, client)
+        owners: dict[tuple[str, int], str] = {}
+        for client, what in ghost:
+            other = owners.setdefault(what, client)
             if other != client:
-                return f"partition {partition} belongs to {other} and {client}"
+                return f"partition {what[1]} belongs to {other} and {client}"
         return None
+
+
+class _Deliveries(NamedTuple):
+    """What `DeliveredAndCounted` remembers, by topic id, partition and offset.
+
+    Attributes:
+        counts: how often a member received a record.
+        ended: records that a member has accepted or rejected.
+        unanswered: fetches without a response, which may have had each record.
+    """
+
+    counts: tuple[tuple[tuple[str, int, int], int], ...] = ()
+    ended: tuple[tuple[str, int, int], ...] = ()
+    unanswered: int = 0
+
+
+class DeliveredAndCounted(Invariant):
+    """A share group delivers a record until it is accepted or rejected, at most `most` times.
+
+    A record below the group's start offset was accepted, rejected, or delivered `most` times.
+
+    Args:
+        group: the share group.
+        most: its limit of deliveries (`group.share.delivery.count.limit`).
+    """
+
+    source = "KIP-932"
+    start = _Deliveries()
+
+    def __init__(self, group: str, most: int) -> None:
+        self._group = group
+        self._most = most
+
+    def sent(self, ghost: _Deliveries, _client: str, send: Send) -> _Deliveries:
+        """Note accepted and rejected records."""
+        if send.api not in ("SHARE_FETCH", "SHARE_ACKNOWLEDGE"):
+            return ghost
+        ended = {
+            (topic["topicId"], partition["partitionIndex"], offset)
+            for topic in send.body["topics"]
+            for partition in topic["partitions"]
+            for batch in partition["acknowledgementBatches"]
+            for offset, kind in _acknowledged(batch)
+            if kind in _ENDS
+        }
+        return ghost._replace(ended=tuple(sorted({*ghost.ended, *ended}))) if ended else ghost
+
+    def received(self, ghost: _Deliveries, _client: str, send: Send, response: Any) -> _Deliveries:
+        """Count received records."""
+        if send.api != "SHARE_FETCH":
+            return ghost
+        if response is None:
+            return ghost._replace(unanswered=ghost.unanswered + 1)
+        counts = Counter(dict(ghost.counts))
+        for topic in response.responses:
+            for partition in topic.partitions:
+                for each in partition.acquired_records:
+                    for offset in range(each.first_offset, each.last_offset + 1):
+                        counts[topic.topic_id, partition.partition_index, offset] += 1
+        return ghost._replace(counts=tuple(sorted(counts.items())))
+
+    def check(self, ghost: _Deliveries, view: View) -> str | None:
+        """Compare the counts with the limit, and with the start offset of the group."""
+        counts = dict(ghost.counts)
+        for (_, partition, offset), count in ghost.counts:
+            if count > self._most:
+                return f"record {offset} of partition {partition} was delivered {count} times"
+        for topic, partition in view.places():
+            topic_id, start = view.share_start(self._group, topic, partition)
+            for offset in range(start):
+                where = topic_id, partition, offset
+                count = counts.get(where, 0)
+                if where not in ghost.ended and count + ghost.unanswered < self._most:
+                    return (
+                        f"{self._group} does not deliver record {offset} of {topic}-{partition}"
+                        f" again: it was delivered {count} times, and not accepted"
+                    )
+        return None
+
+
+_ENDS = (1, 3)
+"""Acknowledgements that end a record: accept and reject."""
+
+
+def _acknowledged(batch: dict[str, Any]) -> Iterator[tuple[int, int]]:
+    """Offsets of an acknowledgement, and how each ends; one type stands for all offsets."""
+    first, kinds = batch["firstOffset"], batch["acknowledgeTypes"]
+    for offset in range(first, batch["lastOffset"] + 1):
+        yield offset, kinds[offset - first] if len(kinds) > 1 else kinds[0]
+
+
+class _Sessions(NamedTuple):
+    """What `SessionsHideNothing` remembers.
+
+    Attributes:
+        ends: the end of the acknowledged records of each partition.
+        positions: of each client in each partition, as its session has them.
+        wanted: records that existed when a client sent its request in flight.
+        hidden: a sentence about a hidden record.
+    """
+
+    ends: tuple[tuple[Place, int], ...] = ()
+    positions: tuple[tuple[tuple[str, Place], int], ...] = ()
+    wanted: tuple[tuple[tuple[str, Place], int], ...] = ()
+    hidden: str = ""
+
+
+class SessionsHideNothing(Invariant):
+    """A response to a fetch has records of each partition that had some when it was sent.
+
+    This holds for partitions that the request does not name, too, because the session has them. For
+    models with records that fit into one response, acks=all, and readers of uncommitted records.
+    """
+
+    source = "KIP-227; `FetchSession`"
+    start = _Sessions()
+
+    def sent(self, ghost: _Sessions, client: str, send: Send) -> _Sessions:
+        """Note the positions, and the records that the response must have."""
+        if send.api != "FETCH":
+            return ghost
+        positions, ends = dict(ghost.positions), dict(ghost.ends)
+        if send.body.get("sessionEpoch", -1) <= 0:
+            positions = {key: at for key, at in positions.items() if key[0] != client}
+        for topic in send.body["topics"]:
+            for each in topic["partitions"]:
+                key = client, (topic["topic"], each["partition"])
+                positions[key] = each["fetchOffset"]
+        wanted = [
+            (key, at)
+            for key, at in positions.items()
+            if key[0] == client and at < ends.get(key[1], 0)
+        ]
+        return ghost._replace(
+            positions=tuple(sorted(positions.items())),
+            wanted=tuple(sorted([*_of_others(ghost.wanted, client), *wanted])),
+        )
+
+    def received(self, ghost: _Sessions, client: str, send: Send, response: Any) -> _Sessions:
+        """Note acknowledged records; compare a response with the wanted ones."""
+        if send.api == "PRODUCE" and response is not None:
+            ends = dict(ghost.ends)
+            for topic in response.responses:
+                for each in topic.partition_responses:
+                    place = topic.name, each.index
+                    if each.error_code == Error.NONE:
+                        ends[place] = max(ends.get(place, 0), each.base_offset + 1)
+            return ghost._replace(ends=tuple(sorted(ends.items())))
+        if send.api != "FETCH":
+            return ghost
+        wanted = [each for each in ghost.wanted if each[0][0] == client]
+        ghost = ghost._replace(wanted=_of_others(ghost.wanted, client))
+        if response is None or response.error_code != Error.NONE:
+            return ghost
+        shown = {
+            (topic.topic, each.partition_index)
+            for topic in response.responses
+            for each in topic.partitions
+            if each.batches or each.error_code != Error.NONE
+        }
+        for (_, place), at in wanted:
+            if place not in shown:
+                hidden = f"{client} does not receive record {at} of {place[0]}-{place[1]}"
+                return ghost._replace(hidden=f"{hidden}, which was acknowledged before the fetch")
+        return ghost
+
+    def check(self, ghost: _Sessions, _view: View) -> str | None:
+        """Return what was hidden."""
+        return ghost.hidden or None
+
+
+_Wanted = tuple[tuple[tuple[str, Place], int], ...]
+
+
+def _of_others(wanted: _Wanted, client: str) -> _Wanted:
+    return tuple(each for each in wanted if each[0][0] != client)
 
 
 class CellHolds(Invariant):
@@ -753,6 +1019,5 @@ class CellHolds(Invariant):
     source = "the `check.py` of each room in state/"
 
     def check(self, _ghost: Any, view: View) -> str | None:
-        """Check the touched items."""
-        found = view.broken() if not view.waiting else ()
-        return found[0] if found else None
+        """Return a violation of the step that led to the state."""
+        return view.state.broken[0] if view.state.broken else None

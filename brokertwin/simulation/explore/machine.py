@@ -3,23 +3,29 @@
 A state shares the encoded items that a delivery has not touched with the state before it. The
 fingerprint of a state is the sum of the fingerprints of its items, so a delivery updates it from
 the touched items alone. Not in the fingerprint: the items of `UNREAD`, and log lines.
+
+A delivery to a cell in a known state is not decided again: many states of a model differ in their
+clients alone. The cell is loaded only to decide, or to be read.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from brokertwin.protocol.bodies import Body, shown
+from brokertwin.protocol.codec import response_type
 from brokertwin.simulation.explore.api import Between, Cluster
 from brokertwin.state.cell.cell import Cell, Meta
+from brokertwin.state.cell.check import check
 from brokertwin.state.cell.delivery import MetadataRead, Step
 from brokertwin.state.cell.output_rows import Rows
 from brokertwin.state.configs import broker_config
 from brokertwin.state.core import outputs, pending
+from brokertwin.state.core.check import Touched
 from brokertwin.state.core.decision import CONTROLLER, AnyRequest, Message, Sent
 from brokertwin.state.core.events import Event, Kind
 from brokertwin.state.core.outputs import Position
@@ -27,7 +33,6 @@ from brokertwin.state.core.records import Record
 from brokertwin.state.core.settings import CellSettings
 from brokertwin.state.core.tables import TABLE_NAMES, CellTables
 from brokertwin.state.eras.versions import SETTINGS
-from brokertwin.state.replication import network
 
 CLUSTER = "explored"
 T0 = 1_700_000_000_000
@@ -36,7 +41,19 @@ T0 = 1_700_000_000_000
 UNREAD = frozenset({"producer-ids"})
 """Kinds of items that no later decision depends on: the search chooses producer ids."""
 
+MODERN_GROUPS = ("consumer", "share", "streams")
+
 ITEM_HASHES = 2**17
+
+EFFECTS_MAX = 30_000
+"""Decisions in memory, about 5 kB each; the older half is dropped."""
+
+_MASK = 2**64 - 1
+
+_encode = msgspec.msgpack.Encoder().encode
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 Items = Mapping[str, bytes]
 Tables = Mapping[str, Items]
@@ -46,24 +63,69 @@ Waiting = tuple[tuple[tuple[str, int, int], tuple[Step, ...]], ...]
 NONE_WAITING: Waiting = ()
 
 
-class CellState(NamedTuple):
-    """A state of the cell: items by table, time, messages under way, sums of item fingerprints.
+class Recent(Generic[Key, Value]):
+    """The values used last, by key.
 
-    There is a sum for each exchange of client names (`Model.symmetric`), the first without any.
+    Args:
+        most: values kept; twice as many for a moment.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._new: dict[Key, Value] = {}
+        self._old: dict[Key, Value] = {}
+
+    def get(self, key: Key) -> Value | None:
+        """Return a value, None if it is unknown."""
+        found = self._new.get(key)
+        if found is None and key in self._old:
+            found = self._old[key]
+            self.put(key, found)
+        return found
+
+    def put(self, key: Key, value: Value) -> None:
+        """Keep a value."""
+        if len(self._new) >= self._most:
+            self._old, self._new = self._new, {}
+        self._new[key] = value
+
+
+class CellState(NamedTuple):
+    """A state of the cell.
+
+    Sums and numbers are one for each exchange of client names (`Model.symmetric`), the first
+    without any.
+
+    Attributes:
+        meta: the time, and the announced deadline.
+        waiting: messages under way.
+        sums: of the fingerprints of all items.
+        numbers: fingerprints of the whole state, with the time and the messages.
+        broken: invariants of `state/` that the last step violated.
     """
 
     tables: Tables
     meta: tuple[int, int]
     waiting: Waiting
     sums: tuple[int, ...]
+    numbers: tuple[int, ...]
+    broken: tuple[str, ...] = ()
 
 
 class Answer(NamedTuple):
-    """A response to a client."""
+    """A response to a client, and its error codes."""
 
     event_id: str
     body: Any
-    closes_connection: bool
+    codes: frozenset[int]
+
+
+class Effect(NamedTuple):
+    """What an event does in a state: the next state, responses, and records by type."""
+
+    after: CellState
+    answers: tuple[Answer, ...]
+    applied: tuple[tuple[tuple[str, bool], int], ...]
 
 
 class CollectedRows(Rows):
@@ -87,9 +149,12 @@ class CollectedRows(Rows):
         mute_ms: int = 0,
     ) -> None:
         """Keep a response with the fields of its version."""
-        if isinstance(response, Body):
-            response = shown(response, source.header.request_api_version)
-        self.answers.append(Answer(source.event_id, response, closes_connection))
+        body: Any = response
+        if isinstance(body, Body):
+            body = shown(body, source.header.request_api_version)
+        if isinstance(body, dict):
+            body = msgspec.convert(body, response_type(source.header.request_api_key))
+        self.answers.append(Answer(source.event_id, body, frozenset(error_codes(body))))
 
     def done(self, event: Event, now: int, content: msgspec.Struct | None = None) -> None:
         """Drop the response to an intervention."""
@@ -148,13 +213,18 @@ class Held:
 
 
 def settings_of(cluster: Cluster) -> CellSettings:
-    """Return the settings of a model's cluster: Kafka's, but small internal topics."""
+    """Return the settings of a model's cluster: Kafka's, but small internal topics, and no delays.
+
+    Time passes only with the fault `wait`, so groups compute assignments at once.
+    """
     replicas = cluster.replicas or min(cluster.brokers, 3)
     given = {
         "auto.create.topics.enable": "false",
         "auto.leader.rebalance.enable": "false",
         "default.replication.factor": str(replicas),
         "group.initial.rebalance.delay.ms": "0",
+        "group.streams.initial.rebalance.delay.ms": "0",
+        **{f"group.{kind}.assignment.interval.ms": "0" for kind in MODERN_GROUPS},
         "offsets.topic.num.partitions": "1",
         "offsets.topic.replication.factor": str(replicas),
         "transaction.state.log.num.partitions": "1",
@@ -188,27 +258,37 @@ def item_hash(table: str, key: str, encoded: bytes) -> int:
 
 
 class ForkableCell:
-    """One cell, loaded with one state after the other.
+    """One cell, which goes to one state after the other.
 
     Args:
         exchanges: for each exchange of names, the pairs of names to replace.
+        is_checked: whether the invariants of `state/` are checked after each step.
     """
 
     def __init__(
-        self, cluster: Cluster, exchanges: Sequence[Sequence[tuple[str, str]]] = ((),)
+        self,
+        cluster: Cluster,
+        exchanges: Sequence[Sequence[tuple[str, str]]] = ((),),
+        *,
+        is_checked: bool = False,
     ) -> None:
         self.settings = settings_of(cluster)
         self.held = Held(cluster.between)
         self.applied: Counter[tuple[str, bool]] = Counter()
         self._answers: list[Answer] = []
+        self._applied: Counter[tuple[str, bool]] = Counter()
         self._exchanges = [tuple(each) for each in exchanges]
+        self._is_checked = is_checked
         self.cell = Cell(self.settings, None, self._rows, lambda: self.held)
         self._loaded: CellState | None = None
+        self._present: CellState | None = None
         self._commits = 0
+        self._effects: Recent[tuple[int, Any], Effect] = Recent(EFFECTS_MAX)
+        self._states: Recent[tuple[int, tuple[str, ...]], CellState] = Recent(EFFECTS_MAX)
 
     def _rows(self, settings: CellSettings) -> CollectedRows:
         rows = CollectedRows(settings)
-        rows.answers, rows.applied = self._answers, self.applied
+        rows.answers, rows.applied = self._answers, self._applied
         return rows
 
     @property
@@ -220,15 +300,42 @@ class ForkableCell:
         """Return the empty state."""
         tables: dict[str, Items] = {name: {} for name in TABLE_NAMES}
         meta = Meta(T0)
-        return CellState(tables, (meta.now, meta.outstanding), (), (0,) * len(self._exchanges))
+        zeros = (0,) * len(self._exchanges)
+        return CellState(tables, (meta.now, meta.outstanding), (), zeros, zeros)
 
     def load(self, state: CellState) -> None:
-        """Go to a state."""
+        """Go to a state, from which an event can be handled."""
         self.cell.load(state.tables, Meta(*state.meta))
         self.held.ways = dict(state.waiting)
         self.held.clear()
-        self._loaded = state
+        self._loaded = self._present = state
         self._commits = self.cell.tables.commits
+        self._applied.clear()
+
+    def enter(self, state: CellState) -> None:
+        """Go to a state for reading."""
+        if state is not self._present:
+            self.load(state)
+
+    def effect(self, state: CellState, key: Any, act: Callable[[], Iterable[Answer]]) -> Effect:
+        """Return what an event does in a state; `act` is called if the event is new there.
+
+        Args:
+            state: of the cell before the event.
+            key: identifies the event.
+            act: handles the event.
+        """
+        known = self._effects.get((state.numbers[0], key))
+        if known is None:
+            self.load(state)
+            self._present = None
+            answers = tuple(act())
+            after = self.save()
+            known = Effect(after, answers, tuple(self._applied.items()))
+            self._effects.put((state.numbers[0], key), known)
+        for record, count in known.applied:
+            self.applied[record] += count
+        return known
 
     def handle(self, event: Event, released: Step | None = None) -> list[Answer]:
         """Handle an event and return the responses to clients.
@@ -256,12 +363,11 @@ class ForkableCell:
         earliest = pending.earliest(self.tables.pending)
         return earliest is not None and earliest[0] <= self.cell.meta.now
 
-    def save(self) -> tuple[CellState, Mapping[str, Mapping[str, Any]]]:
-        """Return the present state, and the items that differ from the loaded one."""
-        loaded = self._loaded
+    def save(self) -> CellState:
+        """Return the present state; an equal known one if there is one."""
+        loaded, meta = self._loaded, self.cell.meta
         assert loaded is not None
-        changed = self.cell.tables.differences()
-        meta = self.cell.meta
+        changed = self.tables.differences()
         waiting = tuple(sorted((k, v) for k, v in self.held.ways.items() if v))
         sums = list(loaded.sums)
         tables = dict(loaded.tables) if changed else loaded.tables
@@ -280,15 +386,49 @@ class ForkableCell:
                     if encoded is not None:
                         sums[number] += _hash_exchanged(name, key, encoded, exchange)
             tables[name] = after  # type: ignore[index]
-        mask = 2**64 - 1
-        saved = CellState(
-            tables, (meta.now, meta.outstanding), waiting, tuple(each & mask for each in sums)
+        rest = _encode((meta.now, waiting)) if waiting or meta.now != T0 else b""
+        numbers = tuple(
+            (each + (_hash_exchanged("", "", rest, exchange) if rest else 0)) & _MASK
+            for each, exchange in zip(sums, self._exchanges, strict=True)
         )
-        return saved, changed
+        broken: tuple[str, ...] = ()
+        if self._is_checked and not waiting:
+            touched = {name: self.tables[name].touched() for name in TABLE_NAMES}
+            broken = tuple(
+                check(self.cell, Touched({n: keys for n, keys in touched.items() if keys}))
+            )
+        known = self._states.get((numbers[0], broken))
+        if known is None:
+            known = CellState(
+                tables,
+                (meta.now, meta.outstanding),
+                waiting,
+                tuple(each & _MASK for each in sums),
+                numbers,
+                broken,
+            )
+            self._states.put((numbers[0], broken), known)
+        self._present = known
+        return known
 
-    def serves(self, broker: int) -> bool:
-        """True if a broker runs and has registered."""
-        return network.serves(self.tables.cluster, broker)
+
+def error_codes(body: Any) -> Iterator[int]:
+    """Return all error codes in a response, which may be a document."""
+    if isinstance(body, msgspec.Struct):
+        for name in body.__struct_fields__:
+            value = getattr(body, name)
+            if name in ("error_code", "partition_error_code") and isinstance(value, int):
+                yield value
+            elif isinstance(value, list):
+                for each in value:
+                    yield from error_codes(each)
+    elif isinstance(body, dict):
+        for name, value in body.items():
+            if name in ("errorCode", "partitionErrorCode"):
+                yield value
+            elif isinstance(value, list):
+                for each in value:
+                    yield from error_codes(each)
 
 
 def _hash_exchanged(

@@ -15,9 +15,9 @@ from brokertwin.protocol.schemas import API_NAMES
 from brokertwin.simulation.explore import requests
 from brokertwin.simulation.explore.api import Send
 from brokertwin.simulation.explore.invariants import names_of
-from brokertwin.simulation.explore.machine import T0
+from brokertwin.simulation.explore.machine import T0, error_codes
 from brokertwin.simulation.explore.shown import Story
-from brokertwin.simulation.explore.world import API_KEYS, Exchange, Happening, error_codes
+from brokertwin.simulation.explore.world import API_KEYS, Exchange, Happening
 
 MARGIN_MS = 500
 """Added to each wait: a broker checks its deadlines now and then."""

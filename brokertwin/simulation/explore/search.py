@@ -28,10 +28,16 @@ from typing import Any, NamedTuple
 import msgspec
 
 from brokertwin.simulation.explore.api import Between, Model
-from brokertwin.simulation.explore.visited import FRONTIER_MAX, MEMORY_MAX, Frontier, Visited
+from brokertwin.simulation.explore.visited import (
+    FRONTIER_MAX,
+    MEMORY_MAX,
+    PAGE,
+    Frontier,
+    Visited,
+)
 from brokertwin.simulation.explore.world import Explorer, Step, World
 
-CHUNK = 64
+CHUNK = 256
 """States that a worker expands at a time."""
 
 NO_PARENT = -1
@@ -174,9 +180,7 @@ class Expander:
         if step[0] == "deliver":
             return int(step[3]) if step[1] != Between.REQUEST else -1
         if step[0] == "call" and self._world is not None:
-            client = self.explorer.model.clients[step[1]]
-            sends = list(client.sends(self._world.clients[step[1]].state))
-            send = sends[step[2]]
+            send = self.explorer.sends(self._world, step[1])[step[2]]
             return send.broker if send.api in OF_ONE_BROKER else -1
         return -1
 
@@ -240,7 +244,7 @@ class Search:
         self._here = Frontier(options.frontier_max)
         self._next = Frontier(options.frontier_max)
         self._bad = NO_PARENT
-        self._pool: ProcessPoolExecutor | None = None
+        self._pools: list[ProcessPoolExecutor] = []
 
     def run(self) -> Result:
         """Search until all states are visited, an invariant is violated, or a bound is reached."""
@@ -265,9 +269,9 @@ class Search:
         except KeyboardInterrupt:
             result.ended_by = "interrupt"
         finally:
-            if self._pool is not None:
-                self._pool.shutdown(cancel_futures=True)
-                self._pool = None
+            for pool in self._pools:
+                pool.shutdown(cancel_futures=True)
+            self._pools = []
         result.frontier = len(self._here) + len(self._next)
         result.cpu_seconds += time.process_time() - begun
         if result.violation:
@@ -324,24 +328,32 @@ class Search:
         return node._replace(asleep=self._asleep.get(node.fingerprint, AWAKE))
 
     def _children_of_workers(self) -> Iterator[Iterable[Child]]:
-        options = self._options
-        if self._pool is None:
-            self._pool = ProcessPoolExecutor(
-                options.workers,
-                get_context("fork"),
-                _start_worker,
-                (self._model, options),
-            )
+        """Let each worker expand the states of its cells, whose decisions it remembers."""
+        workers = self._options.workers
+        if not self._pools:
+            arguments = self._model, self._options
+            self._pools = [
+                ProcessPoolExecutor(1, get_context("fork"), _start_worker, arguments)
+                for _ in range(workers)
+            ]
         nodes = iter(self._here)
+        waiting: list[list[Node]] = [[] for _ in range(workers)]
         running: deque[tuple[Future[Any], list[Node]]] = deque()
         try:
             while True:
-                while len(running) < 2 * options.workers:
-                    chunk = [self._current(node) for node in islice(nodes, CHUNK)]
-                    if not chunk:
-                        break
-                    data = pickle.dumps(chunk, pickle.HIGHEST_PROTOCOL)
-                    running.append((self._pool.submit(_expand, data), chunk))
+                while len(running) < 2 * workers:
+                    node = next(nodes, None)
+                    if node is not None:
+                        at = node.world.cell.numbers[0] % workers
+                        waiting[at].append(self._current(node))
+                    else:
+                        at = max(range(workers), key=lambda at: len(waiting[at]))
+                        if not waiting[at]:
+                            break
+                    if len(waiting[at]) == CHUNK or node is None:
+                        chunk, waiting[at] = waiting[at], []
+                        data = pickle.dumps(chunk, pickle.HIGHEST_PROTOCOL)
+                        running.append((self._pools[at].submit(_expand, data), chunk))
                 if not running:
                     return
                 data, counts, seconds = running[0][0].result()
@@ -350,7 +362,7 @@ class Search:
                 self.result.cpu_seconds += seconds
                 yield pickle.loads(data)
         finally:
-            for _, chunk in running:
+            for chunk in (*(chunk for _, chunk in running), *waiting):
                 for node in chunk:
                     self._here.append(node)
 
@@ -416,31 +428,37 @@ class Search:
 
     def _store(self) -> None:
         """Write the search to a file, so that a later one continues it."""
-        here, following = list(self._here), list(self._next)
         result = msgspec.structs.replace(self.result, ended_by="")
-        content = (
-            self._identity(),
-            (self._parents, self._steps, self._names, self._asleep),
-            self._visited.everything(),
-            (here, following, result),
-        )
-        Path(self._options.checkpoint).write_bytes(pickle.dumps(content))
+        known = self._parents, self._steps, self._names, self._asleep
+        frontiers = self._here, self._next
+        lengths = [len(each) for each in frontiers]
+        file = Path(self._options.checkpoint)
+        written = file.with_name(f"{file.name}.new")
+        with written.open("wb") as out:
+            header = self._identity(), known, self._visited.everything(), result, lengths
+            pickle.dump(header, out, pickle.HIGHEST_PROTOCOL)
+            for frontier in frontiers:
+                nodes = iter(frontier)
+                while page := list(islice(nodes, PAGE)):
+                    pickle.dump(page, out, pickle.HIGHEST_PROTOCOL)
+        written.replace(file)
 
     def _resume(self) -> bool:
         """Continue the search of a file, if it exists. Raises ValueError for another model."""
         file = Path(self._options.checkpoint)
         if not file.exists():
             return False
-        identity, known, visited, (here, following, result) = pickle.loads(file.read_bytes())
-        if identity != self._identity():
-            raise ValueError(f"{file} is of another model or of other options")
+        with file.open("rb") as read:
+            identity, known, visited, result, lengths = pickle.load(read)
+            if identity != self._identity():
+                raise ValueError(f"{file} is of another model or of other options")
+            for frontier, length in zip((self._here, self._next), lengths, strict=True):
+                while len(frontier) < length:
+                    for node in pickle.load(read):
+                        frontier.append(node)
         self._parents, self._steps, self._names, self._asleep = known
         for each in visited:
             self._visited.add(each)
-        for node in here:
-            self._here.append(node)
-        for node in following:
-            self._next.append(node)
         self.result = result
         return True
 

@@ -15,6 +15,9 @@ MEMORY_MAX = 4_000_000
 FRONTIER_MAX = 60_000
 """States in memory that wait to be expanded; further ones go to disk."""
 
+PAGE = 2_000
+"""States that go to disk together."""
+
 RUNS_MAX = 8
 
 
@@ -85,42 +88,53 @@ class Visited:
 class Frontier:
     """Nodes to be expanded, in the order of their discovery; on disk beyond `memory_max`.
 
-    Nodes are added before the first one is taken, or put back while they are taken.
+    Nodes are added before the first one is taken, or put back while they are taken. They go to disk
+    in pages, because neighbours share most of their state.
     """
 
     def __init__(self, memory_max: int = FRONTIER_MAX) -> None:
         self._memory_max = memory_max
         self._nodes: deque[Any] = deque()
+        self._page: list[Any] = []
         self._file: IO[bytes] | None = None
         self._on_disk = 0
         self._is_read = False
 
     def __len__(self) -> int:
-        return len(self._nodes) + self._on_disk
+        return len(self._nodes) + self._on_disk + len(self._page)
 
     def append(self, node: Any) -> None:
         """Add a node."""
         if len(self._nodes) < self._memory_max or self._is_read:
             self._nodes.append(node)
             return
+        self._page.append(node)
+        if len(self._page) < min(PAGE, self._memory_max):
+            return
         if self._file is None:
             self._file = TemporaryFile()  # noqa: SIM115 (open until it is read)
-        pickle.dump(node, self._file, pickle.HIGHEST_PROTOCOL)
-        self._on_disk += 1
+        pickle.dump(self._page, self._file, pickle.HIGHEST_PROTOCOL)
+        self._on_disk += len(self._page)
+        self._page = []
 
     def __iter__(self) -> Iterator[Any]:
         """Return and remove the nodes."""
         while len(self):
-            yield self._nodes.popleft() if self._nodes else self._read()
+            if not self._nodes:
+                self._nodes.extend(self._read())
+            yield self._nodes.popleft()
 
-    def _read(self) -> Any:
-        assert self._file is not None
+    def _read(self) -> list[Any]:
+        """Return and remove the next page."""
+        if self._file is None:
+            rest, self._page = self._page, []
+            return rest
         if not self._is_read:
             self._file.seek(0)
             self._is_read = True
-        node = pickle.load(self._file)
-        self._on_disk -= 1
+        page: list[Any] = pickle.load(self._file)
+        self._on_disk -= len(page)
         if not self._on_disk:
             self._file.close()
             self._file, self._is_read = None, False
-        return node
+        return page

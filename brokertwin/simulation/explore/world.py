@@ -7,39 +7,42 @@ that both find the same states of the brokers.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
-from functools import cache
 from hashlib import blake2b
-from importlib import import_module
 from itertools import permutations, product
 from typing import Any, NamedTuple
 
 import msgspec
 
-from brokertwin.protocol.bodies import Body
 from brokertwin.protocol.errors import Error
 from brokertwin.protocol.kafka_apis import KAFKA_APIS, api_of_key
 from brokertwin.simulation.explore.api import Fault, Model, Send
-from brokertwin.simulation.explore.invariants import Invariant, View
+from brokertwin.simulation.explore.invariants import CellHolds, Invariant, View
 from brokertwin.simulation.explore.machine import (
     CLUSTER,
     T0,
     Answer,
     CellState,
+    Effect,
     ForkableCell,
+    Recent,
+    error_codes,
     exchanged_bytes,
 )
 from brokertwin.simulation.explore.requests import topic_id
 from brokertwin.state.cell.delivery import MetadataRead
-from brokertwin.state.core import pending
 from brokertwin.state.core.decision import CONTROLLER, Message, ReplicaFetch
 from brokertwin.state.core.events import Choices, Event, Kind, RequestHeader
+from brokertwin.state.core.pending import COMMIT_KEY, REQUEST_KEY
 from brokertwin.state.replication import network
 
 API_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 TRANSACTIONAL_IDS_MAX = 100
 IDS_OF_CLIENT = 50
+KNOWN_MAX = 100_000
+"""Facts, requests and verdicts in memory, of each kind."""
+
 SETUP_TRIES = 10
 SYMMETRIC_NAME_MIN = 6
 KINDS = {
@@ -126,6 +129,15 @@ AT = {fault: number for number, fault in enumerate(COUNTED)}
 _encode = msgspec.msgpack.Encoder().encode
 
 
+class Facts(NamedTuple):
+    """What the next steps depend on in a state of the cell."""
+
+    serving: frozenset[int]
+    may_start: tuple[int, ...]
+    isolated: frozenset[int]
+    leaderless: tuple[tuple[str, int], ...]
+
+
 class Happening(StrEnum):
     """Kind of a line of a trace."""
 
@@ -183,7 +195,8 @@ class Explorer:
         self._names = names
         self._numbers = {name: number for number, name in enumerate(names)}
         self._exchanges = _exchanges(model)
-        self.machine = ForkableCell(model.cluster, self._exchanges)
+        is_checked = any(isinstance(each, CellHolds) for each in model.invariants)
+        self.machine = ForkableCell(model.cluster, self._exchanges, is_checked=is_checked)
         brokers = self.machine.settings.brokers
         self._faulty = [each for each in brokers if each in (model.faults.brokers or brokers)]
         self._settings = self.machine.settings
@@ -191,6 +204,9 @@ class Explorer:
         self._ids = {name: at for at, name in enumerate(model.cluster.transactional_ids)}
         self.view = View(self.machine, model)
         self._now = T0
+        self._facts: Recent[int, Facts] = Recent(KNOWN_MAX)
+        self._offers: Recent[tuple[int, Any], tuple[Send, ...]] = Recent(KNOWN_MAX)
+        self._verdicts: Recent[tuple[Any, ...], str] = Recent(KNOWN_MAX)
 
     # The first state
 
@@ -210,13 +226,13 @@ class Explorer:
                 event = self._event(send, "setup", f"setup-{send.label}", -1)
                 event.choices = Choices(topic_ids={name: topic_id(name) for name in topics})
                 answers = machine.handle(event)
-                codes = set(error_codes(answers[0].body)) if answers else {0}
+                codes = answers[0].codes if answers else frozenset()
                 if codes <= {Error.NONE, Error.TOPIC_ALREADY_EXISTS}:
                     break
             else:
                 raise ModelError(f"the setup request {send.api} returns {sorted(codes)}")
         machine.held.between = between
-        state, _ = machine.save()
+        state = machine.save()
         faults = model.faults
         left = (
             *(faults.late, faults.lost, faults.crashes, faults.waits, faults.stops, faults.kills),
@@ -247,54 +263,76 @@ class Explorer:
             sorted(_encode([self._names[each.client], *each[1:]]) for each in world.late),
             world.left,
             world.ghosts,
-            cell.waiting,
-            cell.meta[0],
         ]
         text = _encode(rest)
         for one, other in exchange:
             text = exchanged_bytes(text, one.encode(), other.encode())
         digest = blake2b(text, digest_size=8).digest()
-        return (int.from_bytes(digest) + cell.sums[number]) % 2**64
+        return (int.from_bytes(digest) + cell.numbers[number]) % 2**64
 
     def cell_fingerprint(self, world: World) -> int:
         """Return the fingerprint of the brokers' state alone, to compare searches."""
-        return world.cell.sums[0]
+        return world.cell.numbers[0]
 
     # Steps
 
     def steps(self, world: World) -> list[Step]:
-        """Return the steps that are possible in a state; loads it."""
-        self.machine.load(world.cell)
-        found: list[Step] = [*self._client_steps(world)]
+        """Return the steps that are possible in a state."""
+        facts = self._facts_of(world.cell)
+        found: list[Step] = [*self._client_steps(world, facts.serving)]
         found += [
             ("arrive", number)
             for number, each in enumerate(world.late)
-            if self.machine.serves(each.send.broker)
+            if each.send.broker in facts.serving
         ]
         found += [("deliver", *way) for way, _ in world.cell.waiting]
-        found += self._fault_steps(world)
+        found += self._fault_steps(world.left, facts)
         return found
 
-    def _client_steps(self, world: World) -> Iterator[Step]:
+    def sends(self, world: World, number: int) -> tuple[Send, ...]:
+        """Return the requests that a client may send."""
+        key = number, world.clients[number].state
+        known = self._offers.get(key)
+        if known is None:
+            known = tuple(self.model.clients[number].sends(key[1]))
+            self._offers.put(key, known)
+        return known
+
+    def _facts_of(self, cell: CellState) -> Facts:
+        known = self._facts.get(cell.numbers[0])
+        if known is None:
+            self.machine.enter(cell)
+            table, places = self.machine.tables.cluster, self.view.places()
+            self.view.begin(cell)
+            stopped = [each for each in self._faulty if network.is_stopped(table, each)]
+            known = Facts(
+                frozenset(b for b in self._settings.brokers if network.serves(table, b)),
+                tuple(each for each in stopped if not network.is_starting(table, each)),
+                frozenset(each for each in self._faulty if network.is_isolated(table, each)),
+                tuple(place for place in places if self.view.leader(*place) < 0),
+            )
+            self._facts.put(cell.numbers[0], known)
+        return known
+
+    def _client_steps(self, world: World, serving: frozenset[int]) -> Iterator[Step]:
         left = world.left
         for number, run in enumerate(world.clients):
-            client = self.model.clients[number]
             if left[AT[Fault.CRASH]]:
                 yield ("crash", number)
             if run.waiting is not None:
                 is_sent = self.is_split and not run.waiting_id and run.response is None
-                if is_sent and self.machine.serves(run.waiting.broker):
+                if is_sent and run.waiting.broker in serving:
                     yield ("handle", number)
                 if run.response is not None:
                     yield ("receive", number)
                 if run.waiting.may_be_late and self._may_give_up(run, left):
                     yield ("give-up", number)
                 continue
-            for at, send in enumerate(client.sends(run.state)):
+            for at, send in enumerate(self.sends(world, number)):
                 if self.is_split:
                     yield ("send", number, at)
                     continue
-                if not self.machine.serves(send.broker):
+                if send.broker not in serving:
                     continue
                 yield ("call", number, at)
                 if send.may_be_late and left[AT[Fault.LATE]]:
@@ -310,22 +348,19 @@ class Explorer:
             return left[AT[Fault.LATE]] > 0
         return left[AT[Fault.LATE]] + left[AT[Fault.LOST]] > 0
 
-    def _fault_steps(self, world: World) -> Iterator[Step]:
-        left, table = world.left, self.machine.tables.cluster
+    def _fault_steps(self, left: tuple[int, ...], facts: Facts) -> Iterator[Step]:
         if left[AT[Fault.WAIT]]:
             yield ("wait",)
         for broker in self._faulty:
-            if network.is_stopped(table, broker):
-                if not network.is_starting(table, broker):
-                    yield (Fault.START, broker)
-                continue
-            if not network.serves(table, broker):
+            if broker in facts.may_start:
+                yield (Fault.START, broker)
+            if broker not in facts.serving:
                 continue
             if left[AT[Fault.STOP]]:
                 yield (Fault.STOP, broker)
             if left[AT[Fault.KILL]]:
                 yield (Fault.KILL, broker)
-            if network.is_isolated(table, broker):
+            if broker in facts.isolated:
                 yield (Fault.REJOIN, broker)
                 continue
             if left[AT[Fault.ISOLATE]]:
@@ -333,16 +368,13 @@ class Explorer:
             if left[AT[Fault.SEVER]]:
                 yield (Fault.SEVER, broker)
         if left[AT[Fault.ELECT]]:
-            for topic, count in self.model.cluster.topics.items():
-                for partition in range(count):
-                    if self.view.leader(topic, partition) < 0:
-                        yield (Fault.ELECT, topic, partition)
+            for place in facts.leaderless:
+                yield (Fault.ELECT, *place)
 
     # Transitions
 
     def take(self, world: World, step: Step) -> World:
-        """Return the state after a step; the cell stays in it until the next `load`."""
-        self.machine.load(world.cell)
+        """Return the state after a step."""
         self._now = world.cell.meta[0]
         kind = step[0]
         self.taken[kind] += 1
@@ -364,7 +396,7 @@ class Explorer:
 
     def _call(self, world: World, fate: str, number: int, at: int) -> World:
         client, run = self.model.clients[number], world.clients[number]
-        send = list(client.sends(run.state))[at]
+        send = self.sends(world, number)[at]
         ghosts = self._sent(world.ghosts, client.name, send)
         producer_id, issued = self._producer_id(number, run, send)
         run = run._replace(issued=issued)
@@ -376,37 +408,33 @@ class Explorer:
                 late=_with_late(world.late, late), left=_spent(world.left, Fault.LATE)
             )
             return self._received(world, number, run, send, None)
-        event_id = self._free_id(client.name)
+        event_id = _free_id(world.cell, client.name)
         exchange = self._note(Happening.CALL, client.name, send)
-        answers = self.machine.handle(self._event(send, client.name, event_id, producer_id))
+        effect = self._request(world.cell, send, client.name, event_id, producer_id)
         if fate == "lost":
-            own = [each for each in answers if each.event_id == event_id]
-            self._answered(exchange, send, _body(own[0].body, send) if own else None, "lost")
+            self._answered(exchange, send, _own(effect, event_id), "lost")
             world = world._replace(left=_spent(world.left, Fault.LOST))
-            world = self._received(world, number, run, send, None)
-            return self._answer(world, [a for a in answers if a.event_id != event_id])
+            return self._answer(self._received(world, number, run, send, None), effect)
         run = run._replace(waiting=send, waiting_id=event_id)
         world = world._replace(clients=_with(world.clients, number, run))
-        return self._answer(world, answers, exchange)
+        return self._answer(world, effect, exchange)
 
-    def _answer(
-        self, world: World, answers: Sequence[Answer], exchange: Exchange | None = None
-    ) -> World:
+    def _answer(self, world: World, effect: Effect, exchange: Exchange | None = None) -> World:
         """Deliver responses to the clients that wait for them, and take the cell's state."""
-        for answer in answers:
+        for answer in effect.answers:
             for number, run in enumerate(world.clients):
                 send = run.waiting
                 if send is None or run.waiting_id != answer.event_id:
                     continue
-                body = _body(answer.body, send)
-                self._answered(exchange, send, body, number=number)
+                body = answer.body
+                self._answered(exchange, send, answer, number=number)
                 if self.is_split:
                     run = run._replace(response=(body,), waiting_id="")
                     world = world._replace(clients=_with(world.clients, number, run))
                 else:
                     world = self._received(world, number, run, send, body)
                 break
-        return world._replace(cell=self.machine.save()[0])
+        return world._replace(cell=effect.after)
 
     def _received(self, world: World, number: int, run: ClientRun, send: Send, body: Any) -> World:
         """Let a client take a response, or learn that none comes."""
@@ -430,22 +458,23 @@ class Explorer:
         name = self.model.clients[late.client].name
         world = world._replace(late=(*world.late[:at], *world.late[at + 1 :]))
         exchange = self._note(Happening.ARRIVAL, name, late.send, "arrives late")
-        event_id = self._free_id(f"{name}~")
-        event = self._event(late.send, f"{name}~", event_id, late.producer_id)
-        answers = self.machine.handle(event)
-        own = [each for each in answers if each.event_id == event_id]
-        body = _body(own[0].body, late.send) if own else None
-        self._answered(exchange, late.send, body)
-        return self._answer(world, [each for each in answers if each.event_id != event_id])
+        event_id = _free_id(world.cell, f"{name}~")
+        effect = self._request(world.cell, late.send, f"{name}~", event_id, late.producer_id)
+        self._answered(exchange, late.send, _own(effect, event_id))
+        return self._answer(world, effect)
 
     def _deliver(self, world: World, way: tuple[str, int, int]) -> World:
         """Deliver the oldest message of a pair of machines."""
-        held = self.machine.held
-        step, *later = held.ways[way]
-        held.ways[way] = tuple(later)
         if self.is_traced:
-            self.trace.append(_between(way, step))
-        return self._answer(world, self._tick(self._now, step))
+            self.trace.append(_between(way, dict(world.cell.waiting)[way][0]))
+
+        def act() -> Iterable[Answer]:
+            ways = self.machine.held.ways
+            step, *later = ways[way]
+            ways[way] = tuple(later)
+            return self._tick(self._now, step)
+
+        return self._answer(world, self.machine.effect(world.cell, way, act))
 
     def _tick(self, time: int, step: Any = None) -> list[Answer]:
         event = Event(id="tick", cluster=CLUSTER, time=time, kind=Kind.TICK)
@@ -455,7 +484,9 @@ class Explorer:
         wait_ms = self.model.faults.wait_ms
         self._tell(Happening.WAIT, "", "", f"{wait_ms} ms pass", wait_ms)
         world = world._replace(left=_spent(world.left, Fault.WAIT))
-        return self._answer(world, self._tick(self._now + wait_ms))
+        time = self._now + wait_ms
+        effect = self.machine.effect(world.cell, (Fault.WAIT,), lambda: self._tick(time))
+        return self._answer(world, effect)
 
     def _crash(self, world: World, number: int) -> World:
         client, run = self.model.clients[number], world.clients[number]
@@ -497,7 +528,7 @@ class Explorer:
         """Send, handle or receive as a step of its own."""
         client, run = self.model.clients[number], world.clients[number]
         if kind == "send":
-            sent = list(client.sends(run.state))[at]
+            sent = self.sends(world, number)[at]
             producer_id, issued = self._producer_id(number, run, sent)
             run = run._replace(waiting=sent, producer_id=producer_id, issued=issued)
             ghosts = self._sent(world.ghosts, client.name, sent)
@@ -507,12 +538,12 @@ class Explorer:
         if kind == "receive":
             assert run.response is not None
             return self._received(world, number, run, send, run.response[0])
-        event_id = self._free_id(client.name)
+        event_id = _free_id(world.cell, client.name)
         exchange = self._note(Happening.CALL, client.name, send)
-        answers = self.machine.handle(self._event(send, client.name, event_id, run.producer_id))
+        effect = self._request(world.cell, send, client.name, event_id, run.producer_id)
         run = run._replace(waiting_id=event_id)
         world = world._replace(clients=_with(world.clients, number, run))
-        return self._answer(world, answers, exchange)
+        return self._answer(world, effect, exchange)
 
     def _intervene(self, world: World, fault: Fault, *where: Any) -> World:
         counted = fault not in (Fault.START, Fault.REJOIN)
@@ -524,7 +555,6 @@ class Explorer:
         if fault is Fault.ELECT:
             return self._elect(world, *where)
         broker = where[0]
-        self._cut_ways(broker, fault)
         event = Event(
             id=f"{fault}-{broker}",
             cluster=CLUSTER,
@@ -532,8 +562,13 @@ class Explorer:
             time=self._now,
             kind=KINDS[fault],
         )
-        answers = self.machine.handle(event)
-        return self._answer(self._after_intervention(world, fault, broker), answers)
+
+        def act() -> Iterable[Answer]:
+            self._cut_ways(broker, fault)
+            return self.machine.handle(event)
+
+        effect = self.machine.effect(world.cell, (fault, broker), act)
+        return self._answer(self._after_intervention(world, fault, broker), effect)
 
     def _after_intervention(self, world: World, fault: Fault, broker: int) -> World:
         """Break the connections of clients to a stopped broker: their requests are lost."""
@@ -572,14 +607,21 @@ class Explorer:
     def _elect(self, world: World, topic: str, partition: int) -> World:
         wanted = [{"topic": topic, "partitions": [partition]}]
         body = {"electionType": 1, "topicPartitions": wanted, "timeoutMs": 60_000}
-        brokers = [each for each in self._settings.brokers if self.machine.serves(each)]
+        brokers = self._facts_of(world.cell).serving
         if not brokers:
             return world
-        send = Send(api="ELECT_LEADERS", version=2, body=body, broker=brokers[0])
-        answers = self.machine.handle(self._event(send, "admin", "admin", -1))
-        return self._answer(world, answers)
+        send = Send(api="ELECT_LEADERS", version=2, body=body, broker=min(brokers))
+        return self._answer(world, self._request(world.cell, send, "admin", "admin", -1))
 
     # Requests
+
+    def _request(
+        self, cell: CellState, send: Send, client: str, event_id: str, producer_id: int
+    ) -> Effect:
+        """Let a broker decide on a request."""
+        what = send, client, event_id, producer_id
+        key = _encode(what)
+        return self.machine.effect(cell, key, lambda: self.machine.handle(self._event(*what)))
 
     def _event(self, send: Send, client: str, event_id: str, producer_id: int) -> Event:
         chosen = producer_id if producer_id >= 0 else None
@@ -608,13 +650,6 @@ class Explorer:
         base = TRANSACTIONAL_IDS_MAX + number * IDS_OF_CLIENT
         return base + run.issued, run.issued + 1
 
-    def _free_id(self, name: str) -> str:
-        """Return an id that no pending request has."""
-        number = 1
-        while pending.get(self.machine.tables.pending, f"{name}{number}") is not None:
-            number += 1
-        return f"{name}{number}"
-
     # Traces and coverage
 
     def _note(self, kind: Happening, name: str, send: Send, note: str = "") -> Exchange | None:
@@ -629,14 +664,15 @@ class Explorer:
         self,
         exchange: Exchange | None,
         send: Send,
-        body: Any,
+        answer: Answer | None,
         note: str = "",
         number: int = -1,
     ) -> None:
-        for code in set(error_codes(body)):
+        for code in answer.codes if answer is not None else ():
             self.answered[send.api, code] += 1
         if not self.is_traced:
             return
+        body = answer.body if answer is not None else None
         text = response_text(body)
         name = self.model.clients[number].name if number >= 0 else ""
         if exchange is not None and exchange.send is send and name in ("", exchange.sender):
@@ -657,13 +693,31 @@ class Explorer:
     # Invariants
 
     def violation(self, world: World) -> str | None:
-        """Return the name of the first violated invariant and its text, in the cell's state."""
-        self.view.begin(world.cell)
-        for invariant, ghost in zip(self._invariants, world.ghosts, strict=True):
-            text = invariant.check(ghost, self.view)
-            if text is not None:
-                return f"{invariant.name}: {text}"
+        """Return the name of the first violated invariant and its text."""
+        cell = world.cell
+        self.view.begin(cell)
+        for number, ghost in enumerate(world.ghosts):
+            key = cell.numbers[0], cell.broken, number, ghost
+            text = self._verdicts.get(key)
+            if text is None:
+                text = self._invariants[number].check(ghost, self.view) or ""
+                self._verdicts.put(key, text)
+            if text:
+                return f"{self._invariants[number].name}: {text}"
         return None
+
+
+def _free_id(cell: CellState, name: str) -> str:
+    """Return an id that no pending request has."""
+    waiting, number = cell.tables["pending"], 1
+    while any(f"{kind}{name}{number}" in waiting for kind in (REQUEST_KEY, COMMIT_KEY)):
+        number += 1
+    return f"{name}{number}"
+
+
+def _own(effect: Effect, event_id: str) -> Answer | None:
+    """Return the response to a request."""
+    return next((each for each in effect.answers if each.event_id == event_id), None)
 
 
 def _setup(model: Model) -> Iterator[Send]:
@@ -739,39 +793,6 @@ def _with_late(late: tuple[Late, ...], added: Late) -> tuple[Late, ...]:
 def _spent(left: tuple[int, ...], fault: Fault) -> tuple[int, ...]:
     at = AT[fault]
     return (*left[:at], left[at] - 1, *left[at + 1 :])
-
-
-def _body(body: Any, send: Send) -> Any:
-    """Return a response as a struct; a response of an older version is a document."""
-    return msgspec.convert(body, response_type(send.api)) if isinstance(body, dict) else body
-
-
-@cache
-def response_type(api: str) -> type[Body]:
-    """Return the struct of an API's responses."""
-    module = import_module(f"brokertwin.protocol.generated.{api.lower()}")
-    name = "".join(word.title() for word in api.split("_"))
-    found: type[Body] = getattr(module, f"{name}Response")
-    return found
-
-
-def error_codes(body: Any) -> Iterator[int]:
-    """Return all error codes in a response."""
-    if isinstance(body, msgspec.Struct):
-        for name in body.__struct_fields__:
-            value = getattr(body, name)
-            if name in ("error_code", "partition_error_code") and isinstance(value, int):
-                yield value
-            elif isinstance(value, list):
-                for each in value:
-                    yield from error_codes(each)
-    elif isinstance(body, dict):
-        for name, value in body.items():
-            if name in ("errorCode", "partitionErrorCode"):
-                yield value
-            elif isinstance(value, list):
-                for each in value:
-                    yield from error_codes(each)
 
 
 def response_text(body: Any) -> str:

@@ -43,10 +43,20 @@ class MissingError(LookupError):
     """A step refers to a value that an earlier response does not have."""
 
 
+EACH = "*"
+"""Part of a path: all elements of a list."""
+
+
 def at_path(value: Any, path: str) -> Any:
-    """Return the part of a response at `topics.0.errorCode`. Raises MissingError."""
+    """Return the part of a response at `topics.0.errorCode`; `topics.*.name` is a list.
+
+    Raises MissingError.
+    """
     found = value
-    for part in path.split(".") if path else ():
+    parts = path.split(".") if path else []
+    for at, part in enumerate(parts):
+        if part == EACH and isinstance(found, list):
+            return [at_path(each, ".".join(parts[at + 1 :])) for each in found]
         try:
             found = found[int(part)] if isinstance(found, list) else found[part]
         except (LookupError, TypeError, ValueError):

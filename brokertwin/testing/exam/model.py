@@ -63,8 +63,8 @@ class Do(StrEnum):
 class Until(msgspec.Struct, frozen=True, omit_defaults=True):
     """Condition that ends the repetition of a request: the value at `path` is one of `values`.
 
-    With `is_not`, it is none of them. If the value is missing, the condition is false. Values may
-    be expressions.
+    With `is_not`, it is none of them. A path with `*` has several values; one is enough. If the
+    value is missing, the condition is false. Values may be expressions.
     """
 
     path: str
@@ -160,7 +160,9 @@ class Scenario(msgspec.Struct, frozen=True, omit_defaults=True):
         settings: broker settings that the golden depends on.
         started_with: broker settings other than Kafka's defaults, which the broker must show.
         features: finalized feature levels that it needs, at least.
-        is_alone: no other scenario runs at the same time.
+        is_alone: no other scenario runs at the same time: for restarts, and where a broker verifies
+            transactions. It sends the verifications of several producers together, and their errors
+            are those for the version of the first one's request (120 or 48).
         limit_s: time limit.
     """
 

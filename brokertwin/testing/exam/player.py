@@ -9,6 +9,7 @@ from brokertwin.protocol.errors import error_name
 from brokertwin.recordings.replay.comparison import ABSENT
 from brokertwin.testing.exam.bodies import (
     CLIENT_ID,
+    EACH,
     RAW_CORRELATION_ID,
     MissingError,
     World,
@@ -420,4 +421,6 @@ def holds(until: Until, response: Any) -> bool:
         found = at_path(response, until.path)
     except MissingError:
         return False
-    return (found in until.values) is not until.is_not
+    is_list = EACH in until.path.split(".")
+    is_there = any(each in until.values for each in (found if is_list else [found]))
+    return is_there is not until.is_not

@@ -12,6 +12,7 @@ from brokertwin.protocol.errors import Error
 from brokertwin.protocol.kafka_apis import KAFKA_APIS
 from brokertwin.protocol.schemas import API_NAMES
 from brokertwin.recordings.replay.comparison import ABSENT
+from brokertwin.state.core.settings import KAFKA_4_4
 from brokertwin.testing.exam.model import ExamSeverity, subjects
 from brokertwin.testing.exam.site import Site
 from brokertwin.testing.exam.verdicts import (
@@ -96,12 +97,15 @@ class Report(msgspec.Struct, frozen=True):
         return {each: worst[each] for each in ExamSeverity}
 
 
-def claims_of(site: Site) -> list[ApiClaim]:
-    """Return the versions of all APIs that Kafka announces to clients."""
+def claims_of(site: Site, kafka: str) -> list[ApiClaim]:
+    """Return the versions of all APIs that a release of Kafka announces to clients."""
+    is_4_4 = kafka.startswith(KAFKA_4_4)
     return [
-        ApiClaim(API_NAMES[key], site.claims.get(API_NAMES[key]), (api.first, api.last))
+        ApiClaim(API_NAMES[key], site.claims.get(API_NAMES[key]), (api.first, last))
         for key, api in sorted(KAFKA_APIS.items())
-        if key in API_NAMES and API_NAMES[key] not in OF_A_REPORTER
+        if key in API_NAMES
+        and API_NAMES[key] not in OF_A_REPORTER
+        and (last := api.last_in(is_4_4)) >= api.first
     ]
 
 
@@ -110,10 +114,13 @@ OF_A_REPORTER = frozenset({"GetTelemetrySubscriptions", "PushTelemetry"})
 
 
 def report_of(
-    broker: str, results: Sequence[Result], elapsed_s: float, apis: Sequence[ApiClaim] = ()
+    broker: str,
+    kafka: str,
+    results: Sequence[Result],
+    elapsed_s: float,
+    apis: Sequence[ApiClaim] = (),
 ) -> Report:
-    """Return the report on results."""
-    kafka = subjects()[0].kafka
+    """Return the report on results that were compared with a release of Kafka."""
     scores = []
     for subject in subjects():
         own = [each for each in results if each.subject == subject.name]

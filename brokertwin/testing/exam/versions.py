@@ -12,6 +12,7 @@ from importlib import resources
 import msgspec
 
 from brokertwin.errors import UserError
+from brokertwin.kafka_io.jars import KAFKA_VERSION
 from brokertwin.testing.exam.model import SUFFIX, ExamSubject, Observation, Scenario
 from brokertwin.testing.exam.verdicts import VersionNote
 
@@ -54,14 +55,17 @@ def reference_of(version: str) -> Reference | None:
 
 
 def inheriting(
-    chosen: Iterable[tuple[ExamSubject, Scenario]], reference: Reference
+    chosen: Iterable[tuple[ExamSubject, Scenario]], reference: Reference | None
 ) -> list[tuple[ExamSubject, Scenario]]:
-    """Return scenarios with the goldens of a release in place of those that differ."""
+    """Return scenarios with the goldens of a release in place of those that differ.
+
+    Without a reference, those of the default release; subjects of other releases are left out.
+    """
+    kafka, own = (reference.kafka, reference.goldens) if reference is not None else ("", {})
     return [
-        (subject, msgspec.structs.replace(each, golden=reference.goldens[each.name]))
-        if each.name in reference.goldens
-        else (subject, each)
+        (subject, msgspec.structs.replace(each, golden=own.get(each.name, each.golden)))
         for subject, each in chosen
+        if subject.kafka in (KAFKA_VERSION, kafka)
     ]
 
 

@@ -1,15 +1,19 @@
 """`brokertwin explore`: the built-in models, files of one's own, exports, a real broker."""
 
 import json
+import re
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 from typer.testing import CliRunner
 
+from brokertwin.cli.broker.explore import command
 from brokertwin.cli.broker.exploring import Reached, as_pytest, model_of, play
 from brokertwin.cli.main import app
 from brokertwin.errors import UserError
 from brokertwin.gateway.edge_fields import Address
+from brokertwin.simulation.explore import api, clients, invariants, models, requests
 from brokertwin.simulation.explore.models import built_in
 from brokertwin.simulation.explore.scripts import Script, script
 from brokertwin.simulation.explore.search import Options, Search
@@ -32,11 +36,14 @@ def script_of(name: str) -> Script:
     return script(told(model, result.path, result.violation))
 
 
-def test_list_shows_what_each_model_violates() -> None:
+def test_list_shows_what_each_model_violates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+
     output = run("--list")
 
     assert all(name in output for name in built_in())
     assert "TransactionsAsSaid" in output
+    assert "stops 2, states 200,000" in output
 
 
 def test_a_violation_exits_with_1_and_shows_the_diagram_and_what_was_covered() -> None:
@@ -123,6 +130,52 @@ def test_the_model_of_the_page_for_authors_is_explored(tmp_path: Path) -> None:
     output = run(str(file), code=1)
 
     assert "violated in 2 steps: WrittenOnce: ['r0'] is there twice" in output
+
+
+PAGE_OF_OUTPUTS = ROOT / "docs" / "explore.md"
+PAGE_FOR_AUTHORS = ROOT / "docs" / "explore_models.md"
+BLOCKS = re.findall(
+    r"```console\n\$ brokertwin explore (.*?)```", PAGE_OF_OUTPUTS.read_text("utf-8"), re.DOTALL
+)
+"""The page's commands, each with its output."""
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_a_command_of_the_page_shows_the_output_of_the_page(
+    block: str, kafka_broker: KafkaBroker
+) -> None:
+    words, *lines = block.splitlines()
+
+    output = run(*words.replace("localhost:9092", kafka_broker.bootstrap).split(), code=1)
+
+    shown = iter(_without_times(output).splitlines())
+    assert [line for line in lines if _without_times(line) not in shown] == []
+
+
+def _without_times(text: str) -> str:
+    return re.sub(r"[\d.]+ CPU s \([\d,]+ deliveries/s\)", "CPU s", text)
+
+
+def test_the_options_of_the_page_exist() -> None:
+    text = PAGE_OF_OUTPUTS.read_text(encoding="utf-8") + PAGE_FOR_AUTHORS.read_text("utf-8")
+    hints = get_type_hints(command, include_extras=True).values()
+    given = [each for hint in hints for each in getattr(hint, "__metadata__", ())]
+    known = {option for each in given for option in (each.default, *(each.param_decls or ()))}
+
+    assert set(re.findall(r"`(--[a-z-]+)", text)) <= known
+
+
+def test_the_names_of_the_page_for_authors_exist() -> None:
+    text = PAGE_FOR_AUTHORS.read_text(encoding="utf-8")
+    modules = (api, clients, invariants, models, requests)
+    owners = [*modules, *(each for module in modules for each in vars(module).values())]
+    known = {"view", *(name for each in owners for name in dir(each))}
+    cells = re.findall(r"^\| (`.*?) \|", text, re.MULTILINE)
+    spans = [span for cell in cells for span in re.findall(r"`(.*?)`", cell)]
+    spans += re.findall(r"`(?:requests|clients)\.(\w+)", text)
+
+    assert len(spans) > 50
+    assert {re.split(r"[(=]", span)[0] for span in spans} - known == set()
 
 
 def test_explain_reads_the_recording(tmp_path: Path) -> None:

@@ -20,6 +20,17 @@ def test_the_current_release_has_the_versions_of_the_api_table() -> None:
     assert release("4.3").features is None
 
 
+def test_4_4_adds_the_newest_versions() -> None:
+    added = {
+        key: (api.first, api.newest) for key, api in KAFKA_APIS.items() if api.newest is not None
+    }
+    own = release("4.4").apis
+    assert {key: own[key] for key in added} == added
+    assert {key: each for key, each in own.items() if key not in added} == {
+        key: each for key, each in release("4.3").apis.items() if key not in added
+    }
+
+
 @pytest.mark.parametrize(
     ("version", "api_key", "versions"),
     [

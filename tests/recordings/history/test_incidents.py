@@ -14,7 +14,7 @@ from brokertwin.recordings.history.findings import (
     Refused,
     UnderMinIsr,
 )
-from brokertwin.recordings.history.incidents import BrokerSigns, incidents, signs_of
+from brokertwin.recordings.history.incidents import BrokerSigns, incidents
 from tests.support.audits import whole
 
 GONE = {
@@ -87,7 +87,7 @@ def test_without_signs_nothing_is_known_of_a_broker() -> None:
 
 
 def test_signs_of_a_broker_are_its_heartbeats_fetches_and_responses() -> None:
-    signs = signs_of(whole("steady").history.replication.exchanges)
+    signs = whole("steady").history.signs
     assert {1, 2, 3} <= signs.keys()
     for broker in (1, 2, 3):
         assert len(signs[broker].all) > len(signs[broker].heartbeats) > 10

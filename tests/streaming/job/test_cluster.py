@@ -20,6 +20,7 @@ from brokertwin.kafka_io import jars
 from brokertwin.kafka_io.topic_reader import read_all
 from brokertwin.settings import default_home
 from brokertwin.state.core import outputs
+from brokertwin.streaming.checkpoint import checkpoint_log
 from brokertwin.streaming.job.session import COMPILE_ONCE
 from tests.support.commands import Commands
 from tests.support.documents import the_command
@@ -27,6 +28,7 @@ from tests.support.environments import environment_with
 from tests.support.example_live import halves, in_partitions, send
 from tests.support.jobs import JobBench, capture
 from tests.support.live import LiveTopics
+from tests.support.patience import wait_until
 from tests.support.standalone_clusters import WORKERS, standalone
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -105,6 +107,28 @@ def test_executors_get_the_packages_and_respond_like_one_process(
     (ran,) = applications(directory).keys() - before.keys()
     assert applications(directory)[ran] == set(WORKERS)
     assert executor_heaps(directory, ran) == {"-Xmx512M"}, "what --spark-conf asks for"
+
+
+def test_the_other_worker_goes_on_after_one_is_killed(
+    bench: JobBench, workers_python: str, tmp_path: Path
+) -> None:
+    """A worker and its executor end in the middle of the micro-batches."""
+    commands = Commands(bench)
+    with standalone(tmp_path) as own:
+        words = ("run", "--master", own.url, "--available-now")
+        small = {"BROKERTWIN_MAX_OFFSETS_PER_TRIGGER": "60"}
+        try:
+            job = commands.start(*words, PYSPARK_PYTHON=workers_python, **small)
+            commands.wait_for(job, planned=1, committed=0)
+            wait_until(lambda: len(own.executors()) == len(WORKERS))
+            killed = own.kill_worker(0)
+            _, errors = job.communicate(timeout=SUBMIT_TIMEOUT_S)
+        finally:
+            commands.close()
+    assert len(killed) == 1
+    assert job.returncode == 0, errors
+    assert checkpoint_log.committed(bench.checkpoint) > 2, "it was not near the end"
+    assert_completed(bench)
 
 
 def submit(bench: JobBench, cluster: str, *given: str, **environment: str) -> tuple[int, str]:

@@ -8,10 +8,12 @@ import pytest
 
 from brokertwin.errors import UserError
 from brokertwin.gateway.edge_fields import Address
-from brokertwin.testing.exam.examination import PREFIX, check_is_empty, examine
+from brokertwin.testing import KafkaBroker
+from brokertwin.testing.exam.examination import PREFIX, ExamOptions, check_is_empty, examine
 from brokertwin.testing.exam.model import selected
 from brokertwin.testing.exam.site import Site, look
 from brokertwin.testing.exam.verdicts import Outcome
+from brokertwin.testing.exam.versions import inheriting, reference_of
 from tests.exam.steady import behind
 from tests.support.exams import deviating, examined
 from tests.support.gateways import Running, client_at, running_gateway
@@ -31,6 +33,20 @@ def test_gateway_responds_like_kafka(gateway: Running) -> None:
     assert len(results) > 15
     assert deviating(results) == {}
     assert {each.outcome for each in results} == {Outcome.AGREES}
+
+
+def test_gateway_of_4_4_responds_like_kafka_4_4() -> None:
+    reference = reference_of("4.4")
+    assert reference is not None
+    not_built = {"streams_static_member", "streams_join_empty_instance"}
+    names = {*reference.goldens} - not_built
+    with KafkaBroker(version="4.4") as broker:
+        host, _, port = broker.bootstrap.partition(":")
+        known = inheriting(selected(), reference)
+        chosen = [e for e in known if e[0].kafka == reference.kafka or e[1].name in names]
+        results = examine(chosen, look(Address(host, int(port)), []), ExamOptions(patience=5))
+    assert set(deviating(results)) == {"v4_4_streams_static_member"}
+    assert {each.outcome for each in results} == {Outcome.AGREES, Outcome.DEVIATES}
 
 
 def test_a_slow_network_is_not_accused(gateway: Running) -> None:

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from brokertwin.errors import UserError
+from brokertwin.kafka_io.jars import KAFKA_VERSION
 from brokertwin.testing.exam.model import ExamSeverity
 from brokertwin.testing.exam.pages import page
 from brokertwin.testing.exam.reports import (
@@ -32,7 +33,7 @@ RESULTS = [
     Result("offsets", "three", "Third.", "Class", "", Outcome.NOT_CLAIMED, reason="no API"),
 ]
 APIS = [ApiClaim("Produce", (3, 8), (3, 13)), ApiClaim("ShareFetch", None, (1, 2))]
-REPORT = report_of("kafka:9092", RESULTS, 1.23, APIS)
+REPORT = report_of("kafka:9092", KAFKA_VERSION, RESULTS, 1.23, APIS)
 
 
 def test_score_counts_played_scenarios_alone() -> None:
@@ -112,5 +113,5 @@ def test_page_fits_a_telephone_and_a_screen(tmp_path: Path, scheme: int) -> None
     wide = msgspec.structs.replace(DEVIATION, request={"records": "ab" * 2000}, got="x" * 400)
     results = [msgspec.structs.replace(each, deviations=[wide]) for each in RESULTS[1:2]]
     path = tmp_path / "exam.html"
-    path.write_text(page(report_of("kafka:9092", results, 1.0)), encoding="utf-8")
+    path.write_text(page(report_of("kafka:9092", KAFKA_VERSION, results, 1.0)), encoding="utf-8")
     assert_fits(seen(path, (390, 1280), scheme), (390, 1280), scheme)

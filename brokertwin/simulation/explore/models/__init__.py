@@ -3,11 +3,18 @@
 from functools import cache
 
 from brokertwin.simulation.explore.api import Model
-from brokertwin.simulation.explore.models import groups, producers, replication, transactions
+from brokertwin.simulation.explore.models import (
+    groups,
+    producers,
+    reading,
+    replication,
+    sharing,
+    transactions,
+)
 
 
 @cache
 def built_in() -> dict[str, Model]:
     """Return the models by name."""
-    subjects = (transactions, producers, groups, replication)
+    subjects = (transactions, producers, groups, sharing, reading, replication)
     return {model.name: model for subject in subjects for model in subject.models()}

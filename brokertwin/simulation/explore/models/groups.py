@@ -3,16 +3,20 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+import msgspec
+
 from brokertwin.protocol.errors import Error
 from brokertwin.simulation.explore import requests
 from brokertwin.simulation.explore.api import Client, Cluster, Faults, Model, Send
 from brokertwin.simulation.explore.clients import GroupWorker
 from brokertwin.simulation.explore.invariants import (
     CellHolds,
+    FencedWritesNothing,
     Invariant,
     OffsetsGoForward,
     OneOwner,
     OneOwnerAtATime,
+    assigned,
 )
 
 COMMITS: tuple[Invariant, ...] = (OffsetsGoForward(), CellHolds())
@@ -29,7 +33,7 @@ def eager(is_old: bool, waits: int = 1) -> Model:
         clients=tuple(GroupWorker(name) for name in "ab"),
         cluster=Cluster(topics={"input": 1}, groups=("work",), settings=settings),
         faults=Faults(waits=waits, wait_ms=11_000),
-        invariants=OWNERS,
+        invariants=OWNERS if is_old else (*OWNERS, FencedWritesNothing()),
         expected="OffsetsGoForward" if is_old else "",
     )
 
@@ -74,17 +78,27 @@ class ConsumerMember(Client):
 
     Args:
         beats: heartbeats with a response before it ends without notice.
+        joins_late: whether its first heartbeat may be lost or late.
     """
 
-    def __init__(self, name: str, beats: int) -> None:
+    api, version = "CONSUMER_GROUP_HEARTBEAT", 1
+
+    def __init__(self, name: str, beats: int, *, joins_late: bool = False) -> None:
         self.name = name
         self.start = MemberState()
         self._beats = beats
+        self._joins_late = joins_late
 
     def sends(self, state: MemberState) -> Iterable[Send]:
         """Return the next heartbeat."""
         if state.beats == self._beats:
             return []
+        body, label = self._body(state), f"heartbeat, epoch {state.epoch}"
+        may_be_late = state.epoch > 0 or self._joins_late
+        send = Send(api=self.api, version=self.version, body=body, label=label)
+        return [msgspec.structs.replace(send, may_be_late=may_be_late)]
+
+    def _body(self, state: MemberState) -> dict[str, Any]:
         owned = [{"topicId": requests.topic_id("input"), "partitions": list(state.owned)}]
         body: dict[str, Any] = {
             "groupId": "work",
@@ -95,44 +109,66 @@ class ConsumerMember(Client):
         }
         if state.epoch == 0:
             body["subscribedTopicNames"] = ["input"]
-        label = f"heartbeat, epoch {state.epoch}"
-        return [Send(api="CONSUMER_GROUP_HEARTBEAT", version=1, body=body, label=label)]
+        return body
 
-    def receives(self, state: MemberState, _send: Send, response: Any) -> MemberState:
+    def receives(self, state: MemberState, send: Send, response: Any) -> MemberState:
         """Take over the assignment; join again if fenced."""
         if response is None:
             return state
         beats = state.beats + 1
         if response.error_code != Error.NONE:
             return MemberState(beats=beats)
-        owned = state.owned
-        if response.assignment is not None:
-            owned = tuple(
-                partition
-                for topic in response.assignment.topic_partitions
-                for partition in topic.partitions
-            )
+        given = assigned(send, response)
+        owned = state.owned if given is None else tuple(partition for _, partition in given)
         return MemberState(response.member_epoch, owned, beats)
 
 
-def consumers(beats: int = 4) -> Model:
-    """Two members of a KIP-848 group that share two partitions."""
+class StreamsMember(ConsumerMember):
+    """A member of a streams group with one subtopology that reads `input` (KIP-1071)."""
+
+    api, version = "STREAMS_GROUP_HEARTBEAT", 0
+
+    def _body(self, state: MemberState) -> dict[str, Any]:
+        tasks = [{"subtopologyId": "0", "partitions": list(state.owned)}] if state.owned else []
+        body = {
+            "groupId": "work",
+            "memberId": self.name,
+            "memberEpoch": state.epoch,
+            "rebalanceTimeoutMs": 30_000,
+            "activeTasks": tasks,
+            "standbyTasks": [],
+            "warmupTasks": [],
+        }
+        if state.epoch == 0:
+            subtopology = {"subtopologyId": "0", "sourceTopics": ["input"]}
+            body["topology"] = {"epoch": 0, "subtopologies": [subtopology]}
+            body["processId"] = self.name
+        return body
+
+
+def members(kind: type[ConsumerMember], name: str, about: str, joins_late: bool = False) -> Model:
+    """Two members of a group that share two partitions or tasks."""
+    names = ("member-1", "member-2")
     return Model(
-        name="consumer-group",
-        about="KIP-848: heartbeats of two members arrive late, or their responses are lost",
-        clients=(ConsumerMember("member-1", beats), ConsumerMember("member-2", beats)),
+        name=name,
+        about=about,
+        clients=tuple(kind(each, beats=4, joins_late=joins_late) for each in names),
         cluster=Cluster(topics={"input": 2}, groups=("work",)),
-        faults=Faults(late=1, lost=1),
+        faults=Faults(late=1, lost=int(not joins_late)),
         invariants=(OneOwnerAtATime(), CellHolds()),
-        symmetric=(("member-1", "member-2"),),
+        symmetric=(names,),
+        expected="OneOwnerAtATime" if joins_late else "",
     )
 
 
 def models() -> Iterator[Model]:
     """All models of this subject."""
+    late = "heartbeats of two members arrive late, or their responses are lost"
     yield eager(True)
     yield eager(False)
     yield static(OWNERS, "static-owners", "OneOwner")
     yield static(COMMITS, "static-commits", "")
     yield late_commit()
-    yield consumers()
+    yield members(ConsumerMember, "consumer-group", f"KIP-848: {late}")
+    yield members(StreamsMember, "streams-group", f"KIP-1071: {late}")
+    yield members(ConsumerMember, "late-join", "KIP-848: a first heartbeat arrives late", True)

@@ -1,0 +1,135 @@
+"""Models of share groups: locks expire, responses are lost."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from brokertwin.protocol.errors import Error
+from brokertwin.simulation.explore import requests
+from brokertwin.simulation.explore.api import Client, Cluster, Faults, Model, Send
+from brokertwin.simulation.explore.invariants import CellHolds, DeliveredAndCounted
+
+GROUP_RESOURCE = 32
+DELIVERIES_MAX = 2
+"""The lowest value of group.share.delivery.count.limit."""
+
+ACCEPT, RELEASE = 1, 2
+
+
+class SharerState(NamedTuple):
+    """State of a member: epochs of member and session, acquired records, and fetches so far."""
+
+    epoch: int = 0
+    is_assigned: bool = False
+    session: int = 0
+    held: tuple[int, int] | None = None
+    fetches: int = 0
+
+
+class Sharer(Client):
+    """A member of the share group `work` that fetches one record at a time from input-0.
+
+    With the next fetch it accepts or releases the record; before the first one it may be slow.
+
+    Args:
+        fetches: fetches with a response.
+    """
+
+    start = SharerState()
+
+    def __init__(self, name: str, fetches: int) -> None:
+        self.name = name
+        self._id = requests.topic_id(name)
+        self._fetches = fetches
+
+    def sends(self, state: SharerState) -> Iterable[Send]:
+        """Return a heartbeat until there is an assignment; then the next fetch."""
+        if not state.is_assigned:
+            body: dict[str, Any] = {
+                "groupId": "work",
+                "memberId": self._id,
+                "memberEpoch": state.epoch,
+            }
+            if state.epoch == 0:
+                body["subscribedTopicNames"] = ["input"]
+            label = f"heartbeat, epoch {state.epoch}"
+            api = "SHARE_GROUP_HEARTBEAT"
+            return [Send(api=api, version=1, body=body, label=label, may_be_late=False)]
+        if state.fetches == self._fetches:
+            return []
+        if state.held is None or state.session == 0:
+            return [self._fetch(state, [])]
+        first, last = state.held
+        return [
+            self._fetch(
+                state,
+                [{"firstOffset": first, "lastOffset": last, "acknowledgeTypes": [kind]}],
+            )
+            for kind in (ACCEPT, RELEASE)
+        ]
+
+    def _fetch(self, state: SharerState, acknowledged: list[dict[str, Any]]) -> Send:
+        partition = {"partitionIndex": 0, "acknowledgementBatches": acknowledged}
+        body = {
+            "groupId": "work",
+            "memberId": self._id,
+            "shareSessionEpoch": state.session,
+            "maxWaitMs": 0,
+            "minBytes": 0,
+            "maxBytes": 2**20,
+            "maxRecords": 1,
+            "batchSize": 1,
+            "topics": [{"topicId": requests.topic_id("input"), "partitions": [partition]}],
+            "forgottenTopicsData": [],
+        }
+        words = {ACCEPT: ", accepts", RELEASE: ", releases"}
+        word = words[acknowledged[0]["acknowledgeTypes"][0]] if acknowledged else ""
+        return Send(api="SHARE_FETCH", version=1, body=body, label=f"ShareFetch{word}")
+
+    def receives(self, state: SharerState, send: Send, response: Any) -> SharerState:
+        """Take an assignment, or a record; begin a session again after an error."""
+        if send.api == "SHARE_GROUP_HEARTBEAT":
+            assignment = response.assignment
+            is_assigned = assignment is not None and bool(assignment.topic_partitions)
+            return state._replace(epoch=response.member_epoch, is_assigned=is_assigned)
+        if response is None:
+            return state._replace(session=0, held=None)
+        fetches = state.fetches + 1
+        if response.error_code != Error.NONE:
+            return state._replace(session=0, held=None, fetches=fetches)
+        acquired = [
+            each
+            for topic in response.responses
+            for partition in topic.partitions
+            for each in partition.acquired_records
+        ]
+        held = (acquired[0].first_offset, acquired[-1].last_offset) if acquired else None
+        return state._replace(session=state.session + 1, held=held, fetches=fetches)
+
+
+def shared(
+    members: int = 1, records: int = 1, fetches: int = 4, lost: int = 1, waits: int = 2
+) -> Model:
+    """Members that accept and release records, or keep them until their locks expire."""
+    names = [f"sharer-{number}" for number in range(1, members + 1)]
+    configs = [{"name": "share.auto.offset.reset", "value": "earliest", "configOperation": 0}]
+    resource = {"resourceType": GROUP_RESOURCE, "resourceName": "work", "configs": configs}
+    body = {"resources": [resource], "validateOnly": False}
+    earliest = Send(api="INCREMENTAL_ALTER_CONFIGS", version=1, body=body, label="earliest")
+    return Model(
+        name="share-group",
+        about="KIP-932: locks expire, responses are lost; how often is a record delivered?",
+        clients=tuple(Sharer(name, fetches) for name in names),
+        cluster=Cluster(
+            topics={"input": 1},
+            groups=("work",),
+            settings={"group.share.delivery.count.limit": str(DELIVERIES_MAX)},
+            setup=(earliest, *(requests.produce("input", 0, f"r{n}") for n in range(records))),
+        ),
+        faults=Faults(lost=lost, waits=waits, wait_ms=31_000),
+        invariants=(DeliveredAndCounted("work", DELIVERIES_MAX), CellHolds()),
+    )
+
+
+def models() -> Iterator[Model]:
+    """All models of this subject."""
+    yield shared()

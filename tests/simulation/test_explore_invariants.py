@@ -1,0 +1,114 @@
+"""Invariants of models: each is violated after a rule was broken on purpose."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from brokertwin.protocol.errors import Error
+from brokertwin.simulation.explore.api import Model
+from brokertwin.simulation.explore.invariants import (
+    DeliveredAndCounted,
+    FencedWritesNothing,
+    Invariant,
+    OneOwnerAtATime,
+    SessionsHideNothing,
+)
+from brokertwin.simulation.explore.models import built_in, groups
+from brokertwin.simulation.explore.search import Options, Search
+from brokertwin.state.fetch import fetch_session
+from brokertwin.state.groups.task_assignment import TaskOwners
+from brokertwin.state.share.in_flight import InFlightState, RecordState
+from brokertwin.state.transactions import transactions
+
+STATES_MAX = 4_000
+_transition = InFlightState.transition
+
+
+def delivers_once_more(record: InFlightState, state: RecordState, limit: int) -> None:
+    """Archive a record one delivery too late."""
+    _transition(record, state, limit + 1)
+
+
+def archives_released(record: InFlightState, state: RecordState, limit: int) -> None:
+    """Archive a record that was released."""
+    _transition(record, RecordState.ARCHIVED if state == RecordState.AVAILABLE else state, limit)
+
+
+class Broken(NamedTuple):
+    """A rule broken on purpose, and how the search finds it."""
+
+    model: Model
+    owner: Any
+    name: str
+    rule: Callable[..., Any]
+    invariant: Invariant
+    text: str
+
+
+BROKEN = {
+    "a task goes to its next owner at once": Broken(
+        built_in()["streams-group"],
+        TaskOwners,
+        "active_test",
+        lambda *_: lambda *_: False,
+        OneOwnerAtATime(),
+        "partition 1 belongs to member-1 and member-2",
+    ),
+    "a session does not look at a partition with news": Broken(
+        built_in()["fetch-session"],
+        fetch_session,
+        "log_changed",
+        lambda *_: [],
+        SessionsHideNothing(),
+        "c does not receive record 0 of orders-0, which was acknowledged before the fetch",
+    ),
+    "a record is archived one delivery too late": Broken(
+        built_in()["share-group"],
+        InFlightState,
+        "transition",
+        delivers_once_more,
+        DeliveredAndCounted("work", 2),
+        "record 0 of partition 0 was delivered 3 times",
+    ),
+    "a released record is archived": Broken(
+        built_in()["share-group"],
+        InFlightState,
+        "transition",
+        archives_released,
+        DeliveredAndCounted("work", 2),
+        "work does not deliver record 0 of input-0 again: it was delivered 1 times,"
+        " and not accepted",
+    ),
+    "a coordinator does not compare epochs": Broken(
+        built_in()["two-producers-v1"],
+        transactions,
+        "holder_error",
+        lambda *_: Error.NONE,
+        FencedWritesNothing(),
+        "AddPartitionsToTxn of producer-a is acknowledged, although it is fenced",
+    ),
+}
+
+
+def violation(model: Model, invariant: Invariant) -> str:
+    model = msgspec.structs.replace(model, invariants=(invariant,))
+    return Search(model, Options(states=STATES_MAX)).run().violation
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_rule_violates_its_invariant(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = BROKEN[case]
+    monkeypatch.setattr(broken.owner, broken.name, broken.rule)
+
+    found = violation(broken.model, broken.invariant)
+
+    assert found == f"{broken.invariant.name}: {broken.text}"
+
+
+def test_a_member_of_a_former_generation_commits_if_zookeeper_stores_offsets() -> None:
+    found = violation(groups.eager(True), FencedWritesNothing())
+
+    text = "OffsetCommit 1 of a is acknowledged, although it is fenced"
+    assert found == f"FencedWritesNothing: {text}"
