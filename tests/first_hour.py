@@ -424,7 +424,6 @@ TASKS = (ten_minutes, record_my_group, killed_job, own_project, own_cluster, wro
 
 
 def free_port() -> int:
-    """Return an unused port."""
     import socket
 
     with socket.socket() as found:

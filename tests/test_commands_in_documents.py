@@ -205,7 +205,6 @@ def orders(reader: Reader) -> None:
 
 
 def committed_offsets(reader: Reader) -> None:
-    """A group that has committed."""
     orders(reader)
     commit(reader.bootstrap, "billing", "orders", 1)
 

@@ -128,7 +128,6 @@ def rooms_of(tree: ast.AST) -> set[str]:
 
 
 def top_of(file: Path) -> str:
-    """Return the package of a file."""
     parts = module_of(file).split(".")[1:]
     return _layer(parts) if parts[0] in PACKAGES else "brokertwin"
 

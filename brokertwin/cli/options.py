@@ -239,11 +239,11 @@ def _option(name: str) -> tuple[Any, Any]:
     field = Settings.model_fields[name]
     parts = {field.annotation, *get_args(field.annotation)}
     literal = get_origin(field.annotation) is Literal
-    of = next((kind for kind in (bool, int, float) if kind in parts), str)
+    of: Any = next((kind for kind in (bool, int, float) if kind in parts), str)
     if get_origin(field.annotation) is tuple or name == "brokers":
-        of = list[str]  # type: ignore[assignment]
+        of = list[str]
     elif "Path" in str(field.annotation):
-        of = Path  # type: ignore[assignment]
+        of = Path
     text = re.sub("<(.*?)>", lambda found: found[1].upper(), field.description or "")
     text = text if literal else text[0].upper() + text[1:]
     metavars = [shown for shown, settings in METAVARS.items() if name in settings]

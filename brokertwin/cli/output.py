@@ -27,7 +27,6 @@ class _Console(Console):
     """A console that shows control characters of texts as escapes."""
 
     def render_str(self, text: str, **given: Any) -> Text:
-        """Render a string with markup."""
         return super().render_str(visible(text), **given)
 
 

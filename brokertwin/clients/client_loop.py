@@ -242,7 +242,6 @@ class ClientLoop(ABC):
     # Driver
 
     def turn(self, now: int) -> LoopTurn:
-        """Return what to do now."""
         for node in self.network.overdue(now):
             self._actions.append(Close(node))
             self._disconnected(now, node)

@@ -94,7 +94,6 @@ def join_group(
     assignor: MembersAssignor,
     reason: str,
 ) -> JoinGroupRequest:
-    """Join the group, with a subscription for each assignor."""
     protocols = {}
     for name in assignor.names:
         subscription = Subscription(
@@ -173,7 +172,6 @@ def heartbeat(config: ConsumerConfig, generation: Generation) -> HeartbeatReques
 
 
 def leave_group(config: ConsumerConfig, generation: Generation, reason: str) -> LeaveGroupRequest:
-    """Leave the group."""
     leaving = MemberIdentity(member_id=generation.member_id, reason=reason)
     return LeaveGroupRequest(group_id=config.group_id, members=[leaving])
 

@@ -132,7 +132,6 @@ class Builder:
         self._is_spent = False
 
     def add(self, partition: TopicPartition, data: PartitionData) -> None:
-        """Add a partition."""
         self._next[partition] = data
 
     def build(self) -> FetchRequestData:

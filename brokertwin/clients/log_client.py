@@ -51,7 +51,6 @@ class WholeTopics(ClassicMembership):
         """Do nothing: there is no coordinator."""
 
     def deadlines(self) -> list[int]:
-        """Return no deadlines."""
         return []
 
     def close(self, now: int) -> None:

@@ -56,11 +56,9 @@ class NoLosses:
     """Losses of a cluster that keeps everything."""
 
     def is_recreated(self, topic: str) -> bool:
-        """Return False."""
         return False
 
     def may_be_gone(self, at: TopicPartition, offset: int, written_at: int) -> bool:
-        """Return False."""
         return False
 
     def hold(self, logs: Mapping[TopicPartition, Log]) -> None:

@@ -224,7 +224,6 @@ class Sender:
     # One pass
 
     def send_pass(self, now: int) -> list[SenderRequest]:
-        """Return the requests of one pass."""
         self._give_up_old(now)
         sent = []
         if self.transactions is not None:

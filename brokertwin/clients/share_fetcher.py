@@ -126,7 +126,6 @@ class LeaderShareRequest(NamedTuple):
 
     @property
     def topics(self) -> list[ShareFetchTopic]:
-        """The topics of the request."""
         return self.body.topics
 
 

@@ -87,7 +87,6 @@ class ShareSessionHandler:
         return topics_of(self._taken(), new), _forgotten(removed)
 
     def acknowledge(self) -> list[ShareFetchTopic]:
-        """Return the topics of a ShareAcknowledge."""
         return topics_of(self._taken(), ())
 
     def put_back(self, place: TopicPartitionId, batches: Iterable[AcknowledgementBatch]) -> None:

@@ -216,7 +216,6 @@ class TracedProducerClient(ProducerClient):
     # Event loop
 
     def turn(self, now: int) -> LoopTurn:
-        """Return what to do now."""
         self.network.begin_turn()
         return super().turn(now)
 
@@ -349,7 +348,6 @@ class TracedConsumerClient(ConsumerClient):
         )
 
     def turn(self, now: int) -> LoopTurn:
-        """Return what to do now."""
         self.network.begin_turn()
         return super().turn(now)
 

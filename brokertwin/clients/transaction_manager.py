@@ -183,7 +183,6 @@ class TransactionManager:
         self._rewrites_unacknowledged = rewrites_unacknowledged
 
     def sequences(self, partition: TopicPartition) -> PartitionSequences:
-        """The sequences of one partition."""
         return self._partitions.setdefault(partition, PartitionSequences())
 
     def move(self, input: ProducerInput) -> None:

@@ -482,7 +482,6 @@ class ProducerTransactions:
             self._end(error)
 
     def _is_needed(self, response: Body) -> bool:
-        """Whether an abort needs this response."""
         is_of_group = self._lookup is not None and self._lookup[0] is KeyType.GROUP
         is_lookup = isinstance(response, FindCoordinatorResponse) and not is_of_group
         return is_lookup or isinstance(response, EndTxnResponse)

@@ -130,7 +130,6 @@ class AddedListeners:
             task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Close all added listeners."""
         for broker in list(self._is_there):
             self.end(broker)
         await asyncio.gather(*self._tasks, return_exceptions=True)

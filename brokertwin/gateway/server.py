@@ -140,7 +140,6 @@ class Gateway:
             self._shut(broker)
 
     async def _open(self, broker: int, port: int) -> int:
-        """Listen for a broker and return its port."""
         server = await self._listen_at(broker, self._own[broker], self._listen.host, port)
         self._servers[broker] = server
         self._added.begin(broker, self._own[broker])
@@ -192,7 +191,6 @@ class Gateway:
         self._added.schedule()
 
     def _limits_of(self, broker: int) -> GatewayLimits:
-        """Return a broker's current limits."""
         changed = self._engine.known(broker).changed(broker)
         return self._limits.changed(changed, self._security.protocol) if changed else self._limits
 

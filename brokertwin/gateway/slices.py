@@ -137,7 +137,6 @@ def joined(request: RequestFrame, responses: list[Body]) -> Body:
 
 
 def _names(request: RequestFrame) -> tuple[tuple[str, str], ...]:
-    """Return the names of the lists that a request has."""
     forms = SLICED[request.api_key]
     return next((each for each in forms if request.body.get(each[0][0])), ())
 

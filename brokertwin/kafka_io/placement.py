@@ -54,7 +54,6 @@ class Placement(msgspec.Struct, rename="camel", frozen=True):
         return self.cells[self.brokers.index(broker) % len(self.cells)]
 
     def brokers_of(self, cell: str) -> list[int]:
-        """Return the brokers of a cell."""
         return [broker for broker in self.brokers if self.cell_of(broker) == cell]
 
     def partition_of(self, cell: str) -> int:

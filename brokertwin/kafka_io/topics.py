@@ -107,7 +107,6 @@ def specs(settings: Settings) -> list[TopicSpec]:
 
 
 def admin_client(client: ClientProperties) -> AdminClient:
-    """Create an admin client."""
     return made(AdminClient, quiet(client))
 
 

@@ -95,6 +95,5 @@ def _verdict(
 
 
 def to_write(steps: list[OffsetStep], may_go_back: bool) -> list[OffsetStep]:
-    """The steps to write."""
     allowed = {OffsetVerdict.FINE, OffsetVerdict.BACK} if may_go_back else {OffsetVerdict.FINE}
     return [step for step in steps if step.verdict in allowed]

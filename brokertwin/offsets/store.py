@@ -149,7 +149,6 @@ class _File(NamedTuple):
 
     @property
     def imports(self) -> int:
-        """Number of imports in the file."""
         return self.last - self.first + 1
 
 
@@ -381,7 +380,6 @@ def _batches(file: pq.ParquetFile, groups: Collection[str]) -> Iterator[pa.Recor
 
 
 def _of_groups(keys: pa.ChunkedArray, groups: Collection[str]) -> pa.ChunkedArray:
-    """Return which keys are of groups."""
     found = pa.chunked_array([pa.array([False] * len(keys))])
     for group in groups:
         prefix = key_prefix(group)
@@ -391,7 +389,6 @@ def _of_groups(keys: pa.ChunkedArray, groups: Collection[str]) -> pa.ChunkedArra
 
 @contextmanager
 def _writing(directory: Path) -> Iterator[None]:
-    """Lock a directory for writing."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

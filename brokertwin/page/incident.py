@@ -141,7 +141,6 @@ class _Walk:
         self.columns: dict[str, list[int]] = {name: [] for name in names}
 
     def lane(self, kind: str, name: str) -> _Lane:
-        """The lane of an entity."""
         found = self._lanes.get((kind, name))
         if found is None:
             found = self._lanes[kind, name] = _Lane(kind, name)

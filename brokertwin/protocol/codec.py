@@ -206,7 +206,6 @@ class _Code:
         return f"{stem}{self._count}"
 
     def constant(self, stem: str, value: Any) -> str:
-        """Return a name for a constant."""
         name = self.local(f"_{stem}")
         self._names[name] = value
         return name

@@ -47,7 +47,6 @@ class RequestFrame(NamedTuple):
 
     @property
     def api_key(self) -> int:
-        """Key of the API."""
         key: int = self.header["requestApiKey"]
         return key
 

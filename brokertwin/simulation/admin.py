@@ -229,7 +229,6 @@ def _limits(operation: int) -> dict[str, Any]:
 def _acl(
     resource: Resource, operation: Operation, permission: Permission, user: str
 ) -> dict[str, Any]:
-    """Return an ACL for a user or all."""
     kind, name = resource
     return {
         "resourceType": int(kind),

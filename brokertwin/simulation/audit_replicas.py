@@ -181,7 +181,6 @@ class ReplicaAudit:
         return self._tables(broker).logs.get(log_key(broker, topic.topic_id, number), Log)
 
     def _partition(self, topic: Topic, number: int) -> Partition | None:
-        """A partition on the controller."""
         for cell in self._cluster.cells.values():
             known = image.topic_by_id(cell.tables.metadata, CONTROLLER, topic.topic_id)
             if known is not None:

@@ -159,7 +159,6 @@ class SimulatedCluster(ABC):
         """Accept an event for a cell."""
 
     def cell_of(self, broker: int) -> str:
-        """Return the cell of a broker."""
         found = (name for name, held in self.settings.cells.items() if broker in held)
         return next(found, self.settings.name)
 

@@ -113,7 +113,6 @@ class BrokerEdge:
         self._connections.append(connection)
 
     def send(self, pending: SimulatedRequest) -> None:
-        """Send a request to the broker."""
         connection = pending.connection
         connection.sent += 1
         connection.up_at = max(connection.up_at, self.clock.now + self.delay())

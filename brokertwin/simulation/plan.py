@@ -274,7 +274,6 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def draw(seed: int) -> RunPlan:
-    """Draw the plan of a seed."""
     chance = Random(f"{seed}/plan")
     engine = chance.choices(list(EngineKind), (3, 2))[0]
     brokers = chance.choices((1, 2, 3), (2, 1, 4))[0]

@@ -128,7 +128,6 @@ class Simulation:
         self._gone: set[str] = set()
 
     def run(self) -> Outcomes:
-        """Run the simulation."""
         try:
             self._play()
         except ViolationError as error:

@@ -80,7 +80,6 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def _linked(link: re.Match[str], place: str, uri: str, files: Files) -> str:
-    """A link as the site has it."""
     target, hash_, anchor = link["to"].partition("#")
     if "://" in target or not target:
         return link[0]

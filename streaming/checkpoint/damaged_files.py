@@ -23,7 +23,6 @@ class Damaged(NamedTuple):
     why: str
 
     def error(self) -> UserError:
-        """Return the error for a user."""
         return UserError(f"Cannot read the checkpoint file {self.file}: {self.why}.", HINT)
 
 

@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Callable, Iterable
-from itertools import pairwise
 
 import msgspec
 
@@ -31,15 +30,21 @@ TABLES = {
 
 BATCHES = tuple(f"batch_{number}" for number in range(1, BATCHES_KEPT + 1))
 
+OF_BATCHES = [
+    *("batches", "last_of_batches"),
+    *(f"first_sequence_{number}" for number in range(1, BATCHES_KEPT + 1)),
+    *(f"sequence_after_{number}" for number in range(1, BATCHES_KEPT + 1)),
+]
+"""Columns of a producer for its batches, the oldest is number 1."""
+
 
 def columns(kind: str) -> list[str]:
-    """The columns of a kind."""
-    names = ["cluster", *(each for each in TABLES[kind].columns if each not in BATCHES), "keyFits"]
-    return names + ["batches", "sequenceGaps"] * (kind == "producers")
+    names = [each for each in TABLES[kind].columns if each not in BATCHES]
+    return ["cluster", *names, "key", "keyOfValues", *OF_BATCHES * (kind == "producers")]
 
 
 def of_kind(kind: str, read: Callable[[str], Iterable[TopicRow]]) -> list[Flat]:
-    """Return the newest rows for a suite, each with whether its key fits.
+    """Return the newest rows for a suite, each with its key and the key that its values make.
 
     Args:
         kind: one of `suites.OF_LIVE`.
@@ -52,16 +57,22 @@ def of_kind(kind: str, read: Callable[[str], Iterable[TopicRow]]) -> list[Flat]:
         if key is not None and value is not None:
             row = msgspec.json.decode(value)
             named = {name: row.get(name) for name in ("cluster", *table.keys)}
-            row["keyFits"] = msgspec.json.decode(key) == named
-            found.append(_with_gaps(row) if kind == "producers" else row)
+            row["key"] = _text(msgspec.json.decode(key))
+            row["keyOfValues"] = _text(named)
+            found.append(_with_batches(row) if kind == "producers" else row)
     return found
 
 
-def _with_gaps(row: Flat) -> Flat:
-    """A producer with the number of its batches, and of gaps between them and its last sequence."""
+def _text(key: Flat) -> str:
+    return msgspec.json.encode(key, order="sorted").decode()
+
+
+def _with_batches(row: Flat) -> Flat:
+    """A producer with the columns `OF_BATCHES`."""
     kept = [row[name] for name in BATCHES if row[name] is not None]
-    ends = [(each["first_sequence"], each["last_sequence"]) for each in kept]
-    gaps = sum(
-        sequence_after(before, 1) != first for (_, before), (first, _) in pairwise(ends)
-    ) + sum(last != row["last_sequence"] for _, last in ends[-1:])
-    return {**row, "batches": len(kept), "sequenceGaps": gaps}
+    found = dict.fromkeys(OF_BATCHES) | {"batches": len(kept)}
+    for number, each in enumerate(kept, 1):
+        found[f"first_sequence_{number}"] = each["first_sequence"]
+        found[f"sequence_after_{number}"] = sequence_after(each["last_sequence"], 1)
+        found["last_of_batches"] = each["last_sequence"]
+    return {**row, **found}

@@ -18,16 +18,14 @@ from brokertwin.state.core import outputs
 from brokertwin.state.core.settings import cluster_of
 from brokertwin.state.groups import offset_records
 
-OVERDUE_MS = 600_000
-"""A request is overdue if a later one was answered this long after it.
-
-No request is pending that long: Fetch and joins time out after at most five minutes by default.
-"""
-
 SEQUENCES = 2**31
 NO_SEQUENCE = -1
-DISTANCES = ("offsetGap", "sequenceGap", "committedBack", "highWatermarkBack", "idsGivenBefore")
-"""Columns of a record that compare it with earlier ones; 0 if nothing is wrong."""
+PAIRS = (
+    *("baseOffset", "expectedOffset", "baseSequence", "expectedSequence"),
+    *("committedOffset", "committedBefore", "highWatermark", "highWatermarkBefore"),
+    "idGivenBefore",
+)
+"""Columns with a record's values and those that earlier records lead to; None: not known."""
 
 Flat = dict[str, Any]
 
@@ -42,7 +40,7 @@ def distinct(rows: Iterable[TopicRow]) -> Iterator[TopicRow]:
 
 
 def requests(rows: Iterable[TopicRow], responses: Iterable[TopicRow]) -> list[Flat]:
-    """Flatten events, each with its number of responses."""
+    """Flatten events, each with its number of responses, and how long it has had none."""
     responses_by_id: Counter[str] = Counter()
     newest = 0
     for response in distinct(responses):
@@ -67,19 +65,19 @@ def requests(rows: Iterable[TopicRow], responses: Iterable[TopicRow]) -> list[Fl
                 "apiKey": header.get("requestApiKey"),
                 "apiVersion": header.get("requestApiVersion"),
                 "clientId": header.get("clientId"),
-                "answers": number,
-                "isOverdue": is_request and not number and newest - row.timestamp > OVERDUE_MS,
+                "responses": number,
+                "pendingMs": newest - row.timestamp if is_request and not number else None,
             }
         )
     return found
 
 
 def responses(rows: Iterable[TopicRow], requests: Iterable[TopicRow]) -> list[Flat]:
-    """Flatten responses, each with its number of requests.
+    """Flatten responses, each with the time of its request; None: there is none.
 
     Leaves out rows about broker changes.
     """
-    request_counts = Counter(str(_document(row).get("id")) for row in distinct(requests))
+    sent = {str(_document(row).get("id")): row.timestamp for row in requests}
     found = []
     for row in distinct(rows):
         if row.id.startswith(outputs.BROKER_CHANGES):
@@ -99,7 +97,7 @@ def responses(rows: Iterable[TopicRow], requests: Iterable[TopicRow]) -> list[Fl
                 "clientId": header.get("clientId"),
                 "responseTime": response.get("responseTime"),
                 "error": None if error is None else str(error),
-                "requests": request_counts[row.id],
+                "requestTimestamp": sent.get(row.id),
             }
         )
     return found
@@ -112,15 +110,15 @@ class GivenIds:
         self._firsts: list[int] = []
         self._ends: list[int] = []
 
-    def give(self, first: int, end: int) -> int:
-        """Give the ids from `first` to `end` (exclusive); return how many were given before."""
+    def give(self, first: int, end: int) -> int | None:
+        """Give the ids from `first` to `end` (exclusive); return one that was given before."""
         low = bisect_left(self._ends, first)
         high = bisect_right(self._firsts, end)
         met = list(zip(self._firsts[low:high], self._ends[low:high], strict=True))
-        repeated = sum(max(0, min(end, known) - max(first, begun)) for begun, known in met)
+        again = (max(first, begun) for begun, known in met if max(first, begun) < min(end, known))
         self._firsts[low:high] = [min([first, *(begun for begun, _ in met)])]
         self._ends[low:high] = [max([end, *(known for _, known in met)])]
-        return repeated
+        return next(again, None)
 
 
 class RowLogs:
@@ -134,54 +132,54 @@ class RowLogs:
         self._commits: dict[tuple[Any, ...], tuple[int, int]] = {}
         self._given: dict[tuple[str, str], GivenIds] = defaultdict(GivenIds)
 
-    def look(self, cell: str | None, machine: Any, record: Flat) -> dict[str, int]:
-        """Return how far a record is from earlier ones, by column."""
-        far = dict.fromkeys(DISTANCES, 0)
+    def look(self, cell: str | None, machine: Any, record: Flat) -> dict[str, int | None]:
+        """Return the columns `PAIRS` of a record."""
+        pairs: dict[str, int | None] = dict.fromkeys(PAIRS)
         kind = record.get("type")
         log = (cell, machine, record.get("topicId"), record.get("partition"))
         if kind == "BatchAppended":
-            far["offsetGap"], far["sequenceGap"] = self._append(log, record["batch"])
+            pairs |= self._append(log, record["batch"])
         elif kind == "GroupRecord":
             key, known = record["key"], record["value"]
             if key["type"] == "GroupMetadataKey" and known is not None:
                 group = (cell, machine, key["group"])
                 self._generations[group] = (known["generation"], bool(known["members"]))
         elif kind == "OffsetCommitted":
-            far["committedBack"] = self._commit((cell, machine), record)
+            pairs |= self._commit((cell, machine), record)
         elif kind == "HighWatermarkMoved":
-            new = record["highWatermark"]
-            far["highWatermarkBack"] = max(0, self._high_watermarks.get(log, new) - new)
-            self._high_watermarks[log] = new
+            pairs["highWatermarkBefore"] = self._high_watermarks.get(log)
+            pairs["highWatermark"] = self._high_watermarks[log] = record["highWatermark"]
         elif kind in ("ProducerIdIssued", "ProducerIdBlockReceived"):
             first = record["producerId"] if kind == "ProducerIdIssued" else record["first"]
             given = self._given[cluster_of(cell or ""), kind]
-            far["idsGivenBefore"] = given.give(first, first + record.get("size", 1))
+            pairs["idGivenBefore"] = given.give(first, first + record.get("size", 1))
         else:
             self._forget(log, record)
-        return far
+        return pairs
 
-    def _append(self, log: tuple[Any, ...], batch: Flat) -> tuple[int, int]:
+    def _append(self, log: tuple[Any, ...], batch: Flat) -> dict[str, int | None]:
         count = batch["lastOffsetDelta"] + 1
-        gap: int = batch["baseOffset"] - self._ends.get(log, batch["baseOffset"])
+        pairs = {"baseOffset": batch["baseOffset"], "expectedOffset": self._ends.get(log)}
         self._ends[log] = batch["baseOffset"] + count
         sequence = batch["baseSequence"]
         if sequence == NO_SEQUENCE:
-            return gap, 0
+            return pairs
         producer = (*log, batch["producerId"], batch["producerEpoch"])
-        expected = self._sequences.get(producer, sequence)
+        expected = self._sequences.get(producer)
         self._sequences[producer] = (sequence + count) % SEQUENCES
-        return gap, (sequence - expected) % SEQUENCES
+        return {**pairs, "baseSequence": sequence, "expectedSequence": expected}
 
-    def _commit(self, machine: tuple[Any, ...], record: Flat) -> int:
+    def _commit(self, machine: tuple[Any, ...], record: Flat) -> dict[str, int | None]:
         group = (*machine, record["groupId"])
         generation, has_members = self._generations.get(group, (-1, False))
         place = (*group, record["topic"], record["partition"])
         before = self._commits.get(place)
         self._commits[place] = (generation, record["offset"])
-        if before is None or not has_members or before[0] != generation:
-            return 0
-        back: int = before[1] - record["offset"]
-        return max(back, 0)
+        is_compared = before is not None and has_members and before[0] == generation
+        return {
+            "committedOffset": record["offset"],
+            "committedBefore": before[1] if before is not None and is_compared else None,
+        }
 
     def _forget(self, log: tuple[Any, ...], record: Flat) -> None:
         """Reset a log or producers after any other record about them."""
@@ -196,7 +194,7 @@ class RowLogs:
 
 
 def records(rows: Iterable[TopicRow], logs: RowLogs | None = None) -> list[Flat]:
-    """Flatten the history, each record with its gaps to earlier ones.
+    """Flatten the history, each record with what earlier ones lead to.
 
     `logs` has the state before the first row, and is updated.
     """

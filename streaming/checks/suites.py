@@ -14,6 +14,11 @@ Document = dict[str, Any]
 TOPIC_LENGTH_MAX = 249
 NONE = -1
 INT32_MAX = 2**31 - 1
+OVERDUE_MS = 600_000
+"""A request is overdue if a response to another one came this long after it.
+
+No request is pending that long: Fetch and joins time out after at most five minutes by default.
+"""
 ROW_ID = r"^.+/\d+/\d+/\d+$"
 """Id of a row that a job wrote: cell, partition and offset of the event, and a number."""
 
@@ -51,10 +56,25 @@ def unique(*names: str) -> Document:
     return expect("compound_columns_to_be_unique", column_list=list(names))
 
 
-def at_most(lower: str, upper: str) -> Document:
-    """Expect that a column is at most another one in each row."""
+def at_most(lower: str, upper: str, severity: str = "critical") -> Document:
+    """Expect that a column is at most another one in each row that has both."""
     return expect(
-        "column_pair_values_a_to_be_greater_than_b", column_A=upper, column_B=lower, or_equal=True
+        "column_pair_values_a_to_be_greater_than_b",
+        severity,
+        column_A=upper,
+        column_B=lower,
+        or_equal=True,
+        ignore_row_if="either_value_is_missing",
+    )
+
+
+def equal(one: str, other: str) -> Document:
+    """Expect that two columns are equal in each row that has both."""
+    return expect(
+        "column_pair_values_to_be_equal",
+        column_A=one,
+        column_B=other,
+        ignore_row_if="either_value_is_missing",
     )
 
 
@@ -85,16 +105,18 @@ TABLE_OF = {
 COLUMNS: dict[str, tuple[str, ...]] = {
     "requests": (
         *("id", "partition", "offset", "timestamp", "cell", "cluster", "broker", "kind"),
-        *("apiKey", "apiVersion", "clientId", "answers", "isOverdue"),
+        *("apiKey", "apiVersion", "clientId", "responses", "pendingMs"),
     ),
     "responses": (
         *("id", "partition", "offset", "timestamp", "cluster", "broker"),
-        *("apiKey", "clientId", "responseTime", "error", "requests"),
+        *("apiKey", "clientId", "responseTime", "error", "requestTimestamp"),
     ),
     "records": (
         *("id", "partition", "offset", "cell", "machine", "time", "type"),
         *("topic", "logPartition", "producerId", "groupId"),
-        *("offsetGap", "sequenceGap", "committedBack", "highWatermarkBack", "idsGivenBefore"),
+        *("baseOffset", "expectedOffset", "baseSequence", "expectedSequence"),
+        *("committedOffset", "committedBefore", "highWatermark", "highWatermarkBefore"),
+        "idGivenBefore",
     ),
     "offsets": (
         *("id", "partition", "offset", "cluster", "groupId", "topic", "topicPartition"),
@@ -114,8 +136,8 @@ REQUESTS: Document = {
         columns(*COLUMNS["requests"]),
         *known("id", "cell", "cluster"),
         expect("column_values_to_be_unique", column="id"),
-        between("answers", 0, 1),
-        only("isOverdue", False),
+        between("responses", 0, 1),
+        between("pendingMs", None, OVERDUE_MS),
         between("timestamp", 0),
     ],
 }
@@ -123,10 +145,9 @@ RESPONSES: Document = {
     "name": "responses",
     "expectations": [
         columns(*COLUMNS["responses"]),
-        *known("id", "cluster", "broker"),
+        *known("id", "cluster", "broker", "requestTimestamp"),
         expect("column_values_to_be_unique", column="id"),
         between("responseTime", 0),
-        only("requests", 1),
         expect("column_values_to_be_null", severity="warning", column="error"),
     ],
 }
@@ -137,11 +158,11 @@ RECORDS: Document = {
         *known("id", "cell", "machine", "type"),
         expect("column_values_to_be_unique", column="id"),
         between("time", 0),
-        only("offsetGap", 0),
-        only("sequenceGap", 0),
-        only("idsGivenBefore", 0),
-        only("highWatermarkBack", 0, severity="warning"),
-        only("committedBack", 0, severity="warning"),
+        equal("baseOffset", "expectedOffset"),
+        equal("baseSequence", "expectedSequence"),
+        expect("column_values_to_be_null", column="idGivenBefore"),
+        at_most("highWatermarkBefore", "highWatermark", severity="warning"),
+        at_most("committedBefore", "committedOffset", severity="warning"),
     ],
 }
 OFFSETS: Document = {
@@ -229,7 +250,7 @@ VIOLATIONS: Document = {
 def _of_live(kind: str, *expected: Document) -> Document:
     return {
         "name": f"live-{kind}",
-        "expectations": [*known("cluster"), only("keyFits", True), *expected],
+        "expectations": [*known("cluster"), equal("key", "keyOfValues"), *expected],
     }
 
 
@@ -247,7 +268,8 @@ OF_LIVE = {
         between("producer_id", 0),
         between("epoch", 0),
         between("batches", 1, BATCHES_KEPT),
-        only("sequenceGaps", 0),
+        equal("last_of_batches", "last_sequence"),
+        *(equal(f"sequence_after_{n}", f"first_sequence_{n + 1}") for n in range(1, BATCHES_KEPT)),
     ),
     "producer-ids": _of_live(
         "producer-ids", unique("cluster", "producer_id"), only("state", "open", "none")

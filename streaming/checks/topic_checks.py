@@ -24,7 +24,8 @@ from brokertwin.kafka_io.topic_reader import (
 from brokertwin.kafka_io.topics import full_name
 from brokertwin.state.core import outputs
 from brokertwin.streaming.checks import checked_rows
-from brokertwin.streaming.checks.checked_rows import OVERDUE_MS, Flat
+from brokertwin.streaming.checks.checked_rows import Flat
+from brokertwin.streaming.checks.suites import OVERDUE_MS
 
 KINDS = ("requests", "responses", "records")
 TOPICS = {
@@ -76,7 +77,7 @@ class TopicRows:
     def look(self) -> dict[str, list[Flat]]:
         """Return the new rows by kind, with the columns of `streaming/checks/suites.py`.
 
-        A request is returned when it arrives, is answered, or becomes overdue.
+        A request is returned when it arrives, gets a response, or becomes overdue.
         """
         rows = {
             topic: self._new(topic)
@@ -122,9 +123,10 @@ class TopicRows:
         for response in found:
             self._newest = max(self._newest, response["timestamp"])
             request = self._known_requests.get(str(response["id"]))
-            response["requests"] = int(request is not None)
             if request is not None:
-                request["answers"] += 1
+                response["requestTimestamp"] = request["timestamp"]
+                request["responses"] += 1
+                request["pendingMs"] = None
                 if id(request) not in listed:
                     requests.append(request)
                     listed.add(id(request))
@@ -134,9 +136,9 @@ class TopicRows:
         """The requests that became overdue; returned once."""
         found = []
         for each in self._known_requests.values():
-            is_old = self._newest - each["timestamp"] > OVERDUE_MS
-            if is_old and each["apiKey"] is not None and not each["answers"]:
-                found.append({**each, "isOverdue": True})
+            pending_ms = self._newest - each["timestamp"]
+            if pending_ms > OVERDUE_MS and each["apiKey"] is not None and not each["responses"]:
+                found.append({**each, "pendingMs": pending_ms})
         return found
 
     def _forget(self) -> None:

@@ -174,7 +174,6 @@ class JobEdge:
         return placed
 
     def _check(self, outside: _Outside, event: Event, placed: Placement) -> Refusal | None:
-        """Check the envelope of the event."""
         internal = [name for name, own in INTERNAL_FIELDS.items() if bytes(getattr(outside, own))]
         if outside.kind not in (Kind.REQUEST, Kind.DISCONNECT) or internal:
             subject = (

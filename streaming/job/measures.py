@@ -57,7 +57,6 @@ def loads_of(counts: Mapping[str, int]) -> Counts:
 
 
 def accumulator(context: "SparkContext") -> "Accumulator[Counts]":
-    """A Spark accumulator of counts."""
     from pyspark import AccumulatorParam
 
     class Param(AccumulatorParam[Counts]):

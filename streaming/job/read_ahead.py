@@ -66,7 +66,6 @@ class Ahead:
 
     @property
     def known_bytes(self) -> int:
-        """Bytes of these."""
         return self._totals[-1] - self._totals[0]
 
     @property

@@ -53,7 +53,6 @@ def config(*assignors: AssignorName) -> ConsumerConfig:
 
 
 def group_of(count: int, *assignors: AssignorName) -> tuple[GroupNetwork, list[Member]]:
-    """A group at rest."""
     net = GroupNetwork(config(*assignors))
     for _ in range(count):
         net.start()

@@ -66,7 +66,6 @@ def test_partitions_have_one_owner_and_offsets_stay(
 
 
 def drawn(seed: int) -> Schedule:
-    """A schedule by its number."""
     random = Random(seed)
     return [(random.choice(ALL), random.randrange(12)) for _ in range(40)]
 

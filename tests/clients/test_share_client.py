@@ -69,7 +69,6 @@ class Shared(World):
         return client.metadata.snapshot
 
     def write(self, *names: str, partition: int = 0) -> None:
-        """Write each name as a batch."""
         for name in names:
             response = self.bench.append(TOPIC, header(1, locator=name), partition=partition)
             assert response["errorCode"] == 0

@@ -49,7 +49,6 @@ def world(level: int = 2, **settings: Any) -> World:
 
 
 def producer(made: World, name: str = "t", **config: Any) -> ProducerClient:
-    """One that has its id."""
     client = made.producer(transactional_id=name, retry_backoff_ms=20, **config)
     of(client).init()
     until(made, client, State.READY)

@@ -64,8 +64,6 @@ def code(api: str, before: int, after: int = 0) -> Plant:
 
 
 def add(api: str, field: str, number: int = 1) -> Plant:
-    """Add to a number that is not negative."""
-
     def change(found: dict[str, Any]) -> None:
         if isinstance(found.get(field), int) and found[field] >= 0:
             found[field] += number
@@ -84,8 +82,6 @@ def drop(api: str, field: str) -> Plant:
 
 
 def put(api: str, field: str, value: Any) -> Plant:
-    """Replace a value."""
-
     def change(found: dict[str, Any]) -> None:
         if field in found:
             found[field] = value

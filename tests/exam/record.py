@@ -44,7 +44,6 @@ CLUSTER = 3
 
 
 def path_of(subject: str) -> Path:
-    """Return the file of a subject."""
     return FOLDER / f"{subject}{model.SUFFIX}"
 
 

@@ -162,7 +162,6 @@ def kill_executor(stand: Stand) -> None:
 
 
 def kill_gateway(stand: Stand) -> None:
-    """The gateway."""
     stand.gateway.kill()
 
 

@@ -45,7 +45,6 @@ class Server:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it."""
         self.starts += 1
         with self.log.open("ab") as out:
             self._process = subprocess.Popen(
@@ -70,7 +69,6 @@ class Server:
         return self._process.poll()
 
     def output(self) -> str:
-        """All that it has written."""
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
     def below(self, *names: str) -> list[psutil.Process]:

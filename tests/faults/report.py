@@ -24,7 +24,6 @@ def keep(file: Path, found: Round) -> None:
 
 
 def kept(file: Path) -> list[Round]:
-    """The rounds of a file."""
     lines = file.read_text(encoding="utf-8").splitlines()
     return [Round(**json.loads(line)) for line in lines]
 

@@ -131,7 +131,6 @@ class Stand:
         return self.job.starts + self.gateway.starts
 
     def has_ended(self) -> bool:
-        """Whether anything of it has."""
         servers = (self.job, self.gateway)
         return not self.kafka.status().running or any(each.code is not None for each in servers)
 

@@ -91,7 +91,6 @@ def read_frame(data: bytes) -> None:
 
 @cache
 def batches() -> list[bytes]:
-    """Batches in every codec."""
     values = [b"", b"x", b"some value", bytes(300)]
     return [batch(*values * 5, codec=codec) for codec in CODECS] + [batch(b"one", b"two")]
 

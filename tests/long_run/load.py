@@ -93,7 +93,6 @@ class Client(threading.Thread, ABC):
         """One time."""
 
     def settings(self, role: str, **own: Any) -> dict[str, Any]:
-        """Those of a librdkafka client."""
         common = {"bootstrap.servers": self.bootstrap, "logger": self._logger}
         return {**common, **time_outs("librdkafka", role), **own}
 

@@ -73,7 +73,6 @@ def _progress(line: bytes) -> dict[str, Any] | None:
 
 
 def sample(stand: Stand, batches: Batches) -> dict[str, float]:
-    """All of it, now."""
     jvm = stand.job.below(JAVA)
     return {
         **of_processes("driver", [stand.job.process]),

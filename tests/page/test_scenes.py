@@ -226,7 +226,6 @@ class Real:
 
 
 def _records(header: Mapping[str, Any]) -> bytes:
-    """The bytes of a batch with this header."""
     producer = tuple(
         header.get(name, -1) for name in ("producerId", "producerEpoch", "baseSequence")
     )

@@ -198,7 +198,6 @@ def _ended(found: f.TransactionEnded, truth: KnownTruth) -> Answer:
 
 
 def _before(facts: list[TransactionMoved], end: TransactionMoved) -> Iterator[TransactionMoved]:
-    """The facts of the transaction that ended."""
     at = facts.index(end)
     yield end
     for each in reversed(facts[:at]):

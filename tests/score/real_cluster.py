@@ -86,7 +86,6 @@ class RealClient:
         self._end()
 
     def kill(self) -> None:
-        """Kill it."""
         self._process.kill()
         self._end()
 
@@ -187,7 +186,6 @@ class RealCluster:
         self.nodes[broker].stop(timeout_s=60)
 
     def kill(self, broker: int) -> None:
-        """Kill a broker."""
         self._note(broker, "kill-broker")
         psutil.Process(self.nodes[broker].status().pid).kill()
         wait_until(lambda: not self.nodes[broker].status().running, "it runs")
@@ -216,7 +214,6 @@ class RealCluster:
         return {file: file.stat().st_size if file.exists() else 0 for file in files}
 
     def end_clients(self) -> None:
-        """Close all clients."""
         for client in self.clients:
             if client.is_running:
                 client.close()

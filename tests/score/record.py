@@ -52,7 +52,6 @@ def record(cluster: RealCluster, name: str) -> None:
 
 
 def _since(file: Path, size: int) -> bytes:
-    """What was written to a file since it had a size."""
     with file.open("rb") as opened:
         opened.seek(size)
         found = opened.read()

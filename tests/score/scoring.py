@@ -93,11 +93,9 @@ class Score(NamedTuple):
 
     @classmethod
     def empty(cls) -> "Score":
-        """A score of nothing."""
         return cls(Counter(), Counter(), Counter(), [], [])
 
     def add(self, other: "Score") -> None:
-        """Add another score."""
         self.counts.update(other.counts)
         self.found.update(other.found)
         self.missing.update(other.missing)
@@ -274,7 +272,6 @@ def _said(judged_: Judged, recorded: Golden) -> Judged:
 
 
 def table(score: Score) -> Iterator[str]:
-    """The lines of the table."""
     yield f"{'kind':28} {'cause':22} {'true':>7} {'false':>7} {'undecided':>9}"
     rows = sorted({(kind, cause) for kind, cause, _ in score.counts})
     for kind, cause in rows:

@@ -48,7 +48,6 @@ SLOW = {"offsets-without-generation", "diverging-logs", "reader-without-epochs"}
 
 
 def search(model: Model, **options: Any) -> Result:
-    """Search a model."""
     return Search(model, Options(**options)).run()
 
 
@@ -235,11 +234,9 @@ class Twice(Client):
     start = 0
 
     def sends(self, state: int) -> list[Send]:
-        """Return the batch."""
         return [requests.produce("orders", 0, "r")] if state < 2 else []
 
     def receives(self, state: int, _send: Send, _response: Any) -> int:
-        """Count."""
         return state + 1
 
 

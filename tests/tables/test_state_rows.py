@@ -15,7 +15,6 @@ def bench() -> Bench:
 
 
 def one(bench: Bench, kind: ItemKind, **found: object) -> dict[str, object]:
-    """Return the row with these values."""
     every = rows(kind, {CLUSTER: bench.cell.columns()})
     assert all(next(iter(row)) == "cell" and row["cell"] == CLUSTER for row in every)
     [row] = [row for row in every if found.items() <= row.items()]

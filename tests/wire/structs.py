@@ -70,7 +70,6 @@ class Struct(NamedTuple):
 
     @property
     def message(self) -> str:
-        """The message that has it."""
         return self.path.partition(".")[0]
 
     @property
@@ -148,7 +147,6 @@ class Family:
         return {name: self.name_of(parts[path]) for name, path in found.items() if path in parts}
 
     def is_of_request(self, struct: Struct) -> bool:
-        """Whether a request has it."""
         return any(user.endswith("Request") for user in self.users_of(struct))
 
     def optional_of(self, struct: Struct) -> set[str]:
@@ -156,7 +154,6 @@ class Family:
         return self._optional[self.name_of(struct)]
 
     def users_of(self, struct: Struct) -> set[str]:
-        """The messages that have the struct."""
         own = self._own_name(struct)
         return self._users[own] if struct.key in overlay.NAMES else {struct.message}
 
@@ -171,7 +168,6 @@ class Lines:
         self._names = family.names_in(struct)
 
     def of(self, field: dict[str, Any]) -> str:
-        """A field's line."""
         name, path = field["name"], f"{self._struct.path}.{field['name']}"
         kind, default = self._type(field)
         mark = overlay.MARKS.get(path) or self._mark(field)
@@ -271,7 +267,6 @@ def _summary(family: Family, struct: Struct) -> str:
 
 
 def row(family: Family, struct: Struct, message: dict[str, Any]) -> str:
-    """The class of a struct of a row."""
     name = family.name_of(struct)
     names = family.names_in(struct)
     is_whole = struct.path == struct.message and name not in overlay.UNVERSIONED

@@ -252,7 +252,6 @@ def _serve_with_faults(broker: "KafkaBroker", host: str, port: int, access: "Htt
 
 
 def _control(engine: "LocalEngine | SparkEngine", path: Path | None) -> "Control | None":
-    """Return the control socket if --control is given."""
     from brokertwin.gateway.admin.control import Control
     from brokertwin.gateway.engine.local_engine import LocalEngine
 

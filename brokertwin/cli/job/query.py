@@ -171,7 +171,6 @@ def _times(found: "pa.Table") -> list[str]:
 
 
 def _list_tables(as_json: bool) -> None:
-    """List every table with its columns."""
     from brokertwin.tables import schemas
 
     for number, table in enumerate(schemas.TABLES):

@@ -298,7 +298,6 @@ class _Reporter:
         self._is_stdout_taken = is_stdout_taken
 
     def started(self, local: "Address", sink: str) -> None:
-        """Report the address for clients."""
         if self._as_json:
             self._print({"event": "listening", "at": f"{local.host}:{local.port}", "to": sink})
         else:

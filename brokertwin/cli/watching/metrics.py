@@ -121,7 +121,6 @@ class StatusCollector(Collector):
         self._status = status
 
     def collect(self) -> Iterable[Metric]:
-        """Return the current metrics."""
         status = self._status()
         for name, values in values_of(status).items():
             yield _metric(name, values)

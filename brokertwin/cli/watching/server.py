@@ -133,7 +133,6 @@ class _Server(ThreadingMixIn, WSGIServer):
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve a connection."""
         try:
             super().process_request_thread(request, client_address)
         finally:

@@ -72,7 +72,6 @@ class Pulse:
 
     @property
     def phase(self) -> Phase:
-        """Current phase."""
         return Phase.STOPPING if self._ending.is_set() else self._phase
 
     def beat(self) -> None:

@@ -59,7 +59,6 @@ class Group(NamedTuple):
         ]
 
     def exists(self, partition: TopicPartition) -> bool:
-        """Whether the partition exists."""
         return 0 <= partition.partition < self.partition_counts.get(partition.topic, 0)
 
 

@@ -165,7 +165,6 @@ class StoreQueryServer:
         return self._query_local(query) if host == self._here else query_instance(host, query)
 
     def _query_local(self, query: StoreQuery) -> QueryResult:
-        """Query the local store of a task."""
         store = self._store(query)
         if store is None:
             return {"error": f"task {query.task} does not run here now"}

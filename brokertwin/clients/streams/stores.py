@@ -13,7 +13,6 @@ class KeyValueStore:
         self.changes: list[tuple[bytes, bytes | None]] = []
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of a key."""
         return self._values.get(key)
 
     def put(self, key: bytes, value: bytes | None) -> None:

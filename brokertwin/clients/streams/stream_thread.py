@@ -167,7 +167,6 @@ class StreamThread:
 
     @property
     def state(self) -> ThreadState:
-        """The state of the thread."""
         if self._is_dead:
             return ThreadState.DEAD
         if self.is_closing:

@@ -116,7 +116,6 @@ class Topology:
         self._add(name, SourceNode(wanted))
 
     def add_processor(self, name: str, process: Process, parents: Iterable[str]) -> None:
-        """Add a processor."""
         self._add(name, Processor(process, self._known(name, parents)))
 
     def add_store(self, name: str, processors: Iterable[str]) -> None:

@@ -99,14 +99,12 @@ class AlteredSettings:
 
 
 def _is_of(broker: int, resource: Body) -> bool:
-    """True if a resource is the broker itself."""
     name = resource["resourceName"]
     is_named = resource["resourceType"] == _BROKER and is_broker_id(name)
     return is_named and int(name) == broker
 
 
 def _is_done(response: Body, resource: Body) -> bool:
-    """True if a resource was altered."""
     key = resource["resourceType"], resource["resourceName"]
     return any(
         (each["resourceType"], each["resourceName"]) == key and not each["errorCode"]

@@ -33,7 +33,6 @@ class Release(NamedTuple):
     is_4_4: bool = False
 
     def offers(self, api_key: int, version: int) -> bool:
-        """True if the release has this version of an API."""
         first, last = self.apis.get(api_key, (0, -1))
         return first <= version <= last
 

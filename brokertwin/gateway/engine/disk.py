@@ -25,7 +25,6 @@ class Disk:
             view = view[file.write(view) :]
 
     def truncate(self, file: BinaryIO, size: int) -> None:
-        """Truncate a file."""
         file.truncate(size)
 
     def sync(self, handle: int) -> None:

@@ -67,7 +67,6 @@ class EdgeRequest(NamedTuple):
 
     @property
     def api_key(self) -> int:
-        """Key of the API."""
         return self.header.request_api_key
 
     @property

@@ -71,7 +71,6 @@ class FaultSet:
             return fault
 
     def get(self, number: int) -> Fault | None:
-        """Return a fault by its number."""
         return next((fault for fault in self.faults if fault.number == number), None)
 
     def remove(self, number: int) -> Fault | None:

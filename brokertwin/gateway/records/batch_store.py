@@ -279,7 +279,6 @@ class FileBatchStore:
             reader.close()
 
     def close(self) -> None:
-        """Close all files."""
         for handle in self._unsynced:
             os.close(handle)
         for file in (self._writer, *self._readers.values()):

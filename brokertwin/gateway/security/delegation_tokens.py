@@ -65,7 +65,6 @@ class Tokens:
         self._key = None if secret_key is None else secret_key.encode()
 
     def hmac_of(self, token_id: str) -> bytes:
-        """Return the HMAC of a token."""
         assert self._key is not None, "without a key there are no tokens"
         return hmac.digest(self._key, token_id.encode(), "sha512")
 

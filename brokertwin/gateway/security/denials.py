@@ -54,7 +54,6 @@ class DenialLog:
         self._known: dict[tuple[str, ...], tuple[float, int]] = {}
 
     def look(self, request: EdgeRequest, response: AnyBody) -> None:
-        """Log the denials in a response."""
         found: dict[Error, dict[str, None]] = {}
         document = document_of_body(response, request.version)
         for error, name in denied(request.document().body, document):

@@ -232,14 +232,12 @@ class _JksReader:
         self._file = BytesIO(data)
 
     def take(self, count: int) -> bytes:
-        """Read bytes."""
         data = self._file.read(count)
         if len(data) < count:
             raise EOFError
         return data
 
     def numbers(self, layout: str) -> tuple[int, ...]:
-        """Read numbers by a struct layout."""
         return struct.unpack(layout, self.take(struct.calcsize(layout)))
 
     def counted(self, layout: str) -> bytes:
@@ -251,7 +249,6 @@ class _JksReader:
         return self.counted(">H").decode()
 
     def certificate(self, version: int) -> bytes:
-        """Read a certificate in DER."""
         if version >= _TYPED_CERTIFICATES:
             self.text()
         return self.counted(">I")

@@ -171,7 +171,6 @@ class Unnamed(Authentication):
         self.is_complete = False
 
     def takes(self, frame: bytes) -> bool:
-        """Return True for every frame."""
         return True
 
     async def receive(self, frame: bytes) -> SaslStep:
@@ -249,7 +248,6 @@ def _sasl(
 
 
 def _bearer(properties: BrokerProperties, warnings: list[str]) -> oauthbearer.TokenRules:
-    """Return the requirements of OAUTHBEARER tokens."""
     if signed_tokens.is_wanted(properties):
         lacking = [
             name

@@ -37,7 +37,6 @@ class StorePasswords:
             self._texts = self._read()
 
     def of(self, broker: int) -> Mapping[str, str]:
-        """Return the passwords of a broker."""
         self._refresh()
         return self._texts.get(str(broker), {})
 

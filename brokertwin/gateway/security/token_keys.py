@@ -151,7 +151,6 @@ class FetchedKeys:
         threading.Thread(target=_refreshing, args=refreshed, daemon=True, name="jwks").start()
 
     def newest(self) -> Keys:
-        """Return the keys."""
         return self._keys
 
     def missing(self, kid: str) -> None:
@@ -208,7 +207,6 @@ def _refreshing(
 
 
 def _keys(url: str, document: Any) -> Keys:
-    """Return the keys of a JWKS document."""
     try:
         return tuple(msgspec.convert(document["keys"], list[dict[str, Any]]))
     except (msgspec.ValidationError, KeyError, TypeError):

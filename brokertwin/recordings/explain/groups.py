@@ -219,7 +219,6 @@ def _by_place(offset: CommittedOffset) -> tuple[str, int]:
 
 
 def _line(logged: Logged) -> TimelineEntry:
-    """A line of the coordinator."""
     broker = f"broker {logged.broker}"
     return TimelineEntry(
         id=logged.place,

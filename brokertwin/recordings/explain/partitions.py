@@ -171,7 +171,6 @@ class PartitionTimeline:
         )
 
     def _last_batches(self) -> Iterator[AcknowledgedBatch]:
-        """The last batch of each producer."""
         for entity in self._recording.observed(PRODUCERS_IN_PARTITIONS).entities.values():
             if isinstance(entity, ProducerInPartition) and entity.place == self.key and entity.kept:
                 yield entity.kept[-1]
@@ -418,7 +417,6 @@ def _number(part: dict[str, Any]) -> int | None:
 
 
 def _objects(body: Any) -> Iterator[dict[str, Any]]:
-    """All objects in a body, at any depth."""
     if isinstance(body, list):
         for each in body:
             yield from _objects(each)

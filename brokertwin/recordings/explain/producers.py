@@ -106,7 +106,6 @@ class ProducerTimeline:
         return lines
 
     def _own_findings(self, exchange: RecordedExchange) -> list[Finding]:
-        """The findings about this producer at an exchange."""
         found = self._found.get(exchange.line.place, ())
         return [each for each in found if self._is_own(each)]
 

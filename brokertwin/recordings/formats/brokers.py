@@ -144,7 +144,6 @@ class Brokers:
         return found
 
     def _at(self, matches: Callable[[_Local], bool]) -> set[int]:
-        """The brokers at the addresses that match."""
         brokers = [brokers for each, brokers in self._addresses.items() if matches(each)]
         return set().union(*brokers)
 

@@ -82,7 +82,6 @@ class Document(msgspec.Struct):
 
     @property
     def is_request(self) -> bool:
-        """Whether it is a request."""
         return self.kind is Kind.REQUEST
 
     @property
@@ -173,7 +172,6 @@ def is_controllers(header: RequestHeader, request: bytes) -> bool:
 
 
 def controllers_listeners(documents: Iterable[Document]) -> set[str]:
-    """The listeners of controllers."""
     return {
         listener_of(each) for each in documents if is_controllers(each.header, bytes(each.request))
     } - {""}

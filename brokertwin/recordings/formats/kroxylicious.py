@@ -236,7 +236,6 @@ def _without_records(body: msgspec.Raw, api: str) -> msgspec.Raw:
 
 
 def _dicts(body: Any, name: str) -> list[dict[str, Any]]:
-    """The objects in the list with that name."""
     values = body.get(name) if isinstance(body, dict) else None
     if not isinstance(values, list):
         return []

@@ -154,7 +154,6 @@ class Sorter:
         self._file: IO[bytes] | None = None
 
     def __enter__(self) -> Self:
-        """Return itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -165,7 +164,6 @@ class Sorter:
     def add(
         self, time: int, document: bytes, is_marked: bool = False, turn: OrderTurn = FIRST
     ) -> None:
-        """Add a document."""
         self._held.append(OrderedLine(time, self._count, is_marked, *turn, document))
         self._held_bytes += len(document)
         self._count += 1

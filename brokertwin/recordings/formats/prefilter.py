@@ -202,7 +202,6 @@ class Prefilter:
     def _keep(
         self, key: tuple[object, ...], value: float, line: SourceLine, time: int, arrival: int
     ) -> None:
-        """Keep the line with the highest value."""
         former = self._late.get(key)
         if former is None or former.value < value:
             self._late[key] = _Late(value, line, time, arrival)

@@ -51,7 +51,6 @@ class Summary:
     on_dead: Callable[[UnpairedDocuments], None] = lambda _: None
 
     def counted(self, lines: Iterator[SourceLine]) -> Iterator[SourceLine]:
-        """Count and yield the lines."""
         for line in lines:
             self.lines += 1
             yield line

@@ -186,7 +186,6 @@ class _Cause(msgspec.Struct, frozen=True, kw_only=True, tag_field="cause", tag=T
 
     @property
     def shown_by(self) -> tuple[RecordedRequest, ...]:
-        """The requests that show it."""
         found = (getattr(self, name) for name in self.__struct_fields__)
         return tuple(each for each in found if isinstance(each, RecordedRequest))
 

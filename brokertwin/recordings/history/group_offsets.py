@@ -88,7 +88,6 @@ class CommittedOffset(msgspec.Struct, frozen=True):
 
     @property
     def at(self) -> PartitionId:
-        """The partition."""
         return PartitionId(self.topic, self.partition)
 
     @property

@@ -237,7 +237,6 @@ def _shutdown(asked: float, signs: BrokerSigns) -> _Absence:
 
 
 def _follows(found: Finding, root: BrokerGone, end: float) -> bool:
-    """Return whether a finding follows from the absence of a broker."""
     time, begin = _time(found), root.last_sign - (SHUTDOWN_MS if root.is_shutdown else 0.0)
     back = root.back if root.back is not None else end
     if isinstance(found, IsrShrank | IsrGrew):

@@ -58,7 +58,6 @@ class ObservedAbort(msgspec.Struct, frozen=True):
 
     @property
     def cause(self) -> TransactionAborted:
-        """The abort as a cause."""
         return TransactionAborted(
             marker=self.marker,
             coordinator=self.coordinator,

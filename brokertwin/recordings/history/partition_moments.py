@@ -94,7 +94,6 @@ class PartitionMoment(NamedTuple):
 
     @property
     def at(self) -> PartitionId:
-        """The partition."""
         return PartitionId(self.of.topic, self.of.partition)
 
     @property
@@ -401,7 +400,6 @@ class PartitionMoment(NamedTuple):
     # Effects
 
     def lead(self, leader: int, leader_epoch: int, by: ShownBy) -> Iterator[Finding]:
-        """Set the leader of an epoch."""
         if leader_epoch <= self.known.leader_epoch:
             return
         former = self.known.led_by

@@ -85,7 +85,6 @@ def _producer_ids(exchanges: Sequence[Exchange]) -> Iterator[_Request]:
 
 
 def _internal_topics(exchanges: Sequence[Exchange], topic_ids: TopicIds) -> Iterator[_Request]:
-    """Yield a request for each internal topic that existed."""
     seen: set[int] = set()
     for exchange in exchanges:
         key_type = _coordinator_type(exchange)

@@ -172,7 +172,6 @@ def offset_commit(
     version: int = 6,
     instance: str | None = None,
 ) -> Send:
-    """OffsetCommit."""
     partitions = [{"partitionIndex": partition, "committedOffset": offset, "committedMetadata": ""}]
     body: dict[str, Any] = {
         "groupId": group,

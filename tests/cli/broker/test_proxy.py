@@ -117,7 +117,7 @@ def test_the_node_example_passes_in_front_of_a_real_kafka(kafka: str, tmp_path: 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "has no faults to inject. Pass --faults FILE, --control PORT, or both"),
+        ([], "has no faults to inject. Pass --faults FILE, --control-listen PORT"),
         (["--faults", "missing.toml"], "Cannot read the faults in missing.toml"),
         (["--control-listen", "host:"], "Invalid value of --control-listen: 'host:'"),
         (["--control-listen", "0", "--listen", "x"], "Invalid value of --listen"),

@@ -165,7 +165,7 @@ def test_the_whole_history_goes_into_a_parquet_file(tmp_path: Path) -> None:
         (("show", RECORDED, "--group", "none"), "has no offsets of the groups none"),
         (("show", RECORDED, "--at", "noon"), "Invalid time for --at: 'noon'"),
         (("history", RECORDED, "classic", "--change", "up"), "'up' is not a valid Direction"),
-        (("export", RECORDED), "Pass one of --csv FILE, --parquet FILE and --to"),
+        (("export", RECORDED), "Pass one of --out FILE, --parquet FILE and --to"),
         (("import", "localhost:1", "DIR"), "did not respond"),
         (("show", "LATIN.csv"), "Cannot read LATIN.csv: it is not valid UTF-8"),
         (("show", "TWICE.csv"), "TWICE.csv:2 repeats g,orders,0"),

@@ -91,7 +91,6 @@ class LiveBench:
         assert writer.flush(WAIT_S) == 0
 
     def start(self, *options: str) -> "subprocess.Popen[str]":
-        """Start the command."""
         places = ("--checkpoint", str(self.checkpoint), "--tables", str(self.tables))
         often = ("--trigger", "1 seconds", "--snapshot-every", "1 batch")
         named = ("--topic", f"shop={SOURCE}", "--prefix", PREFIX, "--json")

@@ -24,7 +24,6 @@ def assigned(group: Input) -> Assignment:
 
 
 def all_partitions(group: Input) -> set[TopicPartition]:
-    """Return all subscribed partitions."""
     wanted = {topic for subscription in group.members.values() for topic in subscription.topics}
     return {
         TopicPartition(topic, at)

@@ -58,7 +58,6 @@ def test_no_task_runs_twice_and_all_tasks_restart(
 
 
 def drawn(seed: int) -> Schedule:
-    """A schedule by its number."""
     random = Random(seed)
     return [(random.choice(ALL), random.randrange(12)) for _ in range(40)]
 

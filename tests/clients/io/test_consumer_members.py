@@ -64,7 +64,6 @@ def topic_at(bootstrap: str, name: str) -> str:
 
 
 def make_topic(bootstrap: str, name: str) -> None:
-    """A topic of this name."""
     host, _, port = bootstrap.rpartition(":")
     with Client(Address(host, int(port))) as client:
         client.topic(name, PARTITIONS)

@@ -74,7 +74,6 @@ class JavaInstance:
         self.kill()
 
     def tasks(self) -> list[str]:
-        """The tasks that it runs."""
         assert self._java.stdin is not None
         assert self._java.stdout is not None
         self._java.stdin.write("\n")

@@ -101,7 +101,6 @@ def is_aborted(bootstrap: str, transactional_id: str) -> bool:
 
 
 def begun(producer: Producer, topic: str, *values: str) -> list[str]:
-    """A transaction is begun, and has these values."""
     producer.begin_transaction()
     for number, value in enumerate(values):
         producer.send(topic, ProducerRecord(None, value.encode()), number % 2)

@@ -10,7 +10,6 @@ from tests.support.synthetic_recording import SyntheticRecording
 
 
 def client(capture: str, key: str) -> ClientTimeline:
-    """A client of a capture."""
     return ClientTimeline(audits.exchanges(capture), key)
 
 

@@ -16,7 +16,6 @@ CAPTURES = ROOT / "tests" / "captures"
 
 
 def explained(name: str) -> GroupTimeline:
-    """The group of a capture."""
     exchanges = read([CAPTURES / f"{name}.jsonl.gz"]).exchanges
     group = next(e.body()["groupId"] for e in exchanges if e.api in APIS and "groupId" in e.body())
     return GroupTimeline(exchanges, group)

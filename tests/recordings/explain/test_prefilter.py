@@ -41,7 +41,6 @@ LINES = 120
 
 
 def printed(subject: str, files: list[Path], key: str) -> tuple[list[Any], list[str]] | str:
-    """What a command prints."""
     try:
         found = SUBJECTS[subject](Where(files=files), key)
     except UserError as error:
@@ -58,7 +57,6 @@ def all_lines() -> Iterator[None]:
 
 @contextmanager
 def counted() -> Iterator[list[SourceLine]]:
-    """The lines that are skipped."""
     skipped: list[SourceLine] = []
     original = Prefilter._skips
 

@@ -84,7 +84,6 @@ class Job:
         self.snapshots.at_end(never, 0)
 
     def metric(self, name: str, **labels: str) -> float | None:
-        """Return a Prometheus metric."""
         return registry(self.watched.status).get_sample_value(f"brokertwin_{name}", labels)
 
     @property

@@ -13,6 +13,7 @@ from tests.streaming.live.test_operator import audited, lines_of
 from tests.support import audits
 
 RECORDINGS = ("group_kp", "txn_loop_ck", "txn_fencing_ck")
+KEY = "key, keyOfValues"
 Rows = Mapping[str, Mapping[bytes, bytes | None]]
 
 
@@ -49,19 +50,19 @@ def test_rows_of_a_live_audit_meet_every_expectation(rows: Rows, kind: str) -> N
 
 
 PLANTED: list[tuple[str, dict[str, Any], set[str]]] = [
-    ("sessions", {"session_id": 0}, {"session_id", "keyFits"}),
+    ("sessions", {"session_id": 0}, {"session_id", KEY}),
     ("sessions", {"epoch": 0}, {"epoch"}),
-    ("producers", {"producer_id": -1}, {"producer_id", "keyFits"}),
+    ("producers", {"producer_id": -1}, {"producer_id", KEY}),
     ("producers", {"epoch": -1}, {"epoch"}),
-    ("producers", {"last_sequence": 10**6}, {"sequenceGaps"}),
+    ("producers", {"last_sequence": 10**6}, {"last_of_batches, last_sequence"}),
     ("producers", {f"batch_{n}": None for n in range(1, 6)}, {"batches"}),
     ("producer-ids", {"state": "closed"}, {"state"}),
     ("groups", {"members": -1}, {"members"}),
     ("groups", {"offsets": -1}, {"offsets"}),
     ("offsets", {"offset": -1}, {"offset"}),
-    ("offsets", {"partition": -1}, {"partition", "keyFits"}),
-    ("offsets", {"topic": "t" * 250}, {"topic", "keyFits"}),
-    ("offsets", {"cluster": None}, {"cluster", "keyFits"}),
+    ("offsets", {"partition": -1}, {"partition", KEY}),
+    ("offsets", {"topic": "t" * 250}, {"topic", KEY}),
+    ("offsets", {"cluster": None}, {"cluster", KEY}),
 ]
 
 
@@ -81,7 +82,9 @@ def test_a_gap_between_batches_is_found(rows: Rows) -> None:
         if row["batch_2"] is not None:
             row["batch_1"]["last_sequence"] += 1
             wrong = {**rows["producers"], key: msgspec.json.encode(row)}
-            assert unmet({**rows, "producers": wrong}, "producers") == {"sequenceGaps"}
+            assert unmet({**rows, "producers": wrong}, "producers") == {
+                "sequence_after_1, first_sequence_2"
+            }
             return
     raise AssertionError("no producer with two batches")
 

@@ -156,7 +156,6 @@ def group_leader(tables: CellTables) -> None:
 
 
 def _log(tables: CellTables) -> Log:
-    """The log with the batches."""
     keys = [key for key in tables.logs.keys("1/log/") if key.endswith("/0")]
     key = next(k for k in keys if (found := tables.logs.get(k, Log)) and found.batch_count)
     return tables.logs.change(key, Log)

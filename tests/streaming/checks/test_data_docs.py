@@ -33,7 +33,7 @@ class PageLinks(HTMLParser):
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of three rows, one of which violates an expectation."""
-    rows = [GOOD["requests"] | {"id": name, "answers": responses} for name, responses in
+    rows = [GOOD["requests"] | {"id": name, "responses": responses} for name, responses in
             (("a", 1), ("b", 0), ("c", 2))]  # fmt: skip
     frame = checks.frame_of(rows, suites.COLUMNS["requests"])
     file = tmp_path_factory.mktemp("docs") / "requests.html"

@@ -18,27 +18,28 @@ NULL, UNIQUE = "column_values_to_not_be_null", "column_values_to_be_unique"
 BETWEEN, ONLY = "column_values_to_be_between", "column_values_to_be_in_set"
 LENGTHS = "column_value_lengths_to_be_between"
 AT_MOST = "column_pair_values_a_to_be_greater_than_b"
+EQUAL = "column_pair_values_to_be_equal"
 UNIQUE_ROWS = "compound_columns_to_be_unique"
 
 GOOD: dict[str, dict[str, Any]] = {
     "requests": dict(
         zip(
             suites.COLUMNS["requests"],
-            ("r", 0, 0, 5, "a", "a", 1, "request", 3, 9, "me", 1, False),
+            ("r", 0, 0, 5, "a", "a", 1, "request", 3, 9, "me", 1, None),
             strict=True,
         )
     ),
     "responses": dict(
         zip(
             suites.COLUMNS["responses"],
-            ("r", 0, 0, 5, "a", 1, 3, "me", 7, None, 1),
+            ("r", 0, 0, 5, "a", 1, 3, "me", 7, None, 4),
             strict=True,
         )
     ),
     "records": dict(
         zip(
             suites.COLUMNS["records"],
-            ("a/0/1/0", 0, 0, "a", 1, 5, "BatchAppended", "t", 0, 7, None, 0, 0, 0, 0, 0),
+            ("a/0/1/0", 0, 0, "a", 1, 5, "", "t", 0, 7, None, 6, 6, 6, 6, 6, 6, 6, 6, None),
             strict=True,
         )
     ),
@@ -83,26 +84,25 @@ PLANTED: dict[str, Planted] = {
     "requests": [
         *((NULL, name, None) for name in ("id", "cell", "cluster")),
         (UNIQUE, "id", "r"),
-        (BETWEEN, "answers", 2),
-        (ONLY, "isOverdue", True),
+        (BETWEEN, "responses", 2),
+        (BETWEEN, "pendingMs", 600_001),
         (BETWEEN, "timestamp", -1),
     ],
     "responses": [
-        *((NULL, name, None) for name in ("id", "cluster", "broker")),
+        *((NULL, name, None) for name in ("id", "cluster", "broker", "requestTimestamp")),
         (UNIQUE, "id", "r"),
         (BETWEEN, "responseTime", -1),
-        (ONLY, "requests", 0),
         ("column_values_to_be_null", "error", "not built yet"),
     ],
     "records": [
         *((NULL, name, None) for name in ("id", "cell", "machine", "type")),
         (UNIQUE, "id", "a/0/1/0"),
         (BETWEEN, "time", -1),
-        (ONLY, "offsetGap", 3),
-        (ONLY, "sequenceGap", 2),
-        (ONLY, "highWatermarkBack", 4),
-        (ONLY, "idsGivenBefore", 1),
-        (ONLY, "committedBack", 9),
+        (EQUAL, "baseOffset, expectedOffset", 9),
+        (EQUAL, "baseSequence, expectedSequence", 8),
+        (AT_MOST, "highWatermark, highWatermarkBefore", 5),
+        (AT_MOST, "committedOffset, committedBefore", 4),
+        ("column_values_to_be_null", "idGivenBefore", 2000),
     ],
     "offsets": [
         *((NULL, n, None) for n in ("id", "cluster", "groupId", "topic", "topicPartition")),

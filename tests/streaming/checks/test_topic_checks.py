@@ -11,10 +11,10 @@ from brokertwin.state.core import outputs
 from brokertwin.streaming.checks import snapshot_checks as checks
 from brokertwin.streaming.checks import topic_checks
 from brokertwin.streaming.checks.batch_checks import check_rows
-from brokertwin.streaming.checks.checked_rows import OVERDUE_MS
+from brokertwin.streaming.checks.suites import OVERDUE_MS
 from brokertwin.streaming.checks.topic_checks import KINDS, TopicRows
 from tests.streaming.checks.test_checked_rows import batch, event, response, rows_of
-from tests.support.machine import Bench, header
+from tests.support.machine import START, Bench, header
 
 REQUESTS, RESPONSES, RECORDS = outputs.REQUESTS, outputs.RESPONSES, outputs.RECORDS
 
@@ -46,11 +46,12 @@ def test_a_response_finds_its_request_at_any_distance() -> None:
     topics.add(REQUESTS, event("old", 0))
     rows = topics.looked_at("requests", "responses")
     topics.add(REQUESTS, event("x", 1), event("y", 2))
-    assert names(rows.look()["requests"], "answers") == [("x", 0), ("y", 0)]
+    assert names(rows.look()["requests"], "responses") == [("x", 0), ("y", 0)]
     topics.add(RESPONSES, response("x", 3), response("old", 4), response("nobody's", 5))
     found = rows.look()
-    assert names(found["requests"], "answers") == [("x", 1), ("old", 1)]
-    assert names(found["responses"], "requests") == [("x", 1), ("old", 1), ("nobody's", 0)]
+    assert names(found["requests"], "responses") == [("x", 1), ("old", 1)]
+    sent = [("x", START + 1), ("old", START), ("nobody's", None)]
+    assert names(found["responses"], "requestTimestamp") == sent
     assert rows.look() == {"requests": [], "responses": []}
 
 
@@ -59,22 +60,22 @@ def test_repeats_are_no_violation_and_second_responses_are() -> None:
     rows = topics.looked_at("requests")
     topics.add(REQUESTS, event("x", 1))
     topics.add(RESPONSES, response("x", 2))
-    assert names(rows.look()["requests"], "answers") == [("x", 1)]
+    assert names(rows.look()["requests"], "responses") == [("x", 1)]
     topics.add(RESPONSES, response("x", 2))
     assert rows.look() == {"requests": []}
     topics.add(RESPONSES, response("x", 3, "another"))
-    assert names(rows.look()["requests"], "answers") == [("x", 2)]
+    assert names(rows.look()["requests"], "responses") == [("x", 2)]
 
 
 def test_an_overdue_request_is_reported_once() -> None:
     topics = Topics()
     rows = topics.looked_at("requests")
     topics.add(REQUESTS, event("x", 0), event("y", OVERDUE_MS))
-    assert not any(overdue for _, overdue in names(rows.look()["requests"], "isOverdue"))
+    assert len(rows.look()["requests"]) == 2
     topics.add(RESPONSES, response("y", OVERDUE_MS + 1))
-    assert names(rows.look()["requests"], "isOverdue") == [("y", False), ("x", True)]
+    assert names(rows.look()["requests"], "pendingMs") == [("y", None), ("x", OVERDUE_MS + 1)]
     topics.add(RESPONSES, response("y", OVERDUE_MS + 2))
-    assert not any(overdue for _, overdue in names(rows.look()["requests"], "isOverdue"))
+    assert names(rows.look()["requests"], "id") == []
 
 
 @pytest.mark.parametrize("second", [7, 9])
@@ -84,7 +85,7 @@ def test_batches_are_checked_across_reads(second: int) -> None:
     for each in (batch(0, 5, 0), batch(1, second, 2)):
         topics.add(RECORDS, each)
         (found,) = rows.look()["records"]
-    assert found["offsetGap"] == second - 7
+    assert (found["expectedOffset"], found["baseOffset"]) == (7, second)
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +95,8 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     topics.add(REQUESTS, *(event(name, 1) for name in "abc"))
     rows.look()
     topics.add(RESPONSES, *(response(name, 2) for name in "abc"))
-    assert names(rows.look()["responses"], "requests") == [("a", 0), ("b", 1), ("c", 1)]
+    sent = [("a", None), ("b", START + 1), ("c", START + 1)]
+    assert names(rows.look()["responses"], "requestTimestamp") == sent
 
 
 def test_a_cells_rows_meet_the_suites_and_a_planted_row_does_not() -> None:
@@ -120,7 +122,7 @@ def test_a_cells_rows_meet_the_suites_and_a_planted_row_does_not() -> None:
     reported = {kind: check_rows(3, kind, found, None) for kind, found in rows.look().items()}
     assert reported["requests"].against == []
     assert reported["responses"].against == [
-        "responses: expect_column_values_to_be_in_set requests: 1 row, such as 0"
+        "responses: expect_column_values_to_not_be_null requestTimestamp: 1 row, such as None"
     ]
-    assert "expect_column_values_to_be_in_set offsetGap" in reported["records"].against[0]
+    assert "expect_column_pair_values_to_be_equal" in reported["records"].against[0]
     assert checks.text_of(reported["records"].checked.findings[0]) in reported["records"].against[0]

@@ -66,7 +66,6 @@ class Cluster:
         self._spark = spark
 
     def send(self, requests: dict[int, list[bytes]]) -> None:
-        """Send requests by broker."""
         for broker, documents in requests.items():
             self.bench.produce(documents, CELLS[broker - 1].encode())
 
@@ -93,7 +92,6 @@ class Cluster:
         return [row for row in rows if row.get("kind") in BETWEEN_CELLS]
 
     def tables(self) -> dict[str, CellTables]:
-        """The state of each cell."""
         cells = state_reader.read_cells(self.bench.checkpoint)
         return {name: CellTables(columns) for name, columns in cells.items()}
 

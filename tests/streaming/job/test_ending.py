@@ -21,7 +21,6 @@ class State:
     """One of Spark's states of a query."""
 
     def equals(self, other: "State") -> bool:
-        """As Java has it."""
         return other is self
 
 
@@ -58,11 +57,9 @@ class Query:
             self.commit(batch)
 
     def plan(self, batch: int) -> None:
-        """A batch is planned."""
         self._write("offsets", batch)
 
     def commit(self, batch: int) -> None:
-        """A batch is done."""
         self._write("commits", batch)
 
     def _write(self, log: str, batch: int) -> None:

@@ -67,7 +67,6 @@ def frames(chunks: list[list[Row]]) -> Iterator[pd.DataFrame]:
 
 
 def call(key: int, chunks: list[list[Row]], state: State | None = None) -> list[Output]:
-    """The output rows of one call."""
     function = operator.group_function({CELL_KEY: CELL, CELL_KEY + 1: OTHER})
     found = []
     for frame in function((key,), frames(chunks), state or State()):

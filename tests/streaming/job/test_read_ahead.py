@@ -110,11 +110,9 @@ class Event(NamedTuple):
     size: int
 
     def partition(self) -> int:
-        """Return its partition."""
         return self.number
 
     def offset(self) -> int:
-        """Return its offset."""
         return self.at
 
     def error(self) -> None:
@@ -156,7 +154,6 @@ class Reader:
         self.paused.difference_update(each.partition for each in places)
 
     def consume(self, count: int, timeout_s: float) -> list[Event]:
-        """One event at a time."""
         for number, sizes in enumerate(self.sizes):
             if number not in self.paused and self.at[number] < len(sizes):
                 self.at[number] += 1

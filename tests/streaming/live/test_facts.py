@@ -27,7 +27,6 @@ def read(facts: ClusterFacts, source: str, *spans: tuple[int, int, int], now: in
 
 
 def encoded(row: FactRow) -> FactRow:
-    """A row as the topic returns it."""
     return row._replace(value=msgspec.json.decode(msgspec.json.encode(row.value)))
 
 

@@ -33,7 +33,6 @@ def lines_of(path: Path, broker: int | None, first: int = 0) -> tuple[TopicLine,
 
 
 def audited(lines: Sequence[TopicLine], seed: int, is_bucket: bool = False) -> LiveTopics:
-    """The topics after all lines."""
     topics = LiveTopics(is_bucket)
     for part in cut(lines, seed):
         topics.batch(part)
@@ -168,7 +167,6 @@ def test_repeated_and_late_exchanges_are_counted_apart() -> None:
 
 
 def row_of(document: dict[str, Any]) -> TopicLine:
-    """A document as a row of a topic."""
     return TopicLine("requests/0", 0, msgspec.json.encode(document), CLUSTER)
 
 

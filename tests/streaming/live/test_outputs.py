@@ -38,7 +38,6 @@ def live_query(bootstrap: str, prefix: str, directory: Path) -> LiveQuery:
 
 
 def rows(live: LiveQuery, name: str) -> "list[TopicRow]":
-    """The committed rows of a topic."""
     return list(read_all(live.client, live.topic(name)))
 
 

@@ -16,13 +16,11 @@ WITHOUT_METADATA = [line for line in LOG if b'"FETCH"' in line]
 
 
 def rows(lines: list[bytes], broker: int | None = None, cluster: str = "shop") -> ReadRows:
-    """Read lines of one partition."""
     made = [TopicLine("requests/0", n, line, cluster, broker) for n, line in enumerate(lines)]
     return read_rows(made, {})
 
 
 def brokers(found: ReadRows) -> set[int]:
-    """The brokers of all exchanges."""
     return {each.exchange.line.broker for own in found.exchanges.values() for each in own}
 
 

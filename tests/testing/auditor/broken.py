@@ -121,7 +121,6 @@ ended = []
 
 
 def adapter_of(broken: BrokenClient) -> str:
-    """Return the source of a broken adapter."""
     text = ADAPTER.read_text(encoding="utf-8")
     assert broken.before in text, broken.name
     return text.replace(broken.before, broken.after).replace("\n\nended = []\n", HELPERS)

@@ -70,7 +70,6 @@ def create_topic(kafka: Kafka, name: str) -> None:
 
 
 def _create(kafka: Kafka, topics: list[NewTopic]) -> None:
-    """Create the missing topics."""
     admin = AdminClient({**properties_of(kafka).for_confluent(), "log_level": 2})
     for made in admin.create_topics(topics, request_timeout=CREATE_S).values():
         try:
