@@ -38,7 +38,7 @@ from brokertwin.protocol.frames import (
 )
 from brokertwin.protocol.generated.produce import ProduceRequest
 from brokertwin.protocol.generated.update_features import UpdateFeaturesResponse
-from brokertwin.protocol.kafka_apis import Trait, api_of_key
+from brokertwin.protocol.kafka_apis import PRODUCE, Trait, api_of_key
 from brokertwin.protocol.primitives import MalformedError, NotEncodableError
 from brokertwin.state.core.events import Reason, RequestHeader
 
@@ -64,36 +64,29 @@ class ClosedError(Exception):
     """The connection must be closed; the message has the reason."""
 
 
-class Stopwatch:
-    """Measures the time used by one request.
+class Stopwatch(msgspec.Struct, eq=False):
+    """Measures the time used by one request, in s, from its arrival by the event loop's clock."""
 
-    Args:
-        came: arrival by the event loop's clock in s; the stopwatch runs from then.
-    """
-
-    __slots__ = ("_began", "_taken_s", "came")
-
-    def __init__(self, came: float) -> None:
-        self.came = came
-        self._began: float | None = came
-        self._taken_s = 0.0
+    came: float
+    _excluded_s: float = 0.0
+    _stopped: float | None = None
 
     def stop(self, now: float) -> None:
         """Pause while the request waits."""
-        if self._began is not None:
-            self._taken_s += now - self._began
-            self._began = None
+        if self._stopped is None:
+            self._stopped = now
 
     def go_on(self, now: float) -> None:
         """Resume, unless it is running."""
-        if self._began is None:
-            self._began = now
+        if self._stopped is not None:
+            self._excluded_s += now - self._stopped
+            self._stopped = None
 
     def take(self, now: float) -> float:
-        """Return the time used since the start or the last call, in s."""
-        self.stop(now)
-        self._began = now
-        taken, self._taken_s = self._taken_s, 0.0
+        """Return the time used since the start or the last call."""
+        self.go_on(now)
+        taken = now - self.came - self._excluded_s
+        self._excluded_s += taken
         return taken
 
 
@@ -553,7 +546,8 @@ class BrokerConnection(asyncio.Protocol):
         if body is None:
             self._mute(outcome.mute_ms)
             return
-        if outcome.error is None and api_key in edge_fields.COMPLETED:
+        is_accepted = api_key == PRODUCE.key and not errors  # only refused batches name records
+        if outcome.error is None and api_key in edge_fields.COMPLETED and not is_accepted:
             await self._complete(request, body, writes)
         if isinstance(body, UpdateFeaturesResponse):
             await self._context.features.note_response(body)

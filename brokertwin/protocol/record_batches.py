@@ -302,6 +302,41 @@ def _with_create_time(batch: bytes, header: Batch) -> bytes:
     return bytes(patched)
 
 
+def encoded(
+    header: Batch | FetchedBatch, attributes: int, base: int, newest: int, count: int, packed: bytes
+) -> bytes:
+    """Encode a batch of magic 2 from its records, which are compressed as the attributes say.
+
+    Args:
+        header: offsets, epochs and producer.
+        attributes: codec and flags.
+        base: base timestamp in ms since 1970.
+        newest: greatest timestamp.
+        count: number of records.
+        packed: the records' bytes.
+    """
+    batch = bytearray(
+        HEADER.pack(
+            header.base_offset,
+            HEADER_BYTES + len(packed) - LOG_OVERHEAD,
+            header.partition_leader_epoch,
+            header.magic,
+            0,
+            attributes,
+            header.last_offset_delta,
+            base,
+            newest,
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            count,
+        )
+    )
+    batch += packed
+    set_crc(batch)
+    return bytes(batch)
+
+
 def set_crc(batch: bytearray) -> int:
     crc = crc32c(bytes(memoryview(batch)[CHECKED_FROM:]))
     _CRC.pack_into(batch, CRC_POSITION, crc)
@@ -329,56 +364,47 @@ def _columns_of(batch: bytes) -> Columns:
         data, begin = compression.decompress(codec_name(codec), batch[HEADER_BYTES:]), 0
     if count > len(data) - begin:
         raise MalformedError(f"{count} records in {len(data) - begin} bytes")
-    columns = Columns([], [], [], [])
+    offset_deltas, timestamp_deltas, key_sizes, value_sizes = columns = Columns([], [], [], [])
+    end = begin
+    # Numbers of one byte are decoded inline: function calls would take most of the time.
     try:
-        position = _decode(data, begin, count, columns)
+        for _ in range(count):
+            size, position = read_varint(data, end)
+            end = position + size
+            if size < 0 or end > len(data):
+                raise MalformedError(f"a record of {size} bytes")
+            byte = data[position + 1]  # after the attributes
+            if byte < 0x80:
+                timestamp_deltas.append((byte >> 1) ^ -(byte & 1))
+                position += 2
+            else:
+                delta, position = read_varint(data, position + 1)
+                timestamp_deltas.append(delta)
+            byte = data[position]
+            if byte < 0x80:
+                offset_deltas.append((byte >> 1) ^ -(byte & 1))
+                position += 1
+            else:
+                delta, position = read_varint(data, position)
+                offset_deltas.append(delta)
+            if data[position] == 1:  # -1: no key
+                key_size = -1
+                position += 1
+            else:
+                key_size, position = read_varint(data, position)
+            key_sizes.append(key_size)
+            value_size, position = read_varint(data, position + max(key_size, 0))
+            value_sizes.append(value_size)
+            if value_size > 0:
+                position += value_size
+            position = _after_headers(data, position, size) if data[position] else position + 1
+            if position != end:
+                raise MalformedError(f"a record that ends at byte {position} instead of {end}")
     except IndexError:
         raise MalformedError("the records end too early") from None
-    if position != len(data):
-        raise MalformedError(f"{len(data) - position} bytes after the last record")
+    if end != len(data):
+        raise MalformedError(f"{len(data) - end} bytes after the last record")
     return columns
-
-
-def _decode(data: bytes, begin: int, count: int, columns: Columns) -> int:
-    """Append records from `begin` on to the columns; return the end. Raises IndexError.
-
-    Numbers of one byte are decoded inline because function calls would take most of the time.
-    """
-    offset_deltas, timestamp_deltas, key_sizes, value_sizes = columns
-    end = begin
-    for _ in range(count):
-        size, position = read_varint(data, end)
-        end = position + size
-        if size < 0 or end > len(data):
-            raise MalformedError(f"a record of {size} bytes")
-        byte = data[position + 1]  # after the attributes
-        if byte < 0x80:
-            timestamp_deltas.append((byte >> 1) ^ -(byte & 1))
-            position += 2
-        else:
-            delta, position = read_varint(data, position + 1)
-            timestamp_deltas.append(delta)
-        byte = data[position]
-        if byte < 0x80:
-            offset_deltas.append((byte >> 1) ^ -(byte & 1))
-            position += 1
-        else:
-            delta, position = read_varint(data, position)
-            offset_deltas.append(delta)
-        if data[position] == 1:  # -1: no key
-            key_size = -1
-            position += 1
-        else:
-            key_size, position = read_varint(data, position)
-        key_sizes.append(key_size)
-        value_size, position = read_varint(data, position + key_size if key_size > 0 else position)
-        value_sizes.append(value_size)
-        if value_size > 0:
-            position += value_size
-        position = _after_headers(data, position, size) if data[position] else position + 1
-        if position != end:
-            raise MalformedError(f"a record that ends at byte {position} instead of {end}")
-    return end
 
 
 def _after_headers(data: bytes, position: int, size: int) -> int:

@@ -51,16 +51,13 @@ ANONYMOUS = "User:ANONYMOUS"
 _Future = asyncio.Future[EngineResponse]
 
 
-class SeenRequest:
+class SeenRequest(msgspec.Struct, eq=False):
     """A received request, its time in ms since 1970, its faults, and its result."""
 
-    __slots__ = ("fault", "outcome", "request", "time")
-
-    def __init__(self, request: EdgeRequest, time: int) -> None:
-        self.request = request
-        self.time = time
-        self.fault: str | None = None
-        self.outcome: EngineResponse | None = None
+    request: EdgeRequest
+    time: int
+    fault: str | None = None
+    outcome: EngineResponse | None = None
 
     def document(self) -> Body:
         """Return the exchange in the form of Kafka's request log."""

@@ -99,8 +99,19 @@ class LogTail:
         base_offset, timestamp, size = batch.base_offset, batch.max_timestamp, batch.size_in_bytes
         last_offset = base_offset + batch.last_offset_delta
         end_offset, producer_id, number = last_offset + 1, batch.producer_id, log.batch_count
-        if self.rules is not None:
-            self._extend_segment(self.rules, base_offset, end_offset, size, timestamp)
+        rules = self.rules
+        if rules is not None:
+            segment_ms = rules.segment_ms
+            active = log.active or rolling.ensure(self._logs, self._broker, log, rules)
+            if rules.segment_jitter_ms:
+                segment_ms = rules.segment_ms_of(log.topic_id, log.partition, active.base_offset)
+            if active.must_roll(end_offset, size, timestamp, segment_ms, rules):
+                next_offset = max(base_offset, log.log_end_offset)
+                rolled = logs.rolled_segments(self._logs, self._broker, log)
+                rolled.append(active.rolled(next_offset))
+                log.rolled_bytes += active.size_in_bytes
+                active = log.active = ActiveSegment(next_offset)
+            active.take(size, timestamp, rules)
         if producer_id != NO_PRODUCER_ID:
             producer.update(self._written.get(producer_id) or self._writable(producer_id), batch)
         if batch.partition_leader_epoch > log.leader_epoch:
@@ -132,22 +143,6 @@ class LogTail:
             if log.transactions:
                 logs.raise_high_watermark(log, end_offset)
         return sealed
-
-    def _extend_segment(
-        self, rules: RollingRules, base_offset: int, end_offset: int, size: int, timestamp: int
-    ) -> None:
-        """Add a batch to the active segment, which may roll before."""
-        log, segment_ms = self.log, rules.segment_ms
-        active = log.active or rolling.ensure(self._logs, self._broker, log, rules)
-        if rules.segment_jitter_ms:
-            segment_ms = rules.segment_ms_of(log.topic_id, log.partition, active.base_offset)
-        if active.must_roll(end_offset, size, timestamp, segment_ms, rules):
-            base_offset = max(base_offset, log.log_end_offset)
-            rolled = logs.rolled_segments(self._logs, self._broker, log)
-            rolled.append(active.rolled(base_offset))
-            log.rolled_bytes += active.size_in_bytes
-            active = log.active = ActiveSegment(base_offset)
-        active.take(size, timestamp, rules)
 
     def _begin_chunk(self, base_offset: int) -> Chunk:
         log = self.log

@@ -46,9 +46,9 @@ def heartbeat(number: int) -> Body:
 @pytest.mark.parametrize(
     ("api", "version", "make", "functions_max"),
     [
-        ("PRODUCE", 9, produce, 99),
-        ("OFFSET_COMMIT", 9, commit, 85),
-        ("CONSUMER_GROUP_HEARTBEAT", 1, heartbeat, 85),
+        ("PRODUCE", 9, produce, 90),
+        ("OFFSET_COMMIT", 9, commit, 82),
+        ("CONSUMER_GROUP_HEARTBEAT", 1, heartbeat, 82),
     ],
 )
 def test_a_request_enters_few_modules_and_functions(

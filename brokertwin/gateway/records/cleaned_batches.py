@@ -19,7 +19,6 @@ from brokertwin.protocol.record_batches import (
     CONTROL_FLAG,
     HEADER,
     HEADER_BYTES,
-    LOG_OVERHEAD,
     NO_TIMESTAMP,
     TRANSACTIONAL_FLAG,
 )
@@ -96,7 +95,7 @@ def left_of(
     attributes &= ~DELETE_HORIZON_FLAG
     if not kept:
         flags = attributes & (APPEND_TIME_FLAG | TRANSACTIONAL_FLAG | CONTROL_FLAG)
-        return _batch(header, flags, NO_TIMESTAMP, header.max_timestamp, 0, b"")
+        return records.encoded(header.header(), flags, NO_TIMESTAMP, header.max_timestamp, 0, b"")
     base_timestamp, newest = kept[0].timestamp, max(each.timestamp for each in kept)
     if outcome.delete_horizon is not None:
         attributes |= DELETE_HORIZON_FLAG
@@ -112,7 +111,7 @@ def left_of(
         write_varint(plain, len(body))
         plain += body
     packed = compression.compress(records.codec_name(attributes & CODEC_MASK), bytes(plain), None)
-    return _batch(header, attributes, base_timestamp, newest, len(kept), packed)
+    return records.encoded(header.header(), attributes, base_timestamp, newest, len(kept), packed)
 
 
 def header_of(data: bytes, before: StoredBatch, first_timestamp: int) -> Batch:
@@ -125,28 +124,3 @@ def header_of(data: bytes, before: StoredBatch, first_timestamp: int) -> Batch:
     if header.record_count:
         header.end_marker = before.end_marker
     return header
-
-
-def _batch(
-    header: StoredBatch, attributes: int, base: int, newest: int, count: int, packed: bytes
-) -> bytes:
-    batch = bytearray(
-        HEADER.pack(
-            header.base_offset,
-            HEADER_BYTES + len(packed) - LOG_OVERHEAD,
-            header.partition_leader_epoch,
-            header.magic,
-            0,
-            attributes,
-            header.last_offset_delta,
-            base,
-            newest,
-            header.producer_id,
-            header.producer_epoch,
-            header.base_sequence,
-            count,
-        )
-    )
-    batch += packed
-    records.set_crc(batch)
-    return bytes(batch)

@@ -11,12 +11,6 @@ from brokertwin.protocol import record_batches as records
 from brokertwin.protocol.additions import FetchedBatch
 from brokertwin.protocol.batch_headers import Batch
 from brokertwin.protocol.primitives import write_varint
-from brokertwin.protocol.record_batches import (
-    HEADER,
-    HEADER_BYTES,
-    LOG_OVERHEAD,
-    TRANSACTIONAL_FLAG,
-)
 from brokertwin.protocol.rows import Encoded
 from brokertwin.state.core.records import (
     OffsetCommitted,
@@ -41,26 +35,8 @@ def to_bytes(header: Batch | FetchedBatch) -> bytes:
     rows = [each for first, record in placed for each in enumerate(_rows(record, now), first)]
     found = [(delta, row) for delta, row in rows if row is not None and delta >= 0]
     packed = b"".join(_record(delta, row) for delta, row in found)
-    batch = bytearray(
-        HEADER.pack(
-            header.base_offset,
-            HEADER_BYTES + len(packed) - LOG_OVERHEAD,
-            header.partition_leader_epoch,
-            header.magic,
-            0,
-            TRANSACTIONAL_FLAG if header.is_transactional else 0,
-            header.last_offset_delta,
-            header.base_timestamp,
-            header.max_timestamp,
-            header.producer_id,
-            header.producer_epoch,
-            header.base_sequence,
-            len(found),
-        )
-    )
-    batch += packed
-    records.set_crc(batch)
-    return bytes(batch)
+    flags = records.TRANSACTIONAL_FLAG if header.is_transactional else 0
+    return records.encoded(header, flags, now, header.max_timestamp, len(found), packed)
 
 
 def _rows(record: Record, now: int) -> Iterator[Encoded | None]:

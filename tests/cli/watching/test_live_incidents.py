@@ -78,7 +78,8 @@ def test_other_errors_do_not_follow_from_a_change_of_leaders(fields: dict[str, o
 
 
 def test_a_killed_broker_is_one_incident_of_a_real_cluster() -> None:
-    rows = rows_of("shop", live(golden("broker_killed").lines, None, random.Random(1)))
+    stated = live(golden("broker_killed").lines, None, random.Random(1))
+    rows = rows_of("shop", ([each] for each in stated))
     findings = [msgspec.json.decode(row.value, type=LiveFinding) for row in rows]
     found = incidents(findings)
     assert sum(each.kind in ("leader-changed", "isr-shrunk") for each in findings) > 25

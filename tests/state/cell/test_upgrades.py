@@ -18,14 +18,17 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from brokertwin.protocol.generated.group_rows import GroupMetadataKey, MemberMetadata
 from brokertwin.state.apis.registry import BUILT
-from brokertwin.state.cell import upgrades
+from brokertwin.state.cell import group_upgrades, upgrades
 from brokertwin.state.cell.cell import STATE_VERSION, Cell
 from brokertwin.state.cell.check import hold
 from brokertwin.state.cell.upgrades import can_upgrade, upgraded
 from brokertwin.state.core.check import kind_of
 from brokertwin.state.core.events import Reason, Refusal, decode_body
+from brokertwin.state.core.group_records import GroupRecord
 from brokertwin.state.core.outputs import DEAD_LETTERS, RESPONSES, Output, Position
+from brokertwin.state.core.records import PartitionTaken, Record
 from brokertwin.state.core.settings import CellSettings
 from brokertwin.state.core.tables import IN_MORE, unescape
 from brokertwin.state.groups import groups
@@ -271,6 +274,29 @@ def test_an_upgraded_cell_of_version_6_is_as_this_program_stores_it() -> None:
     groups = [item for key, item in items(columns["groups"]).items() if "/group/" in key]
     assert {each["type"] for each in groups} == {"classic", "consumer", "share", "streams"}
     hold(Cell(cell.settings, found))
+
+
+def test_records_of_version_6_in_a_whole_state_and_in_uncommitted_writes_are_upgraded() -> None:
+    member = {"memberId": "m", "groupInstanceId": None, "clientId": "c", "clientHost": "/"}
+    member |= {"rebalanceTimeoutMs": 1, "sessionTimeoutMs": 2, "assignment": ""}
+    metadata = {"protocolType": "consumer", "generation": 1, "protocol": "range", "leader": "m"}
+    metadata |= {"currentStateTimestamp": 3, "members": [{**member, "subscription": "QQ=="}]}
+    group = {"type": "classic", "group_id": "g", "metadata": metadata}
+    table = {"group/g": msgspec.msgpack.encode(group), "offset/g/t/0": b"as before"}
+    place = {"topicId": "T", "partition": 0}
+    taken = group_upgrades.record({"type": "PartitionTaken", **place, "items": {"groups": table}})
+    after = msgspec.convert(taken, PartitionTaken).items["groups"]
+    found = msgspec.msgpack.decode(after["group/g"], type=groups.StoredClassicGroup).metadata
+    assert found is not None
+    assert found.members == [MemberMetadata("m", None, "c", "/", 1, 2, b"A", b"")]
+    assert after["offset/g/t/0"] == b"as before"
+
+    late, row = ({"type": kind} for kind in ("TransactionalIdExpired", "GroupRemoved"))
+    state = [[], [], [late | {"transactionalId": "t"}], [], [], [row | {"groupId": "g"}], [], []]
+    commit = group_upgrades.commit({"state": msgspec.msgpack.encode(state)})
+    written = msgspec.msgpack.decode(commit["state"])
+    assert written[2] == [late | {"transactionalId": "t"}]
+    assert msgspec.convert(written[5], list[Record]) == [GroupRecord(GroupMetadataKey("g"))]
 
 
 def test_group_without_a_type_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
