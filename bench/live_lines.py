@@ -166,7 +166,9 @@ class Engine:
         read = rows(self._session, self._query)
         written = read.mapInPandas(copied, read.schema)
         started = (
-            written.writeStream.foreachBatch(lambda found, _: found.write.format("noop").save())
+            written.writeStream.foreachBatch(
+                lambda found, _: found.write.format("noop").mode("append").save()
+            )
             .option("checkpointLocation", str(self._query.checkpoint))
             .trigger(availableNow=True)
             .start()
