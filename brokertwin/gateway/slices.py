@@ -21,6 +21,13 @@ REQUEST_BYTES_MAX = 256 * 1024
 A Fetch or an OffsetFetch of this size takes at most half a second of the processor.
 """
 
+COMMIT_BYTES_MAX = 1024 * 1024
+"""The same of a commit of offsets, most of which can be metadata."""
+
+COMMITS = frozenset(
+    key for key, api in KAFKA_APIS.items() if api.name in ("OFFSET_COMMIT", "TXN_OFFSET_COMMIT")
+)
+
 SLICED_BYTES = 16 * 1024
 """Length of a frame that is decided in slices."""
 
@@ -79,7 +86,9 @@ class _Piece(NamedTuple):
 
 def bytes_max(api_key: int, frame_bytes: int) -> int:
     """Return the length of the longest frame of an API."""
-    return frame_bytes if api_key in UNLIMITED else min(frame_bytes, REQUEST_BYTES_MAX)
+    if api_key in UNLIMITED:
+        return frame_bytes
+    return min(frame_bytes, COMMIT_BYTES_MAX if api_key in COMMITS else REQUEST_BYTES_MAX)
 
 
 def sliced(request: RequestFrame) -> list[Body]:

@@ -8,7 +8,7 @@ such a topic are set to its beginning before the query starts. A running query i
 import json
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 
@@ -19,8 +19,6 @@ from brokertwin.streaming.live.query import LiveQuery
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
-
-    from confluent_kafka.admin import TopicDescription
 
 TOPIC_IDS = "brokertwin-live-topics.json"
 """File in the checkpoint with the ids of the source topics."""
@@ -61,9 +59,9 @@ class Watch:
             self.found = any(self._is_another(*each) for each in described.items())
         return self.found
 
-    def _is_another(self, name: str, described: "Future[TopicDescription]") -> bool:
+    def _is_another(self, name: str, described: "Future[Any]") -> bool:
         try:
-            return str(described.result().topic_id) != self._ids[name]
+            return bool(str(described.result().topic_id) != self._ids[name])
         except KafkaException:
             return False
 
