@@ -424,7 +424,7 @@ def deletable(client: ClientProperties, group: str) -> list[CommittedPosition]:
     counts = existing(admin_client(client), client)
     try:
         with closing(KafkaAdminClient(**client.for_kafka_python())) as admin:
-            committed = _committed(admin, group)
+            committed = _committed_at_coordinator(admin, group)
             _check_deletable(admin, client, group, bool(committed))
     except KafkaPythonError as error:
         raise _not_cleaned(client, error) from None
@@ -454,7 +454,7 @@ def delete(
     return {wanted[at]: each.__name__ for at, each in errors.items() if each is not NoError}
 
 
-def _committed(admin: KafkaAdminClient, group: str) -> Any:
+def _committed_at_coordinator(admin: KafkaAdminClient, group: str) -> Any:
     """Return the committed offsets of a group; wait until a new cluster has its coordinators."""
     for _ in range(COORDINATOR_TRIES):
         try:
