@@ -38,7 +38,7 @@ from brokertwin.protocol.frames import (
 )
 from brokertwin.protocol.generated.produce import ProduceRequest
 from brokertwin.protocol.generated.update_features import UpdateFeaturesResponse
-from brokertwin.protocol.kafka_apis import PRODUCE, Trait, api_of_key
+from brokertwin.protocol.kafka_apis import Trait, api_of_key
 from brokertwin.protocol.primitives import MalformedError, NotEncodableError
 from brokertwin.state.core.events import Reason, RequestHeader
 
@@ -546,7 +546,8 @@ class BrokerConnection(asyncio.Protocol):
         if body is None:
             self._mute(outcome.mute_ms)
             return
-        is_accepted = api_key == PRODUCE.key and not errors  # only refused batches name records
+        has_records = Trait.HAS_RECORDS in api_of_key(api_key).traits
+        is_accepted = has_records and not errors  # only refused batches name records
         if outcome.error is None and api_key in edge_fields.COMPLETED and not is_accepted:
             await self._complete(request, body, writes)
         if isinstance(body, UpdateFeaturesResponse):

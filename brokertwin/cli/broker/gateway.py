@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -239,8 +240,9 @@ def _serve_with_faults(broker: "KafkaBroker", host: str, port: int, access: "Htt
     from brokertwin.gateway.proxy.control import app
     from brokertwin.testing.http_verbs import BrokerVerbs
 
-    stops = {signal.SIGINT, signal.SIGTERM}
-    signal.pthread_sigmask(signal.SIG_BLOCK, stops)  # before the threads start, which inherit it
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
     with broker:
         verbs = BrokerVerbs(broker)
         control = app(broker.fault_set, verbs.documents, verbs)
@@ -248,7 +250,7 @@ def _serve_with_faults(broker: "KafkaBroker", host: str, port: int, access: "Htt
             for number, address in enumerate(broker.bootstrap_servers, 1):
                 say(f"broker {number} at {address}")
             say(f"faults at {url}")
-            signal.sigwait(stops)
+            ended.wait()
 
 
 def _control(engine: "LocalEngine | SparkEngine", path: Path | None) -> "Control | None":
