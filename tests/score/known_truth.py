@@ -116,6 +116,12 @@ class KnownTruth:
                 found.pop(each.member, None)
         return found
 
+    def members_during(self, group: str, since: float, until: float) -> list[MemberChanged]:
+        """The members at any time of a span, each with a fact that let it in."""
+        span = since - self.tolerance_ms, until + self.tolerance_ms
+        came = self.changes_in(group, span, "joined", "returned", "rejoined")
+        return [*self.members_at(group, span[0]).values(), *came]
+
     def window(self, group: str, number: int, time: float) -> tuple[float, float] | None:
         """From the begin of the generation before to that of a generation, with tolerance.
 

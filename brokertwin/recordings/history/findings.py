@@ -748,7 +748,10 @@ class StreamsStatus(_OfGroup, frozen=True, kw_only=True, tag="streams-status"):
 
 
 class MemberNotInNext(_OfGroup, frozen=True, kw_only=True, tag="member-dropped"):
-    """A member was in a generation, did not leave, and is not in the next one, `number`."""
+    """A member was in a generation, did not leave, and is not in the next one, `number`.
+
+    An empty generation between the two does not show, and does not count.
+    """
 
     member: str
     number: int

@@ -156,6 +156,13 @@ class ObservedOffsets(msgspec.Struct):
             if each.place == new.place and each.line.time <= new.line.end:
                 self.pending[number] = msgspec.structs.replace(each, is_superseded=True)
 
+    def _may_be_superseded(self, pending: CommittedOffset, known: KnownFacts) -> bool:
+        """Whether a commit without transaction may have come after a pending offset."""
+        taken = self.offsets.get(pending.place)
+        if pending.is_superseded or taken is None or taken.producer[0] != NO_PRODUCER:
+            return False
+        return not known.is_before(taken.line, pending.line)
+
     def _former(self, new: CommittedOffset, known: KnownFacts) -> CommittedOffset | None:
         """The offset before a commit; None if its topic was deleted in between."""
         former = self.offsets.get(new.place)
@@ -170,6 +177,8 @@ class ObservedOffsets(msgspec.Struct):
         for each, outcome in outcomes:
             if outcome is not None and each.line.end + known.late_ms > exchange.line.end:
                 self.offsets.pop(each.place, None)  # it may be of the next transaction
+            elif outcome is Outcome.COMMITTED and self._may_be_superseded(each, known):
+                self.offsets.pop(each.place, None)
             elif outcome is Outcome.COMMITTED and not each.is_superseded:
                 yield from self._take(each, known)
             elif outcome is Outcome.ABORTED:

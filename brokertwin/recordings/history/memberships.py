@@ -183,18 +183,22 @@ class ObservedGeneration(msgspec.Struct):
         lines: the responses that show it, in their order.
         members: member id to group.instance.id, from the leader's list; None if not recorded.
         reported: the causes that were reported.
+        dropped: the members that were reported as not in it.
         former: the newest generation before it that is recorded; -1 if none is.
         since: when that one was shown first, in ms since 1970; -1 if it is not recorded.
         before: its members; None if not recorded.
+        under_way: when refusals showed that this one was to come, in ms since 1970; -1 if none did.
     """
 
     first: RecordedRequest | None = None
     lines: list[GenerationLine] = field(default_factory=list)
     members: dict[str, str | None] | None = None
     reported: list[RebalanceCause] = field(default_factory=list)
+    dropped: list[MemberDropped] = field(default_factory=list)
     former: int = -1
     since: int = -1
     before: dict[str, str | None] | None = None
+    under_way: int = -1
 
 
 class GroupState(NamedTuple):
@@ -234,6 +238,7 @@ class Membership(msgspec.Struct):
         instances: group.instance.id to the joins of its members.
         statuses: member id to the statuses of a streams group that it got.
         rebalancing: refusals for a rebalance in progress that a later join may explain.
+        under_way: generation to when refusals showed the rebalance after it, in ms since 1970.
         has_beats: whether heartbeats of classic members are recorded.
         is_whole: whether all members are recorded; classic groups show that by their leader.
         is_empty: whether the last member is known to have left.
@@ -261,6 +266,7 @@ class Membership(msgspec.Struct):
     instances: dict[str, list[RecordedJoin]] = field(default_factory=dict)
     statuses: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
     rebalancing: list[tuple[RecordedRequest, RecordedRequest | None]] = field(default_factory=list)
+    under_way: dict[int, int] = field(default_factory=dict)
     has_beats: bool = False
     is_whole: bool = False
     is_empty: bool = False
@@ -388,6 +394,7 @@ class Membership(msgspec.Struct):
         """Forget the generations of a group that was removed and made again."""
         self.number, self.begun, self.leader = -1, None, ""
         self.generations.clear()
+        self.under_way.clear()
         self.departures.clear()
         self.members.clear()
         self.is_whole = False
@@ -617,6 +624,7 @@ class Membership(msgspec.Struct):
 
     def _generation(self, number: int, line: RecordedRequest) -> ObservedGeneration:
         found = self.generations.setdefault(number, ObservedGeneration(line))
+        found.under_way = self.under_way.get(number - 1, found.under_way)
         earlier = max((n for n in self.generations if n < number), default=-1)
         if earlier >= 0 and earlier >= found.former:
             before = self.generations[earlier]
@@ -649,7 +657,6 @@ class Membership(msgspec.Struct):
             return
         causes = self._causes(number)[:MEMBERS_MAX]
         has_changed = causes != generation.reported
-        was_dropped = [e for e in generation.reported if isinstance(e, MemberDropped)]
         if has_changed or new is not None:
             within = max(each.within for each in generation.lines)
             yield Rebalance(
@@ -663,19 +670,21 @@ class Membership(msgspec.Struct):
                 within=within,
             )
         generation.reported = causes
-        disproved = [each for each in was_dropped if each not in causes]
-        for cause in [*causes, *disproved] if has_changed else ():
-            if isinstance(cause, MemberDropped):
-                yield MemberNotInNext(
-                    group=self.group,
-                    line=generation.first,
-                    severity=Severity.WARNING,
-                    certainty=Certainty.DERIVED,
-                    client=cause.client,
-                    member=cause.member,
-                    number=number,
-                    is_withdrawn=cause not in causes,
-                )
+        dropped = [each for each in causes if isinstance(each, MemberDropped)]
+        dropped = dropped or self._before_empty(number, generation.first)
+        disproved = [each for each in generation.dropped if each not in dropped]
+        for each in [*dropped, *disproved] if dropped != generation.dropped else ():
+            yield MemberNotInNext(
+                group=self.group,
+                line=generation.first,
+                severity=Severity.WARNING,
+                certainty=Certainty.DERIVED,
+                client=each.client,
+                member=each.member,
+                number=number,
+                is_withdrawn=each not in dropped,
+            )
+        generation.dropped = dropped
 
     def _causes(self, number: int) -> list[RebalanceCause]:
         """What began a generation.
@@ -709,8 +718,50 @@ class Membership(msgspec.Struct):
         ]
         is_same = before.keys() == now.keys() and not any(now.values())
         if not found and not gone and is_same:  # a static member may have been restarted
-            found.append(self._again(min(lines, key=lambda each: each.line.time)))
+            first = min(lines, key=lambda each: each.line.time)
+            if generation.under_way < 0 or first.line.time + self.late_ms < generation.under_way:
+                found.append(self._again(first))
         return found
+
+    def _before_empty(self, number: int, line: RecordedRequest) -> list[MemberDropped]:
+        """The members of the last generation but one, if all expired and the next was empty.
+
+        No response shows a generation without members.
+        """
+        generation = self.generations[number]
+        before, now = generation.before, generation.members
+        if generation.former != number - 2 or not before or now is None:
+            return []
+        known = {**self.dropped, **self.members}
+        is_expired = all(
+            member in known
+            and member not in {*now, *self.gone, *self.replaced}
+            and known[member].session_timeout_ms > 0
+            and known[member].last.broker == line.broker
+            and self._expired(member, line)
+            for member in before
+        )
+        if not is_expired:
+            return []
+        return [MemberDropped(member=each, client=self._client(each)) for each in before]
+
+    def _note_rebalance(self, exchange: RecordedExchange) -> None:
+        """Note a refusal that shows that a rebalance had begun before members joined for it.
+
+        A coordinator that cannot store the assignment of a SyncGroup begins one by itself
+        (`GroupMetadataManager.classicGroupSyncToClassicGroup`).
+        """
+        line, code = exchange.line, exchange.code
+        if line.api == "HEARTBEAT" and code == Error.REBALANCE_IN_PROGRESS:
+            time = line.time
+        elif line.api == "SYNC_GROUP" and code and code not in REFUSED:
+            time = line.end - EXPIRY_MS
+        else:
+            return
+        of = exchange.request.get("generationId", -1)
+        self.under_way[of] = min(time, self.under_way.get(of, time))
+        while len(self.under_way) > GENERATIONS_MAX:
+            del self.under_way[min(self.under_way)]
 
     def _may_have_begun(self, shown: GenerationLine, generation: ObservedGeneration) -> bool:
         """Whether a new member may have begun the epoch of its first response.
@@ -734,6 +785,7 @@ class Membership(msgspec.Struct):
     def refused(self, exchange: RecordedExchange) -> Iterator[Finding]:
         """Report the errors of a member, with their causes."""
         line, body, response = exchange.line, exchange.request, exchange.response
+        self._note_rebalance(exchange)
         own = {exchange.code}
         own |= {e["errorCode"] for e in response.get("members") or () if "errorCode" in e}
         instance = body.get("groupInstanceId") or body.get("instanceId") or ""

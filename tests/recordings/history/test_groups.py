@@ -5,12 +5,18 @@ from collections.abc import Sequence
 from brokertwin.protocol.errors import Error
 from brokertwin.recordings.explain.groups import GroupTimeline
 from brokertwin.recordings.history.exchange import KnownFacts, exchange_of
-from brokertwin.recordings.history.findings import Finding, Rebalance
+from brokertwin.recordings.history.findings import (
+    Finding,
+    MemberJoinedAgain,
+    MemberNotInNext,
+    OffsetCommitted,
+    Rebalance,
+)
 from brokertwin.recordings.history.groups import group_of
 from brokertwin.recordings.history.memberships import STORM
 from brokertwin.recordings.history.sessions import WINDOW_MS
 from brokertwin.recordings.replay.recording import Exchange
-from tests.support.synthetic_recording import GROUP, SyntheticRecording
+from tests.support.synthetic_recording import GROUP, PRODUCER, SyntheticRecording
 
 
 def emitted(exchanges: Sequence[Exchange]) -> list[Finding]:
@@ -64,3 +70,54 @@ def test_offset_of_an_aborted_transaction_is_not_committed() -> None:
     recording.end_txn("a", 0, committed=False)
     (line,) = GroupTimeline(recording.exchanges, GROUP).ending()
     assert line.startswith("orders-0 at 10, by client a's OFFSET_COMMIT")
+
+
+def test_a_join_after_a_rebalance_has_begun_is_not_its_cause() -> None:
+    """The coordinator could not store an assignment, and began a rebalance by itself."""
+    sync = {"groupId": GROUP, "memberId": "a", "generationId": 1, "assignments": []}
+    refusals = (
+        ("SYNC_GROUP", Error.COORDINATOR_NOT_AVAILABLE),
+        ("HEARTBEAT", Error.REBALANCE_IN_PROGRESS),
+        ("", Error.NONE),
+    )
+    for api, code in refusals:
+        recording = SyntheticRecording()
+        recording.join("a", 1, ["a"], is_new=True, at=0)
+        if api:
+            recording.add("a", api, sync, {"errorCode": code}, at=1_000)
+        recording.join("a", 2, ["a"], at=2_000)
+        second = [e for e in emitted(recording.exchanges) if isinstance(e, Rebalance)][-1]
+        assert second.number == 2
+        assert [type(each) for each in second.causes] == ([] if api else [MemberJoinedAgain])
+
+
+def test_a_member_that_expires_alone_is_found_after_the_empty_generation() -> None:
+    """No response shows generation 2. A member that was heard of until then has not expired."""
+    for heard_at, gone in ((5_000, ["a"]), (15_000, [])):
+        recording = SyntheticRecording()
+        request = {"groupId": GROUP, "memberId": "", "sessionTimeoutMs": 10_000}
+        response = {
+            "errorCode": 0,
+            "generationId": 1,
+            "memberId": "a",
+            "leader": "a",
+            "members": [{"memberId": "a", "groupInstanceId": None}],
+        }
+        recording.add("a", "JOIN_GROUP", request, response, at=0)
+        beat = {"groupId": GROUP, "memberId": "a", "generationId": 1}
+        recording.add("a", "HEARTBEAT", beat, {"errorCode": 0}, at=heard_at)
+        recording.join("b", 3, ["b"], is_new=True, at=20_000)
+        found = [e for e in emitted(recording.exchanges) if isinstance(e, MemberNotInNext)]
+        assert [(each.member, each.number) for each in found] == [(each, 3) for each in gone]
+
+
+def test_order_of_a_commit_and_a_pending_offset_may_be_unknown() -> None:
+    """A commit with an answer after the TxnOffsetCommit arrived may have come after it."""
+    for answered, shown in ((1_999, [5, 9]), (2_001, [5])):
+        recording = SyntheticRecording()
+        recording.commit(5, at=1_000, end=answered)
+        recording.commit(9, api="TXN_OFFSET_COMMIT", at=2_000, end=2_010)
+        end = {"transactionalId": "tx", "producerId": PRODUCER, "producerEpoch": 0}
+        recording.add("a", "END_TXN", end | {"committed": True}, {"errorCode": 0}, at=9_000)
+        found = [e for e in emitted(recording.exchanges) if isinstance(e, OffsetCommitted)]
+        assert [each.offset for each in found] == shown
