@@ -25,7 +25,7 @@ TORN = "torn-transaction-v1"
 
 
 def run(*words: str, code: int = 0) -> str:
-    done = CliRunner().invoke(app, ["explore", *words])
+    done = CliRunner().invoke(app, ["explore", *words], env={"COLUMNS": "120"})
     assert done.exit_code == code, done.output
     return done.output
 
