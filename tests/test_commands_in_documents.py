@@ -97,7 +97,7 @@ NOT_TYPED = {
     "pip install -q -c .ci/constraints.txt .": Elsewhere(
         "packages come from an index", "Makefile", "-c .ci/constraints.txt"
     ),
-    "brokertwin exam localhost:9192 --only idem_": Elsewhere(
+    "brokertwin exam localhost:9193 --only idem_": Elsewhere(
         "a broker of the reader", "tests/cli/broker/test_exam.py", "exam"
     ),
     "make demo": Elsewhere("its test types it", "tests/cli/test_demo.py", "make demo"),
@@ -125,7 +125,7 @@ NOT_TYPED = {
         for page in ("docs/explore.md", "docs/explore_models.md")
         for command in commands(ROOT / page)
     },
-    "make exam-record": Elsewhere("minutes", "tests/testing/exam/test_scenarios.py", "exam-record"),
+    "make exam-record": Elsewhere("minutes", "tests/testing/exam/test_scenarios.py", "exam"),
     the_command("docs/clusters.md", "spark-submit").text: Elsewhere(
         "a standalone cluster", "tests/streaming/job/test_cluster.py", "spark-submit"
     ),

@@ -224,8 +224,10 @@ def with_settings(*names: str, **defaults: str) -> Callable[[Command], Command]:
         flags = {
             name: " ".join(value) if name == "brokers" and value else value or None
             for name, value in given.items()
-            if value is not False or name == "records"
+            if value is not False
         }
+        if given.get("records") is False:
+            flags["records"] = False  # --no-records, where the default is to write them
         return settings_of(config, **{**flags, **{n: flags[n] or v for n, v in defaults.items()}})
 
     options = {name: _option(name) for name in names}

@@ -1,5 +1,6 @@
 """Committed offsets of a real cluster: `__consumer_offsets`, and the admin API."""
 
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
@@ -16,8 +17,8 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as PythonPartition
+from kafka.errors import CoordinatorNotAvailableError, NoError
 from kafka.errors import KafkaError as KafkaPythonError
-from kafka.errors import NoError
 
 from brokertwin.errors import UserError
 from brokertwin.kafka_io.kafka_clients import ClientProperties, check_reachable
@@ -47,6 +48,7 @@ CHUNK_ROWS = 16_384
 """Rows of a file of an import, which are in memory together."""
 
 POLL_S = 1.0
+COORDINATOR_TRIES, COORDINATOR_BACKOFF_S = 25, 0.2
 NOTHING_COMMITTED = -1001
 """librdkafka's OFFSET_INVALID."""
 
@@ -422,7 +424,7 @@ def deletable(client: ClientProperties, group: str) -> list[CommittedPosition]:
     counts = existing(admin_client(client), client)
     try:
         with closing(KafkaAdminClient(**client.for_kafka_python())) as admin:
-            committed = admin.list_group_offsets(group)[group]
+            committed = _committed_at_coordinator(admin, group)
             _check_deletable(admin, client, group, bool(committed))
     except KafkaPythonError as error:
         raise _not_cleaned(client, error) from None
@@ -450,6 +452,16 @@ def delete(
     except KafkaPythonError as error:
         raise _not_cleaned(client, error) from None
     return {wanted[at]: each.__name__ for at, each in errors.items() if each is not NoError}
+
+
+def _committed_at_coordinator(admin: KafkaAdminClient, group: str) -> Any:
+    """Return the committed offsets of a group; wait until a new cluster has its coordinators."""
+    for _ in range(COORDINATOR_TRIES):
+        try:
+            return admin.list_group_offsets(group)[group]
+        except CoordinatorNotAvailableError:
+            time.sleep(COORDINATOR_BACKOFF_S)
+    return admin.list_group_offsets(group)[group]
 
 
 def _check_deletable(

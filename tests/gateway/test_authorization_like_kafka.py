@@ -81,8 +81,8 @@ COORDINATED = {
 """Requests that show whether coordinators are loaded, also of transactions and share states."""
 NEVER = "two phases"
 """An operation that no user is allowed in this cluster."""
-NEWEST = {api.name: api.last for api in KAFKA_APIS.values()}
-OLDEST = {api.name: api.first for api in KAFKA_APIS.values()}
+NEWEST = {api.name: api.last for api in KAFKA_APIS.values() if api.last >= 0}
+OLDEST = {api.name: api.first for api in KAFKA_APIS.values() if api.last >= 0}
 NEW_ID = re.compile(r"[\w-]{22}")
 OWN = {
     *("memberId", "leader", "host", "port", "producerId", "clusterId", "controllerId"),

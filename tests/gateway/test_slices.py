@@ -172,7 +172,9 @@ def test_a_request_without_records_above_the_limit_ends_before_it_is_received(
     api: str, gateway: Running
 ) -> None:
     with gateway.client() as client:
-        head = (slices.REQUEST_BYTES_MAX + 1).to_bytes(4, "big") + KEYS[api].to_bytes(2, "big")
+        head = (slices.bytes_max(KEYS[api], 2**30) + 1).to_bytes(4, "big") + KEYS[api].to_bytes(
+            2, "big"
+        )
         client.send_bytes(head)
         assert client.is_closed()
 

@@ -241,8 +241,8 @@ def _serve_with_faults(broker: "KafkaBroker", host: str, port: int, access: "Htt
     from brokertwin.testing.http_verbs import BrokerVerbs
 
     ended = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ended.set())
+    for stop in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(stop, lambda *_: ended.set())
     with broker:
         verbs = BrokerVerbs(broker)
         control = app(broker.fault_set, verbs.documents, verbs)

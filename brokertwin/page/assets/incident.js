@@ -48,7 +48,7 @@ export function show(root, page) {
     element("header", {},
       element("h1", {}, page.title),
       element("div", { class: "dim" }, `${clock(page, 0, true)} to ${clock(page, page.span, true)}, `
-        + `${page.exchanges.time.length.toLocaleString("en")} exchanges, ${page.findings.length} findings`
+        + `${page.exchanges.time.length.toLocaleString("en")} exchanges, ${page.findings.length} ${page.findings.length === 1 ? "finding" : "findings"}`
         + (page.left.lanes ? `, ${page.left.lanes} lanes are not on this page` : "")),
       element("div", { class: "tools" }, input,
         button("+", "Zoom in", () => zoom(0.5)), button("−", "Zoom out", () => zoom(2)),
@@ -197,23 +197,26 @@ export function show(root, page) {
     const at = view.exchange ?? (marks[0] ?? sample ?? [0, -1])[1];
     const span = lane.spans[lastAt(lane.spans, time)];
     const fields = [...state].sort(([one], [other]) => Number(changed.has(other)) - Number(changed.has(one)));
-    moment.replaceChildren(
-      element("h2", {}, `${lane.kind} ${lane.name} at ${clock(page, time)}`, span && span[1] >= time ? element("span", { class: "dim" }, `  ${span[2]}`) : null),
+    const title = lane.name.startsWith(`${lane.kind} `) ? lane.name : `${lane.kind} ${lane.name}`;
+    moment.replaceChildren(...[
+      element("h2", {}, `${title} at ${clock(page, time)}`, span && span[1] >= time ? element("span", { class: "dim" }, `  ${span[2]}`) : null),
       marks.length ? element("p", {}, ...marks.map(mark => element("span", { class: mark[2] }, `${GLYPHS[mark[2]]} ${mark[3]} `))) : null,
       element("div", { class: "halves" },
         element("div", {}, fields.length
           ? element("table", {}, element("tbody", {}, ...fields.slice(0, 300).map(([name, value]) =>
               element("tr", { class: changed.has(name) ? "changed" : "" }, element("td", { class: "dim" }, name), element("td", {}, String(value))))))
-          : element("p", { class: "dim" }, lane.kind === "client" ? "" : "The recording shows no state of it until then."),
+          : element("p", { class: "dim" }, lane.kind === "client" ? "" : "Nothing is recorded about it before this moment."),
           sample ? element("p", { class: "dim" }, `Last change ${clock(page, sample[0])} (›).`) : null),
-        element("div", {}, ...exchangeParts(lane.kind === "client" && view.exchange === null ? nearest(lane, time) : at))));
+        element("div", {}, ...exchangeParts(lane.kind === "client" && view.exchange === null ? nearest(lane, time) : at))),
+    ].filter(each => each !== null));
   }
 
+  /** The client's last exchange at a moment; its first one before that. */
   function nearest(lane, time) {
     const client = page.names.clients.indexOf(lane.name);
     let best = -1;
     page.exchanges.client.forEach((each, n) => {
-      if (each === client && (best < 0 || Math.abs(page.exchanges.time[n] - time) < Math.abs(page.exchanges.time[best] - time))) best = n;
+      if (each === client && (best < 0 || page.exchanges.time[n] <= time)) best = n;
     });
     return best;
   }

@@ -207,6 +207,13 @@ RULES: dict[int, Rule] = {
         "An operator who removes a broker that is already unregistered.",
         "state/apis/unregister_broker.py",
     ),
+    Error.CONTROLLER_ID_NOT_REGISTERED: Rule(
+        "The quorum has no registered controller with this id.",
+        "QuorumController.unregisterController, since Kafka 4.4",
+        "Check the id.",
+        "An operator who removes a controller that is already unregistered.",
+        "state/apis/unregister_controller.py",
+    ),
     Error.DUPLICATE_BROKER_REGISTRATION: Rule(
         "Another process with this broker id is alive.",
         "KIP-631; ClusterControlManager.registerBroker",

@@ -101,6 +101,13 @@ RULES: dict[int, Rule] = {
         "A client that is much newer or older than the broker.",
         "state/apis/api_versions.py",
     ),
+    Error.REBOOTSTRAP_REQUIRED: Rule(
+        "The client has reached another cluster or broker than it expects.",
+        "KIP-1242, since Kafka 4.4; ApiVersionsRequest",
+        "No action: clients find the brokers again from their bootstrap servers.",
+        "A client with old addresses, after a cluster got those of another one.",
+        "state/apis/api_versions.py",
+    ),
     Error.MISMATCHED_ENDPOINT_TYPE: Rule(
         "A request for a controller was sent to a broker, or the reverse.",
         "KIP-919; AuthHelper.computeDescribeClusterResponse",

@@ -44,17 +44,17 @@ EVENTS = [
     ],
 )
 def test_a_moment_is_an_exchange_or_a_time(until: str, count: int) -> None:
-    assert events_until(EVENTS, until, UTC) == EVENTS[:count]
+    assert events_until(EVENTS, until, UTC, "--at") == EVENTS[:count]
 
 
 def test_a_time_without_a_zone_is_in_the_one_given() -> None:
-    assert events_until(EVENTS, "2026-03-01T13:00:01", BERLIN) == EVENTS[:3]
+    assert events_until(EVENTS, "2026-03-01T13:00:01", BERLIN, "--at") == EVENTS[:3]
 
 
 @pytest.mark.parametrize("until", ["a:7", "noon", "12:00"])
 def test_invalid_moments_are_rejected_with_the_format(until: str) -> None:
-    with pytest.raises(UserError, match=f"--until: '{until}' is neither"):
-        events_until(EVENTS, until, UTC)
+    with pytest.raises(UserError, match=f"--at: '{until}' is neither"):
+        events_until(EVENTS, until, UTC, "--at")
 
 
 @pytest.mark.parametrize(("place", "count"), [("a:1", 0), ("a.gz:2", 1), ("b:1", 2)])
