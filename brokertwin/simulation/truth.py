@@ -218,6 +218,11 @@ class Truth:
         """Prepare for an event; a repeated event begins again."""
         self._records.clear()
 
+    def refused(self, request_id: str) -> None:
+        """Note that a request was refused: a member that it names has not left by it."""
+        for name in [each for each, by in self._leaving.items() if by == request_id]:
+            del self._leaving[name]
+
     def take(self, cell: Cell, document: bytes) -> None:
         """Compare the state of a cell after an event with the state before."""
         event = _event_decoder.decode(document)

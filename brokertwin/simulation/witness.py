@@ -56,6 +56,8 @@ class Witness:
     def responded(self, request_id: str, response: Any) -> None:
         """Note a response that a broker sends."""
         self.logs.responded(request_id, response, self._clock.now)
+        if isinstance(response, Mapping) and response.get("errorCode"):
+            self.truth.refused(request_id)
 
     def begin(self) -> None:
         """Prepare for an event; a repeated event begins again."""

@@ -755,7 +755,7 @@ class Membership(msgspec.Struct):
         if line.api == "HEARTBEAT" and code == Error.REBALANCE_IN_PROGRESS:
             time = line.time
         elif line.api == "SYNC_GROUP" and code and code not in REFUSED:
-            time = line.end - EXPIRY_MS
+            time = line.end - (0 if code == Error.REBALANCE_IN_PROGRESS else EXPIRY_MS)
         else:
             return
         of = exchange.request.get("generationId", -1)
@@ -832,7 +832,7 @@ class Membership(msgspec.Struct):
         if code == Error.REBALANCE_IN_PROGRESS:
             if self.late_ms:
                 return ()  # whether a join still waited is a matter of milliseconds
-            waiting = [each.line for each in self.joins if each.waits_at(line)]
+            waiting = [e.line for e in self.joins if e.waits_at(line) and self._may_begin(e)]
             left = [e.line for e in self.departures if self._is_of_newest(e)]
             by_ = min([*waiting, *left], key=lambda each: each.time, default=None)
             self.rebalancing = [*self.rebalancing, (line, by_)][-EVENTS_MAX:]
@@ -844,6 +844,10 @@ class Membership(msgspec.Struct):
         if code == Error.UNKNOWN_MEMBER_ID:
             return self._unknown_member(exchange, member)
         return ()
+
+    def _may_begin(self, join: RecordedJoin) -> bool:
+        """Return whether a join came before the rebalance is known to be under way."""
+        return join.line.time <= self.under_way.get(join.generation - 1, join.line.time)
 
     def _is_of_newest(self, departure: Departure) -> bool:
         """Return whether a member left the newest generation."""
@@ -925,7 +929,8 @@ class Membership(msgspec.Struct):
         """Complete refusals for a rebalance in progress with a join that waited then."""
         by = join.line
         for number, (line, cause) in enumerate(self.rebalancing):
-            if join.waits_at(line) and (cause is None or by.time < cause.time):
+            is_possible = join.waits_at(line) and self._may_begin(join)
+            if is_possible and (cause is None or by.time < cause.time):
                 self.rebalancing[number] = line, by
                 causes = (RebalanceUnderWay(by=by),)
                 yield self.explained(line, Error.REBALANCE_IN_PROGRESS, causes)

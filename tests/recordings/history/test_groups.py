@@ -121,3 +121,17 @@ def test_order_of_a_commit_and_a_pending_offset_may_be_unknown() -> None:
         recording.add("a", "END_TXN", end | {"committed": True}, {"errorCode": 0}, at=9_000)
         found = [e for e in emitted(recording.exchanges) if isinstance(e, OffsetCommitted)]
         assert [each.offset for each in found] == shown
+
+
+def test_a_join_after_a_refusal_for_a_rebalance_is_not_its_cause() -> None:
+    """The second Heartbeat is refused for a rebalance that the first one shows."""
+    recording = SyntheticRecording()
+    recording.join("a", 1, ["a"], is_new=True, at=0)
+    request = {"groupId": GROUP, "memberId": "a", "generationId": 1}
+    for at in (1_000, 2_000):
+        recording.add(
+            "a", "HEARTBEAT", request, {"errorCode": Error.REBALANCE_IN_PROGRESS}, at=at, end=2_002
+        )
+    recording.join("a", 2, ["a"], at=2_000, end=2_003)
+    refused = [e for e in emitted(recording.exchanges) if e.error == Error.REBALANCE_IN_PROGRESS]
+    assert [each for each in refused if each.causes] == []
