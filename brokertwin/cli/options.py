@@ -221,14 +221,11 @@ def with_settings(*names: str, **defaults: str) -> Callable[[Command], Command]:
     """
 
     def made(config: Path | None, **given: Any) -> "Settings":
-        flags = {
-            name: " ".join(value) if name == "brokers" and value else value or None
-            for name, value in given.items()
-            if value is not False
-        }
-        if given.get("records") is False:
-            flags["records"] = False  # --no-records, where the default is to write them
-        return settings_of(config, **{**flags, **{n: flags[n] or v for n, v in defaults.items()}})
+        is_given = {name: value not in (options[name][1], []) for name, value in given.items()}
+        flags = {name: value for name, value in given.items() if is_given[name]}
+        if "brokers" in flags:
+            flags["brokers"] = " ".join(flags["brokers"])
+        return settings_of(config, **{**defaults, **flags})
 
     options = {name: _option(name) for name in names}
     return with_options("settings", made, {**options, "config": (ConfigFile, None)})

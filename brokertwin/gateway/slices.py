@@ -11,7 +11,13 @@ from typing import Any, NamedTuple
 
 from brokertwin.gateway.engine.engine import Body
 from brokertwin.protocol.frames import RequestFrame
-from brokertwin.protocol.kafka_apis import KAFKA_APIS, Trait
+from brokertwin.protocol.kafka_apis import (
+    CREATE_TOPICS,
+    KAFKA_APIS,
+    OFFSET_COMMIT,
+    TXN_OFFSET_COMMIT,
+    Trait,
+)
 from brokertwin.protocol.primitives import MalformedError
 from brokertwin.state.cluster.topics import RECORDS_PER_REQUEST_MAX
 
@@ -24,9 +30,7 @@ A Fetch or an OffsetFetch of this size takes at most half a second of the proces
 COMMIT_BYTES_MAX = 1024 * 1024
 """The same of a commit of offsets, most of which can be metadata."""
 
-COMMITS = frozenset(
-    key for key, api in KAFKA_APIS.items() if api.name in ("OFFSET_COMMIT", "TXN_OFFSET_COMMIT")
-)
+COMMITS = frozenset({OFFSET_COMMIT.key, TXN_OFFSET_COMMIT.key})
 
 SLICED_BYTES = 16 * 1024
 """Length of a frame that is decided in slices."""
@@ -73,7 +77,6 @@ NAMES = (
 )
 """Fields that name an item."""
 
-CREATE_TOPICS = next(key for key, api in KAFKA_APIS.items() if api.name == "CREATE_TOPICS")
 SLICED = {key: LISTS[api.name] for key, api in KAFKA_APIS.items() if api.name in LISTS}
 
 
@@ -97,7 +100,7 @@ def sliced(request: RequestFrame) -> list[Body]:
     Raises MalformedError if a large request names something twice, which some APIs refuse.
     """
     lists = _lists(request)
-    if request.api_key == CREATE_TOPICS and not _is_small_batch(request.body["topics"]):
+    if request.api_key == CREATE_TOPICS.key and not _is_small_batch(request.body["topics"]):
         return [request.body]
     pieces = list(_pieces(request.body, lists)) if lists else []
     if sum(len(each.items or ()) for each in pieces) <= ITEMS:

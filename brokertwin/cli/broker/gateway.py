@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from brokertwin.gateway.admin.control import Control
     from brokertwin.gateway.engine.local_engine import LocalEngine
     from brokertwin.gateway.engine.spark_engine import SparkEngine
-    from brokertwin.gateway.http_access import HttpAccess
     from brokertwin.gateway.server import Gateway
     from brokertwin.testing.broker import KafkaBroker
 
@@ -172,14 +171,11 @@ def command(
     queued.max.requests. With a --security-protocol other than PLAINTEXT they include the TLS and
     SASL settings, such as ssl.client.auth and sasl.enabled.mechanisms.
     """
-    from brokertwin.cli.watching.server import listen_address
     from brokertwin.gateway import limits
     from brokertwin.gateway.admin.releases import release
     from brokertwin.gateway.engine.local_engine import LocalEngine
-    from brokertwin.gateway.http_access import HttpAccess
     from brokertwin.gateway.security import security as port_security
     from brokertwin.gateway.server import Gateway
-    from brokertwin.testing.broker import KafkaBroker
 
     settings_of(config)  # configures logging and checks the settings
     listen_at = address("--listen", listen)
@@ -201,16 +197,20 @@ def command(
             "--http-listen": http_listen is not None,
             "--trace": trace,
         }
-        for option in (option for option, is_given in unfit.items() if is_given):
-            raise UserError(f"Cannot combine {option} with {FAULTS}.", f"Leave out {option}.")
+        for option, is_given in unfit.items():
+            if is_given:
+                raise UserError(f"Cannot combine {option} with {FAULTS}.", f"Leave out {option}.")
+        from brokertwin.testing.broker import KafkaBroker
+
         broker = KafkaBroker(
             brokers=brokers or 1,
             config=settings.given,
             security_protocol=security_protocol.value,
+            version=version,
             listen=listen_at,
             advertise=advertised,
         )
-        _serve_with_faults(broker, *listen_address(faults, FAULTS), HttpAccess.read(http_access))
+        _serve_with_faults(broker, faults, http_access)
         return
     options = EngineOptions(
         cluster=cluster,
@@ -234,9 +234,10 @@ def command(
     asyncio.run(_serve(gateway, made, _control(made, control), HttpPort(http_listen, http_access)))
 
 
-def _serve_with_faults(broker: "KafkaBroker", host: str, port: int, access: "HttpAccess") -> None:
+def _serve_with_faults(broker: "KafkaBroker", faults: str, access: Path | None) -> None:
     """Serve a test broker and its methods until a signal arrives."""
-    from brokertwin.cli.watching.server import served
+    from brokertwin.cli.watching.server import listen_address, served
+    from brokertwin.gateway.http_access import HttpAccess
     from brokertwin.gateway.proxy.control import app
     from brokertwin.testing.http_verbs import BrokerVerbs
 
@@ -246,7 +247,8 @@ def _serve_with_faults(broker: "KafkaBroker", host: str, port: int, access: "Htt
     with broker:
         verbs = BrokerVerbs(broker)
         control = app(broker.fault_set, verbs.documents, verbs)
-        with served(control, f"{FAULTS} {port}", host, port, access) as url:
+        at = listen_address(faults, FAULTS)
+        with served(control, f"{FAULTS} {faults}", *at, HttpAccess.read(access)) as url:
             for number, address in enumerate(broker.bootstrap_servers, 1):
                 say(f"broker {number} at {address}")
             say(f"faults at {url}")

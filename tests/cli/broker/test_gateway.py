@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from brokertwin.protocol.kafka_apis import PRODUCE
 from tests.support.batches import batch
 from tests.support.console import brokertwin
 from tests.support.gateway_processes import TIMEOUT_S, gateway
@@ -78,8 +79,13 @@ def test_a_cluster_id_is_drawn_and_a_journal_keeps_it(tmp_path: Path) -> None:
 
 
 def test_a_broker_with_the_methods_of_the_fixture() -> None:
-    with gateway("--control-listen", "0", "--brokers", "2") as (process, addresses):
+    words = ("--control-listen", "0", "--brokers", "2", "--version", "2.8")
+    with gateway(*words) as (process, addresses):
         assert len(addresses) == 2
+        with Client(addresses[2]) as client:
+            listed = client.call("API_VERSIONS", 2, {})["apiKeys"]
+            newest = {each["apiKey"]: each["maxVersion"] for each in listed}
+            assert newest[PRODUCE.key] == 9, "the version of Kafka 2.8"
         process.send_signal(signal.SIGTERM)
         assert process.wait(TIMEOUT_S) == 0
 
