@@ -66,7 +66,7 @@ def requests(rows: Iterable[TopicRow], responses: Iterable[TopicRow]) -> list[Fl
                 "apiVersion": header.get("requestApiVersion"),
                 "clientId": header.get("clientId"),
                 "responses": number,
-                "pendingMs": newest - row.timestamp if is_request and not number else None,
+                "pendingMs": max(newest - row.timestamp, 0) if is_request and not number else None,
             }
         )
     return found
@@ -175,11 +175,10 @@ class RowLogs:
         place = (*group, record["topic"], record["partition"])
         before = self._commits.get(place)
         self._commits[place] = (generation, record["offset"])
-        is_compared = before is not None and has_members and before[0] == generation
-        return {
-            "committedOffset": record["offset"],
-            "committedBefore": before[1] if before is not None and is_compared else None,
-        }
+        known = None
+        if before is not None and has_members and before[0] == generation:
+            known = before[1]
+        return {"committedOffset": record["offset"], "committedBefore": known}
 
     def _forget(self, log: tuple[Any, ...], record: Flat) -> None:
         """Reset a log or producers after any other record about them."""

@@ -63,10 +63,6 @@ class Kubernetes:
         """What a pod has printed."""
         return (self._directory / f"{name}.log").read_text(errors="replace")
 
-    def code(self, name: str) -> int | None:
-        """The exit code of a pod; None while it runs."""
-        return self._running[name].poll() if name in self._running else None
-
     def stop(self) -> None:
         """End all pods."""
         for name in list(self._running):
@@ -121,8 +117,8 @@ class Kubernetes:
             )
 
     def _states(self) -> list[dict[str, Any]]:
-        for name in self._running:
-            code = self.code(name)
+        for name, process in list(self._running.items()):
+            code = process.poll()
             phase = "Running" if code is None else "Failed" if code else "Succeeded"
             self.pods[name]["status"] = {"phase": phase, "podIP": HOST}
         return list(self.pods.values())

@@ -130,18 +130,16 @@ def _passed(
 ) -> "tuple[list[AuditFinding], Sequence[Broken]]":
     """The findings of a source and its damaged lines, in one pass with a progress bar."""
     from brokertwin.recordings.audit.finders import findings
-    from brokertwin.recordings.audit.one_pass import OnePass
+    from brokertwin.recordings.audit.one_pass import judged
     from brokertwin.recordings.audit.spool import Spool
     from brokertwin.recordings.formats.documents import Texts
 
     with Spool(where.headers(), broker_facts(broker_config)) as spool:
         with source_of(where, Texts.REQUEST_LOGS) as source:
             spool.read(source)
-        machines = OnePass(spool.facts())
         with progress_bars() as bar:
-            machines.take(bar.track(spool, total=len(spool), description="judging"))
-        machines.expire()
-        return findings(machines.findings()), spool.broken
+            exchanges = bar.track(spool, total=len(spool), description="judging")
+            return findings(judged(spool, exchanges)), spool.broken
 
 
 def _check_follow(where: Where, html: Path | None) -> None:
@@ -172,18 +170,18 @@ def _follow(
     files = GrowingFiles(where.files, reading)
     machines: OnePass | None = None
     with Spool(where.headers(), broker_facts(broker_config), grows=True) as spool:
-        grown_at = time.monotonic()
+        grown_at, is_settled = 0.0, True
         try:
             while True:
                 spool.read(files.read)
                 if len(spool):
-                    grown_at = time.monotonic()
                     facts = spool.facts()
                     machines = machines or OnePass(facts)
                     machines.take(spool)
-                if machines is not None:
-                    is_quiet = time.monotonic() - grown_at >= QUIET_S
-                    machines.expire(float("inf") if is_quiet else machines.end)
+                    grown_at, is_settled = time.monotonic(), False
+                if machines is not None and not is_settled:
+                    is_settled = time.monotonic() - grown_at >= QUIET_S
+                    machines.expire(float("inf") if is_settled else machines.end)
                     found = findings(machines.findings())
                     _report(found, reported, as_json)
                 gc.collect()

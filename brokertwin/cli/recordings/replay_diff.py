@@ -105,7 +105,9 @@ def _states(
         if moment == BEGINNING:
             documents = []
         elif moment != END and not other.is_file():
-            documents = events_until(plan.documents, moment, zone_of(where.time_zone), "a state")
+            documents = events_until(
+                plan.documents, moment, zone_of(where.time_zone), "BEFORE or AFTER"
+            )
         without_ends = topics_without_headers(history.exchanges)
         yield plan.state_after(documents).columns(), without_ends
 

@@ -8,7 +8,6 @@ cluster. It says that they were at one time: which broker was gone is shown by `
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from brokertwin.cli.watching.status import LiveFinding, LiveIncident
 from brokertwin.protocol.errors import error_name
@@ -27,15 +26,18 @@ MEANWHILE = frozenset({"under-min-isr", "session-lost", "share-session-lost"})
 REFUSALS = frozenset(map(error_name, RESTART))
 
 
-class _Part(NamedTuple):
+class _Part:
     """Findings of one incident; `moves` is True if brokers came or went."""
 
-    findings: list[LiveFinding]
-    moves: bool
+    def __init__(self, moves: bool) -> None:
+        self.moves = moves
+        self.findings: list[LiveFinding] = []
+        self.begin, self.end = float("inf"), float("-inf")
 
-    @property
-    def span(self) -> tuple[float, float]:
-        return min(e.begin for e in self.findings), max(e.to for e in self.findings)
+    def add(self, findings: Sequence[LiveFinding]) -> None:
+        self.findings += findings
+        self.begin = min(self.begin, *(each.begin for each in findings))
+        self.end = max(self.end, *(each.to for each in findings))
 
 
 def incidents(findings: Iterable[LiveFinding]) -> list[LiveIncident]:
@@ -49,10 +51,10 @@ def incidents(findings: Iterable[LiveFinding]) -> list[LiveIncident]:
     for each in sorted(findings, key=lambda one: one.begin):
         key, moves = _key(each), each.kind in MOVES
         part = newest.get(key)
-        if part is None or each.begin > part.span[1] + APART_MS:
-            part = newest[key] = _Part([], moves)
+        if part is None or each.begin > part.end + APART_MS:
+            part = newest[key] = _Part(moves)
             parts.append(part)
-        part.findings.append(each)
+        part.add([each])
     roots = [part for part in parts if part.moves]
     kept = []
     for part in parts:
@@ -60,7 +62,7 @@ def incidents(findings: Iterable[LiveFinding]) -> list[LiveIncident]:
         if root is None:
             kept.append(part)
         else:
-            root.findings.extend(part.findings)
+            root.add(part.findings)
     return sorted((_incident(part.findings) for part in kept), key=lambda each: -each.to)
 
 
@@ -73,9 +75,9 @@ def _key(of: LiveFinding) -> tuple[str, ...]:
 
 def _is_meanwhile(part: _Part, root: _Part) -> bool:
     """Return whether findings may follow from a broker that came or went."""
-    first, (begin, end) = part.findings[0], root.span
+    first = part.findings[0]
     may_follow = first.kind in MEANWHILE or (first.kind == "refused" and first.error in REFUSALS)
-    is_near = part.span[0] <= end + APART_MS and part.span[1] >= begin - APART_MS
+    is_near = part.begin <= root.end + APART_MS and part.end >= root.begin - APART_MS
     return may_follow and is_near and first.cluster == root.findings[0].cluster
 
 

@@ -166,7 +166,12 @@ def pass_over(
     """
     with Spool(batches, known) as spool:
         spool.read(source)
-        machines = OnePass(spool.facts())
-        machines.take(spool)
-        machines.expire()
-        return Passed(machines.findings(), spool.broken)
+        return Passed(judged(spool, spool), spool.broken)
+
+
+def judged(spool: Spool, exchanges: Iterable[RecordedExchange]) -> PassedFindings:
+    """Return what the machines find in the exchanges of a spool, all of which are there."""
+    machines = OnePass(spool.facts())
+    machines.take(exchanges)
+    machines.expire()
+    return machines.findings()

@@ -13,8 +13,7 @@ from brokertwin.recordings.formats.batches import Completion, Headers, Needs
 from brokertwin.recordings.formats.documents import (
     Document,
     clusters_own,
-    is_controllers,
-    listener_of,
+    controllers_listeners,
     raw,
 )
 from brokertwin.recordings.formats.order import LAST, ArrivalOrder, Sorter
@@ -99,7 +98,6 @@ class Spool:
         self._is_shared = batches is None and not grows
 
     def __enter__(self) -> Self:
-        """Return itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -139,8 +137,7 @@ class Spool:
             return
         if self._headers is not None:
             self._needs.add(document)
-        if is_controllers(document.header, bytes(document.request)):
-            self._controllers.add(listener_of(document))
+        self._controllers |= controllers_listeners((document,))
         try:
             recorded, listener, is_forwarded = of_document(document, self._completion)
             each = exchange_of(recorded)
@@ -164,12 +161,13 @@ class Spool:
         except OverflowError as error:  # a number that no field of Kafka has
             self.broken.append(Broken(document.place, str(error)))
             return
-        self._cluster.learn(_exchange(spooled, is_internal=False))
         self._is_shared = self._is_shared and each.has_response and not is_forwarded
+        if self._facts is not None or (self._is_shared and not self._controllers):
+            self._cluster.learn(_exchange(spooled, is_internal=False))
 
     def facts(self) -> SpooledFacts:
         """Return the facts of all exchanges that were read."""
-        if self._is_shared and not self._controllers - {""}:
+        if self._is_shared and not self._controllers:
             return SpooledFacts(self._cluster, self._cluster)
         if self._facts is None:
             cluster = msgspec.msgpack.decode(self._settings, type=KnownFacts)
@@ -185,10 +183,9 @@ class Spool:
 
     def __iter__(self) -> Iterator[RecordedExchange]:
         """Yield the exchanges in the order of their responses."""
-        controllers = self._controllers - {""}
         for entry in self._sorter:
             spooled = _decoder.decode(entry.document)
-            own = clusters_own(spooled.listener, spooled.is_forwarded, controllers)
+            own = clusters_own(spooled.listener, spooled.is_forwarded, self._controllers)
             yield self._completed(_exchange(spooled, is_internal=bool(own)))
 
     def _completed(self, exchange: RecordedExchange) -> RecordedExchange:

@@ -15,7 +15,7 @@ def events_until(documents: Sequence[bytes], until: str, zone: tzinfo, option: s
         documents: the events, in order.
         until: an exchange id (`orders.jsonl:120`), ISO 8601, or ms since 1970.
         zone: the time zone of a time without one.
-        option: the option's name for the error.
+        option: name of the option or argument, for the error.
 
     Raises:
         UserError: it is neither.
@@ -67,7 +67,7 @@ def _ms_of(text: str, zone: tzinfo, option: str) -> int:
         raise UserError(
             f"Invalid value of {option}: {text!r} is neither an exchange of the recording nor a"
             " time.",
-            "Pass the exchange's file and line as in --out (orders.jsonl:120), a time"
+            "Pass the exchange's file and line (orders.jsonl:120), a time"
             " (2026-03-01T12:00:03), or ms since 1970.",
         )
     return found

@@ -361,7 +361,10 @@ def test_offsets_in_zookeeper_are_a_tree_of_nodes(empty_directory: Path) -> None
         (("state", "people", GROUP), "Unknown kind of items: people"),
         (("state", "groups", GROUP, "--at", "noon"), "Invalid value of --at: 'noon' is neither an"),
         (("state", "groups"), "one source of recorded exchanges"),
-        (("diff", "noon", "end", GROUP), "Invalid value of a state: 'noon' is neither an exchange"),
+        (
+            ("diff", "noon", "end", GROUP),
+            "Invalid value of BEFORE or AFTER: 'noon' is neither an exchange",
+        ),
     ],
 )
 def test_a_state_that_does_not_exist(
