@@ -40,7 +40,7 @@ def producer_config(era: Era | None, *, is_idempotent: bool = False) -> Producer
     Raises ProducerConfigError if the version has no idempotence.
     """
     if era is None:
-        return ProducerConfig(enable_idempotence=True if is_idempotent else None)
+        return ProducerConfig(enable_idempotence=is_idempotent or None)
     if not is_idempotent:
         return ProducerConfig(
             acks="1", linger_ms=0, enable_idempotence=False, retry_backoff_max_ms=100

@@ -631,7 +631,7 @@ class _Writer:
         code.add(f"    tags(out, {body}, {code.constant('tagged', tagged)})")
 
     def _only_tag(self, value: str, field: Field, tagged: _Tagged) -> None:
-        """Generate code that writes the only tagged field of a struct, which has one size."""
+        """Generate code that writes a struct's only tagged field, of a fixed size."""
         code, default = self._code, self._code.constant("default", tagged.default)
         head = bytes((1, tagged.tag, _form_of([field]).size))
 

@@ -1,4 +1,4 @@
-"""The APIs of Kafka 4.3.1, and what 4.4 adds (`newest`): one row each.
+"""The APIs of Kafka 4.3.1 and those that 4.4 adds (`newest`): one row each.
 
 A row has every fact that does not need the API's code.
 

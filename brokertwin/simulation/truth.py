@@ -318,13 +318,14 @@ class Truth:
                 self._member(name, member, each, "away", former, leaver or event.id)
             elif before.epoch == AWAY_EPOCH:
                 self._member(name, member, each, "returned", former, event.id)
-        is_begun = former.state in (
+        was_complete = former.state in (
             ClassicGroupState.STABLE,
             ClassicGroupState.COMPLETING_REBALANCE,
         )
-        has_begun = now.generation != former.generation  # a lone member need not wait
+        # the rebalance of a lone member completes at once
+        is_new_generation = now.generation != former.generation
         is_preparing = now.state == ClassicGroupState.PREPARING_REBALANCE
-        if is_begun and (is_preparing or has_begun):
+        if was_complete and (is_preparing or is_new_generation):
             self._rejoined(name, former, event, {*joined, *gone})
 
     def _rejoined(self, name: str, former: _Group, event: _EventHead, changed: set[str]) -> None:

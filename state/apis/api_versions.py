@@ -62,11 +62,10 @@ def _listed(is_4_4: bool) -> list[ApiVersion]:
 
 def _finalized(machine: Machine | None, settings: BrokerSettings) -> list[FinalizedFeatureKey]:
     """Return the finalized features; a feature at level 0 is not finalized."""
-    table, number = (Table(), CONTROLLER) if machine is None else (
-        machine.tables.metadata,
-        machine.id,
-    )  # fmt: skip
-    levels = features.finalized(table, number, settings)
+    if machine is None:
+        levels = features.finalized(Table(), CONTROLLER, settings)
+    else:
+        levels = features.finalized(machine.tables.metadata, machine.id, settings)
     return [
         FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
         for name, level in levels.items()

@@ -5,6 +5,7 @@ Source: seed 002; KIP-98, KIP-360, KIP-730; `TransactionCoordinator.handleInitPr
     no WRITE on the transactionalId                     53 TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     transactionalId null, neither IDEMPOTENT_WRITE on
     the cluster nor WRITE on any topic                  31 CLUSTER_AUTHORIZATION_FAILED
+    ... with brokertwin.require.idempotent.write        WRITE on a topic is not enough
     only one of producerId, producerEpoch given         42 INVALID_REQUEST
     transactionalId ""                                  42 INVALID_REQUEST
     transactionalId null, the broker has an id          a new id, epoch 0

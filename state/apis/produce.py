@@ -10,6 +10,8 @@ records that do not decode). Checks of the whole request:
     the first batch has a magic above 2                    2 CORRUPT_MESSAGE
     no WRITE permission on the transactional id            53 TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     unknown codec in the first batch, version below 7      -1 UNKNOWN_SERVER_ERROR
+    brokertwin.require.idempotent.write, a producer id,
+    no IDEMPOTENT_WRITE on the cluster                     31 CLUSTER_AUTHORIZATION_FAILED
 
 Then each partition is checked: topic id, authorization (29 TOPIC_AUTHORIZATION_FAILED without WRITE
 on the topic), topic, record set, leadership, replicas, batch, size, and producer state

@@ -253,8 +253,7 @@ def _begin(
         topic = topics[place[0]]
         if topic is None:
             _show(broker, state, place, Error.UNKNOWN_TOPIC_ID)
-            continue
-        if topic.name in denied:
+        elif topic.name in denied:
             _show(broker, state, place, Error.TOPIC_AUTHORIZATION_FAILED)
         elif not 0 <= place[1] < len(topic.partitions):
             _show(broker, state, place, Error.UNKNOWN_TOPIC_OR_PARTITION)

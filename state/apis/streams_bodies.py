@@ -7,10 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from brokertwin.protocol.generated.shared import (
-    StreamsEndpoint,
-    StreamsTaskIds,
-)
+from brokertwin.protocol.generated.shared import StreamsEndpoint, StreamsTaskIds
 from brokertwin.protocol.generated.streams_group_heartbeat import (
     EndpointToPartitions,
     StreamsGroupHeartbeatRequestTopology,

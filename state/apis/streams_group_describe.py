@@ -26,7 +26,7 @@ from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core.api import Api
 from brokertwin.state.core.decision import Decision, Request
 from brokertwin.state.core.java_hashes import hash_order
-from brokertwin.state.groups import describing, streams_live
+from brokertwin.state.groups import describing, sticky_assignor, streams_live
 from brokertwin.state.groups.describing import DescribeSpec
 from brokertwin.state.groups.streams_group import StreamsGroup, StreamsMember, TargetTasks
 from brokertwin.state.groups.topology_topics import ConfiguredTopology, StreamsInternalTopic
@@ -47,7 +47,7 @@ def handle(broker: Broker, request: Request) -> Decision:
 def _of(broker: Broker, group: StreamsGroup) -> StreamsGroupDescribeResponseDescribedGroup:
     live = streams_live.get(broker.tables, broker.id, group.group_id)
     return StreamsGroupDescribeResponseDescribedGroup(
-        assignor_name="sticky",
+        assignor_name=sticky_assignor.NAME,
         group_id=group.group_id,
         group_state=group.state,
         group_epoch=group.group_epoch,

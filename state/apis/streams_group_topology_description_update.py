@@ -1,8 +1,7 @@
 """StreamsGroupTopologyDescriptionUpdate (key 93, version 0, since Kafka 4.4).
 
 A client describes its topology for a plugin of the broker (KIP-1331). There is no plugin here, as
-by default in Kafka: 35 UNSUPPORTED_VERSION, whatever the request has. Source: responses of Kafka
-4.4.0.
+by default in Kafka, so each response is 35 UNSUPPORTED_VERSION. Source: responses of Kafka 4.4.0.
 """
 
 from brokertwin.protocol import kafka_apis

@@ -42,7 +42,6 @@ created (`groups.create_unwritten`), like in Kafka.
 """
 
 import msgspec
-from msgspec import UNSET
 
 from brokertwin.protocol import kafka_apis
 from brokertwin.protocol.batch_headers import Batch
@@ -123,15 +122,16 @@ def handle(broker: Broker, request: Request) -> Decision:
         own = topic.topic_id if by_id else topic.name
         if not topic.partitions and (topic.name in denied or not broker.topic_by_name(topic.name)):
             state.refused.append((own, None, Error.NONE))
+        is_unknown_id = by_id and not topic.name
         accepted = []
         for partition in topic.partitions:
-            refusal = _partition_error(broker, denied, topic.name, partition.partition_index)
+            index = partition.partition_index
+            refusal = _partition_error(broker, denied, topic.name, index)
             if refusal is Error.NONE:
                 accepted.append(partition)
-            elif by_id and not topic.name:
-                state.refused.append((own, partition.partition_index, Error.UNKNOWN_TOPIC_ID))
             else:
-                state.refused.append((own, partition.partition_index, refusal))
+                refusal = Error.UNKNOWN_TOPIC_ID if is_unknown_id else refusal
+                state.refused.append((own, index, refusal))
         if accepted:
             state.body.topics.append(msgspec.structs.replace(topic, partitions=accepted))
     if not state.body.topics:
@@ -389,12 +389,11 @@ def _respond(
     """Build the response: broker's rejections, then the group's results."""
     responses = CommitResponses()
     for own, index, refusal in state.refused:
+        shown = _topic(state, own)
         if index is None:
-            responses.refuse_topic(_topic(state, own))
-        elif state.by_id:
-            responses.refuse(UNSET, index, Error(refusal), own)
+            responses.refuse_topic(shown)
         else:
-            responses.refuse(own, index, Error(refusal))
+            responses.refuse(shown.name, index, Error(refusal), shown.topic_id)
     by_coordinator = []
     for topic in state.body.topics:
         response = _topic(state, topic.topic_id if state.by_id else topic.name)

@@ -1,7 +1,7 @@
 """UnregisterController (key 94, version 0, since Kafka 4.4): remove a controller.
 
-Runs on the controller. The controllers of a cluster here are part of its brokers and cannot be
-removed, so every id is unknown: 136 CONTROLLER_ID_NOT_REGISTERED, or without ALTER on the cluster
+Runs on the controller. Controllers here are part of brokers, and removing one is not built. Any
+other id returns 136 CONTROLLER_ID_NOT_REGISTERED. Without ALTER on the cluster, the error is
 31 CLUSTER_AUTHORIZATION_FAILED. Source: responses of Kafka 4.4.0.
 """
 

@@ -68,9 +68,7 @@ from brokertwin.state.core.tables import CellTables
 from brokertwin.state.eras import zookeeper_producer_ids
 from brokertwin.state.fetch import fetch_session
 from brokertwin.state.fetch.session_items import Watchers, watchers_key
-from brokertwin.state.groups import (
-    committed_offsets,
-)
+from brokertwin.state.groups import committed_offsets
 from brokertwin.state.groups.group_rows import GROUP_RECORD_TYPES
 from brokertwin.state.logs import (
     cleaner,

@@ -1,9 +1,10 @@
 """Features of a cluster: supported and finalized levels (KIP-584).
 
-A cluster starts with the levels of Kafka 4.3.1, except two that are settings
-(`brokertwin.transaction.version`, `brokertwin.eligible.leader.replicas.version`). UpdateFeatures
-changes them. Each feature's code checks its level: `group.version` 0 disables consumer groups,
-`share.version` 0 share groups, `transaction.version` 1 the epoch bumps at the end of transactions.
+A cluster starts with the levels of its Kafka version (`brokertwin.kafka.version`), except two that
+are settings (`brokertwin.transaction.version`, `brokertwin.eligible.leader.replicas.version`).
+UpdateFeatures changes them. Each feature's code checks its level: `group.version` 0 disables
+consumer groups, `share.version` 0 share groups, `transaction.version` 1 the epoch bumps at the end
+of transactions.
 `metadata.version` cannot be changed here.
 
 Item of the table `metadata`: `<machine>/features`, the changed levels. Source:

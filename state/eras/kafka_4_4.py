@@ -1,4 +1,4 @@
-"""What Kafka 4.4 changes for clients; enabled by `brokertwin.kafka.version` 4.4.
+"""Rules of Kafka 4.4 that clients see (`brokertwin.kafka.version` 4.4).
 
 The rows of `protocol/kafka_apis.py` have the versions of APIs that it adds (`newest`), and
 `protocol/schemas_4_4.json` their fields. The rest is here, or names `settings.is_4_4`:

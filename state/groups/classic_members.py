@@ -207,10 +207,10 @@ def sync(broker: Broker, group: ConsumerGroup, request: Sync) -> SyncGroupRespon
     )
     if isinstance(member, Error):
         return SyncGroupResponse(error_code=member)
-    name, metadata = member.classic_protocols()[0]
+    protocol = member.classic_protocols()[0]
     if request.protocol_type not in (None, CONSUMER) or request.protocol_name not in (
         None,
-        name,
+        protocol.name,
     ):
         return SyncGroupResponse(error_code=Error.INCONSISTENT_GROUP_PROTOCOL)
     is_revoking = member.state is ConsumerMemberState.UNREVOKED_PARTITIONS
@@ -223,7 +223,7 @@ def sync(broker: Broker, group: ConsumerGroup, request: Sync) -> SyncGroupRespon
     return SyncGroupResponse(
         protocol_type=request.protocol_type,
         protocol_name=request.protocol_name,
-        assignment=conversion.assignment_text(broker, assigned, base64.b64decode(metadata)),
+        assignment=conversion.assignment_text(broker, assigned, protocol.metadata),
     )
 
 

@@ -11,7 +11,7 @@ State of a member relative to the target assignment (`member_assignment.py`):
     UNRELEASED_PARTITIONS  waits until other members have revoked partitions
 """
 
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from collections.abc import Iterable
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
@@ -89,11 +89,10 @@ class ConsumerMember(msgspec.Struct, frozen=True):
     def uses_classic_protocol(self) -> bool:
         return self.classic_member_metadata is not None
 
-    def classic_protocols(self) -> list[tuple[str, str]]:
-        """Return name and metadata (base64) of its classic protocols, if any."""
+    def classic_protocols(self) -> list[ClassicProtocol]:
+        """Return its classic protocols, if any."""
         classic = self.classic_member_metadata
-        protocols = [] if classic is None else classic.supported_protocols
-        return [(each.name, b64encode(each.metadata).decode()) for each in protocols]
+        return [] if classic is None else classic.supported_protocols
 
     def in_epoch(self, member_epoch: int) -> "ConsumerMember":
         former = self.member_epoch
@@ -250,7 +249,7 @@ class ConsumerGroup(msgspec.Struct, tag_field="type", tag="consumer"):
 
     def _count_classic(self, member: ConsumerMember, by: int) -> None:
         self.classic_members += by if member.uses_classic_protocol else 0
-        add_counts(self.supporters, {name for name, _ in member.classic_protocols()}, by)
+        add_counts(self.supporters, {each.name for each in member.classic_protocols()}, by)
 
     def _forget(self, member: ConsumerMember) -> None:
         """Undo the effects of a member on the counts."""

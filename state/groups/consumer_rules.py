@@ -129,7 +129,7 @@ def _counts(group: ConsumerGroup) -> Violations:
         *(group.assignors, group.static_members),
     )
     classic = (group.classic_members, group.supporters)
-    supporters = Counter(n for m in members for n in {name for name, _ in m.classic_protocols()})
+    supporters = Counter(n for m in members for n in {each.name for each in m.classic_protocols()})
     if classic != (sum(each.uses_classic_protocol for each in members), dict(supporters)):
         yield f"wrong counts of classic members and protocols: {classic}"
     found = (

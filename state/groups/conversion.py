@@ -213,7 +213,10 @@ def _classic_member(member: ConsumerMember) -> ClassicMember:
         member.client_host,
         member.rebalance_timeout_ms,
         metadata.session_timeout_ms,
-        member.classic_protocols(),
+        [
+            (each.name, base64.b64encode(each.metadata).decode())
+            for each in metadata.supported_protocols
+        ],
     )
 
 

@@ -1,4 +1,4 @@
-"""What a kind of group does at its coordinator: errors, timers, records, invariants."""
+"""Operations of a kind of group: errors, timers, records, invariants."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable

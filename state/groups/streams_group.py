@@ -34,7 +34,7 @@ TasksWithEpochs = dict[str, dict[int, int]]
 """Subtopology id to partition to the epoch in which the member got it."""
 
 
-class MemberTasks(msgspec.Struct, frozen=True, rename="camel"):
+class MemberTasks(msgspec.Struct, frozen=True):
     """The tasks of a member, owned or to be revoked."""
 
     active: TasksWithEpochs = {}
@@ -42,7 +42,7 @@ class MemberTasks(msgspec.Struct, frozen=True, rename="camel"):
     warmup: Tasks = {}
 
 
-class TargetTasks(msgspec.Struct, frozen=True, rename="camel"):
+class TargetTasks(msgspec.Struct, frozen=True):
     """The tasks that a member has after its reconciliation."""
 
     active: Tasks = {}

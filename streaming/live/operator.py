@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -217,13 +217,12 @@ def route(
 
 def _packed(items: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, ...]]:
     """Encode items of the same key together, because a row of Spark costs more than an item."""
-    by_key: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
-    for number, (key, item) in enumerate(items, 1):
-        by_key[key].append(item)
-        if number % PACKED_MAX == 0:
-            yield from ((*key, _encoder.encode(own)) for key, own in by_key.items())
-            by_key.clear()
-    yield from ((*key, _encoder.encode(own)) for key, own in by_key.items())
+    rest = iter(items)
+    while part := list(islice(rest, PACKED_MAX)):
+        by_key: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
+        for key, item in part:
+            by_key[key].append(item)
+        yield from ((*key, _encoder.encode(own)) for key, own in by_key.items())
 
 
 class Handled(NamedTuple):

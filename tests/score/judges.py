@@ -285,7 +285,7 @@ def _took_in(found: f.TransactionTookIn, truth: KnownTruth) -> Answer:
     return _is(any(each.startswith("__consumer_offsets") for each in held), f"{sorted(held)}")
 
 
-def _pending(found: f.OffsetPending, truth: KnownTruth) -> Answer:
+def _waits(found: f.OffsetPending | f.TransactionWaited, truth: KnownTruth) -> Answer:
     return _open_at(found.producer, found.line, truth)
 
 
@@ -356,8 +356,8 @@ FINDINGS: dict[type[f.Finding], Callable[..., Answer]] = {
     f.BatchRepeated: _batch,
     f.MemberAdvanced: _advanced,
     f.TransactionTookIn: _took_in,
-    f.TransactionWaited: lambda found, truth: _open_at(found.producer, found.line, truth),
-    f.OffsetPending: _pending,
+    f.TransactionWaited: _waits,
+    f.OffsetPending: _waits,
     f.OffsetAborted: _dropped,
     f.CommitTooLate: _too_late,
 }

@@ -7,8 +7,8 @@
     user threads     wait for metadata and for buffer memory, add records, wake the sender
     sender thread    connects, sends, receives, applies metadata, wakes the waiting threads
 
-One lock guards the client. The sender releases it while it waits for the network: after events it
-makes its next pass first, so its log lines are in the order of seed 001.
+One lock guards the client. The sender releases it while it waits for the network. After events it
+makes its next pass before it releases the lock, because the log lines of seed 001 have that order.
 
 Source: seed 001 (`synchronized`, `wait` and `notifyAll` in `Metadata`); `Metadata.awaitUpdate`,
 `KafkaProducer.waitOnMetadata`, `KafkaProducer.doSend` and `Sender.run` in Kafka.

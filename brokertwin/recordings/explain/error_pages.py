@@ -111,10 +111,10 @@ def index() -> str:
 
 def _commands_for(code: int) -> str:
     """Return the commands that explain an error."""
-    line = "`brokertwin explain line FILE:LINE FILE…` one line with this error"
+    line = "`brokertwin explain line FILE:LINE FILE…` explains one line with this error"
     story = _story_of(code)
     whole = f"`brokertwin explain {story} FILE…` shows the timeline, " if story else ""
-    return f"`brokertwin audit FILE…` shows who gets it and why, {whole}{line}."
+    return f"`brokertwin audit FILE…` shows the clients that get it and the cause, {whole}{line}."
 
 
 def _story_of(code: int) -> str:

@@ -8,7 +8,7 @@ reported, and the findings stand for themselves.
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableSequence, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -69,9 +69,6 @@ RESTART = frozenset(
 """Errors that may follow from a broker that comes or goes."""
 
 
-_ALL, _HEARTBEATS, _SHUTDOWNS, _REGISTRATIONS = range(4)
-
-
 class BrokerSigns(NamedTuple):
     """When signs of a broker were seen, sorted, in ms since 1970.
 
@@ -82,43 +79,43 @@ class BrokerSigns(NamedTuple):
         registrations: when it registered.
     """
 
-    all: list[float]
-    heartbeats: list[float]
-    shutdowns: list[float]
-    registrations: list[float]
+    all: MutableSequence[float]
+    heartbeats: MutableSequence[float]
+    shutdowns: MutableSequence[float]
+    registrations: MutableSequence[float]
 
 
 class Signs:
     """Gathers the signs of life of all brokers, in any order."""
 
     def __init__(self) -> None:
-        self._found: dict[int, tuple[array[float], ...]] = {}
+        self._found: dict[int, BrokerSigns] = {}
 
     def take(self, exchange: RecordedExchange) -> None:
         """Take an exchange of a client, a broker or a controller."""
         api, line = exchange.line.api, exchange.line
         if api in HEARTBEATS:
             of = self._of(int(exchange.request.get("brokerId", -1)))
-            of[_ALL].append(line.time)
-            of[_HEARTBEATS].append(line.time)
+            of.all.append(line.time)
+            of.heartbeats.append(line.time)
             if exchange.request.get("wantShutDown"):
-                of[_SHUTDOWNS].append(line.time)
+                of.shutdowns.append(line.time)
             if api == "BROKER_REGISTRATION" and not exchange.code:
-                of[_REGISTRATIONS].append(line.time)
+                of.registrations.append(line.time)
         elif api == "FETCH" and (follower := follower_of(exchange.request)) >= 0:
-            self._of(follower)[_ALL].append(line.time)
+            self._of(follower).all.append(line.time)
         if not exchange.is_internal:
-            self._of(line.broker)[_ALL].append(exchange.made or line.end)
+            self._of(line.broker).all.append(exchange.made or line.end)
 
     @property
     def by_broker(self) -> Mapping[int, BrokerSigns]:
         """The signs of each broker."""
         return {broker: BrokerSigns(*map(sorted, of)) for broker, of in self._found.items()}
 
-    def _of(self, broker: int) -> "tuple[array[float], ...]":
+    def _of(self, broker: int) -> BrokerSigns:
         found = self._found.get(broker)
         if found is None:
-            found = self._found[broker] = tuple(array("d") for _ in BrokerSigns._fields)
+            found = self._found[broker] = BrokerSigns(*(array("d") for _ in BrokerSigns._fields))
         return found
 
 

@@ -405,24 +405,24 @@ class PartitionMoment(NamedTuple):
         former = self.known.led_by
         skipped = leader_epoch - self.known.leader_epoch - 1
         leaders = {former, *self.known.in_sync, *self.known.ends} if skipped else {former}
-        if skipped >= 0 and not all(self.facts.has_log(b, self.time) for b in leaders):
+        if not all(self.facts.has_log(b, self.time) for b in leaders):
             self.known.sent_hws = {}
-        if self.known.lead(leader, leader_epoch):
-            if leader not in (UNKNOWN, former) and former in self.known.isr:
-                yield from self._remove([former] if self._absence(former) else [])
-            yield self.sample(LeaderNamed(leader=leader, epoch=leader_epoch, by=by))
-            if UNKNOWN not in (self.of.led_by, leader) and self.of.led_by != leader:
-                self.of.led += 1
-                yield LeaderChanged(
-                    line=self.exchange.line,
-                    severity=Severity.WARNING if self.of.led >= CHANGES else Severity.INFO,
-                    partition=self.at,
-                    time=self.time,
-                    leader=leader,
-                    former=self.of.led_by,
-                    epoch=leader_epoch,
-                )
-            self.of.led_by = leader
+        self.known.lead(leader, leader_epoch)
+        if leader not in (UNKNOWN, former) and former in self.known.isr:
+            yield from self._remove([former] if self._absence(former) else [])
+        yield self.sample(LeaderNamed(leader=leader, epoch=leader_epoch, by=by))
+        if UNKNOWN not in (self.of.led_by, leader) and self.of.led_by != leader:
+            self.of.led += 1
+            yield LeaderChanged(
+                line=self.exchange.line,
+                severity=Severity.WARNING if self.of.led >= CHANGES else Severity.INFO,
+                partition=self.at,
+                time=self.time,
+                leader=leader,
+                former=self.of.led_by,
+                epoch=leader_epoch,
+            )
+        self.of.led_by = leader
 
     def in_sync(
         self, isr: list[int], by: ShownBy, removed: tuple[int, ...] = ()

@@ -9,7 +9,7 @@ import msgspec
 from brokertwin.protocol.errors import Error
 from brokertwin.simulation.explore import requests
 from brokertwin.simulation.explore.api import Client, Send
-from brokertwin.simulation.explore.invariants import response_code
+from brokertwin.simulation.explore.machine import response_code
 
 RETRIABLE = frozenset(
     {

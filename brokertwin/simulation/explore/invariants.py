@@ -29,7 +29,7 @@ import msgspec
 
 from brokertwin.protocol.errors import Error
 from brokertwin.simulation.explore.api import Model, Send
-from brokertwin.simulation.explore.machine import CellState, ForkableCell, error_codes
+from brokertwin.simulation.explore.machine import CellState, ForkableCell, response_code
 from brokertwin.state.cluster import coordinators, image
 from brokertwin.state.cluster.image import Partition, Topic
 from brokertwin.state.core.decision import CONTROLLER
@@ -40,7 +40,7 @@ from brokertwin.state.logs import log as logs
 from brokertwin.state.logs.log import Log, StoredBatch, batches_from, log_key
 from brokertwin.state.logs.log_transactions import NO_OFFSET
 from brokertwin.state.replication import network
-from brokertwin.state.share import share_partitions
+from brokertwin.state.share import share_partition, share_partitions
 from brokertwin.state.share.share_partition import SharePartition
 from brokertwin.state.transactions import transactional_ids
 
@@ -514,7 +514,7 @@ class FencedWritesNothing(Invariant):
         """Note assigned epochs, and acknowledged requests of older ones."""
         if client in ghost.stale:
             accepted = ghost.accepted
-            if response is not None and not any(error_codes(response)):
+            if response is not None and response_code(response) == Error.NONE:
                 accepted = f"{send.label} of {client} is acknowledged, although it is fenced"
             others = tuple(each for each in ghost.stale if each != client)
             return ghost._replace(stale=others, accepted=accepted)
@@ -549,11 +549,6 @@ class FencedWritesNothing(Invariant):
                     )
                 newest[batch.producer_id] = max(before, batch.producer_epoch)
         return None
-
-
-def response_code(response: Any) -> int:
-    """Return the worst error of a response, 0 if there is none."""
-    return next((code for code in error_codes(response) if code), 0)
 
 
 def _epochs(send: Send) -> Iterator[tuple[str, int]]:
@@ -915,7 +910,7 @@ class DeliveredAndCounted(Invariant):
         return None
 
 
-_ENDS = (1, 3)
+_ENDS = (share_partition.ACCEPT, share_partition.REJECT)
 """Acknowledgements that end a record: accept and reject."""
 
 
@@ -924,6 +919,9 @@ def _acknowledged(batch: dict[str, Any]) -> Iterator[tuple[int, int]]:
     first, kinds = batch["firstOffset"], batch["acknowledgeTypes"]
     for offset in range(first, batch["lastOffset"] + 1):
         yield offset, kinds[offset - first] if len(kinds) > 1 else kinds[0]
+
+
+_Offsets = tuple[tuple[tuple[str, Place], int], ...]
 
 
 class _Sessions(NamedTuple):
@@ -937,8 +935,8 @@ class _Sessions(NamedTuple):
     """
 
     ends: tuple[tuple[Place, int], ...] = ()
-    positions: tuple[tuple[tuple[str, Place], int], ...] = ()
-    wanted: tuple[tuple[tuple[str, Place], int], ...] = ()
+    positions: _Offsets = ()
+    wanted: _Offsets = ()
     hidden: str = ""
 
 
@@ -1006,10 +1004,7 @@ class SessionsHideNothing(Invariant):
         return ghost.hidden or None
 
 
-_Wanted = tuple[tuple[tuple[str, Place], int], ...]
-
-
-def _of_others(wanted: _Wanted, client: str) -> _Wanted:
+def _of_others(wanted: _Offsets, client: str) -> _Offsets:
     return tuple(each for each in wanted if each[0][0] != client)
 
 
@@ -1020,4 +1015,4 @@ class CellHolds(Invariant):
 
     def check(self, _ghost: Any, view: View) -> str | None:
         """Return a violation of the step that led to the state."""
-        return view.state.broken[0] if view.state.broken else None
+        return next(iter(view.state.broken), None)

@@ -46,7 +46,7 @@ MODERN_GROUPS = ("consumer", "share", "streams")
 ITEM_HASHES = 2**17
 
 EFFECTS_MAX = 30_000
-"""Decisions in memory, about 5 kB each; the older half is dropped."""
+"""Decisions kept at least, about 5 kB each; up to twice as many are in memory."""
 
 _MASK = 2**64 - 1
 
@@ -67,7 +67,7 @@ class Recent(Generic[Key, Value]):
     """The values used last, by key.
 
     Args:
-        most: values kept; twice as many for a moment.
+        most: values kept at least; up to twice as many are in memory.
     """
 
     def __init__(self, most: int) -> None:
@@ -410,6 +410,11 @@ class ForkableCell:
             self._states.put((numbers[0], broken), known)
         self._present = known
         return known
+
+
+def response_code(response: Any) -> int:
+    """Return the first error in a response, 0 if there is none."""
+    return next((code for code in error_codes(response) if code), 0)
 
 
 def error_codes(body: Any) -> Iterator[int]:

@@ -41,7 +41,7 @@ API_KEYS = {api.name: key for key, api in KAFKA_APIS.items()}
 TRANSACTIONAL_IDS_MAX = 100
 IDS_OF_CLIENT = 50
 KNOWN_MAX = 100_000
-"""Facts, requests and verdicts in memory, of each kind."""
+"""Facts, requests and verdicts kept at least, of each kind."""
 
 SETUP_TRIES = 10
 SYMMETRIC_NAME_MIN = 6

@@ -111,15 +111,15 @@ class SessionReader(Client):
         )
 
 
-def sessions(records: int = 3, fetches: int = 4, late: int = 1, lost: int = 1) -> Model:
+def sessions() -> Model:
     """A reader whose fetches arrive late or have no response, while records are written."""
     partitions = 2
     return Model(
         name="fetch-session",
         about="KIP-227: fetches of a session arrive late, or their responses are lost",
-        clients=(Writer(partitions, records), SessionReader(partitions, fetches)),
+        clients=(Writer(partitions, 3), SessionReader(partitions, 4)),
         cluster=Cluster(topics={"orders": partitions}),
-        faults=Faults(late=late, lost=lost),
+        faults=Faults(late=1, lost=1),
         invariants=(SessionsHideNothing(), CellHolds()),
     )
 

@@ -152,14 +152,14 @@ def diverging(is_old: bool) -> Model:
     )
 
 
-def idempotent(records: int = 2, stops: int = 2, late: int = 1, lost: int = 1) -> Model:
+def idempotent() -> Model:
     """An idempotent producer whose leader changes while batches are late."""
     return Model(
         name="leader-changes",
         about="KIP-98: batches arrive late or twice while the leader changes",
-        clients=(IdempotentProducer("p", records, brokers=(1, 2)),),
+        clients=(IdempotentProducer("p", 2, brokers=(1, 2)),),
         cluster=Cluster(brokers=2, topics={"orders": 1}),
-        faults=Faults(stops=stops, late=late, lost=lost),
+        faults=Faults(stops=2, late=1, lost=1),
         invariants=INVARIANTS,
     )
 

@@ -7,12 +7,11 @@ from brokertwin.protocol.errors import Error
 from brokertwin.simulation.explore import requests
 from brokertwin.simulation.explore.api import Client, Cluster, Faults, Model, Send
 from brokertwin.simulation.explore.invariants import CellHolds, DeliveredAndCounted
+from brokertwin.state.cluster.config_changes import GROUP
+from brokertwin.state.share.share_partition import ACCEPT, RELEASE
 
-GROUP_RESOURCE = 32
 DELIVERIES_MAX = 2
 """The lowest value of group.share.delivery.count.limit."""
-
-ACCEPT, RELEASE = 1, 2
 
 
 class SharerState(NamedTuple):
@@ -106,26 +105,23 @@ class Sharer(Client):
         return state._replace(session=state.session + 1, held=held, fetches=fetches)
 
 
-def shared(
-    members: int = 1, records: int = 1, fetches: int = 4, lost: int = 1, waits: int = 2
-) -> Model:
-    """Members that accept and release records, or keep them until their locks expire."""
-    names = [f"sharer-{number}" for number in range(1, members + 1)]
+def shared() -> Model:
+    """A member that accepts and releases records, or keeps them until their locks expire."""
     configs = [{"name": "share.auto.offset.reset", "value": "earliest", "configOperation": 0}]
-    resource = {"resourceType": GROUP_RESOURCE, "resourceName": "work", "configs": configs}
+    resource = {"resourceType": GROUP, "resourceName": "work", "configs": configs}
     body = {"resources": [resource], "validateOnly": False}
     earliest = Send(api="INCREMENTAL_ALTER_CONFIGS", version=1, body=body, label="earliest")
     return Model(
         name="share-group",
         about="KIP-932: locks expire, responses are lost; how often is a record delivered?",
-        clients=tuple(Sharer(name, fetches) for name in names),
+        clients=(Sharer("sharer-1", 4),),
         cluster=Cluster(
             topics={"input": 1},
             groups=("work",),
             settings={"group.share.delivery.count.limit": str(DELIVERIES_MAX)},
-            setup=(earliest, *(requests.produce("input", 0, f"r{n}") for n in range(records))),
+            setup=(earliest, requests.produce("input", 0, "r0")),
         ),
-        faults=Faults(lost=lost, waits=waits, wait_ms=31_000),
+        faults=Faults(lost=1, waits=2, wait_ms=31_000),
         invariants=(DeliveredAndCounted("work", DELIVERIES_MAX), CellHolds()),
     )
 
