@@ -378,6 +378,14 @@ def row_columns(tables: Mapping[str, bytes]) -> dict[str, bytes]:
     return columns
 
 
+class MachineTables:
+    """The tables of a cell as one machine uses them: its keys begin with its `id`."""
+
+    def __init__(self, machine: int, tables: "CellTables") -> None:
+        self.id = machine
+        self.tables = tables
+
+
 class CellTables:
     """The tables of one cell."""
 
@@ -398,6 +406,7 @@ class CellTables:
         """True if compacted logs are cleaned; set by the cell, too."""
         self.tails: dict[tuple[int, Uuid, int], Any] = {}
         """Ends of logs (`state/logs/log_tail.py`), until a commit or a rollback."""
+        self._machines: dict[int, MachineTables] = {}
         self._tables = tables
         self.logs = self._tables["logs"]
         self.producers = self._tables["producers"]
@@ -413,6 +422,11 @@ class CellTables:
         self.in_flight = self._tables["in_flight"]
         self.replication = self._tables["replication"]
         self.cluster = self._tables["cluster"]
+
+    def of(self, machine: int) -> MachineTables:
+        """The tables as a machine uses them."""
+        found = self._machines.get(machine)
+        return found or self._machines.setdefault(machine, MachineTables(machine, self))
 
     def commit(self) -> None:
         """Make all changes since the last commit final.

@@ -44,7 +44,7 @@ class Coordinators:
 
     def partition(self, kind: int) -> tuple[str, int, Partition]:
         """The partition of the group, or of the transactional id, as the controller has it."""
-        topic = image.topic_by_name(self.bench.cell.tables.metadata, CONTROLLER, _TOPICS[kind])
+        topic = image.topic_by_name(self.bench.cell.tables.of(CONTROLLER), _TOPICS[kind])
         assert topic is not None
         number = partition_for(NAMES[kind], len(topic.partitions))
         return topic.topic_id, number, topic.partitions[number]

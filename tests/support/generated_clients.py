@@ -144,7 +144,7 @@ class Clients:
 
     def topic(self, name: str) -> image.Topic | None:
         """Return a topic that every client knows."""
-        return image.topic_by_name(self.cell.tables.metadata, CONTROLLER, name)
+        return image.topic_by_name(self.cell.tables.of(CONTROLLER), name)
 
     def topic_id(self, name: str) -> str:
         """Return the id of a topic, or an unknown one."""

@@ -95,7 +95,7 @@ class Replicas:
     def epoch(self, broker: int | None = None) -> int:
         """The epoch in which a broker is registered; the leader's, unless it is named."""
         named = broker if broker is not None else self.partition().leader
-        return image.registration(self.bench.cell.tables.metadata, CONTROLLER, named).epoch
+        return image.registration(self.bench.cell.tables.of(CONTROLLER), named).epoch
 
     def is_stopped(self, broker: int) -> bool:
         """Whether a broker is stopped."""
@@ -157,7 +157,7 @@ class Replicas:
 
     def partition(self) -> Partition:
         """The partition as the controller has it."""
-        topic = image.topic_by_id(self.bench.cell.tables.metadata, CONTROLLER, self.topic_id)
+        topic = image.topic_by_id(self.bench.cell.tables.of(CONTROLLER), self.topic_id)
         assert topic is not None
         return topic.partitions[0]
 

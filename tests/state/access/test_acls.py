@@ -131,7 +131,7 @@ def test_replayed_records_give_the_same_acls() -> None:
     tables = CellTables()
     for row in bench.of(outputs.RECORDS):
         entry = msgspec.json.decode(row.value or b"", type=RecordEntry)
-        apply(tables, entry.machine, entry.record)
+        apply(tables.of(entry.machine), entry.record)
     for prefix in ("controller", "1", "2"):
         kept = list(authorizer.entries(tables.metadata, prefix))
         assert kept == list(authorizer.entries(bench.cell.tables.metadata, prefix))
