@@ -183,7 +183,7 @@ class FaultyEngine(LocalEngine):
         """Expire group members of a client, or all; return their ids."""
         expired = []
         for broker in self.brokers:
-            found = groups.find_in_tables(self._cell.tables.of(broker), group)
+            found = groups.find(self._cell.tables.of(broker), group)
             clients = {} if found is None else {i: m.client_id for i, m in found.members.items()}
             ids = [each for each, its_client in clients.items() if client in (None, its_client)]
             if ids:

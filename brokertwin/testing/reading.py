@@ -85,7 +85,7 @@ def committed_offsets(engine: FaultyEngine, group: str) -> dict[tuple[str, int],
 def group_state(engine: FaultyEngine, group: str) -> tuple[str, int]:
     """Return state and number of members of a group; a missing one is dead."""
     for broker in engine.brokers:
-        found = groups.find_in_tables(engine.tables.of(broker), group)
+        found = groups.find(engine.tables.of(broker), group)
         if found is not None:
             return str(found.state.value), len(found.members)
     return DEAD, 0

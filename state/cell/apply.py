@@ -10,7 +10,6 @@ from typing import Any, get_args
 from brokertwin.protocol.bodies import Uuid
 from brokertwin.state import access, cluster, logs, share, transactions
 from brokertwin.state import groups as groups_room
-from brokertwin.state.access import authorizer, delegation_tokens
 from brokertwin.state.cell import loading
 from brokertwin.state.cell.output_rows import Rows
 from brokertwin.state.cluster import (
@@ -186,26 +185,6 @@ def _config_changed(at: MachineTables, record: ConfigChanged) -> None:
     retention_limits.forget_rolling_rules(at.tables.metadata)
 
 
-@applies(AccessControlEntryAdded)
-def _acl_added(at: MachineTables, record: AccessControlEntryAdded) -> None:
-    authorizer.apply_added(at.tables.metadata, image.machine_prefix(at.id), record)
-
-
-@applies(AccessControlEntryRemoved)
-def _acl_removed(at: MachineTables, record: AccessControlEntryRemoved) -> None:
-    authorizer.apply_removed(at.tables.metadata, image.machine_prefix(at.id), record)
-
-
-@applies(DelegationTokenWritten)
-def _token_written(at: MachineTables, record: DelegationTokenWritten) -> None:
-    delegation_tokens.apply_written(at.tables.metadata, image.machine_prefix(at.id), record)
-
-
-@applies(DelegationTokenRemoved)
-def _token_removed(at: MachineTables, record: DelegationTokenRemoved) -> None:
-    delegation_tokens.apply_removed(at.tables.metadata, image.machine_prefix(at.id), record)
-
-
 @applies(BatchAppended)
 def _batch_appended(at: MachineTables, record: BatchAppended) -> SealedSegment | None:
     tail = tail_of(at, record.topic_id, record.partition)
@@ -339,6 +318,7 @@ class RecordEffects:
 
     def __init__(self, tables: CellTables, settings: CellSettings, rows: Rows) -> None:
         self._tables = tables
+        self._machines: dict[int, MachineTables] = {}
         self._sessions = tables.fetch_sessions
         self._settings = settings
         self.rows = rows
@@ -360,7 +340,10 @@ class RecordEffects:
         if self._is_replicated and machine != CONTROLLER:
             broker = Broker(machine, self._tables, self._settings, self.now)
             checkpoints.before(broker, record)
-        pushed_out = apply(self._tables.of(machine), record)
+        at = self._machines.get(machine)
+        if at is None:
+            at = self._machines[machine] = self._tables.of(machine)
+        pushed_out = apply(at, record)
         if pushed_out is not None:
             self.rows.segment(pushed_out)
         self.rows.record(machine, self.now, self.event_id, record)

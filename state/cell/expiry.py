@@ -117,8 +117,7 @@ def is_controllers(expired: Expired) -> bool:
 
 def expired_tokens(controller: Controller) -> Iterable[Record]:
     """Return the expired delegation tokens."""
-    table, prefix = controller.tables.metadata, controller.prefix
-    return delegation_tokens.expired(table, prefix, controller.now)
+    return delegation_tokens.expired(controller, controller.now)
 
 
 def expired_offsets(broker: Broker) -> Iterable[Record]:

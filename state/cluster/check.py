@@ -51,7 +51,7 @@ def _images(
     topics = {machine: image.all_topics(tables.of(machine)) for machine in machines}
     for machine in machines:
         yield from _image(tables.of(machine), topics[machine])
-        yield from access.check(tables.metadata, machine_prefix(machine))
+        yield from access.check(tables.of(machine))
     alike = _group_alike(topics)
     for members, known in alike:
         yield from _partitions(machine_prefix(members[0]), known)
@@ -103,7 +103,7 @@ def _settings(at: MachineTables) -> list[dict[str, dict[str, str]]]:
 
 
 def _image(at: MachineTables, topics: list[Topic]) -> Violations:
-    table, prefix = at.tables.metadata, machine_prefix(at.id)
+    table, prefix = at.tables.metadata, at.prefix
     by_id = {topic.topic_id: topic.name for topic in topics}
     names = f"{prefix}/name/"
     by_name = {i.topic_id: k.removeprefix(names) for k, i in table.items(names, TopicName)}

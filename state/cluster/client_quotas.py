@@ -105,7 +105,7 @@ def entity_hash(parts: Iterable[tuple[str, str | None]]) -> int:
 
 def all_quotas(at: MachineTables) -> list[EntityQuotas]:
     """All entities with a quota, in the order in which they were made."""
-    prefix = f"{machine_prefix(at.id)}/quota/"
+    prefix = f"{at.prefix}/quota/"
     found = [each for _, each in at.tables.metadata.items(prefix, EntityQuotas)]
     return sorted(found, key=lambda each: each.number)
 

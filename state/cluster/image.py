@@ -156,13 +156,13 @@ def registration(at: MachineTables, broker: int) -> Registration:
 
 def registered_ids(at: MachineTables) -> list[int]:
     """Brokers with a registration item."""
-    prefix = f"{machine_prefix(at.id)}/broker/"
+    prefix = f"{at.prefix}/broker/"
     return sorted(int(key.removeprefix(prefix)) for key in at.tables.metadata.keys(prefix))
 
 
 def topics_created(at: MachineTables) -> int:
     """Number of topics ever created; older checkpoints count from 0."""
-    known = at.tables.metadata.get(f"{machine_prefix(at.id)}/{TOPICS_CREATED}", TopicsCreated)
+    known = at.tables.metadata.get(f"{at.prefix}/{TOPICS_CREATED}", TopicsCreated)
     return known.count if known is not None else 0
 
 
@@ -229,9 +229,7 @@ def topic_names(at: MachineTables) -> list[str]:
 
 def all_topics(at: MachineTables) -> list[Topic]:
     """All topics of the image, by name."""
-    topics = [
-        topic for _, topic in at.tables.metadata.items(f"{machine_prefix(at.id)}/topic/", Topic)
-    ]
+    topics = [topic for _, topic in at.tables.metadata.items(f"{at.prefix}/topic/", Topic)]
     return sorted(topics, key=lambda topic: topic.name)
 
 
@@ -243,7 +241,7 @@ def apply_topic_created(at: MachineTables, record: TopicCreated) -> None:
     at.tables.metadata.put(topic_key(at.id, record.topic_id), topic)
     at.tables.metadata.put(_name_key(at.id, record.name), TopicName(record.topic_id))
     created = TopicsCreated(topics_created(at) + 1)
-    at.tables.metadata.put(f"{machine_prefix(at.id)}/{TOPICS_CREATED}", created)
+    at.tables.metadata.put(f"{at.prefix}/{TOPICS_CREATED}", created)
 
 
 def apply_partitions_added(at: MachineTables, record: PartitionsAdded) -> None:

@@ -130,11 +130,6 @@ class Machine(MachineTables):
         self._rules.clear()
         self._has_quotas = None
 
-    @property
-    def prefix(self) -> str:
-        """Key prefix of the machine's metadata image."""
-        return image.machine_prefix(self.id)
-
     def has_feature(self, name: str) -> bool:
         """True if a feature that starts above level 0 has not been disabled."""
         return features.changed(self).get(name, 1) > 0
@@ -146,8 +141,7 @@ class Machine(MachineTables):
         if not self.has_authorizer or request.is_from_machine:
             return True
         return authorizer.allows(
-            self.tables.metadata,
-            self.prefix,
+            self,
             self.settings,
             Client(request.principal, request.host),
             operation,
@@ -168,8 +162,7 @@ class Machine(MachineTables):
         if not self.has_authorizer or request.is_from_machine:
             return True
         return authorizer.allows_any(
-            self.tables.metadata,
-            self.prefix,
+            self,
             self.settings,
             Client(request.principal, request.host),
             operation,

@@ -379,11 +379,12 @@ def row_columns(tables: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 class MachineTables:
-    """The tables of a cell as one machine uses them: its keys begin with its `id`."""
+    """The tables of a cell as one machine uses them: its keys begin with its `prefix`."""
 
     def __init__(self, machine: int, tables: "CellTables") -> None:
         self.id = machine
         self.tables = tables
+        self.prefix = str(machine) if machine >= 0 else "controller"
 
 
 class CellTables:
@@ -406,7 +407,6 @@ class CellTables:
         """True if compacted logs are cleaned; set by the cell, too."""
         self.tails: dict[tuple[int, Uuid, int], Any] = {}
         """Ends of logs (`state/logs/log_tail.py`), until a commit or a rollback."""
-        self._machines: dict[int, MachineTables] = {}
         self._tables = tables
         self.logs = self._tables["logs"]
         self.producers = self._tables["producers"]
@@ -424,9 +424,8 @@ class CellTables:
         self.cluster = self._tables["cluster"]
 
     def of(self, machine: int) -> MachineTables:
-        """The tables as a machine uses them."""
-        found = self._machines.get(machine)
-        return found or self._machines.setdefault(machine, MachineTables(machine, self))
+        """The tables as a machine uses them; not kept, so that no cycle keeps a cell alive."""
+        return MachineTables(machine, self)
 
     def commit(self) -> None:
         """Make all changes since the last commit final.

@@ -38,7 +38,7 @@ def _groups_of(at: MachineTables) -> GroupsOfBroker:
     found: GroupsOfBroker = []
     ids = {*groups.stored_ids(at), *groups.live_ids(at)}
     for group_id in sorted(ids):
-        group = groups.find_in_tables(at, group_id)
+        group = groups.find(at, group_id)
         assert group is not None, group_id
         found.append((group_id, group, _is_loaded(at, group_id, group)))
     return found

@@ -34,7 +34,6 @@ import msgspec
 
 from brokertwin.protocol.generated.group_rows import GroupMetadataValue
 from brokertwin.state.cluster.image import machine_prefix
-from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import pending
 from brokertwin.state.core.tables import (
     MachineTables,
@@ -78,42 +77,36 @@ STORED_GROUP = cast("type[StoredGroup]", cast(Any, StoredGroup))
 """`StoredGroup` as an item type; msgspec decodes it by its tag."""
 
 
-def find(broker: Broker, group_id: str) -> Group | None:
+def find(at: MachineTables, group_id: str) -> Group | None:
     """Return the group, read-only: the live classic group or the stored one."""
-    tables = broker.tables
-    living_group = tables.live_groups.get(_live_key(broker.id, group_id), ClassicGroup)
-    return living_group or _restored(broker, group_id)
+    live = at.tables.live_groups.get(_live_key(at.id, group_id), ClassicGroup)
+    return live or _restored(at, group_id)
 
 
-def all_groups(broker: Broker) -> list[Group]:
+def all_groups(at: MachineTables) -> list[Group]:
     """Return every stored group of the broker, read-only, sorted by id."""
-    found = [find(broker, group_id) for group_id in stored_ids(broker)]
+    found = [find(at, group_id) for group_id in stored_ids(at)]
     return [group for group in found if group is not None]
 
 
-def find_if_stored(broker: Broker, group_id: str) -> Group | None:
+def find_if_stored(at: MachineTables, group_id: str) -> Group | None:
     """Return the group, read-only, if it has records. Used to describe groups."""
-    is_written = find_stored(broker, group_id) is not None
-    return find(broker, group_id) if is_written else None
+    is_written = find_stored(at, group_id) is not None
+    return find(at, group_id) if is_written else None
 
 
-def all_with_unwritten(broker: Broker) -> list[Group]:
+def all_with_unwritten(at: MachineTables) -> list[Group]:
     """Like `all_groups`, with groups that have no records yet."""
-    ids = {*stored_ids(broker), *live_ids(broker)}
-    found = [find(broker, group_id) for group_id in sorted(ids)]
+    ids = {*stored_ids(at), *live_ids(at)}
+    found = [find(at, group_id) for group_id in sorted(ids)]
     return [group for group in found if group is not None]
 
 
-def create_unwritten(broker: Broker, group_id: str) -> None:
+def create_unwritten(at: MachineTables, group_id: str) -> None:
     """Create a group without records: its first commit stored no offset."""
     group = restored(group_id, None)
     group.is_kept = True
-    save(broker, group)
-
-
-def find_in_tables(at: MachineTables, group_id: str) -> Group | None:
-    """Like `find`, for callers without a `Broker`."""
-    return find_live(at, group_id) or _restored(at, group_id)
+    save(at, group)
 
 
 def find_live(at: MachineTables, group_id: str) -> ClassicGroup | None:

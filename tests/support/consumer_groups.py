@@ -55,7 +55,7 @@ class ConsumerBench(Bench):
 
     def group(self) -> ConsumerGroup:
         """The group as the coordinator knows it."""
-        found = groups.find_in_tables(self.cell.tables.of(1), GROUP)
+        found = groups.find(self.cell.tables.of(1), GROUP)
         assert isinstance(found, ConsumerGroup)
         return found
 

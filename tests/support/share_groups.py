@@ -39,7 +39,7 @@ class ShareBench(Bench):
 
     def group(self) -> ShareGroup | None:
         """The group as the coordinator knows it."""
-        found = groups.find_in_tables(self.cell.tables.of(1), GROUP)
+        found = groups.find(self.cell.tables.of(1), GROUP)
         assert found is None or isinstance(found, ShareGroup)
         return found
 

@@ -113,7 +113,7 @@ class StreamsBench(Bench):
 
     def group(self) -> StreamsGroup:
         """The group as the coordinator knows it."""
-        found = groups.find_in_tables(self.cell.tables.of(1), GROUP)
+        found = groups.find(self.cell.tables.of(1), GROUP)
         assert isinstance(found, StreamsGroup)
         return found
 

@@ -110,7 +110,7 @@ def test_streams_group_continues_without_volatile_state() -> None:
     response = bench.beat("a", 3, broker=3 - old)
     assert (response["memberEpoch"], response["status"]) == (3, []), "nobody is to shut down"
     bench.tick(45_000)
-    assert not groups.find_in_tables(bench.cell.tables.of(3 - old), GROUP).members
+    assert not groups.find(bench.cell.tables.of(3 - old), GROUP).members
 
 
 def test_pending_joins_get_not_coordinator(bench: MovingBench) -> None:

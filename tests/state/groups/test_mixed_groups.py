@@ -37,7 +37,7 @@ def rounds(bench: ConsumerBench, *members: Classic | Consumer, count: int = 8) -
 
 def classic(bench: ConsumerBench) -> ClassicGroup:
     """Return the group, which must be classic."""
-    found = groups.find_in_tables(bench.cell.tables.of(1), GROUP)
+    found = groups.find(bench.cell.tables.of(1), GROUP)
     assert isinstance(found, ClassicGroup), found
     return found
 

@@ -150,7 +150,7 @@ def test_truncated_log_continues_in_the_segment_of_its_end(
     sizes: list[int], offset: int, more: list[int]
 ) -> None:
     tables, offset = CellTables(), min(offset, len(sizes))
-    partition = Partition(tables.logs)
+    partition = Partition(tables.of(BROKER))
     for size in sizes:
         partition.append(1, size, rules=CUTS)
     log = tables.logs.change(logs.log_key(BROKER, TOPIC_ID, 0), logs.Log)
@@ -160,7 +160,7 @@ def test_truncated_log_continues_in_the_segment_of_its_end(
     while left < sum(map(len, segments[:-1])):
         segments.pop()
     segments[-1] = segments[-1][: left - sum(map(len, segments[:-1]))]
-    assert [*check.check(tables.logs, tables.producers)] == []
+    assert [*check.check(tables)] == []
     for size in more:
         partition.append(1, size, rules=CUTS)
     found = rolling.segments(tables.of(BROKER), partition.log, CUTS)
