@@ -292,11 +292,16 @@ class Membership(msgspec.Struct):
         A classic member expires `session.timeout.ms` after its last request. When the last member
         goes, the coordinator begins an empty generation (`GroupCoordinator.onCompleteJoin`).
         """
-        alive = [e for e in self.members.values() if not self._is_expired(e, time, known)]
+        alive = self.alive_at(time, known)
         has_gone = bool(self.members) and not alive and self.is_whole
         number = self.number + (1 if has_gone else 0)
         is_empty = self.is_empty or has_gone
         return GroupState(number, len(alive), is_empty or (False if alive else None))
+
+    def alive_at(self, time: float, known: KnownFacts) -> dict[str, ObservedMember]:
+        """Return the members whose sessions have not ended at a time, in ms since 1970."""
+        found = self.members.items()
+        return {name: each for name, each in found if not self._is_expired(each, time, known)}
 
     def count(self) -> int:
         """Members whose sessions had not ended when a member was heard of last."""
