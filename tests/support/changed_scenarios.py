@@ -206,8 +206,6 @@ NUMBER = re.compile(r"\d+")
 
 
 class ChangingPlayer(SkippingPlayer):
-    """Plays a changed scenario."""
-
     changes: Changes
     met: Counter[str]
 

@@ -27,7 +27,6 @@ TRANSACTIONS = (
 
 
 def page_of(code: int) -> str:
-    """Return the path of the page of an error."""
     return f"{FOLDER}/{name_of(code)}.md"
 
 
@@ -50,7 +49,6 @@ def code_of(name: str) -> int:
 
 
 def document(code: int) -> dict[str, Any]:
-    """An error for programs."""
     return {
         "code": code,
         "error": name_of(code),
@@ -110,7 +108,6 @@ def index() -> str:
 
 
 def _commands_for(code: int) -> str:
-    """Return the commands that explain an error."""
     line = "`brokertwin explain line FILE:LINE FILE…` explains one line with this error"
     story = _story_of(code)
     whole = f"`brokertwin explain {story} FILE…` shows the timeline, " if story else ""

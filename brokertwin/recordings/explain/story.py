@@ -32,8 +32,6 @@ class Shade(StrEnum):
 
 
 class TimelineLine(NamedTuple):
-    """A line of a timeline."""
-
     shade: Shade
     text: str
 
@@ -51,7 +49,6 @@ class TimelineError(NamedTuple):
 
     @property
     def rule(self) -> Rule | None:
-        """The description of the error."""
         return RULES.get(self.code)
 
 
@@ -72,7 +69,6 @@ class TimelineEntry(NamedTuple):
     def at(
         cls, line: RecordedRequest, said: str, notes: list[str], refused: list[TimelineError]
     ) -> "TimelineEntry":
-        """The entry of an exchange."""
         head = line.place, line.time, line.client, line.connection, line.api, line.version
         return cls(*head, said, notes, refused)
 
@@ -99,7 +95,6 @@ class TimelineEntry(NamedTuple):
                 yield TimelineLine(Shade.PLAIN, f"    page     {page_of(refused.code)}")
 
     def document(self) -> dict[str, Any]:
-        """The entry as JSON."""
         made = self._asdict() | {
             "refused": [
                 {

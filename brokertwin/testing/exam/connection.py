@@ -93,7 +93,6 @@ class ExamConnection:
                 request = steps.send(response)
 
     def close(self) -> None:
-        """Close the connection."""
         self._socket.close()
 
     def call(self, api: str, version: int, body: Any, is_strict: bool = True) -> Any:
@@ -116,7 +115,6 @@ class ExamConnection:
             self.pending.append(Pending(api, version, self._count))
 
     def send_frame(self, frame: bytes) -> None:
-        """Send bytes after their size."""
         self.send_bytes(_SIZE.pack(len(frame)) + frame)
 
     def send_bytes(self, data: bytes) -> None:

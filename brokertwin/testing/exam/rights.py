@@ -7,8 +7,6 @@ from brokertwin.testing.exam.model import KEYS, Do, Scenario, Step
 
 
 class Rights(StrEnum):
-    """Rights of the user of an exam."""
-
     ADMIN = "admin"
     """All operations on the cluster."""
     USER = "user"
