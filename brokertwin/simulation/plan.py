@@ -95,7 +95,7 @@ class FaultKind(StrEnum):
     """Kinds of faults; an injection's `whom` selects the target, `lasts_ms` the duration."""
 
     BREAK = "connection breaks"
-    MUTE = "answers do not come"
+    MUTE = "responses do not arrive"
     SLOW = "network is slow"
     PAUSE = "client pauses"
     CRASH = "client crashes"

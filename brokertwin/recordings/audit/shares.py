@@ -86,7 +86,7 @@ def sessions(history: EntityHistory) -> Iterator[AuditFinding]:
     for found in grouped(lost, lambda each: (each.line.name, each.error)):
         subject = f"client {found[0].line.name}"
         error, why = error_name(found[0].error), advice(found[0]).why
-        said = f"{error} was answered {times(len(found))} to {subject}. {why}"
+        said = f"{error} was returned {times(len(found))} to {subject}. {why}"
         yield AuditFinding.of(found, said, subject)
 
 

@@ -11,9 +11,8 @@ from brokertwin.protocol.errors import RETRIABLE, Error
 from brokertwin.protocol.errors import error_name as name_of
 from brokertwin.recordings.rules import RULES, groups, producers, replicas
 
-__all__ = ["RULES", "code_of", "document", "index", "name_of", "page", "page_of"]
+__all__ = ["RULES", "code_of", "document", "index", "name_of", "page"]
 
-FOLDER = "docs/errors"
 NAMES_SHOWN = 3
 SESSIONS = (
     *(Error.FETCH_SESSION_ID_NOT_FOUND, Error.INVALID_FETCH_SESSION_EPOCH),
@@ -24,10 +23,6 @@ TRANSACTIONS = (
     *(Error.CONCURRENT_TRANSACTIONS, Error.TRANSACTION_ABORTABLE, Error.INVALID_PRODUCER_EPOCH),
     *(Error.INVALID_TRANSACTION_TIMEOUT, Error.TRANSACTIONAL_ID_NOT_FOUND),
 )
-
-
-def page_of(code: int) -> str:
-    return f"{FOLDER}/{name_of(code)}.md"
 
 
 def code_of(name: str) -> int:
@@ -54,7 +49,6 @@ def document(code: int) -> dict[str, Any]:
         "error": name_of(code),
         "retriable": code in RETRIABLE,
         **RULES[code]._asdict(),
-        "page": page_of(code),
     }
 
 

@@ -149,7 +149,7 @@ class ProducerTimeline:
             for topic in response.get("responses") or ()
             for each in topic["partitionResponses"]
         ]
-        return f"{', '.join(places)}, without batch headers" if places else "not answered"
+        return f"{', '.join(places)}, without batch headers" if places else "no response"
 
 
 def cause_of(batch: SentBatch, found: Iterable[Finding]) -> str:

@@ -8,7 +8,6 @@ import msgspec
 
 from brokertwin.errors import UserError
 from brokertwin.protocol.errors import error_name
-from brokertwin.recordings.explain.error_pages import page_of
 from brokertwin.recordings.history.exchange import RecordedRequest
 from brokertwin.recordings.history.words import clock
 from brokertwin.recordings.rules import RULES, Rule
@@ -92,7 +91,9 @@ class TimelineEntry(NamedTuple):
                     Shade.PLAIN, f"    rule     {refused.rule.why} [{refused.rule.source}]"
                 )
                 yield TimelineLine(Shade.PLAIN, f"    do       {refused.rule.do}")
-                yield TimelineLine(Shade.PLAIN, f"    page     {page_of(refused.code)}")
+                yield TimelineLine(
+                    Shade.PLAIN, f"    more     brokertwin explain error {refused.name}"
+                )
 
     def document(self) -> dict[str, Any]:
         made = self._asdict() | {
@@ -101,11 +102,7 @@ class TimelineEntry(NamedTuple):
                     "code": each.code,
                     "error": each.name,
                     "because": each.because,
-                    **(
-                        each.rule._asdict() | {"page": page_of(each.code)}
-                        if each.rule is not None
-                        else {}
-                    ),
+                    **(each.rule._asdict() if each.rule is not None else {}),
                 }
                 for each in self.refused
             ]

@@ -55,7 +55,7 @@ class Exchange(msgspec.Struct, frozen=True):
         connection: the file's name for it, prefixed with the file if there are several.
         kind: of its event.
         is_text: from a text log, which may lack bodies.
-        latency_ms: time until the response.
+        latency_ms: time until the response; negative if the log does not show it.
         taken: when a thread took the request, in ms since 1970.
         made: when the response was made.
         has_waited: the response was made later, in a purgatory.

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from brokertwin import wording
 from brokertwin.protocol.errors import Error
 from brokertwin.recordings.replay.comparison import (
     AGREEING,
@@ -128,9 +129,12 @@ def show_summary(
 ) -> None:
     known = [responses[exchange.id] for exchange in exchanges if exchange.id in responses]
     refused = Counter(response.error["reason"] for response in known if response.error is not None)
-    text = f"{len(exchanges)} requests, {len(known) - refused.total()} answered"
-    reasons = [f"{count} refused: {reason}" for reason, count in refused.most_common()]
-    _print(console, ", ".join([text, *reasons]))
+    parts = [
+        wording.counted(len(exchanges), "request"),
+        wording.counted(len(known) - refused.total(), "response"),
+        *(f"{count} refused: {reason}" for reason, count in refused.most_common()),
+    ]
+    _print(console, ", ".join(parts))
 
 
 def show_comparison(console: Console, compared: Sequence[Compared]) -> None:
@@ -158,7 +162,11 @@ def show_touched(console: Console, compared: Sequence[Compared]) -> None:
         ("not compared", masked_responses(exchanges)),
         ("taken over", responses_with_choices(exchanges)),
     ):
-        parts = [f"{name} in {count} answers" for name, count in counts.items() if count]
+        parts = [
+            f"{name} in {wording.counted(count, 'response')}"
+            for name, count in counts.items()
+            if count
+        ]
         if parts:
             _print(console, f"{title}: {', '.join(parts)}")
 
@@ -210,7 +218,7 @@ def show_last_line(console: Console, compared: Sequence[Compared]) -> None:
 def show_schedule(console: Console, schedule: DeliverySchedule) -> None:
     """Print how the order of events differs from arrival order."""
     parts = [
-        f"{len(schedule.queued)} requests queued behind an answer on their connection",
+        f"{len(schedule.queued)} requests queued behind an earlier one on their connection",
         f"{len(schedule.moved)} handled later than they arrived",
         f"{len(schedule.held)} long polls that ended late",
         f"{len(schedule.late)} changes of metadata read, or markers written, later",
@@ -237,7 +245,7 @@ def show_earlier(console: Console, earlier: Sequence[Earlier]) -> None:
 
 def show_left_out(console: Console, left_out: Mapping[str, int]) -> None:
     for reason, count in left_out.items():
-        _print(console, f"{count} lines left out: {escape(reason)}")
+        _print(console, f"{wording.counted(count, 'line')} left out: {escape(reason)}")
 
 
 def show_broken(console: Console, broken: Sequence[Broken]) -> None:

@@ -26,7 +26,7 @@ from brokertwin.state.cell.output_rows import Rows
 from brokertwin.state.configs import broker_config
 from brokertwin.state.core import outputs, pending
 from brokertwin.state.core.check import Touched
-from brokertwin.state.core.decision import CONTROLLER, AnyRequest, Message, Sent
+from brokertwin.state.core.decision import CONTROLLER, AnyRequest, LeaderAndIsr, Message, Sent
 from brokertwin.state.core.events import Event, Kind
 from brokertwin.state.core.outputs import Position
 from brokertwin.state.core.records import Record
@@ -187,6 +187,8 @@ class Held:
     def send(self, messages: Sequence[Sent]) -> None:
         for message in messages:
             kind = Between.REQUEST if isinstance(message, Message) else Between.REPLICA
+            if isinstance(message, LeaderAndIsr):
+                kind = Between.METADATA
             if kind not in self.between or message.sender == message.receiver:
                 self.released.append(message)
             else:

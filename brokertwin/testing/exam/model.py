@@ -13,13 +13,10 @@ from typing import Any
 
 import msgspec
 
-from brokertwin.protocol.schemas import API_NAMES
+from brokertwin.protocol.schemas import API_KEYS
 
 FILES = "brokertwin.testing.exam.scenarios"
 SUFFIX = ".json"
-KEYS = {name: key for key, name in API_NAMES.items()}
-"""API names in the form of Kafka's message schemas (`CreateTopics`) to their keys."""
-
 RETRIED = (14, 15, 16)
 """Codes of requests that a client sends again: the coordinator is loading, absent or elsewhere."""
 
@@ -183,7 +180,7 @@ class Scenario(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def needs(self) -> set[tuple[str, int]]:
-        found = {(each.api, each.version) for each in self.steps if each.api in KEYS}
+        found = {(each.api, each.version) for each in self.steps if each.api in API_KEYS}
         return found - {("ApiVersions", version) for version in range(100)}
 
     @property

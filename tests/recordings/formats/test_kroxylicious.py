@@ -113,7 +113,7 @@ def test_requests_are_paired_by_connection_and_correlation_id(tmp_path: Path) ->
     }
     assert responses == {"s1": {"brokers": [1]}, "s2": {"brokers": []}}
     assert {msgspec.json.decode(document.rest["responseTime"]) for document in documents} == {250.0}
-    reason = "an answer whose request is not in the log"
+    reason = "a response whose request is not in the log"
     assert dict(summary.left) == {("METADATA", reason): 1}
 
 

@@ -195,7 +195,7 @@ def test_deleted_batches_are_counted(logged: Logged, empty_directory: Path) -> N
     missing = json.loads(done.stdout)["batches"]["missing"]
     a_moment_too_early = {"refused by the broker"}
     assert missing.keys() - a_moment_too_early == {
-        "no answer tells an offset",
+        "no response has an offset",
         "another size in the topic",
         "not in the topic any more",
         "nothing of the partition is there",
