@@ -207,13 +207,11 @@ class SimulatedCluster(ABC):
         self.request({**named, **fields})
 
     def disconnect(self, broker: int, connection: str) -> None:
-        """Write the end of a connection."""
         self._count += 1
         fields = {"id": f"disconnection-{self._count}", "kind": Kind.DISCONNECT, "broker": broker}
         self.request({**fields, "connection": connection})
 
     def tick(self, cell: str) -> None:
-        """Write a tick for a cell."""
         self._count += 1
         tick = {"id": f"tick-{self._count}", "cluster": CLUSTER, "kind": Kind.TICK}
         self.take(cell, _json.encode({**tick, "time": self._clock.now}))
@@ -297,7 +295,6 @@ class _RowsHeld(Rows):
         super().begin(position)
 
     def record(self, machine: int, now: int, event_id: str, record: Record) -> None:
-        """Add a record, and show it to the witness."""
         if (witness := self._witness()) is not None:
             witness.record(machine, event_id, record)
         super().record(machine, now, event_id, record)
@@ -343,7 +340,6 @@ class LocalCluster(SimulatedCluster):
             self.witness.message(message)
 
     def take(self, cell: str, document: bytes) -> None:
-        """Process the event."""
         offset = self.decided
         rows = self._delivered[offset] = self.handle(cell, document, offset)
         for row in rows:

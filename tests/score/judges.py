@@ -15,8 +15,6 @@ from tests.score.known_truth import KnownTruth
 
 
 class Verdict(StrEnum):
-    """Whether a statement is true."""
-
     TRUE = "true"
     FALSE = "false"
     UNDECIDED = "undecided"
@@ -37,7 +35,6 @@ Answer = Verdict | tuple[Verdict, str]
 
 
 def judged(found: f.Finding, truth: KnownTruth) -> Iterator[Judged]:
-    """The verdicts on a finding and on each of its causes."""
     yield _judged(found, "", _finding(found, truth))
     for cause in found.causes:
         yield _judged(found, type(cause).__name__, _cause(found, cause, truth))
@@ -260,7 +257,6 @@ def _lag(found: f.LagSeen, truth: KnownTruth) -> Answer:
 
 
 def _batch(found: f.ProducerBegan | f.BatchRepeated, truth: KnownTruth) -> Answer:
-    """The log has this batch of this producer at the offset."""
     if found.partition is None or found.offset < 0:
         return U
     log = truth.batches.get((found.partition.topic, found.partition.partition), {})

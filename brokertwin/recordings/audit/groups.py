@@ -68,7 +68,6 @@ def dropped(history: EntityHistory) -> Iterator[AuditFinding]:
 
 
 def refused(history: EntityHistory) -> Iterator[AuditFinding]:
-    """Members that have to begin again, by group and error."""
     refusals = history.found(GROUPS, MemberRefused, InstanceFenced)
     for found in grouped(refusals, lambda each: (each.subject, each.code)):
         by = causers_of(found)
@@ -86,7 +85,6 @@ def exceeded(history: EntityHistory) -> Iterator[AuditFinding]:
 
 
 def came_back(history: EntityHistory) -> Iterator[AuditFinding]:
-    """Members that left and joined again, by group and client."""
     returned = history.found(GROUPS, MemberCameBack)
     for found in grouped(returned, lambda each: (each.subject, each.line.name)):
         client, often = found[0].line.name, counted(len(found), "time")

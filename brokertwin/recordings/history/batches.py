@@ -80,7 +80,6 @@ class AcknowledgedBatch(msgspec.Struct):
 
     @property
     def end(self) -> int:
-        """The offset after its last record."""
         return self.batch.offset + sequence_before(self.batch.last, self.batch.first) + 1
 
 
@@ -112,11 +111,9 @@ class ProducerInPartition(ObservedEntity, kw_only=True):
 
     @property
     def place(self) -> str:
-        """Topic and partition."""
         return f"{self.topic}-{self.partition}"
 
     def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
-        """Take a Produce in its turn."""
         for code in exchange.response.get("codes", ()):
             yield REFUSALS[code](
                 line=exchange.line,
@@ -227,7 +224,6 @@ def found_of(
     partition: PartitionId,
     **more: Any,
 ) -> Finding:
-    """A finding about an acknowledged batch."""
     batch = shown.batch
     return kind(
         line=shown.line,
@@ -259,7 +255,6 @@ class AcknowledgedPartition(ObservedEntity, kw_only=True):
     kept: list[AcknowledgedBatch] = field(default_factory=list)
 
     def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
-        """Take a Produce in its turn."""
         at = PartitionId(known.named(self.topic), self.partition)
         for code in exchange.response["codes"]:
             severity = Severity.ERROR
@@ -277,7 +272,6 @@ class AcknowledgedPartition(ObservedEntity, kw_only=True):
 
 
 def _codes_in(response: Any) -> Iterator[tuple[str, int, int]]:
-    """Topic, partition and error code of each part of a Produce response."""
     for topic in response.get("responses") or ():
         for part in topic["partitionResponses"]:
             yield bodies.topic_of(topic), part["index"], part["errorCode"]
@@ -310,7 +304,6 @@ def _producer_in(key: EntityKey) -> ProducerInPartition:
 
 
 def _partitions_in(exchange: RecordedExchange, known: KnownFacts) -> Parts:
-    """Partitions with their errors, and their batches if the request names topics by ids."""
     topics = exchange.request.get("topicData") or ()
     ids = {e.get("topicId") for e in topics if not e.get("name")} - {None}
     own: dict[tuple[str, int], list[SentBatch]] = defaultdict(list)

@@ -120,7 +120,6 @@ class RecordedJoin(msgspec.Struct, frozen=True):
     made: float = 0.0
 
     def waits_at(self, refused: RecordedRequest) -> bool:
-        """Whether it waited for the others when a request was refused."""
         answered = min(self.line.end, self.made or math.inf)
         return self.line.time <= refused.end and answered >= refused.time
 
@@ -298,11 +297,16 @@ class Membership(msgspec.Struct):
         A classic member expires `session.timeout.ms` after its last request. When the last member
         goes, the coordinator begins an empty generation (`GroupCoordinator.onCompleteJoin`).
         """
-        alive = [e for e in self.members.values() if not self._is_expired(e, time, known)]
+        alive = self.alive_at(time, known)
         has_gone = bool(self.members) and not alive and self.is_whole
         number = self.number + (1 if has_gone else 0)
         is_empty = self.is_empty or has_gone
         return GroupState(number, len(alive), is_empty or (False if alive else None))
+
+    def alive_at(self, time: float, known: KnownFacts) -> dict[str, ObservedMember]:
+        """Return the members whose sessions have not ended at a time, in ms since 1970."""
+        found = self.members.items()
+        return {name: each for name, each in found if not self._is_expired(each, time, known)}
 
     def count(self) -> int:
         """Members whose sessions had not ended when a member was heard of last."""
@@ -710,7 +714,6 @@ class Membership(msgspec.Struct):
         yield from self._report(number, line)
 
     def _report(self, number: int, new: RecordedRequest | None = None) -> Iterator[Finding]:
-        """Report a generation at a new line of it, and when its causes have changed."""
         generation = self.generations[number]
         if not generation.lines or generation.first is None:
             return
@@ -833,7 +836,6 @@ class Membership(msgspec.Struct):
     # Refusals
 
     def refused(self, exchange: RecordedExchange) -> Iterator[Finding]:
-        """Report the errors of a member, with their causes."""
         line, body, response = exchange.line, exchange.request, exchange.response
         self._note_rebalance(exchange)
         own = {exchange.code}
@@ -906,7 +908,6 @@ class Membership(msgspec.Struct):
         return self.begun is not None and departure.line.end >= self.begun.end
 
     def _held(self, body: Any) -> tuple[Cause, ...]:
-        """The other member that has the instance id of a request."""
         instance = body.get("groupInstanceId") or body.get("instanceId") or ""
         held = [e for e in self.instances.get(instance, ()) if e.member != body.get("memberId")]
         if not held:
@@ -986,7 +987,6 @@ class Membership(msgspec.Struct):
                 yield self.explained(line, Error.REBALANCE_IN_PROGRESS, causes)
 
     def explained(self, line: RecordedRequest, code: int, causes: tuple[Cause, ...]) -> Finding:
-        """The causes of an error that is no finding."""
         certainty = certainty_of(causes)
         return GroupRefused(
             group=self.group, line=line, causes=causes, certainty=certainty, code=code

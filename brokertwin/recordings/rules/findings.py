@@ -80,7 +80,7 @@ OF_FINDINGS: dict[str, Rule] = {
         " replicas.",
     ),
     "written-twice": Rule(
-        "A batch that is in the log is answered with the offset that it has there.",
+        "For a batch that is in the log, the response has the offset of that batch.",
         "KIP-98; ProducerStateManager, UnifiedLog.analyzeAndValidateProducerState",
         "Look whether consumers get the records twice; if not, the first copy was lost with a"
         " leader"
@@ -94,10 +94,9 @@ OF_FINDINGS: dict[str, Rule] = {
         " were deleted. The records in between were never written in this epoch.",
     ),
     "batch-repeated": Rule(
-        "A batch that comes again is not written again: it is answered with the offset that it"
-        " has.",
+        "A repeated batch is not written again: the response has the offset of the first one.",
         "KIP-98; ProducerStateEntry, NUM_BATCHES_TO_RETAIN",
-        "Nothing: it is in the log once. If it comes often, answers are late or lost: look at"
+        "Nothing: it is in the log once. If it comes often, responses are late or lost: look at"
         " request.timeout.ms and at the broker's load.",
     ),
     "offset-reused": Rule(
