@@ -556,7 +556,6 @@ def _lasted(ended: f.TransactionEnded, by: str = "") -> str:
 
 
 def open_transaction(opened: OpenTransaction) -> str:
-    """An open transaction in one line."""
     of = _transaction(opened.number, opened.producer_id, opened.epoch)
     return f"{of}: open since {opened.began.words}; {_held(opened)}"
 

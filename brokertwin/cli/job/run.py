@@ -189,7 +189,6 @@ def _observed(watched: "JobSource", as_json: bool) -> "Iterator[Observer]":
 
 
 def _as_json(progress: "QueryProgress") -> None:
-    """Print progress as a JSON line."""
     show_json(progress.document())
 
 

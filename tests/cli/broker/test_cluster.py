@@ -98,7 +98,6 @@ def test_a_killed_broker_starts_when_its_session_is_over(served: Served) -> None
 
 
 def listens(address: Address) -> bool:
-    """Whether a broker takes requests there."""
     try:
         with Client(address) as client:
             return client.call("API_VERSIONS", 0, {})["errorCode"] == 0

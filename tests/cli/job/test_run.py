@@ -59,7 +59,6 @@ def assert_snapshots_are_whole(bench: JobBench, directory: str) -> int:
 
 
 def assert_all_kinds_are_checked(errors: str, newest: int) -> None:
-    """Check that offsets and new rows of each topic were checked, also in the newest check."""
     made = re.findall(r"check of micro-batch (\d+): (\d+) of (\d+) \w+ met, ([\d,]+) (\w+)", errors)
     assert [each for each in made if each[1] != each[2]] == []
     assert {kind for batch, *_, kind in made if int(batch) == newest} == {"offsets", *KINDS[1:]}
@@ -167,7 +166,6 @@ def assert_its_topics_are_read(commands: Commands, sent: int) -> None:
 
 
 def assert_it_is_watched(port: int) -> None:
-    """Its dead letter is counted, its state read."""
     wait_until(lambda: document_at(port).state is not None)
     found = document_at(port)
     assert found.job is not None

@@ -11,7 +11,6 @@ from tests.support.synthetic_recording import GROUP, SyntheticRecording
 
 
 def begun(recording: SyntheticRecording) -> list[tuple[int, list[tuple[str, str]]]]:
-    """Each generation with who began it."""
     found = History(recording.exchanges).found(GROUPS, Rebalance)
     return [(e.number, [(rebalance_cause(why), why.client) for why in e.causes]) for e in found]
 
