@@ -279,9 +279,11 @@ class _RowsHeld(Rows):
         compare: Callable[[list[Output], list[Output]], None],
         witness: Callable[[], Witness | None],
     ) -> None:
-        self._delivered, self._compare, self._witness = delivered, compare, witness
+        self._delivered, self._compare = delivered, compare
+        self._witness: Callable[[], Witness | None] = lambda: None
         self.rows = []
-        super().__init__(settings)
+        super().__init__(settings)  # begins no event: the last one's records are not taken yet
+        self._witness = witness
 
     def begin(self, position: Position) -> None:
         """Finish the previous event; outputs of a failed event were never delivered."""

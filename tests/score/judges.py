@@ -429,12 +429,17 @@ REBALANCED_BY: dict[type[f.Cause], frozenset[str]] = {
 def _of_rebalance(
     found: f.Rebalance | f.GenerationBegan, cause: f.Cause, truth: KnownTruth
 ) -> Answer:
-    span = truth.window(found.group, found.number, found.line.end)
+    is_modern = found.line.api.endswith("_GROUP_HEARTBEAT")
+    former = found.former if is_modern and isinstance(found, f.Rebalance) else -1
+    span = truth.window(found.group, found.number, found.line.end, former)
     if span is None:
         return U
     changes = truth.changes_in(
         found.group, span, *("joined", "returned", "left", "away", "expired", "replaced")
     )
+    if is_modern and truth.is_whole:  # each begins an epoch at once, but a static member may not
+        began = {each.request for each in truth.generations[found.group]}
+        changes = [each for each in changes if each.request in began]
     shown = [(each.change, each.member) for each in changes]
     if isinstance(cause, f.MemberJoinedAgain):
         again = truth.changes_in(found.group, span, "rejoined", "joined", "returned")

@@ -42,10 +42,8 @@ def storms(history: EntityHistory) -> Iterator[AuditFinding]:
             for (client, what), count in counts.most_common(CAUSES_SHOWN)
         ]
         noun = "epoch" if all(each.is_epoch for each in found) else "generation"
-        what = (
-            f"{counted(len(found), noun)}, up to {most} within a minute;"
-            f" because of them: {', '.join(ranked) or 'no request recorded'}."
-        )
+        why = f"because of them: {', '.join(ranked)}" if ranked else "their causes are unknown"
+        what = f"{counted(len(found), noun)}, up to {most} within a minute; {why}."
         yield AuditFinding.of(found, what, often=len(found))
 
 
