@@ -112,7 +112,6 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Topic and partition."""
         return f"{self.topic}-{self.partition}"
 
     def expire(self, now: float, known: KnownFacts) -> list[Finding]:
@@ -124,7 +123,6 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
         return found
 
     def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
-        """Take the two moments of an exchange."""
         if not self.topic:
             yield Unread(line=exchange.line, api=exchange.line.api)
             return
@@ -136,7 +134,6 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
                 insort(self.moments, moment, key=lambda each: each.order)
 
     def judge(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
-        """Handle the moments up to a response."""
         end = exchange.line.end + self.LOOKAHEAD_MS
         begin, _ = known.common
         count = bisect_right(self.moments, exchange.made, key=lambda each: each.time)
@@ -215,7 +212,6 @@ METADATA_APIS = ("METADATA", "DESCRIBE_TOPIC_PARTITIONS")
 def _requested(
     exchange: RecordedExchange, known: KnownFacts
 ) -> Iterator[tuple[Place, dict[str, Any]]]:
-    """The parts of a request, by partition."""
     yield from _parts(exchange.request, REQUESTED.get(exchange.line.api), known)
 
 

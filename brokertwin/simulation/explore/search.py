@@ -475,7 +475,6 @@ class Search:
 
 
 def walk(model: Model, seed: int, steps: int) -> Result:
-    """Take random steps; the result has the first violation."""
     chance = Random(seed)
     explorer = Explorer(model)
     world = explorer.first()

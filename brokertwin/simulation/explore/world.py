@@ -719,7 +719,6 @@ class Explorer:
 
 
 def _free_id(cell: CellState, name: str) -> str:
-    """Return an id that no pending request has."""
     waiting, number = cell.tables["pending"], 1
     while waiting and any(f"{kind}{name}{number}" in waiting for kind in (REQUEST_KEY, COMMIT_KEY)):
         number += 1
