@@ -19,7 +19,7 @@ help: ## list the targets
 
 setup: java $(VENV)/.installed $(VENV)/.jars ## the virtual environment, the pinned packages and the jars; nothing if all is there
 
-light: python ## audit, explain, page, offsets, gateway and the pytest fixture alone: no Spark, no Java, 250 MB
+light: python ## audit, explain, page, offsets, gateway and the pytest fixture alone: no Spark, no Java, 150 MB
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --disable-pip-version-check -c .ci/constraints.txt -e .
 

@@ -17,14 +17,13 @@ from brokertwin.recordings.replay import recording
 from tests.support.audits import CAPTURES, RECORDINGS
 from tests.support.sources import ROOT
 
-FOLDER = ROOT / error_pages.FOLDER
+FOLDER = ROOT / "docs" / "errors"
 PARTITIONS = {"leader_kill": "lk-0", "follower_stop": "isr-0"}
 TRIED = 3
 """Number of lines with an error that are searched for one with a reason."""
 
 
 def pages() -> dict[str, str]:
-    """File name to text."""
     found = examples()
     made = {
         f"{error_pages.name_of(code)}.md": error_pages.page(code, found.get(code, ""))

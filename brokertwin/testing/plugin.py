@@ -26,6 +26,12 @@ MARKER = (
     " version: Kafka release whose API versions are offered, such as 2.8"
 )
 
+UNHEARD = (
+    r"ignore:(read|open)_text is deprecated:DeprecationWarning"
+    r":(kafka\.protocol\.schemas\.load_json|importlib\.resources\._legacy)"
+)
+"""Filter of 218 warnings of kafka-python on Python 3.11, which a test's author cannot prevent."""
+
 PACKAGE = "brokertwin."
 THREAD = "thread"
 EARLIER_S = 1.0
@@ -49,8 +55,9 @@ sys.meta_path.insert(0, _AsInstalled)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker."""
+    """Register the marker, and hide the warnings that kafka-python causes when it is imported."""
     config.addinivalue_line("markers", MARKER)
+    config.addinivalue_line("filterwarnings", UNHEARD)
 
 
 @pytest.fixture

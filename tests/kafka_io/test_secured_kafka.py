@@ -52,7 +52,6 @@ def broker_settings(directory: Path, authority: Authority) -> dict[str, str]:
 
 
 def client_file(directory: Path, authority: Authority, alice: Identity, stores: str) -> Path:
-    """Write the client's properties, with certificates in files or in the properties."""
     trust = directory / "ca.pem"
     values = {
         "security.protocol": "SASL_SSL",
@@ -93,7 +92,6 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Clie
 
 @pytest.fixture(scope="module")
 def record(secured: dict[str, ClientProperties]) -> bytes:
-    """A record that confluent-kafka wrote into a topic that it created."""
     configuration = secured["files"].for_confluent()
     admin = AdminClient(configuration)
     admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(PATIENCE_S)

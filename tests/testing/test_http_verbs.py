@@ -35,11 +35,11 @@ def url(broker: KafkaBroker) -> Iterator[str]:
         yield url
 
 
-def ask(url: str, path: str, body: object = None) -> tuple[int, Any]:
-    """Send GET, or POST with a body; return status and document."""
+def ask(url: str, path: str, body: object = None, method: str | None = None) -> tuple[int, Any]:
+    """Send GET, or POST with a body, or another method; return status and document."""
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json"}
-    request = urllib.request.Request(f"{url}{path}", data, headers)
+    request = urllib.request.Request(f"{url}{path}", data, headers, method=method)
     try:
         with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
             return response.status, json.load(response)
@@ -48,7 +48,7 @@ def ask(url: str, path: str, body: object = None) -> tuple[int, Any]:
 
 
 def call(url: str, method: str, **arguments: object) -> Any:
-    status, found = ask(url, f"broker/{method}", arguments)
+    status, found = ask(url, f"broker/{method}", arguments or None, method="POST")
     assert status == 200, found
     return found["result"]
 

@@ -19,7 +19,7 @@ def test_the_examples_of_the_document_pass(pytester: pytest.Pytester) -> None:
     assert len(examples) == 3
     for number, example in enumerate(examples):
         pytester.makepyfile(**{f"test_example_{number}": example})
-    pytester.runpytest_subprocess("--strict-markers").assert_outcomes(passed=3)
+    pytester.runpytest_subprocess("--strict-markers").assert_outcomes(passed=3, warnings=0)
 
 
 def test_the_document_names_every_method() -> None:

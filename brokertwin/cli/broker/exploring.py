@@ -186,7 +186,6 @@ class Reached:
 
     @contextlib.contextmanager
     def watch(self) -> Iterator[None]:
-        """Note calls in this process."""
         called = self._called
 
         def note(frame: Any, event: str, _argument: Any) -> None:

@@ -204,7 +204,6 @@ class _Work:
         self.bar = Progress(disable=True)
 
     def read(self, files: list[Path], topic: str | None, sorter: "Sorter") -> "Needs":
-        """Read all sources into the sorter."""
         from brokertwin.recordings.formats.lines import size_of
         from brokertwin.recordings.formats.pipeline import read_files, sort
 
@@ -243,7 +242,6 @@ class _Work:
     def write(
         self, sorter: "Sorter", headers: "Headers | None", needs: "Needs", out_file: Path
     ) -> "Completion":
-        """Write the documents in order."""
         from brokertwin.recordings.formats.batches import Completion
         from brokertwin.recordings.formats.pipeline import in_order
 

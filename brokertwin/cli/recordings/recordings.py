@@ -30,8 +30,6 @@ LATER = "After it has run, compare with `brokertwin send --check` and the same f
 
 
 class Job(NamedTuple):
-    """The job that gets a recording."""
-
     settings: "Settings"
     client: "ClientProperties"
     placed: "Placement"
@@ -60,9 +58,9 @@ class SendResult(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         """The result as JSON; without responses it has no comparison."""
         if self.why:
-            return {"answers": 0, "missing": self.missing, "why": self.why}
+            return {"responses": 0, "missing": self.missing, "why": self.why}
         return {
-            "answers": len(self.compared),
+            "responses": len(self.compared),
             "differ": self.differing,
             "missing": self.missing,
         }

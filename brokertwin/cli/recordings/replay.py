@@ -241,7 +241,7 @@ def _give(documents: list[dict[str, Any]], out: Path | None, as_json: bool) -> N
     from brokertwin.recordings.replay.documents import as_line
 
     if as_json:
-        show_json({"requests": len(documents), "answers": documents})
+        show_json({"requests": len(documents), "responses": documents})
     if out is not None or not as_json:
         write(map(as_line, documents), out or STANDARD_OUTPUT)
 
@@ -253,7 +253,6 @@ def _report(
     out: Path | None,
     is_json: bool,
 ) -> None:
-    """Write and print a comparison."""
     from brokertwin.recordings.replay import report
     from brokertwin.recordings.replay.documents import comparison_document, json_lines
 

@@ -125,7 +125,7 @@ class CapturedExchange:
         except MalformedError as error:
             self.not_read("response", len(frame), str(error))
         except Exception as error:  # noqa: BLE001 (a fault must not stop the traffic)
-            self.not_read("response", len(frame), fault("an answer", error))
+            self.not_read("response", len(frame), fault("a response", error))
 
     def not_read(self, kind: str, size: int, reason: str) -> None:
         """Note why the frame of the `request` or `response` could not be decoded."""

@@ -129,7 +129,8 @@ class _Control:
 
     def _call(self, verbs: Verbs, name: str, environ: "WSGIEnvironment") -> _Reply:
         try:
-            return _Reply(HTTPStatus.OK, {"result": verbs.call(name, _json(environ))})
+            given = _json(environ) if environ.get("CONTENT_LENGTH", "0") not in ("", "0") else {}
+            return _Reply(HTTPStatus.OK, {"result": verbs.call(name, given)})
         except TimeoutError as error:
             raise _Refused(HTTPStatus.REQUEST_TIMEOUT, f"{error}.") from None
 

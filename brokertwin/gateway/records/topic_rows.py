@@ -152,7 +152,7 @@ class RowReader:
         """Run rounds until closed, in the thread."""
         assert self._loop is not None
         pending: dict[RowPosition, float] = {}
-        reason = "no answer"
+        reason = "no response"
         with closing(consumer(self._client, _CONFIGURATION)) as reader:
             while self._take(pending):
                 late = [place for place, until in pending.items() if until < time.monotonic()]

@@ -127,7 +127,6 @@ class PassedFindings(FoldedFindings):
 
     @property
     def signs(self) -> Mapping[int, BrokerSigns]:
-        """Signs of life of the brokers."""
         return self._signs
 
     @property
@@ -171,7 +170,6 @@ def pass_over(
 
 
 def judged(spool: Spool, exchanges: Iterable[RecordedExchange]) -> PassedFindings:
-    """Return what the machines find in the exchanges of a spool, all of which are there."""
     machines = OnePass(spool.facts())
     machines.take(exchanges)
     machines.expire()

@@ -59,7 +59,6 @@ def _fenced_clients(evidence: Sequence[Evidence]) -> str:
 
 
 def _cause(found: Sequence[ProducerFenced]) -> str:
-    """The reason for the newer epochs of a fenced producer."""
     by = causers_of(found)
     causes = [f"newer epochs went to {by}"] if by else []
     shown = [why for each in found for why in each.causes if isinstance(why, TransactionAborted)]
@@ -124,7 +123,7 @@ def written(history: EntityHistory) -> Iterator[AuditFinding]:
         many = counted(len(found), "batch", "batches")
         yield AuditFinding.of(found, sentence(f"{clients_of(found)} sent {many} again"))
     for twice in grouped(history.found(batches.PRODUCERS, WrittenTwice)):
-        said = f"The same batch was answered at several offsets: {said_of(twice[0])}."
+        said = f"The same batch was acknowledged at several offsets: {said_of(twice[0])}."
         yield AuditFinding.of(twice, said)
 
 

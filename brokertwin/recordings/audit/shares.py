@@ -63,7 +63,6 @@ def archived(history: EntityHistory) -> Iterator[AuditFinding]:
 
 
 def rejected(history: EntityHistory) -> Iterator[AuditFinding]:
-    """Records that members rejected, by group and client."""
     rejections = history.found(SHARE_GROUPS, RecordsRejected)
     for found in grouped(rejections, lambda each: (each.subject, each.line.name)):
         records, client = _records(found), found[0].line.name
@@ -87,7 +86,7 @@ def sessions(history: EntityHistory) -> Iterator[AuditFinding]:
     for found in grouped(lost, lambda each: (each.line.name, each.error)):
         subject = f"client {found[0].line.name}"
         error, why = error_name(found[0].error), advice(found[0]).why
-        said = f"{error} was answered {times(len(found))} to {subject}. {why}"
+        said = f"{error} was returned {times(len(found))} to {subject}. {why}"
         yield AuditFinding.of(found, said, subject)
 
 

@@ -11,9 +11,8 @@ from brokertwin.protocol.errors import RETRIABLE, Error
 from brokertwin.protocol.errors import error_name as name_of
 from brokertwin.recordings.rules import RULES, groups, producers, replicas
 
-__all__ = ["RULES", "code_of", "document", "index", "name_of", "page", "page_of"]
+__all__ = ["RULES", "code_of", "document", "index", "name_of", "page"]
 
-FOLDER = "docs/errors"
 NAMES_SHOWN = 3
 SESSIONS = (
     *(Error.FETCH_SESSION_ID_NOT_FOUND, Error.INVALID_FETCH_SESSION_EPOCH),
@@ -24,11 +23,6 @@ TRANSACTIONS = (
     *(Error.CONCURRENT_TRANSACTIONS, Error.TRANSACTION_ABORTABLE, Error.INVALID_PRODUCER_EPOCH),
     *(Error.INVALID_TRANSACTION_TIMEOUT, Error.TRANSACTIONAL_ID_NOT_FOUND),
 )
-
-
-def page_of(code: int) -> str:
-    """Return the path of the page of an error."""
-    return f"{FOLDER}/{name_of(code)}.md"
 
 
 def code_of(name: str) -> int:
@@ -50,13 +44,11 @@ def code_of(name: str) -> int:
 
 
 def document(code: int) -> dict[str, Any]:
-    """An error for programs."""
     return {
         "code": code,
         "error": name_of(code),
         "retriable": code in RETRIABLE,
         **RULES[code]._asdict(),
-        "page": page_of(code),
     }
 
 
@@ -110,7 +102,6 @@ def index() -> str:
 
 
 def _commands_for(code: int) -> str:
-    """Return the commands that explain an error."""
     line = "`brokertwin explain line FILE:LINE FILE…` explains one line with this error"
     story = _story_of(code)
     whole = f"`brokertwin explain {story} FILE…` shows the timeline, " if story else ""

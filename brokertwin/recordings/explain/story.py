@@ -8,7 +8,6 @@ import msgspec
 
 from brokertwin.errors import UserError
 from brokertwin.protocol.errors import error_name
-from brokertwin.recordings.explain.error_pages import page_of
 from brokertwin.recordings.history.exchange import RecordedRequest
 from brokertwin.recordings.history.words import clock
 from brokertwin.recordings.rules import RULES, Rule
@@ -32,8 +31,6 @@ class Shade(StrEnum):
 
 
 class TimelineLine(NamedTuple):
-    """A line of a timeline."""
-
     shade: Shade
     text: str
 
@@ -51,7 +48,6 @@ class TimelineError(NamedTuple):
 
     @property
     def rule(self) -> Rule | None:
-        """The description of the error."""
         return RULES.get(self.code)
 
 
@@ -72,7 +68,6 @@ class TimelineEntry(NamedTuple):
     def at(
         cls, line: RecordedRequest, said: str, notes: list[str], refused: list[TimelineError]
     ) -> "TimelineEntry":
-        """The entry of an exchange."""
         head = line.place, line.time, line.client, line.connection, line.api, line.version
         return cls(*head, said, notes, refused)
 
@@ -96,21 +91,18 @@ class TimelineEntry(NamedTuple):
                     Shade.PLAIN, f"    rule     {refused.rule.why} [{refused.rule.source}]"
                 )
                 yield TimelineLine(Shade.PLAIN, f"    do       {refused.rule.do}")
-                yield TimelineLine(Shade.PLAIN, f"    page     {page_of(refused.code)}")
+                yield TimelineLine(
+                    Shade.PLAIN, f"    more     brokertwin explain error {refused.name}"
+                )
 
     def document(self) -> dict[str, Any]:
-        """The entry as JSON."""
         made = self._asdict() | {
             "refused": [
                 {
                     "code": each.code,
                     "error": each.name,
                     "because": each.because,
-                    **(
-                        each.rule._asdict() | {"page": page_of(each.code)}
-                        if each.rule is not None
-                        else {}
-                    ),
+                    **(each.rule._asdict() if each.rule is not None else {}),
                 }
                 for each in self.refused
             ]

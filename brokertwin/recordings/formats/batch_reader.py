@@ -1,52 +1,36 @@
-"""Reads batch headers from topics with raw Fetch requests.
-
-kafka-python handles the protocol: its manager connects and logs in, and its record sets have batch
-headers without decompression. Only the needed range of each partition is read.
-"""
+"""Reads batch headers from topics with raw Fetch requests: only the needed range of a partition."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, suppress
 from typing import Any
 
-from kafka.errors import (
-    KafkaError,
-    LeaderNotAvailableError,
-    NotLeaderForPartitionError,
-    OffsetOutOfRangeError,
-    UnknownTopicOrPartitionError,
+from brokertwin.clients.io.blocking import (
+    BlockingConnection,
+    BrokerClosedError,
+    UndecodableResponseError,
 )
-from kafka.net.manager import KafkaConnectionManager
-from kafka.net.selector import NetworkSelector
-from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
-from kafka.protocol.metadata import MetadataRequest
-from kafka.record import MemoryRecords
-
+from brokertwin.clients.io.security import addresses_to, security_of
 from brokertwin.errors import UserError
+from brokertwin.gateway.edge_fields import Address
 from brokertwin.kafka_io.kafka_clients import ClientProperties, check_reachable
 from brokertwin.kafka_io.topics import KAFKA_TIMEOUT_S
 from brokertwin.protocol.batch_headers import Batch
-from brokertwin.protocol.errors import error_name
+from brokertwin.protocol.errors import Error, error_name
+from brokertwin.protocol.record_batches import MAGIC, batch_headers
+from brokertwin.protocol.schemas import API_NAMES
 from brokertwin.recordings.formats.batches import BatchPartition, Headers
 
+CLIENT_ID = "brokertwin"
 FETCH_BYTES = 4 * 1024 * 1024
-RESPONSE_BYTES_MAX = 256 * 1024 * 1024
-"""Limit for responses, which can exceed the requested size by a batch."""
-
-TIMEOUT_MS = round(KAFKA_TIMEOUT_S * 1000)
-LEADER_WAIT_S = KAFKA_TIMEOUT_S
+TIMEOUT_S = KAFKA_TIMEOUT_S
 LEADER_POLL_S = 0.2
-NAMES_VERSION_MAX = 12
-"""The last version of Fetch and Metadata with topic names."""
+VERSIONS_MAX = {"Fetch": 12, "Metadata": 12, "ListOffsets": 10}
+"""Versions with topic names."""
 
-MAGIC = 2
-CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 EARLIEST = -2
 
-_NO_LEADER_YET = (
-    LeaderNotAvailableError.errno,
-    NotLeaderForPartitionError.errno,
-)
+_NO_LEADER_YET = (Error.LEADER_NOT_AVAILABLE, Error.NOT_LEADER_OR_FOLLOWER)
 
 
 def read(
@@ -65,35 +49,43 @@ def read(
     found: Headers = {}
     check_reachable(client.bootstrap)
     try:
-        with _manager(client) as manager:
-            reader = _Reader(manager)
+        with ExitStack() as stack:
+            reader = _Reader(client, stack)
             for place, wanted in offsets.items():
                 if wanted and reader.exists(place):
                     found[place] = list(reader.batches(place, wanted))
                 on_partition()
-    except KafkaError as error:
+    except (OSError, BrokerClosedError, UndecodableResponseError) as error:
+        reason = str(error) or "it closed the connection"
         raise UserError(
-            f"Could not read batches from {client.bootstrap}: {error}.",
+            f"Could not read batches from {client.bootstrap}: {reason}.",
             "Check the address; the user needs Read and Describe on the topics.",
         ) from None
     return found
 
 
-@contextmanager
-def _manager(client: ClientProperties) -> Iterator[KafkaConnectionManager]:
-    options = client.for_kafka_python() | {"receive_message_max_bytes": RESPONSE_BYTES_MAX}
-    manager = KafkaConnectionManager(NetworkSelector(), **options)
-    try:
-        manager.bootstrap(TIMEOUT_MS)
-        yield manager
-    finally:
-        manager.close()
-
-
 class _Reader:
-    def __init__(self, manager: KafkaConnectionManager) -> None:
-        self._manager = manager
+    """Reads from the leaders of partitions. Connections are closed with `stack`."""
+
+    def __init__(self, client: ClientProperties, stack: ExitStack) -> None:
+        self._security = security_of(client)
+        self._stack = stack
+        self._connections: dict[Address, BlockingConnection] = {}
+        self._deadline = time.monotonic() + TIMEOUT_S
+        self._bootstrap = self._first([Address(*each) for each in addresses_to(client)])
+        self._brokers: dict[int, Address] = {}
         self._leaders: dict[BatchPartition, int] = {}
+        claims = self._connected(self._bootstrap).call("ApiVersions", 0, {}, is_strict=False)
+        known = {API_NAMES.get(each["apiKey"]): each["maxVersion"] for each in claims["apiKeys"]}
+        self._versions = {api: min(known.get(api, 0), top) for api, top in VERSIONS_MAX.items()}
+
+    def _first(self, addresses: list[Address]) -> Address:
+        """Return the first address that accepts a connection. Otherwise the last one."""
+        for address in addresses[:-1]:
+            with suppress(OSError):
+                self._connected(address)
+                return address
+        return addresses[-1]
 
     def exists(self, place: BatchPartition) -> bool:
         """Whether the partition exists; finds its leader."""
@@ -106,51 +98,49 @@ class _Reader:
         position, last = min(wanted), max(wanted)
         while position <= last:
             partition = self._fetch(place, position)
-            if partition.error_code == OffsetOutOfRangeError.errno:
+            if partition["errorCode"] == Error.OFFSET_OUT_OF_RANGE:
                 earliest = self._earliest(place)
                 if earliest <= position:
                     return
                 position = earliest
                 continue
-            read = list(MemoryRecords(partition.records or b""))
-            if not read:
+            headers = batch_headers(partition["records"] or b"")
+            if not headers:
                 return
-            for batch in read:
-                if batch.magic == MAGIC and batch.base_offset in wanted:
-                    yield _header(batch)
-            position = read[-1].next_offset
+            for header in headers:
+                if header.magic == MAGIC and header.base_offset in wanted:
+                    yield header
+            position = headers[-1].last_offset + 1
 
     def _fetch(self, place: BatchPartition, position: int) -> Any:
-        requested = FetchRequest.FetchTopic.FetchPartition(
-            partition=place.partition, fetch_offset=position, partition_max_bytes=FETCH_BYTES
-        )
-        request = FetchRequest(
-            max_wait_ms=0,
-            min_bytes=0,
-            max_bytes=FETCH_BYTES,
-            topics=[FetchRequest.FetchTopic(topic=place.topic, partitions=[requested])],
-            max_version=NAMES_VERSION_MAX,
-        )
-        return self._query(place, request, lambda response: response.responses[0].partitions[0])
+        requested = {
+            "partition": place.partition,
+            "fetchOffset": position,
+            "partitionMaxBytes": FETCH_BYTES,
+        }
+        body = {
+            "maxWaitMs": 0,
+            "minBytes": 0,
+            "maxBytes": FETCH_BYTES,
+            "topics": [{"topic": place.topic, "partitions": [requested]}],
+        }
+        return self._of_leader(place, "Fetch", body, "responses")
 
     def _earliest(self, place: BatchPartition) -> int:
-        requested = ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
-            partition_index=place.partition, timestamp=EARLIEST
-        )
-        topic = ListOffsetsRequest.ListOffsetsTopic(name=place.topic, partitions=[requested])
-        request = ListOffsetsRequest(topics=[topic], min_version=1)
-        partition = self._query(place, request, lambda response: response.topics[0].partitions[0])
-        return int(partition.offset)
+        requested = {"partitionIndex": place.partition, "timestamp": EARLIEST}
+        body = {"replicaId": -1, "topics": [{"name": place.topic, "partitions": [requested]}]}
+        return int(self._of_leader(place, "ListOffsets", body, "topics")["offset"])
 
-    def _query(self, place: BatchPartition, request: Any, pick: Callable[[Any], Any]) -> Any:
+    def _of_leader(self, place: BatchPartition, api: str, body: Any, topics: str) -> Any:
         """Return the partition's part of the current leader's response."""
-        deadline = time.monotonic() + LEADER_WAIT_S
+        end = time.monotonic() + TIMEOUT_S
         while True:
-            partition = pick(self._send(request, self._leaders[place]))
-            code = partition.error_code
-            if code in (0, OffsetOutOfRangeError.errno):
+            leader = self._brokers[self._leaders[place]]
+            [partition] = self._call(leader, api, body)[topics][0]["partitions"]
+            code = partition["errorCode"]
+            if code in (0, Error.OFFSET_OUT_OF_RANGE):
                 return partition
-            if code not in _NO_LEADER_YET or time.monotonic() > deadline:
+            if code not in _NO_LEADER_YET or time.monotonic() > end:
                 raise UserError(
                     f"Could not read partition {place.partition} of {place.topic}:"
                     f" Kafka returned {code} {error_name(code)}."
@@ -159,44 +149,29 @@ class _Reader:
             self._find_leaders(place.topic)
 
     def _find_leaders(self, topic: str) -> None:
-        request = MetadataRequest(
-            topics=[MetadataRequest.MetadataRequestTopic(name=topic)],
-            allow_auto_topic_creation=False,
-            min_version=4,
-            max_version=NAMES_VERSION_MAX,
-        )
-        response = self._send(request, None)
-        for found in response.topics:
-            if found.error_code == UnknownTopicOrPartitionError.errno:
+        body = {"topics": [{"name": topic}], "allowAutoTopicCreation": False}
+        response = self._call(self._bootstrap, "Metadata", body)
+        self._brokers = {
+            each["nodeId"]: Address(each["host"], each["port"]) for each in response["brokers"]
+        }
+        for found in response["topics"]:
+            code = found["errorCode"]
+            if code == Error.UNKNOWN_TOPIC_OR_PARTITION:
                 continue
-            if found.error_code:
-                name = error_name(found.error_code)
-                raise UserError(f"Could not read topic {topic}: {found.error_code} {name}.")
-            for partition in found.partitions:
-                place = BatchPartition(topic, partition.partition_index)
-                self._leaders[place] = partition.leader_id
+            if code:
+                raise UserError(f"Could not read topic {topic}: {code} {error_name(code)}.")
+            for partition in found["partitions"]:
+                place = BatchPartition(topic, partition["partitionIndex"])
+                self._leaders[place] = partition["leaderId"]
 
-    def _send(self, request: Any, node: int | None) -> Any:
-        return self._manager.run(
-            self._manager.wait_for, self._manager.send(request, node), TIMEOUT_MS
-        )
+    def _call(self, address: Address, api: str, body: Any) -> Any:
+        self._deadline = time.monotonic() + TIMEOUT_S
+        return self._connected(address).call(api, self._versions[api], body, is_strict=False)
 
-
-def _header(batch: Any) -> Batch:
-    return Batch(
-        base_offset=batch.base_offset,
-        last_offset_delta=batch.last_offset_delta,
-        producer_id=batch.producer_id,
-        producer_epoch=batch.producer_epoch,
-        base_sequence=batch.base_sequence,
-        partition_leader_epoch=batch.leader_epoch,
-        base_timestamp=batch.first_timestamp,
-        max_timestamp=batch.max_timestamp,
-        size_in_bytes=batch.size_in_bytes,
-        record_count=batch.records_count,
-        magic=batch.magic,
-        compression_type=CODECS[batch.compression_type],
-        is_transactional=bool(batch.is_transactional),
-        is_control=bool(batch.is_control_batch),
-        crc=batch.crc,
-    )
+    def _connected(self, address: Address) -> BlockingConnection:
+        if address not in self._connections:
+            connection = BlockingConnection(
+                address, lambda: self._deadline, CLIENT_ID, self._security
+            )
+            self._connections[address] = self._stack.enter_context(closing(connection))
+        return self._connections[address]

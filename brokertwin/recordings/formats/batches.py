@@ -41,7 +41,7 @@ class Missing(StrEnum):
 
     NOT_LOOKED_UP = "not looked up"
     REFUSED = "refused by the broker"
-    NO_OFFSET = "no answer tells an offset"
+    NO_OFFSET = "no response has an offset"
     NOT_THERE = "not in the topic any more"
     NOT_READ = "nothing of the partition is there"
     OTHER_SIZE = "another size in the topic"

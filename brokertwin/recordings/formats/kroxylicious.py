@@ -47,7 +47,7 @@ FILTERS_MS = 50
 """Maximum delay until another filter logs the same request."""
 
 REPEATED = "an entry that another filter of the proxy has logged, too"
-NO_REQUEST = "an answer whose request is not in the log"
+NO_REQUEST = "a response whose request is not in the log"
 WITHHELD = "withheld by the proxy"
 ENTRY_START = later(rb"\{\s*\"header\"")
 SESSION = later(rb"\bsessionId=([^,}\s]+)")
@@ -92,8 +92,6 @@ class _Request(NamedTuple):
 
 
 class Pairs:
-    """Pairs the requests and responses of one file."""
-
     def __init__(self) -> None:
         self._pending: dict[tuple[str, int], _Request] = {}
         self._done: dict[tuple[str, int], _Request] = {}

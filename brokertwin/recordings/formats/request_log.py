@@ -145,7 +145,7 @@ def check_duration(name: str, ms: float) -> None:
     """Raises UnreadableError for an impossible duration."""
     if not 0 <= ms <= DURATION_MAX_MS:
         raise UnreadableError(
-            "impossible time", f"{name} is {ms}; it is how many ms the answer took, 0 to a day"
+            "impossible time", f"{name} is {ms}; it is how many ms the response took, 0 to a day"
         )
 
 

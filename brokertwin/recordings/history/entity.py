@@ -79,7 +79,6 @@ class ObservedEntity(msgspec.Struct, kw_only=True):
         return self._take_until(float("inf"), known)
 
     def take(self, exchange: RecordedExchange, known: KnownFacts) -> Iterable[Finding]:
-        """Take an exchange in its turn."""
         raise AssertionError(f"{type(self).__name__} does not take {exchange.line.api}")
 
     def judge(self, exchange: RecordedExchange, known: KnownFacts) -> Iterable[Finding]:

@@ -129,7 +129,6 @@ class RecordedExchange(msgspec.Struct, frozen=True):
 
     @property
     def code(self) -> int:
-        """The error code of the response as a whole."""
         return int(self.response.get("errorCode", 0))
 
 
@@ -268,7 +267,6 @@ class KnownFacts(msgspec.Struct):
                         self.min_isr[topic["name"]] = int(config["value"])
 
     def note_deletion(self, topic: str, time: int) -> None:
-        """Note when a topic was deleted."""
         times = {*self.deleted.pop(topic, ()), time}
         self.deleted[topic] = sorted(times)[-DELETIONS_MAX:]
         while len(self.deleted) > DELAYS_MAX:
@@ -313,7 +311,6 @@ class KnownFacts(msgspec.Struct):
 
 
 def exchange_of(recorded: Exchange, is_internal: bool = False) -> RecordedExchange:
-    """Convert a line of a recording."""
     body, client = recorded.body(), recorded.header.client_id or ""
     line = RecordedRequest(
         recorded.id,

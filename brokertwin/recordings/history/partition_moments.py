@@ -98,7 +98,6 @@ class PartitionMoment(NamedTuple):
 
     @property
     def known(self) -> PartitionReplicas:
-        """State of the partition."""
         return self.of.known
 
     def absent(self) -> Iterator[Finding]:
@@ -166,7 +165,6 @@ class PartitionMoment(NamedTuple):
             yield from self.follow(ReplicaFetched(broker=follower, offset=offset), is_news)
 
     def fetched(self) -> Iterator[Finding]:
-        """Compare the HW of a Fetch response."""
         read, line, known = self.exchange.response, self.exchange.line, self.known
         follower = self.exchange.request["follower"]
         before = self.of.before.pop(line.place, None)

@@ -95,7 +95,6 @@ class PartitionReplicas(msgspec.Struct):
 
     @property
     def led_by(self) -> int:
-        """The leader, or the last one."""
         return self.leader if self.leader != UNKNOWN else self.lost
 
     @property

@@ -116,7 +116,6 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Topic and partition."""
         return f"{self.topic}-{self.partition}"
 
     def expire(self, now: float, known: KnownFacts) -> list[Finding]:
@@ -148,7 +147,6 @@ class ReplicatedPartition(ObservedEntity, kw_only=True):
             moments.insert(at, moment)
 
     def judge(self, exchange: RecordedExchange, known: KnownFacts) -> Iterable[Finding]:
-        """Handle the moments up to a response."""
         moments = self.moments
         if not moments or moments[0].time > exchange.made:
             return ()
@@ -228,7 +226,6 @@ METADATA_APIS = ("METADATA", "DESCRIBE_TOPIC_PARTITIONS")
 def _requested(
     exchange: RecordedExchange, known: KnownFacts
 ) -> Iterator[tuple[Place, dict[str, Any]]]:
-    """The parts of a request, by partition."""
     yield from _parts(exchange.request, REQUESTED.get(exchange.line.api), known)
 
 

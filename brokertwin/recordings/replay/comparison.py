@@ -107,7 +107,7 @@ PREPARED_MAX = 1000
 """Maximum number of cached prepared responses."""
 
 MISSING_RESPONSE = ComparisonOutcome(
-    CompareVerdict.DIFFER, [FieldDifference("response", "an answer", "none")]
+    CompareVerdict.DIFFER, [FieldDifference("response", "a response", "none")]
 )
 
 
@@ -156,7 +156,7 @@ class Comparer:
         if response.error is not None:
             detail = f"{response.error.get('reason')}: {response.error.get('detail')}"
             return ComparisonOutcome(
-                CompareVerdict.DIFFER, [FieldDifference("response", "an answer", detail)]
+                CompareVerdict.DIFFER, [FieldDifference("response", "a response", detail)]
             )
         if exchange.response is None and response.response is None:
             return self._silent(exchange, response)

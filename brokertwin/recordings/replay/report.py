@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from brokertwin import wording
 from brokertwin.protocol.errors import Error
 from brokertwin.recordings.replay.comparison import (
     AGREEING,
@@ -126,12 +127,14 @@ def _print(console: Console, text: str) -> None:
 def show_summary(
     console: Console, exchanges: Sequence[Exchange], responses: Mapping[str, ModelResponse]
 ) -> None:
-    """Print the number of requests and responses."""
     known = [responses[exchange.id] for exchange in exchanges if exchange.id in responses]
     refused = Counter(response.error["reason"] for response in known if response.error is not None)
-    text = f"{len(exchanges)} requests, {len(known) - refused.total()} answered"
-    reasons = [f"{count} refused: {reason}" for reason, count in refused.most_common()]
-    _print(console, ", ".join([text, *reasons]))
+    parts = [
+        wording.counted(len(exchanges), "request"),
+        wording.counted(len(known) - refused.total(), "response"),
+        *(f"{count} refused: {reason}" for reason, count in refused.most_common()),
+    ]
+    _print(console, ", ".join(parts))
 
 
 def show_comparison(console: Console, compared: Sequence[Compared]) -> None:
@@ -149,7 +152,6 @@ def show_comparison(console: Console, compared: Sequence[Compared]) -> None:
 
 
 def agreed_by(compared: Sequence[Compared]) -> list[frozenset[Freedom]]:
-    """The freedoms used by each exchange that agrees."""
     return [one.outcome.used for one in compared if one.outcome.verdict in AGREEING]
 
 
@@ -160,7 +162,11 @@ def show_touched(console: Console, compared: Sequence[Compared]) -> None:
         ("not compared", masked_responses(exchanges)),
         ("taken over", responses_with_choices(exchanges)),
     ):
-        parts = [f"{name} in {count} answers" for name, count in counts.items() if count]
+        parts = [
+            f"{name} in {wording.counted(count, 'response')}"
+            for name, count in counts.items()
+            if count
+        ]
         if parts:
             _print(console, f"{title}: {', '.join(parts)}")
 
@@ -206,14 +212,13 @@ def show_slowness(
 
 
 def show_last_line(console: Console, compared: Sequence[Compared]) -> None:
-    """Print the last line."""
     _print(console, last_line(compared))
 
 
 def show_schedule(console: Console, schedule: DeliverySchedule) -> None:
     """Print how the order of events differs from arrival order."""
     parts = [
-        f"{len(schedule.queued)} requests queued behind an answer on their connection",
+        f"{len(schedule.queued)} requests queued behind an earlier one on their connection",
         f"{len(schedule.moved)} handled later than they arrived",
         f"{len(schedule.held)} long polls that ended late",
         f"{len(schedule.late)} changes of metadata read, or markers written, later",
@@ -233,16 +238,14 @@ def show_schedule(console: Console, schedule: DeliverySchedule) -> None:
 
 
 def show_earlier(console: Console, earlier: Sequence[Earlier]) -> None:
-    """Print the state that existed before the recording."""
     if earlier:
         about = ", ".join(request.about for request in earlier)
         _print(console, f"before the recording: {about}")
 
 
 def show_left_out(console: Console, left_out: Mapping[str, int]) -> None:
-    """Print the number of skipped lines by reason."""
     for reason, count in left_out.items():
-        _print(console, f"{count} lines left out: {escape(reason)}")
+        _print(console, f"{wording.counted(count, 'line')} left out: {escape(reason)}")
 
 
 def show_broken(console: Console, broken: Sequence[Broken]) -> None:

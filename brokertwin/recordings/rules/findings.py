@@ -8,8 +8,7 @@ OF_FINDINGS: dict[str, Rule] = {
         " stop.",
         "ClassicGroup, GroupMetadataManager; KIP-62, KIP-345, KIP-848",
         "Look at who began them: give instances that restart a group.instance.id, poll faster or"
-        " raise"
-        " max.poll.interval.ms where members are dropped, deploy fewer members at a time.",
+        " raise max.poll.interval.ms where members are dropped, deploy fewer members at a time.",
     ),
     "member-dropped": Rule(
         "A member that sends no heartbeat for session.timeout.ms, or does not poll for"
@@ -80,7 +79,7 @@ OF_FINDINGS: dict[str, Rule] = {
         " replicas.",
     ),
     "written-twice": Rule(
-        "A batch that is in the log is answered with the offset that it has there.",
+        "For a batch that is in the log, the response has the offset of that batch.",
         "KIP-98; ProducerStateManager, UnifiedLog.analyzeAndValidateProducerState",
         "Look whether consumers get the records twice; if not, the first copy was lost with a"
         " leader"
@@ -94,10 +93,9 @@ OF_FINDINGS: dict[str, Rule] = {
         " were deleted. The records in between were never written in this epoch.",
     ),
     "batch-repeated": Rule(
-        "A batch that comes again is not written again: it is answered with the offset that it"
-        " has.",
+        "A repeated batch is not written again: the response has the offset of the first one.",
         "KIP-98; ProducerStateEntry, NUM_BATCHES_TO_RETAIN",
-        "Nothing: it is in the log once. If it comes often, answers are late or lost: look at"
+        "Nothing: it is in the log once. If it comes often, responses are late or lost: look at"
         " request.timeout.ms and at the broker's load.",
     ),
     "offset-reused": Rule(
@@ -209,3 +207,14 @@ REMOVED = Rule(
     "Look at the broker that left: shut down, stopped, or without connection to the controller.",
 )
 """The rule of `isr-shrunk` if the controller removed the broker."""
+
+NEW_EPOCHS = Rule(
+    "Members that join, leave or are not heard of begin an epoch of the group. The coordinator"
+    " assigns the partitions, and each member changes to its new ones by its own heartbeats: the"
+    " others go on.",
+    "GroupMetadataManager; KIP-848, KIP-932, KIP-1071",
+    "No action if few partitions move. Give consumers that restart a group.instance.id. How long"
+    " a member may be silent is a setting of the broker: group.consumer.session.timeout.ms, or"
+    " that of share or streams groups.",
+)
+"""The rule for `rebalances` of the groups whose coordinator assigns the partitions."""

@@ -26,7 +26,7 @@ from brokertwin.state.cell.output_rows import Rows
 from brokertwin.state.configs import broker_config
 from brokertwin.state.core import outputs, pending
 from brokertwin.state.core.check import Touched
-from brokertwin.state.core.decision import CONTROLLER, AnyRequest, Message, Sent
+from brokertwin.state.core.decision import CONTROLLER, AnyRequest, LeaderAndIsr, Message, Sent
 from brokertwin.state.core.events import Event, Kind
 from brokertwin.state.core.outputs import Position
 from brokertwin.state.core.records import Record
@@ -84,7 +84,6 @@ class Recent(Generic[Key, Value]):
         return found
 
     def put(self, key: Key, value: Value) -> None:
-        """Keep a value."""
         if len(self._new) >= self._most:
             self._old, self._new = self._new, {}
         self._new[key] = value
@@ -160,7 +159,6 @@ class CollectedRows(Rows):
         """Drop the response to an intervention."""
 
     def record(self, machine: int, now: int, event_id: str, record: Record) -> None:
-        """Count a record."""
         self.applied[type(record).__name__, machine == CONTROLLER] += 1
 
     def of_group(self, record: Record) -> None:
@@ -180,7 +178,6 @@ class Held:
         self._metadata: deque[Step] = deque()
 
     def publish(self, record: Record, brokers: Iterable[int]) -> None:
-        """Queue a metadata record for brokers."""
         for broker in brokers:
             if Between.METADATA in self.between:
                 self._hold(Between.METADATA, CONTROLLER, broker, MetadataRead(broker, record))
@@ -188,9 +185,10 @@ class Held:
                 self._metadata.append(MetadataRead(broker, record))
 
     def send(self, messages: Sequence[Sent]) -> None:
-        """Queue messages of a machine."""
         for message in messages:
             kind = Between.REQUEST if isinstance(message, Message) else Between.REPLICA
+            if isinstance(message, LeaderAndIsr):
+                kind = Between.METADATA
             if kind not in self.between or message.sender == message.receiver:
                 self.released.append(message)
             else:
@@ -446,7 +444,6 @@ def _hash_exchanged(
 
 
 def exchanged_text(text: str, one: str, other: str) -> str:
-    """Exchange two names."""
     if one not in text and other not in text:
         return text
     return other.join(part.replace(other, one) for part in text.split(one))

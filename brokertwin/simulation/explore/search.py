@@ -147,7 +147,7 @@ class Expander:
         self._collects = options.collects
         self._world: World | None = None
 
-    def children(self, node: Node, known: Visited | set[int]) -> Iterator[Child]:
+    def children(self, node: Node, known: Visited) -> Iterator[Child]:
         """Return the states that the steps of a state lead to."""
         explorer, world = self.explorer, node.world
         self._world = world
@@ -195,7 +195,7 @@ class Expander:
 
 
 _worker: Expander
-_returned: set[int]
+_returned: Visited
 
 
 def _start_worker(model: Model, options: Options) -> None:
@@ -203,7 +203,7 @@ def _start_worker(model: Model, options: Options) -> None:
     _worker = Expander(model, options)
     _worker.explorer.first()
     _worker.counts()
-    _returned = set()
+    _returned = Visited(options.memory_max)
 
 
 def _expand(chunk: bytes) -> tuple[bytes, Any, float]:
@@ -467,12 +467,12 @@ class Search:
         first = explorer.first()
         self._expander.counts()
         options = self._options
-        number = explorer.fingerprint(first)
-        return self._model.name, number, options.is_split, options.has_sleep
+        number, cluster = explorer.fingerprint(first), self._model.cluster
+        rules = cluster.era, *sorted(cluster.settings.items())
+        return self._model.name, number, rules, options.is_split, options.has_sleep
 
 
 def walk(model: Model, seed: int, steps: int) -> Result:
-    """Take random steps; the result has the first violation."""
     chance = Random(seed)
     explorer = Explorer(model)
     world = explorer.first()

@@ -594,8 +594,8 @@ class Explorer:
                 del ways[way]
             elif kind == "metadata" and fault is not Fault.ISOLATE:
                 for read in ways.pop(way):
-                    assert isinstance(read, MetadataRead)
-                    self._unread(table, broker, fault, read)
+                    if isinstance(read, MetadataRead):
+                        self._unread(table, broker, fault, read)
 
     def _unread(self, table: Any, broker: int, fault: Fault, read: MetadataRead) -> None:
         state = network._network(table)
@@ -708,7 +708,6 @@ class Explorer:
 
 
 def _free_id(cell: CellState, name: str) -> str:
-    """Return an id that no pending request has."""
     waiting, number = cell.tables["pending"], 1
     while any(f"{kind}{name}{number}" in waiting for kind in (REQUEST_KEY, COMMIT_KEY)):
         number += 1

@@ -81,7 +81,7 @@ def test_an_unreachable_broker_is_a_user_error() -> None:
 
 
 def test_a_silent_server_is_a_user_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_reader, "TIMEOUT_MS", 500)
+    monkeypatch.setattr(batch_reader, "TIMEOUT_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         at = f"127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(UserError, match=f"Could not read batches from {at}"):

@@ -73,7 +73,6 @@ def test_the_exchanges_are_those_of_the_request_log(file: Path) -> None:
 
 
 def one_line(document: Document) -> str:
-    """Request and response without record sets."""
     bodies = [msgspec.json.decode(body) for body in (document.request, document.response)]
     return json.dumps([without_record_sets(body) for body in bodies])
 
@@ -114,7 +113,7 @@ def test_requests_are_paired_by_connection_and_correlation_id(tmp_path: Path) ->
     }
     assert responses == {"s1": {"brokers": [1]}, "s2": {"brokers": []}}
     assert {msgspec.json.decode(document.rest["responseTime"]) for document in documents} == {250.0}
-    reason = "an answer whose request is not in the log"
+    reason = "a response whose request is not in the log"
     assert dict(summary.left) == {("METADATA", reason): 1}
 
 

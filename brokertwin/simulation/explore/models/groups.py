@@ -24,7 +24,6 @@ OWNERS: tuple[Invariant, ...] = (OneOwner(), *COMMITS)
 
 
 def eager(is_old: bool, waits: int = 1) -> Model:
-    """Two members that commit offsets while the group rebalances."""
     settings = {"brokertwin.offset.storage": "zookeeper"} if is_old else {}
     return Model(
         name="commit-without-generation" if is_old else "eager-rebalance",
@@ -162,7 +161,6 @@ def members(kind: type[ConsumerMember], name: str, about: str, joins_late: bool 
 
 
 def models() -> Iterator[Model]:
-    """All models of this subject."""
     late = "heartbeats of two members arrive late, or their responses are lost"
     yield eager(True)
     yield eager(False)
