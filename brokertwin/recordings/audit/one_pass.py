@@ -50,6 +50,7 @@ class OnePass:
         self, facts: SpooledFacts, kept: Collection[type[f.Finding]] | None = KEPT
     ) -> None:
         known = dict.fromkeys(KINDS, facts.clients) | {REPLICATION.name: facts.cluster}
+        facts.cluster.has_samples = kept is None or f.SampleTaken in kept
         self._of_kind = {
             name: ObservedEntities(kind, known[name], kept) for name, kind in KINDS.items()
         }
