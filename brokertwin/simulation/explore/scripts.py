@@ -210,7 +210,7 @@ def given_partitions(response: Any) -> str:
     given = response.get("assignment") if isinstance(response, dict) else None
     if not isinstance(given, dict):
         return ""
-    topics = given.get("topicPartitions", given.get("topic_partitions", ()))
+    topics = given.get("topicPartitions") or given.get("topic_partitions") or ()
     numbers = sorted(str(each) for topic in topics for each in topic["partitions"])
     return f"partitions {', '.join(numbers)}" if numbers else "no partition"
 
