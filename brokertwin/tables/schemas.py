@@ -44,7 +44,6 @@ class TableSchema(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name in SQL."""
         return self.kind.replace("-", "_")
 
     @property

@@ -111,7 +111,6 @@ class ClientTimeline:
         return [str(each) for each in lost if each != NONE]
 
     def _of_timelines(self) -> Iterator[TimelineEntry]:
-        """The entries of its producers, its groups and its lost sessions."""
         for key in self.producers:
             yield from ProducerTimeline(self._recording, key).story()
         for key in self.groups:
@@ -150,7 +149,6 @@ def _latencies(exchanges: Sequence[Exchange]) -> list[str]:
 
 
 def producers_of(exchange: Exchange) -> list[str]:
-    """The keys of the producers of an exchange."""
     return list(
         dict.fromkeys(
             holder.name or str(holder.producer_id)
@@ -161,7 +159,6 @@ def producers_of(exchange: Exchange) -> list[str]:
 
 
 def groups_of(exchange: Exchange) -> list[str]:
-    """The group of an exchange, if it names one."""
     group = exchange.body().get("groupId") if exchange.api in groups.APIS else None
     return [group] if group is not None and exchange.is_recorded else []
 

@@ -79,8 +79,6 @@ TIME_BEHIND = later(rb"\(key: \d+, version: \d+\)(?:\"| ?\{)|(?<!\S)(?:time|ts)=
 
 
 class _Message(NamedTuple):
-    """A request or a response in a client's log."""
-
     client: str
     place: str
     broker: int
@@ -115,8 +113,6 @@ class _Failure(NamedTuple):
 
 
 class _Named(NamedTuple):
-    """The name of the client of a request."""
-
     place: str
     key: int
     number: int
@@ -127,8 +123,6 @@ Found = _Message | _Failure | _Named | None
 
 
 class Exchanges:
-    """Pairs the requests and responses in a client's log."""
-
     def __init__(self) -> None:
         self._pending: dict[tuple[str, int], deque[Document]] = defaultdict(deque)
         self._done: dict[tuple[str, int], Document] = {}
@@ -273,7 +267,6 @@ class Exchanges:
         return None
 
     def _learn(self, metadata: Any) -> None:
-        """Learn the addresses of brokers."""
         brokers = metadata.get("brokers") if isinstance(metadata, dict) else None
         for each in brokers if isinstance(brokers, list) else ():
             node = each.get("nodeId") if isinstance(each, dict) else None
@@ -764,7 +757,6 @@ def _failure(text: str, forms: tuple[tuple[re.Pattern[str], tuple[str, ...]], ..
 
 
 def _keys_of(apis: tuple[str, ...], part: dict[str, Any]) -> tuple[int, ...]:
-    """The keys of these APIs, or of the one that a match names."""
     named = _key_of(part["api"]) if not apis else None
     return tuple(API_KEYS[api] for api in apis) if apis or named is None else (named,)
 

@@ -257,7 +257,6 @@ class FormatReader:
             yield from self._framed(first, bytes(pieces).rstrip(b"\r\n"))
 
     def _continued(self, around: Around, text: bytes) -> Made:
-        """Handle a text that may continue an open one."""
         opened = self._open.pop(around.key, None)
         if opened is None:
             yield from self._entry(around, text)
@@ -580,7 +579,6 @@ def _check(document: Document) -> None:
 
 
 def dead_letter(line: SourceLine, error: Exception) -> UnpairedDocuments:
-    """Describe an unreadable line and the reason."""
     if isinstance(error, UnreadableError):
         return UnpairedDocuments(line, error.reason, error.detail)
     refusal = refusal_of(error)

@@ -65,8 +65,6 @@ _MS = timedelta(milliseconds=1)
 
 
 class DateOrder(StrEnum):
-    """The order of year, month and day in a date of numbers."""
-
     MONTH_FIRST = "month first"
     DAY_FIRST = "day first"
     YEAR_FIRST = "year first"
