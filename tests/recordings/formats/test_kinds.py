@@ -25,7 +25,7 @@ FILES = {
     "table of a group's offsets": "GROUP  TOPIC  PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG",
     "table of groups": "GROUP  COORDINATOR (ID)  ASSIGNMENT-STRATEGY  STATE  #MEMBERS",
     "kafka-transactions.sh": "TransactionalId\tCoordinator\tProducerId\tTransactionState",
-    "rows of __transaction_state": "t::TransactionMetadata(transactionalId=t, producerId=1, state=x)",
+    "rows of __transaction_state": "t::TransactionMetadata(transactionalId=t, producerId=1)",
     "kcat": '{"topic":"scans","partition":1,"offset":5,"tstype":"create","ts":1,"payload":"x"}',
     "kafka-dump-log.sh": "Dumping /var/lib/kafka/scans-1/00000000000000000000.log",
 }
