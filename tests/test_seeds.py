@@ -1,4 +1,4 @@
-"""docs/seeds.md names a test for each clause of the five documents; `make clauses` breaks them."""
+"""tests/clauses/README.md names a test for each clause of the five documents; `make clauses` breaks them."""
 
 import re
 
