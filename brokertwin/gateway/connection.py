@@ -38,7 +38,7 @@ from brokertwin.protocol.frames import (
 )
 from brokertwin.protocol.generated.produce import ProduceRequest
 from brokertwin.protocol.generated.update_features import UpdateFeaturesResponse
-from brokertwin.protocol.kafka_apis import Trait, api_of_key
+from brokertwin.protocol.kafka_apis import KAFKA_APIS, UNKNOWN, Trait
 from brokertwin.protocol.primitives import MalformedError, NotEncodableError
 from brokertwin.state.core.events import Reason, RequestHeader
 
@@ -313,7 +313,7 @@ class BrokerConnection(asyncio.Protocol):
 
     async def _handle(self, frame: bytes) -> None:
         api_key = api_key_of(frame)
-        traits = api_of_key(api_key).traits
+        traits = KAFKA_APIS.get(api_key, UNKNOWN).traits
         if Trait.ANY_VERSION in traits:
             release = self._context.features.release
             self._software = client_metrics.software_of(frame, release) or self._software
@@ -336,7 +336,9 @@ class BrokerConnection(asyncio.Protocol):
         if own is not None:
             request, own_response = own
             await self._produced_done(watch)
-            await self._reply(request, await own_response, watch)
+            outcome = await own_response
+            watch.go_on(self._loop.time())
+            await self._reply(request, outcome, watch)
             await self._writable.wait()
             return
         header, body = read_request(frame, RequestHeader)
@@ -364,6 +366,7 @@ class BrokerConnection(asyncio.Protocol):
         else:
             watch.stop(self._loop.time())
             outcome = await future
+            watch.go_on(self._loop.time())
         await self._reply(request, outcome, watch)
         if not self._writable.is_set():
             await self._writable.wait()
@@ -433,7 +436,7 @@ class BrokerConnection(asyncio.Protocol):
 
     def _edge_request(self, header: RequestHeader, body: Any) -> EdgeRequest:
         api_key = header.request_api_key
-        traits = api_of_key(api_key).traits
+        traits = KAFKA_APIS.get(api_key, UNKNOWN).traits
         if Trait.BINDS_CONNECTION in traits:
             self._reports_end = True
         if api_key in client_metrics.APIS:
@@ -501,6 +504,7 @@ class BrokerConnection(asyncio.Protocol):
             while self._produced:
                 request, future, watch, writes = self._produced[0]
                 outcome = await asyncio.shield(future)  # cancelling must not cancel the write
+                watch.go_on(self._loop.time())
                 await self._reply(request, outcome, watch, writes)
                 self._produced.popleft()
                 self._progress.set()
@@ -528,7 +532,6 @@ class BrokerConnection(asyncio.Protocol):
     ) -> None:
         """Complete and send a response; a large one is walked through in a thread."""
         now = self._loop.time()
-        watch.go_on(now)
         body, api_key = outcome.response, request.header.request_api_key
         if outcome.error is not None:
             body = self._refusal(request, outcome.error)
@@ -546,7 +549,7 @@ class BrokerConnection(asyncio.Protocol):
         if body is None:
             self._mute(outcome.mute_ms)
             return
-        has_records = Trait.HAS_RECORDS in api_of_key(api_key).traits
+        has_records = Trait.HAS_RECORDS in KAFKA_APIS.get(api_key, UNKNOWN).traits
         is_accepted = has_records and not errors  # only refused batches name records
         if outcome.error is None and api_key in edge_fields.COMPLETED and not is_accepted:
             await self._complete(request, body, writes)
@@ -570,10 +573,15 @@ class BrokerConnection(asyncio.Protocol):
             body["throttleTimeMs"] = throttle_ms
         if throttle_ms:
             self._mute(throttle_ms)
-        if is_large:
-            frame = await asyncio.to_thread(self._encode, request, body)
-        else:
-            frame = self._encode(request, body)
+        header = request.header
+        sent = header.request_api_key, header.request_api_version, header.correlation_id
+        try:
+            if is_large:
+                frame = await asyncio.to_thread(encode_sized_response, *sent, body)
+            else:
+                frame = encode_sized_response(*sent, body)
+        except NotEncodableError as error:
+            frame = self._encoded_error(request, error)
         self._write_sized(frame)
         if limit is not None:
             self._count(limit, watch)
@@ -619,21 +627,20 @@ class BrokerConnection(asyncio.Protocol):
         if throttle_ms > 0:
             self._muted_until = self._loop.time() + throttle_ms / 1000
 
-    def _encode(self, request: EdgeRequest, body: AnyBody) -> bytes | bytearray:
-        """Encode a response, or `-1 UNKNOWN_SERVER_ERROR` if it cannot be encoded.
+    def _encoded_error(self, request: EdgeRequest, error: NotEncodableError) -> bytearray:
+        """Encode `-1 UNKNOWN_SERVER_ERROR` for a response that cannot be encoded.
 
         As in Kafka, the request's changes stay in effect. Raises ClosedError.
         """
         header = request.header
-        sent = header.request_api_key, header.request_api_version, header.correlation_id
-        try:
-            return encode_sized_response(*sent, body)
-        except NotEncodableError as error:
-            _log.warning("cannot encode a response", api=sent[0], error=str(error))
-            refusal = refusals.error_response(request.document(), Error.UNKNOWN_SERVER_ERROR)
-            if refusal is None:
-                raise ClosedError(f"cannot encode the response of API {sent[0]}") from error
-            return encode_sized_response(*sent, refusal)
+        api_key = header.request_api_key
+        _log.warning("cannot encode a response", api=api_key, error=str(error))
+        refusal = refusals.error_response(request.document(), Error.UNKNOWN_SERVER_ERROR)
+        if refusal is None:
+            raise ClosedError(f"cannot encode the response of API {api_key}") from error
+        return encode_sized_response(
+            api_key, header.request_api_version, header.correlation_id, refusal
+        )
 
     def _write(self, frame: bytes | bytearray) -> None:
         self._write_sized(len(frame).to_bytes(SIZE_BYTES, "big") + frame)

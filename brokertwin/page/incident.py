@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from brokertwin.page.groups import GroupsOverTime
 from brokertwin.protocol.errors import error_name
 from brokertwin.recordings.audit.finding import AuditFinding
 from brokertwin.recordings.audit.history import History
@@ -31,6 +32,7 @@ from brokertwin.recordings.history.groups import ObservedGroup
 from brokertwin.recordings.history.producers import ObservedProducer
 from brokertwin.recordings.history.recording import KINDS
 from brokertwin.recordings.history.sessions import ObservedSessionCache
+from brokertwin.wording import counted
 
 State = dict[str, Any]
 """A flat state: field to a number, a text or null."""
@@ -89,6 +91,7 @@ def document(history: History, findings: Sequence[AuditFinding], title: str) -> 
     walk = _Walk(history, round(begin))
     for index, exchange in enumerate(exchanges):
         walk.take(index, exchange)
+    walk.until(end)
     walk.replicas(history)
     walk.brokers(history)
     found = [walk.finding(number, each) for number, each in enumerate(findings)]
@@ -129,6 +132,7 @@ class _Walk:
     def __init__(self, history: History, begin: int) -> None:
         self._known = history.recording.known
         self._begin = begin
+        self._groups = GroupsOverTime(history.recording.exchanges, self._known)
         self._entities: dict[EntityKey, ObservedEntity] = {}
         self._lanes: dict[tuple[str, str], _Lane] = {}
         self._places: dict[str, int] = {}
@@ -149,6 +153,7 @@ class _Walk:
     def take(self, index: int, exchange: RecordedExchange) -> None:
         """Note an exchange: its columns, its lanes, and the states that it changed."""
         line, columns = exchange.line, self.columns
+        self.until(line.end)
         code = next(iter(bodies.errors(exchange.response)), 0)
         file, _, number = line.place.rpartition(":")
         self._places[line.place] = index
@@ -187,8 +192,17 @@ class _Walk:
                 if entity.LOOKAHEAD_MS:
                     deque(entity.judge(part, self._known), maxlen=0)
                 lane = self.lane(SAMPLED[key.kind], _name_of(key, entity, exchange))
-                lane.sample(exchange.line.end - self._begin, index, key, _state_of(entity))
+                if isinstance(entity, ObservedGroup):
+                    state = self._groups.after(key, entity, exchange)
+                else:
+                    state = _state_of(entity)
+                lane.sample(exchange.line.end - self._begin, index, key, state)
                 yield lane
+
+    def until(self, time: float) -> None:
+        """Note the changes of groups that no request made until a time, in ms since 1970."""
+        for at, key, state in self._groups.until(time):
+            self.lane("group", key.id).sample(at - self._begin, -1, key, state)
 
     def _watermarks(self, index: int, exchange: RecordedExchange) -> None:
         """High watermarks and last stable offsets that responses to Fetch show."""
@@ -289,8 +303,6 @@ def _name_of(key: EntityKey, entity: ObservedEntity, exchange: RecordedExchange)
 
 
 def _state_of(entity: ObservedEntity) -> State:
-    if isinstance(entity, ObservedGroup):
-        return _group(entity)
     if isinstance(entity, ObservedProducer):
         return _transaction(entity)
     if isinstance(entity, ProducerInPartition):
@@ -302,18 +314,6 @@ def _state_of(entity: ObservedEntity) -> State:
         for number, session in entity.sessions.items()
         if session.closed is None and session.used is not None
     }
-
-
-def _group(entity: ObservedGroup) -> State:
-    membership = entity.membership
-    state: State = {"members": len(membership.members)}
-    if membership.number >= 0:
-        state["generation"] = membership.number
-    if membership.leader:
-        state["leader"] = membership.leader
-    state |= {f"member {name}": each.last.name for name, each in membership.members.items()}
-    state |= {f"offset {each.place}": each.offset for each in entity.offsets.offsets.values()}
-    return state | {f"pending {each.place}": each.offset for each in entity.offsets.pending}
 
 
 def _transaction(entity: ObservedProducer) -> State:
@@ -346,7 +346,7 @@ SILENT_MS = 3_000
 """Without a heartbeat for longer a broker is shown as silent; Kafka's default interval is 2 s."""
 
 SPAN_FIELDS = {
-    "group": ("generation", "members"),
+    "group": ("generation", "epoch", "members", "silent"),
     "transaction": ("transaction", "epoch"),
     "partition": ("leader", "in sync"),
     "broker": ("controller", "log"),
@@ -406,9 +406,12 @@ def _spans(kind: str, samples: Iterable[tuple[int, int, State]], end: int) -> li
 def _label(kind: str, state: State) -> tuple[str, str]:
     """The label of a span and its tone: `calm`, `busy`, `bad` or `gone`."""
     if kind == "group":
-        number, members = state.get("generation"), state.get("members") or 0
-        words = f"generation {number}, " if number is not None else ""
-        return f"{words}{members} member{'s' * (members != 1)}", "calm" if members else "gone"
+        numbers = {name: state.get(name) for name in ("generation", "epoch")}
+        parts = [f"{name} {number}" for name, number in numbers.items() if number is not None]
+        members, silent = state.get("members"), state.get("silent")
+        parts += [counted(members, "member")] if members is not None else []
+        parts += [f"{silent} silent"] if silent else []
+        return ", ".join(parts), "busy" if silent else "gone" if members == 0 else "calm"
     if kind == "transaction":
         value = str(state.get("transaction"))
         return ("", "gone") if value == "none" else (f"transaction {value}", "busy")

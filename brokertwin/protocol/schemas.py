@@ -133,6 +133,9 @@ API_NAMES: dict[int, str] = {
 }
 """API key to the prefix of its message names."""
 
+API_KEYS = {name: key for key, name in API_NAMES.items()}
+"""Prefix of its message names (`CreateTopics`) to API key."""
+
 MODELLED_NAMES: dict[int, str] = API_NAMES | {
     message["apiKey"]: name.removesuffix("Request")
     for name, message in _SCHEMAS["controller"].items()

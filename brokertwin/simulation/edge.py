@@ -108,7 +108,6 @@ class BrokerEdge:
         return drawn * (SLOW if self.is_slow else 1)
 
     def opened(self, connection: SimulatedConnection) -> None:
-        """Add a connection."""
         self._connections = [each for each in self._connections if each.is_served]
         self._connections.append(connection)
 

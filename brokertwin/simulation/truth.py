@@ -84,8 +84,6 @@ class GenerationBegan(Fact, frozen=True, kw_only=True, tag="generation"):
 
 
 class OffsetStored(Fact, frozen=True, kw_only=True, tag="offset"):
-    """A committed offset."""
-
     group: str
     topic: str
     partition: int
@@ -206,11 +204,9 @@ class Truth:
     # Input
 
     def record(self, machine: int, event_id: str, record: Record) -> None:
-        """Note a record that the current event writes."""
         self._records.append((machine, event_id, record))
 
     def requested(self, request_id: str, client: str, instance: str, api: str) -> None:
-        """Note the client of a request."""
         self._clients[request_id] = client, api
         del instance
 
@@ -239,7 +235,6 @@ class Truth:
         self._records.clear()
 
     def broker(self, broker: int, change: str, now: int) -> None:
-        """Note an intervention on a broker."""
         self.facts.append(BrokerMoved(time=now, broker=broker, change=change))
 
     # Causes
@@ -249,7 +244,6 @@ class Truth:
         return {"request": request_id, "client": client, "api": api} if client else {}
 
     def _note_leaving(self, event: _EventHead) -> None:
-        """Note the members that a request names as leaving."""
         key = event.request_header.get("requestApiKey", -1)
         name = KAFKA_APIS[key].name if key in KAFKA_APIS else ""
         if name == "LEAVE_GROUP":
@@ -547,6 +541,5 @@ def _of_classic(group: ClassicGroup) -> _Group:
 
 
 def write_truth(facts: Iterable[Fact], path: Path) -> None:
-    """Write the facts as JSON lines."""
     encoder = msgspec.json.Encoder()
     path.write_bytes(b"".join(encoder.encode(each) + b"\n" for each in facts))

@@ -43,7 +43,6 @@ class TableSchema(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name in SQL."""
         return self.kind.replace("-", "_")
 
     @property

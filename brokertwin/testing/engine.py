@@ -5,6 +5,7 @@ request. A request that waits before it is processed delays later ones of its co
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -20,7 +21,6 @@ from brokertwin.gateway.engine.engine import (
     EdgeRequest,
     EngineResponse,
     NoResponseError,
-    now_ms,
 )
 from brokertwin.gateway.engine.local_engine import LocalEngine
 from brokertwin.gateway.faults import failures
@@ -104,7 +104,7 @@ class FaultyEngine(LocalEngine):
 
     def now(self) -> int:
         """Return the cluster's time in ms since 1970."""
-        return now_ms() + self.ahead_ms
+        return time.time_ns() // 1_000_000 + self.ahead_ms
 
     @property
     def principal(self) -> str:

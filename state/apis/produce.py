@@ -549,7 +549,22 @@ def _append(
             return _failed(produced, log, check.error)
         if verification is not None:
             verifications.forget(broker.tables.in_flight, *place)
-    return _accepted(broker, tail, produced, rules.records.takes_append_time)
+    batch = copy(batch)  # a request must not change
+    offset = batch.base_offset = log.log_end_offset
+    batch.partition_leader_epoch = log.leader_epoch
+    append_time, batch.has_append_time = -1, rules.records.takes_append_time or None
+    if batch.has_append_time:
+        append_time = batch.max_timestamp = broker.now
+        batch.greatest_delta = None
+    response = PartitionProduceResponse(
+        index=produced.index,
+        base_offset=offset,
+        log_append_time_ms=append_time,
+        log_start_offset=log.log_start_offset,
+    )
+    record = BatchAppended(log.topic_id, log.partition, batch)
+    required = 0 if tail.is_only_replica else offset + batch.last_offset_delta + 1
+    return AppendResult(response, record, required)
 
 
 def _refused_records(
@@ -566,27 +581,6 @@ def _refused_records(
         topic=topic.name, now=broker.now, **msgspec.structs.asdict(rules)
     )
     return outcome
-
-
-def _accepted(
-    broker: Broker, tail: LogTail, produced: PartitionProduceData, takes_append_time: bool
-) -> AppendResult:
-    batch, log = copy(produced.batches[0]), tail.log  # a request must not change
-    offset = batch.base_offset = log.log_end_offset
-    batch.partition_leader_epoch = log.leader_epoch
-    append_time, batch.has_append_time = -1, takes_append_time or None
-    if takes_append_time:
-        append_time = batch.max_timestamp = broker.now
-        batch.greatest_delta = None
-    response = PartitionProduceResponse(
-        index=produced.index,
-        base_offset=offset,
-        log_append_time_ms=append_time,
-        log_start_offset=log.log_start_offset,
-    )
-    record = BatchAppended(log.topic_id, log.partition, batch)
-    required = 0 if tail.is_only_replica else offset + batch.last_offset_delta + 1
-    return AppendResult(response, record, required)
 
 
 def _repeated(

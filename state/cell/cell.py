@@ -17,7 +17,6 @@ from brokertwin.state.cell import between_cells, expiry
 from brokertwin.state.cell.delivery import AtOnce, DeliveryOrder
 from brokertwin.state.cell.event_loop import CellLoop, refusal_for
 from brokertwin.state.cell.output_rows import Rows
-from brokertwin.state.cluster.machines import Broker
 from brokertwin.state.core import pending
 from brokertwin.state.core.dead_letters import dead_letter, refused_event
 from brokertwin.state.core.decision import PendingRequest
@@ -113,10 +112,6 @@ class Cell:
         columns["meta"] = msgspec.msgpack.encode(self.meta)
         return columns
 
-    def broker(self, broker: int) -> Broker:
-        """Return a broker of this cell between two events, for reading."""
-        return self._run.broker(broker)
-
     def copy(self) -> "Cell":
         """Return a cell in the same state, between two events, for example to try events on it."""
         self.commit()
@@ -188,6 +183,7 @@ class Cell:
         self._deadlines = pending.deadlines(self.tables.pending)
         self._rows = self._make_rows(settings)
         self._run = CellLoop(self.tables, settings, self._rows, self._make_schedule())
+        self.broker = self._run.broker
         self._next_check = NOT_KNOWN
 
     def _undo(self) -> None:

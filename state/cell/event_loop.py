@@ -185,6 +185,12 @@ ENCODED = (msgspec.Raw, dict)
 
 _decoders = {key: api.decoder() for key, api in BUILT.items()}
 
+_SERVED = frozenset(
+    (key, version)
+    for key, api in BUILT.items()
+    for version in range(api.versions[0], api.versions[1] + 1)
+)
+
 
 class Replied(NamedTuple):
     """Another machine has replied to a message of the pending request."""
@@ -408,13 +414,14 @@ class CellLoop:
         if not network.serves(tables.cluster, event.broker):
             self._refuse(event.broker)
         assert header is not None
-        api = api_of(header, self._given)
+        is_served = (header.request_api_key, header.request_api_version) in _SERVED
+        api = BUILT[header.request_api_key] if is_served else api_of(header, self._given)
         body: Any = event.request
         if type(body) in ENCODED:  # `isinstance` of a struct is slow
             body = decode_body(event.request, _decoders[api.key])
         if type(body) is Refusal:
             raise EventRefusedError(body.reason, body.detail)
-        if tables.pending.has_either(REQUEST_KEY + event.id, COMMIT_KEY + event.id):
+        if REQUEST_KEY + event.id in tables.pending or COMMIT_KEY + event.id in tables.pending:
             raise EventRefusedError(
                 Reason.WRONG_TYPE, f"a request with the id {event.id!r} waits already"
             )

@@ -177,9 +177,10 @@ def check(
     """
     known = None if producer is None or producer.producer_epoch == NO_PRODUCER_EPOCH else producer
     if known is not None and batch.producer_epoch == known.producer_epoch:
-        duplicate = _duplicate_of(known, batch)
-        if duplicate is not None:
-            return SequenceCheck(NONE, duplicate)
+        last = (batch.base_sequence + batch.last_offset_delta) % (SEQUENCE_MAX + 1)
+        for each in known.batches:
+            if each.last_sequence == last and each.first_sequence == batch.base_sequence:
+                return SequenceCheck(NONE, each)
     is_unverified = batch.is_transactional and rules.verifies and verification is None
     if is_unverified and not is_ongoing(known, batch.producer_epoch):
         return SequenceCheck(Error.INVALID_TXN_STATE)
@@ -231,14 +232,6 @@ def check_marker(
     if batch.end_marker.coordinator_epoch < producer.coordinator_epoch:
         return Error.TRANSACTION_COORDINATOR_FENCED
     return NONE
-
-
-def _duplicate_of(producer: ProducerStateEntry, batch: Batch) -> RememberedBatch | None:
-    last = (batch.base_sequence + batch.last_offset_delta) % (SEQUENCE_MAX + 1)
-    for remembered in producer.batches:
-        if remembered.last_sequence == last and remembered.first_sequence == batch.base_sequence:
-            return remembered
-    return None
 
 
 def check_sequence(

@@ -19,7 +19,6 @@ class Row(NamedTuple):
 
     @property
     def seed(self) -> str:
-        """The number of the document."""
         return self.name[:3]
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from brokertwin.page import incident
 from brokertwin.page.assembly import MODULES, asset, incident_page
+from brokertwin.recordings.history.memberships import Membership
 from tests.support.audits import whole
 
 GROUP = "group_kp"
@@ -45,6 +46,29 @@ def test_a_group_shows_its_generation_and_members_at_a_moment() -> None:
     state = state_at(group, span[0])
     assert (state["generation"], state["members"]) == (3, 1)
     assert state_at(group, -1) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "group", "label", "began"),
+    [
+        ("raw_group_errors", "raw_group_errors.17.group", "generation 5, 0 members", 9_708),
+        ("static_members_classic", "group", "generation 1, 2 members", 20_827),
+        ("consumer_protocol", "group", "epoch 4, 2 members", 8_759),
+        ("share_sessions", "si-first", "epoch 2, 1 member, 1 silent", 4_057),
+    ],
+)
+def test_a_member_is_gone_from_the_moment_it_expires(
+    name: str, group: str, label: str, began: int
+) -> None:
+    spans = lane(document(name), "group", group)["spans"]
+    assert (began, label) in [(span[0], span[2]) for span in spans]
+
+
+def test_a_member_that_goes_on_later_has_not_expired(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its coordinator was gone for longer than its session."""
+    monkeypatch.setattr(Membership, "alive_at", lambda self, time, known: {})
+    group = lane(document("group_kp"), "group")
+    assert "generation 3, 1 member" in [span[2] for span in group["spans"]]
 
 
 def test_the_state_at_the_end_has_the_committed_offsets_of_the_recording() -> None:

@@ -72,7 +72,6 @@ def _is_restart(truth: KnownTruth, fact: MemberChanged) -> bool:
 
 
 def _is_replaced(truth: KnownTruth, fact: MemberChanged) -> bool:
-    """Whether the next generation has its instance again."""
     later = [each for each in truth.generations[fact.group] if each.time >= fact.time]
     return bool(later) and _has_instance(later[0].members, fact)
 

@@ -17,12 +17,13 @@ from typing import Any
 
 import msgspec
 
+from brokertwin.clients.io.blocking import BlockingConnection
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.protocol.frames import RequestFrame, encode_request
 from brokertwin.protocol.kafka_apis import KAFKA_APIS
-from brokertwin.testing.exam.connection import ExamConnection
+from brokertwin.protocol.schemas import API_KEYS
 from brokertwin.testing.exam.examination import PREFIX
-from brokertwin.testing.exam.model import KEYS, Do, Observation, Scenario, Step, selected
+from brokertwin.testing.exam.model import Do, Observation, Scenario, Step, selected
 from brokertwin.testing.exam.player import codes
 from brokertwin.testing.exam.site import Site
 from tests.support.exams import SkippingPlayer
@@ -40,7 +41,7 @@ AS_THEY_ARE = {"CreateTopics", "Metadata", "FindCoordinator", "ApiVersions"}
 TIMES = {"maxWaitMs", "minBytes", "timeoutMs", "sessionTimeoutMs", "rebalanceTimeoutMs"}
 TIMES |= {"transactionTimeoutMs"}
 VERSIONS = {key: (api.first, api.last) for key, api in KAFKA_APIS.items()}
-VERSIONS[KEYS["AddPartitionsToTxn"]] = (0, 3)
+VERSIONS[API_KEYS["AddPartitionsToTxn"]] = (0, 3)
 """A broker's own AddPartitionsToTxn without a transaction Kafka never answers."""
 
 
@@ -142,7 +143,7 @@ class Changes:
         self._walk(body, api, lambda: _encode(api, version, body))
         chance = Random(f"{self._seed} {api} {version}")
         if chance.random() < self._rate:
-            other = chance.randint(*VERSIONS[KEYS[api]])
+            other = chance.randint(*VERSIONS[API_KEYS[api]])
             if _works(lambda: _encode(api, other, body)):
                 self.made[f"{api} v{version} -> v{other}"] = None
                 return other, body
@@ -169,7 +170,7 @@ class Changes:
 
 
 def _encode(api: str, version: int, body: Any) -> bytes:
-    header = {"requestApiKey": KEYS[api], "requestApiVersion": version, "correlationId": 1}
+    header = {"requestApiKey": API_KEYS[api], "requestApiVersion": version, "correlationId": 1}
     return encode_request(RequestFrame({**header, "clientId": None}, body))
 
 
@@ -181,7 +182,7 @@ def _works(encode: Callable[[], object]) -> bool:
     return True
 
 
-class ChangingConnection(ExamConnection):
+class ChangingConnection(BlockingConnection):
     """A connection that sends what `changes` makes of a scenario's requests."""
 
     changes: Changes
@@ -206,14 +207,12 @@ NUMBER = re.compile(r"\d+")
 
 
 class ChangingPlayer(SkippingPlayer):
-    """Plays a changed scenario."""
-
     changes: Changes
     met: Counter[str]
 
-    def _connected(self, address: Address, client: str) -> ExamConnection:
+    def _connected(self, address: Address, client: str) -> BlockingConnection:
         security = self._site.security
-        connection = ChangingConnection(address, lambda: self._deadline, security, client)
+        connection = ChangingConnection(address, lambda: self._deadline, client, security)
         connection.changes, connection.met = self.changes, self.met
         return connection
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 
+from brokertwin.clients.io.blocking import BlockingConnection
 from brokertwin.gateway.edge_fields import Address
-from brokertwin.testing.exam.connection import ExamConnection
+from brokertwin.testing.exam.bodies import CLIENT_ID
 from brokertwin.testing.exam.examination import ExamOptions, examine
 from brokertwin.testing.exam.model import selected
 from brokertwin.testing.exam.player import POLL_S, Ended, Player
@@ -38,14 +39,14 @@ class PatientPlayer(SkippingPlayer):
         home = self._site.brokers[self._site.home]
         if self.clock is not None:
             self._world.time += self.clock.skipped_ms
-        self._other = ExamConnection(home, lambda: self._deadline)
+        self._other = BlockingConnection(home, lambda: self._deadline, CLIENT_ID)
         try:
             return super().run()
         finally:
             self._other.close()
             self.close()
 
-    def _connected(self, address: Address, client: str) -> ExamConnection:
+    def _connected(self, address: Address, client: str) -> BlockingConnection:
         connection = _PatientConnection(address, lambda: self._deadline, client=client)
         connection.skip = self._skip
         return connection
@@ -58,7 +59,7 @@ class PatientPlayer(SkippingPlayer):
             self._wait(POLL_S)
 
 
-class _PatientConnection(ExamConnection):
+class _PatientConnection(BlockingConnection):
     skip: Callable[[Callable[[], bool]], None]
 
     def receive_frame(self) -> bytes:

@@ -1,7 +1,7 @@
 """Counts the modules and functions that one request enters between its bytes and its response's."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -34,7 +34,6 @@ class _Counter:
             self.codes.append(frame.f_code)
 
     def found(self) -> PathLength:
-        """Take the functions of this repository."""
         named = [(_module(code.co_filename), code.co_qualname) for code in self.codes]
         ours = [(module, name) for module, name in named if module]
         functions = frozenset(f"{module}:{name}" for module, name in ours)
@@ -53,15 +52,32 @@ def _module(filename: str) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts)
 
 
-def measured(broker: KafkaBroker, api: str, version: int, first: Body, second: Body) -> PathLength:
-    """Send two requests on one connection, and count the second one."""
+def errors_in(body: Any) -> list[int]:
+    """Return the error codes of a response, at any depth."""
+    if isinstance(body, list):
+        return [code for each in body for code in errors_in(each)]
+    if not isinstance(body, dict):
+        return []
+    below = [code for each in body.values() for code in errors_in(each)]
+    return [code for code in [body.get("errorCode", 0)] if code] + below
+
+
+def measured(
+    broker: KafkaBroker, api: str, version: int, make: Callable[[int], Body]
+) -> PathLength:
+    """Send two requests on one connection, and count the second one, which must succeed.
+
+    `make` gets 0, then the member epoch of the first response, or 1.
+    """
     host, _, port = broker.bootstrap.rpartition(":")
     counter = _Counter()
     with Client(Address(host, int(port))) as client:
-        client.call(api, version, dict(first))
+        first = client.call(api, version, dict(make(0)))
+        second = dict(make(first.get("memberEpoch", 1)))
         broker._call(lambda: sys.setprofile(counter))
         try:
-            client.call(api, version, dict(second))
+            response = client.call(api, version, second)
         finally:
             broker._call(lambda: sys.setprofile(None))
+    assert not errors_in(response), response
     return counter.found()

@@ -1,6 +1,7 @@
 """`brokertwin explore`: every order of deliveries of a small model."""
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,7 +9,7 @@ import typer
 
 from brokertwin.cli.files import check_new, write_text
 from brokertwin.cli.options import AsJson, Force
-from brokertwin.cli.output import err, out, say, show_json, show_table, warn
+from brokertwin.cli.output import err, out, say, show_json, show_rows, show_table, warn
 from brokertwin.errors import UserError
 from brokertwin.protocol.errors import error_name
 from brokertwin.wording import counted
@@ -27,6 +28,14 @@ ModelName = Annotated[
     typer.Argument(metavar="MODEL", help="A name of --list, or a Python file with a MODEL."),
 ]
 Listed = Annotated[bool, typer.Option("--list", help="Print the built-in models.")]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Another bound of a fault, `era`, or broker setting; late=1,2,3 prints a table.",
+    ),
+]
 Depth = Annotated[int | None, typer.Option("--depth", min=1, help="Most steps of a path.")]
 States = Annotated[int | None, typer.Option("--states", min=1, help="Most states to visit.")]
 Seconds = Annotated[float | None, typer.Option("--time", min=0, help="Most seconds to search.")]
@@ -71,6 +80,7 @@ Recording = Annotated[
 def command(
     model: ModelName = None,
     listed: Listed = False,
+    changes: Changes = None,
     depth: Depth = None,
     states: States = None,
     seconds: Seconds = None,
@@ -106,14 +116,22 @@ def command(
         raise UserError("The model is missing.", "Pass a name of --list, or a Python file.")
     if rules and workers > 1:
         raise UserError("Cannot combine --rules with --workers.", "Calls are noted in one process.")
-    for file in (svg, html, pytest, scenario, recording):
+    files = svg, html, pytest, scenario, recording
+    for file in files:
         check_new(file, force)
     chosen = model_of(model)
+    options = _options(chosen, depth, states, seconds, workers, no_reduction, checkpoint)
     try:
+        variants = _variants(chosen, changes or [])
+        if len(variants) > 1:
+            if rules or checkpoint or walk is not None or any(files) or play:
+                raise UserError("Several values print only a table.", "Pass one for each --set.")
+            _compare(variants, options, as_json)
+            return
+        ((_, chosen),) = variants
         if walk is not None:
             result, reached = _walked(chosen, walk), None
         else:
-            options = _options(chosen, depth, states, seconds, workers, no_reduction, checkpoint)
             result, reached = _searched(chosen, options, rules)
     except (ModelError, ValueError) as error:
         raise UserError(f"Cannot explore {chosen.name}: {error}.") from None
@@ -168,6 +186,33 @@ def _options(
         has_sleep=not no_reduction,
         checkpoint=str(checkpoint or ""),
     )
+
+
+def _variants(model: "Model", changes: list[str]) -> "list[tuple[tuple[str, ...], Model]]":
+    """Return the model with each combination of the values of --set. Raises ValueError."""
+    from brokertwin.simulation.explore.api import varied
+
+    named = []
+    for change in changes:
+        name, _, values = change.partition("=")
+        named.append([(name, value) for value in values.split(",")])
+    found = []
+    for combination in product(*named):
+        variant = model
+        for name, value in combination:
+            variant = varied(variant, name, value)
+        found.append((tuple(f"{name} {value}" for name, value in combination), variant))
+    return found
+
+
+def _compare(variants: "list[tuple[tuple[str, ...], Model]]", options: Any, as_json: bool) -> None:
+    """Search each variant and show how the states grow."""
+    rows = []
+    for changes, model in variants:
+        result, _ = _searched(model, options, has_rules=False)
+        counts = (result.states, result.deliveries, result.depth, round(result.cpu_seconds, 1))
+        rows.append((", ".join(changes), *counts, _outcome(result)))
+    show_rows(["set", "states", "deliveries", "depth", "CPU s", "result"], rows, as_json)
 
 
 def _searched(model: "Model", options: Any, has_rules: bool) -> "tuple[Result, Reached | None]":

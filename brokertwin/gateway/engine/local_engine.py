@@ -410,9 +410,7 @@ class LocalEngine:
     def _dispatch(self, rows: list[Output], event_id: str = "") -> None:
         """Pass on the outputs; `event_id` is the event of a caller that reads its response now."""
         for row in rows:
-            if isinstance(row, LocalResponse):
-                self._complete(row.id, row.outcome, row.id != event_id)
-            elif isinstance(row, LocalRecord):
+            if isinstance(row, LocalRecord):
                 if isinstance(row.record, ConfigChanged | LineLogged):
                     self._report(row.record)
                 else:
@@ -425,9 +423,14 @@ class LocalEngine:
                 change = self._change_decoder.decode(row.value or b"")
                 self.on_broker(change.broker, change.is_stopped)
             elif row.topic == outputs.RESPONSES:
-                self._complete(
-                    row.id, self._response_decoder.decode(row.value or b"").to_response()
-                )
+                future = self._pending.pop(row.id, None)
+                if future is None or future.done():
+                    continue
+                if not isinstance(row, LocalResponse):
+                    outcome = self._response_decoder.decode(row.value or b"").to_response()
+                else:
+                    outcome = row.outcome if row.id == event_id else row.outcome.copied()
+                future.set_result(outcome)
             elif row.topic == outputs.DEAD_LETTERS:
                 letter = msgspec.json.decode(row.value or b"")
                 _log.warning("dead letter", reason=letter["reason"], detail=letter["detail"])
@@ -438,11 +441,6 @@ class LocalEngine:
             self.on_settings()
         elif self._loop is not None:
             self.on_line(record.line)
-
-    def _complete(self, event_id: str, outcome: EngineResponse, is_late: bool = False) -> None:
-        future = self._pending.pop(event_id, None)
-        if future is not None and not future.done():
-            future.set_result(outcome.copied() if is_late else outcome)
 
     def _forget_refused(self, body: ProduceRequest) -> None:
         """Drop the bytes of batches that no log has appended."""

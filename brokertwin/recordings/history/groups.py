@@ -65,7 +65,6 @@ class ObservedGroup(ObservedEntity, kw_only=True):
             yield from self.membership.take(exchange, known.last)
 
     def _refused(self, exchange: RecordedExchange, known: KnownFacts) -> Iterator[Finding]:
-        """Report the errors of a request about offsets."""
         line, body, group = exchange.line, exchange.request, self.membership.group
         if line.api not in (*COMMIT_APIS, "OFFSET_DELETE", "OFFSET_FETCH"):
             return

@@ -205,7 +205,6 @@ class ObservedProducer(ProducerEpochs, kw_only=True):
         return SentForClient(line=line, client=self._client_of(holder, line), producer=producer)
 
     def _causes(self, holder: Holder, exchange: RecordedExchange) -> tuple[Cause, ...]:
-        """The causes of a refusal for an epoch, or for a transaction that has ended."""
         line = exchange.line
         timed_out = self.timed_out(holder, line)
         if timed_out is not None:
@@ -342,7 +341,6 @@ class ObservedProducer(ProducerEpochs, kw_only=True):
 
 
 def _codes_of(exchange: RecordedExchange, holder: Holder) -> list[int]:
-    """The errors of a producer in a response."""
     line, body, response = exchange.line, exchange.request, exchange.response
     if line.api == "PRODUCE":
         batches = list(bodies.sent(body, response))

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from brokertwin.state.eras.versions import SETTINGS
+
 if TYPE_CHECKING:
     from brokertwin.simulation.explore.invariants import Invariant
 
@@ -117,6 +119,10 @@ class Faults(msgspec.Struct, frozen=True, kw_only=True):
     brokers: tuple[int, ...] = ()
 
 
+FAULT_NAMES = tuple(name for name in Faults.__struct_fields__ if name != "brokers")
+"""Faults with a number."""
+
+
 class Between(StrEnum):
     """Kinds of messages between machines that can be steps of their own.
 
@@ -190,3 +196,24 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     bounds: Bounds = Bounds()
     symmetric: tuple[tuple[str, ...], ...] = ()
     expected: str = ""
+
+
+def varied(model: Model, name: str, value: str) -> Model:
+    """Return a model with another bound of a fault, another `era`, or another broker setting.
+
+    Raises:
+        ValueError: the value is no number or era.
+    """
+    replace = msgspec.structs.replace
+    if name in FAULT_NAMES:
+        if not value.isdigit():
+            raise ValueError(f"{name} must be a number, not {value!r}")
+        return replace(model, faults=replace(model.faults, **{name: int(value)}))
+    cluster = model.cluster
+    if name == "era":
+        if value and value not in SETTINGS:
+            raise ValueError(f"{value!r} is none of the eras {', '.join(SETTINGS)}")
+        return replace(model, cluster=replace(cluster, era=value))
+    if "." not in name:
+        raise ValueError(f"{name!r} is no fault ({', '.join(FAULT_NAMES)}), era or broker setting")
+    return replace(model, cluster=replace(cluster, settings={**cluster.settings, name: value}))

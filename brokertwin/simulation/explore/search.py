@@ -147,7 +147,7 @@ class Expander:
         self._collects = options.collects
         self._world: World | None = None
 
-    def children(self, node: Node, known: Visited | set[int]) -> Iterator[Child]:
+    def children(self, node: Node, known: Visited) -> Iterator[Child]:
         """Return the states that the steps of a state lead to."""
         explorer, world = self.explorer, node.world
         self._world = world
@@ -195,7 +195,7 @@ class Expander:
 
 
 _worker: Expander
-_returned: set[int]
+_returned: Visited
 
 
 def _start_worker(model: Model, options: Options) -> None:
@@ -203,7 +203,7 @@ def _start_worker(model: Model, options: Options) -> None:
     _worker = Expander(model, options)
     _worker.explorer.first()
     _worker.counts()
-    _returned = set()
+    _returned = Visited(options.memory_max)
 
 
 def _expand(chunk: bytes) -> tuple[bytes, Any, float]:
@@ -272,6 +272,7 @@ class Search:
             for pool in self._pools:
                 pool.shutdown(cancel_futures=True)
             self._pools = []
+        self._count(self._expander.counts())
         result.frontier = len(self._here) + len(self._next)
         result.cpu_seconds += time.process_time() - begun
         if result.violation:
@@ -317,9 +318,10 @@ class Search:
         if self._options.workers > 1:
             yield from self._children_of_workers()
             return
-        for node in self._here:
+        for number, node in enumerate(self._here):
+            if number % CHUNK == 0:
+                self._count(self._expander.counts())
             yield self._expander.children(self._current(node), self._visited)
-            self._count(self._expander.counts())
 
     def _current(self, node: Node) -> Node:
         """Return a node with the steps that are still asleep."""
@@ -467,12 +469,12 @@ class Search:
         first = explorer.first()
         self._expander.counts()
         options = self._options
-        number = explorer.fingerprint(first)
-        return self._model.name, number, options.is_split, options.has_sleep
+        number, cluster = explorer.fingerprint(first), self._model.cluster
+        rules = cluster.era, *sorted(cluster.settings.items())
+        return self._model.name, number, rules, options.is_split, options.has_sleep
 
 
 def walk(model: Model, seed: int, steps: int) -> Result:
-    """Take random steps; the result has the first violation."""
     chance = Random(seed)
     explorer = Explorer(model)
     world = explorer.first()

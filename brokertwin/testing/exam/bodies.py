@@ -24,8 +24,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from brokertwin.protocol.frames import RequestFrame, encode_request
+from brokertwin.protocol.schemas import API_KEYS
 from brokertwin.testing.exam import batches
-from brokertwin.testing.exam.model import KEYS
 
 CLIENT_ID = "exam"
 RAW_CORRELATION_ID = 7
@@ -81,7 +81,6 @@ class World:
         self.uuids: dict[str, str] = {}
 
     def name(self, short: str) -> str:
-        """Return the name with the prefix."""
         return self.names.setdefault(short, self.prefix + short)
 
     def uuid(self, label: str) -> str:
@@ -132,7 +131,7 @@ class World:
         """
         given = part["$frame"]
         header = {
-            "requestApiKey": KEYS[given["api"]],
+            "requestApiKey": API_KEYS[given["api"]],
             "requestApiVersion": given["version"],
             "correlationId": RAW_CORRELATION_ID,
             "clientId": given.get("clientId", CLIENT_ID),

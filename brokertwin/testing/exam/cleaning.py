@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from brokertwin.testing.exam.connection import (
+from brokertwin.clients.io.blocking import (
+    BlockingConnection,
     BrokerClosedError,
-    ExamConnection,
     UndecodableResponseError,
 )
+from brokertwin.testing.exam.bodies import CLIENT_ID
 from brokertwin.testing.exam.site import Site
 
 CLEANING_S = 60.0
@@ -33,7 +34,7 @@ def clean(site: Site, prefix: str) -> None:
     for address in site.brokers.values():
         deadline = time.monotonic() + CLEANING_S
         with suppress(OSError, BrokerClosedError, UndecodableResponseError):
-            connection = ExamConnection(address, _until(deadline), site.security)
+            connection = BlockingConnection(address, _until(deadline), CLIENT_ID, site.security)
             try:
                 _Cleaning(connection, site, prefix).run()
             finally:
@@ -43,7 +44,7 @@ def clean(site: Site, prefix: str) -> None:
 class _Cleaning:
     """Cleaning through one broker, which deletes the groups that it coordinates."""
 
-    def __init__(self, connection: ExamConnection, site: Site, prefix: str) -> None:
+    def __init__(self, connection: BlockingConnection, site: Site, prefix: str) -> None:
         self._connection, self._site, self._prefix = connection, site, prefix
 
     def run(self) -> None:
@@ -74,7 +75,6 @@ class _Cleaning:
         ]
 
     def _empty(self, group: str, kind: str) -> None:
-        """Let all members leave a group."""
         if kind not in KINDS:
             for described in self._call("DescribeGroups", 5, {"groups": [group]}).get("groups", ()):
                 members = [
@@ -110,7 +110,6 @@ class _Cleaning:
             self._call("AlterConfigs", 2, {"resources": resources, "validateOnly": False})
 
     def _delete_quotas(self) -> None:
-        """Remove the quotas of client ids."""
         match = {"entityType": "client-id", "matchType": ANY_NAME}
         listed = self._call("DescribeClientQuotas", 1, {"components": [match], "strict": True})
         entries = [

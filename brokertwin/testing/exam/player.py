@@ -4,6 +4,13 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from brokertwin.clients.io.blocking import (
+    BlockingConnection,
+    BrokerClosedError,
+    Pending,
+    UndecodableResponseError,
+    decoded,
+)
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.protocol.errors import error_name
 from brokertwin.recordings.replay.comparison import ABSENT
@@ -14,13 +21,6 @@ from brokertwin.testing.exam.bodies import (
     MissingError,
     World,
     at_path,
-)
-from brokertwin.testing.exam.connection import (
-    BrokerClosedError,
-    ExamConnection,
-    Pending,
-    UndecodableResponseError,
-    decoded,
 )
 from brokertwin.testing.exam.model import RETRIED, Do, Observation, Scenario, Step, Until
 from brokertwin.testing.exam.normal import Normalizer
@@ -119,8 +119,6 @@ def play(scenario: Scenario, site: Site, prefix: str, patience: float = 1.0) -> 
 
 
 class Player:
-    """The state of a scenario while it is played."""
-
     def __init__(self, scenario: Scenario, site: Site, prefix: str, patience: float) -> None:
         nodes = list(site.brokers)
         nodes = [site.home, *(node for node in nodes if node != site.home)]
@@ -131,11 +129,10 @@ class Player:
         self._deadline = time.monotonic() + self._limit_s
         self._world = World(prefix, int((time.time() - BEFORE_S) * 1000), nodes)
         self._normal = Normalizer(self._world)
-        self._connections: dict[str, ExamConnection] = {}
+        self._connections: dict[str, BlockingConnection] = {}
         self._sent: dict[str, list[tuple[Step, Any]]] = {}
 
     def close(self) -> None:
-        """Close all connections."""
         for each in self._connections.values():
             each.close()
 
@@ -250,7 +247,7 @@ class Player:
     def _close(self, step: Step) -> None:
         self._connections.pop(step.on).close()
 
-    def _connection(self, step: Step) -> ExamConnection:
+    def _connection(self, step: Step) -> BlockingConnection:
         if step.on not in self._connections:
             number = step.broker
             home = self._site.brokers[self._site.home]
@@ -269,13 +266,13 @@ class Player:
         self._site.restart()
         self._deadline = time.monotonic() + self._limit_s
 
-    def _connected(self, address: Address, client: str) -> ExamConnection:
+    def _connected(self, address: Address, client: str) -> BlockingConnection:
         """Connect; a broker that has crashed may come back."""
         limit = time.monotonic() + RESTART_S
         while True:
             try:
                 security = self._site.security
-                return ExamConnection(address, lambda: self._deadline, security, client)
+                return BlockingConnection(address, lambda: self._deadline, client, security)
             except ConnectionRefusedError:
                 if time.monotonic() > limit:
                     raise
@@ -378,7 +375,6 @@ def _described(step: Step) -> str:
 
 
 def codes(response: Any) -> set[int]:
-    """Return all error codes of a response."""
     if isinstance(response, list):
         return set().union(*map(codes, response)) if response else set()
     if not isinstance(response, dict):

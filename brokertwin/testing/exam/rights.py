@@ -3,12 +3,11 @@
 from enum import StrEnum
 from typing import Any
 
-from brokertwin.testing.exam.model import KEYS, Do, Scenario, Step
+from brokertwin.protocol.schemas import API_KEYS
+from brokertwin.testing.exam.model import Do, Scenario, Step
 
 
 class Rights(StrEnum):
-    """Rights of the user of an exam."""
-
     ADMIN = "admin"
     """All operations on the cluster."""
     USER = "user"
@@ -100,7 +99,7 @@ def _is_reading(step: Step) -> bool:
 
 def _apis(step: Step) -> set[str]:
     """Return the APIs of a step; those of raw frames, too."""
-    return {step.api} & KEYS.keys() | set(_frames(step.body) if step.do is Do.RAW else ())
+    return {step.api} & API_KEYS.keys() | set(_frames(step.body) if step.do is Do.RAW else ())
 
 
 def _frames(part: Any) -> list[str]:

@@ -5,19 +5,19 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from brokertwin.clients.io.blocking import (
+    PLAINTEXT,
+    BlockingConnection,
+    BrokerClosedError,
+    UndecodableResponseError,
+)
 from brokertwin.clients.io.security import ClientSecurity
 from brokertwin.errors import UserError
 from brokertwin.gateway.edge_fields import Address
 from brokertwin.protocol.kafka_apis import KAFKA_APIS
-from brokertwin.protocol.schemas import MESSAGES
+from brokertwin.protocol.schemas import API_NAMES, MESSAGES
 from brokertwin.testing.exam.bodies import CLIENT_ID
-from brokertwin.testing.exam.connection import (
-    PLAINTEXT,
-    BrokerClosedError,
-    ExamConnection,
-    UndecodableResponseError,
-)
-from brokertwin.testing.exam.model import KEYS, Scenario
+from brokertwin.testing.exam.model import Scenario
 
 LOOK_S = 15.0
 BROKER_RESOURCE = 4
@@ -114,7 +114,7 @@ def look(
     """
     deadline = time.monotonic() + LOOK_S * max(patience, 1)
     try:
-        connection = ExamConnection(address, lambda: deadline, security)
+        connection = BlockingConnection(address, lambda: deadline, CLIENT_ID, security)
         try:
             return _look(connection, address, settings, security)
         finally:
@@ -128,7 +128,7 @@ def look(
 
 
 def _look(
-    connection: ExamConnection,
+    connection: BlockingConnection,
     address: Address,
     settings: Iterable[str],
     security: ClientSecurity,
@@ -155,9 +155,8 @@ def _look(
 
 
 def _claims(
-    connection: ExamConnection, address: Address, security: ClientSecurity
+    connection: BlockingConnection, address: Address, security: ClientSecurity
 ) -> tuple[dict[str, tuple[int, int]], dict[str, int]]:
-    names = {key: name for name, key in KEYS.items()}
     body = {"clientSoftwareName": CLIENT_ID, "clientSoftwareVersion": "1"}
     try:
         response = connection.call("ApiVersions", 3, body, is_strict=False)
@@ -166,13 +165,13 @@ def _claims(
         is_known = False
     if not is_known:
         deadline = time.monotonic() + LOOK_S
-        older = ExamConnection(address, lambda: deadline, security)
+        older = BlockingConnection(address, lambda: deadline, CLIENT_ID, security)
         response = older.call("ApiVersions", 0, {}, is_strict=False)
         older.close()
     claims = {
-        names[each["apiKey"]]: (each["minVersion"], each["maxVersion"])
+        API_NAMES[each["apiKey"]]: (each["minVersion"], each["maxVersion"])
         for each in response["apiKeys"]
-        if each["apiKey"] in names and each["apiKey"] in KAFKA_APIS
+        if each["apiKey"] in API_NAMES and each["apiKey"] in KAFKA_APIS
     }
     features = {
         each["name"]: each["maxVersionLevel"] for each in response.get("finalizedFeatures", ())
@@ -180,7 +179,7 @@ def _claims(
     return claims, features
 
 
-def _settings(connection: ExamConnection, site: Site, names: Iterable[str]) -> dict[str, str]:
+def _settings(connection: BlockingConnection, site: Site, names: Iterable[str]) -> dict[str, str]:
     version = site.version("DescribeConfigs", 4)
     wanted = sorted(set(names))
     if version is None or not wanted:
@@ -199,7 +198,7 @@ def _settings(connection: ExamConnection, site: Site, names: Iterable[str]) -> d
     return found
 
 
-def _groups(connection: ExamConnection, site: Site) -> list[str]:
+def _groups(connection: BlockingConnection, site: Site) -> list[str]:
     version = site.version("ListGroups", 4)
     if version is None:
         return []

@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from brokertwin.protocol.errors import RETRIABLE, error_name
+from brokertwin.protocol.schemas import API_KEYS
 from brokertwin.recordings.replay.comparison import ABSENT, compare, keyed
-from brokertwin.testing.exam.model import KEYS, ExamSeverity, ExamSubject, Observation, Scenario
+from brokertwin.testing.exam.model import ExamSeverity, ExamSubject, Observation, Scenario
 from brokertwin.testing.exam.normal import TEXTS, order_of
 from brokertwin.testing.exam.player import Ended, Played, codes
 
@@ -74,7 +75,6 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def unexplained(self) -> list[Deviation]:
-        """Deviations without a version note."""
         return [each for each in self.deviations if not each.note]
 
 
@@ -182,7 +182,7 @@ _TOKEN = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
 def _is_beside_error(golden: Observation, got: Observation, path: str, api: str) -> bool:
     """True if both responses have an error there: clients then ignore other fields."""
-    order = order_of(KEYS[api]) if api in KEYS else {}
+    order = order_of(API_KEYS[api]) if api in API_KEYS else {}
     sides = [keyed(each.response, order) for each in (golden, got)]
     have_errors = False
     for bracketed, plain in _TOKEN.findall(path):
@@ -235,7 +235,7 @@ def differences(scenario: Scenario, shown: Sequence[Observation]) -> list[tuple[
 def _differences(golden: Observation, got: Observation, api: str) -> list[tuple[str, Any, Any]]:
     if golden.response is None or got.response is None:
         return [] if golden == got else [("outcome", golden.value, got.value)]
-    order = order_of(KEYS[api]) if api in KEYS else {}
+    order = order_of(API_KEYS[api]) if api in API_KEYS else {}
     outcome = compare(keyed(golden.response, order), keyed(got.response, order))
     return [(each.path, each.expected, each.got) for each in outcome.differences]
 
@@ -348,7 +348,6 @@ def consequence(worst: ExamSeverity, api: str, path: str, expected: Any, got: An
 
 
 def last_name(path: str) -> str:
-    """Return the name of the field at the end of a path."""
     return path.rpartition(".")[2].partition("[")[0]
 
 
@@ -405,5 +404,4 @@ EXIT_CODES: Mapping[ExamSeverity, int] = {
 
 
 def exit_code(deviations: Iterable[Deviation]) -> int:
-    """Return the exit code for deviations."""
     return max((EXIT_CODES[each.severity] for each in deviations), default=0)

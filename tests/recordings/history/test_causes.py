@@ -62,7 +62,6 @@ def heartbeat(
 def beat(
     recording: SyntheticRecording, member: str, epoch: int, became: int, code: int = 0, **body: Any
 ) -> None:
-    """A heartbeat of the consumer protocol."""
     request = {"groupId": GROUP, "memberId": member, "memberEpoch": epoch, **body}
     response = {"errorCode": code, "memberId": member, "memberEpoch": became}
     recording.add(member, BEAT, request, response)

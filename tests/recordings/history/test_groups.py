@@ -20,7 +20,6 @@ from tests.support.synthetic_recording import GROUP, PRODUCER, SyntheticRecordin
 
 
 def emitted(exchanges: Sequence[Exchange]) -> list[Finding]:
-    """All findings of a group in the order in which its machine emits them."""
     group, found = group_of(GROUP), []
     for each in exchanges:
         found += group.step(exchange_of(each), KnownFacts())

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from brokertwin.protocol.errors import Error
 from brokertwin.state.cell import check
 from brokertwin.state.logs import producer as producers
 from tests.support.machine import Bench, header, produce_body
@@ -62,7 +63,6 @@ class Log:
                 self.again(client)
 
     def write(self, client: int) -> None:
-        """The next batch of a writer."""
         count = 1 + self._sequences[client] % 3
         batch = header(count, self._ids[client], 0, self._sequences[client])
         self._sequences[client] += count
@@ -178,11 +178,13 @@ def test_repeating_half_of_a_long_log_duplicates_nothing() -> None:
 def test_another_number_of_remembered_batches_is_noticed(
     monkeypatch: pytest.MonkeyPatch, kept: int
 ) -> None:
-    looked_up = producers._duplicate_of
+    check_batch = producers.check
 
-    def duplicate_of(known: Any, batch: Any) -> Any:
-        found = looked_up(known, batch)
-        return found if found in known.batches[max(len(known.batches) - kept, 0) :] else None
+    def checked(known: Any, batch: Any, *rules: Any) -> Any:
+        found = check_batch(known, batch, *rules)
+        if found.duplicate in (known.batches[: -kept or None] if known else []):
+            return producers.SequenceCheck(Error.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        return found
 
     if kept > producers.BATCHES_KEPT:
         update = producers.update
@@ -194,6 +196,6 @@ def test_another_number_of_remembered_batches_is_noticed(
 
         monkeypatch.setattr(producers, "update", updated)
     else:
-        monkeypatch.setattr(producers, "_duplicate_of", duplicate_of)
+        monkeypatch.setattr(producers, "check", checked)
     with pytest.raises(AssertionError):
         compared(400)

@@ -33,8 +33,6 @@ def batch(offset: int, count: int, size: int = SIZE, timestamp: int = 0) -> Batc
 
 
 class Partition:
-    """A log and its table."""
-
     def __init__(self, table: Table | None = None) -> None:
         self.table = Table() if table is None else table
         self.sealed: list[logs.SealedSegment] = []

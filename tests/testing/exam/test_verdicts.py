@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from brokertwin.protocol.schemas import API_KEYS
 from brokertwin.testing.exam.model import (
-    KEYS,
     ExamSeverity,
     ExamSubject,
     Observation,
@@ -173,5 +173,5 @@ def test_exit_code_is_that_of_the_worst_severity() -> None:
 
 
 def test_api_names_are_those_of_the_message_schemas() -> None:
-    assert KEYS["Produce"] == 0
-    assert KEYS["ShareGroupHeartbeat"] == 76
+    assert API_KEYS["Produce"] == 0
+    assert API_KEYS["ShareGroupHeartbeat"] == 76

@@ -16,13 +16,12 @@ from brokertwin.gateway.edge_fields import Address
 from brokertwin.protocol.frames import RequestFrame, encode_request, read_response
 from brokertwin.protocol.kafka_apis import KAFKA_APIS
 from brokertwin.protocol.primitives import MalformedError
-from brokertwin.testing.exam.bodies import CLIENT_ID
-from brokertwin.testing.exam.model import KEYS
+from brokertwin.protocol.schemas import API_KEYS
 
 _SIZE = struct.Struct(">i")
 CONNECT_S = 10.0
 FRAME_BYTES_MAX = 100 * 1024 * 1024
-NAMES = {KAFKA_APIS[key].name: name for name, key in KEYS.items() if key in KAFKA_APIS}
+NAMES = {KAFKA_APIS[key].name: name for name, key in API_KEYS.items() if key in KAFKA_APIS}
 """Names in the request log (`SASL_HANDSHAKE`) to those of the message schemas."""
 
 
@@ -45,14 +44,14 @@ class Pending(NamedTuple):
     correlation_id: int
 
 
-class ExamConnection:
+class BlockingConnection:
     """A connection to a broker.
 
     Args:
         address: address of the broker.
         deadline: returns the end of all reads and writes, in seconds of the monotonic clock.
-        security: TLS and SASL.
         client: client id.
+        security: TLS and SASL.
 
     Raises:
         OSError: the broker cannot be reached.
@@ -64,8 +63,8 @@ class ExamConnection:
         self,
         address: Address,
         deadline: Callable[[], float],
+        client: str,
         security: ClientSecurity = PLAINTEXT,
-        client: str = CLIENT_ID,
     ) -> None:
         self._deadline, self._client = deadline, client
         self._count = 100
@@ -93,7 +92,6 @@ class ExamConnection:
                 request = steps.send(response)
 
     def close(self) -> None:
-        """Close the connection."""
         self._socket.close()
 
     def call(self, api: str, version: int, body: Any, is_strict: bool = True) -> Any:
@@ -102,10 +100,10 @@ class ExamConnection:
         return self.receive(is_strict)
 
     def send(self, api: str, version: int, body: Any, has_response: bool = True) -> None:
-        """Send a request. Raises ClosedError, NotEncodableError."""
+        """Send a request. Raises BrokerClosedError, NotEncodableError."""
         self._count += 1
         header = {
-            "requestApiKey": KEYS[api],
+            "requestApiKey": API_KEYS[api],
             "requestApiVersion": version,
             "correlationId": self._count,
             "clientId": self._client,
@@ -116,11 +114,10 @@ class ExamConnection:
             self.pending.append(Pending(api, version, self._count))
 
     def send_frame(self, frame: bytes) -> None:
-        """Send bytes after their size."""
         self.send_bytes(_SIZE.pack(len(frame)) + frame)
 
     def send_bytes(self, data: bytes) -> None:
-        """Send bytes. Raises ClosedError."""
+        """Send bytes. Raises BrokerClosedError."""
         self._limit()
         try:
             self._socket.sendall(data)
@@ -134,15 +131,15 @@ class ExamConnection:
             is_strict: reject bytes after the response. Clients ignore them.
 
         Raises:
-            ClosedError: the broker closed the connection.
-            UnreadableError: the response cannot be decoded or belongs to another request.
+            BrokerClosedError: the broker closed the connection.
+            UndecodableResponseError: the response cannot be decoded, or belongs to another request.
             TimeoutError: the deadline has passed.
         """
         request = self.pending.popleft()
         return decoded(request, self.receive_frame(), is_strict)
 
     def receive_frame(self) -> bytes:
-        """Return the next frame. Raises ClosedError, TimeoutError, UnreadableError."""
+        """Return the next frame. Raises as `receive`."""
         (size,) = _SIZE.unpack(self._exactly(_SIZE.size))
         if not 0 <= size <= FRAME_BYTES_MAX:
             raise UndecodableResponseError(f"a response of {size} bytes")
@@ -177,9 +174,9 @@ class ExamConnection:
 
 
 def decoded(request: Pending, frame: bytes, is_strict: bool = True) -> Any:
-    """Return the body of a response. Raises UnreadableError."""
+    """Return the body of a response. Raises UndecodableResponseError."""
     try:
-        found, body, end = read_response(KEYS[request.api], request.version, frame)
+        found, body, end = read_response(API_KEYS[request.api], request.version, frame)
     except (MalformedError, IndexError, struct.error) as error:
         raise UndecodableResponseError(
             f"{request.api} v{request.version} cannot be read: {error}"

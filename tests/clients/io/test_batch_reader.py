@@ -8,11 +8,11 @@ from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
 
+from brokertwin.clients.io import batch_reader
 from brokertwin.errors import UserError
 from brokertwin.kafka_io.kafka_clients import ClientProperties
 from brokertwin.kafka_io.topics import TopicSpec, admin_client, create
-from brokertwin.recordings.formats import batch_reader
-from brokertwin.recordings.formats.batches import BatchPartition
+from brokertwin.protocol.batch_headers import BatchPartition
 from tests.support.patience import PATIENCE_S
 
 BATCHES = 12
@@ -81,7 +81,7 @@ def test_an_unreachable_broker_is_a_user_error() -> None:
 
 
 def test_a_silent_server_is_a_user_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_reader, "TIMEOUT_MS", 500)
+    monkeypatch.setattr(batch_reader, "TIMEOUT_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         at = f"127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(UserError, match=f"Could not read batches from {at}"):
