@@ -145,6 +145,7 @@ class KnownFacts(msgspec.Struct):
         lag_time_max_ms: the brokers' replica.lag.time.max.ms; None if it is unknown.
         deleted: topic name or id to when DeleteTopics deleted it, in ms since 1970.
         takes_all: whether replicas are judged where logs are missing, too.
+        has_samples: whether each change of replicas is reported with their state.
         is_precise: whether any time has milliseconds.
     """
 
@@ -158,6 +159,7 @@ class KnownFacts(msgspec.Struct):
     min_isr: dict[str, int] = {}
     lag_time_max_ms: int | None = None
     takes_all: bool = False
+    has_samples: bool = True
     is_precise: bool = False
     deleted: dict[str, list[int]] = {}
 
@@ -181,12 +183,19 @@ class KnownFacts(msgspec.Struct):
         return former.end + self.late_ms <= new.time
 
     @property
-    def common(self) -> tuple[float, float]:
-        """From when to when all logs are recorded, in ms since 1970."""
-        if self.takes_all:
-            return 0.0, math.inf
-        first = max((first for first, _ in self.logs.values()), default=0)
-        return first, min((last for _, last in self.logs.values()), default=math.inf)
+    def recorded_since(self) -> float:
+        """From when on all logs are recorded, in ms since 1970."""
+        since = 0.0
+        if not self.takes_all:
+            for first, _ in self.logs.values():
+                since = max(since, first)
+        return since
+
+    @property
+    def recorded_until(self) -> float:
+        """Up to when all logs are recorded, in ms since 1970."""
+        last = () if self.takes_all else (last for _, last in self.logs.values())
+        return min(last, default=math.inf)
 
     def topic(self, part: Any) -> str:
         """Name of the topic in a part of a body; its id if no response showed the name."""

@@ -643,6 +643,11 @@ class Rebalance(_OfGroup, frozen=True, kw_only=True, tag="rebalances"):
     within: int
 
     @property
+    def is_epoch(self) -> bool:
+        """True if heartbeats of KIP-848 and its successors show it, which do not stop members."""
+        return all(each.api.endswith("_GROUP_HEARTBEAT") for each in self.lines)
+
+    @property
     def part(self) -> str:
         return str(self.number)
 

@@ -31,7 +31,7 @@ from brokertwin.state.core.events import Event, Kind
 from brokertwin.state.core.outputs import Position
 from brokertwin.state.core.records import Record
 from brokertwin.state.core.settings import CellSettings
-from brokertwin.state.core.tables import TABLE_NAMES, CellTables
+from brokertwin.state.core.tables import TABLE_NAMES, CellTables, Changes
 from brokertwin.state.eras.versions import SETTINGS
 
 CLUSTER = "explored"
@@ -282,7 +282,7 @@ class ForkableCell:
         self._present: CellState | None = None
         self._commits = 0
         self._effects: Recent[tuple[int, Any], Effect] = Recent(EFFECTS_MAX)
-        self._states: Recent[tuple[int, tuple[str, ...]], CellState] = Recent(EFFECTS_MAX)
+        self._states: Recent[int, CellState] = Recent(EFFECTS_MAX)
 
     def _rows(self, settings: CellSettings) -> CollectedRows:
         rows = CollectedRows(settings)
@@ -367,47 +367,46 @@ class ForkableCell:
         assert loaded is not None
         changed = self.tables.differences()
         waiting = tuple(sorted((k, v) for k, v in self.held.ways.items() if v))
-        sums = list(loaded.sums)
-        tables = dict(loaded.tables) if changed else loaded.tables
-        for name, items in changed.items():
-            before = loaded.tables[name]
-            after = dict(before)
-            for key, encoded in items.items():
-                former = before.get(key)
-                if encoded is None:
-                    after.pop(key, None)
-                else:
-                    after[key] = encoded
-                for number, exchange in enumerate(self._exchanges):
-                    if former is not None:
-                        sums[number] -= _hash_exchanged(name, key, former, exchange)
-                    if encoded is not None:
-                        sums[number] += _hash_exchanged(name, key, encoded, exchange)
-            tables[name] = after  # type: ignore[index]
         rest = _encode((meta.now, waiting)) if waiting or meta.now != T0 else b""
-        numbers = tuple(
-            (each + (_hash_exchanged("", "", rest, exchange) if rest else 0)) & _MASK
-            for each, exchange in zip(sums, self._exchanges, strict=True)
-        )
-        broken: tuple[str, ...] = ()
-        if self._is_checked and not waiting:
-            touched = {name: self.tables[name].touched() for name in TABLE_NAMES}
-            broken = tuple(
-                check(self.cell, Touched({n: keys for n, keys in touched.items() if keys}))
-            )
-        known = self._states.get((numbers[0], broken))
+        sums, numbers = [], []
+        for total, exchange in zip(loaded.sums, self._exchanges, strict=True):
+            for name, items in changed.items():
+                before = loaded.tables[name]
+                for key, encoded in items.items():
+                    if (former := before.get(key)) is not None:
+                        total -= _hash_exchanged(name, key, former, exchange)
+                    if encoded is not None:
+                        total += _hash_exchanged(name, key, encoded, exchange)
+            sums.append(total & _MASK)
+            of_rest = _hash_exchanged("", "", rest, exchange) if rest else 0
+            numbers.append((total + of_rest) & _MASK)
+        known = self._states.get(numbers[0])
         if known is None:
             known = CellState(
-                tables,
+                _changed(loaded.tables, changed),
                 (meta.now, meta.outstanding),
                 waiting,
-                tuple(each & _MASK for each in sums),
-                numbers,
-                broken,
+                tuple(sums),
+                tuple(numbers),
+                self._broken() if self._is_checked and not waiting else (),
             )
-            self._states.put((numbers[0], broken), known)
+            self._states.put(numbers[0], known)
         self._present = known
         return known
+
+    def _broken(self) -> tuple[str, ...]:
+        """Check the items that the last step touched; the others hold as before it."""
+        touched = {name: self.tables[name].touched() for name in TABLE_NAMES}
+        return tuple(check(self.cell, Touched({n: keys for n, keys in touched.items() if keys})))
+
+
+def _changed(tables: Tables, changes: Mapping[str, Changes]) -> Tables:
+    """Return tables with changes; items without any are shared."""
+    found = dict(tables)
+    for name, items in changes.items():
+        after = {**tables[name], **items}
+        found[name] = {key: item for key, item in after.items() if item is not None}
+    return found
 
 
 def response_code(response: Any) -> int:
