@@ -23,18 +23,21 @@
  * @property {number} from
  * @property {number} to
  * @property {string[]} clients
+ * @property {string | null} error
  * @property {string} rule
  * @property {string} source
  * @property {string} do
  * @property {{at: number, t: number, said: string, place: string}[]} evidence
+ * @property {number} evidenceLeftOut
  * @property {string} certainty
  * @property {{kind: string, subject: string, error: string | null, count: number, from: number, to: number, clients: string[]}[]} consequences
  *
  * @typedef {Object} Page
  * @property {string} title
+ * @property {string[]} files
  * @property {number} t0
  * @property {number} span
- * @property {{clients: string[], apis: string[], files: string[], errors: Object<string, string>}} names
+ * @property {{clients: string[], apis: string[], files: string[], errors: Object<string, string>, unnamed: string[]}} names
  * @property {Object<string, number[]>} exchanges
  * @property {Object<string, {request: any, response: any}>} bodies
  * @property {Lane[]} lanes
@@ -113,7 +116,33 @@ export function matches(text, search) {
 
 /** The text of a finding that a search looks at. */
 export function textOf(finding) {
-  return [finding.severity, finding.kind, finding.subject, finding.what, ...finding.clients].join(" ");
+  const { severity, kind, subject, what, error, clients, consequences } = finding;
+  const lines = finding.evidence.map(row => `${row.place} ${row.said}`);
+  return [severity, kind, subject, what, error, ...clients, ...consequences.map(each => each.subject), ...lines].join(" ");
+}
+
+/** The text of a lane that a search looks at: its name, and the members, sessions, … of its states. */
+export function textOfLane(page, lane) {
+  const fields = lane.samples.flatMap(each => Object.keys(each[2]));
+  return [lane.kind, nameOf(page, lane), ...new Set(fields)].join(" ");
+}
+
+/** The name of a lane; a topic whose name no response shows is named by its id. */
+export function nameOf(page, lane) {
+  if (lane.kind === "partition" && page.names.unnamed.includes(lane.name.replace(/-\d+$/, ""))) return `topic id ${lane.name}`;
+  return lane.name || `${lane.kind} without a name`;
+}
+
+/** The lane of the subject of a finding; null if it has none. */
+export function laneOf(page, subject) {
+  const kinds = { producer: ["transaction", "producer"] }[subject.split(" ")[0]] ?? [subject.split(" ")[0]];
+  const name = subject.slice(subject.indexOf(" ") + 1);
+  return page.lanes.find(lane => kinds.includes(lane.kind) && (lane.name === name || lane.name === subject)) ?? null;
+}
+
+/** A long name without its middle, as names often differ at their ends. */
+export function short(name, most = 24) {
+  return name.length <= most ? name : `${name.slice(0, most - 12)}…${name.slice(-11)}`;
 }
 
 /** Counts of a client's exchanges in `buckets` equal spans of a range; errors apart. */
