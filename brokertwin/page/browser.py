@@ -40,8 +40,8 @@ def incident(names: list[str], progress: Callable[[str], None]) -> str:
         progress("looking for findings")
         found = findings(done.history)
         progress("preparing the page")
-        title = ", ".join(Path(name).name for name in names)
-        return msgspec.json.encode(document(done.history, found, title)).decode()
+        files = [Path(name).name for name in names]
+        return msgspec.json.encode(document(done.history, found, files)).decode()
     except UserError as error:
         return json.dumps({"error": error.message, "hint": error.hint})
 
